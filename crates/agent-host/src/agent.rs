@@ -1,0 +1,82 @@
+//! The agent: its tools, and the one invoker that runs them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use toolbus_bus::requester::Requester;
+use toolbus_bus::{Bus, SubscribeError};
+use toolbus_mcp::agent::Services;
+use toolbus_tools::{Guides, Invoker, Registry};
+use toolbus_wire::name::{AgentName, InstanceId};
+
+/// An agent on a bus. Clones are the same agent.
+#[derive(Clone)]
+pub struct Agent {
+    requester: Requester,
+    invoker: Invoker,
+    services: Services,
+}
+
+/// Why an agent could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A queue could not be had.
+    #[error("the agent cannot listen")]
+    Subscribe(#[from] SubscribeError),
+    /// A tool could not be registered.
+    #[error("a tool cannot be registered")]
+    Register(#[from] toolbus_tools::registry::Error),
+}
+
+impl Agent {
+    /// Starts an agent of this name, with every tool there is.
+    ///
+    /// # Errors
+    /// When a queue cannot be had.
+    pub async fn start(
+        bus: Arc<dyn Bus>,
+        name: AgentName,
+        instance: &InstanceId,
+    ) -> Result<Self, Error> {
+        let registry = Arc::new(Registry::new());
+        let guides = Guides::default();
+        let requester = Requester::start(Arc::clone(&bus), name, instance).await?;
+        guides.register(&registry)?;
+        toolbus_scripts::tool::register(&registry, &guides, requester.clone())?;
+        let services =
+            Services::start(&bus, requester.clone(), instance, Arc::clone(&registry), guides)
+                .await?;
+        Ok(Self { requester, invoker: Invoker::new(registry), services })
+    }
+
+    /// Runs its tools.
+    #[must_use]
+    pub fn invoker(&self) -> &Invoker {
+        &self.invoker
+    }
+
+    /// What it knows of MCP servers.
+    #[must_use]
+    pub fn services(&self) -> &Services {
+        &self.services
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &AgentName {
+        self.requester.agent()
+    }
+
+    /// Waits up to `limit` for a tool that has yet to be announced, and says whether it is there.
+    pub async fn wait_for_tool(&self, name: &str, limit: Duration) -> bool {
+        let registry = self.invoker.registry();
+        let is_there = || registry.find(name).is_some();
+        is_there() || self.services.wait_until(limit, |_| is_there()).await
+    }
+
+    /// Stops to listen; calls that run end with an error.
+    pub async fn close(&self) {
+        self.services.close().await;
+        self.requester.close().await;
+    }
+}

@@ -1,0 +1,182 @@
+//! `demo`: the embedded fleet at work, each line explained.
+//!
+//! Nothing here is staged: every line is a call through the same invoker, bus, bridge and sandbox
+//! as any other, and what is printed is what came back.
+
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use toolbus_bus::Progress;
+use toolbus_runtime::service::{BoxError, Context, Exit};
+use toolbus_tools::call::{Arguments, Call, Outcome, Time};
+use toolbus_wire::envelope::new_id;
+
+use super::OneShot;
+use crate::settings::Settings;
+
+/// How long the demo's MCP server may take to come up.
+const SERVER_WITHIN: Duration = Duration::from_secs(5);
+/// Most characters of a result that are shown.
+const SHOWN_CHARACTERS_MAX: usize = 200;
+
+pub(super) async fn run(mut settings: Settings, context: &Context) -> Result<Exit, BoxError> {
+    // The demo shows what this machine does by itself, whatever is configured beside it.
+    settings.bus.url = None;
+    let folder = demo_server(&mut settings)?;
+    let one_shot = OneShot::start(&settings, context).await?;
+    let stage = Stage { one_shot: &one_shot, stop: context.shutdown.requested().clone() };
+    let went_well = play(&stage).await;
+    one_shot.stop().await;
+    // The system cleans its folder for temporary files; nothing depends on this one being gone.
+    let _ = std::fs::remove_dir_all(folder);
+    Ok(if went_well { Exit::SUCCESS } else { Exit::FAILURE })
+}
+
+async fn play(stage: &Stage<'_>) -> bool {
+    say("This is the whole fleet in one process: an agent's tools, a message bus, an MCP bridge \
+         and a Python sandbox. Each line below is a real call that crosses the bus.\n");
+    stage.one_shot.fleet.settled(SERVER_WITHIN).await;
+    stage.one_shot.wait_for_tool("mcp_invoke_tool").await;
+    let tools = stage.one_shot.agent.invoker().registry().list();
+    let names: Vec<_> = tools.iter().map(|registered| registered.tool.name.as_str()).collect();
+    say(&format!("{} tools are there: {}.\n", names.len(), names.join(", ")));
+
+    let mut went_well = true;
+    for step in steps() {
+        went_well &= stage.show(step).await;
+    }
+    say(
+        "Try it yourself:\n  agent-host invoke execute_python_script '{\"script\": \"print(6 * 7)\"}'\n  \
+         agent-host tools\nMCP servers go into mcp.json, a broker into --bus. See --help.",
+    );
+    went_well
+}
+
+/// One call of the demo, and what is expected of it.
+struct Step {
+    why: &'static str,
+    tool: &'static str,
+    arguments: Value,
+    expect: fn(&Outcome) -> bool,
+}
+
+fn steps() -> Vec<Step> {
+    let script = |source: &str| json!({"script": source});
+    vec![
+        Step {
+            why: "Python in a sandbox of its own: input goes in, what is printed comes back.",
+            tool: "execute_python_script",
+            arguments: json!({
+                "script": "import os, statistics\n\
+                           numbers = [float(n) for n in os.environ['ROCKBOT_INPUT'].split()]\n\
+                           print('mean', statistics.mean(numbers))",
+                "input_data": "40 41.5 44.5",
+            }),
+            expect: |outcome| contains(outcome, "mean 42.0"),
+        },
+        Step {
+            why: "The sandbox has no network: a script that calls home gets nowhere.",
+            tool: "execute_python_script",
+            arguments: script(
+                "import socket\ntry:\n    socket.create_connection(('1.1.1.1', 53), 2)\n    \
+                 print('REACHED')\nexcept OSError as error:\n    print('refused:', error)",
+            ),
+            expect: |outcome| contains(outcome, "refused:"),
+        },
+        Step {
+            why: "Nor does it see this process's environment, where an agent keeps its keys.",
+            tool: "execute_python_script",
+            arguments: script("import os\nprint(sorted(os.environ))"),
+            expect: |outcome| outcome.is_ok(),
+        },
+        Step {
+            why: "A script that never ends is killed at its own timeout, with all it started.",
+            tool: "execute_python_script",
+            arguments: json!({"script": "while True: pass", "timeout_seconds": 1}),
+            expect: |outcome| contains(outcome, "timed out after 1s"),
+        },
+        Step {
+            why: "Arguments are checked before anything runs, and every mistake is told at once.",
+            tool: "execute_python_script",
+            arguments: json!({"timeout_seconds": "soon", "pip_packages": [1]}),
+            expect: |outcome| outcome.is_err(),
+        },
+        Step {
+            why: "MCP servers are programs of their own behind the bridge; this one tells the date.",
+            tool: "mcp_invoke_tool",
+            arguments: json!({"server_name": "demo", "tool_name": "today", "arguments": {}}),
+            expect: |outcome| outcome.is_ok(),
+        },
+        Step {
+            why: "A server that nobody knows is an error with a code, at once, never silence.",
+            tool: "mcp_invoke_tool",
+            arguments: json!({"server_name": "nobody", "tool_name": "x"}),
+            expect: |outcome| outcome.is_err(),
+        },
+    ]
+}
+
+struct Stage<'a> {
+    one_shot: &'a OneShot,
+    stop: CancellationToken,
+}
+
+impl Stage<'_> {
+    async fn show(&self, step: Step) -> bool {
+        let started = Instant::now();
+        let call = Call {
+            id: new_id(),
+            tool: step.tool.to_owned(),
+            arguments: Arguments::Value(step.arguments),
+            caller: self.one_shot.agent.name().to_string(),
+            session: None,
+            time: Time::Default,
+            cancelled: self.stop.clone(),
+            progress: Progress::none(),
+        };
+        let outcome = self.one_shot.agent.invoker().invoke(call).await;
+        let took = started.elapsed().as_millis();
+        let as_expected = (step.expect)(&outcome);
+        let mark = if as_expected { "ok" } else { "NOT AS EXPECTED" };
+        say(&format!("{}\n  {} -> {} ({took} ms, {mark})\n", step.why, step.tool, text(&outcome)));
+        as_expected
+    }
+}
+
+fn text(outcome: &Outcome) -> String {
+    let text = match outcome {
+        Ok(output) => output.content.clone().unwrap_or_default(),
+        Err(error) => format!("{}: {}", error.code, error.message),
+    };
+    let line: String = text.trim().replace('\n', " / ");
+    match line.char_indices().nth(SHOWN_CHARACTERS_MAX) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+fn contains(outcome: &Outcome, text: &str) -> bool {
+    matches!(outcome, Ok(output) if output.content.as_deref().is_some_and(|c| c.contains(text)))
+}
+
+fn say(text: &str) {
+    // Whoever closed our standard output wants no more of it.
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+/// Writes a small MCP server and an `mcp.json` that names it into a folder of their own, and adds
+/// them to the settings.
+fn demo_server(settings: &mut Settings) -> Result<std::path::PathBuf, BoxError> {
+    let folder = std::env::temp_dir().join(format!("toolbus-demo-{}", new_id()));
+    std::fs::create_dir(&folder)?;
+    let server = folder.join("server.py");
+    std::fs::write(&server, include_str!("demo_server.py"))?;
+    let config = folder.join("mcp.json");
+    let python = settings.scripts.python.clone().unwrap_or_else(|| "python3".into());
+    let entry = json!({"command": python, "args": ["-I", server]});
+    std::fs::write(&config, json!({"mcpServers": {"demo": entry}}).to_string())?;
+    settings.mcp.config = Some(config);
+    Ok(folder)
+}

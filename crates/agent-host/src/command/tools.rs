@@ -1,0 +1,100 @@
+//! `tools`: what there is.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use toolbus_runtime::service::{BoxError, Context, Exit};
+use toolbus_wire::message::mcp::McpServerSummary;
+
+use super::{ANNOUNCED_WITHIN, OneShot};
+use crate::agent::Agent;
+use crate::arguments::Tools;
+use crate::settings::Settings;
+
+/// Bridges announce server by server and never say that they have told all; this much silence is
+/// taken as the end.
+const QUIET: Duration = Duration::from_millis(300);
+
+pub(super) async fn run(
+    options: Tools,
+    settings: &Settings,
+    context: &Context,
+) -> Result<Exit, BoxError> {
+    let one_shot = OneShot::start(settings, context).await?;
+    if one_shot.bridged {
+        wait_for_servers(&one_shot).await;
+    }
+    let servers = one_shot.agent.services().servers();
+    let text = if options.json {
+        as_json(&one_shot.agent, &servers)?
+    } else {
+        as_text(&one_shot.agent, &servers)
+    };
+    // Whoever closed our standard output wants no more of it.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    one_shot.stop().await;
+    Ok(Exit::SUCCESS)
+}
+
+async fn wait_for_servers(one_shot: &OneShot) {
+    let services = one_shot.agent.services();
+    let told = async {
+        one_shot.fleet.settled(ANNOUNCED_WITHIN).await;
+        one_shot.wait_for_tool("mcp_list_services").await;
+        loop {
+            let known = services.servers();
+            if !services.wait_until(QUIET, |servers| *servers != known).await {
+                return;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(ANNOUNCED_WITHIN, told).await;
+}
+
+fn as_json(agent: &Agent, servers: &[McpServerSummary]) -> Result<String, BoxError> {
+    let tools: Vec<Value> = agent
+        .invoker()
+        .registry()
+        .list()
+        .iter()
+        .map(|registered| {
+            let tool = &registered.tool;
+            json!({
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.parameters,
+                "source": tool.source,
+                "annotations": {
+                    "readOnly": tool.annotations.read_only,
+                    "idempotent": tool.annotations.idempotent,
+                },
+            })
+        })
+        .collect();
+    let all = json!({"tools": tools, "mcpServers": servers});
+    Ok(serde_json::to_string_pretty(&all)? + "\n")
+}
+
+fn as_text(agent: &Agent, servers: &[McpServerSummary]) -> String {
+    let tools = agent.invoker().registry().list();
+    let width = tools.iter().map(|registered| registered.tool.name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for registered in &tools {
+        let tool = &registered.tool;
+        let line = format!("{:width$}  {}", tool.name, first_sentence(&tool.description));
+        text.push_str(&line);
+        text.push('\n');
+    }
+    if !servers.is_empty() {
+        text.push_str("\nMCP servers (call their tools with mcp_invoke_tool):\n");
+    }
+    for server in servers {
+        text.push_str(&format!("  {}: {}\n", server.server_name, server.tool_names.join(", ")));
+    }
+    text
+}
+
+fn first_sentence(text: &str) -> &str {
+    text.split_once(". ").map_or(text, |(first, _)| first).trim_end_matches('.')
+}

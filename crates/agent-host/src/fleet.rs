@@ -1,0 +1,123 @@
+//! The fleet around the agent: joined over a broker, or embedded in this process.
+
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::time::Duration;
+
+use toolbus_bus::responder::Responder;
+use toolbus_bus::{Bus, MemoryBus, SubscribeError};
+use toolbus_mcp::bridge::{self, Bridge};
+use toolbus_mcp::settings::McpSettings;
+use toolbus_rabbitmq::{Start, join};
+use toolbus_runtime::health::Health;
+use toolbus_runtime::service::Context;
+use toolbus_sandbox::settings::ScriptsSettings;
+use toolbus_scripts::{Runner, Unavailable};
+use toolbus_wire::name::{AgentName, InstanceId};
+
+use crate::settings::Settings;
+
+/// A bus, with the services on it that live in this process.
+pub struct Fleet {
+    bus: Arc<dyn Bus>,
+    embedded: Option<Embedded>,
+}
+
+struct Embedded {
+    scripts: Responder,
+    bridge: Bridge,
+}
+
+/// Why there is no fleet.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The broker could not be joined.
+    #[error("the broker cannot be joined")]
+    Join(#[from] join::Error),
+    /// An embedded service could not listen.
+    #[error("an embedded service cannot listen")]
+    Subscribe(#[from] SubscribeError),
+    /// The MCP servers could not be started.
+    #[error(transparent)]
+    Mcp(#[from] toolbus_mcp::settings::Error),
+}
+
+impl Fleet {
+    /// Joins the fleet of the settings' broker, or brings one up in this process.
+    ///
+    /// # Errors
+    /// When the broker cannot be joined, or the settings of an embedded service are wrong.
+    pub async fn start(
+        settings: &Settings,
+        context: &Context,
+        agent: &AgentName,
+        start: Start,
+    ) -> Result<Self, Error> {
+        if settings.bus.url.is_some() {
+            let bus = join::join(&settings.bus, context, start).await?;
+            return Ok(Self { bus, embedded: None });
+        }
+        let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
+        let embedded =
+            Embedded::start(&bus, &settings.scripts, &settings.mcp, agent, &context.health).await?;
+        Ok(Self { bus, embedded: Some(embedded) })
+    }
+
+    /// The bus.
+    #[must_use]
+    pub fn bus(&self) -> &Arc<dyn Bus> {
+        &self.bus
+    }
+
+    /// Waits until every embedded MCP server has been tried, at most `limit`. Answers whether the
+    /// fleet is embedded at all.
+    pub async fn settled(&self, limit: Duration) -> bool {
+        let Some(embedded) = &self.embedded else { return false };
+        // Time is up for servers that are slow; they are announced when they come.
+        let _ = tokio::time::timeout(limit, embedded.bridge.servers().settled()).await;
+        true
+    }
+
+    /// Stops what lives here, with `grace` for calls that run, and leaves the bus.
+    pub async fn stop(self, grace: Duration) {
+        if let Some(Embedded { scripts, bridge }) = self.embedded {
+            futures_util::future::join(scripts.stop(grace), bridge.stop(grace)).await;
+        }
+        self.bus.close(Duration::from_secs(1)).await;
+    }
+}
+
+impl Embedded {
+    async fn start(
+        bus: &Arc<dyn Bus>,
+        scripts: &ScriptsSettings,
+        mcp: &McpSettings,
+        agent: &AgentName,
+        health: &Health,
+    ) -> Result<Self, Error> {
+        let instance = InstanceId::random();
+        let set = mcp.start_servers()?;
+        let options = bridge::Options {
+            agents: vec![agent.clone()],
+            instance: instance.clone(),
+            concurrency: NonZeroU16::new(64).expect("64 is not zero"),
+            stdio_registration: mcp.stdio_registration(),
+        };
+        let bridge = Bridge::start(bus, set, options).await?;
+        let runner: Arc<dyn Runner> = match scripts.runner().await {
+            Ok(runner) => runner,
+            // The tool stays, and says why it does not work: a model that is told can tell.
+            Err(unavailable) => {
+                tracing::warn!(%unavailable, "scripts do not run here");
+                let component =
+                    health.component("scripts", toolbus_runtime::health::Need::Optional);
+                component.set(toolbus_runtime::health::State::down(&unavailable));
+                Arc::new(Unavailable(unavailable.to_string()))
+            }
+        };
+        let concurrency = scripts.max_concurrent;
+        let scripts =
+            toolbus_scripts::serve(Arc::clone(bus), &instance, concurrency, runner).await?;
+        Ok(Self { scripts, bridge })
+    }
+}

@@ -1,0 +1,36 @@
+//! The front door of the fleet: lists tools, runs them, and serves them.
+//!
+//! Without a broker it is the whole fleet in one process: the services of the other binaries,
+//! attached to the in-memory broker. With one it is a member of the fleet, and holds none of them.
+
+pub mod agent;
+pub mod arguments;
+mod command;
+pub mod fleet;
+pub mod settings;
+mod terminal;
+
+use toolbus_runtime::service::{self, Exit, Program, Role};
+
+use arguments::{Arguments, Command};
+use settings::Settings;
+
+/// Runs the program, from its arguments to its exit code.
+#[must_use]
+pub fn main(arguments: Arguments) -> Exit {
+    let role = match arguments.command {
+        Command::Serve => Role::Service,
+        _ => Role::Command,
+    };
+    let program = Program {
+        name: env!("CARGO_PKG_NAME"),
+        version: env!("CARGO_PKG_VERSION"),
+        role,
+        aliases: settings::ALIASES,
+    };
+    let Arguments { common, mcp_config, command } = arguments;
+    let own = settings::of_arguments(mcp_config.as_deref());
+    service::run(&program, &common, own, |settings: Settings, context| {
+        command::run(command, settings, context)
+    })
+}

@@ -1,0 +1,81 @@
+//! The settings of `agent-host`.
+
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use toolbus_mcp::settings::McpSettings;
+use toolbus_runtime::config::{self, Alias, Mistakes, Setting};
+use toolbus_runtime::service::{FrameSettings, ServiceSettings};
+use toolbus_runtime::settings::{
+    BusSettings, HealthSettings, LogSettings, ShutdownSettings, TelemetrySettings,
+};
+use toolbus_sandbox::settings::ScriptsSettings;
+use toolbus_wire::name::AgentName;
+
+/// Names that settings are read from as well.
+pub const ALIASES: &[Alias] =
+    &[Alias::new("Agent__Name", "name"), Alias::new("McpBridge__ConfigPath", "mcp.config")];
+
+/// Settings of `agent-host`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// The agent's name: 1 to 64 letters, digits, `_` and `-`. Its topics and queues carry it.
+    pub name: String,
+    /// The bus. Without a URL the fleet runs embedded in this process.
+    pub bus: BusSettings,
+    /// How scripts run when embedded.
+    pub scripts: ScriptsSettings,
+    /// Which MCP servers run when embedded.
+    pub mcp: McpSettings,
+    /// The health port.
+    pub health: HealthSettings,
+    /// Logs.
+    pub log: LogSettings,
+    /// Traces, metrics and logs for a collector.
+    pub telemetry: TelemetrySettings,
+    /// How to stop.
+    pub shutdown: ShutdownSettings,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            name: AgentName::standard().to_string(),
+            bus: BusSettings::default(),
+            scripts: ScriptsSettings::default(),
+            mcp: McpSettings::default(),
+            health: HealthSettings::default(),
+            log: LogSettings::default(),
+            telemetry: TelemetrySettings::default(),
+            shutdown: ShutdownSettings::default(),
+        }
+    }
+}
+
+impl config::Settings for Settings {
+    fn check(&self, mistakes: &mut Mistakes<'_>) {
+        if let Err(error) = AgentName::parse(&self.name) {
+            mistakes.add("name", error.to_string());
+        }
+    }
+}
+
+impl ServiceSettings for Settings {
+    fn frame(&self) -> FrameSettings<'_> {
+        FrameSettings {
+            name: Some(&self.name),
+            health: &self.health,
+            log: &self.log,
+            telemetry: &self.telemetry,
+            shutdown: &self.shutdown,
+        }
+    }
+}
+
+/// What this program's own options set.
+pub(crate) fn of_arguments(mcp_config: Option<&Path>) -> Vec<Setting> {
+    let path = mcp_config.map(|path| path.to_string_lossy().into_owned());
+    path.map(|path| Setting::text("mcp.config", path, "--mcp-config")).into_iter().collect()
+}

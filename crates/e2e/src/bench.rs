@@ -1,0 +1,13 @@
+//! What the benchmarks share: rounds of measurements, goals, and the report.
+//!
+//! A benchmark measures the same thing in several rounds and reports medians over the rounds, with
+//! the smallest and the largest beside them, because the machine it runs on is seldom alone. What is
+//! compared with a peer is measured in turns with it, round by round, and compared round by round.
+
+mod machine;
+mod report;
+mod rounds;
+
+pub use machine::Machine;
+pub use report::{Goal, Report, Row};
+pub use rounds::{Latencies, Rounds, process_time};

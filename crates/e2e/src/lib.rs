@@ -1,0 +1,3 @@
+//! Whole-fleet tests and benchmarks; nothing depends on it.
+
+pub mod bench;

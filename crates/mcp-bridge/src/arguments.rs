@@ -1,0 +1,40 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use toolbus_runtime::arguments::CommonArguments;
+use toolbus_runtime::config::Setting;
+
+/// Serves the tools of MCP servers on the bus.
+///
+/// The servers are listed in mcp.json, as MCP clients have it: {"mcpServers": {"time": {"command":
+/// "mcp-server-time"}, "docs": {"type": "http", "url": "https://host/mcp"}}}.
+#[derive(Debug, Parser)]
+#[command(name = "mcp-bridge", version, max_term_width = 100)]
+pub struct Arguments {
+    /// Options that every service takes.
+    #[command(flatten)]
+    pub common: CommonArguments,
+
+    /// The file that lists the servers. Without it mcp.json of the current folder, where there is
+    /// one [env: TOOLBUS_MCP__CONFIG]
+    #[arg(long, value_name = "FILE")]
+    pub mcp_config: Option<PathBuf>,
+
+    /// Agent to tell which servers there are; may be given several times. The first names the
+    /// queues [default: RockBot] [env: TOOLBUS_AGENTS]
+    #[arg(long = "agent", value_name = "NAME")]
+    pub agents: Vec<String>,
+}
+
+impl Arguments {
+    /// What this program's own options set.
+    pub(crate) fn settings(&self) -> Vec<Setting> {
+        let path = self.mcp_config.as_ref().map(|path| path.to_string_lossy().into_owned());
+        let path = path.map(|path| Setting::text("mcp.config", path, "--mcp-config"));
+        let agents = (!self.agents.is_empty())
+            .then(|| Setting::json("agents", self.agents.clone(), "--agent"));
+        path.into_iter().chain(agents).collect()
+    }
+}

@@ -1,0 +1,52 @@
+//! MCP servers for a fleet: connects to the servers of an `mcp.json` and serves their tools on the
+//! bus. It holds their sessions and credentials, and nothing else.
+
+pub mod arguments;
+pub mod settings;
+
+use std::time::Duration;
+
+use toolbus_mcp::bridge::{self, Bridge};
+use toolbus_rabbitmq::{Start, join};
+use toolbus_runtime::health::{Need, State};
+use toolbus_runtime::service::{self, BoxError, Context, Exit, Program, Role};
+use toolbus_wire::name::{AgentName, InstanceId};
+
+use arguments::Arguments;
+use settings::Settings;
+
+/// Runs the program, from its arguments to its exit code.
+#[must_use]
+pub fn main(arguments: Arguments) -> Exit {
+    let program = Program {
+        name: env!("CARGO_PKG_NAME"),
+        version: env!("CARGO_PKG_VERSION"),
+        role: Role::Service,
+        aliases: settings::ALIASES,
+    };
+    service::run(&program, &arguments.common, arguments.settings(), serve)
+}
+
+async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
+    let ready = context.health.component("bridge", Need::Required);
+    let agents: Result<Vec<_>, _> = settings.agents.iter().map(AgentName::parse).collect();
+    let options = bridge::Options {
+        agents: agents?,
+        instance: InstanceId::parse(&context.identity.instance)?,
+        concurrency: settings.mcp.concurrency,
+        stdio_registration: settings.mcp.stdio_registration(),
+    };
+    // The file first: a mistake in it is told at once, not when the broker is there.
+    let set = settings.mcp.start_servers()?;
+    let bus = join::join(&settings.bus, &context, Start::Whenever).await?;
+    let bridge = Bridge::start(&bus, set.clone(), options).await?;
+    context.health.describe(move || toolbus_mcp::status(&set));
+    ready.set(State::Up);
+    tracing::info!(agents = settings.agents.join(", "), "serving");
+
+    context.shutdown.requested().cancelled().await;
+    // A part of the grace stays for ending the servers and leaving the bus.
+    bridge.stop(settings.shutdown.grace.duration() * 3 / 5).await;
+    bus.close(Duration::from_secs(1)).await;
+    Ok(Exit::SUCCESS)
+}

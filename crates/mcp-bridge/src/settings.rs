@@ -1,0 +1,87 @@
+//! The settings of `mcp-bridge`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use toolbus_mcp::settings::McpSettings;
+use toolbus_runtime::config::{self, Alias, Mistakes};
+use toolbus_runtime::service::{FrameSettings, ServiceSettings};
+use toolbus_runtime::settings::{
+    BusSettings, HealthSettings, LogSettings, ShutdownSettings, TelemetrySettings,
+};
+use toolbus_wire::name::AgentName;
+
+/// Names that settings are read from as well.
+pub const ALIASES: &[Alias] = &[
+    Alias::new("McpBridge__AgentName", "agents"),
+    Alias::new("McpBridge__ConfigPath", "mcp.config"),
+    Alias { name: "McpBridge__DefaultTimeoutMs", key: "mcp.call_timeout", translate: in_ms },
+    Alias { name: "McpBridge__MaxTimeoutMs", key: "mcp.call_timeout_max", translate: in_ms },
+];
+
+/// Settings of `mcp-bridge`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// What to call this instance in logs and traces.
+    pub name: Option<String>,
+    /// The agents to tell which servers there are. The first names the queues.
+    #[schemars(length(min = 1, max = 64))]
+    pub agents: Vec<String>,
+    /// The bus to join.
+    pub bus: BusSettings,
+    /// The servers.
+    pub mcp: McpSettings,
+    /// The health port.
+    pub health: HealthSettings,
+    /// Logs.
+    pub log: LogSettings,
+    /// Traces, metrics and logs for a collector.
+    pub telemetry: TelemetrySettings,
+    /// How to stop.
+    pub shutdown: ShutdownSettings,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            name: None,
+            agents: vec![AgentName::standard().to_string()],
+            bus: BusSettings::default(),
+            mcp: McpSettings::default(),
+            health: HealthSettings::default(),
+            log: LogSettings::default(),
+            telemetry: TelemetrySettings::default(),
+            shutdown: ShutdownSettings::default(),
+        }
+    }
+}
+
+impl config::Settings for Settings {
+    fn check(&self, mistakes: &mut Mistakes<'_>) {
+        for agent in &self.agents {
+            if let Err(error) = AgentName::parse(agent) {
+                mistakes.add("agents", format!("'{agent}': {error}"));
+            }
+        }
+        if self.bus.url.is_none() {
+            mistakes.add("bus.url", "a bridge needs a broker: --bus or TOOLBUS_BUS names it");
+        }
+    }
+}
+
+impl ServiceSettings for Settings {
+    fn frame(&self) -> FrameSettings<'_> {
+        FrameSettings {
+            name: self.name.as_deref(),
+            health: &self.health,
+            log: &self.log,
+            telemetry: &self.telemetry,
+            shutdown: &self.shutdown,
+        }
+    }
+}
+
+/// The C# bridge's times are numbers of milliseconds.
+fn in_ms(text: &str) -> Result<String, String> {
+    Ok(format!("{}ms", text.trim()))
+}

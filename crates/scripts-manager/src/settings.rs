@@ -1,0 +1,66 @@
+//! The settings of `scripts-manager`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use toolbus_runtime::config::{self, Mistakes};
+use toolbus_runtime::service::{FrameSettings, ServiceSettings};
+use toolbus_runtime::settings::{
+    BusSettings, HealthSettings, LogSettings, ShutdownSettings, TelemetrySettings,
+};
+use toolbus_sandbox::settings::ScriptsSettings;
+
+/// Settings of `scripts-manager`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// What to call this instance in logs and traces.
+    pub name: Option<String>,
+    /// Where scripts run.
+    pub runner: RunnerKind,
+    /// The bus to join.
+    pub bus: BusSettings,
+    /// How scripts run on this machine.
+    pub scripts: ScriptsSettings,
+    /// The health port.
+    pub health: HealthSettings,
+    /// Logs.
+    pub log: LogSettings,
+    /// Traces, metrics and logs for a collector.
+    pub telemetry: TelemetrySettings,
+    /// How to stop.
+    pub shutdown: ShutdownSettings,
+}
+
+/// Where scripts run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RunnerKind {
+    /// In a sandbox on this machine.
+    #[default]
+    Local,
+    /// In pods of a cluster. Not in this version yet.
+    Kubernetes,
+}
+
+impl config::Settings for Settings {
+    fn check(&self, mistakes: &mut Mistakes<'_>) {
+        if self.runner == RunnerKind::Kubernetes {
+            mistakes.add("runner", "this version runs scripts on this machine only: use local");
+        }
+        if self.bus.url.is_none() {
+            mistakes.add("bus.url", "a worker needs a broker: --bus or TOOLBUS_BUS names it");
+        }
+    }
+}
+
+impl ServiceSettings for Settings {
+    fn frame(&self) -> FrameSettings<'_> {
+        FrameSettings {
+            name: self.name.as_deref(),
+            health: &self.health,
+            log: &self.log,
+            telemetry: &self.telemetry,
+            shutdown: &self.shutdown,
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Deadlines: when a caller stops waiting, and how much of that a hop may use.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::time::Instant;
+use toolbus_wire::header::{self, Headers};
+
+/// Longest budget that any request gets, whatever it asks for.
+pub const BUDGET_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The moment at which a caller stops waiting, and what it asked for in the first place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deadline {
+    at: Instant,
+    asked: Duration,
+}
+
+impl Deadline {
+    /// A deadline that begins now.
+    #[must_use]
+    pub fn after(asked: Duration) -> Self {
+        let asked = asked.min(BUDGET_MAX);
+        Self { at: Instant::now() + asked, asked }
+    }
+
+    /// What a request that has just been received asks for: `rb-deadline-ms`, bounded by
+    /// `rb-timeout-ms` (two machines' clocks may differ); without it `rb-timeout-ms`; else
+    /// `default`. A value that is not a number counts as missing.
+    #[must_use]
+    pub fn of_request(headers: &Headers, default: Duration) -> Self {
+        let number = |name| headers.get(name).and_then(|text| text.trim().parse::<u64>().ok());
+        let asked =
+            number(header::TIMEOUT_MS).map_or(default, Duration::from_millis).min(BUDGET_MAX);
+        let left = match number(header::DEADLINE_MS) {
+            Some(unix_ms) => {
+                let left = Duration::from_millis(unix_ms).saturating_sub(unix_now());
+                if headers.get(header::TIMEOUT_MS).is_some() { left.min(asked) } else { left }
+            }
+            None => asked,
+        };
+        let left = left.min(BUDGET_MAX);
+        Self { at: Instant::now() + left, asked: asked.max(left) }
+    }
+
+    /// Writes this deadline into the headers of a request: the moment, and what was asked for,
+    /// which is all that a C# worker reads.
+    pub fn write(&self, headers: &mut Headers) {
+        headers.set(header::TIMEOUT_MS, self.asked.as_millis().to_string());
+        headers.set(header::DEADLINE_MS, (unix_now() + self.left()).as_millis().to_string());
+    }
+
+    /// The moment itself.
+    #[must_use]
+    pub fn at(&self) -> Instant {
+        self.at
+    }
+
+    /// What the caller asked for: the number that a text about a timeout names.
+    #[must_use]
+    pub fn asked(&self) -> Duration {
+        self.asked
+    }
+
+    /// How much time is left.
+    #[must_use]
+    pub fn left(&self) -> Duration {
+        self.at.saturating_duration_since(Instant::now())
+    }
+
+    /// Whether the moment is over.
+    #[must_use]
+    pub fn is_past(&self) -> bool {
+        self.left().is_zero()
+    }
+
+    /// The deadline for the next hop: earlier by the smaller of two seconds and a tenth of what is
+    /// left, so that its typed error reaches the caller before the caller gives up.
+    #[must_use]
+    pub fn for_next_hop(&self) -> Self {
+        let left = self.left();
+        let margin = (left / 10).min(Duration::from_secs(2));
+        Self { at: self.at - margin, asked: self.asked }
+    }
+}
+
+fn unix_now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,46 @@
+use super::*;
+
+fn headers(pairs: &[(&'static str, &str)]) -> Headers {
+    pairs.iter().fold(Headers::new(), |headers, (name, value)| headers.with(*name, *value))
+}
+
+fn check(pairs: &[(&'static str, &str)], left_ms: u64, asked_ms: u64) {
+    let deadline = Deadline::of_request(&headers(pairs), Duration::from_secs(60));
+    let left = deadline.left();
+    let expected = Duration::from_millis(left_ms);
+    assert!(
+        left <= expected && expected - left < Duration::from_millis(50),
+        "{pairs:?}: {left:?} is left"
+    );
+    assert_eq!(deadline.asked(), Duration::from_millis(asked_ms), "{pairs:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_budget_comes_from_the_headers() {
+    let in_ten_seconds = (unix_now().as_millis() as u64 + 10_000).to_string();
+    check(&[], 60_000, 60_000);
+    check(&[("rb-timeout-ms", "300")], 300, 300);
+    check(&[("rb-timeout-ms", "abc")], 60_000, 60_000);
+    check(&[("rb-deadline-ms", &in_ten_seconds)], 10_000, 60_000);
+    check(&[("rb-deadline-ms", &in_ten_seconds), ("rb-timeout-ms", "2000")], 2_000, 2_000);
+    check(&[("rb-deadline-ms", "1")], 0, 60_000);
+    check(&[("rb-deadline-ms", "99999999999999999999")], 60_000, 60_000);
+    check(&[("rb-deadline-ms", "18446744073709551615")], 86_400_000, 86_400_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_hop_has_less_time_than_the_one_before() {
+    let first = Deadline::after(Duration::from_secs(10));
+    assert_eq!(first.for_next_hop().left(), Duration::from_secs(9));
+    let long = Deadline::after(Duration::from_secs(60));
+    assert_eq!(long.for_next_hop().left(), Duration::from_secs(58));
+    assert_eq!(long.for_next_hop().asked(), Duration::from_secs(60));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_written_is_what_is_read() {
+    let mut headers = Headers::new();
+    Deadline::after(Duration::from_secs(5)).write(&mut headers);
+    let read = Deadline::of_request(&headers, Duration::from_secs(60));
+    assert!(read.left() > Duration::from_millis(4_900) && read.left() <= Duration::from_secs(5));
+}

@@ -1,0 +1,136 @@
+//! One consumer: takes messages from its queue, runs the handler, and does as the handler says.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::Broker;
+use super::queue::{Message, Next, Place, Queue};
+use crate::port::{ATTEMPTS_MAX, Disposition, Flow, Handler, dispatch};
+
+pub(super) struct Running {
+    pub(super) broker: Arc<Broker>,
+    pub(super) queue: Arc<Queue>,
+    pub(super) handler: Arc<dyn Handler>,
+    pub(super) flow: Flow,
+    pub(super) stop: CancellationToken,
+    pub(super) expire: CancellationToken,
+    pub(super) handlers: TaskTracker,
+}
+
+impl Running {
+    pub(super) async fn run(self) {
+        let this = Arc::new(self);
+        match this.flow {
+            Flow::Concurrent(permits) => this.run_concurrent(permits.get()).await,
+            Flow::Ordered { .. } => this.run_ordered().await,
+        }
+        this.handlers.close();
+        this.handlers.wait().await;
+        if this.queue.is_private() {
+            this.broker.remove(&this.queue);
+        }
+    }
+
+    async fn run_concurrent(self: &Arc<Self>, permits: u16) {
+        let permits = Arc::new(Semaphore::new(usize::from(permits)));
+        let mut stopped = pin!(self.stop.cancelled());
+        loop {
+            let permit = tokio::select! {
+                biased;
+                () = &mut stopped => return,
+                permit = Arc::clone(&permits).acquire_owned() => permit,
+            };
+            let message = tokio::select! {
+                biased;
+                () = &mut stopped => return,
+                message = self.next() => message,
+            };
+            let this = Arc::clone(self);
+            self.handlers.spawn(async move {
+                this.handle(message).await;
+                drop(permit);
+            });
+        }
+    }
+
+    async fn run_ordered(&self) {
+        let mut stopped = pin!(self.stop.cancelled());
+        loop {
+            let message = tokio::select! {
+                biased;
+                () = &mut stopped => return,
+                message = self.next() => message,
+            };
+            self.handle(message).await;
+        }
+    }
+
+    /// The next message to handle. Safe to drop: a message is taken out and returned in one step.
+    async fn next(&self) -> Message {
+        loop {
+            match self.queue.pop() {
+                Next::Message(message) => return message,
+                Next::Expired(message) => self.dead_letter(message, "expired".to_owned()),
+                Next::Empty => self.queue.arrival().await,
+            }
+        }
+    }
+
+    async fn handle(&self, message: Message) {
+        let delivery = message.delivery();
+        let held = Held { queue: &self.queue, message: Some(message) };
+        // The handler is dropped when the consumer's grace is over, and `held` puts the message
+        // back: that is what the port promises.
+        let disposition = tokio::select! {
+            biased;
+            () = self.expire.cancelled() => return,
+            disposition = dispatch(&*self.handler, delivery) => disposition,
+        };
+        let mut message = held.release();
+        match disposition {
+            Disposition::Ack => self.queue.forget(&message),
+            Disposition::DeadLetter { reason } => self.dead_letter(message, reason.into_owned()),
+            Disposition::Retry { .. } if message.attempt >= ATTEMPTS_MAX => {
+                self.dead_letter(message, format!("gave up after {ATTEMPTS_MAX} attempts"));
+            }
+            Disposition::Retry { after } => {
+                message.attempt += 1;
+                let queue = Arc::clone(&self.queue);
+                self.broker.delays.spawn(async move {
+                    tokio::time::sleep(after).await;
+                    queue.give_back(message, Place::Back);
+                });
+            }
+        }
+    }
+
+    fn dead_letter(&self, message: Message, reason: String) {
+        self.queue.forget(&message);
+        self.broker.dead_letter(&self.queue, message, reason);
+    }
+}
+
+/// A message that is out for handling. Dropped unanswered, it goes back to its queue.
+struct Held<'a> {
+    queue: &'a Queue,
+    message: Option<Message>,
+}
+
+impl Held<'_> {
+    fn release(mut self) -> Message {
+        self.message.take().expect("a held message is released once")
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if let Some(mut message) = self.message.take() {
+            message.redelivered = true;
+            self.queue.give_back(message, Place::Front);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! One queue: messages that wait, and a count of those that are out.
+
+use std::collections::VecDeque;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use toolbus_wire::{Envelope, Topic};
+
+use crate::TopicPattern;
+use crate::port::{Delivery, Lifetime, PublishError, Subscription};
+
+/// Most messages that a queue holds, those that are out for handling included.
+pub(super) const MESSAGES_MAX: usize = 10_000;
+/// Most bytes of bodies that a queue holds, those that are out for handling included.
+pub(super) const BYTES_MAX: usize = 64 << 20;
+
+pub(super) struct Queue {
+    name: String,
+    lifetime: Lifetime,
+    patterns: Mutex<Vec<TopicPattern>>,
+    state: Mutex<State>,
+    arrived: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    ready: VecDeque<Message>,
+    /// Messages and bytes that the queue answers for: ready, delayed, or out for handling.
+    count: usize,
+    bytes: usize,
+}
+
+/// A message in a queue.
+pub(super) struct Message {
+    pub(super) topic: Topic,
+    pub(super) envelope: Envelope,
+    pub(super) attempt: u32,
+    pub(super) redelivered: bool,
+    expires_at: Option<Instant>,
+}
+
+/// What a queue hands out next.
+pub(super) enum Next {
+    /// A message to handle.
+    Message(Message),
+    /// A message whose time was over.
+    Expired(Message),
+    /// Nothing is there.
+    Empty,
+}
+
+impl Message {
+    pub(super) fn new(topic: Topic, envelope: Envelope) -> Self {
+        // A time that no clock can show never comes.
+        let expires_at = envelope.expires_after.and_then(|after| Instant::now().checked_add(after));
+        Self { topic, envelope, attempt: 1, redelivered: false, expires_at }
+    }
+
+    /// What a handler is given. The message itself stays with the consumer until the handler has
+    /// answered; a body is shared, not copied.
+    pub(super) fn delivery(&self) -> Delivery {
+        Delivery {
+            topic: self.topic.clone(),
+            envelope: self.envelope.clone(),
+            redelivered: self.redelivered,
+            attempt: self.attempt,
+        }
+    }
+}
+
+impl Queue {
+    pub(super) fn new(subscription: &Subscription) -> Self {
+        Self {
+            name: subscription.name.clone(),
+            lifetime: subscription.lifetime,
+            patterns: Mutex::new(vec![subscription.pattern.clone()]),
+            state: Mutex::default(),
+            arrived: Notify::new(),
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn is_private(&self) -> bool {
+        self.lifetime == Lifetime::Private
+    }
+
+    pub(super) fn bind(&self, pattern: &TopicPattern) {
+        let mut patterns = self.patterns.lock();
+        if !patterns.contains(pattern) {
+            patterns.push(pattern.clone());
+        }
+    }
+
+    pub(super) fn takes(&self, topic: &Topic) -> bool {
+        self.patterns.lock().iter().any(|pattern| pattern.matches(topic.as_str()))
+    }
+
+    pub(super) fn ready_count(&self) -> usize {
+        self.state.lock().ready.len()
+    }
+
+    /// Takes in a new message, when there is room.
+    pub(super) fn push(&self, message: Message) -> Result<(), PublishError> {
+        let mut state = self.state.lock();
+        let bytes = state.bytes + message.envelope.body.len();
+        if state.count >= MESSAGES_MAX || bytes > BYTES_MAX {
+            return Err(PublishError::Refused(format!("the queue {} is full", self.name)));
+        }
+        state.count += 1;
+        state.bytes = bytes;
+        state.ready.push_back(message);
+        drop(state);
+        self.arrived.notify_one();
+        Ok(())
+    }
+
+    /// Takes out the next message. It counts as held until [`Queue::forget`] or
+    /// [`Queue::give_back`].
+    pub(super) fn pop(&self) -> Next {
+        let mut state = self.state.lock();
+        let Some(message) = state.ready.pop_front() else { return Next::Empty };
+        let more = !state.ready.is_empty();
+        drop(state);
+        if more {
+            // A wake-up is kept once while nobody waits, however many messages came meanwhile, so
+            // whoever takes a message wakes the next consumer for the rest.
+            self.arrived.notify_one();
+        }
+        match message.expires_at {
+            Some(at) if at <= Instant::now() => Next::Expired(message),
+            _ => Next::Message(message),
+        }
+    }
+
+    /// Waits until a message may be there.
+    pub(super) async fn arrival(&self) {
+        self.arrived.notified().await;
+    }
+
+    /// The message is done with.
+    pub(super) fn forget(&self, message: &Message) {
+        let mut state = self.state.lock();
+        state.count -= 1;
+        state.bytes -= message.envelope.body.len();
+    }
+
+    /// Puts a held message back: at the front, so that order is kept, or at the end for a retry.
+    pub(super) fn give_back(&self, message: Message, place: Place) {
+        let mut state = self.state.lock();
+        match place {
+            Place::Front => state.ready.push_front(message),
+            Place::Back => state.ready.push_back(message),
+        }
+        drop(state);
+        self.arrived.notify_one();
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Place {
+    Front,
+    Back,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,370 @@
+//! The asking end of a call: sends a request and finds its one reply.
+//!
+//! A requester has a queue of its own, so nobody else takes its answers, and on it come replies,
+//! progress and signs of life, in the order in which a worker sent them. A request ends in exactly
+//! one way: its reply, or a typed [`Error`]. What comes after that is dropped and counted.
+
+mod pending;
+
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use toolbus_wire::message::toolbus::{Alive, ToolCancel, ToolProgress};
+use toolbus_wire::name::{AgentName, InstanceId};
+use toolbus_wire::{Envelope, Topic, header, json, message, queue, topic};
+
+use crate::port::{
+    Bus, Consumer, Delivery, Disposition, Flow, Handler, PublishError, SubscribeError, Subscription,
+};
+use crate::{Deadline, Progress, TopicPattern};
+use pending::Pending;
+
+/// Most requests that are under way at a time.
+pub const REQUESTS_MAX: usize = 10_000;
+/// How many messages of its own queue a requester fetches ahead.
+const PREFETCH: NonZeroU16 = NonZeroU16::new(256).expect("256 is not zero");
+/// How often the signs of life are looked at.
+const WATCH_EVERY: Duration = Duration::from_millis(500);
+/// How long to wait before a message is sent again whose confirm was lost.
+const RESEND_AFTER: Duration = Duration::from_millis(100);
+/// How long a cancel message may wait for its worker before it is worth nothing.
+const CANCEL_EXPIRES_AFTER: Duration = Duration::from_secs(60);
+
+/// Sends requests and correlates their replies. Clones are the same requester.
+#[derive(Clone)]
+pub struct Requester {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    bus: Arc<dyn Bus>,
+    agent: AgentName,
+    reply_topic: Topic,
+    progress_topic: Topic,
+    pending: Arc<Pending>,
+    counters: Arc<Counters>,
+    closed: CancellationToken,
+    tasks: TaskTracker,
+    consumer: parking_lot::Mutex<Option<Consumer>>,
+}
+
+/// One request: where it goes, and how long it may take.
+pub struct Request<'a> {
+    /// Where the request goes.
+    pub topic: &'a Topic,
+    /// The request itself. Correlation id, reply topic, source, deadline and progress topic are
+    /// the requester's to fill in.
+    pub envelope: Envelope,
+    /// The call that the request is about, as its body names it: what signs of life and cancel
+    /// messages speak of.
+    pub call_id: &'a str,
+    /// When to give up.
+    pub deadline: Deadline,
+    /// Gives up earlier, when it fires; the worker is told to stop.
+    pub cancelled: &'a CancellationToken,
+    /// Takes progress as it comes.
+    pub progress: Progress,
+}
+
+/// Why a request has no reply.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// It could not be sent.
+    #[error(transparent)]
+    Publish(#[from] PublishError),
+    /// The deadline came before the reply.
+    #[error("no reply within {} ms", asked.as_millis())]
+    Timeout {
+        /// What the caller asked for.
+        asked: Duration,
+    },
+    /// The worker that had taken the request was lost: what it did is unknown.
+    #[error("the worker that had taken the call was lost")]
+    WorkerLost,
+    /// The caller cancelled it.
+    #[error("cancelled")]
+    Cancelled,
+    /// Too many requests are under way.
+    #[error("{REQUESTS_MAX} requests are under way already")]
+    Busy,
+    /// The requester was closed.
+    #[error("the requester is closed")]
+    Closed,
+}
+
+/// What came that nobody waited for, and how many wait.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Requests under way.
+    pub pending: usize,
+    /// Replies to requests that had ended already.
+    pub late: u64,
+    /// Replies to requests that this requester never made, or made long ago.
+    pub unknown: u64,
+}
+
+#[derive(Default)]
+struct Counters {
+    late: AtomicU64,
+    unknown: AtomicU64,
+}
+
+impl Requester {
+    /// Opens the reply queue of `agent`'s process `instance` and starts to read it.
+    ///
+    /// # Errors
+    /// When the queue cannot be had.
+    pub async fn start(
+        bus: Arc<dyn Bus>,
+        agent: AgentName,
+        instance: &InstanceId,
+    ) -> Result<Self, SubscribeError> {
+        let pending = Arc::new(Pending::default());
+        let counters = Arc::new(Counters::default());
+        let reader = Reader { pending: Arc::clone(&pending), counters: Arc::clone(&counters) };
+        let subscription = Subscription::private(
+            queue::replies(&agent, instance),
+            TopicPattern::from(topic::of_instance(&agent, instance)),
+            Flow::Ordered { prefetch: PREFETCH },
+        );
+        let consumer = bus.subscribe(subscription, Arc::new(reader)).await?;
+        let inner = Arc::new(Inner {
+            reply_topic: topic::tool_result_of_instance(&agent, instance),
+            progress_topic: topic::tool_progress(&agent, instance),
+            bus,
+            agent,
+            pending,
+            counters,
+            closed: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+            consumer: parking_lot::Mutex::new(Some(consumer)),
+        });
+        inner.tasks.spawn(watch(
+            Arc::clone(&inner.bus),
+            Arc::clone(&inner.pending),
+            inner.closed.clone(),
+        ));
+        Ok(Self { inner })
+    }
+
+    /// Sends a request and waits for its end. Dropping the future forgets the request; the worker
+    /// then goes on to its deadline.
+    ///
+    /// # Errors
+    /// See [`Error`]; each is final, and nothing is sent again behind the caller's back but a
+    /// message whose confirm was lost, which its worker knows to be the same.
+    pub async fn request(&self, request: Request<'_>) -> Result<Envelope, Error> {
+        let Request { topic, envelope, call_id, deadline, cancelled, progress } = request;
+        let inner = &self.inner;
+        // What nobody waits for any more is not sent at all.
+        if inner.closed.is_cancelled() {
+            return Err(Error::Closed);
+        }
+        if cancelled.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        if deadline.is_past() {
+            return Err(Error::Timeout { asked: deadline.asked() });
+        }
+        let (waiting, reply) = inner.pending.add(call_id, progress).ok_or(Error::Busy)?;
+        let envelope = inner.address(envelope, &waiting, deadline);
+        let sent = send(&*inner.bus, topic, envelope);
+        let end = tokio::select! {
+            biased;
+            reply = answered(reply, sent) => reply,
+            () = tokio::time::sleep_until(deadline.at()) => {
+                Err(Error::Timeout { asked: deadline.asked() })
+            }
+            () = cancelled.cancelled() => Err(Error::Cancelled),
+            () = inner.closed.cancelled() => Err(Error::Closed),
+        };
+        if let Err(error) = &end {
+            waiting.expire();
+            if matches!(error, Error::Timeout { .. } | Error::Cancelled) {
+                inner.tell_worker_to_stop(call_id, error);
+            }
+        }
+        end
+    }
+
+    /// Name of the agent that asks.
+    #[must_use]
+    pub fn agent(&self) -> &AgentName {
+        &self.inner.agent
+    }
+
+    /// The topic on which this requester takes replies.
+    #[must_use]
+    pub fn reply_topic(&self) -> &Topic {
+        &self.inner.reply_topic
+    }
+
+    /// The bus that requests go out on.
+    #[must_use]
+    pub fn bus(&self) -> &Arc<dyn Bus> {
+        &self.inner.bus
+    }
+
+    /// What came that nobody waited for, and how many wait.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        Stats {
+            pending: self.inner.pending.len(),
+            late: self.inner.counters.late.load(Ordering::Relaxed),
+            unknown: self.inner.counters.unknown.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Ends every request with [`Error::Closed`] and gives the reply queue up.
+    pub async fn close(&self) {
+        self.inner.closed.cancel();
+        let consumer = self.inner.consumer.lock().take();
+        if let Some(consumer) = consumer {
+            consumer.stop(Duration::from_secs(1)).await;
+        }
+        self.inner.tasks.close();
+        self.inner.tasks.wait().await;
+    }
+}
+
+impl Drop for Inner {
+    /// A requester that is dropped without [`Requester::close`] leaves no task behind.
+    fn drop(&mut self) {
+        self.closed.cancel();
+    }
+}
+
+impl Inner {
+    fn address(
+        &self,
+        mut envelope: Envelope,
+        waiting: &pending::Waiting,
+        deadline: Deadline,
+    ) -> Envelope {
+        envelope.correlation_id = Some(waiting.correlation_id().to_owned());
+        envelope.reply_to = Some(self.reply_topic.clone());
+        envelope.source = self.agent.as_str().to_owned();
+        envelope.headers.set(header::PROGRESS_TO, self.progress_topic.as_str());
+        deadline.write(&mut envelope.headers);
+        envelope
+    }
+
+    fn tell_worker_to_stop(&self, call_id: &str, why: &Error) {
+        let cancel = ToolCancel {
+            source: self.agent.as_str().to_owned(),
+            tool_call_id: call_id.to_owned(),
+            reason: Some(why.to_string()),
+        };
+        let mut envelope = Envelope::of(&cancel, self.agent.as_str());
+        envelope.expires_after = Some(CANCEL_EXPIRES_AFTER);
+        let bus = Arc::clone(&self.bus);
+        self.tasks.spawn(async move {
+            // Nobody may listen (a fleet of C# workers, or none at all), and then there is nobody
+            // to stop.
+            if let Err(error) = bus.publish(&topic::TOOL_CANCEL, envelope).await {
+                tracing::debug!(%error, "nobody took a cancel message");
+            }
+        });
+    }
+}
+
+/// The reply, or why it cannot come. The reply often overtakes the broker's confirm, and then the
+/// confirm is not waited for.
+async fn answered(
+    reply: oneshot::Receiver<Result<Envelope, Error>>,
+    sent: impl Future<Output = Result<(), PublishError>>,
+) -> Result<Envelope, Error> {
+    let mut reply = std::pin::pin!(reply);
+    let closed = |_| Err(Error::Closed);
+    tokio::select! {
+        biased;
+        reply = &mut reply => return reply.unwrap_or_else(closed),
+        sent = sent => sent?,
+    }
+    reply.await.unwrap_or_else(closed)
+}
+
+/// Publishes, and publishes again for as long as the confirm is lost: the same message id and
+/// correlation id tell the worker that it is the same call. The request's deadline ends it.
+async fn send(bus: &dyn Bus, topic: &Topic, envelope: Envelope) -> Result<(), PublishError> {
+    loop {
+        match bus.publish(topic, envelope.clone()).await {
+            Err(PublishError::Unconfirmed) => tokio::time::sleep(RESEND_AFTER).await,
+            result => return result,
+        }
+    }
+}
+
+/// Looks at the signs of life and ends the requests whose worker gave none for too long.
+async fn watch(bus: Arc<dyn Bus>, pending: Arc<Pending>, closed: CancellationToken) {
+    let mut ticks = tokio::time::interval(WATCH_EVERY);
+    // After a pause of this very process one tick comes, not many: silence is counted in ticks, so
+    // that nobody is called lost because we were asleep.
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            () = closed.cancelled() => return,
+        }
+        if bus.health().is_up() {
+            pending.count_silence();
+        } else {
+            // No sign can reach us; the count begins anew when it can.
+            pending.forgive_silence();
+        }
+    }
+}
+
+struct Reader {
+    pending: Arc<Pending>,
+    counters: Arc<Counters>,
+}
+
+impl Handler for Reader {
+    fn handle(&self, delivery: Delivery) -> BoxFuture<'_, Disposition> {
+        self.read(delivery.envelope);
+        Box::pin(std::future::ready(Disposition::Ack))
+    }
+}
+
+impl Reader {
+    fn read(&self, envelope: Envelope) {
+        if message::is::<Alive>(&envelope) {
+            match json::read::<Alive>(&envelope.body) {
+                Ok(alive) => self.pending.heard(&alive),
+                Err(error) => tracing::warn!(%error, "a sign of life that cannot be read"),
+            }
+        } else if message::is::<ToolProgress>(&envelope) {
+            match json::read::<ToolProgress>(&envelope.body) {
+                Ok(progress) => self.pending.progress(progress),
+                Err(error) => tracing::warn!(%error, "progress that cannot be read"),
+            }
+        } else {
+            self.count(self.pending.answer(envelope));
+        }
+    }
+
+    fn count(&self, answer: pending::Answer) {
+        match answer {
+            pending::Answer::Taken => {}
+            pending::Answer::Late => {
+                self.counters.late.fetch_add(1, Ordering::Relaxed);
+                tracing::debug!("dropped a reply that came late");
+            }
+            pending::Answer::Unknown(correlation_id) => {
+                self.counters.unknown.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(correlation_id, "dropped a reply to nothing that was asked");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

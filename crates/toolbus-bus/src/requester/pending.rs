@@ -1,0 +1,211 @@
+//! The requests under way: by correlation id for replies, by call id for progress and signs of
+//! life.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use toolbus_wire::Envelope;
+use toolbus_wire::envelope::new_id;
+use toolbus_wire::message::toolbus::{Alive, ToolProgress};
+
+use super::{Error, REQUESTS_MAX};
+use crate::Progress;
+
+/// A worker is lost when a call that it had taken was in none of its signs of life for this many
+/// looks: three signs, one a second, and one look to spare.
+const SILENT_LOOKS_MAX: u32 = 7;
+/// How many ended requests are remembered, to tell a late reply from a stray one: those that ended
+/// without a reply, and those that had one, which comes again now and then since delivery is at
+/// least once.
+const EXPIRED_MAX: usize = 1_024;
+const ANSWERED_MAX: usize = 256;
+
+#[derive(Default)]
+pub(super) struct Pending {
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    by_correlation: HashMap<Arc<str>, Entry>,
+    /// Call ids are the caller's own and may be used twice at a time.
+    by_call: HashMap<Box<str>, Vec<Arc<str>>>,
+    /// Ended without a reply, oldest first.
+    expired: VecDeque<Arc<str>>,
+    /// Ended with one, oldest first.
+    answered: VecDeque<Arc<str>>,
+}
+
+struct Entry {
+    call_id: Box<str>,
+    reply: oneshot::Sender<Result<Envelope, Error>>,
+    progress: Progress,
+    /// Looks since a worker last said that it holds the call. `None`: no worker has said so yet.
+    silent_looks: Option<u32>,
+}
+
+/// What became of a reply.
+pub(super) enum Answer {
+    Taken,
+    Late,
+    Unknown(String),
+}
+
+/// A place in the table, given up when dropped.
+pub(super) struct Waiting {
+    pending: Arc<Pending>,
+    correlation_id: Arc<str>,
+}
+
+impl Pending {
+    /// Takes a place, unless all are taken.
+    pub(super) fn add(
+        self: &Arc<Self>,
+        call_id: &str,
+        progress: Progress,
+    ) -> Option<(Waiting, oneshot::Receiver<Result<Envelope, Error>>)> {
+        let correlation_id: Arc<str> = new_id().into();
+        let (reply, receiver) = oneshot::channel();
+        let mut table = self.table.lock();
+        if table.by_correlation.len() >= REQUESTS_MAX {
+            return None;
+        }
+        let entry = Entry { call_id: call_id.into(), reply, progress, silent_looks: None };
+        table.by_correlation.insert(Arc::clone(&correlation_id), entry);
+        table.by_call.entry(call_id.into()).or_default().push(Arc::clone(&correlation_id));
+        Some((Waiting { pending: Arc::clone(self), correlation_id }, receiver))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.table.lock().by_correlation.len()
+    }
+
+    /// Hands a reply to the request that it answers.
+    pub(super) fn answer(&self, envelope: Envelope) -> Answer {
+        let Some(correlation_id) = envelope.correlation_id.clone() else {
+            return Answer::Unknown(String::new());
+        };
+        let mut table = self.table.lock();
+        match table.take(&correlation_id) {
+            Some((id, entry)) => {
+                remember(&mut table.answered, id, ANSWERED_MAX);
+                match entry.reply.send(Ok(envelope)) {
+                    Ok(()) => Answer::Taken,
+                    // The receiver is gone when the caller gave up in this very moment.
+                    Err(_) => Answer::Late,
+                }
+            }
+            None if table.has_ended(&correlation_id) => Answer::Late,
+            None => Answer::Unknown(correlation_id),
+        }
+    }
+
+    pub(super) fn progress(&self, progress: ToolProgress) {
+        let listeners: Vec<Progress> = {
+            let mut table = self.table.lock();
+            // Who reports progress is alive.
+            table.heard(&progress.tool_call_id);
+            table.entries_of(&progress.tool_call_id).map(|entry| entry.progress.clone()).collect()
+        };
+        // Outside the lock: a listener is the caller's code.
+        for listener in listeners {
+            listener.send(progress.clone());
+        }
+    }
+
+    pub(super) fn heard(&self, alive: &Alive) {
+        let mut table = self.table.lock();
+        for call_id in &alive.calls {
+            table.heard(call_id);
+        }
+    }
+
+    /// Counts one look for every call that a worker has taken, and ends those whose worker has been
+    /// silent for too long.
+    pub(super) fn count_silence(&self) {
+        let mut table = self.table.lock();
+        let mut lost = Vec::new();
+        for (correlation_id, entry) in &mut table.by_correlation {
+            if let Some(looks) = &mut entry.silent_looks {
+                *looks += 1;
+                if *looks > SILENT_LOOKS_MAX {
+                    lost.push(Arc::clone(correlation_id));
+                }
+            }
+        }
+        for correlation_id in lost {
+            if let Some((id, entry)) = table.take(&correlation_id) {
+                remember(&mut table.expired, id, EXPIRED_MAX);
+                let _ = entry.reply.send(Err(Error::WorkerLost));
+            }
+        }
+    }
+
+    pub(super) fn forgive_silence(&self) {
+        for entry in self.table.lock().by_correlation.values_mut() {
+            entry.silent_looks = entry.silent_looks.map(|_| 0);
+        }
+    }
+}
+
+impl Table {
+    fn take(&mut self, correlation_id: &str) -> Option<(Arc<str>, Entry)> {
+        let (id, entry) = self.by_correlation.remove_entry(correlation_id)?;
+        if let Some(ids) = self.by_call.get_mut(&entry.call_id) {
+            ids.retain(|id| **id != *correlation_id);
+            if ids.is_empty() {
+                self.by_call.remove(&entry.call_id);
+            }
+        }
+        Some((id, entry))
+    }
+
+    fn has_ended(&self, correlation_id: &str) -> bool {
+        self.expired.iter().chain(&self.answered).any(|ended| **ended == *correlation_id)
+    }
+
+    fn entries_of(&self, call_id: &str) -> impl Iterator<Item = &Entry> {
+        let ids = self.by_call.get(call_id).map_or(&[][..], Vec::as_slice);
+        ids.iter().filter_map(|id| self.by_correlation.get(id))
+    }
+
+    fn heard(&mut self, call_id: &str) {
+        for id in self.by_call.get(call_id).map_or(&[][..], Vec::as_slice) {
+            if let Some(entry) = self.by_correlation.get_mut(id) {
+                entry.silent_looks = Some(0);
+            }
+        }
+    }
+}
+
+fn remember(ended: &mut VecDeque<Arc<str>>, correlation_id: Arc<str>, max: usize) {
+    if ended.len() >= max {
+        ended.pop_front();
+    }
+    ended.push_back(correlation_id);
+}
+
+impl Waiting {
+    pub(super) fn correlation_id(&self) -> &str {
+        &self.correlation_id
+    }
+
+    /// Gives the place up without a reply; one that comes now is late.
+    pub(super) fn expire(&self) {
+        let mut table = self.pending.table.lock();
+        if let Some((id, _)) = table.take(&self.correlation_id) {
+            remember(&mut table.expired, id, EXPIRED_MAX);
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.expire();
+    }
+}
+
+#[cfg(test)]
+mod tests;

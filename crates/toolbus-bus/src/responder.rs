@@ -1,0 +1,408 @@
+//! The answering end of a call: runs each request at most once and answers it once.
+//!
+//! A [`Service`] knows its messages and its work; the responder around it knows everything about
+//! delivery. In order: a request that cannot be read is answered or becomes a dead letter; one
+//! whose deadline is over is not started; one that is known already gets the outcome that it had;
+//! one that somebody else started and did not finish ends as "outcome unknown"; the rest run, with
+//! signs of life to the caller, until they end, are cancelled, or are out of time.
+
+mod cancel;
+mod memory;
+mod outbox;
+mod vitals;
+
+use std::borrow::Cow;
+use std::num::NonZeroU16;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use toolbus_wire::header::{self, Headers};
+use toolbus_wire::message::tool::CallIds;
+use toolbus_wire::message::toolbus::ToolCancel;
+use toolbus_wire::name::InstanceId;
+use toolbus_wire::{Envelope, Message, Topic, json, topic};
+
+use crate::port::{
+    BODY_BYTES_MAX, Bus, Consumer, Delivery, Disposition, Flow, Handler, SubscribeError,
+    Subscription,
+};
+use crate::{Deadline, Progress, TopicPattern};
+use cancel::Cancels;
+use memory::{Memory, Recalled};
+use outbox::Outbox;
+use vitals::Vitals;
+
+/// How long work that was told to stop may take to tidy up before it is dropped.
+const CANCEL_GRACE: Duration = Duration::from_millis(300);
+
+/// One kind of request: how it is read, done, and answered.
+pub trait Service: Send + Sync + 'static {
+    /// A request, read and checked for its form.
+    type Request: Send + 'static;
+
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// A reply that says what is wrong with it.
+    fn parse(&self, envelope: &Envelope) -> Result<Call<Self::Request>, Malformed>;
+
+    /// Does the work. The future is dropped when time is up, so what it started must end with it.
+    fn serve(&self, request: Self::Request, context: Context) -> BoxFuture<'_, Reply>;
+
+    /// The reply to a request that has no outcome of its own.
+    fn fail(&self, ids: &CallIds, failure: Failure) -> Reply;
+
+    /// Where replies go when the request names no topic. `None`: such a request is a dead letter.
+    fn default_reply_topic(&self) -> Option<Topic>;
+
+    /// The sender's name on replies.
+    fn source(&self) -> &str;
+}
+
+/// A request that was read.
+pub struct Call<R> {
+    /// The call's id and its tool, as the caller names them.
+    pub ids: CallIds,
+    /// What is asked for.
+    pub request: R,
+    /// How long it may take when the caller does not say.
+    pub default_budget: Duration,
+    /// Whether it may run again when nobody knows whether it ran.
+    pub repeat: Repeat,
+}
+
+/// Whether a call may run twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repeat {
+    /// It may have side effects: once at most.
+    Never,
+    /// It is declared idempotent or read-only.
+    Harmless,
+}
+
+/// A request that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Malformed {
+    /// As much of its ids as could be read.
+    pub ids: CallIds,
+    /// What is wrong, for the caller.
+    pub reason: String,
+}
+
+/// Why a call has no outcome of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// The request cannot be read; the text says why.
+    Malformed(String),
+    /// Time was up.
+    Timeout {
+        /// What the caller asked for.
+        asked: Duration,
+    },
+    /// The caller cancelled it.
+    Cancelled,
+    /// It was started before, by a worker that was lost.
+    OutcomeUnknown,
+    /// The work panicked.
+    Crashed,
+    /// The outcome is too large for a message.
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+    },
+}
+
+/// A reply, ready to be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// The body's type.
+    pub message_type: Cow<'static, str>,
+    /// The body.
+    pub body: Bytes,
+    /// Headers beside those of every message.
+    pub headers: Headers,
+}
+
+impl Reply {
+    /// A reply that carries this body.
+    #[must_use]
+    pub fn of<M: Message>(body: &M) -> Self {
+        Self { message_type: M::TYPE.into(), body: json::write(body), headers: Headers::new() }
+    }
+}
+
+/// What surrounds a call that runs.
+pub struct Context {
+    /// Who asked, as the message says.
+    pub source: String,
+    /// When the work must have ended: earlier than the caller's own deadline, so that the answer
+    /// is there in time.
+    pub deadline: Deadline,
+    /// Fires when nobody wants the outcome any more.
+    pub cancelled: CancellationToken,
+    /// Takes progress for the caller.
+    pub progress: Progress,
+    /// The request's headers.
+    pub headers: Headers,
+}
+
+/// How a responder hears its requests.
+#[derive(Debug, Clone)]
+pub struct Listen {
+    /// The topic of the requests.
+    pub topic: Topic,
+    /// Name of the subscription, shared by all workers of the kind.
+    pub subscription: String,
+    /// This worker's own name among them, new for each process.
+    pub instance: InstanceId,
+    /// How many calls run at a time.
+    pub concurrency: NonZeroU16,
+}
+
+/// A service at work. Stop it with [`Responder::stop`].
+pub struct Responder {
+    requests: Consumer,
+    cancels: Consumer,
+    outbox: Outbox,
+    vitals: Vitals,
+}
+
+impl Responder {
+    /// Starts to answer requests.
+    ///
+    /// # Errors
+    /// When a queue cannot be had.
+    pub async fn start(
+        bus: Arc<dyn Bus>,
+        listen: Listen,
+        service: impl Service,
+    ) -> Result<Self, SubscribeError> {
+        let stop = CancellationToken::new();
+        // Whatever ends the worker ends what works for it: also a start that fails, a responder
+        // that is dropped, a bus that is closed.
+        let end = stop.clone().drop_guard();
+        let outbox = Outbox::start(Arc::clone(&bus), service.source(), stop.clone());
+        let cancels = Arc::new(Cancels::default());
+        let vitals = Vitals::start(outbox.clone(), &listen.instance, Arc::clone(&cancels), stop);
+        let hear_cancels = {
+            let cancels = Arc::clone(&cancels);
+            move |delivery: Delivery| std::future::ready(take_cancel(&cancels, &delivery.envelope))
+        };
+        let flow = Flow::Ordered { prefetch: listen.concurrency };
+        let subscription = Subscription::private(
+            format!("{}.cancel.{}", listen.subscription, listen.instance),
+            TopicPattern::from(topic::TOOL_CANCEL),
+            flow,
+        );
+        // Cancels first: no request may run that cannot be cancelled.
+        let hear_cancels = bus.subscribe(subscription, Arc::new(hear_cancels)).await?;
+        let worker = Worker {
+            service,
+            memory: Memory::default(),
+            cancels,
+            outbox: outbox.clone(),
+            vitals: vitals.clone(),
+            _end: end,
+        };
+        let subscription = Subscription::durable(
+            listen.subscription,
+            TopicPattern::from(listen.topic),
+            Flow::Concurrent(listen.concurrency),
+        );
+        let requests = bus.subscribe(subscription, Arc::new(worker)).await?;
+        Ok(Self { requests, cancels: hear_cancels, outbox, vitals })
+    }
+
+    /// Takes no more requests, waits up to `grace` for those that run, and gives the rest back.
+    pub async fn stop(self, grace: Duration) {
+        self.requests.stop(grace).await;
+        self.cancels.stop(Duration::ZERO).await;
+        self.vitals.stop().await;
+        self.outbox.stop().await;
+    }
+}
+
+fn take_cancel(cancels: &Cancels, envelope: &Envelope) -> Disposition {
+    match json::read::<ToolCancel>(&envelope.body) {
+        Ok(cancel) => cancels.cancel(&cancel.source, &cancel.tool_call_id),
+        Err(error) => tracing::warn!(%error, "a cancel message that cannot be read"),
+    }
+    Disposition::Ack
+}
+
+struct Worker<S> {
+    service: S,
+    memory: Memory,
+    cancels: Arc<Cancels>,
+    outbox: Outbox,
+    vitals: Vitals,
+    _end: DropGuard,
+}
+
+impl<S: Service> Handler for Worker<S> {
+    fn handle(&self, delivery: Delivery) -> BoxFuture<'_, Disposition> {
+        Box::pin(self.answer(delivery))
+    }
+}
+
+impl<S: Service> Worker<S> {
+    async fn answer(&self, delivery: Delivery) -> Disposition {
+        let envelope = &delivery.envelope;
+        let explicit = envelope.reply_to.clone();
+        let parsed = self.parse(envelope);
+        let reply = match (parsed, &explicit) {
+            (Err(malformed), Some(_)) => {
+                tracing::info!(reason = malformed.reason, "refused a malformed request");
+                self.service.fail(&malformed.ids, Failure::Malformed(malformed.reason))
+            }
+            (Err(malformed), None) => return dead_letter(malformed.reason),
+            (Ok(_), None) if self.service.default_reply_topic().is_none() => {
+                return dead_letter("the request names no reply topic");
+            }
+            (Ok(call), _) => self.outcome(call, &delivery).await,
+        };
+        let Some(reply_to) = explicit.or_else(|| self.service.default_reply_topic()) else {
+            return dead_letter("the request names no reply topic");
+        };
+        self.send(&reply_to, envelope, reply).await;
+        Disposition::Ack
+    }
+
+    fn parse(&self, envelope: &Envelope) -> Result<Call<S::Request>, Malformed> {
+        catch_unwind(AssertUnwindSafe(|| self.service.parse(envelope))).unwrap_or_else(|_| {
+            tracing::error!(message_id = envelope.message_id, "a service panicked at a request");
+            Err(Malformed {
+                ids: CallIds::of_malformed(&envelope.body),
+                reason: "the worker panicked when it read the request".to_owned(),
+            })
+        })
+    }
+
+    /// The call's outcome: remembered, shared with a run that is under way, or new.
+    async fn outcome(&self, call: Call<S::Request>, delivery: &Delivery) -> Reply {
+        let deadline = Deadline::of_request(&delivery.envelope.headers, call.default_budget);
+        let place = match self.memory.recall(&delivery.envelope, &call.ids.tool_call_id) {
+            Recalled::Done(reply) => return reply,
+            Recalled::Running(run) => {
+                let outcome = run.outcome().await;
+                return outcome
+                    .unwrap_or_else(|| self.service.fail(&call.ids, Failure::OutcomeUnknown));
+            }
+            Recalled::New(place) => place,
+        };
+        let reply = if delivery.redelivered && call.repeat == Repeat::Never {
+            tracing::warn!(
+                call_id = call.ids.tool_call_id,
+                "a redelivered call that was started elsewhere: its outcome is unknown"
+            );
+            self.service.fail(&call.ids, Failure::OutcomeUnknown)
+        } else if deadline.is_past() {
+            self.service.fail(&call.ids, Failure::Timeout { asked: deadline.asked() })
+        } else {
+            self.run(call, &delivery.envelope, deadline).await
+        };
+        let reply = self.bounded(reply, &delivery.envelope);
+        place.remember(reply.clone());
+        reply
+    }
+
+    async fn run(&self, call: Call<S::Request>, envelope: &Envelope, deadline: Deadline) -> Reply {
+        let Call { ids, request, .. } = call;
+        let running = self.cancels.running(&envelope.source, &ids.tool_call_id);
+        if running.token().is_cancelled() {
+            return self.service.fail(&ids, Failure::Cancelled);
+        }
+        let news_to =
+            envelope.headers.get(header::PROGRESS_TO).and_then(|text| Topic::parse(text).ok());
+        let _alive = news_to
+            .as_ref()
+            .map(|caller| self.vitals.hold(caller, &envelope.source, &ids.tool_call_id));
+        let deadline = deadline.for_next_hop();
+        let sent = Arc::new(AtomicU64::new(0));
+        let context = Context {
+            source: envelope.source.clone(),
+            deadline,
+            cancelled: running.token().clone(),
+            progress: self.progress(news_to, &ids.tool_call_id, Arc::clone(&sent)),
+            headers: envelope.headers.clone(),
+        };
+        let work = async { self.service.serve(request, context).await };
+        let mut work = pin!(AssertUnwindSafe(work).catch_unwind());
+        let end = tokio::select! {
+            biased;
+            reply = &mut work => End::Reply(reply),
+            () = running.token().cancelled() => End::Cancelled,
+            () = tokio::time::sleep_until(deadline.at()) => End::Late,
+        };
+        // The work is dropped when its time is over or when it does not end on being told to: the
+        // service promises that what it started ends with it.
+        let reply = match end {
+            End::Reply(reply) => reply,
+            End::Cancelled => match tokio::time::timeout(CANCEL_GRACE, work).await {
+                Ok(reply) => reply,
+                Err(_) => return self.service.fail(&ids, Failure::Cancelled),
+            },
+            End::Late => {
+                running.token().cancel();
+                return self.service.fail(&ids, Failure::Timeout { asked: deadline.asked() });
+            }
+        };
+        if sent.load(Ordering::Relaxed) > 0 {
+            self.outbox.flush().await;
+        }
+        reply.unwrap_or_else(|_| {
+            let (call_id, tool) = (&ids.tool_call_id, &ids.tool_name);
+            tracing::error!(call_id, tool, "a service panicked");
+            self.service.fail(&ids, Failure::Crashed)
+        })
+    }
+
+    /// Progress to the topic; `sent` counts it.
+    fn progress(&self, topic: Option<Topic>, call_id: &str, sent: Arc<AtomicU64>) -> Progress {
+        let Some(topic) = topic else { return Progress::none() };
+        let (outbox, call_id) = (self.outbox.clone(), call_id.to_owned());
+        Progress::to(move |mut progress| {
+            progress.tool_call_id.clone_from(&call_id);
+            progress.seq = sent.fetch_add(1, Ordering::Relaxed);
+            outbox.post(&topic, &progress);
+        })
+    }
+
+    fn bounded(&self, reply: Reply, envelope: &Envelope) -> Reply {
+        let bytes = reply.body.len();
+        if bytes <= BODY_BYTES_MAX {
+            return reply;
+        }
+        let ids = self.parse(envelope).map_or_else(|m| m.ids, |call| call.ids);
+        self.service.fail(&ids, Failure::TooLarge { bytes })
+    }
+
+    async fn send(&self, to: &Topic, request: &Envelope, reply: Reply) {
+        let mut envelope = Envelope::new(reply.message_type, self.service.source(), reply.body);
+        envelope.correlation_id.clone_from(&request.correlation_id);
+        envelope.headers = reply.headers;
+        envelope.trace.clone_from(&request.trace);
+        self.outbox.deliver(to, envelope).await;
+    }
+}
+
+/// How a run ends.
+enum End {
+    Reply(std::thread::Result<Reply>),
+    Cancelled,
+    Late,
+}
+
+fn dead_letter(reason: impl Into<Cow<'static, str>>) -> Disposition {
+    Disposition::DeadLetter { reason: reason.into() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! The outcome memory: what became of the calls of the last minutes.
+//!
+//! It makes a request that comes twice, by redelivery or by being sent twice, run once. It is
+//! bounded in entries, bytes and time, and lives as long as its process.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use toolbus_wire::Envelope;
+
+use super::Reply;
+
+/// How long an outcome is remembered.
+pub(super) const REMEMBERED_FOR: Duration = Duration::from_secs(600);
+/// Most outcomes that are remembered.
+pub(super) const ENTRIES_MAX: usize = 20_000;
+/// Most bytes of outcomes that are remembered.
+pub(super) const BYTES_MAX: usize = 64 << 20;
+
+/// What a remembered outcome weighs beside its body.
+const ENTRY_BYTES: usize = 256;
+
+/// The memory. Clones are the same memory.
+#[derive(Clone, Default)]
+pub(super) struct Memory {
+    hashers: (RandomState, RandomState),
+    table: Arc<Mutex<Table>>,
+}
+
+#[derive(Default)]
+struct Table {
+    entries: HashMap<Digest, Entry>,
+    /// Outcomes in the order in which they were remembered.
+    done: VecDeque<(Instant, Digest)>,
+    bytes: usize,
+}
+
+/// What makes two requests the same call: source, correlation id or else message id, call id, and
+/// body. (The call id alone does not: models number their calls `call_1` in every session.)
+///
+/// Kept as 128 bits of a hash that is keyed anew in each process, so nobody can aim for a
+/// collision; and two calls that collided by chance would have to be of one caller.
+type Digest = (u64, u64);
+
+enum Entry {
+    Running(Arc<Slot>),
+    Done(Reply),
+}
+
+/// What the memory knows of a call.
+pub(super) enum Recalled {
+    /// It ended with this.
+    Done(Reply),
+    /// It runs at this moment.
+    Running(Run),
+    /// Nothing. The call is for whoever asked to run now.
+    New(Place),
+}
+
+impl Memory {
+    /// What is known of the call; when it is nothing, its place is taken.
+    pub(super) fn recall(&self, envelope: &Envelope, call_id: &str) -> Recalled {
+        // Outside the lock: a body may be long.
+        let digest = self.digest(envelope, call_id);
+        let mut table = self.table.lock();
+        table.forget_old(Instant::now());
+        match table.entries.get(&digest) {
+            Some(Entry::Done(reply)) => Recalled::Done(reply.clone()),
+            Some(Entry::Running(slot)) => Recalled::Running(Run(Arc::clone(slot))),
+            None => {
+                let slot = Arc::new(Slot::default());
+                table.entries.insert(digest, Entry::Running(Arc::clone(&slot)));
+                Recalled::New(Place { memory: self.clone(), digest, slot })
+            }
+        }
+    }
+
+    fn digest(&self, envelope: &Envelope, call_id: &str) -> Digest {
+        let correlation = envelope.correlation_id.as_deref().unwrap_or(&envelope.message_id);
+        let key = (envelope.source.as_str(), correlation, call_id, &*envelope.body);
+        (self.hashers.0.hash_one(key), self.hashers.1.hash_one(key))
+    }
+}
+
+impl Table {
+    fn remember(&mut self, digest: Digest, reply: Reply, now: Instant) {
+        self.bytes += ENTRY_BYTES + reply.body.len();
+        self.entries.insert(digest, Entry::Done(reply));
+        self.done.push_back((now, digest));
+        while self.done.len() > ENTRIES_MAX || (self.bytes > BYTES_MAX && self.done.len() > 1) {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_old(&mut self, now: Instant) {
+        while self.done.front().is_some_and(|(at, _)| now - *at >= REMEMBERED_FOR) {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        let Some((_, digest)) = self.done.pop_front() else { return };
+        if let Some(Entry::Done(reply)) = self.entries.remove(&digest) {
+            self.bytes -= ENTRY_BYTES + reply.body.len();
+        }
+    }
+}
+
+/// The outcome that a run will have.
+#[derive(Default)]
+struct Slot {
+    outcome: Mutex<Outcome>,
+    ended: Notify,
+}
+
+#[derive(Clone, Default)]
+enum Outcome {
+    #[default]
+    Open,
+    /// The run was dropped.
+    Lost,
+    Reply(Reply),
+}
+
+impl Slot {
+    fn end(&self, outcome: Outcome) {
+        *self.outcome.lock() = outcome;
+        self.ended.notify_waiters();
+    }
+}
+
+/// Somebody else's run of the same call.
+pub(super) struct Run(Arc<Slot>);
+
+impl Run {
+    /// How it ends; `None` when it was dropped without an outcome.
+    pub(super) async fn outcome(self) -> Option<Reply> {
+        let mut ended = std::pin::pin!(self.0.ended.notified());
+        // Listening must begin before the look, or an end between the two is missed.
+        ended.as_mut().enable();
+        let outcome = self.0.outcome.lock().clone();
+        let outcome = match outcome {
+            Outcome::Open => {
+                ended.await;
+                self.0.outcome.lock().clone()
+            }
+            outcome => outcome,
+        };
+        match outcome {
+            Outcome::Reply(reply) => Some(reply),
+            Outcome::Lost | Outcome::Open => None,
+        }
+    }
+}
+
+/// The place of a call that runs. Dropped without an outcome, the call is forgotten.
+pub(super) struct Place {
+    memory: Memory,
+    digest: Digest,
+    slot: Arc<Slot>,
+}
+
+impl Place {
+    /// Remembers the outcome, for everybody who asks from now on or waits already.
+    pub(super) fn remember(self, reply: Reply) {
+        self.memory.table.lock().remember(self.digest, reply.clone(), Instant::now());
+        self.slot.end(Outcome::Reply(reply));
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut table = self.memory.table.lock();
+        if let Some(Entry::Running(slot)) = table.entries.get(&self.digest)
+            && Arc::ptr_eq(slot, &self.slot)
+        {
+            table.entries.remove(&self.digest);
+            drop(table);
+            self.slot.end(Outcome::Lost);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

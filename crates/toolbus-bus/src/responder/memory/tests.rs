@@ -1,0 +1,98 @@
+use bytes::Bytes;
+use toolbus_wire::header::Headers;
+
+use super::*;
+
+fn request(source: &str, correlation_id: Option<&str>, body: &str) -> Envelope {
+    let mut envelope = Envelope::new("Test", source, Bytes::copy_from_slice(body.as_bytes()));
+    envelope.correlation_id = correlation_id.map(str::to_owned);
+    envelope
+}
+
+fn reply(bytes: usize) -> Reply {
+    Reply { message_type: "Test".into(), body: vec![b'x'; bytes].into(), headers: Headers::new() }
+}
+
+fn run(memory: &Memory, envelope: &Envelope, call_id: &str, outcome: Reply) {
+    match memory.recall(envelope, call_id) {
+        Recalled::New(place) => place.remember(outcome),
+        _ => panic!("the call is known already"),
+    }
+}
+
+fn is_known(memory: &Memory, envelope: &Envelope, call_id: &str) -> bool {
+    !matches!(memory.recall(envelope, call_id), Recalled::New(_))
+}
+
+#[tokio::test]
+async fn source_correlation_call_and_body_make_a_call() {
+    let memory = Memory::default();
+    let first = request("a", Some("c1"), "{}");
+    run(&memory, &first, "call_1", reply(1));
+    assert!(is_known(&memory, &first.clone(), "call_1"));
+    assert!(!is_known(&memory, &first, "call_2"));
+    assert!(!is_known(&memory, &request("b", Some("c1"), "{}"), "call_1"));
+    assert!(!is_known(&memory, &request("a", Some("c2"), "{}"), "call_1"));
+    assert!(!is_known(&memory, &request("a", Some("c1"), "{ }"), "call_1"));
+}
+
+#[tokio::test]
+async fn without_a_correlation_id_the_message_id_takes_its_place() {
+    let memory = Memory::default();
+    let first = request("a", None, "{}");
+    run(&memory, &first, "call_1", reply(1));
+    assert!(is_known(&memory, &first.clone(), "call_1"));
+    // The same call id again, in another session: another message, another call.
+    assert!(!is_known(&memory, &request("a", None, "{}"), "call_1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn outcomes_are_forgotten_by_age_number_and_bytes() {
+    let memory = Memory::default();
+    let old = request("a", Some("old"), "{}");
+    run(&memory, &old, "c", reply(1));
+    tokio::time::advance(REMEMBERED_FOR).await;
+    assert!(!is_known(&memory, &old, "c"));
+
+    let memory = Memory::default();
+    for i in 0..=ENTRIES_MAX {
+        run(&memory, &request("a", Some(&i.to_string()), "{}"), "c", reply(0));
+    }
+    assert!(!is_known(&memory, &request("a", Some("0"), "{}"), "c"));
+    assert!(is_known(&memory, &request("a", Some("1"), "{}"), "c"));
+
+    let memory = Memory::default();
+    for i in 0..5 {
+        run(&memory, &request("a", Some(&i.to_string()), "{}"), "c", reply(BYTES_MAX / 4));
+    }
+    assert!(!is_known(&memory, &request("a", Some("1"), "{}"), "c"));
+    assert!(is_known(&memory, &request("a", Some("2"), "{}"), "c"));
+    assert!(memory.table.lock().bytes <= BYTES_MAX);
+}
+
+#[tokio::test]
+async fn a_second_request_waits_for_the_run_of_the_first() {
+    let memory = Memory::default();
+    let envelope = request("a", Some("c1"), "{}");
+    let Recalled::New(place) = memory.recall(&envelope, "c") else { panic!("new") };
+    let Recalled::Running(second) = memory.recall(&envelope, "c") else { panic!("running") };
+    let Recalled::Running(third) = memory.recall(&envelope, "c") else { panic!("running") };
+    let waiting = futures_util::future::join(second.outcome(), third.outcome());
+    let ending = async {
+        tokio::task::yield_now().await;
+        place.remember(reply(3));
+    };
+    let ((second, third), ()) = futures_util::future::join(waiting, ending).await;
+    assert_eq!((second, third), (Some(reply(3)), Some(reply(3))));
+}
+
+#[tokio::test]
+async fn a_run_that_is_dropped_is_forgotten_and_its_followers_are_told() {
+    let memory = Memory::default();
+    let envelope = request("a", Some("c1"), "{}");
+    let Recalled::New(place) = memory.recall(&envelope, "c") else { panic!("new") };
+    let Recalled::Running(second) = memory.recall(&envelope, "c") else { panic!("running") };
+    drop(place);
+    assert_eq!(second.outcome().await, None);
+    assert!(!is_known(&memory, &envelope, "c"));
+}

@@ -1,0 +1,306 @@
+//! Each request is run at most once and answered once.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_repeats_what_the_request_gave_it() {
+    let stage = Stage::start(1).await;
+    let trace = toolbus_wire::TraceContext::parse(
+        "00-fb8af7c7098f1d1f97e15a4442da0eed-2b0eff25c4b0d6ed-01",
+        Some("vendor=1"),
+    );
+    stage.publish(request("c", "echo", "").with_trace(trace.clone())).await;
+    let reply = stage.replies.received(1).await.remove(0);
+    assert_eq!(reply.message_type, "RockBot.Tools.ToolInvokeResponse");
+    assert_eq!(reply.correlation_id.as_deref(), Some("correlation of c"));
+    assert_eq!(reply.source, "worker");
+    assert_eq!(reply.trace, trace);
+    assert_eq!(reply.reply_to, None);
+    assert_eq!(reply.headers, Headers::new().with("rb-content-trust", "tool-output"));
+    assert_eq!(outcome(&reply), "c was run RockBot");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_comes_twice_runs_once_and_is_answered_twice_alike() {
+    let stage = Stage::start(4).await;
+    let first = request("c", "echo", "");
+    stage.publish(first.clone()).await;
+    stage.outcomes(1).await;
+    stage.publish(first).await;
+    let replies = stage.replies.received(2).await;
+    assert_eq!(replies[0].body, replies[1].body);
+    assert_eq!(replies[0].headers, replies[1].headers);
+    assert_eq!(stage.service.look(|state| state.started.clone()), ["c"]);
+
+    // The same call id in another conversation is another call.
+    let other = request("c", "echo", "").with_correlation_id("another");
+    stage.publish(other).await;
+    stage.outcomes(3).await;
+    assert_eq!(stage.service.look(|state| state.started.len()), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_an_outcome_and_is_remembered_too() {
+    let stage = Stage::start(4).await;
+    for _ in 0..2 {
+        stage.publish(request("c", "sleep", "90")).await;
+        stage.publish(request("p", "panic", "")).await;
+        stage.publish(request("n", "panic at once", "")).await;
+    }
+    let mut outcomes = stage.outcomes(6).await;
+    outcomes.sort();
+    assert_eq!(
+        outcomes,
+        [
+            "c: Timeout { asked: 60s }",
+            "c: Timeout { asked: 60s }",
+            "n: Crashed",
+            "n: Crashed",
+            "p: Crashed",
+            "p: Crashed"
+        ]
+    );
+    assert_eq!(stage.service.look(|state| state.started.len()), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_comes_again_while_it_runs_joins_the_run() {
+    let stage = Stage::start(4).await;
+    let first = request("c", "held", "");
+    stage.publish(first.clone()).await;
+    stage.service.started(1).await;
+    stage.publish(first.clone()).await;
+    stage.publish(first).await;
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(stage.replies.len(), 0);
+    stage.service.release("c");
+    assert_eq!(stage.outcomes(3).await, ["c was run RockBot"; 3]);
+    assert_eq!(stage.service.look(|state| state.started.len()), 1);
+}
+
+/// Lets a worker by hand take a request and die with it.
+async fn redelivered(bus: &Faulty, request: Envelope) {
+    let taken = watch::Sender::new(false);
+    let take = taken.clone();
+    let handler = move |_: Delivery| {
+        take.send_replace(true);
+        std::future::pending()
+    };
+    let pattern = TopicPattern::from(topic(WORK));
+    let subscription = Subscription::durable(WORKERS, pattern, at_once(1));
+    let dying = bus.subscribe(subscription, Arc::new(handler)).await.unwrap();
+    bus.publish(&topic(WORK), request).await.unwrap();
+    within("the request is taken", taken.subscribe().wait_for(|taken| *taken)).await.unwrap();
+    dying.kill().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_lost_worker_had_started_is_not_run_again() {
+    let bus = Faulty::new();
+    redelivered(&bus, request("c", "echo", "")).await;
+    let stage = Stage::start_on(bus, 1).await;
+    assert_eq!(stage.outcomes(1).await, ["c: OutcomeUnknown"]);
+    // The answer stands, also for a copy that is not marked as redelivered.
+    stage.publish(request("c", "echo", "")).await;
+    assert_eq!(stage.outcomes(2).await, ["c: OutcomeUnknown"; 2]);
+    assert_eq!(stage.service.look(|state| state.started.len()), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_harmless_runs_again_after_its_worker_was_lost() {
+    let bus = Faulty::new();
+    redelivered(&bus, request("c", "harmless", "")).await;
+    let stage = Stage::start_on(bus, 1).await;
+    assert_eq!(stage.outcomes(1).await, ["c was run RockBot"]);
+}
+
+/// The call had ended before its connection broke, and the broker did not hear of it.
+#[tokio::test(start_paused = true)]
+async fn what_is_redelivered_and_remembered_has_its_first_outcome() {
+    let stage = Stage::start(1).await;
+    stage.publish(request("c", "echo", "")).await;
+    stage.outcomes(1).await;
+    // While the responder has no permit to give, the copy goes to the worker that dies with it.
+    stage.publish(request("d", "held", "")).await;
+    stage.service.started(2).await;
+    redelivered(&stage.bus, request("c", "echo", "")).await;
+    stage.service.release("d");
+    assert_eq!(stage.outcomes(3).await[2], "c was run RockBot");
+    assert_eq!(stage.service.look(|state| state.started.clone()), ["c", "d"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_past_its_deadline_is_not_started() {
+    let stage = Stage::start(1).await;
+    stage.publish(request("a", "echo", "").with_header(header::DEADLINE_MS, "1")).await;
+    let none = request("b", "echo", "").with_header(header::TIMEOUT_MS, "0");
+    stage.publish(none).await;
+    assert_eq!(stage.outcomes(2).await, ["a: Timeout { asked: 60s }", "b: Timeout { asked: 0ns }"]);
+    assert_eq!(stage.service.look(|state| state.started.len()), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_overruns_is_dropped_and_answered_before_the_caller_gives_up() {
+    let stage = Stage::start(1).await;
+    let started = Instant::now();
+    stage.publish(request("c", "held", "").with_header(header::TIMEOUT_MS, "10000")).await;
+    assert_eq!(stage.outcomes(1).await, ["c: Timeout { asked: 10s }"]);
+    let took = started.elapsed();
+    assert!(took >= 9 * SECOND && took < Duration::from_millis(9_100), "{took:?}");
+    assert_eq!(stage.service.look(|state| state.dropped.clone()), ["c"]);
+    assert_eq!(stage.service.look(|state| state.told.clone()), ["c"]);
+    let deadline = stage.service.look(|state| state.deadline).unwrap();
+    assert_eq!(deadline.at(), started + 9 * SECOND);
+    assert_eq!(deadline.asked(), 10 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_malformed_request_is_answered_once_when_it_can_be() {
+    let stage = Stage::start(1).await;
+    for body in
+        ["", "null", "[]", "{\"toolName\":\"echo\"}", "{\"toolCallId\":\"c\",\"toolName\":7}"]
+    {
+        let malformed = Envelope::new("Test", "RockBot", Bytes::from_static(body.as_bytes()));
+        stage.publish(malformed.with_reply_to(topic("replies"))).await;
+    }
+    let binary = Envelope::new("Test", "RockBot", Bytes::from_static(b"\xff\xfe"));
+    stage.publish(binary.with_reply_to(topic("replies"))).await;
+    stage.publish(request("after", "echo", "")).await;
+    let outcomes = stage.outcomes(7).await;
+    assert!(outcomes[..6].iter().all(|outcome| outcome.contains(": Malformed(")), "{outcomes:?}");
+    assert!(outcomes[4].starts_with("c: "), "the ids that could be read: {outcomes:?}");
+    assert_eq!(outcomes[6], "after was run RockBot");
+    assert!(stage.bus.inner.dead_letters(WORKERS).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_cannot_be_answered_is_a_dead_letter_with_the_reason() {
+    let stage = Stage::start(1).await;
+    stage.publish(Envelope::new("Test", "RockBot", Bytes::from_static(b"{"))).await;
+    stage.publish(Envelope { reply_to: None, ..request("c", "echo", "") }).await;
+    stage.publish(request("after", "echo", "")).await;
+    stage.outcomes(1).await;
+    let letters = stage.bus.inner.dead_letters(WORKERS);
+    let reasons: Vec<_> = letters.iter().map(|letter| letter.reason.as_str()).collect();
+    assert_eq!(reasons.len(), 2);
+    assert!(reasons[0].starts_with("the body is not JSON"), "{reasons:?}");
+    assert_eq!(reasons[1], "the request names no reply topic");
+    assert_eq!(stage.service.look(|state| state.started.clone()), ["after"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_without_a_reply_topic_is_answered_where_the_service_says() {
+    let bus = Faulty::new();
+    let replies = Inbox::open(&*bus, "anywhere").await;
+    let service = Scripted { default_reply: Some(topic("anywhere")), ..Scripted::default() };
+    let _responder = Responder::start(bus.clone(), listen("one", 1), service).await.unwrap();
+    let unaddressed = Envelope { reply_to: None, ..request("c", "echo", "") };
+    bus.publish(&topic(WORK), unaddressed).await.unwrap();
+    assert_eq!(outcome(&replies.received(1).await[0]), "c was run RockBot");
+    // What cannot be read is not answered to somebody who did not ask.
+    let malformed = Envelope::new("Test", "RockBot", Bytes::new());
+    bus.publish(&topic(WORK), malformed).await.unwrap();
+    until("a dead letter", || bus.inner.dead_letters(WORKERS).len() == 1).await;
+    assert_eq!(replies.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outcome_that_fits_into_no_message_is_an_error_that_says_so() {
+    let stage = Stage::start(1).await;
+    stage.publish(request("c", "large", &BODY_BYTES_MAX.to_string())).await;
+    stage.publish(request("d", "large", &(BODY_BYTES_MAX + 1).to_string())).await;
+    let replies = stage.replies.received(2).await;
+    assert_eq!(replies[0].body.len(), BODY_BYTES_MAX);
+    assert_eq!(outcome(&replies[1]), "d: TooLarge { bytes: 16777217 }");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_calls_run_than_there_are_permits() {
+    let stage = Stage::start(3).await;
+    for number in 0..10 {
+        stage.publish(request(&number.to_string(), "sleep", "1")).await;
+    }
+    stage.outcomes(10).await;
+    assert_eq!(stage.service.look(|state| state.most_running), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_is_gone_holds_up_nobody() {
+    let stage = Stage::start(1).await;
+    let nowhere = topic("nobody.listens");
+    for number in 0..100 {
+        let lonely = request(&number.to_string(), "echo", "");
+        stage.publish(lonely.with_reply_to(nowhere.clone())).await;
+    }
+    let started = Instant::now();
+    stage.publish(request("c", "echo", "")).await;
+    stage.outcomes(1).await;
+    assert!(started.elapsed() < Duration::from_millis(100), "{:?}", started.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_comes_back_soon_gets_its_reply() {
+    let stage = Stage::start(1).await;
+    stage.publish(request("c", "echo", "").with_reply_to(topic("back.soon"))).await;
+    stage.publish(request("d", "echo", "").with_reply_to(topic("back.late"))).await;
+    tokio::time::sleep(4 * SECOND).await;
+    let soon = Inbox::open(&*stage.bus, "back.soon").await;
+    assert_eq!(outcome(&soon.received(1).await[0]), "c was run RockBot");
+    tokio::time::sleep(2 * SECOND).await;
+    let late = Inbox::open(&*stage.bus, "back.late").await;
+    tokio::time::sleep(10 * SECOND).await;
+    assert_eq!((soon.len(), late.len()), (1, 0));
+}
+
+/// Replies of 16 MiB that nobody takes must not pile up.
+#[tokio::test(start_paused = true)]
+async fn replies_that_wait_for_their_caller_are_bounded_in_bytes() {
+    let stage = Stage::start(1).await;
+    let content = (15 << 20).to_string();
+    for number in 0..8 {
+        let lonely = request(&number.to_string(), "large", &content);
+        stage.publish(lonely.with_reply_to(topic("back.soon"))).await;
+    }
+    stage.service.started(8).await;
+    stage.publish(request("c", "echo", "")).await;
+    stage.outcomes(1).await;
+    let back = Inbox::open(&*stage.bus, "back.soon").await;
+    tokio::time::sleep(10 * SECOND).await;
+    let bytes: usize = back.received(0).await.iter().map(|reply| reply.body.len()).sum();
+    assert!(bytes > 0 && bytes <= 64 << 20, "{bytes} bytes waited");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_outlasts_an_outage_of_the_broker() {
+    let stage = Stage::start(1).await;
+    stage.publish(request("c", "held", "")).await;
+    stage.service.started(1).await;
+    let away = || PublishError::Unavailable("connection refused".to_owned());
+    stage.bus.fail((0..20).map(|_| Fault::Fails(away())));
+    stage.service.release("c");
+    assert_eq!(stage.outcomes(1).await, ["c was run RockBot"]);
+    assert_eq!(stage.bus.published(&topic("replies")).len(), 21);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broker_that_stays_away_is_given_up_and_not_stormed() {
+    let stage = Stage::start(1).await;
+    stage.publish(request("c", "held", "")).await;
+    stage.service.started(1).await;
+    stage.bus.fail((0..1_000).map(|_| Fault::Fails(PublishError::Unconfirmed)));
+    stage.service.release("c");
+    tokio::time::sleep(60 * SECOND).await;
+    let tries = stage.bus.published(&topic("replies")).len();
+    assert!((30..=300).contains(&tries), "{tries} tries");
+    until("the request is done with", || stage.bus.inner.ready_count(WORKERS) == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_panics_is_answered_for_and_goes_on() {
+    let stage = Stage::start(1).await;
+    stage.publish(request("a", "panic", "")).await;
+    stage.publish(request("b", "panic at once", "")).await;
+    stage.publish(request("c", "echo", "")).await;
+    assert_eq!(stage.outcomes(3).await, ["a: Crashed", "b: Crashed", "c was run RockBot"]);
+    assert!(stage.bus.inner.dead_letters(WORKERS).is_empty());
+}

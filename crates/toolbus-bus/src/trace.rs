@@ -1,0 +1,77 @@
+//! Trace context at the bus: spans of publishing and processing, and how they hang together.
+//!
+//! The context of the span that publishes travels in the envelope, and the span that processes the
+//! message becomes its child, so one call is one trace through any number of processes.
+
+use opentelemetry::trace::{
+    SpanContext, SpanId, TraceContextExt as _, TraceFlags, TraceId, TraceState,
+};
+use toolbus_wire::{Envelope, TraceContext};
+use tracing::Span;
+use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+
+use crate::Delivery;
+
+/// The span of publishing a message (OpenTelemetry kind: producer).
+#[must_use]
+pub fn publish_span(topic: &str, envelope: &Envelope) -> Span {
+    tracing::info_span!(
+        "publish",
+        otel.kind = "producer",
+        messaging.system = "rabbitmq",
+        messaging.destination.name = topic,
+        messaging.message.id = envelope.message_id,
+        messaging.message.body.size = envelope.body.len(),
+    )
+}
+
+/// The span of processing a message (OpenTelemetry kind: consumer), as a child of the span that
+/// published it.
+#[must_use]
+pub fn process_span(delivery: &Delivery) -> Span {
+    let envelope = &delivery.envelope;
+    let span = tracing::info_span!(
+        "process",
+        otel.kind = "consumer",
+        messaging.system = "rabbitmq",
+        messaging.destination.name = delivery.topic.as_str(),
+        messaging.message.id = envelope.message_id,
+    );
+    if let (false, Some(parent)) = (span.is_disabled(), envelope.trace.as_ref().and_then(remote)) {
+        // It fails only where no OpenTelemetry layer is installed, and then there is no trace.
+        let _ = span.set_parent(opentelemetry::Context::new().with_remote_span_context(parent));
+    }
+    span
+}
+
+/// Writes the context of `span` into the envelope. Where there is none, what the envelope carries
+/// already stays.
+pub fn inject(span: &Span, envelope: &mut Envelope) {
+    if span.is_disabled() {
+        return;
+    }
+    let context = span.context();
+    let context = context.span().span_context().clone();
+    if context.is_valid() {
+        envelope.trace = local(&context);
+    }
+}
+
+fn local(context: &SpanContext) -> Option<TraceContext> {
+    let traceparent = format!(
+        "00-{}-{}-{:02x}",
+        context.trace_id(),
+        context.span_id(),
+        (context.trace_flags() & TraceFlags::SAMPLED).to_u8()
+    );
+    TraceContext::parse(&traceparent, Some(&context.trace_state().header()))
+}
+
+fn remote(trace: &TraceContext) -> Option<SpanContext> {
+    let mut parts = trace.traceparent().split('-').skip(1);
+    let trace_id = TraceId::from_hex(parts.next()?).ok()?;
+    let span_id = SpanId::from_hex(parts.next()?).ok()?;
+    let flags = TraceFlags::new(u8::from_str_radix(parts.next()?, 16).ok()?);
+    let state = trace.tracestate().and_then(|text| text.parse::<TraceState>().ok());
+    Some(SpanContext::new(trace_id, span_id, flags, true, state.unwrap_or_default()))
+}

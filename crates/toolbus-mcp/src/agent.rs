@@ -1,0 +1,164 @@
+//! The agent's side of MCP: which servers there are, and the five tools that models reach them by.
+//!
+//! The index is what bridges announce; it is a copy, never asked for on the way of a call. The
+//! tools are registered upon the first announcement, so an agent without a bridge does not offer
+//! them.
+
+mod index;
+mod manage;
+mod proxy;
+mod tools;
+
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use toolbus_bus::requester::Requester;
+use toolbus_bus::{
+    Bus, Consumer, Delivery, Disposition, Envelope, Flow, Handler, PublishError, SubscribeError,
+    Subscription, TopicPattern,
+};
+use toolbus_tools::{Guides, Registry};
+use toolbus_wire::message::mcp::{McpMetadataRefreshRequest, McpServerSummary, McpServersIndexed};
+use toolbus_wire::name::InstanceId;
+use toolbus_wire::{json, message, topic};
+
+use index::Index;
+
+/// How many announcements are fetched ahead. They are deltas, so they are taken in order.
+const PREFETCH: NonZeroU16 = NonZeroU16::new(16).expect("16 is not zero");
+
+/// What an agent knows of MCP. Clones are the same.
+#[derive(Clone)]
+pub struct Services {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    index: Arc<Index>,
+    requester: Requester,
+    consumer: parking_lot::Mutex<Option<Consumer>>,
+}
+
+impl Services {
+    /// Begins to listen to what bridges announce to this agent, with a queue of its own: several
+    /// processes of one agent each hear everything.
+    ///
+    /// # Errors
+    /// When the queue cannot be had.
+    pub async fn start(
+        bus: &Arc<dyn Bus>,
+        requester: Requester,
+        instance: &InstanceId,
+        registry: Arc<Registry>,
+        guides: Guides,
+    ) -> Result<Self, SubscribeError> {
+        let agent = requester.agent().clone();
+        let index = Arc::new(Index::default());
+        let listener = Listener {
+            index: Arc::clone(&index),
+            requester: requester.clone(),
+            registry,
+            guides,
+            offered: false.into(),
+        };
+        let subscription = Subscription::private(
+            format!("inventory.{agent}.{instance}"),
+            TopicPattern::from(topic::tool_meta_mcp(&agent)),
+            Flow::Ordered { prefetch: PREFETCH },
+        );
+        let consumer = bus.subscribe(subscription, Arc::new(listener)).await?;
+        let consumer = parking_lot::Mutex::new(Some(consumer));
+        Ok(Self { inner: Arc::new(Inner { index, requester, consumer }) })
+    }
+
+    /// Asks every bridge to announce what it has. Answers whether there is a bridge to ask.
+    ///
+    /// # Errors
+    /// When the request cannot be sent.
+    pub async fn refresh(&self) -> Result<bool, PublishError> {
+        let requester = &self.inner.requester;
+        let request = McpMetadataRefreshRequest { server_name: None };
+        let envelope = Envelope::of(&request, requester.agent().as_str());
+        match requester.bus().publish(&topic::TOOL_META_MCP_REFRESH, envelope).await {
+            Ok(()) => Ok(true),
+            Err(PublishError::Unroutable(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The servers that are known, in the order of their first announcement.
+    #[must_use]
+    pub fn servers(&self) -> Vec<McpServerSummary> {
+        self.inner.index.servers()
+    }
+
+    /// Waits until `enough` holds for the servers that are known, at most `limit`. Answers whether
+    /// it holds.
+    pub async fn wait_until(
+        &self,
+        limit: Duration,
+        enough: impl Fn(&[McpServerSummary]) -> bool,
+    ) -> bool {
+        tokio::time::timeout(limit, self.inner.index.wait_until(enough)).await.is_ok()
+    }
+
+    /// Stops to listen.
+    pub async fn close(&self) {
+        let consumer = self.inner.consumer.lock().take();
+        if let Some(consumer) = consumer {
+            consumer.stop(Duration::from_secs(1)).await;
+        }
+    }
+}
+
+struct Listener {
+    index: Arc<Index>,
+    requester: Requester,
+    registry: Arc<Registry>,
+    guides: Guides,
+    offered: std::sync::atomic::AtomicBool,
+}
+
+impl Handler for Listener {
+    fn handle(&self, delivery: Delivery) -> BoxFuture<'_, Disposition> {
+        Box::pin(std::future::ready(self.read(&delivery.envelope)))
+    }
+}
+
+impl Listener {
+    fn read(&self, envelope: &Envelope) -> Disposition {
+        if !message::is::<McpServersIndexed>(envelope) {
+            tracing::debug!(message_type = envelope.message_type, "not an announcement");
+            return Disposition::Ack;
+        }
+        match json::read::<McpServersIndexed>(&envelope.body) {
+            Ok(announcement) => {
+                // The tools first: who waits for the index may call them at once.
+                self.offer_tools();
+                self.index.apply(announcement);
+            }
+            Err(error) => tracing::warn!(%error, "an announcement that cannot be read"),
+        }
+        Disposition::Ack
+    }
+
+    fn offer_tools(&self) {
+        if self.offered.swap(true, std::sync::atomic::Ordering::Relaxed) {
+            return;
+        }
+        let offered = tools::register(
+            &self.registry,
+            &self.guides,
+            Arc::clone(&self.index),
+            self.requester.clone(),
+        );
+        if let Err(error) = offered {
+            tracing::error!(error = &error as &dyn std::error::Error, "no MCP tools");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

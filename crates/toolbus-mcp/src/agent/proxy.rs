@@ -1,0 +1,109 @@
+//! `mcp_invoke_tool`: the gateway to every tool of every server.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use serde_json::{Map, Value};
+use toolbus_bus::requester::Requester;
+use toolbus_tools::Executor;
+use toolbus_tools::bus::RemoteCall;
+use toolbus_tools::call::{CallError, Invocation, Output};
+use toolbus_wire::header::{self, Headers};
+use toolbus_wire::{ErrorCode, topic};
+
+use super::index::Index;
+
+pub(super) struct InvokeTool {
+    pub(super) requester: Requester,
+    pub(super) index: Arc<Index>,
+}
+
+impl Executor for InvokeTool {
+    fn execute(&self, call: Invocation) -> BoxFuture<'_, Result<Output, CallError>> {
+        Box::pin(self.invoke(call))
+    }
+
+    fn coerce(&self, arguments: &mut Map<String, Value>) {
+        unwrap_double(arguments);
+        if let Some(inner @ (Value::String(_) | Value::Null)) = arguments.get_mut("arguments") {
+            let text = inner.as_str().unwrap_or_default().trim();
+            if text.is_empty() {
+                *inner = Value::Object(Map::new());
+            } else if let Ok(object @ Value::Object(_)) = serde_json::from_str(text) {
+                *inner = object;
+            }
+        }
+    }
+}
+
+impl InvokeTool {
+    async fn invoke(&self, mut call: Invocation) -> Result<Output, CallError> {
+        let server = text(&mut call.arguments, "server_name");
+        let tool = text(&mut call.arguments, "tool_name");
+        let arguments = call.arguments.remove("arguments");
+        let asked = call.deadline.asked();
+        let remote = RemoteCall {
+            topic: &topic::TOOL_INVOKE_MCP,
+            tool: &tool,
+            arguments: arguments.unwrap_or_else(|| Value::Object(Map::new())),
+            session: None,
+            headers: Headers::new()
+                .with(header::TOOL_PROVIDER, "mcp")
+                .with(header::MCP_SERVER, server.to_lowercase()),
+            deadline: call.deadline,
+            cancelled: &call.cancelled,
+            progress: &call.progress,
+        };
+        remote.send(&self.requester).await.map_err(|error| match error.code {
+            ErrorCode::Timeout if !error.message.contains("MCP server") => {
+                CallError::new(ErrorCode::Timeout, timed_out(&tool, asked.as_secs()))
+            }
+            ErrorCode::Unroutable => CallError::new(
+                ErrorCode::Unroutable,
+                "no MCP bridge is running: nobody takes calls of MCP tools",
+            ),
+            ErrorCode::ToolNotFound => self.with_hint(error),
+            _ => error,
+        })
+    }
+
+    /// Names the servers that there are: models misremember names more often than servers go.
+    fn with_hint(&self, error: CallError) -> CallError {
+        let servers = self.index.servers();
+        let names: Vec<_> = servers.iter().map(|server| server.server_name.as_str()).collect();
+        if names.is_empty() {
+            return error;
+        }
+        CallError::new(error.code, format!("{}. Servers: {}.", error.message, names.join(", ")))
+    }
+}
+
+fn timed_out(tool: &str, seconds: u64) -> String {
+    format!(
+        "MCP tool '{tool}' timed out after {seconds}s — the MCP bridge did not respond. The \
+         underlying MCP server may be temporarily unavailable. Call mcp_list_services to check \
+         which servers are registered, or try an alternative approach."
+    )
+}
+
+fn text(arguments: &mut Map<String, Value>, name: &str) -> String {
+    match arguments.remove(name) {
+        Some(Value::String(text)) => text,
+        _ => String::new(),
+    }
+}
+
+/// Some models wrap the call into a call of `mcp_invoke_tool` once more.
+fn unwrap_double(arguments: &mut Map<String, Value>) {
+    let wraps_itself = matches!(
+        arguments.get("tool_name").and_then(Value::as_str),
+        Some("mcp_invoke_tool" | "invoke_tool")
+    );
+    let inner = match arguments.get("arguments") {
+        Some(Value::Object(inner)) if wraps_itself => inner,
+        _ => return,
+    };
+    if inner.contains_key("server_name") && inner.contains_key("tool_name") {
+        *arguments = inner.clone();
+    }
+}

@@ -1,0 +1,118 @@
+//! The bridge: a set of MCP servers behind the bus.
+//!
+//! It answers tool calls and management requests, tells agents which servers there are, and tells
+//! them again when one asks. What it announces are deltas, in order, to the agents that it is
+//! configured for and to those that have asked.
+
+mod announce;
+mod invoke;
+mod manage;
+
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::time::Duration;
+
+use toolbus_bus::responder::{Listen, Responder};
+use toolbus_bus::{
+    Bus, Consumer, Delivery, Flow, SubscribeError, Subscription, Topic, TopicPattern,
+};
+use toolbus_wire::name::{self, AgentName, InstanceId};
+use toolbus_wire::{queue, topic};
+
+use crate::servers::Set;
+use announce::Announcer;
+pub use manage::StdioRegistration;
+
+/// How many refresh requests are fetched ahead.
+const PREFETCH: NonZeroU16 = NonZeroU16::new(16).expect("16 is not zero");
+/// How many management requests run at a time.
+const MANAGE_CONCURRENCY: NonZeroU16 = NonZeroU16::new(4).expect("4 is not zero");
+
+/// How a bridge is set up.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Whom to tell which servers there are. The first names the bridge's queues.
+    pub agents: Vec<AgentName>,
+    /// This process.
+    pub instance: InstanceId,
+    /// How many calls run at a time.
+    pub concurrency: NonZeroU16,
+    /// Whether agents may register servers that are programs to start here.
+    pub stdio_registration: StdioRegistration,
+}
+
+/// A bridge at work. Stop it with [`Bridge::stop`].
+pub struct Bridge {
+    set: Set,
+    invoke: Responder,
+    manage: Responder,
+    refresh: Consumer,
+    announcer: Arc<Announcer>,
+}
+
+impl Bridge {
+    /// Begins to serve the servers of a set, and to tell its agents about them.
+    ///
+    /// # Errors
+    /// When a queue cannot be had.
+    pub async fn start(
+        bus: &Arc<dyn Bus>,
+        set: Set,
+        options: Options,
+    ) -> Result<Self, SubscribeError> {
+        let agent = options.agents.first().cloned().unwrap_or_else(AgentName::standard);
+        let source = name::mcp_bridge(&agent);
+        let announcer =
+            Announcer::new(Arc::clone(bus), set.clone(), source.clone(), options.agents);
+        let listen = |topic: Topic, subscription, concurrency| Listen {
+            topic,
+            subscription,
+            instance: options.instance.clone(),
+            concurrency,
+        };
+        let manage = Responder::start(
+            Arc::clone(bus),
+            listen(topic::MCP_MANAGE, queue::mcp_bridge_manage(&agent), MANAGE_CONCURRENCY),
+            manage::ManageService {
+                set: set.clone(),
+                source: source.clone(),
+                stdio_registration: options.stdio_registration,
+            },
+        )
+        .await?;
+        let subscription = Subscription::durable(
+            queue::mcp_bridge_refresh(&agent),
+            TopicPattern::from(topic::TOOL_META_MCP_REFRESH),
+            Flow::Ordered { prefetch: PREFETCH },
+        );
+        let asked = Arc::clone(&announcer);
+        let hear = move |delivery: Delivery| Arc::clone(&asked).refresh(delivery.envelope);
+        let refresh = bus.subscribe(subscription, Arc::new(hear)).await?;
+        let invoke = Responder::start(
+            Arc::clone(bus),
+            listen(topic::TOOL_INVOKE_MCP, queue::mcp_bridge_invoke(&agent), options.concurrency),
+            invoke::InvokeService { set: set.clone(), agent, source },
+        )
+        .await?;
+        announcer.follow_changes();
+        Ok(Self { set, invoke, manage, refresh, announcer })
+    }
+
+    /// The servers.
+    #[must_use]
+    pub fn servers(&self) -> &Set {
+        &self.set
+    }
+
+    /// Takes no more requests, waits up to `grace` for calls that run, and ends every server.
+    pub async fn stop(self, grace: Duration) {
+        self.invoke.stop(grace).await;
+        self.manage.stop(Duration::ZERO).await;
+        self.refresh.stop(Duration::ZERO).await;
+        self.announcer.stop().await;
+        self.set.close(Duration::from_secs(2)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

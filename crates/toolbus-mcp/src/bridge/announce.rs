@@ -1,0 +1,154 @@
+//! Announcements: which servers there are, told to whoever wants to know.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use toolbus_bus::{Bus, Disposition, Envelope, PublishError};
+use toolbus_wire::message::mcp::{McpMetadataRefreshRequest, McpServersIndexed};
+use toolbus_wire::name::AgentName;
+use toolbus_wire::{header, json, topic};
+
+use crate::servers::{Change, Set};
+
+/// Most agents that are told because they asked; the one that asked longest ago goes first.
+const ASKERS_MAX: usize = 64;
+
+pub(super) struct Announcer {
+    bus: Arc<dyn Bus>,
+    set: Set,
+    source: String,
+    agents: Vec<AgentName>,
+    /// Agents that have asked, the latest last. One whose queue is gone is forgotten.
+    askers: Mutex<Vec<AgentName>>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Announcer {
+    pub(super) fn new(
+        bus: Arc<dyn Bus>,
+        set: Set,
+        source: String,
+        agents: Vec<AgentName>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            bus,
+            set,
+            source,
+            agents,
+            askers: Mutex::default(),
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        })
+    }
+
+    /// Tells of every change from now on, and of what is there already.
+    pub(super) fn follow_changes(self: &Arc<Self>) {
+        let this = Arc::clone(self);
+        self.tasks.spawn(async move {
+            let mut changes = this.set.changes();
+            loop {
+                let change = tokio::select! {
+                    change = changes.next() => change,
+                    () = this.stop.cancelled() => return,
+                };
+                match change {
+                    Some(change) => this.tell_all(&announcement(change)).await,
+                    None => return,
+                }
+            }
+        });
+    }
+
+    pub(super) async fn stop(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    async fn tell_all(&self, announcement: &McpServersIndexed) {
+        for agent in &self.agents {
+            let _ = self.tell(agent, announcement).await;
+        }
+        let askers = self.askers.lock().clone();
+        for agent in askers {
+            if let Err(PublishError::Unroutable(_)) = self.tell(&agent, announcement).await {
+                self.askers.lock().retain(|other| *other != agent);
+            }
+        }
+    }
+
+    async fn tell(
+        &self,
+        agent: &AgentName,
+        announcement: &McpServersIndexed,
+    ) -> Result<(), PublishError> {
+        let envelope = Envelope::of(announcement, self.source.as_str())
+            .with_header(header::CONTENT_TRUST, "system");
+        let told = self.bus.publish(&topic::tool_meta_mcp(agent), envelope).await;
+        match &told {
+            Ok(()) => {}
+            // The agent is not there yet; it asks when it comes.
+            Err(PublishError::Unroutable(_)) => tracing::debug!(%agent, "no such agent to tell"),
+            Err(error) => tracing::warn!(%agent, %error, "could not tell an agent of servers"),
+        }
+        told
+    }
+
+    /// Everything that is known, in one announcement.
+    fn everything(&self) -> McpServersIndexed {
+        McpServersIndexed {
+            servers: self.set.list().into_iter().filter_map(|status| status.summary).collect(),
+            removed_servers: Vec::new(),
+        }
+    }
+
+    fn remember(&self, source: &str) -> Option<AgentName> {
+        let agent = AgentName::parse(source).ok()?;
+        if !self.agents.contains(&agent) {
+            let mut askers = self.askers.lock();
+            askers.retain(|other| *other != agent);
+            if askers.len() >= ASKERS_MAX {
+                askers.remove(0);
+            }
+            askers.push(agent.clone());
+        }
+        Some(agent)
+    }
+
+    pub(super) async fn refresh(self: Arc<Self>, envelope: Envelope) -> Disposition {
+        let request = match json::read::<McpMetadataRefreshRequest>(&envelope.body) {
+            Ok(request) => request,
+            Err(error) => {
+                return Disposition::DeadLetter { reason: error.to_string().into() };
+            }
+        };
+        // What is known goes out at once; what listing again brings to light follows as a change.
+        if let Some(agent) = self.remember(&envelope.source) {
+            let _ = self.tell(&agent, &self.everything()).await;
+        } else {
+            tracing::info!(source = envelope.source, "a refresh from nobody that can be told");
+        }
+        let this = Arc::clone(&self);
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = this.set.refresh(request.server_name.as_deref()) => {}
+                () = this.stop.cancelled() => {}
+            }
+        });
+        Disposition::Ack
+    }
+}
+
+fn announcement(change: Change) -> McpServersIndexed {
+    match change {
+        Change::Listed(summary) => {
+            McpServersIndexed { servers: vec![summary], removed_servers: Vec::new() }
+        }
+        Change::Removed(name) => {
+            McpServersIndexed { servers: Vec::new(), removed_servers: vec![name] }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The handler of `tool.invoke.mcp`.
+
+use futures_util::future::BoxFuture;
+use toolbus_bus::responder::{Call as Request, Context, Failure, Malformed, Repeat, Reply, Service};
+use toolbus_bus::{Envelope, Topic};
+use toolbus_tools::bus::{read_request, reply_to, tool_failure};
+use toolbus_tools::call::{Arguments, CallError, Outcome, Output};
+use toolbus_wire::header::{self, Headers};
+use toolbus_wire::message::tool::{CallIds, ContentKind, ToolInvokeRequest};
+use toolbus_wire::name::AgentName;
+use toolbus_wire::topic;
+
+use crate::call::Call;
+use crate::call_result::CallResult;
+use crate::servers::Set;
+
+pub(super) struct InvokeService {
+    pub(super) set: Set,
+    pub(super) agent: AgentName,
+    pub(super) source: String,
+}
+
+impl Service for InvokeService {
+    type Request = ToolInvokeRequest;
+
+    fn parse(&self, envelope: &Envelope) -> Result<Request<ToolInvokeRequest>, Malformed> {
+        // The message type is not looked at: the C# bridge does not, and only requests come here.
+        let request = read_request(envelope)?;
+        let server = envelope.headers.get(header::MCP_SERVER);
+        let may_repeat = self.set.may_repeat(server, &request.tool_name);
+        Ok(Request {
+            ids: CallIds::from(&request),
+            default_budget: self.set.call_timeout(server, &request.tool_name),
+            repeat: if may_repeat { Repeat::Harmless } else { Repeat::Never },
+            request,
+        })
+    }
+
+    fn serve(&self, request: ToolInvokeRequest, context: Context) -> BoxFuture<'_, Reply> {
+        Box::pin(async move {
+            let ids = CallIds::from(&request);
+            with_headers(reply_to(&ids, self.call(request, context).await))
+        })
+    }
+
+    fn fail(&self, ids: &CallIds, failure: Failure) -> Reply {
+        with_headers(tool_failure(ids, failure))
+    }
+
+    fn default_reply_topic(&self) -> Option<Topic> {
+        Some(topic::tool_result(&self.agent))
+    }
+
+    fn source(&self) -> &str {
+        &self.source
+    }
+}
+
+impl InvokeService {
+    async fn call(&self, request: ToolInvokeRequest, context: Context) -> Outcome {
+        let arguments = Arguments::Text(request.arguments).object()?;
+        let call = Call {
+            server: context.headers.get(header::MCP_SERVER).map(str::to_owned),
+            tool: request.tool_name,
+            arguments,
+            deadline: context.deadline,
+            cancelled: context.cancelled,
+            progress: context.progress,
+        };
+        match self.set.call(call).await {
+            Ok(result) => Ok(output(result)),
+            Err(error) => Err(CallError::new(error.code(), error.to_string())),
+        }
+    }
+}
+
+/// A result as an output. Blocks go along only where they say more than the text does.
+fn output(result: CallResult) -> Output {
+    let only_text = result.blocks.iter().all(|block| block.kind == ContentKind::Text);
+    Output {
+        content: result.text,
+        blocks: if only_text { Vec::new() } else { result.blocks },
+        is_error: result.is_error,
+    }
+}
+
+pub(super) fn with_headers(reply: Reply) -> Reply {
+    let headers = Headers::new()
+        .with(header::CONTENT_TRUST, "tool-output")
+        .with(header::TOOL_PROVIDER, "mcp");
+    Reply { headers, ..reply }
+}

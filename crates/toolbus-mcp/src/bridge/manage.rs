@@ -1,0 +1,212 @@
+//! The handler of `mcp.manage`.
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use serde_json::{Map, Value, json};
+use toolbus_bus::responder::{Call, Context, Failure, Malformed, Repeat, Reply, Service};
+use toolbus_bus::{Envelope, Topic};
+use toolbus_wire::message::mcp::{
+    McpGetServiceDetailsRequest, McpGetServiceDetailsResponse, McpRegisterServerRequest,
+    McpRegisterServerResponse, McpUnregisterServerRequest, McpUnregisterServerResponse,
+    unknown_request_response,
+};
+use toolbus_wire::message::tool::CallIds;
+use toolbus_wire::{Message, json as body, message};
+
+use super::invoke::with_headers;
+use crate::config::{Entry, Variables};
+use crate::servers::{AddError, Set};
+
+/// How long a request may take when the caller does not say: what a C# agent waits.
+const BUDGET: Duration = Duration::from_secs(30);
+/// What callers know a failed registration by.
+const CONNECTION_FAILED: &str = "Connection failed";
+
+/// Whether agents may register servers that are programs to start on the bridge's machine. That is
+/// running code of the agent's choice, so the operator decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StdioRegistration {
+    /// They may not.
+    #[default]
+    Denied,
+    /// They may.
+    Allowed,
+}
+
+pub(super) struct ManageService {
+    pub(super) set: Set,
+    pub(super) source: String,
+    pub(super) stdio_registration: StdioRegistration,
+}
+
+/// A management request. The message type says which one it is.
+pub(super) enum Request {
+    Details(McpGetServiceDetailsRequest),
+    Register(McpRegisterServerRequest),
+    Unregister(McpUnregisterServerRequest),
+    Unknown { message_type: String },
+}
+
+impl Service for ManageService {
+    type Request = Request;
+
+    fn parse(&self, envelope: &Envelope) -> Result<Call<Request>, Malformed> {
+        // These requests have no ids of their own; the type takes the tool's place, so that a
+        // failure can be told in its family.
+        let ids = CallIds {
+            tool_call_id: String::new(),
+            tool_name: envelope.message_type.clone(),
+        };
+        let (request, repeat) = match read(envelope) {
+            Ok(request) => request,
+            Err(error) => return Err(Malformed { ids, reason: error.to_string() }),
+        };
+        Ok(Call { ids, request, default_budget: BUDGET, repeat })
+    }
+
+    fn serve(&self, request: Request, _context: Context) -> BoxFuture<'_, Reply> {
+        Box::pin(async move {
+            with_headers(match request {
+                Request::Details(request) => Reply::of(&self.details(request)),
+                Request::Register(request) => Reply::of(&self.register(request).await),
+                Request::Unregister(request) => Reply::of(&self.unregister(request)),
+                Request::Unknown { message_type } => {
+                    let (response_type, response) = unknown_request_response(&message_type);
+                    Reply { message_type: response_type.into(), ..Reply::of(&response) }
+                }
+            })
+        })
+    }
+
+    fn fail(&self, ids: &CallIds, failure: Failure) -> Reply {
+        let error = match failure {
+            Failure::Malformed(reason) => reason,
+            Failure::Timeout { asked } => format!("timed out after {}ms", asked.as_millis()),
+            Failure::Cancelled => "cancelled".to_owned(),
+            Failure::OutcomeUnknown => {
+                "the bridge that had started the request was lost".to_owned()
+            }
+            Failure::Crashed => "the bridge failed on the request".to_owned(),
+            Failure::TooLarge { bytes } => {
+                format!("the answer has {bytes} bytes, too many for one message")
+            }
+        };
+        let is = |name: &str| ids.tool_name.eq_ignore_ascii_case(name);
+        with_headers(if is(McpRegisterServerRequest::TYPE) {
+            Reply::of(&McpRegisterServerResponse {
+                error: Some(error),
+                ..McpRegisterServerResponse::default()
+            })
+        } else if is(McpUnregisterServerRequest::TYPE) {
+            Reply::of(&McpUnregisterServerResponse {
+                error: Some(error),
+                ..McpUnregisterServerResponse::default()
+            })
+        } else {
+            let (response_type, mut response) = unknown_request_response(&ids.tool_name);
+            response.error = Some(error);
+            Reply { message_type: response_type.into(), ..Reply::of(&response) }
+        })
+    }
+
+    fn default_reply_topic(&self) -> Option<Topic> {
+        None
+    }
+
+    fn source(&self) -> &str {
+        &self.source
+    }
+}
+
+fn read(envelope: &Envelope) -> Result<(Request, Repeat), body::Error> {
+    let body = &envelope.body;
+    Ok(if message::is::<McpGetServiceDetailsRequest>(envelope) {
+        (Request::Details(body::read(body)?), Repeat::Harmless)
+    } else if message::is::<McpRegisterServerRequest>(envelope) {
+        (Request::Register(body::read(body)?), Repeat::Never)
+    } else if message::is::<McpUnregisterServerRequest>(envelope) {
+        (Request::Unregister(body::read(body)?), Repeat::Harmless)
+    } else {
+        (Request::Unknown { message_type: envelope.message_type.clone() }, Repeat::Harmless)
+    })
+}
+
+impl ManageService {
+    fn details(&self, request: McpGetServiceDetailsRequest) -> McpGetServiceDetailsResponse {
+        self.set.details(&request.server_name).unwrap_or_else(|| McpGetServiceDetailsResponse {
+            error: Some(format!("Server '{}' is not connected", request.server_name)),
+            server_name: request.server_name,
+            ..McpGetServiceDetailsResponse::default()
+        })
+    }
+
+    async fn register(&self, request: McpRegisterServerRequest) -> McpRegisterServerResponse {
+        let server_name = request.server_name.clone();
+        match self.connect(request).await {
+            Ok(tools) => McpRegisterServerResponse {
+                server_name,
+                success: true,
+                summary: Some(format!("{tools} tool(s) available.")),
+                error: None,
+            },
+            Err(error) => McpRegisterServerResponse {
+                server_name,
+                success: false,
+                summary: None,
+                error: Some(error),
+            },
+        }
+    }
+
+    async fn connect(&self, request: McpRegisterServerRequest) -> Result<u32, String> {
+        let name = request.server_name.clone();
+        if request.command.is_some() && self.stdio_registration == StdioRegistration::Denied {
+            tracing::warn!(server = name, "denied the registration of a server that is a program");
+            return Err("denied: servers that are programs are the operator's to add".to_owned());
+        }
+        let entry = Entry::parse(&name, members(request), Variables::Refused).map_err(|mistakes| {
+            let mistakes: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
+            tracing::info!(server = name, mistakes = mistakes.join("; "), "refused a server");
+            CONNECTION_FAILED.to_owned()
+        })?;
+        match self.set.add(entry).await {
+            Ok(summary) => Ok(summary.tool_count),
+            Err(error @ AddError::Exists(_)) => Err(error.to_string()),
+            Err(error) => {
+                tracing::info!(server = name, %error, "could not connect a new server");
+                Err(CONNECTION_FAILED.to_owned())
+            }
+        }
+    }
+
+    fn unregister(&self, request: McpUnregisterServerRequest) -> McpUnregisterServerResponse {
+        // To remove what is not there is a success too, as it is for the C# bridge.
+        self.set.remove(&request.server_name);
+        McpUnregisterServerResponse {
+            server_name: request.server_name,
+            success: true,
+            error: None,
+        }
+    }
+}
+
+/// The request as an entry of `mcp.json`.
+fn members(request: McpRegisterServerRequest) -> Map<String, Value> {
+    let mut members = Map::new();
+    members.insert("type".to_owned(), json!(request.kind));
+    if let Some(url) = request.url {
+        members.insert("url".to_owned(), json!(url));
+    }
+    if let Some(command) = request.command {
+        members.insert("command".to_owned(), json!(command));
+    }
+    if !request.args.is_empty() {
+        members.insert("args".to_owned(), json!(request.args));
+    }
+    if !request.env.is_empty() {
+        let env = request.env.iter().map(|(name, value)| (name.clone(), json!(value.expose())));
+        members.insert("env".to_owned(), Value::Object(env.collect()));
+    }
+    members
+}

@@ -1,0 +1,169 @@
+//! A call of a server's tool, as it is asked for, and why it may end without a result.
+
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+use toolbus_bus::{Deadline, Progress};
+use toolbus_wire::ErrorCode;
+
+/// A call of a tool.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// The server, in any case. Without one, the first server that lists the tool takes the call.
+    pub server: Option<String>,
+    /// The tool, by the exact name that it has on its server.
+    pub tool: String,
+    /// The arguments, passed on untouched.
+    pub arguments: Map<String, Value>,
+    /// When the outcome has to be there. The configuration may grant less.
+    pub deadline: Deadline,
+    /// Fires when nobody wants the outcome any more; the server is told.
+    pub cancelled: CancellationToken,
+    /// Takes what the server tells of its progress, in order and before the result.
+    pub progress: Progress,
+}
+
+impl Call {
+    /// A call that nobody can cancel and whose progress nobody hears.
+    #[must_use]
+    pub fn new(
+        server: Option<&str>,
+        tool: impl Into<String>,
+        arguments: Map<String, Value>,
+        deadline: Deadline,
+    ) -> Self {
+        Self {
+            server: server.map(str::to_owned),
+            tool: tool.into(),
+            arguments,
+            deadline,
+            cancelled: CancellationToken::new(),
+            progress: Progress::none(),
+        }
+    }
+}
+
+/// Why a call has no result.
+///
+/// The texts are for the model; those that the C# bridge has too are worded as it words them, so
+/// they begin with a capital letter. No text holds a credential of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// No server of this name, or it cannot be reached.
+    #[error("MCP server '{server}' is not connected{}", because(reason.as_deref()))]
+    NotConnected {
+        /// The server as the caller named it.
+        server: String,
+        /// Why, when the server is configured.
+        reason: Option<String>,
+    },
+    /// No server was named, and none lists the tool.
+    #[error("Tool '{tool}' not found on any connected MCP server")]
+    ToolNotListed {
+        /// The tool.
+        tool: String,
+    },
+    /// The server says that it has no such tool.
+    #[error("Tool '{tool}' not found on MCP server '{server}': {message}")]
+    ToolUnknown {
+        /// The server.
+        server: String,
+        /// The tool.
+        tool: String,
+        /// What the server says.
+        message: String,
+    },
+    /// The operator's lists do not allow the tool.
+    #[error("Tool '{tool}' of MCP server '{server}' is not allowed here")]
+    Denied {
+        /// The server.
+        server: String,
+        /// The tool.
+        tool: String,
+    },
+    /// As many calls as the server may have at a time are running.
+    #[error("MCP server '{server}' is busy with {running} calls — try again later")]
+    Busy {
+        /// The server.
+        server: String,
+        /// How many those are.
+        running: usize,
+    },
+    /// The time was not enough. The server was told to stop.
+    #[error(
+        "MCP server '{server}' timed out after {timeout_ms}ms. This is a transient error — retry the same tool call to continue."
+    )]
+    Timeout {
+        /// The server.
+        server: String,
+        /// What the caller asked for, or less when the configuration grants less.
+        timeout_ms: u128,
+    },
+    /// The caller cancelled. The server was told to stop.
+    #[error("the call of '{tool}' on MCP server '{server}' was cancelled")]
+    Cancelled {
+        /// The server.
+        server: String,
+        /// The tool.
+        tool: String,
+    },
+    /// The server does not take the arguments.
+    #[error("{message}")]
+    InvalidArguments {
+        /// What the server says.
+        message: String,
+    },
+    /// The server wants a credential, or another one.
+    #[error("MCP server '{server}' asks for authorization")]
+    Unauthorized {
+        /// The server.
+        server: String,
+    },
+    /// The server has had too many calls.
+    #[error("MCP server '{server}' takes no more calls for now (HTTP 429)")]
+    RateLimited {
+        /// The server.
+        server: String,
+    },
+    /// The server took the call and was lost before it answered.
+    #[error(
+        "MCP server '{server}' was lost during the call, which may have taken effect: {reason}"
+    )]
+    OutcomeUnknown {
+        /// The server.
+        server: String,
+        /// What happened to it.
+        reason: String,
+    },
+    /// The server answered, and the answer is no result.
+    #[error("{message}")]
+    Failed {
+        /// What happened.
+        message: String,
+    },
+}
+
+impl CallError {
+    /// The code on the wire. Whether the call may be made again follows from it.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::NotConnected { .. } | Self::ToolNotListed { .. } | Self::ToolUnknown { .. } => {
+                ErrorCode::ToolNotFound
+            }
+            Self::Denied { .. } => ErrorCode::Denied,
+            Self::Busy { .. } => ErrorCode::Busy,
+            Self::Timeout { .. } => ErrorCode::Timeout,
+            Self::Cancelled { .. } => ErrorCode::Cancelled,
+            Self::InvalidArguments { .. } => ErrorCode::InvalidArguments,
+            Self::Unauthorized { .. } => ErrorCode::AuthRequired,
+            Self::RateLimited { .. } => ErrorCode::RateLimited,
+            Self::OutcomeUnknown { .. } => ErrorCode::OutcomeUnknown,
+            Self::Failed { .. } => ErrorCode::ExecutionFailed,
+        }
+    }
+}
+
+fn because(reason: Option<&str>) -> String {
+    reason.map_or_else(String::new, |reason| format!(": {reason}"))
+}

@@ -1,0 +1,152 @@
+//! `mcp.json`: which servers there are. The text becomes entries, and every mistake in it is told
+//! at once, each with the server and the member that it is about.
+//!
+//! One bad entry is left out and does not stop the others. Nothing here touches files, processes
+//! or the network. Values that may be secret (`env`, `headers`, the path and query of `url`, `args`)
+//! are in no `Debug` text and in no mistake.
+
+use std::fmt;
+
+use serde_json::Value;
+use serde_json::error::Category;
+
+use crate::server_name::ServerName;
+
+mod document;
+mod entry;
+mod members;
+mod variables;
+
+pub use entry::{Endpoint, Entry, Launch, Protocol, Target};
+pub use variables::Variables;
+
+/// Longest text that is read, in bytes.
+pub const TEXT_BYTES_MAX: usize = 4 << 20;
+/// Most servers of one file.
+pub const SERVERS_MAX: usize = 512;
+
+/// What a file says, as far as it makes sense.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// The entries without a mistake, in the order of the file.
+    pub servers: Vec<Entry>,
+    /// Everything that is wrong, in the order of the file.
+    pub mistakes: Vec<Mistake>,
+}
+
+/// One thing that is wrong with the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    /// The server it is about, as the file names it.
+    pub server: Option<String>,
+    /// The member it is about, such as `url` or `headers.Authorization`.
+    pub member: Option<String>,
+    /// What is wrong, for a person to read.
+    pub what: String,
+}
+
+/// Why a file says nothing at all.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The text is not JSON.
+    #[error("not JSON, at line {line}, column {column}")]
+    NotJson {
+        /// Counted from 1.
+        line: usize,
+        /// Counted from 1.
+        column: usize,
+        /// What the parser says.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The text is JSON, and not an object.
+    #[error("not a JSON object")]
+    NotAnObject,
+    /// The text is longer than [`TEXT_BYTES_MAX`].
+    #[error("the text has {0} bytes, more than {TEXT_BYTES_MAX}")]
+    TooLong(usize),
+}
+
+impl Mistake {
+    fn of_file(what: impl Into<String>) -> Self {
+        Self { server: None, member: None, what: what.into() }
+    }
+
+    fn of_server(server: &str, what: impl Into<String>) -> Self {
+        Self { server: Some(server.to_owned()), member: None, what: what.into() }
+    }
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(server) = &self.server {
+            write!(f, "server {server:?}: ")?;
+        }
+        if let Some(member) = &self.member {
+            write!(f, "{member}: ")?;
+        }
+        f.write_str(&self.what)
+    }
+}
+
+/// Reads the text of an `mcp.json`.
+///
+/// # Errors
+/// When the text is not JSON or too long. Everything else is a [`Mistake`] in the result.
+pub fn parse(text: &str, variables: Variables<'_>) -> Result<Config, Error> {
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(Error::TooLong(text.len()));
+    }
+    let document = document::read(text).map_err(|source| match source.classify() {
+        // Its text would quote the value.
+        Category::Data => Error::NotAnObject,
+        _ => Error::NotJson { line: source.line(), column: source.column(), source },
+    })?;
+    let mut config = Config::default();
+    for member in &document.strangers {
+        config.mistakes.push(Mistake {
+            member: Some(member.clone()),
+            ..Mistake::of_file(members::unknown(member, &["mcpServers"]))
+        });
+    }
+    match document.servers {
+        document::Servers::Listed(servers) => config.take(servers, variables),
+        document::Servers::NotAnObject => {
+            config.mistakes.push(Mistake::of_file("mcpServers has to be an object"));
+        }
+        document::Servers::Missing => {
+            config.mistakes.push(Mistake::of_file("there is no mcpServers"));
+        }
+    }
+    Ok(config)
+}
+
+impl Config {
+    fn take(&mut self, servers: Vec<(String, Value)>, variables: Variables<'_>) {
+        if servers.len() > SERVERS_MAX {
+            let what = format!("there are {} servers, more than {SERVERS_MAX}", servers.len());
+            self.mistakes.push(Mistake::of_file(what));
+        }
+        let mut seen: Vec<ServerName> = Vec::new();
+        for (name, value) in servers.into_iter().take(SERVERS_MAX) {
+            if let Some(first) = seen.iter().find(|first| first.matches(&name)) {
+                let what = format!("there is a server {:?} already", first.as_str());
+                self.mistakes.push(Mistake::of_server(&name, what));
+                continue;
+            }
+            seen.extend(ServerName::parse(&name));
+            let entry = match value {
+                Value::Object(members) => Entry::parse(&name, members, variables),
+                _ => Err(vec![Mistake::of_server(&name, "has to be an object")]),
+            };
+            match entry {
+                Ok(entry) => self.servers.push(entry),
+                Err(mistakes) => self.mistakes.extend(mistakes),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,283 @@
+//! One entry of `mcp.json`: a server, how it is reached, and what the operator allows of it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use reqwest::Url;
+use reqwest::header::{HeaderName, HeaderValue};
+use serde_json::{Map, Value};
+
+use super::members::Members;
+use super::{Mistake, Variables};
+use toolbus_wire::message::Secret;
+
+use crate::eraser::Eraser;
+use crate::server_name::ServerName;
+use crate::tool_filter::ToolFilter;
+
+/// Longest timeout that an entry may ask for, in milliseconds: one hour.
+const TIMEOUT_MS_MAX: u64 = 3_600_000;
+
+const MEMBERS: &[&str] = &[
+    "type",
+    "url",
+    "command",
+    "args",
+    "env",
+    "headers",
+    "allowedTools",
+    "deniedTools",
+    "timeoutMs",
+    "toolTimeoutMs",
+];
+
+/// Headers that the transport itself sets on every request.
+const RESERVED_HEADERS: &[&str] = &[
+    "accept",
+    "content-type",
+    "content-length",
+    "transfer-encoding",
+    "mcp-session-id",
+    "mcp-protocol-version",
+    "last-event-id",
+];
+
+/// One configured server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name.
+    pub name: ServerName,
+    /// How it is reached.
+    pub target: Target,
+    /// What may be seen and called of it.
+    pub filter: ToolFilter,
+    /// How long a call may take, when the operator says so.
+    pub call_timeout: Option<Duration>,
+    /// The same for single tools, by their exact names; it wins over `call_timeout`.
+    pub tool_timeouts: BTreeMap<String, Duration>,
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// As a child process that speaks on its standard input and output.
+    Launch(Launch),
+    /// Over HTTP.
+    Endpoint(Endpoint),
+}
+
+/// A command that is started.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Launch {
+    /// The program, looked up on the child's `PATH`.
+    pub command: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Environment variables on top of the few that every child gets.
+    pub environment: BTreeMap<String, Secret>,
+}
+
+/// An HTTP address.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// `http` or `https`, without user and password.
+    pub url: Url,
+    /// Sent with every request; every value is marked as sensitive.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// What the operator says that the server speaks.
+    pub protocol: Protocol,
+}
+
+/// Which of the HTTP transports a server speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// To be found out. Until the older transport is there, the same as `StreamableHttp`.
+    Auto,
+    /// Streamable HTTP.
+    StreamableHttp,
+    /// HTTP with server-sent events, the transport of 2024-11-05, or so the entry says: existing
+    /// files call streamable HTTP by this name, so that is what is tried.
+    Sse,
+}
+
+impl Entry {
+    /// Reads one entry. Also for servers that are registered at run time.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn parse(
+        name: &str,
+        members: Map<String, Value>,
+        variables: Variables<'_>,
+    ) -> Result<Self, Vec<Mistake>> {
+        let mut members = Members::new(name, members, variables);
+        let server_name = ServerName::parse(name);
+        if let Err(error) = &server_name {
+            members.wrong("", error.to_string());
+        }
+        let target = target(&mut members);
+        let filter = ToolFilter::new(members.texts("allowedTools"), members.texts("deniedTools"));
+        let call_timeout = members.milliseconds("timeoutMs", TIMEOUT_MS_MAX);
+        let tool_timeouts = members.milliseconds_by_name("toolTimeoutMs", TIMEOUT_MS_MAX);
+        let mistakes = members.finish(MEMBERS);
+        match (server_name, target) {
+            (Ok(name), Some(target)) if mistakes.is_empty() => Ok(Self {
+                name,
+                target,
+                filter,
+                call_timeout: call_timeout.map(Duration::from_millis),
+                tool_timeouts: tool_timeouts
+                    .into_iter()
+                    .map(|(tool, ms)| (tool, Duration::from_millis(ms)))
+                    .collect(),
+            }),
+            _ => Err(mistakes),
+        }
+    }
+
+    /// How long the operator lets a call of `tool` take.
+    #[must_use]
+    pub fn timeout_of(&self, tool: &str) -> Option<Duration> {
+        self.tool_timeouts.get(tool).copied().or(self.call_timeout)
+    }
+
+    /// What must be erased from everything that this server says.
+    pub(crate) fn eraser(&self) -> Eraser {
+        match &self.target {
+            Target::Launch(launch) => Eraser::new(launch.environment.values().cloned()),
+            Target::Endpoint(endpoint) => Eraser::new(endpoint.secrets()),
+        }
+    }
+}
+
+impl Endpoint {
+    /// Header values, for `Bearer x` the `x` too, the query of the address, and long parts of its
+    /// path: some services take those for a key, and many repeat the path in their errors.
+    fn secrets(&self) -> impl Iterator<Item = Secret> {
+        const PATH_PART_MIN: usize = 16;
+        let of_headers = self.headers.iter().filter_map(|(_, value)| value.to_str().ok());
+        let of_path = self.url.path().split('/').filter(|part| part.len() >= PATH_PART_MIN);
+        let texts = of_headers
+            .flat_map(|text| [Some(text), text.split_once(' ').map(|(_, credential)| credential)])
+            .chain([self.url.query()])
+            .chain(of_path.map(Some));
+        texts.flatten().map(|text| Secret::from(text.to_owned()))
+    }
+}
+
+impl fmt::Debug for Launch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Launch")
+            .field("command", &self.command)
+            .field("arguments", &format_args!("{} of them", self.arguments.len()))
+            .field("environment", &self.environment.keys())
+            .finish()
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("Endpoint")
+            .field("origin", &self.url.origin().ascii_serialization())
+            .field("headers", &names)
+            .field("protocol", &self.protocol)
+            .finish()
+    }
+}
+
+fn target(members: &mut Members<'_>) -> Option<Target> {
+    let kind = members.text("type").map(|kind| kind.to_ascii_lowercase());
+    let (url, command) = (members.text("url"), members.text("command"));
+    let (arguments, environment) = (members.texts("args"), members.secrets("env"));
+    let headers = headers(members);
+    let protocol = match kind.as_deref() {
+        None | Some("auto") => Some(Protocol::Auto),
+        Some("http" | "streamable-http" | "streamablehttp") => Some(Protocol::StreamableHttp),
+        Some("sse") => Some(Protocol::Sse),
+        Some("stdio") => None,
+        Some(_) => {
+            members.wrong("type", "has to be stdio, http, streamable-http, sse or auto");
+            return None;
+        }
+    };
+    match (url, command, protocol) {
+        (Some(_), Some(_), _) => {
+            members.wrong("", "has both url and command; a server is reached by one of them");
+            None
+        }
+        (None, None, _) => {
+            members.wrong("", "has neither url nor command");
+            None
+        }
+        (Some(_), None, None) => {
+            members.wrong("type", "stdio goes with command, not with url");
+            None
+        }
+        (None, Some(_), Some(_)) if kind.as_ref().is_some_and(|kind| kind != "auto") => {
+            members.wrong("type", "command goes with stdio only");
+            None
+        }
+        (Some(url), None, Some(protocol)) => {
+            refuse_if(members, !arguments.is_empty(), "args", "goes with command, not with url");
+            refuse_if(members, !environment.is_empty(), "env", "goes with command, not with url");
+            let url = address(members, &url)?;
+            Some(Target::Endpoint(Endpoint { url, headers, protocol }))
+        }
+        (None, Some(command), _) => {
+            refuse_if(members, !headers.is_empty(), "headers", "goes with url, not with command");
+            check_variables(members, &environment);
+            Some(Target::Launch(Launch { command, arguments, environment }))
+        }
+    }
+}
+
+fn refuse_if(members: &mut Members<'_>, refused: bool, member: &str, what: &str) {
+    if refused {
+        members.wrong(member, what);
+    }
+}
+
+fn address(members: &mut Members<'_>, text: &str) -> Option<Url> {
+    let what = match Url::parse(text) {
+        Ok(url) if !matches!(url.scheme(), "http" | "https") => {
+            "has to begin with http:// or https://".to_owned()
+        }
+        Ok(url) if !url.username().is_empty() || url.password().is_some() => {
+            "has a user or a password in it; put an Authorization into headers".to_owned()
+        }
+        Ok(url) => return Some(url),
+        Err(error) => format!("is not a URL: {error}"),
+    };
+    members.wrong("url", what);
+    None
+}
+
+fn headers(members: &mut Members<'_>) -> Vec<(HeaderName, HeaderValue)> {
+    let mut headers = Vec::new();
+    for (name, value) in members.secrets("headers") {
+        let path = format!("headers.{name}");
+        if RESERVED_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
+            members.wrong(&path, "is set by the transport itself");
+            continue;
+        }
+        match (HeaderName::try_from(&name), HeaderValue::try_from(value.expose())) {
+            (Ok(name), Ok(mut value)) => {
+                value.set_sensitive(true);
+                headers.push((name, value));
+            }
+            (Err(_), _) => members.wrong(&path, "is not the name of a header"),
+            (_, Err(_)) => members.wrong(&path, "has a character that no header may have"),
+        }
+    }
+    headers
+}
+
+fn check_variables(members: &mut Members<'_>, environment: &BTreeMap<String, Secret>) {
+    for (name, value) in environment {
+        if name.is_empty() || name.contains(['=', '\0']) || value.expose().contains('\0') {
+            members.wrong(&format!("env.{name}"), "is no environment variable");
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Files that are right, files that are wrong, and what is said about them.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::*;
+
+fn environment(name: &str) -> Option<String> {
+    match name {
+        "TODO_TOKEN" => Some("s3cret-token".to_owned()),
+        "EMPTY" => Some(String::new()),
+        _ => None,
+    }
+}
+
+fn read(text: &str) -> Config {
+    parse(text, Variables::From(&environment)).expect("JSON")
+}
+
+/// Reads one entry named `x` and compares everything that is wrong with it.
+fn check(entry: Value, expected: &[&str]) -> Option<Entry> {
+    let config = read(&json!({"mcpServers": {"x": entry}}).to_string());
+    let mistakes: Vec<String> = config.mistakes.iter().map(ToString::to_string).collect();
+    assert_eq!(mistakes, expected, "{entry}");
+    assert_eq!(config.servers.is_empty(), !expected.is_empty(), "{entry}");
+    config.servers.into_iter().next()
+}
+
+fn launch(entry: Option<Entry>) -> Launch {
+    match entry.expect("an entry").target {
+        Target::Launch(launch) => launch,
+        Target::Endpoint(_) => panic!("not a command"),
+    }
+}
+
+fn endpoint(entry: Option<Entry>) -> Endpoint {
+    match entry.expect("an entry").target {
+        Target::Endpoint(endpoint) => endpoint,
+        Target::Launch(_) => panic!("not an address"),
+    }
+}
+
+#[test]
+fn a_whole_file() {
+    let config = read(
+        r#"{"$schema": "x", "mcpServers": {
+            "todo": {"type": "sse", "url": "http://todo-mcp/",
+                "headers": {"Authorization": "Bearer ${TODO_TOKEN}"},
+                "allowedTools": ["add_task"], "deniedTools": []},
+            "Local": {"command": "uvx", "args": ["mcp-server-weather", ""], "env": {"API_KEY": "a${EMPTY}b"},
+                "deniedTools": ["rm"], "timeoutMs": 5000, "toolTimeoutMs": {"slow": 300000}}}}"#,
+    );
+    assert_eq!(config.mistakes, []);
+    let [todo, local] = &config.servers[..] else { panic!("{config:?}") };
+    assert!(todo.filter.permits("add_task") && !todo.filter.permits("rm"));
+    let endpoint = endpoint(Some(todo.clone()));
+    assert_eq!((endpoint.url.as_str(), endpoint.protocol), ("http://todo-mcp/", Protocol::Sse));
+    assert_eq!(endpoint.headers[0].1, "Bearer s3cret-token");
+    assert_eq!(local.name.as_str(), "Local");
+    assert_eq!(local.timeout_of("slow"), Some(Duration::from_secs(300)));
+    assert_eq!(local.timeout_of("other"), Some(Duration::from_secs(5)));
+    let launch = launch(Some(local.clone()));
+    assert_eq!((launch.command.as_str(), launch.arguments.len()), ("uvx", 2));
+    assert_eq!(launch.environment["API_KEY"].expose(), "ab");
+}
+
+#[test]
+fn types_and_their_spellings() {
+    let cases = [
+        (json!({"url": "http://a/"}), Protocol::Auto),
+        (json!({"url": "http://a/", "type": "AUTO"}), Protocol::Auto),
+        (json!({"url": "http://a/", "type": "SSE"}), Protocol::Sse),
+        (json!({"url": "https://a/", "type": "http"}), Protocol::StreamableHttp),
+        (json!({"url": "http://a/", "type": "streamable-http"}), Protocol::StreamableHttp),
+        (json!({"url": "http://a/", "type": "streamableHttp"}), Protocol::StreamableHttp),
+    ];
+    for (entry, protocol) in cases {
+        assert_eq!(endpoint(check(entry, &[])).protocol, protocol);
+    }
+    for entry in [
+        json!({"command": "a"}),
+        json!({"command": "a", "type": "stdio"}),
+        json!({"command": "a", "type": null, "url": null}),
+    ] {
+        assert_eq!(launch(check(entry, &[])).command, "a");
+    }
+}
+
+#[test]
+fn every_mistake_of_an_entry_is_told() {
+    check(
+        json!({"comand": "uvx"}),
+        &[
+            r#"server "x": has neither url nor command"#,
+            r#"server "x": comand: unknown member, did you mean "command"?"#,
+        ],
+    );
+    check(
+        json!({"url": "http://a/", "command": "a"}),
+        &[r#"server "x": has both url and command; a server is reached by one of them"#],
+    );
+    check(
+        json!({"type": "websocket", "url": "http://a/"}),
+        &[r#"server "x": type: has to be stdio, http, streamable-http, sse or auto"#],
+    );
+    check(
+        json!({"type": "stdio", "url": "http://a/"}),
+        &[r#"server "x": type: stdio goes with command, not with url"#],
+    );
+    check(
+        json!({"type": "http", "command": "a"}),
+        &[r#"server "x": type: command goes with stdio only"#],
+    );
+    check(
+        json!({"url": 7, "args": "x", "timeoutMs": 0, "toolTimeoutMs": {"t": -1}, "deniedTools": [1],
+            "zzz": 1, "allowed_tools": []}),
+        &[
+            r#"server "x": url: has to be a text"#,
+            r#"server "x": args: has to be a list of texts"#,
+            r#"server "x": has neither url nor command"#,
+            r#"server "x": deniedTools[0]: has to be a text"#,
+            r#"server "x": timeoutMs: has to be a whole number from 1 to 3600000"#,
+            r#"server "x": toolTimeoutMs.t: has to be a whole number from 1 to 3600000"#,
+            "server \"x\": zzz: unknown member; there are type, url, command, args, env, headers, \
+             allowedTools, deniedTools, timeoutMs, toolTimeoutMs",
+            r#"server "x": allowed_tools: unknown member, did you mean "allowedTools"?"#,
+        ],
+    );
+    check(json!("http://a/"), &[r#"server "x": has to be an object"#]);
+}
+
+#[test]
+fn addresses() {
+    check(
+        json!({"url": "ftp://a/"}),
+        &[r#"server "x": url: has to begin with http:// or https://"#],
+    );
+    check(
+        json!({"url": "a/b"}),
+        &[r#"server "x": url: is not a URL: relative URL without a base"#],
+    );
+    check(
+        json!({"url": "http://me:pw@a/"}),
+        &[r#"server "x": url: has a user or a password in it; put an Authorization into headers"#],
+    );
+    check(
+        json!({"url": "http://a/", "args": ["x"], "env": {"A": "b"}}),
+        &[
+            r#"server "x": args: goes with command, not with url"#,
+            r#"server "x": env: goes with command, not with url"#,
+        ],
+    );
+}
+
+#[test]
+fn headers_and_variables() {
+    check(
+        json!({"url": "http://a/", "headers": {
+            "Accept": "x", "a b": "x", "X-A": "line\nend", "X-B": "${MISSING}", "X-C": "${A",
+            "X-D": "${a-b}", "X-E": 5, "X-F": "$5 {x}"}}),
+        &[
+            r#"server "x": headers.X-B: the environment variable MISSING is not set"#,
+            r#"server "x": headers.X-C: there is a "${" without its "}""#,
+            r#"server "x": headers.X-D: between "${" and "}" stands no variable's name"#,
+            r#"server "x": headers.X-E: has to be a text"#,
+            r#"server "x": headers.Accept: is set by the transport itself"#,
+            r#"server "x": headers.X-A: has a character that no header may have"#,
+            r#"server "x": headers.a b: is not the name of a header"#,
+        ],
+    );
+    check(
+        json!({"command": "a", "headers": {"X-A": "b"}}),
+        &[r#"server "x": headers: goes with url, not with command"#],
+    );
+    check(
+        json!({"command": "a", "env": {"A=B": "c", "": "x"}}),
+        &[
+            r#"server "x": env.: is no environment variable"#,
+            r#"server "x": env.A=B: is no environment variable"#,
+        ],
+    );
+}
+
+#[test]
+fn a_stranger_may_not_read_the_environment() {
+    let Value::Object(entry) = json!({"command": "a", "env": {"A": "${TODO_TOKEN}"}}) else {
+        unreachable!()
+    };
+    let mistakes = Entry::parse("x", entry, Variables::Refused).expect_err("refused");
+    assert_eq!(
+        mistakes[0].to_string(),
+        r#"server "x": env.A: environment variables may not be used here"#
+    );
+}
+
+#[test]
+fn names_are_checked_and_unique_in_any_case() {
+    let config = read(
+        r#"{"mcpServers": {"a": {"command": "1"}, "A": {"command": "2"}, "a": {"command": "3"},
+            "b__c": {"command": "4"}, "d": {"command": "5"}}}"#,
+    );
+    let names: Vec<&str> = config.servers.iter().map(|entry| entry.name.as_str()).collect();
+    assert_eq!(names, ["a", "d"]);
+    let mistakes: Vec<String> = config.mistakes.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        mistakes,
+        [
+            r#"server "A": there is a server "a" already"#,
+            r#"server "a": there is a server "a" already"#,
+            "server \"b__c\": a server's name has no \"__\": that stands between a server and its tool",
+        ]
+    );
+}
+
+#[test]
+fn the_outermost_object() {
+    let mistakes = |text: &str| -> Vec<String> {
+        let config = read(text);
+        assert!(config.servers.is_empty());
+        config.mistakes.iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(mistakes("{}"), ["there is no mcpServers"]);
+    assert_eq!(mistakes(r#"{"mcpServers": {}}"#), [""; 0]);
+    for value in ["[]", "[{}]", "1", "-1", "1.5", "null", "true", "\"hunter2\""] {
+        let text = format!(r#"{{"mcpServers": {value}}}"#);
+        assert_eq!(mistakes(&text), ["mcpServers has to be an object"], "{value}");
+    }
+    assert_eq!(
+        mistakes(r#"{"mcpservers": {}, "inputs": []}"#),
+        [
+            r#"mcpservers: unknown member, did you mean "mcpServers"?"#,
+            "inputs: unknown member; there are mcpServers",
+            "there is no mcpServers",
+        ]
+    );
+}
+
+#[test]
+fn what_is_not_json_is_said_to_be_where() {
+    let cases = [("", 1, 0), ("{\n  \"mcpServers\": {\n    oops\n", 3, 5), ("{} {}", 1, 4)];
+    for (text, line_expected, column_expected) in cases {
+        match parse(text, Variables::Refused) {
+            Err(Error::NotJson { line, column, .. }) => {
+                assert_eq!((line, column), (line_expected, column_expected), "{text:?}");
+            }
+            other => panic!("{text:?}: {other:?}"),
+        }
+    }
+    for text in ["[]", "\"hunter2\"", "null"] {
+        assert!(matches!(parse(text, Variables::Refused), Err(Error::NotAnObject)), "{text}");
+    }
+    let long = " ".repeat(TEXT_BYTES_MAX + 1);
+    assert!(matches!(parse(&long, Variables::Refused), Err(Error::TooLong(_))));
+    let deep = format!("{{\"mcpServers\":{}", "[".repeat(100_000));
+    assert!(matches!(parse(&deep, Variables::Refused), Err(Error::NotJson { .. })));
+}
+
+#[test]
+fn too_many_servers() {
+    let servers: serde_json::Map<String, Value> = (0..SERVERS_MAX + 1)
+        .map(|number| (format!("s{number}"), json!({"command": "x"})))
+        .collect();
+    let config = read(&json!({"mcpServers": servers}).to_string());
+    assert_eq!(config.servers.len(), SERVERS_MAX);
+    assert_eq!(config.mistakes[0].to_string(), "there are 513 servers, more than 512");
+}
+
+#[test]
+fn secrets_do_not_show() {
+    let config = read(
+        r#"{"mcpServers": {
+            "a": {"url": "http://host/s3cret-path?key=s3cret-query",
+                "headers": {"Authorization": "Bearer ${TODO_TOKEN}"}},
+            "b": {"command": "x", "args": ["--key=s3cret-argument"], "env": {"K": "s3cret-env"}},
+            "c": {"url": "http://s3cret user@host/", "headers": {"X": "s3cret\u0001"}, "env": "s3cret"}}}"#,
+    );
+    assert_eq!(config.servers.len(), 2);
+    let shown = format!("{config:?}");
+    assert!(!shown.contains("s3cret") && shown.contains("http://host"), "{shown}");
+}

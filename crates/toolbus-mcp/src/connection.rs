@@ -1,0 +1,325 @@
+//! One live connection to a server: the handshake, the list of tools, calls.
+//!
+//! A connection never reconnects. It is at its end when its transport is, and calls that wait then
+//! end at once. Whoever holds it keeps it alive: the last one to let go closes it.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, ClientRequest, Implementation, ListToolsRequest,
+    PaginatedRequestParams, ProtocolVersion, ServerResult, Tool as McpTool,
+};
+use rmcp::service::{
+    ClientLifecycleMode, Peer, PeerRequestOptions, RequestHandle, RunningService, ServiceError,
+    serve_client_with_lifecycle,
+};
+use rmcp::{RoleClient, transport::Transport};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::catalogue::{Catalogue, Listing, PAGES_MAX};
+use crate::config::{Entry, Target};
+use crate::eraser::{Eraser, shortened};
+use crate::failure::Failure;
+use crate::transport::http::Clients;
+use crate::transport::process::{Care, Process, Watch};
+use crate::transport::stdio::Stdio;
+use crate::transport::tap::{Tap, Wire};
+
+mod invoke;
+
+pub(crate) use invoke::Ended;
+
+/// How long a child that has ended its protocol has to show how it ended.
+const STATUS_WAIT: Duration = Duration::from_millis(300);
+/// Longest text of a server about itself that is kept, in bytes.
+const IDENTITY_BYTES_MAX: usize = 64 << 10;
+
+/// A connection that has passed the handshake.
+pub(crate) struct Connection {
+    server: String,
+    peer: Peer<RoleClient>,
+    service: Mutex<Option<RunningService<RoleClient, ClientConfig>>>,
+    wire: Arc<Wire>,
+    /// Fires when nobody should begin anything on this connection any more.
+    retired: CancellationToken,
+    child: Option<Arc<Watch>>,
+    tracker: TaskTracker,
+    eraser: Eraser,
+    pub(crate) identity: Identity,
+}
+
+/// What a server says about itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) name: Option<String>,
+    pub(crate) title: Option<String>,
+    pub(crate) version: Option<String>,
+    pub(crate) description: Option<String>,
+    pub(crate) instructions: Option<String>,
+    pub(crate) protocol: String,
+}
+
+/// How the handshake begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Handshake {
+    /// By asking what the server speaks; one of the older era is then initialized.
+    Discover,
+    /// By initializing. For servers that an unknown question breaks.
+    Initialize,
+}
+
+/// What connections of all servers share.
+pub(crate) struct Means {
+    pub(crate) clients: Clients,
+    pub(crate) tracker: TaskTracker,
+    /// What every child finds in its environment.
+    pub(crate) environment: Vec<(OsString, OsString)>,
+}
+
+impl Connection {
+    /// Starts or calls the server and shakes hands. The caller bounds the time: dropped, the future
+    /// takes everything along that it has started.
+    pub(crate) async fn open(
+        entry: &Entry,
+        means: &Means,
+        handshake: Handshake,
+    ) -> Result<Self, Failure> {
+        let server = entry.name.as_str();
+        let eraser = entry.eraser();
+        let wire = Wire::new(server, eraser.clone());
+        let (service, child) = match &entry.target {
+            Target::Launch(launch) => {
+                let care = Care {
+                    server,
+                    environment: &means.environment,
+                    eraser: eraser.clone(),
+                    tracker: &means.tracker,
+                };
+                let (process, pipes) = Process::start(launch, care)
+                    .map_err(|error| Failure::start(&launch.command, &error))?;
+                tracing::debug!(server, pid = process.id(), "started");
+                let child = process.watch();
+                let transport = Tap::new(Stdio::new(server, process, pipes), Arc::clone(&wire));
+                match shake_hands(transport, handshake, &eraser).await {
+                    Ok(service) => (service, Some(child)),
+                    Err(failure) => return Err(explained(failure, &child).await),
+                }
+            }
+            Target::Endpoint(endpoint) => {
+                let http = means.clients.open(endpoint, wire.ended.clone());
+                let transport = Tap::new(http, Arc::clone(&wire));
+                (shake_hands(transport, handshake, &eraser).await?, None)
+            }
+        };
+        Ok(Self {
+            server: server.to_owned(),
+            identity: identity(service.peer()),
+            peer: service.peer().clone(),
+            service: Mutex::new(Some(service)),
+            wire,
+            retired: CancellationToken::new(),
+            child,
+            tracker: means.tracker.clone(),
+            eraser,
+        })
+    }
+
+    /// Lists the server's tools, page by page, within the limits. The caller bounds the time.
+    pub(crate) async fn list(&self, entry: &Entry) -> Result<Catalogue, Failure> {
+        let mut listing = Listing::new(&entry.filter);
+        let mut cursor: Option<String> = None;
+        for _ in 0..PAGES_MAX {
+            let (tools, next) = match self.list_page(cursor.clone()).await {
+                Ok(page) => page,
+                Err(ServiceError::McpError(error)) if error.code.0 == -32601 => (Vec::new(), None),
+                Err(error) => return Err(Failure::request(&error, &self.eraser)),
+            };
+            listing.take(tools);
+            if next.is_none() || next == cursor || listing.is_full() {
+                cursor = None;
+                break;
+            }
+            cursor = next;
+        }
+        if cursor.is_some() {
+            listing.cut_for("too many pages");
+        }
+        if let Some(reason) = listing.cut {
+            tracing::warn!(server = self.server, reason, "the list of tools is not taken whole");
+        }
+        Ok(listing.finish())
+    }
+
+    async fn list_page(
+        &self,
+        cursor: Option<String>,
+    ) -> Result<(Vec<McpTool>, Option<String>), ServiceError> {
+        let params =
+            cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
+        // Not `Peer::list_tools`: that answers from a cache, and with a stale list when the
+        // server fails.
+        let request = ClientRequest::ListToolsRequest(ListToolsRequest {
+            method: Default::default(),
+            params,
+            extensions: Default::default(),
+        });
+        match self.request(request).await? {
+            ServerResult::ListToolsResult(page) => Ok((page.tools, page.next_cursor)),
+            _ => Err(ServiceError::UnexpectedResponse),
+        }
+    }
+
+    async fn request(&self, request: ClientRequest) -> Result<ServerResult, ServiceError> {
+        let options = PeerRequestOptions::no_options();
+        let handle = self.peer.send_cancellable_request(request, options).await?;
+        let mut pending = Pending::new(self, handle);
+        tokio::select! {
+            biased;
+            response = pending.response() => response,
+            () = self.wire.ended.cancelled() => Err(ServiceError::TransportClosed),
+        }
+    }
+
+    /// Waits until nothing more should be begun on this connection.
+    pub(crate) async fn over(&self) {
+        tokio::select! {
+            () = self.wire.ended.cancelled() => {}
+            () = self.retired.cancelled() => {}
+        }
+    }
+
+    /// Whether nothing more should be begun on this connection.
+    pub(crate) fn is_over(&self) -> bool {
+        self.wire.ended.is_cancelled() || self.retired.is_cancelled()
+    }
+
+    /// Waits until the server says that its tools have changed.
+    pub(crate) async fn tools_changed(&self) {
+        self.wire.tools_changed.notified().await;
+    }
+
+    /// Leaves the connection to the calls that are on it.
+    pub(crate) fn retire(&self) {
+        self.retired.cancel();
+    }
+
+    /// Why the connection is over, as far as it is known.
+    pub(crate) async fn why_over(&self) -> Failure {
+        let failure = Failure::new("the connection was closed");
+        match &self.child {
+            Some(child) if self.wire.ended.is_cancelled() => explained(failure, child).await,
+            _ => failure,
+        }
+    }
+
+    /// Closes the connection, whoever still holds it, and waits for its child to be gone.
+    pub(crate) async fn close(&self) {
+        self.wire.ended.cancel();
+        let service = self.service.lock().take();
+        if let Some(service) = service {
+            // An error is a panic of rmcp's task, which is over then as well.
+            let _ = service.cancel().await;
+        }
+        if let Some(child) = &self.child {
+            child.stop();
+            child.gone().await;
+        }
+    }
+}
+
+/// A request that was sent. Dropped without its response, it is cancelled at the server.
+struct Pending<'a> {
+    connection: &'a Connection,
+    handle: Option<RequestHandle<RoleClient>>,
+}
+
+impl<'a> Pending<'a> {
+    fn new(connection: &'a Connection, handle: RequestHandle<RoleClient>) -> Self {
+        Self { connection, handle: Some(handle) }
+    }
+
+    async fn response(&mut self) -> Result<ServerResult, ServiceError> {
+        let Some(handle) = &mut self.handle else { return Err(ServiceError::TransportClosed) };
+        let response = (&mut handle.rx).await;
+        if let Some(handle) = self.handle.take() {
+            self.connection.wire.forget(&handle.progress_token);
+        }
+        response.unwrap_or(Err(ServiceError::TransportClosed))
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        /// How long the notification may take; it waits behind other messages.
+        const CANCEL_WAIT: Duration = Duration::from_secs(10);
+        let Some(handle) = self.handle.take() else { return };
+        self.connection.wire.forget(&handle.progress_token);
+        let runtime = tokio::runtime::Handle::try_current();
+        let (false, Ok(runtime)) = (self.connection.wire.ended.is_cancelled(), runtime) else {
+            return;
+        };
+        let cancel = timeout(CANCEL_WAIT, handle.cancel(Some("not wanted any more".to_owned())));
+        self.connection.tracker.spawn_on(
+            async move {
+                // Nobody is left to be told of a failure.
+                let _ = cancel.await;
+            },
+            &runtime,
+        );
+    }
+}
+
+async fn shake_hands<T>(
+    transport: Tap<T>,
+    handshake: Handshake,
+    eraser: &Eraser,
+) -> Result<RunningService<RoleClient, ClientConfig>, Failure>
+where
+    T: Transport<RoleClient> + 'static,
+{
+    let implementation = Implementation::new("toolbus", env!("CARGO_PKG_VERSION"));
+    let mut config = ClientConfig::new(ClientCapabilities::default(), implementation);
+    config.protocol_version = ProtocolVersion::LATEST_WITH_INITIALIZE;
+    let lifecycle = match handshake {
+        Handshake::Initialize => ClientLifecycleMode::Initialize,
+        Handshake::Discover => ClientLifecycleMode::Auto {
+            preferred_versions: vec![ProtocolVersion::LATEST],
+            legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+        },
+    };
+    // Boxed: it is large, and part of every future that connects.
+    Box::pin(serve_client_with_lifecycle(config, transport, lifecycle))
+        .await
+        .map_err(|error| Failure::handshake(&error, eraser))
+}
+
+/// The failure with what the child's end and its last words say about it.
+async fn explained(failure: Failure, child: &Watch) -> Failure {
+    // A child that has closed its stdout is usually about to end by itself.
+    let _ = timeout(STATUS_WAIT, child.gone()).await;
+    failure.of_child(child.ending(), child.last_words())
+}
+
+fn identity(peer: &Peer<RoleClient>) -> Identity {
+    let Some(info) = peer.peer_info() else { return Identity::default() };
+    let kept = |text: &Option<String>| {
+        text.as_deref().map(|text| shortened(text, IDENTITY_BYTES_MAX).into_owned())
+    };
+    let mut identity = Identity {
+        instructions: kept(&info.instructions),
+        protocol: info.protocol_version.to_string(),
+        ..Identity::default()
+    };
+    if let Some(program) = &info.server_info {
+        identity.name = kept(&Some(program.name.clone()));
+        identity.title = kept(&program.title);
+        identity.version = kept(&Some(program.version.clone()));
+        identity.description = kept(&program.description);
+    }
+    identity
+}

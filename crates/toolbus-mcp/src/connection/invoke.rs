@@ -1,0 +1,161 @@
+//! One `tools/call` on one connection, and what the answers mean.
+
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, ClientRequest, ErrorCode, ErrorData, ServerResult,
+};
+use rmcp::service::{PeerRequestOptions, ServiceError};
+use rmcp::transport::DynamicTransportError;
+use tokio::time::{Instant, sleep_until};
+
+use super::{Connection, Pending};
+use crate::call::{Call, CallError};
+use crate::call_result::CallResult;
+use crate::eraser::shortened;
+use crate::failure::{Failure, TEXT_BYTES_MAX, is_unauthorized, is_unreachable, json_rpc};
+use crate::transport::http;
+use crate::transport::tap::Mark;
+
+/// How a call ended that has no result.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// The request never reached the server: it may be made again whatever the tool does.
+    NotSent(Failure),
+    /// The request was sent, and nobody knows what became of it.
+    Lost(Failure),
+    /// For good.
+    With(CallError),
+    /// The deadline.
+    TimedOut,
+    /// The caller.
+    Cancelled,
+}
+
+impl Connection {
+    /// Calls a tool.
+    ///
+    /// | the server's answer | is |
+    /// |---|---|
+    /// | a result, `isError` or not | a result |
+    /// | a result that asks for input, or a task | `execution_failed`: nobody here can give it |
+    /// | JSON-RPC error −32602 (invalid params) for a tool that it lists | `invalid_arguments` |
+    /// | the same for a tool that it does not list; −32601 | `tool_not_found` |
+    /// | any other JSON-RPC error | `execution_failed` |
+    /// | HTTP 401, or 403 with a challenge | `auth_required` |
+    /// | HTTP 429 | `rate_limited` |
+    /// | any other HTTP status, an answer that is too long | `execution_failed` |
+    /// | no answer: the connection was never made, the session is gone | not sent |
+    /// | no answer: the child or the connection ended | lost |
+    ///
+    /// Seen with real servers: those of the TypeScript kit answer an unknown tool and wrong
+    /// arguments with a result that is an error and says `MCP error -32602: …`; those of the
+    /// Python kit with JSON-RPC errors or with results, depending on their version.
+    pub(crate) async fn call(
+        &self,
+        call: &Call,
+        deadline: Instant,
+        is_listed: impl FnOnce() -> bool,
+    ) -> Result<CallResult, Ended> {
+        let mark = Mark::new(call.progress.clone());
+        // Every arm only waits. The response goes first: it may have come before the end.
+        let response = tokio::select! {
+            biased;
+            response = self.round_trip(call, &mark) => response,
+            () = self.wire.ended.cancelled() => Err(ServiceError::TransportClosed),
+            () = call.cancelled.cancelled() => return Err(Ended::Cancelled),
+            () = sleep_until(deadline) => return Err(Ended::TimedOut),
+        };
+        match response {
+            Ok(result) => self.understand(result),
+            Err(error) => Err(self.explain(call, &mark, error, is_listed).await),
+        }
+    }
+
+    async fn round_trip(&self, call: &Call, mark: &Mark) -> Result<ServerResult, ServiceError> {
+        let params = CallToolRequestParams::new(call.tool.clone());
+        let mut request = CallToolRequest::new(params.with_arguments(call.arguments.clone()));
+        request.extensions.insert(mark.clone());
+        let request = ClientRequest::CallToolRequest(request);
+        let options = PeerRequestOptions::no_options();
+        let handle = self.peer.send_cancellable_request(request, options).await?;
+        Pending::new(self, handle).response().await
+    }
+
+    fn understand(&self, result: ServerResult) -> Result<CallResult, Ended> {
+        let what = match result {
+            ServerResult::CallToolResult(result) => return Ok(CallResult::from_mcp(result)),
+            ServerResult::EmptyResult(_) => return Ok(CallResult::default()),
+            ServerResult::CustomResult(result) => match CallResult::from_unknown(result) {
+                Some(result) => return Ok(result),
+                None => "gave an answer that is no result of a tool",
+            },
+            ServerResult::InputRequiredResult(_) => "asks for input that nobody here can give",
+            ServerResult::CreateTaskResult(_) => "made a task of the call, which it may not",
+            _ => "gave an answer that is no result of a tool",
+        };
+        let message = format!("MCP server '{}' {what}", self.server);
+        Err(Ended::With(CallError::Failed { message }))
+    }
+
+    async fn explain(
+        &self,
+        call: &Call,
+        mark: &Mark,
+        error: ServiceError,
+        is_listed: impl FnOnce() -> bool,
+    ) -> Ended {
+        match error {
+            ServiceError::McpError(error) => Ended::With(self.refused(call, &error, is_listed())),
+            ServiceError::TransportClosed if !mark.is_handed_over() => {
+                Ended::NotSent(self.why_over().await)
+            }
+            ServiceError::TransportClosed if self.is_over() => Ended::Lost(self.why_over().await),
+            // Only the stream that was to bring this answer.
+            ServiceError::TransportClosed => Ended::Lost(Failure::new("its answer broke off")),
+            ServiceError::TransportSend(error) => self.not_carried(error),
+            other => Ended::Lost(Failure::request(&other, &self.eraser)),
+        }
+    }
+
+    /// What a JSON-RPC error is.
+    fn refused(&self, call: &Call, error: &ErrorData, is_listed: bool) -> CallError {
+        let message = json_rpc(error);
+        let message = shortened(&self.eraser.erase(&message), TEXT_BYTES_MAX).into_owned();
+        match error.code {
+            ErrorCode::INVALID_PARAMS if is_listed => CallError::InvalidArguments { message },
+            ErrorCode::INVALID_PARAMS | ErrorCode::METHOD_NOT_FOUND => CallError::ToolUnknown {
+                server: self.server.clone(),
+                tool: call.tool.clone(),
+                message,
+            },
+            _ => CallError::Failed { message },
+        }
+    }
+
+    /// What it is when the transport did not carry a request.
+    fn not_carried(&self, error: DynamicTransportError) -> Ended {
+        let server = self.server.clone();
+        let failure = |error| Failure::request(&ServiceError::TransportSend(error), &self.eraser);
+        match error.error.downcast_ref::<http::Error>() {
+            _ if is_unauthorized(error.error.as_ref()) => {
+                Ended::With(CallError::Unauthorized { server })
+            }
+            Some(http::Error::HttpStatus(status)) if status.status == 429 => {
+                Ended::With(CallError::RateLimited { server })
+            }
+            Some(
+                http::Error::HttpStatus(_)
+                | http::Error::UnexpectedServerResponse(_)
+                | http::Error::UnexpectedContentType(_)
+                | http::Error::ResponseBodyTooLarge { .. },
+            ) => {
+                let message = format!("MCP server '{server}' failed: {}", failure(error));
+                Ended::With(CallError::Failed { message })
+            }
+            Some(http::Error::SessionExpired | http::Error::ReinitializationFailed(_)) => {
+                Ended::NotSent(failure(error))
+            }
+            _ if is_unreachable(error.error.as_ref()) => Ended::NotSent(failure(error)),
+            _ => Ended::Lost(failure(error)),
+        }
+    }
+}

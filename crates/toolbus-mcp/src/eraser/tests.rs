@@ -1,0 +1,19 @@
+//! What is erased and what is not.
+
+use super::*;
+
+#[test]
+fn secrets_are_erased_longest_first_and_short_ones_stay() {
+    let eraser =
+        Eraser::new(["token-1", "token-12345", "info"].map(|text| Secret::from(text.to_owned())));
+    let text = "info: token-12345 and token-1";
+    assert_eq!(eraser.erase(text), "info: *** and ***");
+    assert!(matches!(eraser.erase("nothing"), Cow::Borrowed("nothing")));
+}
+
+#[test]
+fn texts_are_cut_between_characters() {
+    assert_eq!(shortened("äöü", 6), "äöü");
+    assert_eq!(shortened("äöü", 5), "äö…");
+    assert_eq!(shortened("abc", 0), "…");
+}

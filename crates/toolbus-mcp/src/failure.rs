@@ -1,0 +1,153 @@
+//! Why a server is not connected, in words that people and models may read.
+
+use std::fmt;
+use std::time::Duration;
+
+use rmcp::service::{ClientInitializeError, ServiceError};
+
+use crate::eraser::{Eraser, shortened};
+use crate::transport::http;
+
+/// Longest text of one, in bytes. Servers send whole pages.
+pub(crate) const TEXT_BYTES_MAX: usize = 500;
+
+/// Why a server is not connected. It holds no credential of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    text: String,
+    last_words: Option<String>,
+    /// Whether a simpler handshake, on a new connection, may succeed.
+    pub(crate) may_be_of_the_handshake: bool,
+}
+
+impl Failure {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), last_words: None, may_be_of_the_handshake: false }
+    }
+
+    pub(crate) fn start(command: &str, error: &std::io::Error) -> Self {
+        Self::new(format!("its command {command:?} cannot be started: {error}"))
+    }
+
+    pub(crate) fn timeout(limit: Duration) -> Self {
+        Self::new(format!("it did not finish connecting within {} ms", limit.as_millis()))
+    }
+
+    /// What ended the handshake.
+    pub(crate) fn handshake(error: &ClientInitializeError, eraser: &Eraser) -> Self {
+        if error.is_authorization_required()
+            || matches!(error, ClientInitializeError::TransportError { error, .. }
+                if is_unauthorized(error.error.as_ref()))
+        {
+            return Self::new("it asks for authorization");
+        }
+        let text = match error {
+            ClientInitializeError::ConnectionClosed(_) => "it ended before it answered".to_owned(),
+            ClientInitializeError::TransportError { error, .. } => {
+                transport(error.error.as_ref()).unwrap_or_else(|| error.error.to_string())
+            }
+            ClientInitializeError::JsonRpcError(error) => json_rpc(error),
+            ClientInitializeError::LegacyFallbackFailed { fallback, .. } => {
+                return Self {
+                    may_be_of_the_handshake: false,
+                    ..Self::handshake(fallback, eraser)
+                };
+            }
+            // Its own text lists whole messages.
+            ClientInitializeError::ExpectedInitResponse(_)
+            | ClientInitializeError::ExpectedInitResult(_) => {
+                "its answer to the handshake is none".to_owned()
+            }
+            other => other.to_string(),
+        };
+        let unreachable = matches!(error, ClientInitializeError::TransportError { error, .. }
+            if is_unreachable(error.error.as_ref()));
+        Self { may_be_of_the_handshake: !unreachable, ..Self::erased(&text, eraser) }
+    }
+
+    /// What ended a request to a server that is connected.
+    pub(crate) fn request(error: &ServiceError, eraser: &Eraser) -> Self {
+        let text = match error {
+            ServiceError::McpError(error) => json_rpc(error),
+            ServiceError::TransportSend(error) => {
+                transport(error.error.as_ref()).unwrap_or_else(|| error.error.to_string())
+            }
+            ServiceError::TransportClosed => "the connection was closed".to_owned(),
+            other => other.to_string(),
+        };
+        Self::erased(&text, eraser)
+    }
+
+    fn erased(text: &str, eraser: &Eraser) -> Self {
+        Self::new(shortened(&eraser.erase(text), TEXT_BYTES_MAX))
+    }
+
+    /// The same failure with how the child ended, and with what it said last.
+    pub(crate) fn of_child(mut self, ending: Option<String>, last_words: Option<String>) -> Self {
+        if let Some(ending) = ending {
+            self.text = format!("{} ({ending})", self.text);
+        }
+        Self { last_words, ..self }
+    }
+
+    /// The last line that the server wrote to its stderr, for the operator and not for models.
+    #[must_use]
+    pub fn last_words(&self) -> Option<&str> {
+        self.last_words.as_deref()
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+pub(crate) fn json_rpc(error: &rmcp::model::ErrorData) -> String {
+    format!("MCP error {}: {}", error.code.0, error.message)
+}
+
+/// What an error of the HTTP transport means, when it is one. The causes of reqwest's errors are
+/// where the facts are.
+fn transport(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    let error = error.downcast_ref::<http::Error>()?;
+    Some(match error {
+        http::Error::Client(error) if error.is_connect() => {
+            format!("nothing answers at its address: {}", root(error))
+        }
+        http::Error::Client(error) => format!("the request failed: {}", root(error)),
+        http::Error::UnexpectedServerResponse(text) if is_not_streamable(text) => format!(
+            "it does not take streamable HTTP ({}); if it speaks the older HTTP with server-sent \
+             events, that is not supported",
+            text.split_once(':').map_or(&**text, |(status, _)| status)
+        ),
+        other => other.to_string(),
+    })
+}
+
+fn is_not_streamable(text: &str) -> bool {
+    ["HTTP 404", "HTTP 405"].iter().any(|status| text.starts_with(status))
+}
+
+/// Whether the server wants a credential, or another one.
+pub(crate) fn is_unauthorized(error: &(dyn std::error::Error + 'static)) -> bool {
+    match error.downcast_ref() {
+        Some(http::Error::AuthRequired(_) | http::Error::InsufficientScope(_)) => true,
+        // Without a challenge, it comes as text.
+        Some(http::Error::UnexpectedServerResponse(text)) => text.starts_with("HTTP 401"),
+        _ => false,
+    }
+}
+
+/// Whether no connection was made, so that nothing was sent.
+pub(crate) fn is_unreachable(error: &(dyn std::error::Error + 'static)) -> bool {
+    matches!(error.downcast_ref(), Some(http::Error::Client(error)) if error.is_connect())
+}
+
+fn root(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}

@@ -1,0 +1,53 @@
+//! MCP servers behind the bus: configuration, connections, catalogue, and both ends of the bus hop.
+//!
+//! [`config`] reads an `mcp.json`, [`servers::Set`] keeps its servers connected and calls their
+//! tools. Nothing outside this crate sees the library that speaks the protocol.
+
+pub mod agent;
+pub mod bridge;
+mod call;
+mod call_result;
+mod catalogue;
+pub mod config;
+mod connection;
+mod eraser;
+mod failure;
+mod server;
+pub mod server_name;
+pub mod servers;
+pub mod settings;
+mod summary;
+mod tool_filter;
+mod transport;
+
+pub use call::{Call, CallError};
+pub use call_result::{BLOCKS_MAX, CallResult, LeftOut, RESULT_BYTES_MAX};
+pub use catalogue::{
+    CATALOGUE_BYTES_MAX, Catalogue, PAGES_MAX, TOOL_NAME_BYTES_MAX, TOOLS_MAX, Tool,
+};
+pub use failure::Failure;
+pub use server::State;
+pub use server_name::ServerName;
+pub use tool_filter::ToolFilter;
+pub use transport::MESSAGE_BYTES_MAX;
+
+/// The servers of a set and how each is, as JSON for people.
+#[must_use]
+pub fn status(set: &servers::Set) -> serde_json::Value {
+    let servers = set.list().into_iter().map(|status| {
+        let (state, reason) = match status.state {
+            State::Configured => ("configured", None),
+            State::Connecting => ("connecting", None),
+            State::Connected { .. } => ("connected", None),
+            State::Failed { failure, .. } => ("failed", Some(failure.to_string())),
+            State::Stopped => ("stopped", None),
+        };
+        serde_json::json!({
+            "name": status.name.as_str(),
+            "state": state,
+            "reason": reason,
+            "tools": status.summary.map_or(0, |summary| summary.tool_count),
+        })
+    });
+    serde_json::json!({"servers": servers.collect::<Vec<_>>()})
+}

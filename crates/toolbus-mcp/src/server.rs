@@ -1,0 +1,389 @@
+//! One configured server: a task that keeps it connected, and the calls that go there.
+//!
+//! Invariants: at most one connection is open for new calls. A call is sent twice only when the
+//! first was provably not sent, or the server says of the tool that this does no harm. What the
+//! server listed last is known while it is away.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use tokio::sync::{Semaphore, TryAcquireError, watch};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use toolbus_wire::message::mcp::{McpGetServiceDetailsResponse, McpServerSummary};
+
+use crate::call::{Call, CallError};
+use crate::call_result::CallResult;
+use crate::catalogue::Catalogue;
+use crate::config::Entry;
+use crate::connection::{Connection, Ended, Handshake, Identity};
+use crate::failure::Failure;
+use crate::servers::Shared;
+use crate::summary::summary;
+
+mod keep;
+
+/// How long after a failed attempt a call that needs the server has the next one made.
+const ON_DEMAND_PAUSE: Duration = Duration::from_secs(1);
+
+/// One configured server.
+pub(crate) struct Server {
+    pub(crate) entry: Entry,
+    shared: Arc<Shared>,
+    phase: watch::Sender<Phase>,
+    /// The attempt that a call wants made without waiting for its time.
+    wanted_attempt: watch::Sender<u64>,
+    /// The older handshake is what worked last time.
+    initialize_first: AtomicBool,
+    listed: RwLock<Option<Arc<Listed>>>,
+    /// One listing at a time.
+    listing: tokio::sync::Mutex<()>,
+    running: Semaphore,
+    /// Counts calls, for an orderly end.
+    calls: TaskTracker,
+    stop: CancellationToken,
+}
+
+/// Where a server stands.
+#[derive(Clone)]
+enum Phase {
+    Configured,
+    Connecting,
+    Connected(Arc<Connection>, Instant),
+    Failed(Arc<FailedAttempt>),
+    Stopped,
+}
+
+struct FailedAttempt {
+    failure: Failure,
+    /// Counts every attempt there was.
+    attempt: u64,
+    failed_in_a_row: u32,
+    at: Instant,
+    next_at: Instant,
+}
+
+/// What a server said of itself when it was last asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub(crate) identity: Identity,
+    pub(crate) catalogue: Catalogue,
+    /// Grows with every change, over all servers.
+    pub(crate) revision: u64,
+}
+
+/// Where a server stands, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum State {
+    /// Nothing was tried yet.
+    Configured,
+    /// An attempt is being made.
+    Connecting,
+    /// It is there.
+    Connected {
+        /// For how long.
+        since: Duration,
+        /// How many tools it has that may be seen.
+        tools: usize,
+        /// The protocol's version that was agreed on.
+        protocol: String,
+    },
+    /// The last attempt failed, or the connection was lost.
+    Failed {
+        /// Why.
+        failure: Failure,
+        /// How many attempts have failed in a row.
+        attempts: u32,
+        /// When the next one is made, unless a call wants it sooner.
+        next_try_in: Duration,
+    },
+    /// It was removed or everything is closed.
+    Stopped,
+}
+
+impl Server {
+    pub(crate) fn new(entry: Entry, shared: Arc<Shared>) -> Arc<Self> {
+        Arc::new(Self {
+            running: Semaphore::new(shared.options.calls_per_server_max),
+            stop: shared.stop.child_token(),
+            entry,
+            shared,
+            phase: watch::Sender::new(Phase::Configured),
+            wanted_attempt: watch::Sender::new(0),
+            initialize_first: AtomicBool::new(false),
+            listed: RwLock::default(),
+            listing: tokio::sync::Mutex::default(),
+            calls: TaskTracker::new(),
+        })
+    }
+
+    /// Where it stands.
+    pub(crate) fn state(&self) -> State {
+        match &*self.phase.borrow() {
+            Phase::Configured => State::Configured,
+            Phase::Connecting => State::Connecting,
+            Phase::Stopped => State::Stopped,
+            Phase::Connected(connection, since) => State::Connected {
+                since: since.elapsed(),
+                tools: self.listed().map_or(0, |listed| listed.catalogue.len()),
+                protocol: connection.identity.protocol.clone(),
+            },
+            Phase::Failed(failed) => State::Failed {
+                failure: failed.failure.clone(),
+                attempts: failed.failed_in_a_row,
+                next_try_in: failed.next_at.saturating_duration_since(Instant::now()),
+            },
+        }
+    }
+
+    /// What it listed last.
+    pub(crate) fn listed(&self) -> Option<Arc<Listed>> {
+        self.listed.read().clone()
+    }
+
+    /// Waits until the first attempt has ended, one way or the other.
+    pub(crate) async fn settled(&self) -> Result<(), Failure> {
+        let mut phase = self.phase.subscribe();
+        let settled = |phase: &Phase| !matches!(phase, Phase::Configured | Phase::Connecting);
+        match phase.wait_for(settled).await.as_deref() {
+            Ok(Phase::Failed(failed)) => Err(failed.failure.clone()),
+            Ok(Phase::Stopped) | Err(_) => Err(Failure::new("it was closed")),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// Calls a tool.
+    pub(crate) async fn call(&self, call: &Call) -> Result<CallResult, CallError> {
+        if !self.entry.filter.permits(&call.tool) {
+            return Err(CallError::Denied { server: self.name(), tool: call.tool.clone() });
+        }
+        let _counted = self.calls.token();
+        let budget = self.budget(call);
+        let _permit = self.running.try_acquire().map_err(|error| match error {
+            TryAcquireError::NoPermits => CallError::Busy {
+                server: self.name(),
+                running: self.shared.options.calls_per_server_max,
+            },
+            TryAcquireError::Closed => self.error(call, closed(), budget),
+        })?;
+        let first = match self.attempt_call(call, budget.until).await {
+            Ok(result) => return Ok(result),
+            Err(ended) => ended,
+        };
+        let harmless = match &first {
+            Ended::NotSent(_) => true,
+            Ended::Lost(_) => self.may_repeat(&call.tool),
+            _ => false,
+        };
+        if !harmless {
+            return Err(self.error(call, first, budget));
+        }
+        tracing::debug!(server = %self.entry.name, tool = call.tool, "the call is sent again");
+        self.attempt_call(call, budget.until).await.map_err(|second| match second {
+            // What became of the first is what the caller has to know.
+            Ended::NotSent(_) => self.error(call, first, budget),
+            second => self.error(call, second, budget),
+        })
+    }
+
+    async fn attempt_call(&self, call: &Call, until: Instant) -> Result<CallResult, Ended> {
+        let connection = self.connection(&call.cancelled, until).await?;
+        if call.cancelled.is_cancelled() {
+            return Err(Ended::Cancelled);
+        }
+        if until <= Instant::now() {
+            return Err(Ended::TimedOut);
+        }
+        let called = connection.call(call, until, || self.lists(&call.tool)).await;
+        if let Err(Ended::NotSent(_)) = &called {
+            connection.retire();
+        }
+        called
+    }
+
+    /// A connection that is open for new calls: the one there is, or the one that an attempt under
+    /// way or a new one gives.
+    async fn connection(
+        &self,
+        cancelled: &CancellationToken,
+        until: Instant,
+    ) -> Result<Arc<Connection>, Ended> {
+        let mut phase = self.phase.subscribe();
+        // The last attempt that is not to be this call's answer: it was over before this call.
+        let mut before = None;
+        let mut asked = false;
+        loop {
+            let mut wanted = None;
+            match &*phase.borrow_and_update() {
+                Phase::Connected(connection, _) if !connection.is_over() => {
+                    return Ok(Arc::clone(connection));
+                }
+                Phase::Failed(failed) => {
+                    if *before.get_or_insert(failed.attempt) != failed.attempt {
+                        return Err(Ended::NotSent(failed.failure.clone()));
+                    }
+                    wanted = Some((failed.attempt + 1, failed.at)).filter(|_| !asked);
+                }
+                Phase::Stopped => return Err(closed()),
+                // The outcome of an attempt that is being made is this call's answer.
+                Phase::Connecting | Phase::Configured => drop(before.get_or_insert(0)),
+                // A connection that is over: its keeper is about to see that.
+                Phase::Connected(..) => {}
+            }
+            // Every arm only waits, and the phase is looked at again after each.
+            tokio::select! {
+                changed = phase.changed() => {
+                    if changed.is_err() {
+                        return Err(closed());
+                    }
+                }
+                attempt = self.may_want(wanted) => {
+                    self.wanted_attempt.send_replace(attempt);
+                    asked = true;
+                }
+                () = cancelled.cancelled() => return Err(Ended::Cancelled),
+                () = sleep_until(until) => return Err(Ended::TimedOut),
+            }
+        }
+    }
+
+    /// Waits until a new attempt may be made after the one that failed at that time.
+    async fn may_want(&self, wanted: Option<(u64, Instant)>) -> u64 {
+        let Some((attempt, failed_at)) = wanted else { return std::future::pending().await };
+        sleep_until(failed_at + ON_DEMAND_PAUSE).await;
+        attempt
+    }
+
+    /// Asks for the list of tools again, without connecting anew where there is a connection.
+    /// Bounded by the time that connecting may take.
+    pub(crate) async fn refresh(&self) -> Result<(), Failure> {
+        let limit = self.shared.options.connect_timeout;
+        let until = Instant::now() + limit;
+        let connection = self.connection(&self.stop, until).await.map_err(|ended| match ended {
+            Ended::NotSent(failure) | Ended::Lost(failure) => failure,
+            _ => Failure::timeout(limit),
+        })?;
+        timeout_at(until, self.list(&connection)).await.unwrap_or(Err(Failure::timeout(limit)))
+    }
+
+    async fn list(&self, connection: &Connection) -> Result<(), Failure> {
+        let _one_at_a_time = self.listing.lock().await;
+        let catalogue = connection.list(&self.entry).await?;
+        self.learn(connection.identity.clone(), catalogue);
+        Ok(())
+    }
+
+    fn learn(&self, identity: Identity, catalogue: Catalogue) {
+        let mut listed = self.listed.write();
+        let known = listed.as_deref();
+        if known.is_some_and(|known| known.identity == identity && known.catalogue == catalogue) {
+            return;
+        }
+        let revision = self.shared.next_revision();
+        *listed = Some(Arc::new(Listed { identity, catalogue, revision }));
+        drop(listed);
+        self.shared.announce();
+    }
+
+    /// Ends everything: waits up to `grace` for running calls, then closes the connection.
+    pub(crate) async fn close(&self, grace: Duration) {
+        self.running.close();
+        self.calls.close();
+        if timeout(grace, self.calls.wait()).await.is_err() {
+            tracing::warn!(server = %self.entry.name, calls = self.calls.len(), "calls are cut off");
+        }
+        self.stop.cancel();
+        // An error means that the keeper is gone already.
+        let _ = self.phase.subscribe().wait_for(|phase| matches!(phase, Phase::Stopped)).await;
+    }
+
+    /// Ends everything at once, without waiting for it.
+    pub(crate) fn abandon(&self) {
+        self.stop.cancel();
+    }
+
+    /// The line about it for agents, once it has listed its tools.
+    pub(crate) fn summary(&self) -> Option<McpServerSummary> {
+        let listed = self.listed()?;
+        let names = || listed.catalogue.tools().map(|tool| tool.name.as_str());
+        Some(McpServerSummary {
+            server_name: self.name(),
+            summary: Some(summary(names())),
+            tool_count: u32::try_from(listed.catalogue.len()).unwrap_or(u32::MAX),
+            tool_names: names().map(str::to_owned).collect(),
+            ..McpServerSummary::default()
+        })
+    }
+
+    /// All about it, once it has listed its tools.
+    pub(crate) fn details(&self) -> Option<McpGetServiceDetailsResponse> {
+        let listed = self.listed()?;
+        let identity = listed.identity.clone();
+        Some(McpGetServiceDetailsResponse {
+            server_name: self.name(),
+            tools: listed.catalogue.details(),
+            implementation_name: identity.name,
+            title: identity.title,
+            version: identity.version,
+            description: identity.description,
+            instructions: identity.instructions,
+            ..McpGetServiceDetailsResponse::default()
+        })
+    }
+
+    /// Whether a tool of exactly this name may be seen.
+    pub(crate) fn lists(&self, tool: &str) -> bool {
+        self.listed().is_some_and(|listed| listed.catalogue.find(tool).is_some())
+    }
+
+    pub(crate) fn may_repeat(&self, tool: &str) -> bool {
+        let listed = self.listed();
+        listed.and_then(|l| l.catalogue.find(tool).map(|t| t.may_repeat)).unwrap_or(false)
+    }
+
+    fn name(&self) -> String {
+        self.entry.name.as_str().to_owned()
+    }
+
+    /// How long a call may take: what the caller asks for, up to what the configuration grants.
+    fn budget(&self, call: &Call) -> Budget {
+        let granted = self.entry.timeout_of(&call.tool);
+        let granted = granted.unwrap_or(self.shared.options.call_timeout_max);
+        Budget {
+            asked: call.deadline.asked().min(granted),
+            until: call.deadline.at().min(Instant::now() + granted),
+        }
+    }
+
+    fn error(&self, call: &Call, ended: Ended, budget: Budget) -> CallError {
+        let (server, tool) = (self.name(), call.tool.clone());
+        match ended {
+            Ended::NotSent(failure) => {
+                // A caller that named the server gets the name back as it gave it.
+                let server = call.server.clone().unwrap_or(server);
+                CallError::NotConnected { server, reason: Some(failure.to_string()) }
+            }
+            Ended::Lost(failure) => {
+                CallError::OutcomeUnknown { server, reason: failure.to_string() }
+            }
+            Ended::TimedOut => CallError::Timeout { server, timeout_ms: budget.asked.as_millis() },
+            Ended::Cancelled => CallError::Cancelled { server, tool },
+            Ended::With(error) => error,
+        }
+    }
+}
+
+fn closed() -> Ended {
+    Ended::NotSent(Failure::new("it was closed"))
+}
+
+#[derive(Clone, Copy)]
+struct Budget {
+    /// What a text about a timeout names.
+    asked: Duration,
+    until: Instant,
+}

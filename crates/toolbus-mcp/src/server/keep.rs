@@ -1,0 +1,116 @@
+//! The keeper: the one task that connects a server, lists its tools, notices when it is lost, and
+//! tries again, each time later than before.
+
+use super::*;
+
+/// How soon a server that was lost is tried again.
+const RETRY_PAUSE_MIN: Duration = Duration::from_secs(1);
+/// The longest pause between two attempts. A connection that held longer starts the pauses anew.
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(60);
+/// How long after a change of its tools a server is left to finish changing them.
+const TOOLS_CHANGED_PAUSE: Duration = Duration::from_millis(500);
+
+impl Server {
+    /// Keeps the server connected until it is stopped.
+    pub(crate) async fn keep(self: Arc<Self>) {
+        let mut failed_in_a_row = 0;
+        for attempt in 1.. {
+            self.phase.send_replace(Phase::Connecting);
+            let began = Instant::now();
+            let Some(failure) = self.stop.run_until_cancelled(self.attempt()).await else { break };
+            if began.elapsed() > RETRY_PAUSE_MAX {
+                failed_in_a_row = 0;
+            }
+            failed_in_a_row += 1;
+            self.log(&failure, failed_in_a_row);
+            let now = Instant::now();
+            let next_at = now + retry_pause(failed_in_a_row);
+            let failed = FailedAttempt { failure, attempt, failed_in_a_row, at: now, next_at };
+            self.phase.send_replace(Phase::Failed(Arc::new(failed)));
+            let mut wanted = self.wanted_attempt.subscribe();
+            tokio::select! {
+                () = sleep_until(next_at) => {}
+                _ = wanted.wait_for(|wanted| *wanted > attempt) => {}
+                () = self.stop.cancelled() => break,
+            }
+        }
+        let last = self.phase.send_replace(Phase::Stopped);
+        if let Phase::Connected(connection, _) = last {
+            connection.close().await;
+        }
+        self.shared.announce();
+    }
+
+    /// Connects, and stays until the connection is lost. Dropped, it leaves an open connection in
+    /// `phase` for its caller to close.
+    async fn attempt(&self) -> Failure {
+        let connection = match self.connect().await {
+            Ok(connection) => Arc::new(connection),
+            Err(failure) => return failure,
+        };
+        tracing::info!(
+            server = %self.entry.name,
+            protocol = connection.identity.protocol,
+            tools = self.listed().map_or(0, |listed| listed.catalogue.len()),
+            "connected"
+        );
+        self.phase.send_replace(Phase::Connected(Arc::clone(&connection), Instant::now()));
+        loop {
+            tokio::select! {
+                () = connection.over() => break,
+                () = connection.tools_changed() => self.list_again(&connection).await,
+            }
+        }
+        connection.why_over().await
+    }
+
+    async fn connect(&self) -> Result<Connection, Failure> {
+        let limit = self.shared.options.connect_timeout;
+        let connected = timeout(limit, async {
+            let connection = self.open().await?;
+            self.list(&connection).await?;
+            Ok(connection)
+        });
+        connected.await.unwrap_or(Err(Failure::timeout(limit)))
+    }
+
+    async fn open(&self) -> Result<Connection, Failure> {
+        let means = &self.shared.means;
+        if !self.initialize_first.load(Ordering::Relaxed) {
+            match Connection::open(&self.entry, means, Handshake::Discover).await {
+                Err(failure) if failure.may_be_of_the_handshake => {
+                    tracing::debug!(server = %self.entry.name, %failure, "initialized instead");
+                }
+                done => return done,
+            }
+        }
+        let opened = Connection::open(&self.entry, means, Handshake::Initialize).await;
+        self.initialize_first.store(opened.is_ok(), Ordering::Relaxed);
+        opened
+    }
+
+    async fn list_again(&self, connection: &Connection) {
+        sleep(TOOLS_CHANGED_PAUSE).await;
+        let limit = self.shared.options.connect_timeout;
+        let listed = timeout(limit, self.list(connection)).await;
+        if let Err(failure) = listed.unwrap_or(Err(Failure::timeout(limit))) {
+            tracing::warn!(server = %self.entry.name, %failure, "its changed tools are not known");
+        }
+    }
+
+    /// A server that stays away is no news.
+    fn log(&self, failure: &Failure, failed_in_a_row: u32) {
+        let last_words = failure.last_words().unwrap_or_default();
+        let server = &self.entry.name;
+        if failed_in_a_row == 1 {
+            tracing::warn!(%server, %failure, last_words, "a server is not connected");
+        } else {
+            tracing::debug!(%server, %failure, last_words, failed_in_a_row, "still not connected");
+        }
+    }
+}
+
+fn retry_pause(failed_in_a_row: u32) -> Duration {
+    let doubled = 2_u32.saturating_pow(failed_in_a_row.saturating_sub(1));
+    RETRY_PAUSE_MIN.saturating_mul(doubled).min(RETRY_PAUSE_MAX)
+}

@@ -1,0 +1,381 @@
+//! All servers of a bridge: which there are, which of them takes a call, and what has changed.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use parking_lot::RwLock;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use toolbus_wire::message::mcp::{McpGetServiceDetailsResponse, McpServerSummary};
+
+use crate::call::{Call, CallError};
+use crate::call_result::CallResult;
+use crate::config::Entry;
+use crate::connection::Means;
+use crate::failure::Failure;
+use crate::server::{Server, State};
+use crate::server_name::ServerName;
+use crate::transport::{environment, http};
+
+/// How long calls that are running on a server may go on after it was removed.
+const REMOVE_GRACE: Duration = Duration::from_secs(10);
+
+/// What holds for every server that does not say otherwise.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How long connecting may take, the list of tools included.
+    pub connect_timeout: Duration,
+    /// How long a call may take when nobody says.
+    pub call_timeout: Duration,
+    /// How long a call may take at most, unless the entry of its server says.
+    pub call_timeout_max: Duration,
+    /// Calls of one server at a time; more are refused as busy.
+    pub calls_per_server_max: usize,
+    /// The environment of which children get a small part, see [`Options::new`].
+    environment: Vec<(OsString, OsString)>,
+}
+
+impl Options {
+    /// The defaults: 15 s to connect, 60 s and at most 120 s for a call, 256 calls at a time.
+    ///
+    /// Of `environment`, usually that of this process, children get what programs need to find
+    /// their way (`PATH`, `HOME`, proxies, certificates and the like) and nothing else.
+    pub fn new(environment: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(15),
+            call_timeout: Duration::from_secs(60),
+            call_timeout_max: Duration::from_secs(120),
+            calls_per_server_max: 256,
+            environment: environment::minimal(environment),
+        }
+    }
+}
+
+/// All servers. A cheap handle; the last one to go stops them.
+#[derive(Clone)]
+pub struct Set(Arc<Inner>);
+
+struct Inner {
+    shared: Arc<Shared>,
+    /// In the order of the configuration; what was added later comes last.
+    servers: RwLock<Vec<Arc<Server>>>,
+}
+
+/// What the servers of one set share.
+pub(crate) struct Shared {
+    pub(crate) options: Options,
+    pub(crate) means: Means,
+    pub(crate) stop: CancellationToken,
+    revision: AtomicU64,
+    news: watch::Sender<()>,
+}
+
+/// One server as an operator sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    /// Its name.
+    pub name: ServerName,
+    /// Where it stands.
+    pub state: State,
+    /// The line about it for agents, with its tools; `None` until it has listed them once.
+    pub summary: Option<McpServerSummary>,
+}
+
+/// Why the servers cannot be started at all.
+#[derive(Debug, thiserror::Error)]
+#[error("the HTTP client cannot be built")]
+pub struct StartError(#[from] reqwest::Error);
+
+/// Why a server was not added.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AddError {
+    /// There is a server of that name already.
+    #[error("there is an MCP server '{0}' already")]
+    Exists(ServerName),
+    /// It cannot be connected to, so it was not kept.
+    #[error("{0}")]
+    Failed(Failure),
+    /// Everything is closed.
+    #[error("the servers are closed")]
+    Closed,
+}
+
+/// A difference in what there is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "told one at a time, never kept")]
+pub enum Change {
+    /// A server is there for the first time, or has other tools than before.
+    Listed(McpServerSummary),
+    /// A server was removed.
+    Removed(String),
+}
+
+/// Tells differences in what there is, see [`Set::changes`].
+pub struct Changes {
+    set: std::sync::Weak<Inner>,
+    news: watch::Receiver<()>,
+    told: HashMap<ServerName, u64>,
+}
+
+impl Shared {
+    pub(crate) fn next_revision(&self) -> u64 {
+        self.revision.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Says that there may be something new.
+    pub(crate) fn announce(&self) {
+        self.news.send_replace(());
+    }
+}
+
+impl Set {
+    /// Starts to connect to all servers at the same time, and returns at once. Needs a tokio
+    /// runtime to be running.
+    ///
+    /// # Errors
+    /// When the HTTP client cannot be built.
+    pub fn start(entries: Vec<Entry>, options: Options) -> Result<Self, StartError> {
+        let means = Means {
+            clients: http::Clients::new()?,
+            tracker: TaskTracker::new(),
+            environment: options.environment.clone(),
+        };
+        let shared = Arc::new(Shared {
+            options,
+            means,
+            stop: CancellationToken::new(),
+            revision: AtomicU64::new(0),
+            news: watch::Sender::new(()),
+        });
+        let start = |entry| {
+            let server = Server::new(entry, Arc::clone(&shared));
+            shared.means.tracker.spawn(Arc::clone(&server).keep());
+            server
+        };
+        let servers = RwLock::new(entries.into_iter().map(start).collect());
+        Ok(Self(Arc::new(Inner { shared, servers })))
+    }
+
+    /// Waits until the first attempt of every server has ended, well or not: at most the time that
+    /// connecting may take.
+    pub async fn settled(&self) {
+        let servers = self.servers();
+        join_all(servers.iter().map(|server| server.settled())).await;
+    }
+
+    /// All servers, in order.
+    #[must_use]
+    pub fn list(&self) -> Vec<Status> {
+        self.servers().iter().map(status).collect()
+    }
+
+    /// One server, by its name in any case.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<Status> {
+        self.server(name).as_ref().map(status)
+    }
+
+    /// All about one server, once it has listed its tools.
+    #[must_use]
+    pub fn details(&self, name: &str) -> Option<McpGetServiceDetailsResponse> {
+        self.server(name)?.details()
+    }
+
+    /// How long a call may take when its caller does not say.
+    #[must_use]
+    pub fn call_timeout(&self, server: Option<&str>, tool: &str) -> Duration {
+        let granted = self.route(server, tool).ok().and_then(|s| s.entry.timeout_of(tool));
+        granted.unwrap_or(self.0.shared.options.call_timeout)
+    }
+
+    /// Whether a call may be made again when nobody knows whether it was: the server says that the
+    /// tool changes nothing, or nothing more the second time.
+    #[must_use]
+    pub fn may_repeat(&self, server: Option<&str>, tool: &str) -> bool {
+        self.route(server, tool).is_ok_and(|server| server.may_repeat(tool))
+    }
+
+    /// Calls a tool.
+    ///
+    /// A call that names its server goes there, whatever that lists; a server that is away is
+    /// tried first. A call that names none goes to the first server that lists the tool.
+    ///
+    /// # Errors
+    /// When there is no result; see [`CallError`].
+    pub async fn call(&self, call: Call) -> Result<CallResult, CallError> {
+        let server = self.route(call.server.as_deref(), &call.tool)?;
+        server.call(&call).await
+    }
+
+    /// Asks one server, or all at the same time, for their tools again. Connections and the calls
+    /// on them go on; servers that are away are tried. A server that does not answer keeps the list
+    /// that it had.
+    pub async fn refresh(&self, name: Option<&str>) {
+        let servers = match name {
+            Some(name) => self.server(name).into_iter().collect(),
+            None => self.servers(),
+        };
+        join_all(servers.iter().map(async |server| {
+            if let Err(failure) = server.refresh().await {
+                tracing::debug!(server = %server.entry.name, %failure, "not refreshed");
+            }
+        }))
+        .await;
+    }
+
+    /// Adds a server and waits until it is connected.
+    ///
+    /// # Errors
+    /// When its name is taken, or it cannot be connected to: then it is as if it had never been
+    /// there.
+    pub async fn add(&self, entry: Entry) -> Result<McpServerSummary, AddError> {
+        let shared = &self.0.shared;
+        let server = Server::new(entry, Arc::clone(shared));
+        let name = server.entry.name.clone();
+        {
+            // Put in its place before it is connected, so that of two with one name one is refused.
+            let mut servers = self.0.servers.write();
+            if shared.stop.is_cancelled() {
+                return Err(AddError::Closed);
+            }
+            if servers.iter().any(|other| other.entry.name == name) {
+                return Err(AddError::Exists(name));
+            }
+            servers.push(Arc::clone(&server));
+        }
+        shared.means.tracker.spawn(Arc::clone(&server).keep());
+        let unfinished = Unfinished { set: self, server: Some(Arc::clone(&server)) };
+        if let Err(failure) = server.settled().await {
+            return Err(AddError::Failed(failure));
+        }
+        unfinished.finish();
+        server.summary().ok_or(AddError::Closed)
+    }
+
+    /// Removes a server and tells whether it was there. Calls that run on it may go on for a
+    /// while; then it is closed. Needs a tokio runtime to be running.
+    pub fn remove(&self, name: &str) -> bool {
+        let removed = {
+            let mut servers = self.0.servers.write();
+            let index = servers.iter().position(|server| server.entry.name.matches(name));
+            index.map(|index| servers.remove(index))
+        };
+        let Some(server) = removed else { return false };
+        self.0.shared.announce();
+        self.0.shared.means.tracker.spawn(async move { server.close(REMOVE_GRACE).await });
+        true
+    }
+
+    /// Differences in what there is, beginning with everything that is there now.
+    #[must_use]
+    pub fn changes(&self) -> Changes {
+        let mut news = self.0.shared.news.subscribe();
+        news.mark_changed();
+        Changes { set: Arc::downgrade(&self.0), news, told: HashMap::new() }
+    }
+
+    /// Ends everything: takes no more calls, waits up to `grace` for those that run, closes every
+    /// connection, and returns when every child is gone.
+    pub async fn close(&self, grace: Duration) {
+        let servers = self.servers();
+        join_all(servers.iter().map(|server| server.close(grace))).await;
+        self.0.shared.stop.cancel();
+        self.0.shared.announce();
+        let tracker = &self.0.shared.means.tracker;
+        tracker.close();
+        tracker.wait().await;
+    }
+
+    fn servers(&self) -> Vec<Arc<Server>> {
+        self.0.servers.read().clone()
+    }
+
+    fn server(&self, name: &str) -> Option<Arc<Server>> {
+        self.0.servers.read().iter().find(|server| server.entry.name.matches(name)).cloned()
+    }
+
+    fn route(&self, server: Option<&str>, tool: &str) -> Result<Arc<Server>, CallError> {
+        match server {
+            Some(name) => self
+                .server(name)
+                .ok_or_else(|| CallError::NotConnected { server: name.to_owned(), reason: None }),
+            None => {
+                let servers = self.0.servers.read();
+                let found = servers.iter().find(|server| server.lists(tool));
+                found.cloned().ok_or_else(|| CallError::ToolNotListed { tool: tool.to_owned() })
+            }
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.shared.stop.cancel();
+    }
+}
+
+/// A server that is being added. Dropped before it is finished, also with the future of its
+/// [`Set::add`], the server is removed.
+struct Unfinished<'a> {
+    set: &'a Set,
+    server: Option<Arc<Server>>,
+}
+
+impl Unfinished<'_> {
+    fn finish(mut self) {
+        self.server = None;
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.take() {
+            self.set.0.servers.write().retain(|other| !Arc::ptr_eq(other, &server));
+            server.abandon();
+        }
+    }
+}
+
+impl Changes {
+    /// The next difference: waits for one. `None` when the servers are closed.
+    ///
+    /// Differences are taken from how things are, so one that has passed is not told, and nothing
+    /// piles up for a listener that is slow. A future of this may be dropped at any time.
+    pub async fn next(&mut self) -> Option<Change> {
+        loop {
+            self.news.borrow_and_update();
+            {
+                let set = self.set.upgrade()?;
+                if let Some(change) = self.difference(&set.servers.read()) {
+                    return Some(change);
+                }
+                if set.shared.stop.is_cancelled() {
+                    return None;
+                }
+            }
+            self.news.changed().await.ok()?;
+        }
+    }
+
+    fn difference(&mut self, servers: &[Arc<Server>]) -> Option<Change> {
+        let is_there = |name: &ServerName| servers.iter().any(|server| server.entry.name == *name);
+        if let Some(name) = self.told.keys().find(|name| !is_there(name)).cloned() {
+            self.told.remove(&name);
+            return Some(Change::Removed(name.as_str().to_owned()));
+        }
+        servers.iter().find_map(|server| {
+            let revision = server.listed()?.revision;
+            let told = self.told.insert(server.entry.name.clone(), revision);
+            if told == Some(revision) { None } else { server.summary().map(Change::Listed) }
+        })
+    }
+}
+
+fn status(server: &Arc<Server>) -> Status {
+    Status { name: server.entry.name.clone(), state: server.state(), summary: server.summary() }
+}

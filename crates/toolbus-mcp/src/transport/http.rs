@@ -1,0 +1,258 @@
+//! Streamable HTTP: rmcp's transport over a client of ours that ends with its connection, tells a
+//! lost session whatever words the server has for it, and never shows an address.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::BoxStream;
+use reqwest::header::{HeaderName, HeaderValue};
+use reqwest::redirect;
+use rmcp::RoleClient;
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage};
+use rmcp::service::RxJsonRpcMessage;
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::common::client_side_sse::SseRetryPolicy;
+use rmcp::transport::streamable_http_client::{
+    SseError, StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
+    StreamableHttpPostResponse,
+};
+use sse_stream::Sse;
+use tokio_util::sync::CancellationToken;
+
+use super::MESSAGE_BYTES_MAX;
+use crate::config::Endpoint;
+
+/// How long a TCP and TLS connection may take to open.
+const CONNECT_WAIT: Duration = Duration::from_secs(10);
+/// How long an idle TCP connection is kept. Shorter than what servers keep theirs for (Node.js and
+/// uvicorn 5 s), for a request that meets the server's closing has an unknown outcome.
+const IDLE_WAIT: Duration = Duration::from_secs(3);
+/// Requests to one server that are sent at the same time and not answered yet.
+const REQUESTS_MAX: usize = 256;
+/// How often a broken event stream is opened again before it counts as lost.
+const STREAM_RETRIES_MAX: usize = 4;
+/// The first pause before that; each pause after is twice as long.
+const STREAM_RETRY_PAUSE: Duration = Duration::from_millis(250);
+/// Longest chain of redirects.
+const REDIRECTS_MAX: usize = 5;
+
+pub(crate) type Error = StreamableHttpError<reqwest::Error>;
+pub(crate) type Http = StreamableHttpClientTransport<Client>;
+
+/// The HTTP clients of all servers: one through the proxies of the environment, one without for
+/// servers on this machine. They share nothing but their pools of connections.
+pub(crate) struct Clients {
+    proxied: reqwest::Client,
+    direct: reqwest::Client,
+}
+
+impl Clients {
+    /// Builds both.
+    pub(crate) fn new() -> Result<Self, reqwest::Error> {
+        // reqwest panics without a process-wide provider. Another's stays if there is one.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let builder = || {
+            reqwest::Client::builder()
+                .connect_timeout(CONNECT_WAIT)
+                .pool_idle_timeout(IDLE_WAIT)
+                .redirect(redirect::Policy::custom(follow))
+        };
+        Ok(Self { proxied: builder().build()?, direct: builder().no_proxy().build()? })
+    }
+
+    /// A transport to one server. It sends nothing yet. When `ended` fires, whatever it waits for
+    /// ends.
+    pub(crate) fn open(&self, endpoint: &Endpoint, ended: CancellationToken) -> Http {
+        let inner = if is_local(endpoint) { &self.direct } else { &self.proxied };
+        let mut config = StreamableHttpClientTransportConfig::with_uri(endpoint.url.as_str())
+            .max_concurrent_requests(REQUESTS_MAX)
+            .custom_headers(endpoint.headers.iter().cloned().collect())
+            .max_sse_event_size(MESSAGE_BYTES_MAX);
+        config.retry_config = Arc::new(StreamRetries);
+        Http::with_client(Client { inner: inner.clone(), ended }, config)
+    }
+}
+
+fn is_local(endpoint: &Endpoint) -> bool {
+    match endpoint.url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+/// Follows a redirect only where the message goes along and to whom it was meant for: the same
+/// origin, since headers with credentials go along too.
+fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
+    let keeps_the_body = matches!(attempt.status().as_u16(), 307 | 308);
+    let origin = attempt.previous().first().map(reqwest::Url::origin);
+    if attempt.previous().len() > REDIRECTS_MAX {
+        attempt.error("too many redirects")
+    } else if keeps_the_body && origin == Some(attempt.url().origin()) {
+        attempt.follow()
+    } else {
+        attempt.stop()
+    }
+}
+
+#[derive(Debug)]
+struct StreamRetries;
+
+impl SseRetryPolicy for StreamRetries {
+    fn retry(&self, times: usize) -> Option<Duration> {
+        let doubled = 1 << times.min(STREAM_RETRIES_MAX);
+        (times < STREAM_RETRIES_MAX).then(|| STREAM_RETRY_PAUSE * doubled)
+    }
+}
+
+/// The client of one connection.
+#[derive(Clone)]
+pub(crate) struct Client {
+    inner: reqwest::Client,
+    ended: CancellationToken,
+}
+
+impl Client {
+    /// rmcp's worker does not see the end of its connection while it waits for its first answer;
+    /// so every request sees it itself.
+    async fn until_ended<T>(
+        &self,
+        request: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        match self.ended.run_until_cancelled(request).await {
+            Some(result) => result.map_err(without_address),
+            None => Err(Error::UnexpectedEndOfStream),
+        }
+    }
+}
+
+fn without_address(error: Error) -> Error {
+    match error {
+        Error::Client(error) => Error::Client(error.without_url()),
+        other => other,
+    }
+}
+
+type Headers = HashMap<HeaderName, HeaderValue>;
+type Stream = BoxStream<'static, Result<Sse, SseError>>;
+
+impl StreamableHttpClient for Client {
+    type Error = reqwest::Error;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session_id: Option<Arc<str>>,
+        auth_header: Option<String>,
+        headers: Headers,
+    ) -> Result<StreamableHttpPostResponse, Error> {
+        self.post_message_with_max_sse_event_size(
+            uri,
+            message,
+            session_id,
+            auth_header,
+            headers,
+            MESSAGE_BYTES_MAX,
+        )
+        .await
+    }
+
+    async fn post_message_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session_id: Option<Arc<str>>,
+        auth_header: Option<String>,
+        headers: Headers,
+        event_bytes_max: usize,
+    ) -> Result<StreamableHttpPostResponse, Error> {
+        let has_session = session_id.is_some();
+        let response = self
+            .until_ended(self.inner.post_message_with_max_sse_event_size(
+                uri,
+                message,
+                session_id,
+                auth_header,
+                headers,
+                event_bytes_max,
+            ))
+            .await?;
+        match response {
+            StreamableHttpPostResponse::Json(ref answer, _)
+                if has_session && refuses_the_session(answer) =>
+            {
+                Err(Error::SessionExpired)
+            }
+            response => Ok(response),
+        }
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session_id: Arc<str>,
+        auth_header: Option<String>,
+        headers: Headers,
+    ) -> Result<(), Error> {
+        // Sent after the end of the connection, so it must not end with it. rmcp bounds it.
+        self.inner
+            .delete_session(uri, session_id, auth_header, headers)
+            .await
+            .map_err(without_address)
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session_id: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        auth_header: Option<String>,
+        headers: Headers,
+    ) -> Result<Stream, Error> {
+        self.get_stream_with_max_sse_event_size(
+            uri,
+            session_id,
+            last_event_id,
+            auth_header,
+            headers,
+            MESSAGE_BYTES_MAX,
+        )
+        .await
+    }
+
+    async fn get_stream_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        session_id: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        auth_header: Option<String>,
+        headers: Headers,
+        event_bytes_max: usize,
+    ) -> Result<Stream, Error> {
+        self.until_ended(self.inner.get_stream_with_max_sse_event_size(
+            uri,
+            session_id,
+            last_event_id,
+            auth_header,
+            headers,
+            event_bytes_max,
+        ))
+        .await
+    }
+}
+
+/// Whether the server did not take the request because it does not know the session.
+///
+/// The protocol's word for that is HTTP 404, which rmcp knows. Many servers say it with HTTP 400 and
+/// a JSON-RPC error in the words of the kit that they are made with. Such a request was not run, so
+/// it may be sent again in a new session.
+fn refuses_the_session(answer: &RxJsonRpcMessage<RoleClient>) -> bool {
+    const WORDS: &[&str] = &["no valid session id", "session not found", "expired session"];
+    let JsonRpcMessage::Error(answer) = answer else { return false };
+    let message = answer.error.message.to_ascii_lowercase();
+    matches!(answer.error.code.0, -32000 | -32001 | -32600)
+        && WORDS.iter().any(|words| message.contains(words))
+}

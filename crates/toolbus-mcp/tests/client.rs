@@ -1,0 +1,12 @@
+//! The client half against real servers and against hostile ones, over its public interface only.
+
+#![allow(clippy::unwrap_used, reason = "all of this is tests")]
+
+#[path = "client/hostile.rs"]
+mod hostile;
+#[path = "client/hostile_http.rs"]
+mod hostile_http;
+#[path = "client/real.rs"]
+mod real;
+#[path = "client/support.rs"]
+mod support;

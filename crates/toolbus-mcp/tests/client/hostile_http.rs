@@ -1,0 +1,138 @@
+//! HTTP servers that do something wrong: every call and every attempt to connect ends, typed.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use toolbus_bus::Deadline;
+use toolbus_mcp::servers::Set;
+use toolbus_mcp::{Call, State};
+use toolbus_wire::ErrorCode;
+
+use crate::support::*;
+
+struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Server {
+    fn start(kind: &str) -> Self {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/servers/hostile_http.py");
+        let mut child = Command::new("python3")
+            .args(["-I", script, kind])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("python3");
+        let mut port = String::new();
+        let stdout = child.stdout.take().expect("a pipe");
+        BufReader::new(stdout).read_line(&mut port).expect("a port");
+        Self { child, port: port.trim().parse().expect("a port") }
+    }
+
+    fn entry(&self) -> Value {
+        json!({
+            "url": format!("http://127.0.0.1:{}/s3cret-path-to-it?key=s3cret-query", self.port),
+            "headers": {"Authorization": "Bearer s3cret-token"},
+        })
+    }
+
+    /// How many TCP connections to it are open, of anybody.
+    fn connections(&self) -> usize {
+        let table = std::fs::read_to_string("/proc/net/tcp").expect("/proc/net/tcp");
+        let server = format!("0100007F:{:04X}", self.port);
+        let is_open = |line: &&str| {
+            let mut columns = line.split_whitespace().skip(2);
+            // State 01 is an established connection.
+            columns.next() == Some(server.as_str()) && columns.next() == Some("01")
+        };
+        table.lines().filter(is_open).count()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+async fn check_connect(kind: &str, mut entry_changes: impl FnMut(&mut Value), expected: &str) {
+    let server = Server::start(kind);
+    let mut options = options();
+    options.connect_timeout = Duration::from_millis(2_000);
+    let mut entry = server.entry();
+    entry_changes(&mut entry);
+    let set = start_with(json!({"h": entry}), options).await;
+    match state(&set, "h") {
+        State::Failed { failure, .. } => {
+            assert!(failure.to_string().starts_with(expected), "{kind}: {failure}");
+            assert!(!failure.to_string().contains("s3cret"), "{kind}: {failure}");
+        }
+        other => panic!("{kind}: {other:?}"),
+    }
+    set.close(Duration::ZERO).await;
+    toolbus_testkit::eventually(PATIENCE, async || match server.connections() {
+        0 => Ok(()),
+        open => Err(format!("{kind}: {open} connections are open")),
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn attempts_to_connect_end_with_their_reason() {
+    let as_it_is = |_: &mut Value| {};
+    let older = "it does not take streamable HTTP (HTTP 405 Method Not Allowed); if it speaks the \
+                 older HTTP with server-sent events, that is not supported";
+    tokio::join!(
+        check_connect("silent", as_it_is, "it did not finish connecting within 2000 ms"),
+        check_connect("page", as_it_is, "Unexpected content type: Some(\"text/html\")"),
+        check_connect("broken", as_it_is, "HTTP 500"),
+        check_connect("unauthorized", as_it_is, "it asks for authorization"),
+        check_connect("unauthorized-silently", as_it_is, "it asks for authorization"),
+        check_connect("unknown-token", as_it_is, "unexpected server response: HTTP 400 Bad Reque"),
+        check_connect("older", |entry| entry["type"] = json!("sse"), older),
+        check_connect("elsewhere", as_it_is, "unexpected server response: HTTP 307"),
+    );
+}
+
+#[tokio::test]
+async fn calls_end_with_their_error() {
+    let server = Server::start("good");
+    let set = start(json!({"h": server.entry()})).await;
+    let check = async |tool: &str, code: ErrorCode, expected: &str| {
+        let began = Instant::now();
+        let deadline = Deadline::after(Duration::from_secs(3));
+        let call = Call { deadline, ..call_of("h", tool, json!({})) };
+        let error = set.call(call).await.expect_err(tool);
+        assert_eq!(error.code(), code, "{tool}: {error}");
+        assert!(error.to_string().contains(expected), "{tool}: {error}");
+        assert!(!error.to_string().contains("s3cret"), "{tool}: {error}");
+        assert!(began.elapsed() < Duration::from_secs(20), "{tool}: {:?}", began.elapsed());
+        works(&set).await;
+    };
+    let timeout = "MCP server 'h' timed out after 3000ms";
+    let lost = "MCP server 'h' was lost during the call";
+    let broken_off = "its answer broke off";
+    tokio::join!(
+        check("silent", ErrorCode::Timeout, timeout),
+        check("silent-stream", ErrorCode::Timeout, timeout),
+        check("broken", ErrorCode::ExecutionFailed, "HTTP 503"),
+        check("limited", ErrorCode::RateLimited, "HTTP 429"),
+        check("unauthorized", ErrorCode::AuthRequired, "asks for authorization"),
+        check("page", ErrorCode::ExecutionFailed, "Unexpected content type"),
+        check("no-json", ErrorCode::ExecutionFailed, "could not parse JSON response"),
+        check("huge", ErrorCode::ExecutionFailed, "maximum size of 16777216 bytes"),
+        check("huge-event", ErrorCode::OutcomeUnknown, broken_off),
+        check("cut", ErrorCode::OutcomeUnknown, lost),
+        check("cut-stream", ErrorCode::OutcomeUnknown, broken_off),
+    );
+    set.close(Duration::ZERO).await;
+}
+
+async fn works(set: &Set) {
+    let echo = call(set, "h", "echo", json!({})).await.expect("an answer");
+    assert_eq!(echo.text.as_deref(), Some("here"));
+}

@@ -1,0 +1,102 @@
+//! What the tests share: sets from JSON, calls, and processes that must be gone.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+use toolbus_bus::{Deadline, Progress};
+use toolbus_mcp::config::{self, Variables};
+use toolbus_mcp::servers::{Options, Set};
+use toolbus_mcp::{Call, CallError, CallResult, State};
+use toolbus_testkit::eventually;
+use toolbus_wire::message::toolbus::ToolProgress;
+
+/// Longer than anything here takes, on a slow machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) fn options() -> Options {
+    Options::new(std::env::vars_os())
+}
+
+pub(crate) fn entries(servers: Value) -> Vec<config::Entry> {
+    let text = json!({"mcpServers": servers}).to_string();
+    let config = config::parse(&text, Variables::Refused).expect("JSON");
+    assert_eq!(config.mistakes, []);
+    config.servers
+}
+
+/// Starts the servers and waits for their first attempts.
+pub(crate) async fn start_with(servers: Value, options: Options) -> Set {
+    let set = Set::start(entries(servers), options).expect("an HTTP client");
+    set.settled().await;
+    set
+}
+
+pub(crate) async fn start(servers: Value) -> Set {
+    start_with(servers, options()).await
+}
+
+pub(crate) fn arguments(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(arguments) => arguments,
+        other => panic!("not an object: {other}"),
+    }
+}
+
+pub(crate) fn call_of(server: &str, tool: &str, args: Value) -> Call {
+    Call::new(Some(server), tool, arguments(args), Deadline::after(PATIENCE))
+}
+
+pub(crate) async fn call(
+    set: &Set,
+    server: &str,
+    tool: &str,
+    args: Value,
+) -> Result<CallResult, CallError> {
+    set.call(call_of(server, tool, args)).await
+}
+
+pub(crate) fn state(set: &Set, server: &str) -> State {
+    set.find(server).expect("a known server").state
+}
+
+pub(crate) fn tool_names(set: &Set, server: &str) -> Vec<String> {
+    set.find(server).and_then(|status| status.summary).map(|s| s.tool_names).unwrap_or_default()
+}
+
+/// Progress that is kept.
+pub(crate) fn progress() -> (Progress, Arc<Mutex<Vec<ToolProgress>>>) {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&heard);
+    (Progress::to(move |progress| sink.lock().push(progress)), heard)
+}
+
+/// The entry of a hostile server: `tests/servers/hostile.py` with what it should do. Each of its
+/// processes adds its id to a file in `folder`.
+pub(crate) fn hostile(folder: &Path, kind: &str) -> Value {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/servers/hostile.py");
+    json!({"command": "python3", "args": ["-I", script, kind, pid_file(folder, kind)]})
+}
+
+fn pid_file(folder: &Path, kind: &str) -> PathBuf {
+    folder.join(format!("{kind}.pids"))
+}
+
+/// The processes that a hostile server was so far.
+pub(crate) fn pids(folder: &Path, kind: &str) -> Vec<u32> {
+    let text = std::fs::read_to_string(pid_file(folder, kind)).unwrap_or_default();
+    text.lines().map(|line| line.parse().expect("a process id")).collect()
+}
+
+/// Waits until none of the processes is there, not even as a zombie.
+pub(crate) async fn gone(pids: &[u32]) {
+    assert!(!pids.is_empty(), "no process was ever started");
+    eventually(PATIENCE, async || {
+        let left: Vec<&u32> =
+            pids.iter().filter(|pid| Path::new(&format!("/proc/{pid}")).exists()).collect();
+        if left.is_empty() { Ok(()) } else { Err(format!("still there: {left:?}")) }
+    })
+    .await;
+}

@@ -1,0 +1,204 @@
+"""A server that does one thing wrong: python3 hostile.py KIND FILE
+
+Its process id, and those of what it starts, are added to FILE, one a line. Whatever else it does
+wrong, it speaks the protocol of 2025-11-25, and its tool `echo` works.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+KIND, PIDS = sys.argv[1], sys.argv[2]
+MEBIBYTE = 1 << 20
+
+
+def note(pid):
+    with open(PIDS, "a") as pids:
+        pids.write(f"{pid}\n")
+
+
+def write(data):
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def send(message):
+    write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+
+def text(value):
+    return {"content": [{"type": "text", "text": value}]}
+
+
+def tool(name, **more):
+    return {"name": name, "inputSchema": {"type": "object"}, **more}
+
+
+def garbage(initialized):
+    lines = [
+        b"Server listening on stdio",
+        b"\xff\xfe\x00binary\x80",
+        b"",
+        b'{"level":"info","msg":"a log line that is JSON"}',
+        b'{"jsonrpc":"2.0","id":',
+        b"[1,2,3]",
+        b'"text"',
+        b"null",
+        b'{"jsonrpc":"2.0","id":999999,"result":{}}',
+        b'{"jsonrpc":"2.0","id":999998,"error":{"code":1,"message":"nobody asked"}}',
+        b"[" * 10_000,
+    ]
+    if initialized:
+        # Before that it would be an answer: who cannot read a request cannot name it.
+        lines.append(b'{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"nobody asked"}}')
+    write(b"\n".join(lines) + b"\n")
+
+
+class Server:
+    def __init__(self):
+        self.lists = 0
+        self.cancelled = []
+        self.early = 0
+        self.extra_tools = 0
+
+    def tools(self, params):
+        self.lists += 1
+        if KIND == "many":
+            page = int(params.get("cursor", 0))
+            tools = [tool(f"t{page * 1000 + number}") for number in range(1000)]
+            return {"tools": tools, "nextCursor": str(page + 1)}
+        if KIND == "pages":
+            return {"tools": [tool(f"t{self.lists}")], "nextCursor": f"c{self.lists}"}
+        if KIND == "silent-list":
+            time.sleep(1000)
+        extra = [tool(f"extra{number}") for number in range(self.extra_tools)]
+        harmless = tool("die-harmless", annotations={"readOnlyHint": True})
+        return {"tools": [tool("echo"), tool("die"), harmless, *extra]}
+
+    def call(self, id, name, arguments):
+        if name == "echo":
+            return text(arguments.get("message", ""))
+        if name.startswith("die"):
+            if KIND == "orphan":
+                # Leaves the group and keeps stdout open, as a badly made daemon does.
+                subprocess.Popen(["sleep", "3"], start_new_session=True)
+            os._exit(7)
+        if name == "huge-id-first":
+            write(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"' % id)
+            write(b"x" * (17 * MEBIBYTE) + b'"}]}}\n')
+            return None
+        if name == "huge-id-last":
+            write(b'{"result":{"content":[{"type":"text","text":"' + b"x" * (17 * MEBIBYTE))
+            write(b'"}]},"jsonrpc":"2.0","id":%d}\n' % id)
+            return None
+        if name == "huge-endless":
+            for _ in range(64):
+                write(b"x" * MEBIBYTE)
+            write(b"\n")
+            return text("after a line of 64 MiB")
+        if name == "wrong-id":
+            send({"id": id + 1000, "result": text("for somebody else")})
+            send({"id": str(id) + "x", "result": text("for somebody else")})
+            return None
+        if name == "string-id":
+            send({"id": str(id), "result": text("with the id as a string")})
+            return None
+        if name == "twice":
+            send({"id": id, "result": text("first")})
+            return text("second")
+        if name == "bad-shape":
+            write(b'{"jsonrpc":"1.0","id":%d,"result":"x"}\n' % id)
+            return None
+        if name == "change":
+            self.extra_tools += 1
+            for _ in range(100):
+                send({"method": "notifications/tools/list_changed"})
+            return text("changed")
+        if name == "pings":
+            for number in range(10_000):
+                send({"id": f"ping-{number}", "method": "ping"})
+            return text("asked")
+        if name == "leak":
+            secret = os.environ["SECRET"]
+            print("my secret is", secret, file=sys.stderr, flush=True)
+            raise RuntimeError(f"cannot use {secret}")
+        if name == "slow":
+            time.sleep(1000)
+        if name == "wait":
+            self.early += str(id) in self.cancelled
+            return None
+        if name == "early":
+            return text(f"{self.early} of {len(self.cancelled)}")
+        if name == "cancelled":
+            return text(" ".join(self.cancelled))
+        raise RuntimeError("no such tool")
+
+    def progress(self, message):
+        token = message["params"]["_meta"]["progressToken"]
+        for step in range(10_000):
+            params = {"progressToken": token, "progress": step, "message": "m" * 10_000}
+            if step % 1000 == 0:
+                params["progressToken"] = "nobody's"
+            send({"method": "notifications/progress", "params": params})
+        return text("told")
+
+    def answer(self, message):
+        method, id = message["method"], message["id"]
+        params = message.get("params", {})
+        if method == "initialize":
+            info = {"name": "hostile", "version": "1"}
+            capabilities = {"tools": {"listChanged": True}}
+            version = "2025-11-25"
+            result = {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info}
+        elif method == "tools/list":
+            result = self.tools(params)
+        elif method == "tools/call" and params["name"] == "progress":
+            result = self.progress(message)
+        elif method == "tools/call":
+            try:
+                result = self.call(id, params["name"], params.get("arguments", {}))
+            except RuntimeError as error:
+                send({"id": id, "error": {"code": -32000, "message": str(error)}})
+                return
+        elif KIND == "brittle":
+            os._exit(9)
+        else:
+            send({"id": id, "error": {"code": -32601, "message": "Method not found"}})
+            return
+        if result is not None:
+            send({"id": id, "result": result})
+
+    def run(self):
+        for line in sys.stdin:
+            if KIND.startswith("silent") and KIND != "silent-list":
+                continue
+            if KIND == "garbage":
+                garbage(self.lists > 0)
+            if KIND == "noise":
+                print("stderr " * 20_000, file=sys.stderr, flush=True)
+            message = json.loads(line)
+            if "id" in message and "method" in message:
+                self.answer(message)
+            if message.get("method") == "notifications/cancelled":
+                self.cancelled.append(str(message["params"]["requestId"]))
+            if KIND == "deaf" and message.get("method") == "tools/list":
+                time.sleep(1000)
+
+
+note(os.getpid())
+if KIND == "exits":
+    print("hostile: cannot start, the key is", os.environ.get("SECRET"), file=sys.stderr)
+    sys.exit(3)
+if KIND == "silent-stubborn":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if KIND == "family":
+    note(subprocess.Popen(["sleep", "1000"]).pid)
+try:
+    Server().run()
+except BrokenPipeError:
+    pass
+if KIND == "silent-stubborn":
+    time.sleep(1000)

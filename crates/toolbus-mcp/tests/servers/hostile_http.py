@@ -1,0 +1,132 @@
+"""An HTTP server that does one thing wrong: python3 hostile_http.py KIND
+
+It prints its port. Of KIND depends what it does to every request; with the kind `good` it speaks
+the protocol of 2025-11-25, and what it does wrong depends on the tool that is called.
+"""
+
+import json
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+KIND = sys.argv[1]
+MEBIBYTE = 1 << 20
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def reply(self, status, kind, body, **headers):
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def result(self, id, result):
+        message = {"jsonrpc": "2.0", "id": id, "result": result}
+        self.reply(200, "application/json", json.dumps(message).encode())
+
+    def stream(self, *events):
+        """An event stream that ends after these, by the end of the connection."""
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        for event in events:
+            self.wfile.write(b"data: " + event + b"\n\n")
+        self.close_connection = True
+
+    def do_GET(self):
+        if KIND == "older":
+            self.stream()
+        else:
+            self.reply(405, "text/plain", b"no")
+
+    def do_DELETE(self):
+        self.reply(405, "text/plain", b"no")
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        message = json.loads(body)
+        if KIND == "silent":
+            time.sleep(1000)
+        elif KIND == "page":
+            self.reply(200, "text/html", b"<html>" + b"x" * MEBIBYTE)
+        elif KIND == "broken":
+            self.reply(500, "text/plain", b"oops")
+        elif KIND == "unauthorized":
+            self.reply(401, "text/plain", b"who?", WWW_Authenticate='Bearer realm="x"')
+        elif KIND == "unauthorized-silently":
+            self.reply(401, "text/plain", b"who?")
+        elif KIND == "unknown-token":
+            what = "I do not know " + self.headers["Authorization"] + " for " + self.path
+            self.reply(400, "text/plain", what.encode())
+        elif KIND == "older":
+            self.reply(405, "text/plain", b"Method Not Allowed")
+        elif KIND == "elsewhere":
+            self.reply(307, "text/plain", b"", Location="http://localhost:1/steal")
+        else:
+            self.speak(message)
+
+    def speak(self, message):
+        method, id, params = message["method"], message.get("id"), message.get("params", {})
+        if id is None:
+            self.reply(202, "text/plain", b"")
+        elif method == "initialize":
+            info = {"name": "hostile", "version": "1"}
+            version = "2025-11-25"
+            result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
+            self.result(id, result)
+        elif method == "tools/list":
+            self.result(id, {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]})
+        elif method == "tools/call":
+            self.call(id, params["name"])
+        else:
+            error = {"code": -32601, "message": "Method not found"}
+            body = json.dumps({"jsonrpc": "2.0", "id": id, "error": error}).encode()
+            self.reply(200, "application/json", body)
+
+    def call(self, id, name):
+        if name == "echo":
+            self.result(id, {"content": [{"type": "text", "text": "here"}]})
+        elif name == "silent":
+            time.sleep(1000)
+        elif name == "silent-stream":
+            self.stream(b'{"jsonrpc":"2.0","method":"notifications/whatever"}')
+            self.wfile.flush()
+            time.sleep(1000)
+        elif name == "broken":
+            self.reply(503, "text/plain", b"oops")
+        elif name == "limited":
+            self.reply(429, "text/plain", b"slower", Retry_After="5")
+        elif name == "unauthorized":
+            self.reply(401, "text/plain", b"who?", WWW_Authenticate='Bearer realm="x"')
+        elif name == "page":
+            self.reply(200, "text/html", b"<html>")
+        elif name == "no-json":
+            self.reply(200, "application/json", b"{oops")
+        elif name == "huge":
+            self.reply(200, "application/json", b" " * (17 * MEBIBYTE))
+        elif name == "huge-event":
+            self.stream(b'{"jsonrpc":"2.0","id":%d,"result":"%s"}' % (id, b"x" * (17 * MEBIBYTE)))
+        elif name == "cut":
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(b'{"jsonrpc"')
+            self.close_connection = True
+        elif name == "cut-stream":
+            self.stream(b"{oops", b'{"jsonrpc":"2.0","id":999999,"result":{}}')
+
+
+server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+server.daemon_threads = True
+print(server.server_address[1], flush=True)
+server.serve_forever()

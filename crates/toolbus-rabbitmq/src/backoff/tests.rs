@@ -1,0 +1,24 @@
+use super::*;
+
+#[test]
+fn waits_double_up_to_a_longest_one() {
+    let mut backoff = Backoff::default();
+    let bases = [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000].map(Duration::from_millis);
+    for base in bases {
+        let wait = backoff.next();
+        assert!(wait >= base.mul_f64(0.75) && wait <= base.mul_f64(1.25), "{wait:?} for {base:?}");
+    }
+    for _ in 0..1_000 {
+        assert!(backoff.next() <= LONGEST.mul_f64(1.25));
+    }
+    backoff.reset();
+    assert!(backoff.next() <= FIRST.mul_f64(1.25));
+}
+
+#[test]
+fn waits_are_spread() {
+    let mut waits: Vec<_> = (0..64).map(|_| Backoff::default().next()).collect();
+    waits.sort();
+    waits.dedup();
+    assert!(waits.len() > 32, "{} different waits out of 64", waits.len());
+}

@@ -1,0 +1,157 @@
+//! How to reach the broker and what to call things there.
+
+use std::fmt;
+use std::time::Duration;
+
+use lapin::uri::AMQPUri;
+use toolbus_wire::queue;
+
+use crate::ConnectError;
+
+/// Longest name of an exchange or a queue, in bytes: AMQP's short string.
+pub(crate) const NAME_BYTES_MAX: usize = 255;
+
+/// How to reach the broker, what to call things there, and how long to wait for it.
+///
+/// Its `Debug` form names the user and never the password.
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub(crate) address: Address,
+    /// The topic exchange of all messages.
+    pub exchange: String,
+    /// The topic exchange of the dead letters.
+    pub dead_letter_exchange: String,
+    /// Whether exchanges and the queues of durable subscriptions outlive the broker's restart.
+    pub durable: bool,
+    /// Which arguments dead-letter queues are declared with.
+    pub queue_profile: QueueProfile,
+    /// What the broker's management calls this connection.
+    pub connection_name: String,
+    /// How often either side must be heard from; after twice as long the connection counts as lost.
+    /// Whole seconds, at least one.
+    pub heartbeat: Duration,
+    /// What [`RabbitBus::connect`](crate::RabbitBus::connect) does while the broker is away.
+    pub start: Start,
+    /// How long one attempt to connect may take, the handshake included.
+    pub attempt: Duration,
+    /// How long a publish or a new subscription waits for a broker that is away or blocked.
+    pub patience: Duration,
+    /// How long a publish waits for the broker's confirm before it counts as unconfirmed.
+    pub confirm_within: Duration,
+}
+
+/// What to do while the broker is away at the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// Try for this long, then give up. For commands that somebody waits for.
+    Within(Duration),
+    /// Begin at once with a bus that is down, and connect in the background for as long as it
+    /// takes. For services, which say in their health what they wait for.
+    Whenever,
+}
+
+/// Which arguments dead-letter queues are declared with. A queue that exists with others is used as
+/// it is, so this matters only for who comes first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum QueueProfile {
+    /// None, as the C# code of February 2026 does.
+    #[default]
+    UpstreamM,
+    /// Bounded in age, count and bytes, as newer C# code does.
+    UpstreamN,
+}
+
+impl Config {
+    /// The broker at `url` (`amqp://user:password@host:port/vhost` or `amqps://…`), and everything
+    /// else as the C# code has it.
+    ///
+    /// # Errors
+    /// When `url` is not such a URL. The error does not repeat it, for it may hold a password.
+    pub fn new(url: &str) -> Result<Self, ConnectError> {
+        Ok(Self {
+            address: Address::parse(url)?,
+            exchange: queue::EXCHANGE.to_owned(),
+            dead_letter_exchange: queue::DEAD_LETTER_EXCHANGE.to_owned(),
+            durable: true,
+            queue_profile: QueueProfile::default(),
+            connection_name: "toolbus".to_owned(),
+            heartbeat: Duration::from_secs(10),
+            start: Start::Within(Duration::from_secs(10)),
+            attempt: Duration::from_secs(10),
+            patience: Duration::from_secs(5),
+            confirm_within: Duration::from_secs(30),
+        })
+    }
+
+    pub(crate) fn check(&self) -> Result<(), ConnectError> {
+        let names = [&self.exchange, &self.dead_letter_exchange];
+        if names.iter().any(|name| name.is_empty() || name.len() > NAME_BYTES_MAX) {
+            return Err(ConnectError::InvalidConfig("an exchange's name has 1 to 255 bytes"));
+        }
+        if self.exchange == self.dead_letter_exchange {
+            return Err(ConnectError::InvalidConfig("dead letters need an exchange of their own"));
+        }
+        Ok(())
+    }
+}
+
+/// Where the broker is and who we are there.
+#[derive(Clone)]
+pub(crate) struct Address(AMQPUri);
+
+impl Address {
+    fn parse(url: &str) -> Result<Self, ConnectError> {
+        // The parser's own message may quote the URL, and with it the password.
+        let mut uri: AMQPUri = url.parse().map_err(|_| ConnectError::InvalidUrl)?;
+        // The parser takes an IPv6 address for no host at all, and then for localhost.
+        if let Some(host) = ipv6_host(url) {
+            host.clone_into(&mut uri.authority.host);
+        }
+        Ok(Self(uri))
+    }
+
+    /// What the AMQP library connects to.
+    pub(crate) fn uri(&self, heartbeat: Duration) -> AMQPUri {
+        let mut uri = self.0.clone();
+        let seconds = u16::try_from(heartbeat.as_secs()).unwrap_or(u16::MAX).max(1);
+        uri.query.heartbeat.get_or_insert(seconds);
+        uri
+    }
+
+    pub(crate) fn user(&self) -> &str {
+        &self.0.authority.userinfo.username
+    }
+
+    pub(crate) fn virtual_host(&self) -> &str {
+        &self.0.vhost
+    }
+}
+
+impl fmt::Display for Address {
+    /// Host and port, as errors name the broker.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let authority = &self.0.authority;
+        if authority.host.contains(':') {
+            write!(f, "[{}]:{}", authority.host, authority.port)
+        } else {
+            write!(f, "{}:{}", authority.host, authority.port)
+        }
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}@{self}/{}", self.0.scheme, self.user(), self.virtual_host())
+    }
+}
+
+/// What stands between brackets where a URL has its host.
+fn ipv6_host(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let host = authority.rsplit('@').next()?;
+    host.strip_prefix('[')?.split_once(']').map(|(address, _)| address)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,268 @@
+//! One subscription: its channel and consumer at the broker, made anew as often as they are lost.
+//!
+//! Messages are taken only while a handler is free for them. A stop takes no more, gives back what
+//! was fetched and not begun, and lets running handlers end; what they leave undone goes back to
+//! the queue as the channel closes.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use lapin::options::{
+    BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, QueueDeleteOptions,
+};
+use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
+use lapin::types::FieldTable;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use toolbus_bus::port::{Flow, Handler, Lifetime, Subscription};
+use toolbus_wire::queue;
+
+use crate::backoff::Backoff;
+use crate::delivery::{Place, Work};
+use crate::error::{protocol_error, reason};
+use crate::frame::short;
+use crate::state::{Session, Shared, State};
+
+/// How long the broker may take to answer while a consumer is stopped.
+const GOODBYE: Duration = Duration::from_secs(2);
+/// A consumer that lasted this long was a good one: the next attempt waits shortly again.
+const STABLE_AFTER: Duration = Duration::from_secs(10);
+
+/// A subscription at work.
+pub(crate) struct Running {
+    shared: Arc<Shared>,
+    subscription: Subscription,
+    handler: Arc<dyn Handler>,
+    stop: CancellationToken,
+    expire: CancellationToken,
+    handlers: TaskTracker,
+    /// As many as handlers may run, those of lost channels included.
+    permits: Arc<Semaphore>,
+    established: Option<oneshot::Sender<Result<(), String>>>,
+}
+
+/// Tells whether the queue is there and bound.
+pub(crate) struct Established(oneshot::Receiver<Result<(), String>>);
+
+impl Established {
+    /// Waits for the first time; the error is what the broker refused for good. `None` when the
+    /// subscription has ended before.
+    pub(crate) async fn wait(self) -> Option<Result<(), String>> {
+        self.0.await.ok()
+    }
+}
+
+/// How the consuming on one channel ended.
+enum End {
+    Stopped,
+    Lost(String),
+}
+
+impl Running {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        subscription: Subscription,
+        handler: Arc<dyn Handler>,
+        stop: CancellationToken,
+        expire: CancellationToken,
+    ) -> (Self, Established) {
+        let (sender, established) = oneshot::channel();
+        let permits = match subscription.flow {
+            Flow::Concurrent(permits) => permits.get(),
+            Flow::Ordered { .. } => 1,
+        };
+        let running = Self {
+            shared,
+            subscription,
+            handler,
+            stop,
+            expire,
+            handlers: TaskTracker::new(),
+            permits: Arc::new(Semaphore::new(usize::from(permits))),
+            established: Some(sender),
+        };
+        (running, Established(established))
+    }
+
+    /// Consumes until the subscription is stopped or refused for good.
+    pub(crate) async fn run(mut self) {
+        let mut backoff = Backoff::default();
+        while let Some(session) = self.session().await {
+            let began = Instant::now();
+            let trouble = match self.consume(&session).await {
+                Ok(End::Stopped) => break,
+                Ok(End::Lost(reason)) => reason,
+                Err(error) if self.is_refused(&error) => break,
+                Err(error) => reason(&error),
+            };
+            if began.elapsed() >= STABLE_AFTER {
+                backoff.reset();
+            }
+            if session.link.is_connected() {
+                let name = &self.subscription.name;
+                tracing::warn!(subscription = name, reason = trouble, "lost the queue");
+            }
+            self.shared.set_trouble(&self.subscription.name, Some(trouble));
+            // Either arm only waits.
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => break,
+                () = tokio::time::sleep(backoff.next()) => {}
+            }
+        }
+        self.handlers.close();
+        self.handlers.wait().await;
+        self.shared.set_trouble(&self.subscription.name, None);
+    }
+
+    /// The connection, once messages flow on it; `None` when the subscription is stopped.
+    async fn session(&self) -> Option<Arc<Session>> {
+        let mut state = self.shared.state.subscribe();
+        // Either arm only waits.
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => None,
+            state = state.wait_for(State::is_up) => state.ok()?.session(),
+        }
+    }
+
+    /// Tells whoever subscribes that it is refused, when trying again would not help.
+    fn is_refused(&mut self, error: &lapin::Error) -> bool {
+        let is_final = match protocol_error(error) {
+            Some(AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED | AMQPSoftError::NOTFOUND)) => {
+                true
+            }
+            // A queue of that name is there and is not ours. While it is locked, the connection
+            // that had it may be our own last one, which the broker has not given up yet.
+            Some(AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED)) => true,
+            _ => false,
+        };
+        match self.established.take_if(|_| is_final) {
+            Some(established) => established.send(Err(reason(error))).is_ok(),
+            None => false,
+        }
+    }
+
+    /// Declares, consumes, and ends the channel.
+    async fn consume(&mut self, session: &Arc<Session>) -> lapin::Result<End> {
+        let Self { shared, subscription, .. } = &*self;
+        let channel = shared.topology.subscribe(&session.link, subscription).await?;
+        let name = queue::queue(&subscription.name);
+        let is_private = subscription.lifetime == Lifetime::Private;
+        let options = BasicConsumeOptions { exclusive: is_private, ..Default::default() };
+        let mut consumer =
+            channel.basic_consume(short(&name), short(""), options, FieldTable::default()).await?;
+        if is_private {
+            shared.topology.bind(&channel, subscription).await?;
+        }
+        shared.set_trouble(&subscription.name, None);
+        if let Some(established) = self.established.take() {
+            let _ = established.send(Ok(()));
+        }
+        let place = Arc::new(Place::new(
+            Arc::clone(&self.shared),
+            Arc::clone(session),
+            self.subscription.clone(),
+            channel.clone(),
+        ));
+        let end = match self.subscription.flow {
+            Flow::Concurrent(_) => self.take_concurrently(&place, &mut consumer).await,
+            Flow::Ordered { .. } => self.take_in_order(&place, &mut consumer).await,
+        };
+        if let End::Stopped = end {
+            self.handlers.close();
+            self.handlers.wait().await;
+            // What is not acked goes back to the queue.
+            let goodbye = channel.close(200, "stopped".into());
+            let _ = tokio::time::timeout(GOODBYE, goodbye).await;
+        }
+        // A lost channel that is still open lives until the last handler has answered on it.
+        Ok(end)
+    }
+
+    async fn take_concurrently(&self, place: &Arc<Place>, consumer: &mut lapin::Consumer) -> End {
+        let mut stopped = pin!(self.stop.cancelled());
+        loop {
+            // Dropping either wait loses nothing: a permit goes back, and a message stays in the
+            // consumer until it is taken out.
+            let permit = tokio::select! {
+                biased;
+                () = &mut stopped => break,
+                permit = Arc::clone(&self.permits).acquire_owned() => permit,
+            };
+            let next = tokio::select! {
+                biased;
+                () = &mut stopped => break,
+                next = consumer.next() => next,
+            };
+            let work = match next {
+                Some(Ok(delivery)) => Work::new(Arc::clone(place), delivery),
+                Some(Err(error)) => return End::Lost(reason(&error)),
+                None => return End::Lost(CANCELLED.to_owned()),
+            };
+            let (handler, expire) = (Arc::clone(&self.handler), self.expire.clone());
+            self.handlers.spawn(async move {
+                work.run(&*handler, &expire).await;
+                drop(permit);
+            });
+        }
+        self.give_back(place, consumer).await;
+        End::Stopped
+    }
+
+    async fn take_in_order(&self, place: &Arc<Place>, consumer: &mut lapin::Consumer) -> End {
+        let mut stopped = pin!(self.stop.cancelled());
+        loop {
+            // Dropping the wait loses nothing: a message stays in the consumer until it is taken.
+            let next = tokio::select! {
+                biased;
+                () = &mut stopped => break,
+                next = consumer.next() => next,
+            };
+            let work = match next {
+                Some(Ok(delivery)) => Work::new(Arc::clone(place), delivery),
+                Some(Err(error)) => return End::Lost(reason(&error)),
+                None => return End::Lost(CANCELLED.to_owned()),
+            };
+            let mut work = pin!(work.run(&*self.handler, &self.expire));
+            // The work is not dropped when the stop comes first: it goes on below.
+            let is_stopped = tokio::select! {
+                biased;
+                () = &mut work => false,
+                () = &mut stopped => true,
+            };
+            if is_stopped {
+                self.give_back(place, consumer).await;
+                work.await;
+                return End::Stopped;
+            }
+        }
+        self.give_back(place, consumer).await;
+        End::Stopped
+    }
+
+    /// Takes no more, and gives back what was fetched and not begun.
+    async fn give_back(&self, place: &Place, consumer: &mut lapin::Consumer) {
+        let channel = place.channel();
+        let name = short(&queue::queue(&self.subscription.name));
+        let goodbye = async {
+            if self.subscription.lifetime == Lifetime::Private {
+                // It would go with its consumer anyway; so it is gone for sure when this returns.
+                let _ = channel.queue_delete(name, QueueDeleteOptions::default()).await;
+            }
+            let _ = channel.basic_cancel(consumer.tag(), BasicCancelOptions::default()).await;
+            while let Some(Ok(delivery)) = consumer.next().await {
+                let back = BasicNackOptions { multiple: false, requeue: true };
+                let _ = channel.basic_nack(delivery.delivery_tag, back).await;
+            }
+        };
+        let _ = tokio::time::timeout(GOODBYE, goodbye).await;
+    }
+}
+
+/// The broker ends a consumer without an error when its queue is deleted.
+const CANCELLED: &str = "the broker cancelled the consumer";

@@ -1,0 +1,294 @@
+//! One message from its delivery to its end: handed to the handler, then acked, put off, or made a
+//! dead letter, as the handler says.
+//!
+//! Whatever moves a message elsewhere is confirmed before the message is acked here, so at every
+//! moment the broker has it at least once.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use lapin::options::{BasicAckOptions, BasicNackOptions};
+use lapin::{BasicProperties, Channel};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use toolbus_bus::port::{
+    ATTEMPTS_MAX, BODY_BYTES_MAX, Delivery, Disposition, Handler, Lifetime, Subscription, dispatch,
+};
+use toolbus_wire::{Topic, header, queue};
+
+use crate::error::reason;
+use crate::frame::{self, envelope_of, long, short};
+use crate::retry::{self, Memo};
+use crate::state::{Message, SendError, Session, Shared};
+use crate::topology::retry_queue_name;
+
+/// The topic that a dead letter was published to. Its routing key is the pattern that took it, for
+/// that is what dead-letter queues are bound to.
+const DEAD_LETTER_TOPIC: &str = "rb-dead-letter-topic";
+/// Longest reason on a dead letter, in bytes.
+const REASON_BYTES_MAX: usize = 1_024;
+
+/// Where messages come from: one channel of one subscription.
+pub(crate) struct Place {
+    shared: Arc<Shared>,
+    session: Arc<Session>,
+    subscription: Subscription,
+    queue: String,
+    channel: Channel,
+    /// When each retry queue was declared last.
+    leases: Mutex<HashMap<Duration, Instant>>,
+}
+
+impl Place {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        session: Arc<Session>,
+        subscription: Subscription,
+        channel: Channel,
+    ) -> Self {
+        let queue = queue::queue(&subscription.name);
+        Self { shared, session, subscription, queue, channel, leases: Mutex::default() }
+    }
+
+    pub(crate) fn channel(&self) -> &Channel {
+        &self.channel
+    }
+
+    /// The message is done with. Not waited for: an ack that gets lost with its connection costs a
+    /// redelivery, as one that waits would.
+    fn ack(&self, tag: u64) {
+        let _ = self.channel.basic_ack(tag, BasicAckOptions::default()).now_or_never();
+    }
+
+    fn requeue(&self, tag: u64) {
+        let requeue = BasicNackOptions { multiple: false, requeue: true };
+        let _ = self.channel.basic_nack(tag, requeue).now_or_never();
+    }
+
+    /// Lets the broker make a dead letter of it, without a word on why.
+    fn reject(&self, tag: u64) {
+        let reject = BasicNackOptions { multiple: false, requeue: false };
+        let _ = self.channel.basic_nack(tag, reject).now_or_never();
+    }
+
+    /// Makes sure that the queue for a delay is there and stays long enough.
+    async fn lease(&self, delay: Duration) -> lapin::Result<()> {
+        let is_leased = |at: &Instant| at.elapsed() < retry::LEASE;
+        if self.leases.lock().get(&delay).is_some_and(is_leased) {
+            return Ok(());
+        }
+        let at = Instant::now();
+        self.shared.topology.retry_queue(&self.session.link, &self.subscription, delay).await?;
+        self.leases.lock().insert(delay, at);
+        Ok(())
+    }
+}
+
+/// A message and what is to be done with it.
+pub(crate) struct Work {
+    place: Arc<Place>,
+    tag: u64,
+    properties: BasicProperties,
+    body: Bytes,
+    expiration: Option<Duration>,
+    content: Content,
+}
+
+enum Content {
+    Delivery(Delivery),
+    /// Nothing that a handler could be given, for this reason.
+    Unreadable(&'static str),
+}
+
+impl Work {
+    pub(crate) fn new(place: Arc<Place>, received: lapin::message::Delivery) -> Self {
+        let lapin::message::Delivery {
+            delivery_tag: tag,
+            exchange,
+            routing_key,
+            redelivered,
+            properties,
+            data,
+            ..
+        } = received;
+        let body = Bytes::from(data);
+        // Only the default exchange brings messages back from a retry queue. On any other, headers
+        // like ours are a stranger's.
+        let is_back = exchange.as_str().is_empty() && routing_key.as_str() == place.queue;
+        let memo = if is_back { Memo::of(&properties) } else { Memo::default() };
+        let mut envelope = envelope_of(&properties, body.clone());
+        envelope.expires_after = envelope.expires_after.or(memo.expiration);
+        let expiration = envelope.expires_after;
+        let topic = Topic::parse(memo.topic.unwrap_or_else(|| routing_key.into()));
+        let content = match topic {
+            _ if body.len() > BODY_BYTES_MAX => Content::Unreadable("the body is over the limit"),
+            Err(_) => Content::Unreadable("it was published to no topic"),
+            Ok(topic) => {
+                let attempt = memo.attempt.unwrap_or(1);
+                Content::Delivery(Delivery { topic, envelope, redelivered, attempt })
+            }
+        };
+        Self { place, tag, properties, body, expiration, content }
+    }
+
+    /// Hands the message to its handler and does as the handler says. When `expire` is cancelled
+    /// first, the message goes back to its queue.
+    pub(crate) async fn run(self, handler: &dyn Handler, expire: &CancellationToken) {
+        if !self.place.channel.status().connected() {
+            // The broker has it back already and gives it to the next consumer.
+            return;
+        }
+        let (place, tag) = (Arc::clone(&self.place), self.tag);
+        // The handler is dropped when its consumer's grace is over: that is what the port promises.
+        // A message that was being moved is not acked then, so at worst it is there twice.
+        tokio::select! {
+            biased;
+            () = expire.cancelled() => place.requeue(tag),
+            () = self.handle(handler) => {}
+        }
+    }
+
+    async fn handle(self, handler: &dyn Handler) {
+        let Self { place, tag, properties, body, expiration, content } = self;
+        let delivery = match content {
+            Content::Delivery(delivery) => delivery,
+            Content::Unreadable(reason) => {
+                tracing::warn!(queue = place.queue, reason, "dead letter");
+                return place.reject(tag);
+            }
+        };
+        let (topic, attempt) = (delivery.topic.clone(), delivery.attempt);
+        let disposition = dispatch(handler, delivery).await;
+        if disposition == Disposition::Ack {
+            return place.ack(tag);
+        }
+        let held = Held { place: &place, tag, properties, body, topic, attempt, expiration };
+        match disposition {
+            Disposition::Ack => {}
+            Disposition::Retry { .. } if attempt >= ATTEMPTS_MAX => {
+                held.dead_letter(&format!("gave up after {ATTEMPTS_MAX} attempts")).await;
+            }
+            Disposition::Retry { after } => held.retry(after).await,
+            Disposition::DeadLetter { reason } => held.dead_letter(&reason).await,
+        }
+    }
+}
+
+/// A message that its handler did not ack.
+struct Held<'a> {
+    place: &'a Place,
+    tag: u64,
+    properties: BasicProperties,
+    body: Bytes,
+    topic: Topic,
+    attempt: u32,
+    expiration: Option<Duration>,
+}
+
+impl Held<'_> {
+    /// Puts the message into the queue where it waits for its next attempt.
+    async fn retry(self, after: Duration) {
+        let place = self.place;
+        let delay = retry::delay(after);
+        let name = retry_queue_name(&place.subscription.name, delay);
+        let properties = retry::properties(
+            &self.properties,
+            self.topic.as_str(),
+            self.attempt + 1,
+            self.expiration,
+        );
+        let mut sent = self.send_to("", &name, properties.clone(), delay).await;
+        if matches!(sent, Err(Failure::Send(SendError::Unroutable))) {
+            // Somebody has deleted the queue since we declared it.
+            place.leases.lock().remove(&delay);
+            sent = self.send_to("", &name, properties, delay).await;
+        }
+        match sent {
+            Ok(()) => place.ack(self.tag),
+            Err(failure) if failure.is_of_connection() => place.requeue(self.tag),
+            Err(failure) => self.dead_letter(&format!("it could not be put off: {failure}")).await,
+        }
+    }
+
+    async fn send_to(
+        &self,
+        exchange: &str,
+        name: &str,
+        properties: BasicProperties,
+        delay: Duration,
+    ) -> Result<(), Failure> {
+        self.place.lease(delay).await.map_err(Failure::Declare)?;
+        self.publish(exchange, name, properties).await.map_err(Failure::Send)
+    }
+
+    /// Keeps the message where people can look at it, and says why.
+    async fn dead_letter(self, why: &str) {
+        let place = self.place;
+        let (name, topic) = (&place.subscription.name, &self.topic);
+        tracing::warn!(subscription = name, %topic, reason = why, "dead letter");
+        if place.subscription.lifetime == Lifetime::Private {
+            // It has no dead-letter queue: what came to one process alone is of use to no other.
+            return place.ack(self.tag);
+        }
+        let properties = frame::with_headers(&self.properties, |headers| {
+            retry::forget(headers);
+            headers.insert(header::DEAD_LETTER_REASON.into(), long(cut(why)));
+            headers.insert(DEAD_LETTER_TOPIC.into(), long(topic.as_str()));
+        });
+        let exchange = place.shared.topology.dead_letter_exchange();
+        let pattern = place.subscription.pattern.as_str();
+        match self.publish(exchange, pattern, properties).await {
+            Ok(()) => place.ack(self.tag),
+            Err(error) => {
+                tracing::warn!(subscription = name, %error, "a dead letter goes without its reason");
+                place.reject(self.tag);
+            }
+        }
+    }
+
+    async fn publish(
+        &self,
+        exchange: &str,
+        key: &str,
+        properties: BasicProperties,
+    ) -> Result<(), SendError> {
+        let message = Message {
+            exchange: short(exchange),
+            routing_key: short(key),
+            properties,
+            body: self.body.clone(),
+        };
+        self.place.shared.send(message).await
+    }
+}
+
+/// Why a message could not be put off.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("{}", reason(.0))]
+    Declare(lapin::Error),
+    #[error("{0}")]
+    Send(SendError),
+}
+
+impl Failure {
+    /// Whether it is the connection that failed and not the message, which then comes again.
+    fn is_of_connection(&self) -> bool {
+        match self {
+            Self::Declare(error) => !error.is_amqp_soft_error(),
+            Self::Send(error) => matches!(
+                error,
+                SendError::Unavailable(_) | SendError::Unconfirmed | SendError::Closed
+            ),
+        }
+    }
+}
+
+/// The beginning of a text that may be of any length.
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(REASON_BYTES_MAX)]
+}

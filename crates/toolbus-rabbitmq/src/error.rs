@@ -1,0 +1,120 @@
+//! Why the broker cannot be had, and what the broker's own errors mean.
+
+use std::time::Duration;
+
+use lapin::ErrorKind;
+use lapin::protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError};
+
+use crate::config::Address;
+
+/// Why there is no connection to the broker.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The address is not a URL of a broker. It is not repeated, for it may hold a password.
+    #[error("the broker's address is not a url of the form amqp://user:password@host:port/vhost")]
+    InvalidUrl,
+    /// A setting that cannot be used.
+    #[error("the settings of the broker cannot be used: {0}")]
+    InvalidConfig(&'static str),
+    /// Nobody answers there, or not in AMQP.
+    #[error("the broker at {address} cannot be reached")]
+    Unreachable {
+        /// Host and port.
+        address: String,
+        /// What happened.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The handshake did not come to its end.
+    #[error("the broker at {address} did not answer within {limit:?}")]
+    TimedOut {
+        /// Host and port.
+        address: String,
+        /// How long one attempt may take.
+        limit: Duration,
+    },
+    /// User or password are wrong.
+    #[error("the broker at {address} refused the user {user} or the password")]
+    WrongCredentials {
+        /// Host and port.
+        address: String,
+        /// The user's name.
+        user: String,
+    },
+    /// The virtual host does not exist, or not for this user.
+    #[error("the broker at {address} refused the virtual host {virtual_host}: {reason}")]
+    VirtualHost {
+        /// Host and port.
+        address: String,
+        /// Name of the virtual host.
+        virtual_host: String,
+        /// What the broker said.
+        reason: String,
+    },
+    /// The broker refused something else, such as the declaration of an exchange.
+    #[error("the broker at {address} refused: {reason}")]
+    Refused {
+        /// Host and port.
+        address: String,
+        /// What the broker said.
+        reason: String,
+    },
+}
+
+impl ConnectError {
+    pub(crate) fn of(error: &lapin::Error, address: &Address) -> Self {
+        let (to, reason) = (address.to_string(), reason(error));
+        match protocol_error(error) {
+            Some(AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED)) if reason.contains("ogin") => {
+                Self::WrongCredentials { address: to, user: address.user().to_owned() }
+            }
+            Some(AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED | AMQPHardError::INVALIDPATH)) => {
+                let virtual_host = address.virtual_host().to_owned();
+                Self::VirtualHost { address: to, virtual_host, reason }
+            }
+            Some(_) => Self::Refused { address: to, reason },
+            None => Self::Unreachable { address: to, source: Box::new(error.clone()) },
+        }
+    }
+
+    /// Whether to try again is of no use before somebody has changed something.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(
+            self,
+            Self::InvalidUrl
+                | Self::InvalidConfig(_)
+                | Self::WrongCredentials { .. }
+                | Self::VirtualHost { .. }
+        )
+    }
+
+    /// The error with its cause, in one line, for people.
+    pub(crate) fn with_cause(&self) -> String {
+        match self {
+            Self::Unreachable { source, .. } => format!("{self}: {source}"),
+            other => other.to_string(),
+        }
+    }
+}
+
+/// What kind of error the broker sent, when it was the broker.
+pub(crate) fn protocol_error(error: &lapin::Error) -> Option<AMQPErrorKind> {
+    match error.kind() {
+        ErrorKind::ProtocolError(error) => Some(error.kind().clone()),
+        _ => None,
+    }
+}
+
+/// Whether the broker closed a channel for this reason.
+pub(crate) fn is_soft(error: &lapin::Error, kind: &AMQPSoftError) -> bool {
+    matches!(protocol_error(error), Some(AMQPErrorKind::Soft(soft)) if soft == *kind)
+}
+
+/// What happened, in the broker's own words where it was the broker.
+pub(crate) fn reason(error: &lapin::Error) -> String {
+    match error.kind() {
+        ErrorKind::ProtocolError(error) => error.get_message().to_string(),
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,272 @@
+//! Publishing on one connection: one channel, many messages in flight, each with its own answer.
+//!
+//! One task owns the channel, for two reasons. The AMQP library numbers a message and queues it in
+//! two steps, so two tasks that publish on one channel can swap numbers, and with them the
+//! broker's answers. And the library hands a returned message to whichever confirm it settles
+//! next, which under load often is another message's; [`Returns`] puts that right.
+//!
+//! Nothing here retries. A message that was not sent goes back to its caller, a message whose
+//! answer is lost is [`Outcome::Unconfirmed`].
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use lapin::message::BasicReturnMessage;
+use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+use lapin::protocol::AMQPErrorKind;
+use lapin::types::ShortString;
+use lapin::{BasicProperties, Channel, Confirmation, ErrorKind};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{protocol_error, reason};
+use crate::link::Link;
+use crate::topology::Topology;
+
+/// Most messages that wait to be sent or confirmed on one connection.
+pub(crate) const IN_FLIGHT_MAX: usize = 4_096;
+/// How many commands are taken up before the next look at the confirms.
+const TAKEN_AT_ONCE: usize = 64;
+
+/// A message to be published.
+pub(crate) struct Outgoing {
+    pub(crate) exchange: ShortString,
+    pub(crate) routing_key: ShortString,
+    pub(crate) properties: BasicProperties,
+    pub(crate) body: Bytes,
+    /// Its share of what may be in flight.
+    pub(crate) permit: OwnedSemaphorePermit,
+}
+
+/// What became of a message.
+pub(crate) enum Outcome {
+    /// The broker has it.
+    Confirmed,
+    /// No queue takes it.
+    Unroutable,
+    /// The broker does not want it.
+    Refused(String),
+    /// The broker's answer is lost.
+    Unconfirmed,
+    /// It was not sent, for sure.
+    NotSent(Box<Outgoing>),
+}
+
+/// A message and who waits for its outcome.
+pub(crate) struct Command {
+    pub(crate) outgoing: Outgoing,
+    pub(crate) outcome: oneshot::Sender<Outcome>,
+}
+
+/// Publishes what comes in until the channel cannot be had any more, which ends in the reason, or
+/// until `drain` is cancelled and everything is answered.
+pub(crate) struct Publisher {
+    link: Arc<Link>,
+    topology: Arc<Topology>,
+    commands: mpsc::Receiver<Command>,
+    drain: CancellationToken,
+}
+
+impl Publisher {
+    pub(crate) fn new(
+        link: Arc<Link>,
+        topology: Arc<Topology>,
+        drain: CancellationToken,
+    ) -> (Self, mpsc::Sender<Command>) {
+        let (sender, commands) = mpsc::channel(IN_FLIGHT_MAX);
+        (Self { link, topology, commands, drain }, sender)
+    }
+
+    /// Opens a channel to publish on, with the exchanges declared.
+    pub(crate) async fn open(&self) -> lapin::Result<Channel> {
+        let channel = self.topology.channel(&self.link).await?;
+        channel.confirm_select(ConfirmSelectOptions::default()).await?;
+        Ok(channel)
+    }
+
+    /// Publishes on `channel`, and on another when the broker has closed it.
+    pub(crate) async fn run(mut self, mut channel: Channel) -> Result<(), lapin::Error> {
+        let end = loop {
+            match self.publish_on(channel).await {
+                End::Drained => break Ok(()),
+                End::ChannelLost => {}
+            }
+            match self.open().await {
+                Ok(next) => channel = next,
+                Err(error) => break Err(error),
+            }
+        };
+        self.commands.close();
+        while let Some(command) = self.commands.recv().await {
+            let _ = command.outcome.send(Outcome::NotSent(Box::new(command.outgoing)));
+        }
+        end
+    }
+
+    async fn publish_on(&mut self, channel: Channel) -> End {
+        let mut in_flight = FuturesUnordered::new();
+        let mut returns = Returns::default();
+        let (mut taken, mut settled) = (Vec::new(), Vec::new());
+        let drain = self.drain.clone();
+        let mut drained = std::pin::pin!(drain.cancelled());
+        loop {
+            let is_connected = channel.status().connected();
+            if in_flight.is_empty() && !is_connected {
+                return End::ChannelLost;
+            }
+            // Every arm only waits: `settle` fills its vector in the same poll that ends it, and
+            // `recv_many` takes nothing without ending.
+            tokio::select! {
+                biased;
+                () = settle(&mut in_flight, &mut settled), if !in_flight.is_empty() => {
+                    let alone = in_flight.is_empty() && settled.len() == 1;
+                    returns.collect(&settled);
+                    for sent in settled.drain(..) {
+                        sent.answer(&mut returns, alone);
+                    }
+                    if in_flight.is_empty() {
+                        returns.clear();
+                    }
+                }
+                count = self.commands.recv_many(&mut taken, TAKEN_AT_ONCE), if is_connected => {
+                    if count == 0 {
+                        return End::Drained;
+                    }
+                    for command in taken.drain(..) {
+                        // Whoever gave up before it was sent does not want it sent.
+                        if !command.outcome.is_closed() {
+                            in_flight.push(send(channel.clone(), command));
+                        }
+                    }
+                }
+                () = &mut drained, if !self.commands.is_closed() => self.commands.close(),
+            }
+        }
+    }
+}
+
+enum End {
+    Drained,
+    ChannelLost,
+}
+
+/// A message that was handed to the library, and what came of it.
+struct Sent {
+    command: Command,
+    confirmation: lapin::Result<Confirmation>,
+}
+
+async fn send(channel: Channel, command: Command) -> Sent {
+    let outgoing = &command.outgoing;
+    let published = channel
+        .basic_publish(
+            outgoing.exchange.clone(),
+            outgoing.routing_key.clone(),
+            BasicPublishOptions { mandatory: true, immediate: false },
+            &outgoing.body,
+            outgoing.properties.clone(),
+        )
+        .await;
+    let confirmation = match published {
+        // Never dropped unresolved: the library would keep it for ever.
+        Ok(confirm) => confirm.await,
+        Err(error) => Err(error),
+    };
+    Sent { command, confirmation }
+}
+
+/// Waits until a message is settled, and takes every other that is settled by then.
+///
+/// This is what [`Returns`] rests on. The library settles one message after the other, each waking
+/// its future, and futures are polled in the order in which they were woken. So once a poll finds
+/// none ready, every message that was settled before the last one taken has been taken too.
+async fn settle<F: Future<Output = Sent>>(
+    in_flight: &mut FuturesUnordered<F>,
+    settled: &mut Vec<Sent>,
+) {
+    poll_fn(|context| {
+        while let Poll::Ready(Some(sent)) = in_flight.poll_next_unpin(context) {
+            settled.push(sent);
+        }
+        if settled.is_empty() { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+}
+
+/// Messages that the broker returned, until each is found.
+///
+/// The broker returns a message before it confirms it. The library gives a returned message to the
+/// confirm that it settles next, at random where one answer of the broker settles many. Whichever
+/// that is, it is settled no later than the returned message itself.
+#[derive(Default)]
+struct Returns(Vec<Key>);
+
+/// What tells a returned message from others: two of the same id and topic share their fate.
+#[derive(PartialEq, Eq)]
+struct Key {
+    message_id: Option<ShortString>,
+    exchange: ShortString,
+    routing_key: ShortString,
+}
+
+impl Returns {
+    fn collect(&mut self, settled: &[Sent]) {
+        self.0.extend(settled.iter().filter_map(Sent::returned).map(|message| Key {
+            message_id: message.properties.message_id().clone(),
+            exchange: message.exchange.clone(),
+            routing_key: message.routing_key.clone(),
+        }));
+    }
+
+    fn take(&mut self, outgoing: &Outgoing) -> bool {
+        let found = self.0.iter().position(|key| {
+            key.message_id == *outgoing.properties.message_id()
+                && key.exchange == outgoing.exchange
+                && key.routing_key == outgoing.routing_key
+        });
+        found.map(|index| self.0.swap_remove(index)).is_some()
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl Sent {
+    fn returned(&self) -> Option<&BasicReturnMessage> {
+        match &self.confirmation {
+            Ok(Confirmation::Ack(message) | Confirmation::Nack(message)) => message.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Tells the caller what became of its message; `alone` is whether no other could have been
+    /// what closed the channel.
+    fn answer(self, returns: &mut Returns, alone: bool) {
+        let Self { command: Command { outgoing, outcome }, confirmation } = self;
+        let is_returned = returns.take(&outgoing);
+        let answer = match confirmation {
+            _ if is_returned => Outcome::Unroutable,
+            Ok(Confirmation::Ack(_)) => Outcome::Confirmed,
+            Ok(Confirmation::Nack(_)) => Outcome::Refused("no queue had room for it".to_owned()),
+            // The channel always asks for confirms.
+            Ok(Confirmation::NotRequested) => Outcome::Unconfirmed,
+            Err(error) if was_not_sent(&error) => Outcome::NotSent(Box::new(outgoing)),
+            Err(error) => match protocol_error(&error) {
+                Some(AMQPErrorKind::Soft(_)) if alone => Outcome::Refused(reason(&error)),
+                _ => Outcome::Unconfirmed,
+            },
+        };
+        // Nobody may wait for it any more.
+        let _ = outcome.send(answer);
+    }
+}
+
+/// Whether the library found the channel closed before it queued anything.
+fn was_not_sent(error: &lapin::Error) -> bool {
+    matches!(error.kind(), ErrorKind::InvalidChannelState(_, "basic.publish"))
+}

@@ -1,0 +1,285 @@
+//! What everything on a bus shares: the state of its connection, its limits, and who is in trouble.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lapin::BasicProperties;
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use toolbus_bus::port::{Health, PublishError};
+
+use crate::Config;
+use crate::frame;
+use crate::link::Link;
+use crate::publisher::{Command, IN_FLIGHT_MAX, Outcome, Outgoing};
+use crate::topology::Topology;
+
+/// Bytes of body that go under one permit of what may be in flight: all permits are 64 MiB.
+const BYTES_A_PERMIT: usize = 16 << 10;
+
+/// A message for [`Shared::send`].
+pub(crate) struct Message {
+    pub(crate) exchange: lapin::types::ShortString,
+    pub(crate) routing_key: lapin::types::ShortString,
+    pub(crate) properties: BasicProperties,
+    pub(crate) body: bytes::Bytes,
+}
+
+/// How the connection is.
+#[derive(Clone)]
+pub(crate) enum State {
+    Down(Arc<str>),
+    Up(Arc<Session>),
+    /// The broker is there and takes no messages, for this reason.
+    Blocked(Arc<Session>, Arc<str>),
+}
+
+/// One connection while it lasts, and who publishes on it.
+pub(crate) struct Session {
+    pub(crate) link: Arc<Link>,
+    pub(crate) publisher: mpsc::Sender<Command>,
+}
+
+/// What the bus, its supervisor and its consumers share.
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) topology: Arc<Topology>,
+    pub(crate) state: watch::Sender<State>,
+    /// Cancelled when the bus is closed: nothing new begins.
+    pub(crate) closing: CancellationToken,
+    /// Parents of what stops each consumer, and of what drops its handlers.
+    pub(crate) stop_consumers: CancellationToken,
+    pub(crate) expire_consumers: CancellationToken,
+    /// Cancelled when the consumers of a closed bus have ended: the connection may go once every
+    /// message on it is confirmed.
+    pub(crate) hang_up: CancellationToken,
+    /// Cancelled when confirms are not waited for any longer.
+    pub(crate) cut: CancellationToken,
+    pub(crate) consumers: TaskTracker,
+    pub(crate) tasks: TaskTracker,
+    in_flight: Arc<Semaphore>,
+    /// Subscriptions that have no consumer at the broker, and why.
+    troubled: Mutex<BTreeMap<String, String>>,
+}
+
+impl Shared {
+    pub(crate) fn new(config: Config) -> Self {
+        let down = State::Down("not connected yet".into());
+        Self {
+            topology: Arc::new(Topology::new(&config)),
+            config,
+            state: watch::Sender::new(down),
+            closing: CancellationToken::new(),
+            stop_consumers: CancellationToken::new(),
+            expire_consumers: CancellationToken::new(),
+            hang_up: CancellationToken::new(),
+            cut: CancellationToken::new(),
+            consumers: TaskTracker::new(),
+            tasks: TaskTracker::new(),
+            in_flight: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
+            troubled: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn health(&self) -> Health {
+        if self.closing.is_cancelled() {
+            return Health::Down { reason: "the bus is closed".to_owned() };
+        }
+        match &*self.state.borrow() {
+            State::Down(reason) => return Health::Down { reason: reason.to_string() },
+            State::Blocked(_, reason) => return Health::Blocked { reason: reason.to_string() },
+            State::Up(_) => {}
+        }
+        match self.troubled.lock().first_key_value() {
+            Some((name, reason)) => {
+                Health::Down { reason: format!("the subscription {name} is interrupted: {reason}") }
+            }
+            None => Health::Up,
+        }
+    }
+
+    /// Ends everything, once what is in flight is confirmed or `grace` is over.
+    pub(crate) async fn close(&self, grace: Duration) {
+        self.closing.cancel();
+        self.stop_consumers.cancel();
+        self.expire_consumers.cancel();
+        self.consumers.close();
+        self.consumers.wait().await;
+        self.hang_up.cancel();
+        self.tasks.close();
+        if tokio::time::timeout(grace, self.tasks.wait()).await.is_err() {
+            self.cut.cancel();
+            self.tasks.wait().await;
+        }
+    }
+
+    /// Ends everything at once, without waiting for it.
+    pub(crate) fn let_go(&self) {
+        for token in
+            [&self.closing, &self.stop_consumers, &self.expire_consumers, &self.hang_up, &self.cut]
+        {
+            token.cancel();
+        }
+    }
+
+    /// Notes that a subscription is interrupted, or is not any more.
+    pub(crate) fn set_trouble(&self, subscription: &str, reason: Option<String>) {
+        let mut troubled = self.troubled.lock();
+        match reason {
+            Some(reason) => troubled.insert(subscription.to_owned(), reason),
+            None => troubled.remove(subscription),
+        };
+    }
+
+    /// Why a subscription is interrupted.
+    pub(crate) fn trouble_of(&self, subscription: &str) -> Option<String> {
+        self.troubled.lock().get(subscription).cloned()
+    }
+
+    /// Publishes a message and waits for what becomes of it. While the broker is away or blocked it
+    /// waits, for as long as the configuration says.
+    pub(crate) async fn send(&self, message: Message) -> Result<(), SendError> {
+        let by = Instant::now() + self.config.patience;
+        let header_bytes = frame::encoded_bytes(&message.properties);
+        let mut outgoing = self.admit(message, by).await?;
+        loop {
+            let session = self.session(by).await?;
+            let frame_max = session.link.frame_bytes_max();
+            if header_bytes > frame_max {
+                return Err(SendError::Refused(format!(
+                    "properties and headers of {header_bytes} bytes, over the limit of {frame_max}"
+                )));
+            }
+            let (outcome, answer) = oneshot::channel();
+            let command = Command { outgoing, outcome };
+            if let Err(mpsc::error::SendError(command)) = session.publisher.send(command).await {
+                outgoing = command.outgoing;
+                self.wait_for_end_of(&session, by).await?;
+                continue;
+            }
+            let answer = tokio::time::timeout(self.config.confirm_within, answer);
+            match answer.await {
+                Ok(Ok(Outcome::Confirmed)) => return Ok(()),
+                Ok(Ok(Outcome::Unroutable)) => return Err(SendError::Unroutable),
+                Ok(Ok(Outcome::Refused(reason))) => return Err(SendError::Refused(reason)),
+                Ok(Ok(Outcome::NotSent(back))) => outgoing = *back,
+                // The task of the publisher has ended without a word, or the confirm is late.
+                Ok(Ok(Outcome::Unconfirmed) | Err(_)) | Err(_) => {
+                    return Err(SendError::Unconfirmed);
+                }
+            }
+        }
+    }
+
+    /// The connection, once messages flow on it.
+    pub(crate) async fn session(&self, by: Instant) -> Result<Arc<Session>, SendError> {
+        if let Some(session) = self.state.borrow().session() {
+            return Ok(session);
+        }
+        let mut state = self.state.subscribe();
+        let up = async {
+            // The sender is in `self`, so the wait does not fail.
+            let state = state.wait_for(State::is_up).await.map_err(|_| SendError::Closed)?;
+            state.session().ok_or(SendError::Closed)
+        };
+        self.unless_closing(by, up).await
+    }
+
+    async fn wait_for_end_of(&self, session: &Arc<Session>, by: Instant) -> Result<(), SendError> {
+        let mut state = self.state.subscribe();
+        let ended = async {
+            let _ = state.wait_for(|state| !state.is_of(session)).await;
+            Ok(())
+        };
+        self.unless_closing(by, ended).await
+    }
+
+    /// Gives a message its share of what may be in flight.
+    async fn admit(&self, message: Message, by: Instant) -> Result<Outgoing, SendError> {
+        let Message { exchange, routing_key, properties, body } = message;
+        let share = (1 + body.len() / BYTES_A_PERMIT).min(IN_FLIGHT_MAX);
+        let share = u32::try_from(share).unwrap_or(u32::MAX);
+        let acquire = async {
+            let permit = Arc::clone(&self.in_flight).acquire_many_owned(share).await;
+            permit.map_err(|_| SendError::Closed)
+        };
+        let permit = self.unless_closing(by, acquire).await?;
+        Ok(Outgoing { exchange, routing_key, properties, body, permit })
+    }
+
+    /// Waits, but not beyond `by`, and not on a closed bus.
+    pub(crate) async fn unless_closing<T>(
+        &self,
+        by: Instant,
+        wait: impl Future<Output = Result<T, SendError>>,
+    ) -> Result<T, SendError> {
+        // What waits here waits for others and does no work of its own.
+        tokio::select! {
+            biased;
+            result = wait => result,
+            () = self.closing.cancelled() => Err(SendError::Closed),
+            () = tokio::time::sleep_until(by) => Err(SendError::Unavailable(self.why_not())),
+        }
+    }
+
+    /// Why messages do not flow.
+    pub(crate) fn why_not(&self) -> String {
+        match &*self.state.borrow() {
+            State::Down(reason) => reason.to_string(),
+            State::Blocked(_, reason) => format!("the broker takes no messages: {reason}"),
+            State::Up(_) => "too much is in flight".to_owned(),
+        }
+    }
+}
+
+impl State {
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(self, Self::Up(_))
+    }
+
+    /// The connection on which messages flow.
+    pub(crate) fn session(&self) -> Option<Arc<Session>> {
+        match self {
+            Self::Up(session) => Some(Arc::clone(session)),
+            _ => None,
+        }
+    }
+
+    fn is_of(&self, session: &Arc<Session>) -> bool {
+        match self {
+            Self::Up(own) | Self::Blocked(own, _) => Arc::ptr_eq(own, session),
+            Self::Down(_) => false,
+        }
+    }
+}
+
+/// Why a message was not published.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SendError {
+    #[error("no queue takes it")]
+    Unroutable,
+    #[error("the broker refused it: {0}")]
+    Refused(String),
+    #[error("the broker is not reachable: {0}")]
+    Unavailable(String),
+    #[error("the broker did not confirm it")]
+    Unconfirmed,
+    #[error("the bus is closed")]
+    Closed,
+}
+
+impl SendError {
+    pub(crate) fn about(self, topic: &toolbus_wire::Topic) -> PublishError {
+        match self {
+            Self::Unroutable => PublishError::Unroutable(topic.clone()),
+            Self::Refused(reason) => PublishError::Refused(reason),
+            Self::Unavailable(reason) => PublishError::Unavailable(reason),
+            Self::Unconfirmed => PublishError::Unconfirmed,
+            Self::Closed => PublishError::Closed,
+        }
+    }
+}

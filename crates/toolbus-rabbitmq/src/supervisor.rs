@@ -1,0 +1,178 @@
+//! Keeps one connection to the broker for as long as the bus is open.
+//!
+//! The only place that opens connections, notices their end and says how the broker is. Whoever
+//! needs the connection looks at [`State`] and waits for it to change.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use lapin::{Channel, Event};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::ConnectError;
+use crate::backoff::Backoff;
+use crate::error::reason;
+use crate::link::Link;
+use crate::publisher::Publisher;
+use crate::state::{Session, Shared, State};
+
+/// How often the connection's state is looked at beside the events: the library does not announce
+/// every end.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// A connection that held this long was a good one: the next attempt waits shortly again.
+const STABLE_AFTER: Duration = Duration::from_secs(10);
+
+/// A connection on which all is ready.
+pub(crate) struct Ready {
+    session: Arc<Session>,
+    publisher: Publisher,
+    channel: Channel,
+    drain: CancellationToken,
+}
+
+impl Ready {
+    /// Connects, declares the exchanges, and opens the channel for publishing.
+    pub(crate) async fn open(shared: &Shared) -> Result<Self, ConnectError> {
+        let link = Arc::new(Link::open(&shared.config).await?);
+        let drain = CancellationToken::new();
+        let topology = Arc::clone(&shared.topology);
+        let (publisher, commands) = Publisher::new(Arc::clone(&link), topology, drain.clone());
+        let opened = tokio::time::timeout(shared.config.attempt, publisher.open()).await;
+        let error = match opened {
+            Ok(Ok(channel)) => {
+                let session = Arc::new(Session { link, publisher: commands });
+                return Ok(Self { session, publisher, channel, drain });
+            }
+            Ok(Err(error)) => ConnectError::of(&error, &shared.config.address),
+            Err(_) => ConnectError::TimedOut {
+                address: shared.config.address.to_string(),
+                limit: shared.config.attempt,
+            },
+        };
+        link.close().await;
+        Err(error)
+    }
+}
+
+/// Tries until it succeeds, `limit` is over, or an error is final.
+pub(crate) async fn connect_within(
+    shared: &Shared,
+    limit: Duration,
+) -> Result<Ready, ConnectError> {
+    let deadline = Instant::now() + limit;
+    let mut backoff = Backoff::default();
+    loop {
+        let error = match tokio::time::timeout_at(deadline, Ready::open(shared)).await {
+            Ok(Ok(ready)) => return Ok(ready),
+            Ok(Err(error)) => error,
+            Err(_) => {
+                let address = shared.config.address.to_string();
+                return Err(ConnectError::TimedOut { address, limit });
+            }
+        };
+        let next = Instant::now() + backoff.next();
+        if error.is_final() || next >= deadline {
+            return Err(error);
+        }
+        tokio::time::sleep_until(next).await;
+    }
+}
+
+/// Serves one connection after the other until the bus hangs up.
+pub(crate) async fn supervise(shared: Arc<Shared>, first: Option<Ready>) {
+    let mut ready = first;
+    let mut backoff = Backoff::default();
+    loop {
+        let next = match ready.take() {
+            Some(ready) => Some(ready),
+            None => reconnect(&shared, &mut backoff).await,
+        };
+        let Some(next) = next else { break };
+        let began = Instant::now();
+        let Some(reason) = serve(&shared, next).await else { break };
+        tracing::warn!(broker = %shared.config.address, reason, "lost the broker");
+        if began.elapsed() >= STABLE_AFTER {
+            backoff.reset();
+        }
+    }
+    shared.state.send_replace(State::Down("the bus is closed".into()));
+}
+
+/// Tries for ever. `None` when the bus hangs up meanwhile.
+async fn reconnect(shared: &Shared, backoff: &mut Backoff) -> Option<Ready> {
+    loop {
+        // Dropping an attempt is safe: what it has opened is closed as it is dropped.
+        let attempt = tokio::select! {
+            biased;
+            () = shared.hang_up.cancelled() => return None,
+            attempt = Ready::open(shared) => attempt,
+        };
+        let error = match attempt {
+            Ok(ready) => return Some(ready),
+            Err(error) => error.with_cause(),
+        };
+        tracing::warn!(error, "no connection to the broker; trying again");
+        shared.state.send_replace(State::Down(error.into()));
+        tokio::select! {
+            biased;
+            () = shared.hang_up.cancelled() => return None,
+            () = tokio::time::sleep(backoff.next()) => {}
+        }
+    }
+}
+
+/// Lets messages flow until the connection is lost, which gives the reason, or the bus hangs up.
+async fn serve(shared: &Shared, ready: Ready) -> Option<String> {
+    let Ready { session, publisher, channel, drain } = ready;
+    let link = &session.link;
+    let mut events = pin!(link.connection.events_listener());
+    let mut publishing = shared.tasks.spawn(publisher.run(channel));
+    tracing::info!(broker = %shared.config.address, "connected");
+    shared.state.send_replace(State::Up(Arc::clone(&session)));
+    let mut look = tokio::time::interval(LOOK_EVERY);
+    let lost = loop {
+        let mut last_error = None;
+        // Every arm only waits, and none loses anything when another ends first.
+        tokio::select! {
+            event = events.next() => match event {
+                Some(Event::ConnectionBlocked(reason)) => {
+                    tracing::warn!(reason, "the broker takes no messages");
+                    let blocked = State::Blocked(Arc::clone(&session), reason.into());
+                    shared.state.send_replace(blocked);
+                }
+                Some(Event::ConnectionUnblocked) => {
+                    tracing::info!("the broker takes messages again");
+                    shared.state.send_replace(State::Up(Arc::clone(&session)));
+                }
+                Some(Event::Error(error)) => last_error = Some(reason(&error)),
+                _ => {}
+            },
+            ended = &mut publishing => {
+                break Some(match ended {
+                    Ok(Err(error)) => reason(&error),
+                    _ => "the publisher has ended".to_owned(),
+                });
+            }
+            _ = look.tick() => {}
+            () = shared.hang_up.cancelled() => break None,
+        }
+        if !link.is_connected() {
+            break Some(last_error.unwrap_or_else(|| "the connection was closed".to_owned()));
+        }
+    };
+    if let Some(reason) = &lost {
+        shared.state.send_replace(State::Down(reason.as_str().into()));
+    } else {
+        drain.cancel();
+        // Either arm only waits; a publisher that is cut off ends as the link closes.
+        tokio::select! {
+            _ = &mut publishing => {}
+            () = shared.cut.cancelled() => {}
+        }
+    }
+    link.close().await;
+    lost
+}

@@ -1,0 +1,300 @@
+//! What is declared at the broker: exchanges, the queues of subscriptions, and their bindings.
+//!
+//! Names, arguments and the order of declaration are those of the C# code, so that either may come
+//! first. What exists with other arguments is used as it is: the broker answers a declaration that
+//! differs with 406 and closes the channel, so a new one is opened and the name is only checked.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use lapin::options::{
+    BasicQosOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions,
+};
+use lapin::protocol::AMQPSoftError;
+use lapin::types::FieldTable;
+use lapin::{Channel, ExchangeKind};
+use parking_lot::Mutex;
+use toolbus_bus::port::{Lifetime, Subscription};
+use toolbus_wire::queue;
+
+use crate::config::{Config, NAME_BYTES_MAX, QueueProfile};
+use crate::error::{is_soft, reason};
+use crate::frame::{long, short};
+use crate::link::Link;
+
+/// Most messages in a private queue or a retry queue.
+const OWN_QUEUE_MESSAGES_MAX: i64 = 10_000;
+/// Most bytes of bodies in a private queue or a retry queue.
+const OWN_QUEUE_BYTES_MAX: i64 = 64 << 20;
+
+/// Bounds of a dead-letter queue in the profile of newer C# code: three days, 256 MiB.
+const DEAD_LETTER_TTL_MS: i64 = 259_200_000;
+const DEAD_LETTER_MESSAGES_MAX: i64 = 10_000;
+const DEAD_LETTER_BYTES_MAX: i64 = 268_435_456;
+
+/// What a fleet declares, and which of it turned out to be there with other arguments.
+pub(crate) struct Topology {
+    exchange: String,
+    dead_letter_exchange: String,
+    durable: bool,
+    profile: QueueProfile,
+    /// Names that were found to differ, so that each is said once and not at every reconnect.
+    differing: Mutex<HashSet<String>>,
+}
+
+impl Topology {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            exchange: config.exchange.clone(),
+            dead_letter_exchange: config.dead_letter_exchange.clone(),
+            durable: config.durable,
+            profile: config.queue_profile,
+            differing: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn exchange(&self) -> &str {
+        &self.exchange
+    }
+
+    pub(crate) fn dead_letter_exchange(&self) -> &str {
+        &self.dead_letter_exchange
+    }
+
+    /// Opens a channel and declares both exchanges, as the C# code does on every channel.
+    pub(crate) async fn channel(&self, link: &Link) -> lapin::Result<Channel> {
+        let mut declaring = Declaring::begin(self, link, None).await?;
+        declaring.exchanges().await?;
+        Ok(declaring.channel)
+    }
+
+    /// Opens a channel and declares what a subscription needs. A private queue is not bound yet: a
+    /// second consumer must be refused before its pattern becomes a binding of the first one's.
+    pub(crate) async fn subscribe(
+        &self,
+        link: &Link,
+        subscription: &Subscription,
+    ) -> lapin::Result<Channel> {
+        let prefetch = subscription.flow.prefetch().get();
+        let mut declaring = Declaring::begin(self, link, Some(prefetch)).await?;
+        declaring.exchanges().await?;
+        match subscription.lifetime {
+            Lifetime::Durable => declaring.durable(subscription).await?,
+            Lifetime::Private => declaring.private(subscription).await?,
+        }
+        Ok(declaring.channel)
+    }
+
+    /// Binds the queue of a subscription that has its consumer.
+    pub(crate) async fn bind(
+        &self,
+        channel: &Channel,
+        subscription: &Subscription,
+    ) -> lapin::Result<()> {
+        let name = queue::queue(&subscription.name);
+        bind(channel, &name, &self.exchange, subscription.pattern.as_str()).await
+    }
+
+    /// Declares the queue where messages of a subscription wait for `delay`, and renews its lease.
+    pub(crate) async fn retry_queue(
+        &self,
+        link: &Link,
+        subscription: &Subscription,
+        delay: Duration,
+    ) -> lapin::Result<()> {
+        let mut declaring = Declaring::begin(self, link, None).await?;
+        let main = queue::queue(&subscription.name);
+        let name = retry_queue_name(&subscription.name, delay);
+        let (options, arguments) = retry_queue_form(subscription.lifetime, &main, delay);
+        declaring.queue(&name, options, arguments).await?;
+        declaring.channel.close(200, "declared".into()).await
+    }
+
+    /// Says that something is there with other arguments, the first time.
+    fn differs(&self, name: &str, error: &lapin::Error) {
+        if self.differing.lock().insert(name.to_owned()) {
+            tracing::warn!(name, reason = reason(error), "declared otherwise: used as it is");
+        }
+    }
+}
+
+/// Name of the queue where messages of a subscription wait for `delay`.
+pub(crate) fn retry_queue_name(subscription: &str, delay: Duration) -> String {
+    format!("{}.retry.{}", queue::queue(subscription), delay.as_millis())
+}
+
+/// Whether the names that are made of a subscription's name fit into AMQP.
+pub(crate) fn fits(subscription: &str) -> bool {
+    retry_queue_name(subscription, crate::retry::DELAY_MAX).len() <= NAME_BYTES_MAX
+}
+
+/// How a retry queue is declared. When a message's time is over, it goes back to the one queue that
+/// it came from: through the default exchange, under the queue's name.
+///
+/// It is a quorum queue that hands on with a confirm, since to lose a message between two queues is
+/// not allowed; a private one lives no longer than its connection, and neither do its messages.
+fn retry_queue_form(
+    lifetime: Lifetime,
+    main: &str,
+    delay: Duration,
+) -> (QueueDeclareOptions, FieldTable) {
+    let mut arguments = own_bounds();
+    let delay_ms = milliseconds(delay);
+    arguments.insert("x-message-ttl".into(), delay_ms.into());
+    arguments.insert("x-dead-letter-exchange".into(), long(""));
+    arguments.insert("x-dead-letter-routing-key".into(), long(main));
+    // An unused queue goes, with what is in it. A message may be put into it for as long as the
+    // lease of its last declaration, and must have left it by then.
+    let lease = delay + crate::retry::LEASE + crate::retry::LEASE;
+    arguments.insert("x-expires".into(), milliseconds(lease).into());
+    match lifetime {
+        Lifetime::Durable => {
+            arguments.insert("x-queue-type".into(), long("quorum"));
+            arguments.insert("x-dead-letter-strategy".into(), long("at-least-once"));
+            (QueueDeclareOptions::durable(), arguments)
+        }
+        Lifetime::Private => (QueueDeclareOptions::exclusive(), arguments),
+    }
+}
+
+/// Bounds of a queue that bears our own name.
+fn own_bounds() -> FieldTable {
+    let mut arguments = FieldTable::default();
+    arguments.insert("x-max-length".into(), OWN_QUEUE_MESSAGES_MAX.into());
+    arguments.insert("x-max-length-bytes".into(), OWN_QUEUE_BYTES_MAX.into());
+    // Whoever publishes is told, instead of an older message being lost.
+    arguments.insert("x-overflow".into(), long("reject-publish"));
+    arguments
+}
+
+fn milliseconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Declares one thing after the other, on a new channel after each 406.
+struct Declaring<'a> {
+    topology: &'a Topology,
+    link: &'a Link,
+    prefetch: Option<u16>,
+    channel: Channel,
+}
+
+impl<'a> Declaring<'a> {
+    async fn begin(
+        topology: &'a Topology,
+        link: &'a Link,
+        prefetch: Option<u16>,
+    ) -> lapin::Result<Self> {
+        let channel = open(link, prefetch).await?;
+        Ok(Self { topology, link, prefetch, channel })
+    }
+
+    async fn exchanges(&mut self) -> lapin::Result<()> {
+        let topology = self.topology;
+        self.exchange(&topology.exchange).await?;
+        self.exchange(&topology.dead_letter_exchange).await
+    }
+
+    async fn durable(&mut self, subscription: &Subscription) -> lapin::Result<()> {
+        let topology = self.topology;
+        let pattern = subscription.pattern.as_str();
+        let options = QueueDeclareOptions { durable: topology.durable, ..Default::default() };
+
+        let dead_letters = queue::dead_letter_queue(&subscription.name);
+        self.queue(&dead_letters, options, dead_letter_arguments(topology.profile)).await?;
+        self.bind(&dead_letters, &topology.dead_letter_exchange, pattern).await?;
+
+        let main = queue::queue(&subscription.name);
+        let mut arguments = FieldTable::default();
+        let exchange = long(&topology.dead_letter_exchange);
+        arguments.insert("x-dead-letter-exchange".into(), exchange);
+        arguments.insert("x-dead-letter-routing-key".into(), long(pattern));
+        self.queue(&main, options, arguments).await?;
+        self.bind(&main, &topology.exchange, pattern).await
+    }
+
+    /// A queue of a private subscription is never one that is there with other arguments.
+    async fn private(&mut self, subscription: &Subscription) -> lapin::Result<()> {
+        let name = queue::queue(&subscription.name);
+        let options = QueueDeclareOptions::exclusive().auto_delete();
+        self.channel.queue_declare(short(&name), options, own_bounds()).await.map(drop)
+    }
+
+    async fn exchange(&mut self, name: &str) -> lapin::Result<()> {
+        let options =
+            ExchangeDeclareOptions { durable: self.topology.durable, ..Default::default() };
+        let declared = self.declare_exchange(name, options).await;
+        if !self.is_declared_otherwise(name, &declared).await? {
+            return declared;
+        }
+        let passive = ExchangeDeclareOptions { passive: true, ..options };
+        self.declare_exchange(name, passive).await
+    }
+
+    async fn declare_exchange(
+        &self,
+        name: &str,
+        options: ExchangeDeclareOptions,
+    ) -> lapin::Result<()> {
+        let none = FieldTable::default();
+        self.channel.exchange_declare(short(name), ExchangeKind::Topic, options, none).await
+    }
+
+    async fn queue(
+        &mut self,
+        name: &str,
+        options: QueueDeclareOptions,
+        arguments: FieldTable,
+    ) -> lapin::Result<()> {
+        let declared = self.channel.queue_declare(short(name), options, arguments).await.map(drop);
+        if !self.is_declared_otherwise(name, &declared).await? {
+            return declared;
+        }
+        let passive = QueueDeclareOptions { passive: true, ..options };
+        self.channel.queue_declare(short(name), passive, FieldTable::default()).await.map(drop)
+    }
+
+    /// Whether the broker answered 406. Then it has closed the channel, and another is open.
+    async fn is_declared_otherwise(
+        &mut self,
+        name: &str,
+        declared: &lapin::Result<()>,
+    ) -> lapin::Result<bool> {
+        match declared {
+            Err(error) if is_soft(error, &AMQPSoftError::PRECONDITIONFAILED) => {
+                self.topology.differs(name, error);
+                self.channel = open(self.link, self.prefetch).await?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    async fn bind(&self, queue: &str, exchange: &str, key: &str) -> lapin::Result<()> {
+        bind(&self.channel, queue, exchange, key).await
+    }
+}
+
+async fn bind(channel: &Channel, queue: &str, exchange: &str, key: &str) -> lapin::Result<()> {
+    let (options, none) = (QueueBindOptions::default(), FieldTable::default());
+    channel.queue_bind(short(queue), short(exchange), short(key), options, none).await
+}
+
+async fn open(link: &Link, prefetch: Option<u16>) -> lapin::Result<Channel> {
+    let channel = link.connection.create_channel().await?;
+    if let Some(prefetch) = prefetch {
+        channel.basic_qos(prefetch, BasicQosOptions::default()).await?;
+    }
+    Ok(channel)
+}
+
+fn dead_letter_arguments(profile: QueueProfile) -> FieldTable {
+    let mut arguments = FieldTable::default();
+    if profile == QueueProfile::UpstreamN {
+        arguments.insert("x-message-ttl".into(), DEAD_LETTER_TTL_MS.into());
+        arguments.insert("x-max-length".into(), DEAD_LETTER_MESSAGES_MAX.into());
+        arguments.insert("x-max-length-bytes".into(), DEAD_LETTER_BYTES_MAX.into());
+        arguments.insert("x-overflow".into(), long("drop-head"));
+    }
+    arguments
+}

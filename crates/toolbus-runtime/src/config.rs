@@ -1,0 +1,150 @@
+//! Layered configuration: defaults → file → environment → arguments.
+//!
+//! A service declares one settings struct; its JSON Schema, made from the type and its doc
+//! comments, drives everything: how environment text is read, what is validated, what the
+//! reference page says. The layers are merged into one JSON value that remembers where each part
+//! came from, and that value is validated as a whole, so that every mistake is reported at once
+//! (see `docs/adr/0001-configuration-by-schema.md`).
+//!
+//! Reading is a function of its [`Sources`]: nothing here looks at the process or keeps a static.
+//! It runs before logs exist, so it logs nothing; warnings are handed back.
+
+mod environment;
+mod file;
+mod mistake;
+mod origin;
+mod print;
+mod reference;
+mod schema;
+mod values;
+
+#[cfg(test)]
+mod tests;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+pub use environment::{Alias, Environment, PREFIX, Setting};
+pub use file::SettingsFile;
+pub use mistake::{Errors, Mistake, Mistakes};
+pub use origin::Origin;
+pub use reference::reference;
+pub use values::{BusUrl, ByteSize, HttpUrl, ListenAddress, LogFilter, MASK, Secret, TimeSpan};
+
+use origin::{Merged, Origins};
+
+/// A settings struct: `#[serde(default, deny_unknown_fields)]` on it and on every struct in it.
+pub trait Settings: Serialize + DeserializeOwned + JsonSchema + Default {
+    /// Adds what the schema cannot say: rules between fields. Called only when each value is right
+    /// by itself.
+    fn check(&self, mistakes: &mut Mistakes<'_>) {
+        let _ = mistakes;
+    }
+}
+
+/// The layers, lowest first.
+#[derive(Debug)]
+pub struct Sources<'a> {
+    /// The settings file.
+    pub file: SettingsFile,
+    /// Other names in the environment; a later one in the table wins over an earlier one.
+    pub aliases: &'a [Alias],
+    /// What is derived from several variables at once, such as a URL from its parts: above the
+    /// file, below the aliases.
+    pub derived: Vec<Setting>,
+    /// The environment: the aliases are read from it first, then the `TOOLBUS_` names.
+    pub environment: &'a Environment,
+    /// Command-line arguments.
+    pub arguments: Vec<Setting>,
+}
+
+/// Settings that were read, and where each came from.
+#[derive(Debug)]
+pub struct Loaded<T> {
+    /// The settings.
+    pub settings: T,
+    /// What is not wrong but was probably not meant; to be logged when logs exist.
+    pub warnings: Vec<String>,
+    origins: Origins,
+}
+
+impl<T: Settings> Loaded<T> {
+    /// Where the value at a key such as `bus.prefetch` came from.
+    #[must_use]
+    pub fn origin(&self, key: &str) -> Origin {
+        let path: Vec<String> = key.split('.').map(str::to_owned).collect();
+        self.origins.of(&path).cloned().unwrap_or(Origin::Default)
+    }
+
+    /// The effective settings as TOML, secrets masked, each with its origin in a comment.
+    #[must_use]
+    pub fn print(&self) -> String {
+        print::print(&self.settings, &self.origins)
+    }
+}
+
+/// Reads and checks the settings.
+///
+/// # Errors
+///
+/// With every mistake of the file, the environment and the arguments.
+pub fn load<T: Settings>(sources: Sources<'_>) -> Result<Loaded<T>, Errors> {
+    let schema = schema::of::<T>();
+    let mut mistakes = Vec::new();
+    let (merged, warnings) = merge(sources, &schema, &mut mistakes);
+    let (values, origins) = merged.into_parts();
+    validate(&schema, &values, &origins, &mut mistakes);
+    Errors::of(mistakes)?;
+
+    let read = serde_path_to_error::deserialize::<_, T>(values);
+    let mut mistakes = Mistakes::new(&origins);
+    match &read {
+        Ok(settings) => settings.check(&mut mistakes),
+        // The schema let pass what the type does not take; reading stops at the first such value.
+        Err(error) => mistakes.add(&error.path().to_string(), error.inner().to_string()),
+    }
+    Errors::of(mistakes.into_found())?;
+    let settings = read.expect("an error was returned as a mistake just now");
+    Ok(Loaded { settings, warnings, origins })
+}
+
+fn merge(
+    sources: Sources<'_>,
+    schema: &Value,
+    mistakes: &mut Vec<Mistake>,
+) -> (Merged, Vec<String>) {
+    let Sources { file, aliases, derived, environment, arguments } = sources;
+    let mut merged = Merged::default();
+    for entry in file::read(&file, mistakes) {
+        merged.put(entry);
+    }
+    let mut put_setting = |merged: &mut Merged, setting: Setting| match setting.into_entry(schema) {
+        Some(Ok(entry)) => merged.put(entry),
+        Some(Err(mistake)) => mistakes.push(mistake),
+        None => {}
+    };
+    for setting in derived.into_iter().chain(environment::aliased(environment, aliases)) {
+        put_setting(&mut merged, setting);
+    }
+    let (entries, warnings) = environment::entries(environment, schema, aliases);
+    for entry in entries {
+        merged.put(entry);
+    }
+    for setting in arguments {
+        put_setting(&mut merged, setting);
+    }
+    (merged, warnings)
+}
+
+fn validate(schema: &Value, values: &Value, origins: &Origins, mistakes: &mut Vec<Mistake>) {
+    let options = values::FORMATS
+        .iter()
+        .fold(jsonschema::options().should_validate_formats(true), |options, format| {
+            options.with_format(format.name, |text| (format.check)(text).is_ok())
+        });
+    let validator = options.build(schema).expect("a schema made from a type is a valid schema");
+    let errors = validator.iter_errors(values);
+    mistakes.extend(errors.flat_map(|error| mistake::explain(schema, origins, &error)));
+}

@@ -1,0 +1,145 @@
+//! The settings file: TOML, read into entries that know their line.
+//!
+//! The text of a line is never repeated in an error: it may hold a secret.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path as FilePath, PathBuf};
+
+use serde_json::{Map, Number, Value};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::mistake::Mistake;
+use super::origin::{Entry, Origin};
+use super::schema::Path;
+
+/// Largest settings file that is read, in bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Which file is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SettingsFile {
+    /// None at all.
+    None,
+    /// This one, which must be there; `named_by` is the flag or the variable that names it.
+    Required {
+        /// The file.
+        path: PathBuf,
+        /// Such as `--config`.
+        named_by: &'static str,
+    },
+    /// This one where it is there.
+    IfPresent(PathBuf),
+}
+
+/// Reads the file's entries; every syntax error is reported, and a file with any has no entries.
+pub(super) fn read(file: &SettingsFile, mistakes: &mut Vec<Mistake>) -> Vec<Entry> {
+    let (path, named_by) = match file {
+        SettingsFile::None => return Vec::new(),
+        SettingsFile::Required { path, named_by } => (path, Some(*named_by)),
+        SettingsFile::IfPresent(path) => (path, None),
+    };
+    match text_of(path) {
+        Ok(text) => parse(path, &text, mistakes),
+        Err(error) if named_by.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
+            Vec::new()
+        }
+        Err(error) => {
+            let what = format!("cannot be read: {error}");
+            let origin = named_by.map(|name| Origin::Named(name.to_owned()));
+            mistakes.push(Mistake::new(path.display().to_string(), what).given_by(origin));
+            Vec::new()
+        }
+    }
+}
+
+fn text_of(path: &FilePath) -> std::io::Result<String> {
+    let mut text = String::new();
+    // Reading is bounded rather than the size looked at: a pipe has none.
+    let length = File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if length as u64 > FILE_BYTES_MAX {
+        return Err(std::io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes")));
+    }
+    Ok(text)
+}
+
+fn parse(path: &FilePath, text: &str, mistakes: &mut Vec<Mistake>) -> Vec<Entry> {
+    let (table, errors) = DeTable::parse_recoverable(text);
+    let is_sound = errors.is_empty();
+    for error in errors {
+        let (line, column) = position(text, error.span().map_or(0, |span| span.start));
+        let place = format!("{}:{line}:{column}", path.display());
+        mistakes.push(Mistake::new(place, error.message()));
+    }
+    let mut reader = Reader { path, text, entries: Vec::new(), mistakes };
+    // What a broken file seems to say would only make mistakes that nobody made.
+    if is_sound {
+        reader.table(table.get_ref(), &mut Path::new());
+    }
+    reader.entries
+}
+
+struct Reader<'a> {
+    path: &'a FilePath,
+    text: &'a str,
+    entries: Vec<Entry>,
+    mistakes: &'a mut Vec<Mistake>,
+}
+
+impl Reader<'_> {
+    fn table(&mut self, table: &DeTable<'_>, path: &mut Path) {
+        for (key, value) in table {
+            path.push(key.get_ref().to_string());
+            match value.get_ref() {
+                DeValue::Table(inner) if !inner.is_empty() => self.table(inner, path),
+                _ => self.leaf(key.span().start, value, path),
+            }
+            path.pop();
+        }
+    }
+
+    fn leaf(&mut self, offset: usize, value: &Spanned<DeValue<'_>>, path: &Path) {
+        let (line, _) = position(self.text, offset);
+        let origin = Origin::File { path: self.path.to_owned(), line };
+        match json(value.get_ref()) {
+            Some(value) => self.entries.push(Entry { path: path.clone(), value, origin }),
+            None => self.mistakes.push(
+                Mistake::new(super::schema::dotted(path), "a number out of range")
+                    .given_by(Some(origin)),
+            ),
+        }
+    }
+}
+
+/// The value as JSON; `None` for a number that JSON or 64 bits cannot hold.
+fn json(value: &DeValue<'_>) -> Option<Value> {
+    Some(match value {
+        DeValue::String(text) => Value::String(text.to_string()),
+        DeValue::Boolean(flag) => Value::Bool(*flag),
+        DeValue::Datetime(time) => Value::String(time.to_string()),
+        DeValue::Integer(number) => {
+            i64::from_str_radix(number.as_str(), number.radix()).ok()?.into()
+        }
+        DeValue::Float(number) => {
+            Value::Number(Number::from_f64(number.as_str().parse::<f64>().ok()?)?)
+        }
+        DeValue::Array(items) => {
+            Value::Array(items.iter().map(|item| json(item.get_ref())).collect::<Option<_>>()?)
+        }
+        DeValue::Table(table) => {
+            let mut object = Map::new();
+            for (key, value) in table {
+                object.insert(key.get_ref().to_string(), json(value.get_ref())?);
+            }
+            Value::Object(object)
+        }
+    })
+}
+
+/// Line and column of a byte offset, both counted from 1, the column in characters.
+fn position(text: &str, offset: usize) -> (usize, usize) {
+    let before = text.get(..offset).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}

@@ -1,0 +1,240 @@
+//! What is wrong with the settings, in words that a person can act on.
+//!
+//! A mistake names the key, where its value came from and what is wrong with it. The value itself
+//! is shown only where it cannot be a secret.
+
+use std::fmt;
+
+use jsonschema::ValidationError;
+use jsonschema::error::ValidationErrorKind as Kind;
+use serde_json::Value;
+
+use super::origin::{Origin, Origins};
+use super::schema::{self, Path};
+use super::values::FORMATS;
+
+/// Longest value that is shown in a message, in characters.
+const SHOWN_CHARS_MAX: usize = 60;
+
+/// One mistake.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mistake {
+    place: String,
+    what: String,
+    origin: Option<String>,
+}
+
+impl Mistake {
+    /// `place` is a key path, a variable or a file; `what` reads on after it, without a full stop.
+    #[must_use]
+    pub fn new(place: impl Into<String>, what: impl Into<String>) -> Self {
+        Self { place: place.into(), what: what.into(), origin: None }
+    }
+
+    pub(super) fn given_by(mut self, origin: Option<Origin>) -> Self {
+        self.origin = origin.map(|origin| origin.to_string());
+        self
+    }
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.what)?;
+        match &self.origin {
+            Some(origin) => write!(f, " ({origin})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Every mistake of a configuration; never empty.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct Errors(Vec<Mistake>);
+
+impl Errors {
+    /// The mistakes as an error, or `Ok` when there is none.
+    ///
+    /// # Errors
+    ///
+    /// When `mistakes` is not empty.
+    pub fn of(mistakes: Vec<Mistake>) -> Result<(), Self> {
+        if mistakes.is_empty() { Ok(()) } else { Err(Self(Vec::new()).and(mistakes)) }
+    }
+
+    /// These mistakes and `more`, sorted by place.
+    #[must_use]
+    pub fn and(mut self, more: Vec<Mistake>) -> Self {
+        self.0.extend(more);
+        self.0.sort();
+        self.0.dedup();
+        self
+    }
+}
+
+impl fmt::Display for Errors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.len() {
+            1 => f.write_str("the configuration has a mistake")?,
+            count => write!(f, "the configuration has {count} mistakes")?,
+        }
+        self.0.iter().try_for_each(|mistake| write!(f, "\n  {mistake}"))
+    }
+}
+
+/// Collects what the cross-field checks of a service find.
+#[derive(Debug)]
+pub struct Mistakes<'a> {
+    found: Vec<Mistake>,
+    origins: &'a Origins,
+}
+
+impl<'a> Mistakes<'a> {
+    pub(super) fn new(origins: &'a Origins) -> Self {
+        Self { found: Vec::new(), origins }
+    }
+
+    /// Adds a mistake at a key such as `bus.prefetch`; its origin is looked up.
+    pub fn add(&mut self, key: &str, what: impl Into<String>) {
+        let path: Path = key.split('.').map(str::to_owned).collect();
+        let origin = self.origins.of(&path).cloned();
+        self.found.push(Mistake::new(key, what).given_by(origin));
+    }
+
+    pub(super) fn into_found(self) -> Vec<Mistake> {
+        self.found
+    }
+}
+
+/// Says what a validation error means; one error about unknown keys is one mistake a key.
+pub(super) fn explain(
+    schema: &Value,
+    origins: &Origins,
+    error: &ValidationError<'_>,
+) -> Vec<Mistake> {
+    let path = path_of(error.instance_path().as_str());
+    if let Kind::AdditionalProperties { unexpected } = error.kind() {
+        return unexpected.iter().map(|key| unknown_key(schema, origins, &path, key)).collect();
+    }
+    let node = schema::at(schema, &path).unwrap_or(&Value::Null);
+    let what = Described { node, value: error.instance() }.problem(error);
+    vec![Mistake::new(place(schema, &path), what).given_by(origins.of(&path).cloned())]
+}
+
+/// The known name that is nearest to `name`, when one is near enough to have been meant.
+pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    known
+        .into_iter()
+        .map(|candidate| (strsim::normalized_damerau_levenshtein(name, candidate), candidate))
+        .filter(|(similarity, _)| *similarity > 0.65)
+        .max_by(|one, other| one.0.total_cmp(&other.0))
+        .map(|(_, candidate)| candidate)
+}
+
+fn unknown_key(schema: &Value, origins: &Origins, parent: &[String], key: &str) -> Mistake {
+    let known = schema::keys_below(schema, parent);
+    let what = match nearest(key, known.iter().copied()) {
+        Some(near) => format!("unknown key, did you mean `{near}`?"),
+        None => format!("unknown key, known here: {}", known.join(", ")),
+    };
+    let path = [parent, &[key.to_owned()]].concat();
+    Mistake::new(place(schema, &path), what).given_by(origins.of(&path).cloned())
+}
+
+/// `a.b[1].c`: keys and, within lists, positions counted from 0.
+fn place(schema: &Value, path: &[String]) -> String {
+    let mut place = String::new();
+    for (depth, key) in path.iter().enumerate() {
+        let parent = schema::at(schema, &path[..depth]).unwrap_or(&Value::Null);
+        let part = match (schema::type_of(parent), depth) {
+            ("array", _) => format!("[{key}]"),
+            (_, 0) => schema::toml_key(key),
+            _ => format!(".{}", schema::toml_key(key)),
+        };
+        place.push_str(&part);
+    }
+    place
+}
+
+/// A value and what the schema says of it.
+struct Described<'a> {
+    node: &'a Value,
+    value: &'a Value,
+}
+
+impl Described<'_> {
+    fn problem(&self, error: &ValidationError<'_>) -> String {
+        let value = self.shown();
+        match error.kind() {
+            Kind::Type { .. } => format!("{value} is not {}", self.expected()),
+            Kind::Format { format } => match FORMATS.iter().find(|known| known.name == format) {
+                Some(known) => {
+                    let text = self.value.as_str().unwrap_or_default();
+                    let reason = (known.check)(text).err().unwrap_or_default();
+                    let examples = known.examples.join(", ");
+                    format!("{value} is not {}: {reason}; for example {examples}", known.what)
+                }
+                None => format!("{value} is not of the format {format}"),
+            },
+            Kind::Enum { options } => format!("{value} is not one of {}", listed(options)),
+            Kind::Minimum { limit } => format!("{value} is less than {limit}"),
+            Kind::Maximum { limit } => format!("{value} is more than {limit}"),
+            Kind::MinLength { limit: 1 } | Kind::MinItems { limit: 1 } => {
+                "must not be empty".to_owned()
+            }
+            Kind::MinLength { limit } => format!("{value} has fewer than {limit} characters"),
+            Kind::MaxLength { limit } => format!("{value} has more than {limit} characters"),
+            Kind::MinItems { limit } => format!("{value} has fewer than {limit} items"),
+            Kind::MaxItems { limit } => format!("{value} has more than {limit} items"),
+            Kind::Required { property } => format!("{property} is missing"),
+            // The library's own words, without the value.
+            _ => error.masked().to_string(),
+        }
+    }
+
+    fn shown(&self) -> String {
+        if schema::is_sensitive(self.node) { "the value".to_owned() } else { show(self.value) }
+    }
+
+    fn expected(&self) -> String {
+        let format = self.node.get("format").and_then(Value::as_str).unwrap_or_default();
+        if let Some(known) = FORMATS.iter().find(|known| known.name == format) {
+            return format!("{}, such as {}", known.what, known.examples.join(", "));
+        }
+        match schema::type_of(self.node) {
+            "integer" => "a whole number".to_owned(),
+            "number" => "a number".to_owned(),
+            "boolean" => "true or false".to_owned(),
+            "string" => "a text".to_owned(),
+            "array" => "a list".to_owned(),
+            "object" => {
+                let keys = schema::keys_below(self.node, &[]).join(", ");
+                if keys.is_empty() { "a table".to_owned() } else { format!("a table of {keys}") }
+            }
+            _ => "of the right type".to_owned(),
+        }
+    }
+}
+
+/// A value for a message: short, on one line, without the password of a URL that strayed there.
+pub(super) fn show(value: &Value) -> String {
+    let text = value.to_string();
+    let shown = match (text.find("://"), text.rfind('@')) {
+        (Some(scheme), Some(at)) if scheme < at => {
+            format!("{}://{}{}", &text[..scheme], super::values::MASK, &text[at..])
+        }
+        _ => text,
+    };
+    match shown.char_indices().nth(SHOWN_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &shown[..end]),
+        None => shown,
+    }
+}
+
+fn listed(options: &Value) -> String {
+    let options = options.as_array().map(Vec::as_slice).unwrap_or_default();
+    options.iter().map(Value::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn path_of(pointer: &str) -> Path {
+    pointer.split('/').skip(1).map(|key| key.replace("~1", "/").replace("~0", "~")).collect()
+}

@@ -1,0 +1,106 @@
+//! Values on their way together: what each layer gives, merged so that a later layer wins, with
+//! where every value came from.
+//!
+//! Tables are merged key by key; anything else replaces what was there, arrays too.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use serde_json::{Map, Value};
+
+use super::schema::Path;
+
+/// Where a value comes from, as a person would look for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody set it.
+    Default,
+    /// A line of a settings file.
+    File {
+        /// The file as it was named.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+    },
+    /// An environment variable or a command-line flag, by its name.
+    Named(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Self::Named(name) => f.write_str(name),
+        }
+    }
+}
+
+/// One value of a layer.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) path: Path,
+    pub(super) value: Value,
+    pub(super) origin: Origin,
+}
+
+/// All layers so far.
+#[derive(Debug, Default)]
+pub(super) struct Merged {
+    values: Map<String, Value>,
+    origins: BTreeMap<Path, Origin>,
+}
+
+impl Merged {
+    /// Puts `entry` over what is there; a table is merged key by key.
+    pub(super) fn put(&mut self, entry: Entry) {
+        match entry.value {
+            Value::Object(table) if !table.is_empty() => {
+                for (key, value) in table {
+                    let mut path = entry.path.clone();
+                    path.push(key);
+                    self.put(Entry { path, value, origin: entry.origin.clone() });
+                }
+            }
+            _ => self.put_leaf(entry),
+        }
+    }
+
+    fn put_leaf(&mut self, entry: Entry) {
+        let Some((last, tables)) = entry.path.split_last() else { return };
+        let mut table = &mut self.values;
+        for key in tables {
+            let slot = table.entry(key.clone()).or_insert_with(|| Value::Object(Map::new()));
+            if !slot.is_object() {
+                *slot = Value::Object(Map::new());
+            }
+            let Value::Object(inner) = slot else { return };
+            table = inner;
+        }
+        table.insert(last.clone(), entry.value);
+        self.origins
+            .retain(|path, _| !path.starts_with(&entry.path) && !entry.path.starts_with(path));
+        self.origins.insert(entry.path, entry.origin);
+    }
+
+    /// The values of all layers as one object.
+    pub(super) fn into_parts(self) -> (Value, Origins) {
+        (Value::Object(self.values), Origins(self.origins))
+    }
+}
+
+/// Where every value that was set came from.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Origins(BTreeMap<Path, Origin>);
+
+impl Origins {
+    /// The origin of the value at `path`: its own, else that of the value it is a part of, else
+    /// that of its first part. `None` when nobody set any of these.
+    pub(super) fn of(&self, path: &[String]) -> Option<&Origin> {
+        let own_or_whole = (1..=path.len()).rev().find_map(|length| self.0.get(&path[..length]));
+        own_or_whole.or_else(|| {
+            self.0.iter().find(|(inner, _)| inner.starts_with(path)).map(|(_, origin)| origin)
+        })
+    }
+}

@@ -1,0 +1,97 @@
+//! Texts that read, texts that do not, and that what is printed reads back.
+
+use super::*;
+
+fn check<T: TextValue + std::fmt::Debug>(text: &str, expected: Result<&str, &str>) {
+    match (T::read(text), expected) {
+        (Ok(value), Ok(printed)) => {
+            assert_eq!(value.to_string(), printed, "{text}");
+            if !T::SENSITIVE {
+                assert_eq!(T::read(printed).unwrap().to_string(), printed);
+            }
+        }
+        (Err(error), Err(part)) => assert!(error.contains(part), "{text}: {error}"),
+        (read, expected) => panic!("{text}: {read:?} and not {expected:?}"),
+    }
+}
+
+#[test]
+fn durations() {
+    check::<TimeSpan>("250ms", Ok("250ms"));
+    check::<TimeSpan>("1500ms", Ok("1500ms"));
+    check::<TimeSpan>("30s", Ok("30s"));
+    check::<TimeSpan>("60s", Ok("1m"));
+    check::<TimeSpan>("90 m", Ok("90m"));
+    check::<TimeSpan>("7d", Ok("7d"));
+    check::<TimeSpan>("0m", Ok("0s"));
+    check::<TimeSpan>("30", Err("no unit"));
+    check::<TimeSpan>("", Err("whole number"));
+    check::<TimeSpan>("-5s", Err("whole number"));
+    check::<TimeSpan>("1.5s", Err("unit is none of"));
+    check::<TimeSpan>("5M", Err("unit is none of"));
+    check::<TimeSpan>("99999999999999999999s", Err("too large"));
+    check::<TimeSpan>("18446744073709551615d", Err("too large"));
+}
+
+#[test]
+fn sizes() {
+    check::<ByteSize>("8MiB", Ok("8MiB"));
+    check::<ByteSize>("1024KiB", Ok("1MiB"));
+    check::<ByteSize>("10MB", Ok("10000000B"));
+    check::<ByteSize>("0GiB", Ok("0B"));
+    check::<ByteSize>("5", Err("no unit"));
+    check::<ByteSize>("5mib", Err("unit is none of"));
+}
+
+#[test]
+fn urls() {
+    check::<BusUrl>("amqp://u:hunter2@h:1/v", Ok("amqp://u:***@h:1/v"));
+    check::<BusUrl>("amqps://h", Ok("amqps://h"));
+    check::<BusUrl>("http://h", Err("amqp or amqps"));
+    check::<BusUrl>("amqp://", Err("host"));
+    check::<BusUrl>("amqp:h", Err("host"));
+    check::<BusUrl>("host:5672", Err("amqp or amqps"));
+    check::<HttpUrl>("https://u:hunter2@h/p?q=1", Ok("https://u:***@h/p?q=1"));
+    check::<HttpUrl>("http://", Err("host"));
+    check::<HttpUrl>("ftp://h", Err("http or https"));
+}
+
+#[test]
+fn paths_below_a_url() {
+    let below = |url: &str| url.parse::<HttpUrl>().unwrap().below(&["v1", "traces"]).to_string();
+    assert_eq!(below("http://h"), "http://h/v1/traces");
+    assert_eq!(below("http://h/"), "http://h/v1/traces");
+    assert_eq!(below("http://h/otlp"), "http://h/otlp/v1/traces");
+    assert_eq!(below("http://h/otlp/?k=v"), "http://h/otlp/v1/traces?k=v");
+}
+
+#[test]
+fn listen_addresses() {
+    check::<ListenAddress>("127.0.0.1:8080", Ok("127.0.0.1:8080"));
+    check::<ListenAddress>(":0", Ok(":0"));
+    check::<ListenAddress>("[::1]:80", Ok("[::1]:80"));
+    check::<ListenAddress>("localhost:1", Ok("localhost:1"));
+    check::<ListenAddress>("8080", Err("no port"));
+    check::<ListenAddress>("host:", Err("not a number"));
+    check::<ListenAddress>("host:65536", Err("not a number"));
+    check::<ListenAddress>("::1:80", Err("brackets"));
+    check::<ListenAddress>("http://h:80", Err("brackets"));
+    check::<ListenAddress>("a b:80", Err("not a name"));
+}
+
+#[test]
+fn log_filters() {
+    check::<LogFilter>("debug", Ok("debug"));
+    check::<LogFilter>("info,toolbus_bus=debug", Ok("info,toolbus_bus=debug"));
+    check::<LogFilter>("toolbus=loud", Err(""));
+}
+
+#[test]
+fn secrets_are_masked_everywhere_but_where_they_are_used() {
+    let secret = Secret::from("hunter2".to_owned());
+    let shown = format!("{secret} {secret:?} {}", serde_json::to_string(&secret).unwrap());
+    assert_eq!(shown, r#"*** *** "***""#);
+    assert_eq!(secret.expose(), "hunter2");
+    let url: BusUrl = "amqp://u:hunter2@h".parse().unwrap();
+    assert_eq!(format!("{url:?}"), "amqp://u:***@h");
+}

@@ -1,0 +1,206 @@
+//! What the process says of itself: its components and whether it is ready.
+//!
+//! A component reports the state it is in; the registry keeps the latest and nothing else, so
+//! reporting is cheap and never waits. Readiness is computed from the states when it is asked for.
+
+mod server;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+pub use server::{Error, HealthServer, serve};
+
+/// Longest reason that is kept, in characters.
+const REASON_CHARS_MAX: usize = 300;
+
+/// The state of one component.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "lowercase")]
+pub enum State {
+    /// It has not worked yet.
+    Starting,
+    /// It works.
+    Up,
+    /// It works, but not as it should.
+    Degraded {
+        /// What is wrong, for an operator; no secrets.
+        reason: String,
+    },
+    /// It does not work.
+    Down {
+        /// What is wrong, for an operator; no secrets.
+        reason: String,
+    },
+}
+
+impl State {
+    /// [`State::Degraded`] for this reason.
+    pub fn degraded(reason: impl fmt::Display) -> Self {
+        Self::Degraded { reason: reason.to_string() }
+    }
+
+    /// [`State::Down`] for this reason.
+    pub fn down(reason: impl fmt::Display) -> Self {
+        Self::Down { reason: reason.to_string() }
+    }
+
+    fn serves(&self) -> bool {
+        matches!(self, Self::Up | Self::Degraded { .. })
+    }
+
+    fn bounded(mut self) -> Self {
+        if let Self::Degraded { reason } | Self::Down { reason } = &mut self
+            && let Some((end, _)) = reason.char_indices().nth(REASON_CHARS_MAX)
+        {
+            reason.truncate(end);
+            reason.push('…');
+        }
+        self
+    }
+}
+
+/// Whether the process can do its work without the component.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// Not ready without it.
+    Required,
+    /// Ready all the same.
+    Optional,
+}
+
+/// The registry of a process. Clones share it.
+#[derive(Clone, Default)]
+pub struct Health {
+    shared: Arc<RwLock<Shared>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    components: BTreeMap<String, Entry>,
+    stopping: bool,
+    status: Option<Status>,
+}
+
+type Status = Arc<dyn Fn() -> Value + Send + Sync>;
+
+struct Entry {
+    need: Need,
+    state: State,
+}
+
+impl Health {
+    /// A registry without components, which is ready.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Registers a component, [`State::Starting`], and returns the handle it reports by. A name
+    /// that is registered already starts anew.
+    #[must_use]
+    pub fn component(&self, name: &str, need: Need) -> Component {
+        let entry = Entry { need, state: State::Starting };
+        self.shared.write().components.insert(name.to_owned(), entry);
+        Component { health: self.clone(), name: name.into() }
+    }
+
+    /// Whether work may be sent here: every required component serves and no stop was asked for.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.shared.read().is_ready()
+    }
+
+    /// Says from now on that the process is not ready, because it is about to stop.
+    pub fn stop(&self) {
+        self.shared.write().stopping = true;
+    }
+
+    /// Sets what `/status` shows as `details`. It is called for each request, so it must be quick
+    /// and must not block; no secrets.
+    pub fn describe(&self, status: impl Fn() -> Value + Send + Sync + 'static) {
+        self.shared.write().status = Some(Arc::new(status));
+    }
+
+    /// What `/readyz` answers: `{"ready", "stopping", "components": {name: {"state", "reason"?,
+    /// "required"}}}`.
+    #[must_use]
+    pub fn readiness(&self) -> Value {
+        self.shared.read().readiness()
+    }
+
+    /// What `/status` answers: the same with `details`.
+    #[must_use]
+    pub fn status(&self) -> Value {
+        let (mut report, status) = {
+            let shared = self.shared.read();
+            (shared.readiness(), shared.status.clone())
+        };
+        // Called outside the lock: it may report states itself.
+        report["details"] = status.map_or(Value::Null, |status| status());
+        report
+    }
+}
+
+impl fmt::Debug for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Health({})", self.readiness())
+    }
+}
+
+impl Shared {
+    fn is_ready(&self) -> bool {
+        let mut required = self.components.values().filter(|entry| entry.need == Need::Required);
+        !self.stopping && required.all(|entry| entry.state.serves())
+    }
+
+    fn readiness(&self) -> Value {
+        let components = self.components.iter().map(|(name, entry)| {
+            let mut shown = json!(entry.state);
+            shown["required"] = json!(entry.need == Need::Required);
+            (name.clone(), shown)
+        });
+        json!({
+            "ready": self.is_ready(),
+            "stopping": self.stopping,
+            "components": components.collect::<serde_json::Map<_, _>>(),
+        })
+    }
+}
+
+/// A component's handle: it reports its state by it. Clones report for the same component.
+#[derive(Debug, Clone)]
+pub struct Component {
+    health: Health,
+    name: Arc<str>,
+}
+
+impl Component {
+    /// Reports the state; a change is logged. A reason is kept up to 300 characters.
+    pub fn set(&self, state: State) {
+        let state = state.bounded();
+        let changed = {
+            let mut shared = self.health.shared.write();
+            let Some(entry) = shared.components.get_mut(&*self.name) else { return };
+            if entry.state == state {
+                return;
+            }
+            entry.state = state.clone();
+            state
+        };
+        let component = &*self.name;
+        match changed {
+            State::Starting => tracing::debug!(component, "starting"),
+            State::Up => tracing::info!(component, "up"),
+            State::Degraded { reason } => tracing::warn!(component, reason, "degraded"),
+            State::Down { reason } => tracing::warn!(component, reason, "down"),
+        }
+    }
+}

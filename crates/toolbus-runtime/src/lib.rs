@@ -1,0 +1,9 @@
+//! What every service needs around its work: configuration, telemetry, health and shutdown.
+
+pub mod arguments;
+pub mod config;
+pub mod health;
+pub mod service;
+pub mod settings;
+pub mod telemetry;
+pub mod tls;

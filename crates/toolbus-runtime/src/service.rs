@@ -1,0 +1,297 @@
+//! The frame of a program: how it starts, how it stops, and what its exit code says.
+//!
+//! Start: configuration (all mistakes at once) → telemetry → health port, not ready → the work.
+//! Configuration comes before logs because it says what is logged; it waits for nothing. Stop: not
+//! ready → stop asked for → running work gets the grace → what is left is told to end now → health
+//! port → telemetry last. A second signal ends the process at once.
+//!
+//! Exit codes: 0 success, 1 failure or work cut off, 2 misuse or a mistake in the configuration,
+//! 128 and the signal's number when a signal ended a command, or was repeated.
+
+mod failure;
+mod shutdown;
+mod supervise;
+
+#[cfg(test)]
+mod tests;
+
+use std::error::Error as StdError;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::process::{ExitCode, Termination};
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+use tracing::level_filters::LevelFilter;
+use uuid::Uuid;
+
+use crate::arguments::CommonArguments;
+use crate::config::{self, Alias, Environment, Errors, Loaded, Setting, Settings, Sources};
+use crate::health::{self, Health, HealthServer};
+use crate::settings::{
+    self, HealthSettings, LogSettings, SHARED_ALIASES, ShutdownSettings, TelemetrySettings,
+};
+use crate::telemetry::{self, Identity, Telemetry};
+
+pub use shutdown::Shutdown;
+use supervise::{Ended, OsSignals, Supervisor};
+
+/// How long the last flush of telemetry may take.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a command that was interrupted may take to end.
+const COMMAND_GRACE: Duration = Duration::from_secs(5);
+/// How long leftover blocking work may keep the process from ending.
+const RUNTIME_END_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// A program of the fleet.
+#[derive(Debug, Clone, Copy)]
+pub struct Program {
+    /// Its name, as its binary is called.
+    pub name: &'static str,
+    /// Its version.
+    pub version: &'static str,
+    /// How it behaves towards the person who started it.
+    pub role: Role,
+    /// Names its settings are also read from, besides [`SHARED_ALIASES`].
+    pub aliases: &'static [Alias],
+}
+
+/// What kind of program it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Runs until it is told to stop; logs from `info` up.
+    Service,
+    /// Does one thing and ends; logs from `warn` up, and a signal is told by the exit code.
+    Command,
+}
+
+/// Settings with the sections that the frame itself reads.
+pub trait ServiceSettings: Settings {
+    /// Those sections.
+    fn frame(&self) -> FrameSettings<'_>;
+}
+
+/// The sections of the settings that the frame reads.
+#[derive(Debug, Clone, Copy)]
+pub struct FrameSettings<'a> {
+    /// What the operator calls this instance.
+    pub name: Option<&'a str>,
+    /// The health port.
+    pub health: &'a HealthSettings,
+    /// Logs.
+    pub log: &'a LogSettings,
+    /// Exports.
+    pub telemetry: &'a TelemetrySettings,
+    /// How to stop.
+    pub shutdown: &'a ShutdownSettings,
+}
+
+/// What the frame gives to the work.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// Who this process is; its `instance` is unique.
+    pub identity: Identity,
+    /// When to stop, and where to track tasks.
+    pub shutdown: Shutdown,
+    /// Where components report.
+    pub health: Health,
+    /// Where the health port really is, when there is one.
+    pub health_address: Option<SocketAddr>,
+}
+
+/// How the work ended, as an exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exit(pub u8);
+
+impl Exit {
+    /// All is well.
+    pub const SUCCESS: Self = Self(0);
+    /// It did not work.
+    pub const FAILURE: Self = Self(1);
+    /// It was asked for in a wrong way.
+    pub const MISUSE: Self = Self(2);
+}
+
+/// So that `main` can return it.
+impl Termination for Exit {
+    fn report(self) -> ExitCode {
+        ExitCode::from(self.0)
+    }
+}
+
+/// Any error, as the work may end in.
+pub type BoxError = Box<dyn StdError + Send + Sync>;
+
+type Work = Pin<Box<dyn Future<Output = Result<Exit, BoxError>> + Send>>;
+
+/// Runs a program from its arguments to its exit code. `own` are the settings that the program's
+/// own arguments make; `work` ends when it is done, or soon after a stop is asked for.
+pub fn run<S, F, W, E>(
+    program: &Program,
+    arguments: &CommonArguments,
+    own: Vec<Setting>,
+    work: F,
+) -> Exit
+where
+    S: ServiceSettings,
+    F: FnOnce(S, Context) -> W,
+    W: Future<Output = Result<Exit, E>> + Send + 'static,
+    E: Into<BoxError>,
+{
+    let environment = Environment::of_process();
+    let loaded = match configure::<S>(program, arguments, own, &environment) {
+        Ok(loaded) => loaded,
+        Err(errors) => {
+            failure::print(&errors);
+            return Exit::MISUSE;
+        }
+    };
+    if arguments.print_config {
+        // Whoever closed our standard output wants no more of it.
+        let _ = std::io::stdout().write_all(loaded.print().as_bytes());
+        loaded.warnings.iter().for_each(|warning| failure::warn(warning));
+        return Exit::SUCCESS;
+    }
+    let Loaded { settings, warnings, .. } = loaded;
+    let frame = settings.frame();
+    let frame = Frame::start(program, &frame, &environment).inspect(|_| {
+        warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    });
+    match frame {
+        Ok(frame) => {
+            let context = frame.context.clone();
+            frame.run(move || {
+                let work = work(settings, context);
+                Box::pin(async move { work.await.map_err(Into::into) })
+            })
+        }
+        Err(error) => {
+            failure::print(&*error);
+            Exit::FAILURE
+        }
+    }
+}
+
+/// Reads a program's settings from its arguments, `environment` and its file.
+///
+/// # Errors
+///
+/// With every mistake of any of them.
+pub fn configure<S: ServiceSettings>(
+    program: &Program,
+    arguments: &CommonArguments,
+    own: Vec<Setting>,
+    environment: &Environment,
+) -> Result<Loaded<S>, Errors> {
+    let mut all = arguments.settings();
+    all.extend(own);
+    let aliases = [SHARED_ALIASES, program.aliases].concat();
+    let loaded = config::load::<S>(Sources {
+        file: arguments.file(environment),
+        aliases: &aliases,
+        derived: settings::rabbitmq_url(environment).into_iter().collect(),
+        environment,
+        arguments: all,
+    });
+    match loaded {
+        Ok(loaded) => {
+            let export = loaded.settings.frame().telemetry;
+            Errors::of(telemetry::mistakes(export, environment)).map(|()| loaded)
+        }
+        Err(errors) => {
+            // What the settings say of telemetry is not known; the environment alone is.
+            let endpoint = environment.value("OTEL_EXPORTER_OTLP_ENDPOINT");
+            let export = TelemetrySettings {
+                endpoint: endpoint.and_then(|text| text.parse().ok()),
+                ..TelemetrySettings::default()
+            };
+            Err(errors.and(telemetry::mistakes(&export, environment)))
+        }
+    }
+}
+
+/// All that surrounds the work, started.
+struct Frame {
+    role: Role,
+    grace: Duration,
+    runtime: Runtime,
+    telemetry: Telemetry,
+    health: Option<HealthServer>,
+    context: Context,
+}
+
+impl Frame {
+    fn start(
+        program: &Program,
+        settings: &FrameSettings<'_>,
+        environment: &Environment,
+    ) -> Result<Self, BoxError> {
+        let (default_level, grace) = match program.role {
+            Role::Service => (LevelFilter::INFO, settings.shutdown.grace.duration()),
+            Role::Command => (LevelFilter::WARN, COMMAND_GRACE),
+        };
+        let identity = Identity {
+            program: program.name,
+            version: program.version,
+            instance: Uuid::new_v4().simple().to_string(),
+            name: settings.name.map(str::to_owned),
+        };
+        crate::tls::install();
+        let telemetry = telemetry::start(&telemetry::Options {
+            identity: &identity,
+            log: settings.log,
+            default_level,
+            export: settings.telemetry,
+            environment,
+        })?;
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let registry = Health::new();
+        let serve = settings.health.address.as_ref();
+        let health = serve
+            .map(|address| runtime.block_on(health::serve(address, registry.clone())))
+            .transpose()?;
+        let context = Context {
+            identity,
+            shutdown: Shutdown::new(),
+            health: registry,
+            health_address: health.as_ref().map(HealthServer::address),
+        };
+        Ok(Self { role: program.role, grace, runtime, telemetry, health, context })
+    }
+
+    fn run(self, work: impl FnOnce() -> Work) -> Exit {
+        let Self { role, grace, runtime, telemetry, health, context } = self;
+        let human = telemetry.is_human();
+        let (exit, forced) = runtime.block_on(async {
+            let signals = match OsSignals::listen() {
+                Ok(signals) => signals,
+                Err(error) => return (Ended::Failed(error.into(), None).exit(role, human), false),
+            };
+            let Identity { version, instance, .. } = &context.identity;
+            let health_address = context.health_address.map(tracing::field::display);
+            tracing::info!(version, instance, health_address, "started");
+            let mut supervisor = Supervisor::new(work(), signals, &context, grace);
+            let ended = supervisor.run().await;
+            let forced = ended.is_forced();
+            let exit = ended.exit(role, human);
+            if !forced {
+                supervisor.or_signal(close(health, telemetry)).await;
+            }
+            (exit, forced)
+        });
+        if forced {
+            runtime.shutdown_background();
+        } else {
+            runtime.shutdown_timeout(RUNTIME_END_TIMEOUT);
+        }
+        exit
+    }
+}
+
+async fn close(health: Option<HealthServer>, telemetry: Telemetry) {
+    if let Some(health) = health {
+        health.close().await;
+    }
+    telemetry.shutdown(FLUSH_TIMEOUT).await;
+}

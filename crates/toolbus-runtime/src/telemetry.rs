@@ -1,0 +1,153 @@
+//! Logs to standard error and, when a collector is named, traces, metrics and logs by OTLP.
+//!
+//! Telemetry serves the work and never the other way round: starting it does no I/O, exporting
+//! happens on threads of its own from bounded queues that drop what does not fit, a collector that
+//! is gone costs one warning, and the last flush is bounded in time. It owns the process's only
+//! global state: the tracing subscriber, OpenTelemetry's meter provider and its propagator. The
+//! instruments of a crate must therefore be made after [`start`], or they record nothing.
+
+mod client;
+mod otlp;
+
+#[cfg(test)]
+mod tests;
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::{EnvFilter, Layer, Registry};
+
+use crate::config::{Environment, Mistake};
+use crate::settings::{LogFormat, LogSettings, TelemetrySettings};
+
+/// Who is speaking: the resource of everything that is exported.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// The program, such as `mcp-bridge`: `service.name` where the settings do not name another.
+    pub program: &'static str,
+    /// Its version.
+    pub version: &'static str,
+    /// Unique id of this process: `service.instance.id`.
+    pub instance: String,
+    /// What the operator calls this instance: `toolbus.name`.
+    pub name: Option<String>,
+}
+
+/// What telemetry is started with.
+#[derive(Debug)]
+pub struct Options<'a> {
+    /// Who is speaking.
+    pub identity: &'a Identity,
+    /// What is logged, and how.
+    pub log: &'a LogSettings,
+    /// The level when the settings name no filter.
+    pub default_level: LevelFilter,
+    /// Whether and where to export.
+    pub export: &'a TelemetrySettings,
+    /// The process's environment, for the standard `OTEL_` variables. Those that the OpenTelemetry
+    /// SDK reads by itself (sampler, queue sizes, intervals, resource attributes, headers) it
+    /// takes from the process.
+    pub environment: &'a Environment,
+}
+
+/// Telemetry could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Another subscriber is installed in this process.
+    #[error("logs are set up already")]
+    AlreadyStarted(#[source] tracing::subscriber::SetGlobalDefaultError),
+    /// A thread or a client for exporting could not be made.
+    #[error("cannot set up the export of {what}")]
+    Export {
+        /// What was to be exported.
+        what: &'static str,
+        /// Why not.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+/// Running telemetry. Dropping it without [`Telemetry::shutdown`] loses what is not exported yet
+/// and never blocks.
+#[derive(Debug)]
+pub struct Telemetry {
+    exports: Option<otlp::Exports>,
+    human: bool,
+}
+
+impl Telemetry {
+    /// Whether log lines are written for people rather than as JSON.
+    #[must_use]
+    pub fn is_human(&self) -> bool {
+        self.human
+    }
+
+    /// How many export requests failed so far.
+    #[must_use]
+    pub fn export_failures(&self) -> u64 {
+        self.exports.as_ref().map_or(0, otlp::Exports::failures)
+    }
+
+    /// Exports what is left, for `timeout` at most, and ends exporting. Logs to standard error go
+    /// on.
+    pub async fn shutdown(self, timeout: Duration) {
+        if let Some(exports) = self.exports
+            && !exports.shutdown(timeout).await
+        {
+            tracing::warn!("some telemetry was not exported in time and is lost");
+        }
+    }
+}
+
+/// What is wrong with the `OTEL_` variables that matter with these settings, for the one report of
+/// all mistakes.
+#[must_use]
+pub fn mistakes(export: &TelemetrySettings, environment: &Environment) -> Vec<Mistake> {
+    otlp::mistakes(export, environment)
+}
+
+/// Sets up logs, and exports when an endpoint is known. Once in a process.
+///
+/// # Errors
+///
+/// When it was called before, or an exporter cannot be made. A collector that cannot be reached is
+/// no error.
+pub fn start(options: &Options<'_>) -> Result<Telemetry, Error> {
+    let exports = otlp::start(options)?;
+    let human = match options.log.format {
+        LogFormat::Auto => std::io::stderr().is_terminal(),
+        LogFormat::Human => true,
+        LogFormat::Json => false,
+    };
+    let subscriber = Registry::default()
+        .with(console(human).with_filter(log_filter(options, options.default_level)))
+        .with(exports.as_ref().map(|exports| exports.layers(options)));
+    tracing::subscriber::set_global_default(subscriber).map_err(Error::AlreadyStarted)?;
+
+    opentelemetry::global::set_text_map_propagator(TraceContextPropagator::new());
+    if let Some(exports) = &exports {
+        exports.install_meter();
+    }
+    Ok(Telemetry { exports, human })
+}
+
+/// The filter that the settings name, else `level`.
+fn log_filter(options: &Options<'_>, level: LevelFilter) -> EnvFilter {
+    let builder = EnvFilter::builder().with_default_directive(level.into());
+    let directives = options.log.filter.as_ref().map_or("", |filter| filter.as_str());
+    builder.parse_lossy(directives)
+}
+
+fn console(human: bool) -> Box<dyn Layer<Registry> + Send + Sync> {
+    // Complaints about a closed standard error must not go to standard error.
+    let base =
+        tracing_subscriber::fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);
+    if human {
+        base.with_ansi(std::io::stderr().is_terminal()).boxed()
+    } else {
+        base.json().flatten_event(true).with_span_list(false).boxed()
+    }
+}

@@ -1,0 +1,261 @@
+//! Whole programs as processes of their own: exit codes, signals, what they write, what they
+//! export.
+//!
+//! The program is this test binary itself, started again with `TEST_WORK` naming what it does; it
+//! then runs `a_program_prints_its_settings` and nothing else.
+
+#![expect(clippy::unwrap_used, reason = "what a test cannot do is its failure")]
+
+#[path = "processes/collector.rs"]
+mod collector;
+#[path = "processes/program.rs"]
+mod program;
+
+use std::time::{Duration, Instant};
+
+use collector::Collector;
+use program::Run;
+use rustix::process::Signal;
+
+/// How long anything may take that should take a moment.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn a_program_prints_its_settings() {
+    if let Some(work) = program::work_of_this_process() {
+        program::main(&work);
+    }
+    let done = Run::new("nothing")
+        .arguments("--print-config --bus amqp://user:hunter2@host")
+        .variable("TOOLBUS_NAME", "one")
+        .variable("TOOLBUS_NAEM", "two")
+        .done()
+        .await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(done.stdout.contains("url = \"amqp://user:***@host\"  # --bus\n"), "{done:?}");
+    assert!(done.stdout.contains("name = \"one\"  # TOOLBUS_NAME\n"), "{done:?}");
+    assert_eq!(
+        done.stderr,
+        "warning: TOOLBUS_NAEM is not known and ignored; did you mean TOOLBUS_NAME?\n"
+    );
+}
+
+#[tokio::test]
+async fn mistakes_are_told_at_once_and_exit_with_2() {
+    let done = Run::new("nothing")
+        .arguments("--bus http://host --health 8080")
+        .variable("TOOLBUS_SHUTDOWN__GRACE", "soon")
+        .variable("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4317")
+        .variable("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+        .done()
+        .await;
+    assert_eq!(done.code, Some(2), "{done:?}");
+    let places: Vec<&str> =
+        done.stderr.lines().filter_map(|l| l.trim().split(": ").next()).collect();
+    assert_eq!(
+        places,
+        ["error", "OTEL_EXPORTER_OTLP_PROTOCOL", "bus.url", "health.address", "shutdown.grace"],
+        "{done:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_failure_is_told_once_for_people_and_for_machines() {
+    let human =
+        Run::new("fail").variable("TOOLBUS_LOG__FORMAT", "human").variable("TOOLBUS_LOG", "error");
+    let done = human.done().await;
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert_eq!(done.stderr, "error: cannot join the bus\n  because: connection refused\n");
+
+    let done = Run::new("fail").variable("TOOLBUS_LOG", "error").done().await;
+    assert_eq!(done.code, Some(1), "{done:?}");
+    let line: serde_json::Value = serde_json::from_str(&done.stderr).unwrap();
+    assert_eq!(line["error"], "cannot join the bus: connection refused");
+    assert_eq!(line["level"], "ERROR");
+}
+
+#[tokio::test]
+async fn a_service_is_ready_until_it_is_told_to_stop() {
+    let process = Run::new("serve").arguments("--health 127.0.0.1:0").start();
+    let health = process.health().await;
+    health.waits_for("/readyz", 200).await;
+    process.signal(Signal::TERM);
+    health.waits_for("/readyz", 503).await;
+    let done = process.done().await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+}
+
+#[tokio::test]
+async fn a_port_in_use_is_a_failure_that_names_it() {
+    let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = taken.local_addr().unwrap();
+    let done = Run::new("serve").arguments(&format!("--health {address}")).done().await;
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(done.stderr.starts_with(&format!("error: cannot serve health at {address}\n")));
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_even_work_that_blocks() {
+    let process = Run::new("block").start();
+    process.waits_for_line("blocking every thread").await;
+    process.signal(Signal::INT);
+    process.waits_for_line("stopping").await;
+    let second = Instant::now();
+    process.signal(Signal::TERM);
+    let done = process.done().await;
+    assert_eq!(done.code, Some(143), "{done:?}");
+    assert!(second.elapsed() < PATIENCE);
+}
+
+#[tokio::test]
+async fn work_over_its_grace_is_cut_off() {
+    let process = Run::new("ignore").variable("TOOLBUS_SHUTDOWN__GRACE", "50ms").start();
+    process.waits_for_line("started").await;
+    process.signal(Signal::TERM);
+    let done = process.done().await;
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(done.stderr.contains("the grace is over"), "{done:?}");
+}
+
+#[tokio::test]
+async fn a_closed_standard_error_is_no_reason_to_panic() {
+    let done = Run::new("nothing").without_stderr().variable("TOOLBUS_LOG", "trace").done().await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+}
+
+#[tokio::test]
+async fn a_short_command_exports_all_it_recorded() {
+    let collector = Collector::start(200).await;
+    let done = Run::new("record")
+        .arguments("--name one")
+        .variable("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url())
+        .variable("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20hunter2")
+        .variable("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
+        .variable("TOOLBUS_LOG", "trace")
+        .done()
+        .await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(!done.stderr.contains("hunter2"), "{done:?}");
+
+    let received = collector.received();
+    assert!(received.authorizations.iter().all(|value| value == "Bearer hunter2"));
+    let spans: Vec<_> = received.spans.iter().map(|span| span.name.as_str()).collect();
+    assert_eq!(spans, ["inner", "outer"], "a library's span is not ours to export");
+    let [inner, outer] = &received.spans[..] else { unreachable!() };
+    assert_eq!(inner.trace_id, outer.trace_id);
+    assert_eq!(inner.parent_span_id, outer.span_id);
+
+    let said = received.logs.iter().find(|log| log.body == "said within the span").unwrap();
+    assert_eq!(said.trace_id, inner.trace_id);
+
+    assert_eq!(received.metrics["test.calls"], 3);
+    assert_eq!(received.metrics["toolbus.telemetry.export.failures"], 0);
+    for (key, value) in [
+        ("service.name", "test-program"),
+        ("service.version", "1.2.3"),
+        ("toolbus.name", "one"),
+        ("deployment.environment.name", "test"),
+    ] {
+        assert_eq!(received.resource.get(key).map(String::as_str), Some(value), "{key}");
+    }
+    assert!(received.resource.contains_key("service.instance.id"));
+}
+
+#[tokio::test]
+async fn each_signal_goes_where_its_own_variable_says() {
+    let (all, traces) = (Collector::start(200).await, Collector::start(200).await);
+    let done = Run::new("record")
+        .variable("OTEL_EXPORTER_OTLP_ENDPOINT", &all.url())
+        .variable("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", &format!("{}/v1/traces", traces.url()))
+        .variable("OTEL_METRICS_EXPORTER", "none")
+        .variable("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
+        .variable("OTEL_SERVICE_NAME", "renamed")
+        .done()
+        .await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(traces.received().spans.len(), 2);
+    assert!(traces.received().compressed);
+    assert_eq!(traces.received().resource["service.name"], "renamed");
+    let all = all.received();
+    assert!(all.spans.is_empty());
+    assert!(all.metrics.is_empty());
+    assert!(!all.logs.is_empty());
+}
+
+#[tokio::test]
+async fn disabled_telemetry_exports_nothing() {
+    let collector = Collector::start(200).await;
+    let done = Run::new("record")
+        .variable("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url())
+        .variable("OTEL_SDK_DISABLED", "true")
+        .done()
+        .await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(collector.requests(), 0);
+}
+
+#[tokio::test]
+async fn a_service_exports_while_it_runs_and_never_its_own_exporting() {
+    let collector = Collector::start(200).await;
+    let process = Run::new("serve")
+        .variable("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url())
+        .variable("OTEL_BLRP_SCHEDULE_DELAY", "50")
+        .variable("TOOLBUS_LOG", "trace")
+        .start();
+    let started = Instant::now();
+    while collector.received().logs.is_empty() {
+        assert!(started.elapsed() < PATIENCE, "nothing was exported");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    process.signal(Signal::TERM);
+    assert_eq!(process.done().await.code, Some(0));
+    // What the first request made the HTTP stack say would have come with the later ones.
+    let logs = collector.received().logs;
+    assert!(logs.iter().any(|log| log.body == "stopping"));
+    let noisy = ["hyper", "h2", "reqwest", "opentelemetry"];
+    let is_noise = |log: &&collector::Log| noisy.iter().any(|name| log.target.starts_with(name));
+    let noise: Vec<_> = logs.iter().filter(is_noise).map(|log| &log.target).collect();
+    assert!(noise.is_empty(), "{noise:?}");
+}
+
+#[tokio::test]
+async fn a_collector_that_is_gone_costs_a_warning_a_signal_and_no_time() {
+    // Bound and closed: nobody listens there.
+    let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let started = Instant::now();
+    let done = Run::new("record")
+        .variable("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("http://me:hunter2@{gone}"))
+        .variable("OTEL_BSP_SCHEDULE_DELAY", "10")
+        .variable("OTEL_BLRP_SCHEDULE_DELAY", "10")
+        .done()
+        .await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(started.elapsed() < PATIENCE);
+    assert!(!done.stderr.contains("hunter2"), "{done:?}");
+    for signal in ["traces", "metrics", "logs"] {
+        let said = |line: &&str| line.contains("not exported") && line.contains(signal);
+        assert_eq!(done.stderr.lines().filter(said).count(), 1, "{signal}: {done:?}");
+    }
+    assert!(done.stderr.contains("Connection refused"), "{done:?}");
+}
+
+#[tokio::test]
+async fn a_collector_that_never_answers_does_not_hold_the_exit() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", silent.local_addr().unwrap());
+    let started = Instant::now();
+    let done = Run::new("record").variable("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint).done().await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+    // The flush is bounded to two seconds; one request alone would take ten.
+    assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
+    assert!(done.stderr.contains("was not exported in time"), "{done:?}");
+}
+
+#[tokio::test]
+async fn a_collector_that_refuses_is_named_with_its_status() {
+    let collector = Collector::start(401).await;
+    let endpoint = collector.url();
+    let done = Run::new("record").variable("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint).done().await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(done.stderr.contains("HTTP status 401"), "{done:?}");
+}

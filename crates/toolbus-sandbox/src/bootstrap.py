@@ -1,0 +1,82 @@
+# Runs one script as `python -c` would, and leaves nothing of itself behind.
+#
+# Started by the first process of a sandbox with descriptor 3 open: a socket that delivers frames
+# (four bytes of length, most significant first, then that many bytes): the interpreter's prefixes
+# and module path, the script, the input. Only built-in modules are imported here: `site` and `os`
+# would cost more than all the rest together, and most of it again in every run.
+
+def bootstrap():
+    import builtins
+    import posix
+    import sys
+
+    def take(count):
+        parts = []
+        while count:
+            part = posix.read(3, min(count, 1 << 20))
+            if not part:
+                posix._exit(125)
+            parts.append(part)
+            count -= len(part)
+        return b"".join(parts)
+
+    def frame():
+        return take(int.from_bytes(take(4), "big"))
+
+    # What `site` would have set, as it was when the interpreter was looked at.
+    names = ("prefix", "exec_prefix", "base_prefix", "base_exec_prefix")
+    places = frame().decode("utf-8", "surrogateescape").split("\0")
+    for name, place in zip(names, places):
+        setattr(sys, name, place)
+    sys.path[:] = [""] + places[len(names):]
+
+    source = frame().decode("utf-8")
+    data = frame()
+    # `os.environ` is made of this when `os` is first imported.
+    posix.environ[b"ROCKBOT_INPUT"] = data
+    if len(data) < 96 << 10:
+        # Children get it too, unless it is near the kernel's limit for one string: then starting
+        # any program would fail.
+        posix.putenv(b"ROCKBOT_INPUT", data)
+
+    import _sitebuiltins
+    builtins.quit = _sitebuiltins.Quitter("quit", "Ctrl-D (i.e. EOF)")
+    builtins.exit = _sitebuiltins.Quitter("exit", "Ctrl-D (i.e. EOF)")
+    builtins.help = _sitebuiltins._Helper()
+
+    sys.argv[:] = ["-c"]
+    if hasattr(sys, "orig_argv"):
+        sys.orig_argv[:] = [sys.executable, "-c", source]
+    # Lines come out when they are printed: what a script that is killed had to say is kept, and
+    # both streams merge in the order in which they were written.
+    sys.stdout.reconfigure(line_buffering=True)
+
+    main = sys.modules["__main__"].__dict__
+    for name in [name for name in main if not name.startswith("__")]:
+        del main[name]
+
+    # From here on nothing can be told to the outside in the script's stead.
+    posix.write(3, b"S")
+    posix.close(3)
+    code = None
+    try:
+        code = compile(source, "<string>", "exec", dont_inherit=True)
+        exec(code, main)
+    except SystemExit:
+        raise
+    except BaseException:
+        show = sys.excepthook
+
+        def hook(kind, value, trace):
+            while trace and trace.tb_frame.f_code is not code:
+                trace = trace.tb_next
+            if sys.version_info >= (3, 13) and code:
+                # Since this version `-c` shows source lines.
+                import linecache
+                linecache._register_code(code, source, "<string>")
+            show(kind, value.with_traceback(trace), trace)
+
+        sys.excepthook = hook
+        raise
+
+bootstrap()

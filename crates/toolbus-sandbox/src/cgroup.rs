@@ -1,0 +1,278 @@
+//! Control groups: the only sound account of memory, made where this service may make them.
+//!
+//! Version 2 needs a delegated subtree whose controllers can be switched on; version 1 needs root.
+//! Nothing is moved that is not ours: a group that holds other processes is left as it is.
+//!
+//! Invariant: every group made here is removed when its run ends, and those of a service that was
+//! killed when the next one starts.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::config::Limits;
+
+const PREFIX: &str = "toolbus-sandbox";
+/// The sandbox's own processes, which the script's limit does not count.
+const PROCESSES_BESIDE: u32 = 8;
+
+/// Where groups are made.
+#[derive(Debug)]
+pub(crate) struct Hierarchy {
+    kind: Kind,
+    memory: PathBuf,
+    /// Another folder in version 1 only.
+    processes: Option<PathBuf>,
+    memory_bytes: u64,
+    processes_max: u32,
+    made: AtomicU64,
+    /// Groups that could not be removed yet.
+    leftovers: Mutex<Vec<PathBuf>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    One,
+    Two,
+}
+
+impl Kind {
+    fn memory_limit(self) -> &'static str {
+        match self {
+            Self::One => "memory.limit_in_bytes",
+            Self::Two => "memory.max",
+        }
+    }
+
+    fn memory_peak(self) -> &'static str {
+        match self {
+            Self::One => "memory.max_usage_in_bytes",
+            Self::Two => "memory.peak",
+        }
+    }
+
+    fn events(self) -> &'static str {
+        match self {
+            Self::One => "memory.oom_control",
+            Self::Two => "memory.events",
+        }
+    }
+}
+
+impl Hierarchy {
+    /// Finds a place for groups, proves that one can be made there, and removes what an earlier
+    /// service left.
+    pub(crate) fn find(limits: &Limits) -> Option<Arc<Self>> {
+        let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+        let (kind, memory, processes) = match locate(&groups, &mounts, "memory") {
+            Some(memory) => (Kind::One, memory, Some(locate(&groups, &mounts, "pids")?)),
+            None => (Kind::Two, enable(locate(&groups, &mounts, "")?)?, None),
+        };
+        let hierarchy = Self {
+            kind,
+            memory,
+            processes,
+            memory_bytes: limits.memory_bytes,
+            processes_max: limits.processes + PROCESSES_BESIDE,
+            made: AtomicU64::new(0),
+            leftovers: Mutex::default(),
+        };
+        hierarchy.sweep();
+        let hierarchy = Arc::new(hierarchy);
+        let works = hierarchy.create().ok()?.killed_for_memory().is_some();
+        works.then_some(hierarchy)
+    }
+
+    /// Makes a group with the limits of one script.
+    pub(crate) fn create(self: &Arc<Self>) -> io::Result<Group> {
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{PREFIX}-{}-{number}", process::id());
+        let group = Group {
+            memory: self.memory.join(&name),
+            processes: self.processes.as_ref().map(|folder| folder.join(&name)),
+            hierarchy: Arc::clone(self),
+        };
+        for folder in group.folders() {
+            fs::create_dir(folder)?;
+        }
+        let memory = self.memory_bytes.to_string();
+        write(&group.memory, self.kind.memory_limit(), &memory)?;
+        // Kernels without swap, or without its accounting, lack these.
+        let _ = match self.kind {
+            Kind::One => write(&group.memory, "memory.memsw.limit_in_bytes", &memory),
+            Kind::Two => {
+                let _ = write(&group.memory, "memory.oom.group", "1");
+                write(&group.memory, "memory.swap.max", "0")
+            }
+        };
+        let processes = group.processes.as_deref().unwrap_or(&group.memory);
+        write(processes, "pids.max", &self.processes_max.to_string())?;
+        Ok(group)
+    }
+
+    /// Removes a group whose processes are gone.
+    fn remove(&self, group: &Group) {
+        let mut leftovers = self.leftovers.lock();
+        leftovers.extend(group.folders().cloned());
+        // The kernel may need a moment after the last process: the next call tries again.
+        leftovers.retain(|folder| {
+            fs::remove_dir(folder).is_err_and(|error| error.kind() != io::ErrorKind::NotFound)
+        });
+    }
+
+    /// Removes the groups of services that no longer run.
+    fn sweep(&self) {
+        for parent in [Some(&self.memory), self.processes.as_ref()].into_iter().flatten() {
+            let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+            for entry in entries {
+                if owner(&entry.file_name()).is_some_and(|pid| !Path::new("/proc").join(pid).exists())
+                {
+                    let _ = fs::remove_dir(entry.path());
+                }
+            }
+        }
+    }
+}
+
+/// How a thread gets into a group and out of it.
+#[derive(Debug)]
+pub(crate) struct Door {
+    enter: PathBuf,
+    leave: PathBuf,
+}
+
+impl Door {
+    /// Moves the calling thread in.
+    pub(crate) fn enter(&self) -> io::Result<()> {
+        fs::write(&self.enter, "0")
+    }
+
+    /// Moves the calling thread back to where the service is.
+    pub(crate) fn leave(&self) -> io::Result<()> {
+        fs::write(&self.leave, "0")
+    }
+}
+
+/// The groups of one run: one folder, or two in version 1. Removed when dropped.
+#[derive(Debug)]
+pub(crate) struct Group {
+    hierarchy: Arc<Hierarchy>,
+    memory: PathBuf,
+    processes: Option<PathBuf>,
+}
+
+impl Group {
+    fn folders(&self) -> impl Iterator<Item = &PathBuf> {
+        [Some(&self.memory), self.processes.as_ref()].into_iter().flatten()
+    }
+
+    /// The files by which a thread enters the group before it starts a process, and goes back
+    /// afterwards. A thread that moves itself moves at once, while moving a process waits for all
+    /// processors; but only version 1 lets threads of one process be in several groups.
+    pub(crate) fn doors(&self) -> Vec<Door> {
+        let door = |folder: &PathBuf| Door {
+            enter: folder.join("tasks"),
+            leave: folder.with_file_name("tasks"),
+        };
+        match self.hierarchy.kind {
+            Kind::One => self.folders().map(door).collect(),
+            Kind::Two => Vec::new(),
+        }
+    }
+
+    /// Puts a process, and all that it will start, under the limits, where it is not yet. May wait
+    /// for all processors.
+    pub(crate) fn attach(&self, pid: libc::pid_t) -> io::Result<()> {
+        match self.hierarchy.kind {
+            Kind::One => Ok(()),
+            Kind::Two => write(&self.memory, "cgroup.procs", &pid.to_string()),
+        }
+    }
+
+    /// How many processes the kernel killed for want of memory; `None` when it does not say.
+    pub(crate) fn killed_for_memory(&self) -> Option<u64> {
+        let events = fs::read_to_string(self.memory.join(self.hierarchy.kind.events())).ok()?;
+        events.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
+    }
+
+    /// Most memory charged at one time, in bytes; `None` on kernels that do not keep it.
+    pub(crate) fn memory_peak(&self) -> Option<u64> {
+        let peak = fs::read_to_string(self.memory.join(self.hierarchy.kind.memory_peak())).ok()?;
+        peak.trim().parse().ok()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.hierarchy.remove(self);
+    }
+}
+
+fn write(folder: &Path, file: &str, text: &str) -> io::Result<()> {
+    fs::write(folder.join(file), text)
+}
+
+/// The process that made a group of this name.
+fn owner(name: &OsStr) -> Option<&str> {
+    name.to_str()?.strip_prefix(PREFIX)?.strip_prefix('-')?.split('-').next()
+}
+
+/// The folder of this process's own group for a controller; for version 2 with an empty name.
+fn locate(groups: &str, mounts: &str, controller: &str) -> Option<PathBuf> {
+    let own = groups.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (fields.next()?, fields.next()?);
+        controllers.split(',').any(|name| name == controller).then_some(path)
+    })?;
+    mounts.lines().find_map(|line| {
+        let (mount, system) = line.split_once(" - ")?;
+        let mut system = system.split(' ');
+        let (kind, options) = (system.next()?, system.nth(1)?);
+        let wanted = if controller.is_empty() {
+            kind == "cgroup2"
+        } else {
+            kind == "cgroup" && options.split(',').any(|option| option == controller)
+        };
+        let mut mount = mount.split(' ').skip(3);
+        let (root, point) = (mount.next()?, mount.next()?);
+        let below = Path::new(own).strip_prefix(root).ok()?;
+        wanted.then(|| Path::new(point).join(below))
+    })
+}
+
+/// Switches the controllers on for groups below `own`. A group that has some may hold no process
+/// itself, so this one moves into a group beside them; only when it is alone, as the main process
+/// of a delegated unit or a container is.
+fn enable(own: PathBuf) -> Option<PathBuf> {
+    let read = |file: &str| fs::read_to_string(own.join(file)).ok();
+    let has = |file: &str| {
+        let names = read(file)?;
+        let names: Vec<&str> = names.split_whitespace().collect();
+        Some(["memory", "pids"].iter().all(|name| names.contains(name)))
+    };
+    if has("cgroup.subtree_control")? {
+        return Some(own);
+    }
+    let myself = process::id().to_string();
+    if !has("cgroup.controllers")? || read("cgroup.procs")?.trim() != myself {
+        return None;
+    }
+    let service = own.join(format!("{PREFIX}-service"));
+    fs::create_dir(&service).or_else(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => Ok(()),
+        _ => Err(error),
+    }).ok()?;
+    write(&service, "cgroup.procs", &myself).ok()?;
+    write(&own, "cgroup.subtree_control", "+memory +pids").ok()?;
+    Some(own)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,42 @@
+//! The local script runner: bubblewrap, a filter of system calls, and limits. Linux only.
+//!
+//! [`Sandbox`] is the runner; it exists only when its probe has proved that it holds. [`Bare`] runs
+//! scripts without any protection and exists only when that is asked for by name.
+//!
+//! How a run goes, file by file: `engine` admits it, `packages` has what it needs installed,
+//! `recipe`, `seccomp` and `limits` say what the script may see and use, `spawn` and `launch` start
+//! bubblewrap and in it `init`, the first process, which starts Python with `bootstrap.py`;
+//! `supervise` watches time, memory (`memory`, `cgroup`) and output (`capture`), kills, and tells
+//! how it ended.
+//!
+//! Invariants: no way leads from a broken sandbox to a weaker one; after an outcome is told no
+//! process of its script is left; what is read from a script is bounded.
+
+mod bare;
+mod capture;
+mod cgroup;
+mod config;
+mod engine;
+mod init;
+mod interpreter;
+mod launch;
+mod limits;
+mod memory;
+mod packages;
+mod probe;
+mod process;
+mod recipe;
+mod sandbox;
+mod script;
+mod seccomp;
+mod spawn;
+mod staging;
+mod supervise;
+
+pub mod settings;
+
+pub use bare::Bare;
+pub use config::{Config, Limits, MemoryAccounting, PackagesConfig};
+pub use packages::RequirementError;
+pub use probe::Unavailable;
+pub use sandbox::Sandbox;

@@ -1,0 +1,219 @@
+//! The folder of installed sets.
+//!
+//! Each set has a folder under the name of its content (a digest of the requirements and of the
+//! interpreter) and a lock file beside it, for this process and for others: held exclusively while
+//! it is installed or removed, shared while a script uses it. A set appears by one rename, whole or
+//! not at all. The lock file's time of change says when the set was last used.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, lchown};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+const STAGING: &str = ".staging-";
+const LOCK: &str = ".lock";
+/// Holds the size of a set, in bytes.
+const SIZE: &str = ".size";
+
+/// Sets of packages on disk.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    directory: PathBuf,
+    bytes_max: u64,
+    staged: AtomicU64,
+}
+
+/// A set that stays as long as this is held.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// Its folder.
+    pub(crate) tree: PathBuf,
+    /// Held for its lock.
+    _lock: File,
+}
+
+impl Cache {
+    /// Opens the folder, makes it when there is none, and removes what was left half-made.
+    /// `mode` is that of the folder: others need to pass through it when root's scripts run as
+    /// somebody else.
+    pub(crate) fn open(directory: &Path, mode: u32, bytes_max: u64) -> io::Result<Self> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        let directory = directory.canonicalize()?;
+        fs::set_permissions(&directory, fs::Permissions::from_mode(mode))?;
+        let cache = Self { directory, bytes_max, staged: AtomicU64::new(0) };
+        for (name, path) in cache.entries()? {
+            let owner = name.strip_prefix(STAGING).and_then(|rest| rest.split('-').next());
+            if owner.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+                fs::remove_dir_all(path)?;
+            }
+        }
+        Ok(cache)
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The set under this key, if it is there.
+    pub(crate) fn hold(&self, key: &str) -> io::Result<Option<Held>> {
+        let lock = self.lock_file(key)?;
+        match lock.try_lock_shared() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        let tree = self.directory.join(key);
+        if !self.is_current(key, &lock) || !tree.is_dir() {
+            return Ok(None);
+        }
+        lock.set_modified(SystemTime::now())?;
+        Ok(Some(Held { tree, _lock: lock }))
+    }
+
+    /// The right to install or remove the set under this key; `None` while another has it or uses
+    /// the set. It is given up by dropping the file.
+    pub(crate) fn claim(&self, key: &str) -> io::Result<Option<File>> {
+        let lock = self.lock_file(key)?;
+        match lock.try_lock() {
+            Ok(()) => Ok(self.is_current(key, &lock).then_some(lock)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// A new empty folder to install into.
+    pub(crate) fn stage(&self) -> io::Result<Staging> {
+        let number = self.staged.fetch_add(1, Ordering::Relaxed);
+        let path = self.directory.join(format!("{STAGING}{}-{number}", process::id()));
+        fs::DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(Staging { path })
+    }
+
+    /// Takes `tree`, below the staging folder, as the set under `key`. The caller holds the claim.
+    pub(crate) fn publish(&self, key: &str, tree: &Path) -> io::Result<()> {
+        fs::write(tree.join(SIZE), size(tree)?.to_string())?;
+        fs::rename(tree, self.directory.join(key))
+    }
+
+    /// Removes the longest unused sets until the rest fits. Those in use stay.
+    pub(crate) fn evict(&self) -> io::Result<()> {
+        let mut sets = Vec::new();
+        for (name, path) in self.entries()? {
+            if name.starts_with('.') || name.ends_with(LOCK) {
+                continue;
+            }
+            let used = fs::metadata(self.lock_path(&name)).and_then(|lock| lock.modified());
+            let recorded = fs::read_to_string(path.join(SIZE)).ok();
+            let bytes = recorded.and_then(|size| size.parse().ok());
+            let bytes = bytes.map_or_else(|| size(&path), Ok)?;
+            sets.push((used.unwrap_or(SystemTime::UNIX_EPOCH), name, bytes));
+        }
+        let mut total: u64 = sets.iter().map(|(_, _, bytes)| bytes).sum();
+        sets.sort();
+        for (_, key, bytes) in sets {
+            if total <= self.bytes_max {
+                break;
+            }
+            if let Some(claim) = self.claim(&key)? {
+                self.remove(&key)?;
+                total -= bytes;
+                drop(claim);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a set: out of its name first, so that nobody finds half of it.
+    fn remove(&self, key: &str) -> io::Result<()> {
+        let trash = self.stage()?;
+        fs::rename(self.directory.join(key), trash.path.join(key))?;
+        fs::remove_file(self.lock_path(key))
+    }
+
+    fn lock_path(&self, key: &str) -> PathBuf {
+        self.directory.join(format!("{key}{LOCK}"))
+    }
+
+    fn lock_file(&self, key: &str) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        options.open(self.lock_path(key))
+    }
+
+    /// Whether the locked file still is the one under its name: it may have been removed between
+    /// opening and locking.
+    fn is_current(&self, key: &str, lock: &File) -> bool {
+        let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+        match (lock.metadata(), fs::metadata(self.lock_path(key))) {
+            (Ok(locked), Ok(named)) => identity(locked) == identity(named),
+            _ => false,
+        }
+    }
+
+    fn entries(&self) -> io::Result<Vec<(String, PathBuf)>> {
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(&self.directory)? {
+            let entry = entry?;
+            // A name that is not text is none of ours.
+            if let Ok(name) = entry.file_name().into_string() {
+                entries.push((name, entry.path()));
+            }
+        }
+        Ok(entries)
+    }
+}
+
+/// A folder that is removed unless its content was published.
+#[derive(Debug)]
+pub(crate) struct Staging {
+    pub(crate) path: PathBuf,
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        // What cannot be removed now is removed when the cache is opened the next time.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Gives a folder and all in it to a user and the group of the same number.
+pub(crate) fn own(folder: &Path, id: u32) -> io::Result<()> {
+    let mut open = vec![folder.to_path_buf()];
+    while let Some(path) = open.pop() {
+        lchown(&path, Some(id), Some(id))?;
+        if fs::symlink_metadata(&path)?.is_dir() {
+            for entry in fs::read_dir(&path)? {
+                open.push(entry?.path());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a folder takes up on disk, in bytes. Links are not followed; what vanishes meanwhile counts
+/// nothing.
+pub(crate) fn size(folder: &Path) -> io::Result<u64> {
+    let mut total = 0;
+    let mut open = vec![folder.to_path_buf()];
+    while let Some(folder) = open.pop() {
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            let Ok(metadata) = entry.metadata() else { continue };
+            total += metadata.blocks() * 512;
+            if metadata.is_dir() {
+                open.push(entry.path());
+            }
+        }
+    }
+    Ok(total)
+}
+
+#[cfg(test)]
+mod tests;

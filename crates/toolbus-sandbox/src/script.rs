@@ -1,0 +1,47 @@
+//! How a script reaches the interpreter: never by arguments or environment, whose size the kernel
+//! bounds and whose content every process of the sandbox could read.
+
+use std::ffi::CString;
+use std::io;
+use std::path::Path;
+
+use crate::interpreter::Interpreter;
+use crate::spawn::c_string;
+
+/// What the interpreter runs first.
+static BOOTSTRAP: &str = include_str!("bootstrap.py");
+
+/// The interpreter's command line: read the bootstrap, run it. Without `site`, whose result the
+/// bootstrap is told, and deaf to the environment.
+pub(crate) fn command(interpreter: &Interpreter) -> io::Result<Vec<CString>> {
+    let read = format!(
+        "import posix\nb=b''\nwhile len(b)<{}:b+=posix.read(3,{}-len(b))or posix._exit(125)\nexec(b,{{}})",
+        BOOTSTRAP.len(),
+        BOOTSTRAP.len(),
+    );
+    let executable = interpreter.executable.as_os_str();
+    [executable, "-I".as_ref(), "-S".as_ref(), "-B".as_ref(), "-c".as_ref(), read.as_ref()]
+        .into_iter()
+        .map(c_string)
+        .collect()
+}
+
+/// What the bootstrap reads: itself, then frames.
+pub(crate) fn request(
+    interpreter: &Interpreter,
+    packages: Option<&Path>,
+    source: &str,
+    input: &str,
+) -> Vec<u8> {
+    let settings = interpreter.settings(packages);
+    let frames = [&settings, source.as_bytes(), input.as_bytes()];
+    let mut request =
+        Vec::with_capacity(BOOTSTRAP.len() + frames.iter().map(|frame| 4 + frame.len()).sum::<usize>());
+    request.extend_from_slice(BOOTSTRAP.as_bytes());
+    for frame in frames {
+        let length = u32::try_from(frame.len()).expect("the runner bounds scripts and inputs");
+        request.extend_from_slice(&length.to_be_bytes());
+        request.extend_from_slice(frame);
+    }
+    request
+}

@@ -1,0 +1,80 @@
+//! The settings of local scripts, for every program that runs them.
+
+use std::num::NonZeroU16;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use toolbus_runtime::config::{ByteSize, TimeSpan};
+use toolbus_scripts::Runner;
+
+use crate::{Bare, Config, Limits, PackagesConfig, Sandbox, Unavailable};
+
+/// How scripts run on this machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ScriptsSettings {
+    /// How many scripts run at a time.
+    #[schemars(range(min = 1, max = 256))]
+    pub max_concurrent: NonZeroU16,
+    /// Memory of one script, all its processes and files together.
+    pub memory: ByteSize,
+    /// The Python interpreter. When not set: the `python3` that `PATH` finds.
+    pub python: Option<PathBuf>,
+    /// Where bubblewrap is, when it is not `/usr/bin/bwrap`.
+    pub bwrap: Option<PathBuf>,
+    /// Where installed packages are kept. When not set: `toolbus/packages` in the user's cache
+    /// folder.
+    pub packages_directory: Option<PathBuf>,
+    /// How long installing packages may take.
+    pub packages_timeout: TimeSpan,
+    /// Runs scripts WITHOUT ANY PROTECTION: they read this user's files, reach the network and
+    /// see other processes. Only for a machine that is itself thrown away afterwards.
+    pub allow_unsandboxed_scripts: bool,
+}
+
+impl Default for ScriptsSettings {
+    fn default() -> Self {
+        Self {
+            max_concurrent: NonZeroU16::new(4).expect("4 is not zero"),
+            memory: ByteSize::mebibytes(256),
+            python: None,
+            bwrap: None,
+            packages_directory: None,
+            packages_timeout: TimeSpan::seconds(110),
+            allow_unsandboxed_scripts: false,
+        }
+    }
+}
+
+impl ScriptsSettings {
+    /// The runner that these settings ask for, tried out.
+    ///
+    /// # Errors
+    /// When it does not work here. There is no other runner in its stead.
+    pub async fn runner(&self) -> Result<Arc<dyn Runner>, Unavailable> {
+        if self.allow_unsandboxed_scripts {
+            tracing::warn!("scripts run WITHOUT a sandbox, as allow_unsandboxed_scripts says");
+            return Ok(Arc::new(Bare::probe(self.config()).await?));
+        }
+        Ok(Arc::new(Sandbox::probe(self.config()).await?))
+    }
+
+    fn config(&self) -> Config {
+        let defaults = PackagesConfig::default();
+        Config {
+            bwrap: self.bwrap.clone(),
+            python: self.python.clone(),
+            limits: Limits { memory_bytes: self.memory.bytes(), ..Limits::default() },
+            max_concurrent: usize::from(self.max_concurrent.get()),
+            allow_unsandboxed_scripts: self.allow_unsandboxed_scripts,
+            packages: PackagesConfig {
+                directory: self.packages_directory.clone().or(defaults.directory.clone()),
+                install_timeout: self.packages_timeout.duration(),
+                ..defaults
+            },
+            ..Config::default()
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Starting a process with exactly the descriptors, limits and user that it is to have.
+//!
+//! `std`'s `Command` cannot hand over chosen descriptors or close the others, and its `fork`
+//! copies the page tables of the whole service; this borrows the address space until `execve`, as
+//! `posix_spawn` does, so that its cost does not grow with the service.
+//!
+//! Invariants: the child gets the descriptors of the plan and no other, an environment of its own,
+//! default signal handling, a session of its own, and dies with the thread that started it. That is
+//! why a [`Spawner`] owns the thread: it lives as long as its sandbox.
+
+use std::ffi::{CString, OsStr, c_char, c_int, c_void};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::ptr;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+use tokio::sync::oneshot;
+
+use crate::cgroup::Door;
+
+/// Most starts that wait for the thread; runs are bounded far below it.
+const WAITING_MAX: usize = 64;
+/// The child runs a few frames of this file on it.
+const STACK_BYTES: usize = 64 << 10;
+/// Descriptors are first moved above every target, so that none overwrites another.
+const PARKING: RawFd = 64;
+
+/// What to start.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// The program's path, looked up nowhere.
+    pub(crate) program: CString,
+    /// Its arguments, the name it is called by first.
+    pub(crate) arguments: Vec<CString>,
+    /// Its whole environment, as `NAME=value`.
+    pub(crate) environment: Vec<CString>,
+    /// Descriptors to hand over, with the numbers they get.
+    pub(crate) descriptors: Vec<(OwnedFd, RawFd)>,
+    /// Resource limits, as the kernel's numbers and values.
+    pub(crate) limits: Vec<(c_int, u64)>,
+    /// The user and group id to become, when the service is root.
+    pub(crate) become_id: Option<libc::uid_t>,
+    /// Where to start.
+    pub(crate) directory: CString,
+    /// Control groups to start it in.
+    pub(crate) doors: Vec<Door>,
+}
+
+/// A process that was started: nobody else waits for it.
+#[derive(Debug)]
+pub(crate) struct Started {
+    /// Its number, good until it has been waited for.
+    pub(crate) pid: libc::pid_t,
+    /// A descriptor that stands for it and for no later process of that number.
+    pub(crate) pidfd: OwnedFd,
+}
+
+/// Makes a C string; text from outside may hold zero bytes, which no argument can carry.
+pub(crate) fn c_string(text: impl AsRef<OsStr>) -> io::Result<CString> {
+    CString::new(text.as_ref().as_bytes())
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a zero byte in an argument"))
+}
+
+type Job = (Plan, oneshot::Sender<io::Result<Started>>);
+
+/// A thread that starts processes. They die when it ends, which is when the last handle is gone.
+#[derive(Debug, Clone)]
+pub(crate) struct Spawner {
+    jobs: SyncSender<Job>,
+}
+
+impl Spawner {
+    /// Starts the thread and runs `prepare` on it first; its error ends the thread and is returned.
+    pub(crate) async fn start<E: Send + 'static>(
+        prepare: impl FnOnce() -> Result<(), E> + Send + 'static,
+    ) -> Result<Self, E>
+    where
+        E: From<io::Error>,
+    {
+        let (jobs, received) = sync_channel(WAITING_MAX);
+        let (ready, prepared) = oneshot::channel();
+        thread::Builder::new().name("sandbox-spawner".to_owned()).spawn(move || {
+            let outcome = prepare();
+            let go_on = outcome.is_ok();
+            if ready.send(outcome).is_ok() && go_on {
+                serve(&received);
+            }
+        })?;
+        prepared.await.map_err(|_| io::Error::other("the spawning thread panicked"))??;
+        Ok(Self { jobs })
+    }
+
+    /// Starts what `plan` says. The descriptors of the plan are closed on this side.
+    pub(crate) async fn spawn(&self, plan: Plan) -> io::Result<Started> {
+        let (reply, answer) = oneshot::channel();
+        let gone = || io::Error::other("the spawning thread is gone");
+        self.jobs.try_send((plan, reply)).map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())?
+    }
+}
+
+fn serve(jobs: &Receiver<Job>) {
+    while let Ok((plan, reply)) = jobs.recv() {
+        let doors = &plan.doors;
+        let entered = doors.iter().try_for_each(Door::enter);
+        let started = entered.and_then(|()| spawn(&plan));
+        for door in doors {
+            // A thread that stays behind leaves with the next run; until then it is in the way of
+            // nothing but the removal of the group, which is tried again.
+            let _ = door.leave();
+        }
+        drop(plan);
+        if let Err(Ok(unwanted)) = reply.send(started) {
+            discard(&unwanted);
+        }
+    }
+}
+
+/// Nobody took the process: its caller was dropped in between.
+#[allow(unsafe_code)]
+fn discard(started: &Started) {
+    // SAFETY: the process is our child and has not been waited for, so the number is still its own;
+    // a null status is allowed.
+    unsafe {
+        libc::kill(started.pid, libc::SIGKILL);
+        libc::waitpid(started.pid, ptr::null_mut(), 0);
+    }
+}
+
+/// All that the child needs, made before it exists: it must not allocate.
+struct Prepared<'a> {
+    program: *const c_char,
+    arguments: Vec<*const c_char>,
+    environment: Vec<*const c_char>,
+    directory: *const c_char,
+    /// Each descriptor, where it is parked meanwhile, and its number in the child.
+    descriptors: Vec<(RawFd, RawFd, RawFd)>,
+    limits: &'a [(c_int, u64)],
+    become_id: Option<libc::uid_t>,
+    /// The step that failed and its error number, written by the child.
+    failed: Option<(&'static str, c_int)>,
+}
+
+#[allow(unsafe_code)]
+fn spawn(plan: &Plan) -> io::Result<Started> {
+    let pointers = |strings: &[CString]| {
+        strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect::<Vec<_>>()
+    };
+    let mut prepared = Prepared {
+        program: plan.program.as_ptr(),
+        arguments: pointers(&plan.arguments),
+        environment: pointers(&plan.environment),
+        directory: plan.directory.as_ptr(),
+        descriptors: plan
+            .descriptors
+            .iter()
+            .map(|(descriptor, target)| (descriptor.as_raw_fd(), -1, *target))
+            .collect(),
+        limits: &plan.limits,
+        become_id: plan.become_id,
+        failed: None,
+    };
+    let mut stack = vec![0_u8; STACK_BYTES];
+    let mut pidfd: c_int = -1;
+    // SAFETY: the child runs `in_child` on a stack of its own that outlives it, since this thread
+    // stands still (`CLONE_VFORK`) until the child has called `execve` or `_exit`; `prepared` and
+    // what it points to live as long. All signals are blocked meanwhile, so that no handler of this
+    // process runs in the child on shared memory. The stack's end is aligned by hand. A child that
+    // changes its user takes the right to be dumped from the memory it shares, so that is put back.
+    let (pid, error) = unsafe {
+        let end = stack.as_mut_ptr().add(STACK_BYTES);
+        let end = end.sub(end.addr() % 16);
+        let mut every_signal = std::mem::zeroed();
+        let mut before = std::mem::zeroed();
+        libc::sigfillset(&raw mut every_signal);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const every_signal, &raw mut before);
+        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
+        let argument = (&raw mut prepared).cast::<c_void>();
+        let dumpable = libc::prctl(libc::PR_GET_DUMPABLE);
+        let pid = libc::clone(in_child, end.cast(), flags, argument, &raw mut pidfd);
+        let error = io::Error::last_os_error();
+        libc::prctl(libc::PR_SET_DUMPABLE, libc::c_long::from(dumpable), 0, 0, 0);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
+        (pid, error)
+    };
+    if pid < 0 {
+        return Err(error);
+    }
+    // SAFETY: the kernel opened the descriptor for us, and nobody else knows of it.
+    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+    let started = Started { pid, pidfd };
+    match prepared.failed {
+        None => Ok(started),
+        Some((step, number)) => {
+            discard(&started);
+            let source = io::Error::from_raw_os_error(number);
+            Err(io::Error::new(source.kind(), format!("cannot start a process: {step}: {source}")))
+        }
+    }
+}
+
+#[allow(unsafe_code)]
+extern "C" fn in_child(prepared: *mut c_void) -> c_int {
+    // SAFETY: `spawn` passes a live `Prepared`, and its thread does not touch it until this child
+    // has executed another program or ended.
+    let prepared = unsafe { &mut *prepared.cast::<Prepared<'_>>() };
+    let failed_step = become_program(prepared);
+    prepared.failed = Some((failed_step, io::Error::last_os_error().raw_os_error().unwrap_or(0)));
+    127
+}
+
+/// Turns the child into the planned program; returns the step that failed. Only system calls here:
+/// the memory is the parent's, and locks in it may be held by threads that do not exist here.
+#[allow(unsafe_code)]
+fn become_program(prepared: &mut Prepared<'_>) -> &'static str {
+    // SAFETY: system calls on this process alone; every pointer is to a live value of `prepared` or
+    // to a constant. `setresuid` and its like are called directly, because the C library's wrappers
+    // would try to do it for all threads of the parent.
+    unsafe {
+        if libc::setsid() < 0 {
+            return "setsid";
+        }
+        libc::umask(0o022);
+        for signal in 1..=64 {
+            // Fails for SIGKILL and SIGSTOP, which have no handlers.
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        for (resource, value) in prepared.limits {
+            let limit = libc::rlimit64 { rlim_cur: *value, rlim_max: *value };
+            let arguments = (0, *resource, &raw const limit, ptr::null_mut::<libc::rlimit64>());
+            if libc::syscall(libc::SYS_prlimit64, arguments.0, arguments.1, arguments.2, arguments.3)
+                < 0
+            {
+                return "prlimit";
+            }
+        }
+        first_to_go();
+        if let Some(id) = prepared.become_id
+            && (libc::syscall(libc::SYS_setgroups, 0, ptr::null::<libc::gid_t>()) < 0
+                || libc::syscall(libc::SYS_setresgid, id, id, id) < 0
+                || libc::syscall(libc::SYS_setresuid, id, id, id) < 0)
+        {
+            return "becoming the unprivileged user";
+        }
+        if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) < 0 {
+            return "prctl";
+        }
+        if libc::chdir(prepared.directory) < 0 {
+            return "chdir";
+        }
+        for (descriptor, parked, _) in &mut prepared.descriptors {
+            *parked = libc::fcntl(*descriptor, libc::F_DUPFD_CLOEXEC, PARKING);
+            if *parked < 0 {
+                return "fcntl";
+            }
+        }
+        if libc::syscall(libc::SYS_close_range, 0, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) < 0 {
+            return "close_range";
+        }
+        for (_, parked, target) in &prepared.descriptors {
+            if libc::dup2(*parked, *target) < 0 {
+                return "dup2";
+            }
+        }
+        let mut no_signal = std::mem::zeroed();
+        libc::sigemptyset(&raw mut no_signal);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const no_signal, ptr::null_mut());
+        libc::execve(
+            prepared.program,
+            prepared.arguments.as_ptr(),
+            prepared.environment.as_ptr(),
+        );
+        "execve"
+    }
+}
+
+/// When the machine itself runs out of memory, the kernel shall take this process first. Best
+/// effort: without `/proc` nothing is lost but that.
+///
+/// # Safety
+/// Called in the child, before it changes its user.
+#[allow(unsafe_code)]
+unsafe fn first_to_go() {
+    // SAFETY: paths and texts are constants, the descriptor is our own.
+    unsafe {
+        let file = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+        if file >= 0 {
+            libc::write(file, c"1000".as_ptr().cast(), 4);
+            libc::close(file);
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The runners against the real bubblewrap, kernel and interpreter.
+//!
+//! Without them the tests are skipped, or fail when `TOOLBUS_REQUIRE_REAL=1` says that they must
+//! not be.
+
+mod hostile;
+mod life;
+mod ordinary;
+mod support;

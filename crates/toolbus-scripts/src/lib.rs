@@ -1,0 +1,13 @@
+//! Running scripts: the runner port, the tool that models call, and both ends of the bus hop.
+//!
+//! A [`Runner`] runs one script in isolation and tells how it ended. Runners live elsewhere (the
+//! local sandbox, Kubernetes pods); what they have in common is here: [`serve`] answers
+//! `script.invoke` with a runner, and [`tool::register`] gives agents the tool that asks for it.
+
+mod response;
+pub mod runner;
+mod service;
+pub mod tool;
+
+pub use runner::{Outcome, Run, Runner, Script};
+pub use service::{Unavailable, serve};

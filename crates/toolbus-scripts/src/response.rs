@@ -1,0 +1,83 @@
+//! How a script ended, as the message that tells it.
+
+use toolbus_wire::message::script::{
+    EXIT_CODE_UNKNOWN, ScriptInvokeResponse, ScriptReason, ScriptStreams, ScriptUsage,
+};
+
+use crate::runner::{Ending, Error, Outcome};
+
+/// Shells add this to the number of the signal that ended a process, and so does the C# code.
+const SIGNAL_EXIT_CODE: i32 = 128;
+/// The signal that ends what must end.
+const SIGKILL: i32 = 9;
+
+/// The message that tells of a script's end. `timeout_seconds` is what its caller asked for.
+pub(crate) fn of_outcome(call_id: &str, outcome: Outcome, timeout_seconds: u64) -> ScriptInvokeResponse {
+    let truncated = outcome.output.truncated;
+    let mut response = ScriptInvokeResponse::new(call_id);
+    response.elapsed_ms = millis(outcome.elapsed);
+    response.output = Some(outcome.output.text);
+    response.streams = Some(ScriptStreams {
+        stdout: outcome.stdout.text,
+        stderr: outcome.stderr.text,
+        stdout_truncated: outcome.stdout.truncated,
+        stderr_truncated: outcome.stderr.truncated,
+    });
+    response.usage = outcome.usage.map(|usage| ScriptUsage {
+        cpu_ms: millis(usage.cpu),
+        memory_peak_bytes: usage.memory_peak,
+    });
+    match outcome.ending {
+        Ending::Exited(code) => {
+            response.exit_code = code;
+            response.reason = truncated.then_some(ScriptReason::OutputTruncated);
+        }
+        Ending::Killed { signal } => {
+            response.exit_code = SIGNAL_EXIT_CODE + signal;
+            response.signal = Some(signal);
+            response.reason = Some(ScriptReason::Killed);
+        }
+        Ending::OutOfMemory => {
+            response.exit_code = SIGNAL_EXIT_CODE + SIGKILL;
+            response.signal = Some(SIGKILL);
+            response.reason = Some(ScriptReason::OutOfMemory);
+        }
+        Ending::TimedOut => {
+            response.exit_code = EXIT_CODE_UNKNOWN;
+            response.stderr = Some(format!("Script timed out after {timeout_seconds}s"));
+            response.reason = Some(ScriptReason::TimedOut);
+        }
+        Ending::Cancelled => {
+            response.exit_code = EXIT_CODE_UNKNOWN;
+            response.stderr = Some("Script cancelled".to_owned());
+            response.reason = Some(ScriptReason::Cancelled);
+        }
+    }
+    response
+}
+
+/// The message that tells why there is no outcome.
+pub(crate) fn of_error(call_id: &str, error: &Error) -> ScriptInvokeResponse {
+    let reason = match error {
+        Error::Invalid(_) => ScriptReason::Invalid,
+        Error::Packages(_) => ScriptReason::Packages,
+        Error::Busy(_) => ScriptReason::Busy,
+        Error::Unavailable(_) => ScriptReason::Unavailable,
+        Error::Cancelled => ScriptReason::Cancelled,
+        Error::Failed(_) => ScriptReason::Failed,
+        Error::OutcomeUnknown(_) => ScriptReason::OutcomeUnknown,
+    };
+    failed(call_id, reason, error.to_string())
+}
+
+/// The message of a call that has no outcome.
+pub(crate) fn failed(call_id: &str, reason: ScriptReason, text: String) -> ScriptInvokeResponse {
+    let mut response = ScriptInvokeResponse::new(call_id);
+    response.stderr = Some(text);
+    response.reason = Some(reason);
+    response
+}
+
+fn millis(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,139 @@
+//! The runner port: what a place that runs scripts takes and gives.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+
+/// Longest script text that a runner takes, in bytes.
+pub const SCRIPT_BYTES_MAX: usize = 1 << 20;
+/// Longest input text that a runner takes, in bytes.
+pub const INPUT_BYTES_MAX: usize = 4 << 20;
+/// How much of each of stdout, stderr and the merged output is kept, in bytes.
+pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
+/// Most packages that one script may ask for.
+pub const PACKAGES_MAX: usize = 32;
+
+/// A Python script to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Script {
+    /// The source text, run as `__main__` and compiled under the name `<string>`.
+    pub source: String,
+    /// What the script reads from its environment as `ROCKBOT_INPUT`; empty when there is none.
+    pub input: String,
+    /// Wall time that the script may take, counted from its own start: what comes before (waiting,
+    /// packages) does not eat it.
+    pub timeout: Duration,
+    /// Packages to have installed, as requirement strings (PEP 508), unchecked.
+    pub packages: Vec<String>,
+}
+
+/// What surrounds one run.
+pub struct Run {
+    /// Fires when nobody wants the outcome any more; the runner kills the script at once.
+    pub cancelled: CancellationToken,
+    /// Takes output as it comes. Called on the runner's own task, so it must not block.
+    pub live: Option<LiveOutput>,
+}
+
+/// Receives chunks of output while a script runs: valid UTF-8, in order of arrival.
+pub type LiveOutput = Arc<dyn Fn(Stream, &str) + Send + Sync>;
+
+/// One of the two streams that a script writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// A stream's text as far as it was kept. Bytes that are not UTF-8 are replaced.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Captured {
+    /// The first [`OUTPUT_BYTES_MAX`] bytes at most.
+    pub text: String,
+    /// Whether there was more.
+    pub truncated: bool,
+}
+
+/// How a script ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    /// It ended by itself with this exit code (0–255).
+    Exited(i32),
+    /// A signal ended it that we did not send.
+    Killed {
+        /// The signal's number.
+        signal: i32,
+    },
+    /// It was killed at its timeout.
+    TimedOut,
+    /// It was killed for its memory.
+    OutOfMemory,
+    /// It was killed because its call was cancelled.
+    Cancelled,
+}
+
+/// What a script used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// User and system time of all its processes.
+    pub cpu: Duration,
+    /// Most memory resident at one time, in bytes, as far as the runner saw it.
+    pub memory_peak: u64,
+}
+
+/// What came of a script that was started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// stdout and stderr merged in the order of arrival.
+    pub output: Captured,
+    /// stdout alone.
+    pub stdout: Captured,
+    /// stderr alone.
+    pub stderr: Captured,
+    /// How it ended.
+    pub ending: Ending,
+    /// Wall time from the script's start to its end.
+    pub elapsed: Duration,
+    /// What it used, when the runner can tell.
+    pub usage: Option<Usage>,
+}
+
+/// Why a script was not started, or its outcome could not be had.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The request itself cannot be run; the text says why and is for the model.
+    #[error("{0}")]
+    Invalid(String),
+    /// The packages could not be installed; the text ends with what the installer said.
+    #[error("{0}")]
+    Packages(String),
+    /// The runner has no room.
+    #[error("the script runner is busy: {0}")]
+    Busy(String),
+    /// The runner does not work here.
+    #[error("running scripts is unavailable: {0}")]
+    Unavailable(String),
+    /// The call was cancelled before the script started.
+    #[error("cancelled before the script started")]
+    Cancelled,
+    /// The runner failed.
+    #[error("the script runner failed: {0}")]
+    Failed(String),
+    /// The script was started and its outcome was lost.
+    #[error("the script was started and its outcome was lost: {0}")]
+    OutcomeUnknown(String),
+}
+
+/// A place that runs scripts, each isolated from everything else.
+pub trait Runner: Send + Sync + 'static {
+    /// A short name for logs and metrics, such as `bubblewrap`.
+    fn name(&self) -> &'static str;
+
+    /// Runs a script to its end. When the future is dropped the script is killed all the same.
+    fn run(&self, script: Script, run: Run) -> BoxFuture<'_, Result<Outcome, Error>>;
+}

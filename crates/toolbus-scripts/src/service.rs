@@ -1,0 +1,181 @@
+//! The handler of `script.invoke`: answers requests with a runner.
+
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use toolbus_bus::responder::{
+    Call, Context, Failure, Listen, Malformed, Repeat, Reply, Responder, Service,
+};
+use toolbus_bus::{Bus, Envelope, Progress, SubscribeError, Topic};
+use toolbus_tools::bus::tool_failure;
+use toolbus_wire::message::script::{ScriptInvokeRequest, ScriptReason};
+use toolbus_wire::message::tool::CallIds;
+use toolbus_wire::message::toolbus::{OutputStream, ToolProgress};
+use toolbus_wire::name::{InstanceId, SCRIPTS_MANAGER};
+use toolbus_wire::{json, queue, topic};
+
+use crate::response;
+use crate::runner::{
+    Error, INPUT_BYTES_MAX, LiveOutput, Outcome, PACKAGES_MAX, Run, Runner, SCRIPT_BYTES_MAX,
+    Script, Stream,
+};
+use crate::tool::{PACKAGES_BUDGET, TIMEOUT_SECONDS, WAIT_BESIDE_TIMEOUT};
+
+/// Answers script requests with a runner, `concurrency` at a time.
+///
+/// # Errors
+/// When a queue cannot be had.
+pub async fn serve(
+    bus: Arc<dyn Bus>,
+    instance: &InstanceId,
+    concurrency: NonZeroU16,
+    runner: Arc<dyn Runner>,
+) -> Result<Responder, SubscribeError> {
+    let listen = Listen {
+        topic: topic::SCRIPT_INVOKE,
+        subscription: queue::SCRIPTS_MANAGER_INVOKE.to_owned(),
+        instance: instance.clone(),
+        concurrency,
+    };
+    Responder::start(bus, listen, ScriptService { runner }).await
+}
+
+/// A runner that says why there is none.
+pub struct Unavailable(pub String);
+
+impl Runner for Unavailable {
+    fn name(&self) -> &'static str {
+        "unavailable"
+    }
+
+    fn run(&self, _script: Script, _run: Run) -> BoxFuture<'_, Result<Outcome, Error>> {
+        Box::pin(std::future::ready(Err(Error::Unavailable(self.0.clone()))))
+    }
+}
+
+struct ScriptService {
+    runner: Arc<dyn Runner>,
+}
+
+impl Service for ScriptService {
+    type Request = ScriptInvokeRequest;
+
+    fn parse(&self, envelope: &Envelope) -> Result<Call<ScriptInvokeRequest>, Malformed> {
+        // The type is not looked at: the C# code does not, and only requests come here.
+        let malformed =
+            |reason| Malformed { ids: CallIds::of_malformed(&envelope.body), reason };
+        let request: ScriptInvokeRequest =
+            json::read(&envelope.body).map_err(|error| malformed(error.to_string()))?;
+        check_sizes(&request).map_err(malformed)?;
+        let packages = request.pip_packages.as_ref().is_some_and(|list| !list.is_empty());
+        let beside = if packages { PACKAGES_BUDGET } else { Duration::ZERO };
+        Ok(Call {
+            ids: CallIds {
+                tool_call_id: request.tool_call_id.clone(),
+                tool_name: crate::tool::NAME.to_owned(),
+            },
+            default_budget: Duration::from_secs(timeout_seconds(&request))
+                + WAIT_BESIDE_TIMEOUT
+                + beside,
+            repeat: Repeat::Never,
+            request,
+        })
+    }
+
+    fn serve(&self, request: ScriptInvokeRequest, context: Context) -> BoxFuture<'_, Reply> {
+        Box::pin(async move {
+            let asked = timeout_seconds(&request);
+            let script = Script {
+                source: request.script,
+                input: request.input_data.unwrap_or_default(),
+                timeout: Duration::from_secs(asked).min(context.deadline.for_next_hop().left()),
+                packages: request.pip_packages.unwrap_or_default(),
+            };
+            let run = Run { cancelled: context.cancelled, live: live(context.progress) };
+            let call_id = &request.tool_call_id;
+            let response = match self.runner.run(script, run).await {
+                Ok(outcome) => response::of_outcome(call_id, outcome, asked),
+                Err(error) => {
+                    tracing::warn!(%error, runner = self.runner.name(), "a script has no outcome");
+                    response::of_error(call_id, &error)
+                }
+            };
+            Reply::of(&response)
+        })
+    }
+
+    fn fail(&self, ids: &CallIds, failure: Failure) -> Reply {
+        let (reason, text) = match failure {
+            // A caller that cannot write a request may not be a script caller at all, so it gets
+            // the error that every caller of tools understands.
+            Failure::Malformed(_) => return tool_failure(ids, failure),
+            Failure::Timeout { asked } => {
+                (ScriptReason::TimedOut, format!("Script timed out after {}s", asked.as_secs()))
+            }
+            Failure::Cancelled => (ScriptReason::Cancelled, "Script cancelled".to_owned()),
+            Failure::OutcomeUnknown => (
+                ScriptReason::OutcomeUnknown,
+                "the worker that had started the script was lost: it may have run or not"
+                    .to_owned(),
+            ),
+            Failure::Crashed => {
+                (ScriptReason::Failed, "the script runner failed: it panicked".to_owned())
+            }
+            Failure::TooLarge { bytes } => (
+                ScriptReason::Failed,
+                format!("the result has {bytes} bytes, too many for one message"),
+            ),
+        };
+        Reply::of(&response::failed(&ids.tool_call_id, reason, text))
+    }
+
+    fn default_reply_topic(&self) -> Option<Topic> {
+        Some(topic::SCRIPT_RESULT)
+    }
+
+    fn source(&self) -> &str {
+        SCRIPTS_MANAGER
+    }
+}
+
+/// Seconds that the script may take, within the bounds that every runner keeps.
+fn timeout_seconds(request: &ScriptInvokeRequest) -> u64 {
+    u64::try_from(request.timeout_seconds)
+        .unwrap_or(0)
+        .clamp(*TIMEOUT_SECONDS.start(), *TIMEOUT_SECONDS.end())
+}
+
+fn check_sizes(request: &ScriptInvokeRequest) -> Result<(), String> {
+    let over = |what: &str, size: usize, limit: usize| {
+        (size > limit).then(|| format!("{what} of {size} bytes is over the limit of {limit}"))
+    };
+    let input = request.input_data.as_deref().unwrap_or_default();
+    let packages = request.pip_packages.as_deref().unwrap_or_default();
+    let too_many = (packages.len() > PACKAGES_MAX)
+        .then(|| format!("{} packages are over the limit of {PACKAGES_MAX}", packages.len()));
+    over("a script", request.script.len(), SCRIPT_BYTES_MAX)
+        .or_else(|| over("an input", input.len(), INPUT_BYTES_MAX))
+        .or(too_many)
+        .map_or(Ok(()), Err)
+}
+
+/// Output as progress, when the caller wants any.
+fn live(progress: Progress) -> Option<LiveOutput> {
+    progress.is_wanted().then(|| {
+        Arc::new(move |stream, text: &str| {
+            progress.send(ToolProgress {
+                stream: Some(match stream {
+                    Stream::Stdout => OutputStream::Stdout,
+                    Stream::Stderr => OutputStream::Stderr,
+                }),
+                text: Some(text.to_owned()),
+                ..ToolProgress::default()
+            });
+        }) as LiveOutput
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+//! The service with a scripted runner, over the in-memory broker; real runners have their own.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use toolbus_bus::MemoryBus;
+use toolbus_bus::requester::Requester;
+use toolbus_tools::call::{Arguments, Call as ToolCall, Outcome as ToolOutcome, Time};
+use toolbus_tools::{Guides, Invoker, Registry};
+use toolbus_wire::ErrorCode;
+use toolbus_wire::name::AgentName;
+
+use super::*;
+use crate::runner::{Captured, Ending};
+
+/// Answers every script with what it was told, and remembers what it was asked.
+struct Scripted {
+    answer: Box<dyn Fn(&Script) -> Result<Outcome, Error> + Send + Sync>,
+    asked: Arc<Mutex<Vec<Script>>>,
+}
+
+impl Runner for Scripted {
+    fn name(&self) -> &'static str {
+        "scripted"
+    }
+
+    fn run(&self, script: Script, run: Run) -> BoxFuture<'_, Result<Outcome, Error>> {
+        if let Some(live) = run.live {
+            live(Stream::Stdout, "half way\n");
+        }
+        let answer = (self.answer)(&script);
+        self.asked.lock().push(script);
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+fn printed(text: &str, ending: Ending) -> Outcome {
+    let captured = Captured { text: text.to_owned(), truncated: false };
+    Outcome {
+        output: captured.clone(),
+        stdout: captured,
+        stderr: Captured::default(),
+        ending,
+        elapsed: Duration::from_millis(12),
+        usage: None,
+    }
+}
+
+struct Fixture {
+    invoker: Invoker,
+    asked: Arc<Mutex<Vec<Script>>>,
+    _worker: Responder,
+}
+
+async fn fixture(
+    answer: impl Fn(&Script) -> Result<Outcome, Error> + Send + Sync + 'static,
+) -> Fixture {
+    let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
+    let asked = Arc::default();
+    let runner = Scripted { answer: Box::new(answer), asked: Arc::clone(&asked) };
+    let four = NonZeroU16::new(4).unwrap();
+    let worker =
+        serve(Arc::clone(&bus), &InstanceId::random(), four, Arc::new(runner)).await.unwrap();
+    let requester =
+        Requester::start(bus, AgentName::standard(), &InstanceId::random()).await.unwrap();
+    let registry = Arc::new(Registry::new());
+    crate::tool::register(&registry, &Guides::default(), requester).unwrap();
+    Fixture { invoker: Invoker::new(registry), asked, _worker: worker }
+}
+
+impl Fixture {
+    async fn call(&self, arguments: serde_json::Value, progress: Progress) -> ToolOutcome {
+        let call = ToolCall {
+            id: "call_1".to_owned(),
+            tool: "execute_python_script".to_owned(),
+            arguments: Arguments::Value(arguments),
+            caller: "test".to_owned(),
+            session: None,
+            time: Time::Default,
+            cancelled: Default::default(),
+            progress,
+        };
+        self.invoker.invoke(call).await
+    }
+}
+
+#[tokio::test]
+async fn a_call_of_the_tool_reaches_the_runner_and_its_outcome_the_model() {
+    let fixture = fixture(|_| Ok(printed("42\n", Ending::Exited(0)))).await;
+    let arguments = serde_json::json!({
+        "script": "print(42)", "input_data": "in", "timeout_seconds": 5, "pip_packages": "numpy"
+    });
+    let output = fixture.call(arguments, Progress::none()).await.unwrap();
+    assert_eq!(output.content.as_deref(), Some("42\n"));
+    let asked = fixture.asked.lock()[0].clone();
+    let expected = Script {
+        source: "print(42)".to_owned(),
+        input: "in".to_owned(),
+        timeout: Duration::from_secs(5),
+        packages: vec!["numpy".to_owned()],
+    };
+    assert_eq!(asked, expected);
+}
+
+#[tokio::test]
+async fn output_reaches_the_caller_while_the_script_runs() {
+    let fixture = fixture(|_| Ok(printed("", Ending::Exited(0)))).await;
+    let heard: Arc<Mutex<Vec<ToolProgress>>> = Arc::default();
+    let sink = Arc::clone(&heard);
+    let progress = Progress::to(move |progress| sink.lock().push(progress));
+    // News and replies go separate ways, and only replies are waited for.
+    while heard.lock().is_empty() {
+        fixture.call(serde_json::json!({"script": "x"}), progress.clone()).await.unwrap();
+    }
+    let first = heard.lock()[0].clone();
+    assert_eq!(first.stream, Some(OutputStream::Stdout));
+    assert_eq!(first.text.as_deref(), Some("half way\n"));
+}
+
+#[tokio::test]
+async fn a_missing_script_and_other_mistakes_never_reach_the_runner() {
+    let fixture = fixture(|_| panic!("it reached the runner")).await;
+    let check = async |arguments: serde_json::Value, expected: &str| {
+        let error = fixture.call(arguments, Progress::none()).await.unwrap_err();
+        assert_eq!(error.code, ErrorCode::InvalidArguments);
+        assert!(error.message.contains(expected), "{}", error.message);
+    };
+    check(serde_json::json!({}), "Missing 'script' argument").await;
+    check(serde_json::json!({"script": 1}), "1 is not of type").await;
+    let huge = "x".repeat(SCRIPT_BYTES_MAX + 1);
+    check(serde_json::json!({"script": huge}), "a script of 1048577 bytes is over").await;
+    let many = vec!["a"; PACKAGES_MAX + 1];
+    check(serde_json::json!({"script": "x", "pip_packages": many}), "33 packages are over").await;
+}
+
+#[tokio::test]
+async fn a_runner_without_room_and_one_that_panics_are_typed_errors() {
+    let busy = fixture(|_| Err(Error::Busy("4 scripts wait".to_owned()))).await;
+    let error = busy.call(serde_json::json!({"script": "x"}), Progress::none()).await.unwrap_err();
+    assert_eq!(error.code, ErrorCode::Busy);
+
+    let broken = fixture(|_| panic!("on purpose")).await;
+    let error =
+        broken.call(serde_json::json!({"script": "x"}), Progress::none()).await.unwrap_err();
+    assert_eq!(error.code, ErrorCode::ExecutionFailed);
+    assert_eq!(error.message, "the script runner failed: it panicked");
+}
+
+#[tokio::test]
+async fn nobody_to_run_scripts_is_told_at_once() {
+    let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
+    let requester =
+        Requester::start(bus, AgentName::standard(), &InstanceId::random()).await.unwrap();
+    let registry = Arc::new(Registry::new());
+    crate::tool::register(&registry, &Guides::default(), requester).unwrap();
+    let call = ToolCall {
+        id: "call_1".to_owned(),
+        tool: "execute_python_script".to_owned(),
+        arguments: Arguments::Value(serde_json::json!({"script": "x"})),
+        caller: "test".to_owned(),
+        session: None,
+        time: Time::Default,
+        cancelled: Default::default(),
+        progress: Progress::none(),
+    };
+    let error = Invoker::new(registry).invoke(call).await.unwrap_err();
+    assert_eq!(error.code, ErrorCode::Unroutable);
+    assert_eq!(error.message, "no scripts manager is running: nobody takes scripts");
+}

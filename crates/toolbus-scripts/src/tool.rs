@@ -1,0 +1,251 @@
+//! `execute_python_script`, as models call it.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use serde_json::{Map, Value, json};
+use toolbus_bus::requester::{self, Requester};
+use toolbus_bus::{Envelope, PublishError};
+use toolbus_tools::bus::{error_of, output_of};
+use toolbus_tools::call::{CallError, Invocation, Output};
+use toolbus_tools::registry::{self, Registry};
+use toolbus_tools::{Executor, Guide, Guides, Tool};
+use toolbus_wire::envelope::new_id;
+use toolbus_wire::message::script::{ScriptInvokeRequest, ScriptInvokeResponse, ScriptReason};
+use toolbus_wire::message::tool::ToolError;
+use toolbus_wire::{ErrorCode, json, message, topic};
+
+/// Name of the tool.
+pub const NAME: &str = "execute_python_script";
+/// Bounds of a script's own timeout, in seconds.
+pub const TIMEOUT_SECONDS: RangeInclusive<u64> = 1..=300;
+/// How long a script may take when nobody says.
+pub const TIMEOUT_SECONDS_DEFAULT: u64 = 30;
+/// How much longer than the script's own timeout a caller waits for the answer.
+pub const WAIT_BESIDE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How much longer still when packages have to be installed first.
+pub const PACKAGES_BUDGET: Duration = Duration::from_secs(120);
+
+/// Registers the tool, and the guide that goes with it.
+///
+/// # Errors
+/// When its name is taken.
+pub fn register(
+    registry: &Registry,
+    guides: &Guides,
+    requester: Requester,
+) -> Result<(), registry::Error> {
+    guides.add(Guide {
+        name: "scripts".to_owned(),
+        summary: "Run Python in an isolated sandbox: calculation, parsing, data work".to_owned(),
+        document: include_str!("guide.md").to_owned(),
+    });
+    registry.register(tool(), ExecutePython { requester })
+}
+
+fn tool() -> Tool {
+    Tool::new(
+        NAME,
+        "Runs a Python script in an isolated sandbox without network and returns what it prints. \
+         Use it for calculation, parsing and data work. print() the result, JSON if it has \
+         structure. Nothing is kept between two scripts.",
+        "script",
+    )
+    .with_timeout(Duration::from_secs(TIMEOUT_SECONDS_DEFAULT) + WAIT_BESIDE_TIMEOUT)
+    .with_missing_argument("Missing '{}' argument")
+    .with_parameters(json!({
+        "type": "object",
+        "properties": {
+            "script": {"type": "string", "description": "Python source code"},
+            "input_data": {
+                "type": ["string", "null"],
+                "description": "Text that the script reads from the environment variable ROCKBOT_INPUT"
+            },
+            "timeout_seconds": {
+                "type": ["integer", "null"],
+                "description": "Seconds that the script may take, 1 to 300; 30 when not given"
+            },
+            "pip_packages": {
+                "type": ["array", "null"],
+                "items": {"type": "string"},
+                "description": "Packages to install first, such as [\"numpy\", \"requests==2.32\"]"
+            }
+        },
+        "required": ["script"]
+    }))
+}
+
+struct ExecutePython {
+    requester: Requester,
+}
+
+impl Executor for ExecutePython {
+    fn execute(&self, call: Invocation) -> BoxFuture<'_, Result<Output, CallError>> {
+        Box::pin(self.run(call))
+    }
+
+    fn coerce(&self, arguments: &mut Map<String, Value>) {
+        coerce_arguments(arguments);
+    }
+
+    fn timeout(&self, arguments: &Map<String, Value>) -> Option<Duration> {
+        Some(call_timeout(arguments))
+    }
+}
+
+impl ExecutePython {
+    async fn run(&self, call: Invocation) -> Result<Output, CallError> {
+        let seconds = seconds_of(&call.arguments);
+        let request = request_of(call.arguments, seconds);
+        let requester = &self.requester;
+        let reply = requester
+            .request(requester::Request {
+                topic: &topic::SCRIPT_INVOKE,
+                envelope: Envelope::of(&request, requester.agent().as_str()),
+                call_id: &request.tool_call_id,
+                deadline: call.deadline,
+                cancelled: &call.cancelled,
+                progress: call.progress,
+            })
+            .await
+            .map_err(|error| no_reply(error, seconds))?;
+        if message::is::<ToolError>(&reply) {
+            return output_of(&reply);
+        }
+        let response = json::read::<ScriptInvokeResponse>(&reply.body).map_err(|error| {
+            CallError::new(
+                ErrorCode::OutcomeUnknown,
+                format!("the reply of {} cannot be read: {error}", reply.source),
+            )
+        })?;
+        output(response, seconds)
+    }
+}
+
+fn request_of(mut arguments: Map<String, Value>, seconds: u64) -> ScriptInvokeRequest {
+    let text = |value: Option<Value>| match value {
+        Some(Value::String(text)) => Some(text),
+        _ => None,
+    };
+    let packages = match arguments.remove("pip_packages") {
+        Some(Value::Array(list)) if !list.is_empty() => {
+            Some(list.into_iter().filter_map(|package| text(Some(package))).collect())
+        }
+        _ => None,
+    };
+    ScriptInvokeRequest {
+        tool_call_id: new_id(),
+        script: text(arguments.remove("script")).unwrap_or_default(),
+        input_data: text(arguments.remove("input_data")),
+        timeout_seconds: i64::try_from(seconds).unwrap_or(i64::MAX),
+        pip_packages: packages,
+    }
+}
+
+/// What the model is told, in the words that it knows.
+fn output(response: ScriptInvokeResponse, seconds: u64) -> Result<Output, CallError> {
+    let said = response.stderr.as_deref().unwrap_or_default();
+    let code = match &response.reason {
+        Some(ScriptReason::Busy) => Some(ErrorCode::Busy),
+        Some(ScriptReason::Cancelled) => Some(ErrorCode::Cancelled),
+        Some(ScriptReason::Invalid) => Some(ErrorCode::InvalidArguments),
+        Some(ScriptReason::OutcomeUnknown) => Some(ErrorCode::OutcomeUnknown),
+        Some(ScriptReason::Unavailable | ScriptReason::Failed) => Some(ErrorCode::ExecutionFailed),
+        _ => None,
+    };
+    if let Some(code) = code {
+        return Err(CallError::new(code, said));
+    }
+    if !response.is_success() && said.to_ascii_lowercase().contains("timed out") {
+        return Ok(Output::error(timed_out(seconds)));
+    }
+    let note = note(&response);
+    if response.is_success() {
+        let text = response.output.unwrap_or_else(|| "(no output)".to_owned());
+        return Ok(Output::text(text + &note));
+    }
+    let text = response.output.or(response.stderr).unwrap_or_else(|| "(no output)".to_owned());
+    Ok(Output::error(format!("Script failed (exit {}):\n{text}{note}", response.exit_code)))
+}
+
+/// What the texts of the contract have no place for, on a line of its own behind them.
+fn note(response: &ScriptInvokeResponse) -> String {
+    match (&response.reason, response.signal) {
+        (Some(ScriptReason::OutOfMemory), _) => "\n[out of memory]".to_owned(),
+        (Some(ScriptReason::OutputTruncated), _) => "\n[output truncated]".to_owned(),
+        (Some(ScriptReason::Killed), Some(signal)) => format!("\n[killed by signal {signal}]"),
+        _ => String::new(),
+    }
+}
+
+fn timed_out(seconds: u64) -> String {
+    format!(
+        "execute_python_script timed out after {seconds}s. Either increase timeout_seconds, \
+         simplify the script, or consider an alternative approach that does not require script \
+         execution."
+    )
+}
+
+fn no_reply(error: requester::Error, seconds: u64) -> CallError {
+    match error {
+        requester::Error::Timeout { .. } => CallError::new(ErrorCode::Timeout, timed_out(seconds)),
+        requester::Error::Publish(PublishError::Unroutable(_)) => CallError::new(
+            ErrorCode::Unroutable,
+            "no scripts manager is running: nobody takes scripts",
+        ),
+        error => error_of(NAME, error),
+    }
+}
+
+fn seconds_of(arguments: &Map<String, Value>) -> u64 {
+    arguments.get("timeout_seconds").and_then(Value::as_u64).unwrap_or(TIMEOUT_SECONDS_DEFAULT)
+}
+
+fn call_timeout(arguments: &Map<String, Value>) -> Duration {
+    let packages = arguments.get("pip_packages").and_then(Value::as_array);
+    let has_packages = packages.is_some_and(|list| !list.is_empty());
+    let beside = if has_packages { PACKAGES_BUDGET } else { Duration::ZERO };
+    Duration::from_secs(seconds_of(arguments)) + WAIT_BESIDE_TIMEOUT + beside
+}
+
+fn coerce_arguments(arguments: &mut Map<String, Value>) {
+    if let Some(packages) = arguments.get_mut("pip_packages") {
+        list_of_text(packages);
+    }
+    if let Some(seconds) = arguments.get_mut("timeout_seconds") {
+        clamp_seconds(seconds);
+    }
+    if let Some(input @ (Value::Object(_) | Value::Array(_))) = arguments.get_mut("input_data") {
+        *input = Value::String(input.to_string());
+    }
+}
+
+/// Text that holds a list becomes the list, and other text a list of one.
+fn list_of_text(value: &mut Value) {
+    let Value::String(text) = value else { return };
+    let text = text.trim();
+    *value = match serde_json::from_str::<Value>(text) {
+        Ok(list @ Value::Array(_)) => list,
+        _ if text.is_empty() => json!([]),
+        _ => json!([text]),
+    };
+}
+
+/// Numbers of any kind, and text that holds one, become whole seconds within the bounds. What is no
+/// number stays for the check to refuse.
+fn clamp_seconds(value: &mut Value) {
+    let seconds = match &*value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.trim().parse::<f64>().ok(),
+        _ => None,
+    };
+    if let Some(seconds) = seconds.filter(|seconds| !seconds.is_nan()) {
+        let (low, high) = (*TIMEOUT_SECONDS.start(), *TIMEOUT_SECONDS.end());
+        // The clamp makes the conversion exact: it leaves a whole number between 1 and 300.
+        *value = json!(seconds.ceil().clamp(low as f64, high as f64) as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests;

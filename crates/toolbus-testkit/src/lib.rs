@@ -1,0 +1,48 @@
+//! Real parts for tests: a private RabbitMQ node, MCP servers, a telemetry collector, and our own
+//! services as processes.
+//!
+//! Everything that is started here is ended here: at drop, and by a small guard process when the
+//! test process dies without dropping anything. Nothing of the machine is shared or changed: ports
+//! are free ones on the loopback interface, files are in folders of their own.
+//!
+//! A part that is not installed ends a test early with a printed line ([`rabbit::vhost`] and its
+//! like return `None`), or fails it when `TOOLBUS_REQUIRE_REAL=1`, as `cargo xtask test` sets it.
+//! Nothing is fetched or installed from here; `dev/setup` and `dev/parts/fetch` do that.
+//!
+//! Only for tests and benchmarks: no crate depends on this one but as a dev-dependency.
+
+use std::env;
+use std::io::{self, Write as _};
+
+pub mod mcp;
+pub mod otlp;
+pub mod process;
+pub mod rabbit;
+
+mod parts;
+mod ports;
+mod wait;
+
+pub use wait::eventually;
+
+/// Says that a test cannot run for want of a real part, and fails it where that is not allowed.
+///
+/// # Panics
+/// When `TOOLBUS_REQUIRE_REAL` is `1`.
+fn skip(reason: &str) {
+    assert!(
+        env::var("TOOLBUS_REQUIRE_REAL").as_deref() != Ok("1"),
+        "{reason} (TOOLBUS_REQUIRE_REAL=1 forbids skipping)"
+    );
+    // Written past the test harness, which hides what a passing test prints. A test that cannot
+    // say that it was skipped is still skipped.
+    let _ = writeln!(io::stderr(), "skipped: {reason}");
+}
+
+/// An HTTP client for loopback: no proxy, no TLS in use, ten seconds for each request.
+fn http_client() -> anyhow::Result<reqwest::Client> {
+    // The client wants to know the machine's cryptography even where it will not need it. Being
+    // second is no error: any provider will do.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Ok(reqwest::Client::builder().no_proxy().timeout(std::time::Duration::from_secs(10)).build()?)
+}

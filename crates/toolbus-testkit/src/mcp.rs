@@ -1,0 +1,143 @@
+//! MCP servers that nobody here wrote: `server-everything`, which shows every feature of the
+//! protocol, and `mcp-server-time`, a small one of the kind that people really use.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::ensure;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use crate::process::Process;
+
+const START_LIMIT: Duration = Duration::from_secs(30);
+
+/// How to start a server that speaks MCP over its standard input and output.
+#[derive(Debug, Clone)]
+pub struct StdioServer {
+    /// The program, an absolute path.
+    pub command: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+}
+
+/// A running server that speaks MCP over streamable HTTP on 127.0.0.1. Killed at drop.
+#[derive(Debug)]
+pub struct HttpServer {
+    server: StdioServer,
+    process: Option<Process>,
+    address: SocketAddr,
+    folder: TempDir,
+}
+
+/// `server-everything` over stdio. `None` where it has not been fetched and may be missing.
+///
+/// # Panics
+/// When it is missing and `TOOLBUS_REQUIRE_REAL` is `1`.
+pub fn everything_stdio() -> Option<StdioServer> {
+    everything("stdio")
+}
+
+/// `mcp-server-time` over stdio, with UTC as its local time zone. `None` where it has not been
+/// fetched and may be missing.
+///
+/// # Panics
+/// When it is missing and `TOOLBUS_REQUIRE_REAL` is `1`.
+pub fn time() -> Option<StdioServer> {
+    let folder = crate::parts::folder("time")?;
+    let args = ["-m", "mcp_server_time", "--local-timezone", "UTC"];
+    Some(StdioServer::new(&folder.join("bin/python"), &args))
+}
+
+/// `server-everything` over streamable HTTP, running. `None` where it has not been fetched and may
+/// be missing.
+///
+/// # Panics
+/// When it does not start, or it is missing and `TOOLBUS_REQUIRE_REAL` is `1`.
+pub async fn everything_http() -> Option<HttpServer> {
+    let server = everything("streamableHttp")?;
+    Some(HttpServer::start(server).await.unwrap_or_else(|error| panic!("no server: {error:?}")))
+}
+
+fn everything(transport: &str) -> Option<StdioServer> {
+    let folder = crate::parts::folder("everything")?;
+    let script = folder.join("server.js").display().to_string();
+    Some(StdioServer::new(&folder.join("node"), &[&script, transport]))
+}
+
+impl StdioServer {
+    fn new(command: &Path, args: &[&str]) -> Self {
+        Self {
+            command: command.display().to_string(),
+            args: args.iter().map(|&arg| arg.to_owned()).collect(),
+        }
+    }
+
+    /// The server's entry for an `mcp.json`.
+    pub fn to_json(&self) -> Value {
+        json!({"command": self.command, "args": self.args})
+    }
+
+    /// A command that starts it.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.command);
+        command.args(&self.args);
+        command
+    }
+}
+
+impl HttpServer {
+    async fn start(server: StdioServer) -> anyhow::Result<Self> {
+        let [port] = crate::ports::free()?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let folder = TempDir::with_prefix("toolbus-mcp-")?;
+        let mut started = Self { server, process: None, address, folder };
+        started.start_again().await?;
+        Ok(started)
+    }
+
+    /// Where it answers.
+    pub fn url(&self) -> String {
+        format!("http://{}/mcp", self.address)
+    }
+
+    /// The server's entry for an `mcp.json`.
+    pub fn to_json(&self) -> Value {
+        json!({"type": "http", "url": self.url()})
+    }
+
+    /// Ends the server as a crash would.
+    pub fn crash(&mut self) {
+        self.process = None;
+    }
+
+    /// Starts the server on the same port after [`HttpServer::crash`]; its sessions are forgotten.
+    ///
+    /// # Errors
+    /// When it is running, ends or does not listen within half a minute.
+    pub async fn start_again(&mut self) -> anyhow::Result<()> {
+        ensure!(self.process.is_none(), "the server is running");
+        let mut command = self.server.command();
+        command.env("PORT", self.address.port().to_string()).stdin(Stdio::null());
+        let folder = self.folder.path();
+        let mut process = Process::spawn_with("everything", &mut command, folder, Some(folder))?;
+        let end = Instant::now() + START_LIMIT;
+        while TcpStream::connect(self.address).await.is_err() {
+            let status = process.exit_status();
+            ensure!(status.is_none(), "ended: {status:?}\n{}", process.logs());
+            ensure!(Instant::now() < end, "not ready in {START_LIMIT:?}\n{}", process.logs());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        self.process = Some(process);
+        Ok(())
+    }
+
+    /// The process while it runs, to be paused and read.
+    pub fn process(&mut self) -> Option<&mut Process> {
+        self.process.as_mut()
+    }
+}

@@ -1,0 +1,287 @@
+//! A private RabbitMQ node: a broker of its own ports, data, log, cookie and name, which can be
+//! stopped, crashed, paused and made to block publishers.
+//!
+//! Erlang nodes find each other through epmd, a daemon that one node starts for all of a machine.
+//! A node of ours has an epmd of its own on a port of its own, in the foreground, so that none is
+//! left behind and none of the machine's is asked.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use tempfile::TempDir;
+use tokio::time::Instant;
+
+use super::management::{Broker, Management};
+use super::vhost::Vhost;
+use crate::process::Process;
+
+/// Where Debian and Ubuntu have the scripts themselves; those on `PATH` there insist on the user
+/// `rabbitmq`.
+const DEBIAN_SCRIPTS: &str = "/usr/lib/rabbitmq/bin";
+
+/// A start takes about four seconds on an idle core; a machine that compiles may need many more.
+const START_LIMIT: Duration = Duration::from_secs(90);
+/// An orderly stop takes about two seconds.
+const STOP_LIMIT: Duration = Duration::from_secs(60);
+/// One command of rabbitmqctl takes about a second.
+const COMMAND_LIMIT: Duration = Duration::from_secs(60);
+/// A port may be taken between the choice and its use.
+const ATTEMPTS: usize = 3;
+
+/// Bytes of memory that make the alarm go off: plenty for tests, little enough for the machine.
+const MEMORY_LIMIT: &str = "1GB";
+
+/// A private broker. Killed, with all its data, when this is dropped.
+#[derive(Debug)]
+pub struct Node {
+    // In the order in which they must go: a broker without its folder complains.
+    server: Option<Process>,
+    _epmd: Process,
+    ports: Ports,
+    broker: Broker,
+    folder: TempDir,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Ports {
+    amqp: u16,
+    api: u16,
+    epmd: u16,
+    distribution: u16,
+}
+
+impl Node {
+    /// Whether RabbitMQ is on this machine.
+    pub fn is_installed() -> bool {
+        script("rabbitmq-server").is_some()
+    }
+
+    /// Starts a node and waits until it takes AMQP connections.
+    ///
+    /// # Errors
+    /// When RabbitMQ is not installed, or ends or is not ready in time; the error has its output.
+    pub async fn start() -> anyhow::Result<Self> {
+        let mut attempt = 1;
+        loop {
+            match Self::try_start().await {
+                Err(error) if attempt < ATTEMPTS && format!("{error:?}").contains("eaddrinuse") => {
+                    attempt += 1;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn try_start() -> anyhow::Result<Self> {
+        let [amqp, api, epmd, distribution] = crate::ports::free()?;
+        let ports = Ports { amqp, api, epmd, distribution };
+        let folder = TempDir::with_prefix("toolbus-rabbitmq-")?;
+        write_settings(folder.path(), ports)?;
+        let mut node = Self {
+            server: None,
+            _epmd: start_epmd(folder.path(), ports)?,
+            ports,
+            broker: Broker::on_loopback(amqp, api)?,
+            folder,
+        };
+        node.start_server().await?;
+        Ok(node)
+    }
+
+    /// The broker's addresses.
+    pub fn broker(&self) -> &Broker {
+        &self.broker
+    }
+
+    /// A new virtual host on this node.
+    ///
+    /// # Errors
+    /// When the node does not answer.
+    pub async fn vhost(&self) -> anyhow::Result<Vhost> {
+        self.broker.vhost().await
+    }
+
+    /// Ends the broker as a power cut would (SIGKILL). What it had confirmed is still there after
+    /// [`Node::start_again`].
+    pub fn crash(&mut self) {
+        self.server = None;
+    }
+
+    /// Stops the broker in order: clients are told, queues are flushed.
+    ///
+    /// # Errors
+    /// When it is not running or does not stop within a minute; then it is killed.
+    pub async fn stop(&mut self) -> anyhow::Result<()> {
+        let mut server = self.server.take().context("the broker is not running")?;
+        server.terminate(STOP_LIMIT).await.map(drop)
+    }
+
+    /// Starts the broker after [`Node::crash`] or [`Node::stop`]: the same data, the same ports.
+    ///
+    /// # Errors
+    /// When it is running, ends or is not ready in time.
+    pub async fn start_again(&mut self) -> anyhow::Result<()> {
+        ensure!(self.server.is_none(), "the broker is running");
+        self.start_server().await
+    }
+
+    /// Stops the broker in order and starts it again.
+    ///
+    /// # Errors
+    /// As [`Node::stop`] and [`Node::start_again`].
+    pub async fn restart(&mut self) -> anyhow::Result<()> {
+        self.stop().await?;
+        self.start_again().await
+    }
+
+    /// Freezes the broker: connections stay open, nothing answers.
+    ///
+    /// # Errors
+    /// When it is not running.
+    pub fn pause(&mut self) -> anyhow::Result<()> {
+        self.running()?.pause()
+    }
+
+    /// Lets a frozen broker go on.
+    ///
+    /// # Errors
+    /// When it is not running.
+    pub fn resume(&mut self) -> anyhow::Result<()> {
+        self.running()?.resume()
+    }
+
+    /// Sets off the memory alarm: a connection that publishes is told `connection.blocked` and no
+    /// longer read from.
+    ///
+    /// # Errors
+    /// When the broker does not answer.
+    pub async fn block_publishers(&self) -> anyhow::Result<()> {
+        self.ctl(&["set_vm_memory_high_watermark", "0"]).await.map(drop)
+    }
+
+    /// Ends what [`Node::block_publishers`] began.
+    ///
+    /// # Errors
+    /// When the broker does not answer.
+    pub async fn unblock_publishers(&self) -> anyhow::Result<()> {
+        self.ctl(&["set_vm_memory_high_watermark", "absolute", MEMORY_LIMIT]).await.map(drop)
+    }
+
+    /// Runs `rabbitmqctl` on this node and returns what it printed. Takes a second or more.
+    ///
+    /// # Errors
+    /// When it fails, or takes longer than a minute.
+    pub async fn ctl(&self, args: &[&str]) -> anyhow::Result<String> {
+        let mut command = self.command("rabbitmqctl")?;
+        command.args(args).stdin(Stdio::null());
+        let mut command = tokio::process::Command::from(command);
+        let output = tokio::time::timeout(COMMAND_LIMIT, command.kill_on_drop(true).output())
+            .await
+            .with_context(|| format!("rabbitmqctl {args:?}: no end after {COMMAND_LIMIT:?}"))?
+            .with_context(|| format!("rabbitmqctl {args:?}"))?;
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "rabbitmqctl {args:?}: {stdout}{stderr}");
+        Ok(stdout)
+    }
+
+    fn running(&mut self) -> anyhow::Result<&mut Process> {
+        self.server.as_mut().context("the broker is not running")
+    }
+
+    async fn start_server(&mut self) -> anyhow::Result<()> {
+        let mut command = self.command("rabbitmq-server")?;
+        // Makes the script become the Erlang machine instead of waiting for it, so that signals
+        // reach the broker itself.
+        command.env("detached", "1").stdin(Stdio::null());
+        let mut server = Process::spawn("rabbitmq", &mut command, self.folder.path())?;
+        let management = Management::new(self.broker.clone())?;
+        let check = format!("{}", self.ports.amqp);
+        let end = Instant::now() + START_LIMIT;
+        loop {
+            if let Some(status) = server.exit_status() {
+                bail!("rabbitmq-server ended: {status}\n{}", server.logs());
+            }
+            let answer = management.get(&["health", "checks", "port-listener", &check]).await;
+            if answer.is_ok_and(|answer| answer["status"] == "ok") {
+                self.server = Some(server);
+                return Ok(());
+            }
+            ensure!(Instant::now() < end, "not ready in {START_LIMIT:?}\n{}", server.logs());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// One of RabbitMQ's scripts with an environment in which it knows only this node.
+    fn command(&self, name: &str) -> anyhow::Result<Command> {
+        let script = script(name).with_context(|| format!("{name} is not installed"))?;
+        let folder = self.folder.path();
+        let mut command = Command::new(script);
+        let on_loopback = "-kernel inet_dist_use_interface {127,0,0,1}";
+        clean(&mut command, folder, self.ports.epmd)
+            .env("RABBITMQ_CONF_ENV_FILE", "/dev/null")
+            .env("RABBITMQ_NODENAME", format!("toolbus-{}@localhost", self.ports.amqp))
+            .env("RABBITMQ_DIST_PORT", self.ports.distribution.to_string())
+            .env("RABBITMQ_CONFIG_FILE", folder.join("rabbitmq.conf"))
+            .env("RABBITMQ_ADVANCED_CONFIG_FILE", folder.join("advanced.config"))
+            .env("RABBITMQ_ENABLED_PLUGINS_FILE", folder.join("enabled_plugins"))
+            .env("RABBITMQ_MNESIA_BASE", folder.join("data"))
+            .env("RABBITMQ_LOG_BASE", folder.join("log"))
+            .env("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", format!("{on_loopback} -noinput"))
+            .env("RABBITMQ_CTL_ERL_ARGS", on_loopback);
+        Ok(command)
+    }
+}
+
+fn write_settings(folder: &Path, ports: Ports) -> anyhow::Result<()> {
+    let Ports { amqp, api, .. } = ports;
+    // Statistics are gathered more often than the usual five seconds, so that tests need not wait.
+    let settings = format!(
+        "listeners.tcp.1 = 127.0.0.1:{amqp}\n\
+         management.tcp.ip = 127.0.0.1\n\
+         management.tcp.port = {api}\n\
+         collect_statistics_interval = 500\n\
+         vm_memory_high_watermark.absolute = {MEMORY_LIMIT}\n\
+         disk_free_limit.absolute = 50MB\n"
+    );
+    fs::write(folder.join("rabbitmq.conf"), settings)?;
+    // Quorum queues report by a clock of their own, which has no name in the other file.
+    fs::write(folder.join("advanced.config"), "[{rabbit, [{quorum_tick_interval, 500}]}].\n")?;
+    fs::write(folder.join("enabled_plugins"), "[rabbitmq_management].\n")?;
+    Ok(())
+}
+
+/// Starts epmd in the foreground. Its guard is the one that removes the folder after a sudden end,
+/// because it runs from before the broker starts until after it has stopped.
+fn start_epmd(folder: &Path, ports: Ports) -> anyhow::Result<Process> {
+    let mut command = Command::new("epmd");
+    command.stdin(Stdio::null());
+    clean(&mut command, folder, ports.epmd);
+    Process::spawn_with("epmd", &mut command, folder, Some(folder))
+}
+
+/// Leaves of the machine's environment only where programs are, and gives this node's epmd and
+/// home, where Erlang keeps its cookie.
+fn clean<'a>(command: &'a mut Command, folder: &Path, epmd_port: u16) -> &'a mut Command {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    command
+        // Where a crashing Erlang leaves its dump.
+        .current_dir(folder)
+        .env_clear()
+        .env("PATH", path)
+        .env("LANG", "C.UTF-8")
+        .env("HOME", folder)
+        .env("ERL_EPMD_PORT", epmd_port.to_string())
+        .env("ERL_EPMD_ADDRESS", "127.0.0.1")
+}
+
+fn script(name: &str) -> Option<PathBuf> {
+    let debian = Path::new(DEBIAN_SCRIPTS).join(name);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = std::env::split_paths(OsStr::new(&path)).map(|folder| folder.join(name));
+    std::iter::once(debian).chain(on_path).find(|candidate| candidate.is_file())
+}

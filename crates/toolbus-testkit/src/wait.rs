@@ -1,0 +1,43 @@
+//! Waiting for a state. Level-triggered: the state is looked at again and again, so that it does
+//! not matter when it came about, and no test needs a sleep of a guessed length.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::panic::Location;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Between two looks; short against every limit in use, long against a look.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Looks until the look succeeds and returns what it found.
+///
+/// # Panics
+/// When the limit has passed, with the error of the last look. A look that is under way at the
+/// limit is given up.
+#[track_caller]
+pub fn eventually<T, E: Debug>(
+    limit: Duration,
+    mut look: impl AsyncFnMut() -> Result<T, E>,
+) -> impl Future<Output = T> {
+    let caller = Location::caller();
+    async move {
+        let end = Instant::now() + limit;
+        let mut last = None;
+        loop {
+            match tokio::time::timeout_at(end, look()).await {
+                Ok(Ok(found)) => return found,
+                Ok(Err(error)) => last = Some(error),
+                Err(_) => {}
+            }
+            if Instant::now() + PAUSE >= end {
+                match last {
+                    Some(error) => panic!("{caller}: not within {limit:?}: {error:?}"),
+                    None => panic!("{caller}: not within {limit:?}: the first look never ended"),
+                }
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}

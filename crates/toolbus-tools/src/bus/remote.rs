@@ -1,0 +1,120 @@
+//! The executor that sends a call over the bus.
+
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+use toolbus_bus::requester::{self, Requester};
+use toolbus_bus::{Deadline, Envelope, Progress, PublishError, Topic};
+use toolbus_wire::ErrorCode;
+use toolbus_wire::envelope::new_id;
+use toolbus_wire::header::{self, Headers};
+use toolbus_wire::message::tool::ToolInvokeRequest;
+
+use super::reply::output_of;
+use crate::call::{CallError, Invocation, Outcome, Output};
+use crate::tool::Executor;
+
+/// Runs its tool wherever a topic is served.
+pub struct Remote {
+    requester: Requester,
+    topic: Topic,
+}
+
+/// One call for the bus.
+pub struct RemoteCall<'a> {
+    /// Where it goes.
+    pub topic: &'a Topic,
+    /// The tool, as the other side names it.
+    pub tool: &'a str,
+    /// Its arguments, an object.
+    pub arguments: Value,
+    /// The namespace that the call's memory lives under.
+    pub session: Option<String>,
+    /// Headers beside those of every call.
+    pub headers: Headers,
+    /// When to give up.
+    pub deadline: Deadline,
+    /// Gives up earlier when it fires.
+    pub cancelled: &'a CancellationToken,
+    /// Takes progress.
+    pub progress: &'a Progress,
+}
+
+impl Remote {
+    /// An executor for a tool that is served at `topic`, under the name it is registered by.
+    #[must_use]
+    pub fn new(requester: Requester, topic: Topic) -> Self {
+        Self { requester, topic }
+    }
+}
+
+impl Executor for Remote {
+    fn execute(&self, call: Invocation) -> BoxFuture<'_, Result<Output, CallError>> {
+        Box::pin(async move {
+            let remote = RemoteCall {
+                topic: &self.topic,
+                tool: &call.tool,
+                arguments: Value::Object(call.arguments),
+                session: call.session,
+                headers: Headers::new(),
+                deadline: call.deadline,
+                cancelled: &call.cancelled,
+                progress: &call.progress,
+            };
+            remote.send(&self.requester).await
+        })
+    }
+}
+
+impl RemoteCall<'_> {
+    /// Sends the call and waits for its outcome.
+    ///
+    /// # Errors
+    /// The other side's error, or why there is no answer.
+    pub async fn send(self, requester: &Requester) -> Outcome {
+        // The call has a fresh id on the wire: models number their calls alike in every session.
+        let call_id = new_id();
+        let body = ToolInvokeRequest {
+            tool_call_id: call_id.clone(),
+            tool_name: self.tool.to_owned(),
+            arguments: Some(self.arguments.to_string()),
+            session_id: self.session,
+        };
+        let mut envelope = Envelope::of(&body, requester.agent().as_str());
+        envelope.headers = self.headers;
+        envelope.headers.set(header::CONTENT_TRUST, "tool-request");
+        let request = requester::Request {
+            topic: self.topic,
+            envelope,
+            call_id: &call_id,
+            deadline: self.deadline,
+            cancelled: self.cancelled,
+            progress: self.progress.clone(),
+        };
+        match requester.request(request).await {
+            Ok(reply) => output_of(&reply),
+            Err(error) => Err(error_of(self.tool, error)),
+        }
+    }
+}
+
+/// What a call ends in when no reply came.
+#[must_use]
+pub fn error_of(tool: &str, error: requester::Error) -> CallError {
+    let code = match &error {
+        requester::Error::Timeout { asked } => return CallError::timeout(tool, *asked),
+        requester::Error::Cancelled => return CallError::cancelled(),
+        requester::Error::Publish(PublishError::Unroutable(_) | PublishError::Unavailable(_)) => {
+            ErrorCode::Unroutable
+        }
+        requester::Error::Publish(PublishError::Refused(_)) | requester::Error::Busy => {
+            ErrorCode::Busy
+        }
+        requester::Error::Publish(PublishError::TooLarge { .. }) => ErrorCode::InvalidArguments,
+        requester::Error::WorkerLost
+        | requester::Error::Publish(PublishError::Unconfirmed)
+        | requester::Error::Closed => ErrorCode::OutcomeUnknown,
+        _ => ErrorCode::ExecutionFailed,
+    };
+    CallError::new(code, format!("tool '{tool}': {error}"))
+}

@@ -1,0 +1,47 @@
+//! Outcomes as messages, and back.
+
+use toolbus_bus::Envelope;
+use toolbus_bus::responder::Reply;
+use toolbus_wire::message::tool::{CallIds, ToolError, ToolInvokeResponse};
+use toolbus_wire::{ErrorCode, json, message};
+
+use crate::call::{CallError, Outcome, Output};
+
+/// The message that tells of an outcome.
+#[must_use]
+pub fn reply_to(ids: &CallIds, outcome: Outcome) -> Reply {
+    match outcome {
+        Ok(output) => Reply::of(&ToolInvokeResponse {
+            tool_call_id: ids.tool_call_id.clone(),
+            tool_name: ids.tool_name.clone(),
+            content: output.content,
+            is_error: output.is_error,
+            content_blocks: (!output.blocks.is_empty()).then_some(output.blocks),
+        }),
+        Err(error) => Reply::of(&ToolError::new(ids.clone(), error.code, error.message)),
+    }
+}
+
+/// The outcome that a message tells of. What is not a `ToolError` is read as a response, as the C#
+/// code does.
+///
+/// # Errors
+/// The error that the message tells of, or [`ErrorCode::OutcomeUnknown`] when it cannot be read.
+pub fn output_of(envelope: &Envelope) -> Outcome {
+    let unreadable = |error: json::Error| {
+        CallError::new(
+            ErrorCode::OutcomeUnknown,
+            format!("the reply of {} cannot be read: {error}", envelope.source),
+        )
+    };
+    if message::is::<ToolError>(envelope) {
+        let error = json::read::<ToolError>(&envelope.body).map_err(unreadable)?;
+        return Err(CallError::new(error.code, error.message));
+    }
+    let response = json::read::<ToolInvokeResponse>(&envelope.body).map_err(unreadable)?;
+    Ok(Output {
+        content: response.content,
+        blocks: response.content_blocks.unwrap_or_default(),
+        is_error: response.is_error,
+    })
+}

@@ -1,0 +1,112 @@
+//! JSON Schema checks of arguments, with every violation told at once.
+
+use serde_json::Value;
+
+/// Most violations that a check tells of.
+pub const VIOLATIONS_MAX: usize = 20;
+/// Longest text of one violation, in bytes: a violation quotes what was wrong, and that may be long.
+const VIOLATION_BYTES_MAX: usize = 300;
+
+/// A schema, ready to check arguments.
+pub struct Schema {
+    validator: jsonschema::Validator,
+}
+
+/// A schema that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("not a usable JSON Schema: {0}")]
+pub struct Error(String);
+
+/// One thing that is wrong with arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Violation {
+    /// A required argument is missing.
+    Missing {
+        /// Where the object is that misses it, as a JSON pointer; empty for the arguments
+        /// themselves.
+        at: String,
+        /// The argument's name.
+        name: String,
+    },
+    /// Something else.
+    Other {
+        /// Where it is, as a JSON pointer.
+        at: String,
+        /// What is wrong.
+        message: String,
+    },
+}
+
+impl Schema {
+    /// Makes a schema ready. References to other documents are never fetched.
+    ///
+    /// # Errors
+    /// When it is no schema, or not one that describes an object.
+    pub fn compile(schema: &Value) -> Result<Self, Error> {
+        if !describes_object(schema) {
+            return Err(Error("a schema of arguments describes an object".to_owned()));
+        }
+        jsonschema::validator_for(schema)
+            .map(|validator| Self { validator })
+            .map_err(|error| Error(cut(error.to_string())))
+    }
+
+    /// Checks arguments, which are an object, and lists what is wrong with them.
+    ///
+    /// # Errors
+    /// The violations, at least one and at most [`VIOLATIONS_MAX`].
+    pub fn check(&self, arguments: &Value) -> Result<(), Vec<Violation>> {
+        // Saying whether they fit is much quicker than saying why they do not.
+        if self.validator.is_valid(arguments) {
+            return Ok(());
+        }
+        Err(self.validator.iter_errors(arguments).take(VIOLATIONS_MAX).map(violation).collect())
+    }
+}
+
+fn describes_object(schema: &Value) -> bool {
+    match (schema, schema.get("type")) {
+        (Value::Object(_), None) => true,
+        (Value::Object(_), Some(Value::String(kind))) => kind == "object",
+        (Value::Object(_), Some(Value::Array(kinds))) => kinds.iter().any(|kind| kind == "object"),
+        _ => false,
+    }
+}
+
+fn violation(error: jsonschema::ValidationError<'_>) -> Violation {
+    // Names in it come from the caller, as long as it likes.
+    let at = cut(error.instance_path().to_string());
+    match error.kind() {
+        jsonschema::error::ValidationErrorKind::Required { property } => Violation::Missing {
+            at,
+            name: property.as_str().map_or_else(|| property.to_string(), str::to_owned),
+        },
+        _ => Violation::Other { at, message: cut(error.to_string()) },
+    }
+}
+
+fn cut(mut text: String) -> String {
+    if text.len() > VIOLATION_BYTES_MAX {
+        let end = text.floor_char_boundary(VIOLATION_BYTES_MAX);
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+/// The violations as one text, in the words that models know for a missing argument.
+#[must_use]
+pub fn describe(violations: &[Violation], missing_argument: Option<&str>) -> String {
+    let text = |violation: &Violation| match violation {
+        Violation::Missing { at, name } if at.is_empty() => {
+            missing_argument.unwrap_or("Missing required argument: {}").replace("{}", name)
+        }
+        Violation::Missing { at, name } => format!("{at} misses '{name}'"),
+        Violation::Other { at, message } if at.is_empty() => message.clone(),
+        Violation::Other { at, message } => format!("{at}: {message}"),
+    };
+    violations.iter().map(text).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! Headers by their logical names, and what AMQP calls them.
+//!
+//! The C# code's keys begin with `rb-` already, and its publisher puts `rb-` before every key; so
+//! the wire carries `rb-rb-timeout-ms`. We write that doubled form and read either; where both are
+//! there the doubled one wins. A header is always an AMQP long string: C# drops any other type.
+//!
+//! Only the names listed here are read in the single form too. Any other key loses one `rb-` when
+//! it is read and gets it back when it is written, as in the C# code.
+
+use std::borrow::Cow;
+
+/// Put before every logical name on the wire.
+const PREFIX: &str = "rb-";
+
+macro_rules! well_known {
+    ($($(#[$doc:meta])* $name:ident = $logical:literal, on the wire $wire:literal;)+) => {
+        $($(#[$doc])* pub const $name: &str = $logical;)+
+
+        /// Logical and wire name of every header that we know.
+        const WELL_KNOWN: &[(&str, &str)] = &[$(($logical, $wire)),+];
+    };
+}
+
+well_known! {
+    /// How far a receiver may trust the content: `system`, `user-input`, `tool-request`,
+    /// `tool-output` or `agent-message`.
+    CONTENT_TRUST = "rb-content-trust", on the wire "rb-rb-content-trust";
+    /// What kind of backend serves the tool: `mcp` or `rest`.
+    TOOL_PROVIDER = "rb-tool-provider", on the wire "rb-rb-tool-provider";
+    /// How long the caller waits, in milliseconds, counted from when the message is received.
+    TIMEOUT_MS = "rb-timeout-ms", on the wire "rb-rb-timeout-ms";
+    /// Name of the MCP server that the call is for.
+    MCP_SERVER = "rb-mcp-server", on the wire "rb-rb-mcp-server";
+    /// That the server may hand the call back to the agent; newer C# code only.
+    MCP_HANDBACK = "rb-mcp-handback", on the wire "rb-rb-mcp-handback";
+    /// Ours: when the caller stops waiting, in Unix milliseconds.
+    DEADLINE_MS = "rb-deadline-ms", on the wire "rb-rb-deadline-ms";
+    /// Ours: the topic that takes progress and signs of life.
+    PROGRESS_TO = "rb-progress-to", on the wire "rb-rb-progress-to";
+    /// Ours: the topic that answers questions of the tool.
+    ASK_TO = "rb-ask-to", on the wire "rb-rb-ask-to";
+    /// Ours, on a dead letter: why it is one. Written once, not doubled: it is for people.
+    DEAD_LETTER_REASON = "rb-dead-letter-reason", on the wire "rb-dead-letter-reason";
+}
+
+/// Logical headers of a message, few enough that a list is the fastest map.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Headers(Vec<(Cow<'static, str>, String)>);
+
+impl Headers {
+    /// No headers.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// The value under a logical name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Sets a value, in place of the one that is there.
+    pub fn set(&mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) {
+        let (name, value) = (name.into(), value.into());
+        match self.0.iter_mut().find(|(n, _)| *n == name) {
+            Some(entry) => entry.1 = value,
+            None => self.0.push((name, value)),
+        }
+    }
+
+    /// The same headers with one more.
+    #[must_use]
+    pub fn with(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
+        self.set(name, value);
+        self
+    }
+
+    /// Every name with its value, in the order in which they were set.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_ref(), value.as_str()))
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// How a header was spelled on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Spelling {
+    /// A well-known name in the form that C# reads.
+    Doubled,
+    /// A well-known name without the publisher's prefix.
+    Single,
+    /// A name that we do not know.
+    Foreign,
+}
+
+/// The logical name of a header on the wire; `None` when it is none of the envelope's.
+pub(crate) fn logical_name(wire: &str) -> Option<(Cow<'static, str>, Spelling)> {
+    let stripped = wire.strip_prefix(PREFIX).filter(|name| !name.is_empty())?;
+    let known = |name| WELL_KNOWN.iter().find(|(logical, _)| *logical == name);
+    Some(match (known(stripped), known(wire)) {
+        (Some((logical, _)), _) => (Cow::Borrowed(logical), Spelling::Doubled),
+        (None, Some((logical, _))) => (Cow::Borrowed(logical), Spelling::Single),
+        (None, None) => (Cow::Owned(stripped.to_owned()), Spelling::Foreign),
+    })
+}
+
+/// What the wire calls a logical name.
+pub(crate) fn wire_name(logical: &str) -> Cow<'static, str> {
+    match WELL_KNOWN.iter().find(|(known, _)| *known == logical) {
+        Some((_, wire)) => Cow::Borrowed(wire),
+        None => Cow::Owned([PREFIX, logical].concat()),
+    }
+}

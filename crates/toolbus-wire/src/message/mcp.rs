@@ -1,0 +1,298 @@
+//! What an agent and an MCP bridge tell each other about servers.
+//!
+//! Of newer C# code, listing and reading resources and answering questions are not here: a bridge
+//! answers them as it does any request that it does not know, see [`unknown_request_response`].
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{Message, Secret, field};
+use crate::frame::SHORT_STRING_BYTES_MAX;
+
+/// Which servers came, changed or went since the last such message: first `removed_servers` are
+/// forgotten, then `servers` are put in place, by name without regard to case.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct McpServersIndexed {
+    /// Servers that are there, as they are now.
+    pub servers: Vec<McpServerSummary>,
+    /// Names of servers that are gone.
+    #[serde(default, deserialize_with = "field::or_default")]
+    pub removed_servers: Vec<String>,
+}
+
+impl Message for McpServersIndexed {
+    const TYPE: &'static str = "RockBot.Tools.Mcp.McpServersIndexed";
+}
+
+/// An MCP server in few words.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct McpServerSummary {
+    /// Name of the server in the bridge's configuration.
+    pub server_name: String,
+    /// Name for people.
+    pub display_name: Option<String>,
+    /// What the server is good for, in a line.
+    pub summary: Option<String>,
+    /// How many tools it has.
+    #[serde(default, deserialize_with = "field::or_default")]
+    pub tool_count: u32,
+    /// Names of its tools.
+    #[serde(default, deserialize_with = "field::or_default")]
+    pub tool_names: Vec<String>,
+    /// How many prompts it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_count: Option<u32>,
+    /// Names of its prompts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_names: Option<Vec<String>>,
+    /// Id that outlives a change of its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_id: Option<String>,
+    /// Digest of what it offers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
+    /// Digest of each tool, by the tool's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_fingerprints: Option<BTreeMap<String, String>>,
+    /// Version that it tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Digest of who it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identity_hash: Option<String>,
+    /// Whether it may hand calls back to the agent.
+    #[serde(
+        default,
+        deserialize_with = "field::or_default",
+        skip_serializing_if = "field::is_default"
+    )]
+    pub handback: bool,
+}
+
+/// Asks a bridge to tell its servers again.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct McpMetadataRefreshRequest {
+    /// The one server that is asked about; absent for all.
+    pub server_name: Option<String>,
+}
+
+impl Message for McpMetadataRefreshRequest {
+    const TYPE: &'static str = "RockBot.Tools.Mcp.McpMetadataRefreshRequest";
+}
+
+/// Asks a bridge for all about a server.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct McpGetServiceDetailsRequest {
+    /// The server.
+    pub server_name: String,
+}
+
+impl Message for McpGetServiceDetailsRequest {
+    const TYPE: &'static str = "RockBot.Tools.Mcp.McpGetServiceDetailsRequest";
+}
+
+/// All about a server.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct McpGetServiceDetailsResponse {
+    /// The server, from the request.
+    pub server_name: String,
+    /// Its tools; none when there is an error.
+    pub tools: Vec<McpToolDetails>,
+    /// Why nothing can be told.
+    pub error: Option<String>,
+    /// Name that the server's program tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub implementation_name: Option<String>,
+    /// Name for people that it tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Version that it tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Description that it tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// How to use it, for the model, as it tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
+    /// Its prompts, as the server describes them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompts: Option<Vec<Value>>,
+    /// Id that outlives a change of its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_id: Option<String>,
+    /// Digest of what it offers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
+    /// How many resources it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource_count: Option<u32>,
+}
+
+impl Message for McpGetServiceDetailsResponse {
+    const TYPE: &'static str = "RockBot.Tools.Mcp.McpGetServiceDetailsResponse";
+}
+
+/// A tool of an MCP server.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct McpToolDetails {
+    /// Name of the tool.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// JSON Schema of its arguments, as text.
+    #[serde(default, deserialize_with = "field::json_text")]
+    pub parameters_schema: Option<String>,
+}
+
+/// Asks a bridge to take a server into its configuration and connect to it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct McpRegisterServerRequest {
+    /// Name that the server gets.
+    pub server_name: String,
+    /// How it is reached, such as `sse` or `stdio`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Where it is.
+    pub url: Option<String>,
+    /// The program that is it.
+    pub command: Option<String>,
+    /// The program's arguments.
+    #[serde(default, deserialize_with = "field::or_default")]
+    pub args: Vec<String>,
+    /// The program's environment.
+    #[serde(default, deserialize_with = "field::or_default")]
+    pub env: BTreeMap<String, Secret>,
+}
+
+impl Message for McpRegisterServerRequest {
+    const TYPE: &'static str = "RockBot.Tools.Mcp.McpRegisterServerRequest";
+}
+
+/// What came of a [`McpRegisterServerRequest`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct McpRegisterServerResponse {
+    /// The server, from the request.
+    pub server_name: String,
+    /// Whether it is registered now.
+    #[serde(default, deserialize_with = "field::or_default")]
+    pub success: bool,
+    /// What it offers, in a line.
+    pub summary: Option<String>,
+    /// Why it is not registered.
+    pub error: Option<String>,
+}
+
+impl Message for McpRegisterServerResponse {
+    const TYPE: &'static str = "RockBot.Tools.Mcp.McpRegisterServerResponse";
+}
+
+/// Asks a bridge to forget a server.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct McpUnregisterServerRequest {
+    /// The server.
+    pub server_name: String,
+}
+
+impl Message for McpUnregisterServerRequest {
+    const TYPE: &'static str = "RockBot.Tools.Mcp.McpUnregisterServerRequest";
+}
+
+/// What came of a [`McpUnregisterServerRequest`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct McpUnregisterServerResponse {
+    /// The server, from the request.
+    pub server_name: String,
+    /// Whether it is gone, or never was there.
+    #[serde(default, deserialize_with = "field::or_default")]
+    pub success: bool,
+    /// Why it is still there.
+    pub error: Option<String>,
+}
+
+impl Message for McpUnregisterServerResponse {
+    const TYPE: &'static str = "RockBot.Tools.Mcp.McpUnregisterServerResponse";
+}
+
+/// Asks a bridge for a prompt of a server, filled in.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct McpGetPromptRequest {
+    /// The server.
+    pub server_name: String,
+    /// The prompt.
+    pub prompt_name: String,
+    /// What it is filled in with.
+    #[serde(default, deserialize_with = "field::or_default")]
+    pub arguments: Map<String, Value>,
+}
+
+impl Message for McpGetPromptRequest {
+    const TYPE: &'static str = "RockBot.Tools.Mcp.McpGetPromptRequest";
+}
+
+/// A prompt of a server, filled in.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct McpGetPromptResponse {
+    /// The server, from the request.
+    #[serde(default, deserialize_with = "field::or_default")]
+    pub server_name: String,
+    /// The prompt, from the request.
+    #[serde(default, deserialize_with = "field::or_default")]
+    pub prompt_name: String,
+    /// What the prompt is for.
+    pub description: Option<String>,
+    /// The messages that it consists of; none when there is an error.
+    #[serde(default, deserialize_with = "field::or_default")]
+    pub messages: Vec<McpPromptMessage>,
+    /// Why there is no prompt.
+    pub error: Option<String>,
+}
+
+impl Message for McpGetPromptResponse {
+    const TYPE: &'static str = "RockBot.Tools.Mcp.McpGetPromptResponse";
+}
+
+/// One message of a prompt.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct McpPromptMessage {
+    /// Who says it: `user` or `assistant`.
+    #[serde(default, deserialize_with = "field::or_default")]
+    pub role: String,
+    /// What is said.
+    pub content: Option<String>,
+    /// What kind of content it is, such as `text`.
+    pub content_type: Option<String>,
+}
+
+/// The answer to a request at `mcp.manage` whose type nobody here knows, and that answer's own
+/// type: the request's with `Request` replaced by `Response`.
+///
+/// So a newer caller gets an error of the form it reads instead of waiting in vain.
+#[must_use]
+pub fn unknown_request_response(request_type: &str) -> (String, McpGetServiceDetailsResponse) {
+    let stem = request_type.strip_suffix("Request").unwrap_or(request_type);
+    let response_type = format!("{stem}Response");
+    let response = McpGetServiceDetailsResponse {
+        error: Some(format!("unknown request type {request_type}")),
+        ..McpGetServiceDetailsResponse::default()
+    };
+    if response_type.len() > SHORT_STRING_BYTES_MAX {
+        return (McpGetServiceDetailsResponse::TYPE.to_owned(), response);
+    }
+    (response_type, response)
+}

@@ -1,0 +1,413 @@
+//! What single messages take and give beyond what was recorded.
+
+use std::fmt::Debug;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::a2a::*;
+use super::mcp::*;
+use super::script::*;
+use super::tool::*;
+use super::toolbus::*;
+use super::user::*;
+use super::*;
+use crate::{Envelope, ErrorCode};
+
+fn check<T: Message + PartialEq + Debug>(body: &Value, expected: &T) {
+    assert_eq!(json::read::<T>(body.to_string().as_bytes()).as_ref(), Ok(expected), "{body}");
+}
+
+fn check_written<T: Message>(message: &T, expected: &str) {
+    assert_eq!(json::write(message), expected);
+}
+
+fn request(arguments: Option<&str>) -> ToolInvokeRequest {
+    ToolInvokeRequest {
+        tool_call_id: "c".to_owned(),
+        tool_name: "t".to_owned(),
+        arguments: arguments.map(str::to_owned),
+        session_id: None,
+    }
+}
+
+#[test]
+fn a_type_is_compared_without_case() {
+    let mut envelope = Envelope::of(&request(None), "s");
+    assert!(is::<ToolInvokeRequest>(&envelope));
+    envelope.message_type.make_ascii_lowercase();
+    assert!(is::<ToolInvokeRequest>(&envelope));
+    assert!(!is::<ToolError>(&envelope));
+    assert_eq!(super::read::<ToolInvokeRequest>(&envelope), Ok(request(None)));
+}
+
+#[test]
+fn arguments_are_text_however_they_are_sent() {
+    let ids = |arguments: &str| format!(r#"{{"toolCallId":"c","toolName":"t"{arguments}}}"#);
+    for (arguments, expected) in [
+        ("", None),
+        (r#","arguments":null"#, None),
+        (r#","arguments":"""#, Some("")),
+        (r#","arguments":"{\"a\":1}""#, Some(r#"{"a":1}"#)),
+        (r#","arguments":"not json""#, Some("not json")),
+        (r#","ARGUMENTS":{"A":1.10,"é\n":[ 1e400 ]}"#, Some(r#"{"A":1.10,"é\n":[ 1e400 ]}"#)),
+        (r#","arguments":{}"#, Some("{}")),
+        (r#","arguments":[1, {"A":18446744073709551616}]"#, {
+            Some(r#"[1,{"A":18446744073709551616}]"#)
+        }),
+        (r#","arguments":true"#, Some("true")),
+        (r#","arguments":-5"#, Some("-5")),
+        (r#","arguments":5"#, Some("5")),
+        (r#","arguments":2.5"#, Some("2.5")),
+    ] {
+        let body = ids(arguments);
+        let read = json::read::<ToolInvokeRequest>(body.as_bytes());
+        assert_eq!(read, Ok(request(expected)), "{body}");
+    }
+    // The rule does not depend on the reader.
+    let value = json!({"toolCallId": "c", "toolName": "t", "arguments": {"a": 1}});
+    let read: ToolInvokeRequest = serde_json::from_value(value).unwrap();
+    assert_eq!(read, request(Some(r#"{"a":1}"#)));
+}
+
+#[test]
+fn tools_are_written_as_the_contract_says() {
+    check_written(
+        &request(None),
+        r#"{"toolCallId":"c","toolName":"t","arguments":null,"sessionId":null}"#,
+    );
+    let response = ToolInvokeResponse {
+        tool_call_id: "c".to_owned(),
+        tool_name: "t".to_owned(),
+        ..ToolInvokeResponse::default()
+    };
+    check_written(&response, r#"{"toolCallId":"c","toolName":"t","content":null,"isError":false}"#);
+    let block = ContentBlock {
+        kind: ContentKind::Image,
+        text: None,
+        data: Some("AA==".to_owned()),
+        mime_type: Some("image/png".to_owned()),
+        uri: None,
+    };
+    check_written(
+        &ToolInvokeResponse { content_blocks: Some(vec![block]), ..response },
+        concat!(
+            r#"{"toolCallId":"c","toolName":"t","content":null,"isError":false,"#,
+            r#""contentBlocks":[{"type":"image","data":"AA==","mimeType":"image/png"}]}"#
+        ),
+    );
+}
+
+#[test]
+fn an_error_of_a_tool_says_whether_to_try_again() {
+    for code in ErrorCode::ALL {
+        let error = ToolError::new(&request(None), code.clone(), "m");
+        let retryable =
+            ["timeout", "busy", "rate_limited", "unroutable"].contains(&error.code.as_str());
+        assert_eq!(error.is_retryable, retryable, "{code}");
+        assert_eq!((error.tool_call_id.as_str(), error.tool_name.as_str()), ("c", "t"));
+        assert_eq!(ErrorCode::from(code.as_str()), *code);
+    }
+    let newer = json!({"toolCallId": "c", "toolName": "t", "code": "new_one", "message": "m"});
+    let error = json::read::<ToolError>(newer.to_string().as_bytes()).unwrap();
+    assert_eq!(error.code, ErrorCode::Other("new_one".into()));
+    assert!(!error.is_retryable);
+    check_written(
+        &error,
+        r#"{"toolCallId":"c","toolName":"t","code":"new_one","message":"m","isRetryable":false}"#,
+    );
+}
+
+#[test]
+fn ids_are_found_in_a_malformed_request() {
+    for (body, id, name) in [
+        ("", "", ""),
+        ("null", "", ""),
+        ("not json", "", ""),
+        (r#"{"toolName":"echo"}"#, "", "echo"),
+        (r#"{"TOOLCALLID":"c","toolName":{"a":[1]},"sessionId":5}"#, "c", ""),
+        (r#"{"toolCallId":5,"toolName":null}"#, "", ""),
+        (r#"{"toolCallId":[1],"toolName":false}"#, "", ""),
+        (r#"{"toolCallId":1.5,"toolName":-1}"#, "", ""),
+    ] {
+        let expected = CallIds { tool_call_id: id.to_owned(), tool_name: name.to_owned() };
+        assert_eq!(CallIds::of_malformed(body.as_bytes()), expected, "{body}");
+    }
+}
+
+#[test]
+fn members_with_a_default_may_be_null_or_absent() {
+    let absent = json!({"toolCallId": "c", "toolName": "t"});
+    let null = json!({"toolCallId": "c", "toolName": "t", "content": null, "isError": null});
+    let expected = ToolInvokeResponse {
+        tool_call_id: "c".to_owned(),
+        tool_name: "t".to_owned(),
+        ..ToolInvokeResponse::default()
+    };
+    check(&absent, &expected);
+    check(&null, &expected);
+
+    let register = McpRegisterServerRequest {
+        server_name: "s".to_owned(),
+        kind: "sse".to_owned(),
+        ..McpRegisterServerRequest::default()
+    };
+    check(&json!({"serverName": "s", "type": "sse"}), &register);
+    check(&json!({"serverName": "s", "type": "sse", "args": null, "env": null}), &register);
+
+    let script = ScriptInvokeRequest {
+        tool_call_id: "c".to_owned(),
+        script: "1".to_owned(),
+        input_data: None,
+        timeout_seconds: 30,
+        pip_packages: None,
+    };
+    check(&json!({"toolCallId": "c", "script": "1"}), &script);
+    check(&json!({"toolCallId": "c", "script": "1", "timeoutSeconds": null}), &script);
+
+    let reply = AgentReply {
+        content: String::new(),
+        session_id: "s".to_owned(),
+        agent_name: "a".to_owned(),
+        is_final: true,
+        structured_data: None,
+        content_type: None,
+    };
+    check(&json!({"content": "", "sessionId": "s", "agentName": "a"}), &reply);
+    check(&json!({"content": "", "sessionId": "s", "agentName": "a", "isFinal": null}), &reply);
+
+    let indexed = McpServersIndexed::default();
+    check(&json!({"servers": []}), &indexed);
+    check(&json!({"servers": [], "removedServers": null}), &indexed);
+}
+
+#[test]
+fn a_required_member_is_named_when_it_is_missing() {
+    let error = json::read::<McpServersIndexed>(br#"{"servers":[{"toolCount":1}]}"#).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the body is invalid: `servers[0]`: missing field `serverName` at line 1 column 27"
+    );
+}
+
+#[test]
+fn newer_members_are_left_out_when_there_is_nothing_to_say() {
+    let summary = McpServerSummary { server_name: "s".to_owned(), ..McpServerSummary::default() };
+    check_written(
+        &McpServersIndexed { servers: vec![summary.clone()], removed_servers: Vec::new() },
+        concat!(
+            r#"{"servers":[{"serverName":"s","displayName":null,"summary":null,"#,
+            r#""toolCount":0,"toolNames":[]}],"removedServers":[]}"#
+        ),
+    );
+    let newer = json!({"servers": [{
+        "serverName": "s", "promptCount": 2, "promptNames": ["p"], "serverId": "i",
+        "fingerprint": "f", "toolFingerprints": {"T": "x"}, "version": "1", "identityHash": "h",
+        "handback": true,
+    }]});
+    let expected = McpServerSummary {
+        prompt_count: Some(2),
+        prompt_names: Some(vec!["p".to_owned()]),
+        server_id: Some("i".to_owned()),
+        fingerprint: Some("f".to_owned()),
+        tool_fingerprints: Some([("T".to_owned(), "x".to_owned())].into()),
+        version: Some("1".to_owned()),
+        identity_hash: Some("h".to_owned()),
+        handback: true,
+        ..summary
+    };
+    check(&newer, &McpServersIndexed { servers: vec![expected], removed_servers: Vec::new() });
+}
+
+#[test]
+fn an_unknown_request_is_answered_under_its_own_name() {
+    let (response_type, response) =
+        unknown_request_response("RockBot.Tools.Mcp.McpReadResourceRequest");
+    assert_eq!(response_type, "RockBot.Tools.Mcp.McpReadResourceResponse");
+    assert_eq!(
+        serde_json::to_value(&response).unwrap(),
+        json!({
+            "serverName": "",
+            "tools": [],
+            "error": "unknown request type RockBot.Tools.Mcp.McpReadResourceRequest",
+        })
+    );
+    assert_eq!(unknown_request_response("X").0, "XResponse");
+    let (too_long, _) = unknown_request_response(&"x".repeat(255));
+    assert_eq!(too_long, McpGetServiceDetailsResponse::TYPE);
+}
+
+#[test]
+fn a_script_that_exits_with_zero_succeeded_and_says_so() {
+    let bare = ScriptInvokeResponse { exit_code: 0, ..ScriptInvokeResponse::new("c") };
+    check_written(
+        &bare,
+        concat!(
+            r#"{"toolCallId":"c","output":null,"stderr":null,"exitCode":0,"#,
+            r#""isSuccess":true,"elapsedMs":0}"#
+        ),
+    );
+    let full = ScriptInvokeResponse {
+        output: Some("o".to_owned()),
+        exit_code: 137,
+        elapsed_ms: 5,
+        streams: Some(ScriptStreams {
+            stdout: "o".to_owned(),
+            stdout_truncated: true,
+            ..ScriptStreams::default()
+        }),
+        reason: Some(ScriptReason::OutOfMemory),
+        signal: Some(9),
+        usage: Some(ScriptUsage { cpu_ms: 1, memory_peak_bytes: 2 }),
+        ..bare
+    };
+    let body = json!({
+        "toolCallId": "c", "output": "o", "stderr": null, "exitCode": 137, "isSuccess": false,
+        "elapsedMs": 5,
+        "streams": {
+            "stdout": "o", "stderr": "", "stdoutTruncated": true, "stderrTruncated": false,
+        },
+        "reason": "out_of_memory", "signal": 9, "usage": {"cpuMs": 1, "memoryPeakBytes": 2},
+    });
+    check_written(&full, &body.to_string());
+    check(&body, &full);
+    // What a peer says about success is not believed, and no exit code is not success.
+    let odd = json!({"toolCallId": "c", "isSuccess": true});
+    check(&odd, &ScriptInvokeResponse::new("c"));
+    assert!(!ScriptInvokeResponse::new("c").is_success());
+}
+
+#[test]
+fn the_state_of_a_task_is_an_integer() {
+    for (number, state) in [
+        (0, AgentTaskState::Submitted),
+        (1, AgentTaskState::Working),
+        (2, AgentTaskState::InputRequired),
+        (3, AgentTaskState::Completed),
+        (4, AgentTaskState::Failed),
+        (5, AgentTaskState::Canceled),
+        (6, AgentTaskState::Other(6)),
+        (-1, AgentTaskState::Other(-1)),
+    ] {
+        let expected = AgentTaskStatusUpdate {
+            task_id: "t".to_owned(),
+            context_id: None,
+            state,
+            message: None,
+        };
+        check(&json!({"taskId": "t", "state": number}), &expected);
+        let body = json!({"taskId": "t", "contextId": null, "state": number, "message": null});
+        check_written(&expected, &body.to_string());
+    }
+}
+
+#[test]
+fn the_name_of_a_state_is_taken_too() {
+    for (name, state) in
+        [("working", AgentTaskState::Working), ("InputRequired", AgentTaskState::InputRequired)]
+    {
+        let body = json!({"taskId": "t", "state": name});
+        let read = json::read::<AgentTaskStatusUpdate>(body.to_string().as_bytes()).unwrap();
+        assert_eq!(read.state, state);
+    }
+    for bad in [json!("hunter2"), json!(5_000_000_000_u64), json!(1.5), json!(null)] {
+        let body = json!({"taskId": "t", "state": bad});
+        let error = json::read::<AgentTaskStatusUpdate>(body.to_string().as_bytes()).unwrap_err();
+        assert!(error.to_string().starts_with("the body is invalid: `state`: "), "{error}");
+        assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
+}
+
+#[test]
+fn our_own_messages_leave_out_what_is_absent() {
+    let cancel = ToolCancel {
+        source: "s".to_owned(),
+        tool_call_id: "c".to_owned(),
+        ..ToolCancel::default()
+    };
+    check_written(&cancel, r#"{"source":"s","toolCallId":"c"}"#);
+    let progress = ToolProgress {
+        tool_call_id: "c".to_owned(),
+        seq: 1,
+        progress: Some(0.5),
+        total: Some(2.0),
+        stream: Some(OutputStream::Stderr),
+        text: Some("x".to_owned()),
+        ..ToolProgress::default()
+    };
+    let body =
+        r#"{"toolCallId":"c","seq":1,"progress":0.5,"total":2.0,"stream":"stderr","text":"x"}"#;
+    check_written(&progress, body);
+    check(&body.parse().unwrap(), &progress);
+    let ask = ToolAsk {
+        tool_call_id: "c".to_owned(),
+        ask_id: "a".to_owned(),
+        kind: AskKind::Approval,
+        params: json!({"Why": 1}),
+    };
+    let body = r#"{"toolCallId":"c","askId":"a","kind":"approval","params":{"Why":1}}"#;
+    check_written(&ask, body);
+    check(&body.parse().unwrap(), &ask);
+    let answer = ToolAnswer {
+        tool_call_id: "c".to_owned(),
+        ask_id: "a".to_owned(),
+        result: Some(json!({"action": "accept"})),
+        error: None,
+    };
+    let body = r#"{"toolCallId":"c","askId":"a","result":{"action":"accept"}}"#;
+    check_written(&answer, body);
+    check(&body.parse().unwrap(), &answer);
+    let alive = Alive { instance: "i".to_owned(), calls: vec!["c".to_owned()] };
+    check_written(&alive, r#"{"instance":"i","calls":["c"]}"#);
+}
+
+#[test]
+fn secrets_are_not_shown() {
+    let mut env = McpRegisterServerRequest::default();
+    env.env.insert("KEY".to_owned(), Secret::from("hunter2".to_owned()));
+    let card = AgentCard {
+        auth_header_value_base64: Some(Secret::from("hunter2".to_owned())),
+        ..AgentCard::default()
+    };
+    let shown = format!("{env:?} {card:?}");
+    assert!(shown.contains("KEY") && !shown.contains("hunter2"), "{shown}");
+    assert_eq!(env.env["KEY"].expose(), "hunter2");
+    let written = json::write(&card);
+    assert!(
+        std::str::from_utf8(&written).unwrap().contains(r#""authHeaderValueBase64":"hunter2""#)
+    );
+}
+
+#[test]
+fn a_prompt_is_asked_for_and_given() {
+    let request = json!({"serverName": "s", "promptName": "p", "arguments": {"City": "x"}});
+    let read = json::read::<McpGetPromptRequest>(request.to_string().as_bytes()).unwrap();
+    assert_eq!(read.arguments["City"], "x");
+    let response = json!({
+        "serverName": "s", "promptName": "p", "description": null,
+        "messages": [{"role": "user", "content": "hi", "contentType": "text"}], "error": null,
+    });
+    let read = json::read::<McpGetPromptResponse>(response.to_string().as_bytes()).unwrap();
+    check_written(&read, &response.to_string());
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_refused_or_read_by_every_family(body in any::<Vec<u8>>()) {
+        let _ = json::read::<ToolInvokeRequest>(&body);
+        let _ = json::read::<McpServersIndexed>(&body);
+        let _ = json::read::<AgentTaskResult>(&body);
+        let _ = CallIds::of_malformed(&body);
+    }
+
+    #[test]
+    fn a_request_is_read_as_it_was_written(
+        tool_call_id in any::<String>(),
+        tool_name in any::<String>(),
+        arguments in any::<Option<String>>(),
+        session_id in any::<Option<String>>(),
+    ) {
+        let request = ToolInvokeRequest { tool_call_id, tool_name, arguments, session_id };
+        prop_assert_eq!(json::read(&json::write(&request)), Ok(request));
+    }
+}

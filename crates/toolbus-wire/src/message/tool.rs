@@ -1,0 +1,140 @@
+//! Calls of tools and their outcomes.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Message, field};
+use crate::{ErrorCode, json};
+
+/// Asks for a tool to be run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolInvokeRequest {
+    /// Id of the call, any text. Ours are GUIDs; models number theirs anew in each session.
+    pub tool_call_id: String,
+    /// Name of the tool; at an MCP server, the name that it has there.
+    pub tool_name: String,
+    /// The arguments, as a text that should be a JSON object. When it is sent as another JSON
+    /// value than a string, it is that value's text.
+    #[serde(default, deserialize_with = "field::json_text")]
+    pub arguments: Option<String>,
+    /// Namespace of the caller's session, such as `session/abc`.
+    pub session_id: Option<String>,
+}
+
+impl Message for ToolInvokeRequest {
+    const TYPE: &'static str = "RockBot.Tools.ToolInvokeRequest";
+}
+
+/// What a tool answered.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolInvokeResponse {
+    /// Id of the call, from the request.
+    pub tool_call_id: String,
+    /// Name of the tool, from the request.
+    pub tool_name: String,
+    /// The answer as text; absent when there is no text in it.
+    pub content: Option<String>,
+    /// Whether the tool itself says that it failed.
+    #[serde(default, deserialize_with = "field::or_default")]
+    pub is_error: bool,
+    /// The parts of the answer, when it is more than text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content_blocks: Option<Vec<ContentBlock>>,
+}
+
+impl Message for ToolInvokeResponse {
+    const TYPE: &'static str = "RockBot.Tools.ToolInvokeResponse";
+}
+
+/// One part of an answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ContentBlock {
+    /// What the part is.
+    #[serde(rename = "type")]
+    pub kind: ContentKind,
+    /// Its text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Its bytes, in base64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data: Option<String>,
+    /// What the bytes or the text are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mime_type: Option<String>,
+    /// Where it can be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uri: Option<String>,
+}
+
+text_enum! {
+    /// What a [`ContentBlock`] is.
+    pub enum ContentKind {
+        /// Text.
+        Text = "text",
+        /// A picture.
+        Image = "image",
+        /// Sound.
+        Audio = "audio",
+        /// A resource, by its place and perhaps with its content.
+        Resource = "resource",
+    }
+}
+
+/// Why a call has no answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolError {
+    /// Id of the call, from the request; empty when the request had none.
+    pub tool_call_id: String,
+    /// Name of the tool, from the request; empty when the request had none.
+    pub tool_name: String,
+    /// What kind of failure it is.
+    pub code: ErrorCode,
+    /// What went wrong, for the model and for people.
+    pub message: String,
+    /// Whether the same call may succeed when it is made again.
+    #[serde(default, deserialize_with = "field::or_default")]
+    pub is_retryable: bool,
+}
+
+impl Message for ToolError {
+    const TYPE: &'static str = "RockBot.Tools.ToolError";
+}
+
+impl ToolError {
+    /// The error that ends a call. Whether it may be retried follows from the code.
+    #[must_use]
+    pub fn new(ids: impl Into<CallIds>, code: ErrorCode, message: impl Into<String>) -> Self {
+        let CallIds { tool_call_id, tool_name } = ids.into();
+        let is_retryable = code.is_retryable();
+        Self { tool_call_id, tool_name, code, message: message.into(), is_retryable }
+    }
+}
+
+/// What an outcome repeats of its request.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CallIds {
+    /// Id of the call.
+    #[serde(default, deserialize_with = "field::text_or_empty")]
+    pub tool_call_id: String,
+    /// Name of the tool.
+    #[serde(default, deserialize_with = "field::text_or_empty")]
+    pub tool_name: String,
+}
+
+impl CallIds {
+    /// Whatever ids there are in the body of a request that may be malformed; the others are empty.
+    #[must_use]
+    pub fn of_malformed(body: &[u8]) -> Self {
+        json::read_value(body).unwrap_or_default()
+    }
+}
+
+impl From<&ToolInvokeRequest> for CallIds {
+    fn from(request: &ToolInvokeRequest) -> Self {
+        Self { tool_call_id: request.tool_call_id.clone(), tool_name: request.tool_name.clone() }
+    }
+}

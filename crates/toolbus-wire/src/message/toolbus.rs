@@ -1,0 +1,131 @@
+//! Messages of our own. A peer that does not know them loses nothing but what they add.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Message, field};
+
+/// A caller does not want the outcome of a call any more. Every worker hears it, at `tool.cancel`;
+/// the one that holds the call stops it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolCancel {
+    /// Source of the request, as its envelope named it.
+    pub source: String,
+    /// Id of the call.
+    pub tool_call_id: String,
+    /// Why, for logs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl Message for ToolCancel {
+    const TYPE: &'static str = "Toolbus.ToolCancel";
+}
+
+/// How far a call is, sent to the topic that its request named in the header `rb-progress-to`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolProgress {
+    /// Id of the call.
+    pub tool_call_id: String,
+    /// Counts the messages of one call, so that a late one can be told from the latest.
+    pub seq: u64,
+    /// How much is done, in units of the tool's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<f64>,
+    /// How much there is to do, in the same units.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<f64>,
+    /// What the tool is doing, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Where `text` was written to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stream: Option<OutputStream>,
+    /// What was written since the last message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+}
+
+impl Message for ToolProgress {
+    const TYPE: &'static str = "Toolbus.ToolProgress";
+}
+
+text_enum! {
+    /// Where a running tool writes text to.
+    pub enum OutputStream {
+        /// Standard output.
+        Stdout = "stdout",
+        /// Standard error.
+        Stderr = "stderr",
+    }
+}
+
+/// A tool asks its caller something, at the topic that the request named in the header `rb-ask-to`.
+/// The answer is a [`ToolAnswer`] at the reply topic of this message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolAsk {
+    /// Id of the call.
+    pub tool_call_id: String,
+    /// Id of the question.
+    pub ask_id: String,
+    /// What is asked for.
+    pub kind: AskKind,
+    /// The question, as the kind has it; for the first two kinds, as MCP has it.
+    #[serde(default)]
+    pub params: Value,
+}
+
+impl Message for ToolAsk {
+    const TYPE: &'static str = "Toolbus.ToolAsk";
+}
+
+text_enum! {
+    /// What a tool asks for.
+    pub enum AskKind {
+        /// Something that the user knows.
+        Elicitation = "elicitation",
+        /// A completion of the caller's model.
+        Sampling = "sampling",
+        /// Leave to go on.
+        Approval = "approval",
+    }
+}
+
+/// What a caller answers a [`ToolAsk`]: either a result or an error.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolAnswer {
+    /// Id of the call.
+    pub tool_call_id: String,
+    /// Id of the question.
+    pub ask_id: String,
+    /// The answer, as the kind of the question has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
+    /// Why there is no answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl Message for ToolAnswer {
+    const TYPE: &'static str = "Toolbus.ToolAnswer";
+}
+
+/// A worker lives, sent once a second to each caller that it holds calls of and that named a
+/// progress topic.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Alive {
+    /// The worker.
+    pub instance: String,
+    /// Ids of the caller's calls that it holds.
+    #[serde(default, deserialize_with = "field::or_default")]
+    pub calls: Vec<String>,
+}
+
+impl Message for Alive {
+    const TYPE: &'static str = "Toolbus.Alive";
+}

@@ -1,0 +1,105 @@
+//! Names of exchanges, subscriptions and queues.
+//!
+//! Processes that subscribe under the same name share one queue and compete for its messages, so
+//! the names that the C# code uses are kept to the letter: with another name, whatever both serve
+//! would be done twice.
+
+use crate::name::{self, AgentName, InstanceId};
+
+/// The exchange of all topics.
+pub const EXCHANGE: &str = "rockbot";
+/// The exchange of the dead letters, by the topic that was subscribed.
+pub const DEAD_LETTER_EXCHANGE: &str = "rockbot.dlx";
+/// Subscription of the scripts managers to `script.invoke`.
+pub const SCRIPTS_MANAGER_INVOKE: &str = "scripts-manager.script-invoke";
+
+/// The queue of a subscription.
+#[must_use]
+pub fn queue(subscription: &str) -> String {
+    format!("rockbot.{subscription}")
+}
+
+/// The queue that takes the dead letters of a subscription.
+#[must_use]
+pub fn dead_letter_queue(subscription: &str) -> String {
+    format!("rockbot.{subscription}.dlq")
+}
+
+/// Subscription of an agent (or another participant with a name of its own) to a topic pattern:
+/// `{agent}.{pattern}`, where `.` is written `-`, `*` is written `_` and `#` is written `__`.
+#[must_use]
+pub fn of_agent(agent: &AgentName, pattern: &str) -> String {
+    let mut text = format!("{agent}.");
+    for character in pattern.chars() {
+        match character {
+            '.' => text.push('-'),
+            '*' => text.push('_'),
+            '#' => text.push_str("__"),
+            other => text.push(other),
+        }
+    }
+    text
+}
+
+/// Subscription of an agent's bridge to `tool.invoke.mcp`.
+#[must_use]
+pub fn mcp_bridge_invoke(agent: &AgentName) -> String {
+    name::mcp_bridge(agent)
+}
+
+/// Subscription of an agent's bridge to `tool.meta.mcp.refresh`.
+#[must_use]
+pub fn mcp_bridge_refresh(agent: &AgentName) -> String {
+    format!("mcp-bridge.{agent}.refresh")
+}
+
+/// Subscription of an agent's bridge to `mcp.manage`.
+#[must_use]
+pub fn mcp_bridge_manage(agent: &AgentName) -> String {
+    format!("mcp-bridge.{agent}.manage")
+}
+
+/// Subscription of an agent to the outcomes of its MCP calls.
+#[must_use]
+pub fn mcp_proxy(agent: &AgentName) -> String {
+    format!("mcp-proxy.{agent}")
+}
+
+/// Subscription of an agent to what its bridge answers at `mcp.manage`.
+#[must_use]
+pub fn mcp_management(agent: &AgentName) -> String {
+    format!("mcp-management.{agent}")
+}
+
+/// Subscription of an agent to the outcomes of its scripts.
+#[must_use]
+pub fn script_result(agent: &AgentName) -> String {
+    format!("script-result-{agent}")
+}
+
+/// Subscription of an agent to the announcements of the others.
+#[must_use]
+pub fn discovery(agent: &AgentName) -> String {
+    format!("{agent}.discovery")
+}
+
+/// Subscription of a user's proxy to the answers of agents.
+#[must_use]
+pub fn user_proxy(proxy: &InstanceId) -> String {
+    format!("user-proxy.{proxy}")
+}
+
+/// Subscription of a user's proxy to conversations that it asked for.
+#[must_use]
+pub fn user_proxy_history(proxy: &InstanceId) -> String {
+    format!("user-proxy.{proxy}.history")
+}
+
+/// Ours: the queue on which one process hears everything that is meant for it alone.
+#[must_use]
+pub fn replies(agent: &AgentName, instance: &InstanceId) -> String {
+    format!("replies.{agent}.{instance}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! Topics: where a message is sent. The catalogue of every topic of the fleet is here.
+//!
+//! A constant is a topic that all share; a function gives the topic of one agent or process.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use crate::name::{AgentName, InstanceId};
+
+mod catalogue;
+
+pub use catalogue::*;
+
+/// Longest topic, in bytes: what AMQP carries as a routing key.
+pub const TOPIC_BYTES_MAX: usize = 255;
+
+/// A topic that a message is published to: dot-separated segments, AMQP's routing key.
+///
+/// Any text of 1 to 255 bytes is one, because a reply topic may be chosen by a stranger. Cloning
+/// one copies no text.
+#[derive(Clone)]
+pub struct Topic(Text);
+
+#[derive(Clone)]
+enum Text {
+    Static(&'static str),
+    Shared(Arc<str>),
+}
+
+/// Why a text is not a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The text is empty.
+    #[error("a topic is never empty")]
+    Empty,
+    /// AMQP carries a routing key in at most 255 bytes.
+    #[error("a topic has at most {TOPIC_BYTES_MAX} bytes, this one has {0}")]
+    TooLong(usize),
+}
+
+impl Topic {
+    /// Checks `text` and takes it as a topic.
+    ///
+    /// # Errors
+    /// When it is empty or longer than 255 bytes.
+    pub fn parse(text: impl AsRef<str>) -> Result<Self, Error> {
+        let text = text.as_ref();
+        match text.len() {
+            0 => Err(Error::Empty),
+            1..=TOPIC_BYTES_MAX => Ok(Self(Text::Shared(text.into()))),
+            length => Err(Error::TooLong(length)),
+        }
+    }
+
+    /// The text of the topic.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match &self.0 {
+            Text::Static(text) => text,
+            Text::Shared(text) => text,
+        }
+    }
+
+    const fn of(text: &'static str) -> Self {
+        assert!(!text.is_empty() && text.len() <= TOPIC_BYTES_MAX);
+        Self(Text::Static(text))
+    }
+
+    fn of_name(prefix: &'static str, name: impl AsRef<str>) -> Self {
+        Self(Text::Shared(format!("{prefix}.{}", name.as_ref()).into()))
+    }
+
+    fn of_instance(prefix: &'static str, agent: &AgentName, instance: &InstanceId) -> Self {
+        Self(Text::Shared(format!("{prefix}.{agent}.{instance}").into()))
+    }
+}
+
+impl PartialEq for Topic {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Topic {}
+
+impl PartialOrd for Topic {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Topic {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_str().cmp(other.as_str())
+    }
+}
+
+impl Hash for Topic {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
+impl fmt::Display for Topic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for Topic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Topic({})", self.as_str())
+    }
+}
+
+impl TryFrom<String> for Topic {
+    type Error = Error;
+    fn try_from(text: String) -> Result<Self, Error> {
+        Self::parse(text)
+    }
+}
+
+impl AsRef<str> for Topic {
+    fn as_ref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! The names of topics, as the contract has them.
+
+use std::collections::HashSet;
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn any_text_that_amqp_carries_is_a_topic() {
+    assert_eq!(Topic::parse(""), Err(Error::Empty));
+    assert_eq!(Topic::parse("x".repeat(255)).unwrap().as_str().len(), 255);
+    assert_eq!(Topic::parse("é".repeat(128)), Err(Error::TooLong(256)));
+    assert_eq!(Topic::parse("any text, é").unwrap().as_str(), "any text, é");
+}
+
+#[test]
+fn equal_texts_are_equal_topics_wherever_they_come_from() {
+    let parsed = Topic::parse("tool.invoke").unwrap();
+    assert_eq!(parsed, TOOL_INVOKE);
+    assert!(HashSet::from([TOOL_INVOKE]).contains(&parsed));
+    assert_eq!(TOOL_INVOKE.cmp(&parsed), Ordering::Equal);
+    assert!(TOOL_INVOKE < TOOL_RESULT);
+}
+
+#[test]
+fn the_shared_topics_are_those_of_the_contract() {
+    for (topic, expected) in [
+        (TOOL_INVOKE, "tool.invoke"),
+        (TOOL_RESULT, "tool.result"),
+        (TOOL_INVOKE_MCP, "tool.invoke.mcp"),
+        (TOOL_CANCEL, "tool.cancel"),
+        (TOOL_META_MCP_REFRESH, "tool.meta.mcp.refresh"),
+        (MCP_MANAGE, "mcp.manage"),
+        (SCRIPT_INVOKE, "script.invoke"),
+        (SCRIPT_RESULT, "script.result"),
+        (AGENT_TASK_STATUS, "agent.task.status"),
+        (AGENT_RESPONSE, "agent.response"),
+        (DISCOVERY_ANNOUNCE, "discovery.announce"),
+        (SUBAGENT_PROGRESS, "subagent.progress"),
+        (SUBAGENT_RESULT, "subagent.result"),
+        (USER_MESSAGE, "user.message"),
+        (USER_RESPONSE, "user.response"),
+        (USER_FEEDBACK, "user.feedback"),
+        (USER_HISTORY_REQUEST, "user.history.request"),
+        (LLM_REQUEST, "llm.request"),
+        (LLM_RESPONSE, "llm.response"),
+    ] {
+        assert_eq!(topic.as_str(), expected);
+    }
+}
+
+#[test]
+fn the_topics_of_one_agent_are_those_of_the_contract() {
+    let agent = AgentName::standard();
+    let instance = InstanceId::parse("i1").unwrap();
+    for (topic, expected) in [
+        (tool_invoke_agent(&agent), "tool.invoke.agent.RockBot"),
+        (tool_result(&agent), "tool.result.RockBot"),
+        (tool_result_of_instance(&agent, &instance), "tool.result.RockBot.i1"),
+        (tool_progress(&agent, &instance), "tool.progress.RockBot.i1"),
+        (tool_ask(&agent, &instance), "tool.ask.RockBot.i1"),
+        (tool_meta_mcp(&agent), "tool.meta.mcp.RockBot"),
+        (mcp_manage_response(&agent), "mcp.manage.response.RockBot"),
+        (script_result(&agent), "script.result.RockBot"),
+        (agent_task(&agent), "agent.task.RockBot"),
+        (agent_task_cancel(&agent), "agent.task.cancel.RockBot"),
+        (agent_response(&agent), "agent.response.RockBot"),
+        (subagent_progress_of(&agent), "subagent.progress.RockBot"),
+        (subagent_result_of(&agent), "subagent.result.RockBot"),
+        (user_message_of(&agent), "user.message.RockBot"),
+        (user_response_of(&agent), "user.response.RockBot"),
+        (user_history_response(&instance), "user.history.response.i1"),
+    ] {
+        assert_eq!(topic.as_str(), expected);
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_topic_of_names_is_a_topic_that_no_shared_one_equals(
+        agent in "[A-Za-z0-9_-]{1,64}",
+        instance in "[A-Za-z0-9_-]{1,64}",
+    ) {
+        let Ok(agent) = AgentName::parse(agent) else { return Ok(()) };
+        let instance = InstanceId::parse(instance).unwrap();
+        for topic in [
+            tool_invoke_agent(&agent),
+            tool_result_of_instance(&agent, &instance),
+            tool_meta_mcp(&agent),
+            agent_task(&agent),
+            agent_task_cancel(&agent),
+        ] {
+            prop_assert_eq!(Topic::parse(topic.as_str()).unwrap(), topic.clone());
+            for shared in [TOOL_META_MCP_REFRESH, TOOL_INVOKE_MCP, AGENT_TASK_STATUS] {
+                prop_assert_ne!(&topic, &shared);
+            }
+        }
+    }
+}

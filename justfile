@@ -1,0 +1,30 @@
+# Short names for the common commands; each works without just as well.
+
+# Lists the recipes.
+default:
+    @just --list --unsorted
+
+# Shows the embedded fleet at work.
+demo:
+    dev/demo
+
+# Runs all tests on real parts; ARGUMENTS go to `cargo test`.
+test *ARGUMENTS:
+    cargo xtask test {{ARGUMENTS}}
+
+# Formats, and checks lints.
+lint:
+    cargo fmt --all
+    cargo clippy --workspace --all-targets --locked -- --deny warnings
+
+# Checks the laws of dependency and the rules for files.
+tidy:
+    cargo xtask tidy
+
+# Runs one benchmark, for example `just bench bus --keep`.
+bench NAME *ARGUMENTS:
+    cargo xtask bench {{NAME}} {{ARGUMENTS}}
+
+# Runs what CI runs.
+ci:
+    cargo xtask ci

@@ -1,0 +1,69 @@
+//! `cargo xtask bench NAME`: one benchmark of the crate `e2e`, on real parts.
+//!
+//! The benchmark itself prints its table, writes it to `target/bench` as `NAME.json` and `NAME.md`,
+//! and fails when it misses a goal. This task gives it programs that were built alike and the
+//! broker, and keeps the table where asked.
+
+use std::fs;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, ensure};
+use serde_json::Value;
+
+use crate::real_parts::{self, RealParts};
+use crate::workspace;
+
+/// What becomes of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Table {
+    /// It is printed.
+    Show,
+    /// It is also put under `docs/benchmarks`.
+    Keep,
+}
+
+/// Runs one benchmark; fails when it does.
+pub(crate) fn run(name: &str, table: Table) -> anyhow::Result<ExitCode> {
+    real_parts::prepare()?;
+    let build =
+        ["build", "--profile", "bench", "--workspace", "--locked", "--bins", "--bench", name];
+    workspace::run(&mut workspace::cargo(&build))?;
+    let target = workspace::target_folder()?;
+    let folder = target.join("bench");
+    let result = folder.join(format!("{name}.json"));
+    let markdown = folder.join(format!("{name}.md"));
+    for old in [&result, &markdown] {
+        if old.exists() {
+            fs::remove_file(old)?;
+        }
+    }
+
+    let parts = RealParts::start(&target.join("release"))?;
+    let mut command = workspace::cargo(&["bench", "--workspace", "--locked", "--bench", name]);
+    let status = parts.describe_to(&mut command).status().context("starting cargo bench")?;
+    drop(parts);
+
+    let text =
+        fs::read_to_string(&result).with_context(|| format!("{name} left no {name}.json"))?;
+    check_result(&serde_json::from_str(&text).with_context(|| format!("{name}.json"))?)?;
+    if table == Table::Keep {
+        let kept = workspace::root().join("docs/benchmarks");
+        fs::create_dir_all(&kept)?;
+        fs::copy(&markdown, kept.join(format!("{name}.md")))
+            .with_context(|| format!("{name} left no {name}.md"))?;
+    }
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// That the result has the members which readers of it rely on.
+fn check_result(result: &Value) -> anyhow::Result<()> {
+    ensure!(!result["machine"].is_null(), "the result names no machine");
+    let rows = result["rows"].as_array().context("the result has no rows")?;
+    ensure!(!rows.is_empty(), "the result has no rows");
+    for row in rows {
+        for member in ["name", "unit", "ours", "peer", "ratio", "goal", "holds"] {
+            ensure!(row.get(member).is_some(), "a row of the result has no {member}: {row}");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,41 @@
+//! The project's own tasks, run as `cargo xtask NAME`. Only chooses the task; each has its file.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a tool of the terminal")]
+
+mod bench;
+mod ci;
+mod real_parts;
+mod test;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask TASK
+
+  test [ARGUMENTS OF cargo test]   installs and fetches what is missing, starts a private
+                                   RabbitMQ, runs all tests; with -p only that package's
+  bench NAME [--keep]              runs one benchmark; --keep puts its table under docs/benchmarks
+  tidy                             checks the laws of dependency and the rules for files
+  ci                               all that must hold: format, lints, tidy, dependencies, tests";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match arguments.as_slice() {
+        ["test", rest @ ..] => test::run(rest),
+        ["bench", name] => bench::run(name, bench::Table::Show),
+        ["bench", name, "--keep"] => bench::run(name, bench::Table::Keep),
+        ["tidy"] => tidy::run(),
+        ["ci"] => ci::run(),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("xtask: {error:#}");
+        ExitCode::FAILURE
+    })
+}

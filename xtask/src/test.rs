@@ -1,0 +1,125 @@
+//! `cargo xtask test`: every test, on real parts.
+//!
+//! The output of cargo passes through unchanged; after it comes one line with the sum over all test
+//! programs. A run in which nothing was tested has failed.
+
+use std::io::{Read as _, Write as _};
+use std::process::{ExitCode, Stdio};
+
+use anyhow::Context as _;
+
+use crate::real_parts::{self, RealParts};
+use crate::workspace;
+
+#[cfg(test)]
+mod tests;
+
+/// What a run of tests came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    passed: u64,
+    failed: u64,
+}
+
+/// How a run of tests ended.
+pub(crate) struct Outcome {
+    pub(crate) counts: Counts,
+    pub(crate) success: bool,
+}
+
+impl Outcome {
+    /// Of a run that did not come to a test.
+    pub(crate) fn none() -> Self {
+        Self { counts: Counts::default(), success: false }
+    }
+}
+
+/// Runs the tests and prints their sum.
+pub(crate) fn run(arguments: &[&str]) -> anyhow::Result<ExitCode> {
+    let outcome = test(arguments)?;
+    println!("{}", outcome.counts);
+    Ok(if outcome.success { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Runs the tests.
+pub(crate) fn test(arguments: &[&str]) -> anyhow::Result<Outcome> {
+    real_parts::prepare()?;
+    // One build for the programs and the tests, so that both get the same features and nothing is
+    // built twice. Tests start the programs.
+    workspace::run(&mut workspace::cargo(&[
+        "build",
+        "--workspace",
+        "--bins",
+        "--tests",
+        "--locked",
+    ]))?;
+    let parts = RealParts::start(&workspace::target_folder()?.join("debug"))?;
+
+    let mut command = workspace::cargo(&["test", "--locked", "--no-fail-fast"]);
+    if !arguments.iter().any(|argument| argument.starts_with("-p") || *argument == "--package") {
+        command.arg("--workspace");
+    }
+    command.args(arguments).stdout(Stdio::piped());
+    let mut child = parts.describe_to(&mut command).spawn().context("starting cargo test")?;
+    let mut stdout = child.stdout.take().context("cargo test has no output")?;
+    let mut counter = Counter::default();
+    let mut chunk = [0; 8192];
+    loop {
+        let length = stdout.read(&mut chunk).context("output of cargo test")?;
+        if length == 0 {
+            break;
+        }
+        // At once, even within a line: a test that hangs shows its name.
+        std::io::stdout().write_all(&chunk[..length])?;
+        std::io::stdout().flush()?;
+        counter.read(&chunk[..length]);
+    }
+    let status = child.wait().context("cargo test")?;
+    let counts = counter.counts;
+    let success = status.success() && counts.failed == 0 && counts.passed > 0;
+    Ok(Outcome { counts, success })
+}
+
+/// Adds up the closing lines of test programs out of what cargo prints.
+#[derive(Debug, Default)]
+struct Counter {
+    line: Vec<u8>,
+    counts: Counts,
+}
+
+impl Counter {
+    fn read(&mut self, chunk: &[u8]) {
+        for &byte in chunk {
+            if byte == b'\n' {
+                self.counts.add(&String::from_utf8_lossy(&self.line));
+                self.line.clear();
+            } else {
+                self.line.push(byte);
+            }
+        }
+    }
+}
+
+impl Counts {
+    /// A line like `test result: ok. 3 passed; 0 failed; 0 ignored; …`; any other counts nothing.
+    fn add(&mut self, line: &str) {
+        let Some((_, numbers)) =
+            line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". "))
+        else {
+            return;
+        };
+        for part in numbers.split("; ") {
+            match part.split_once(' ') {
+                Some((number, "passed")) => self.passed += number.parse().unwrap_or(0),
+                Some((number, "failed")) => self.failed += number.parse().unwrap_or(0),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Counts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} passed, {} failed", self.passed, self.failed)
+    }
+}

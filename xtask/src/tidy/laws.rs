@@ -1,0 +1,190 @@
+//! The laws of dependency: who may depend on whom. They are what keeps a credential, a protocol or
+//! a runtime out of a process that must not hold it.
+
+use anyhow::Context as _;
+use serde_json::Value;
+
+use super::Mistake;
+use crate::workspace;
+
+/// Each crate's place, lowest first: it may depend on crates of its own layer and of those before.
+const LAYERS: [&[&str]; 4] = [
+    &["toolbus-wire", "toolbus-runtime"],
+    &["toolbus-bus", "toolbus-rabbitmq"],
+    &[
+        "toolbus-tools",
+        "toolbus-mcp",
+        "toolbus-scripts",
+        "toolbus-sandbox",
+        "toolbus-agent",
+        "toolbus-toolkits",
+        "toolbus-search",
+        "toolbus-memory",
+        "toolbus-store",
+    ],
+    SERVICES,
+];
+
+/// The processes. None depends on another, not even for tests: they meet on the bus.
+const SERVICES: &[&str] = &["agent-host", "mcp-bridge", "scripts-manager", "openrouter-mcp"];
+
+/// For tests, benchmarks and tasks only. They may depend on anything that is not reserved.
+const DEVELOPMENT: &[&str] = &["toolbus-testkit", "e2e", "xtask"];
+
+/// Crates that only some of ours may use.
+const RESERVED: [(&str, &[&str]); 6] = [
+    ("lapin", &["toolbus-rabbitmq", "e2e"]),
+    ("rmcp", &["toolbus-mcp", "openrouter-mcp", "agent-host"]),
+    ("kube", &["scripts-manager"]),
+    ("kube-client", &["scripts-manager"]),
+    ("kube-runtime", &["scripts-manager"]),
+    ("k8s-openapi", &["scripts-manager"]),
+];
+
+/// A crate that must not have another anywhere below it.
+const WITHOUT: [(&str, &str); 1] = [("toolbus-wire", "tokio")];
+
+/// One of our packages, as far as the laws go.
+#[derive(Debug)]
+pub(super) struct Package {
+    pub(super) name: String,
+    /// The manifest's path within the workspace.
+    pub(super) manifest: String,
+    /// The manifest's text.
+    pub(super) text: String,
+    pub(super) dependencies: Vec<Dependency>,
+}
+
+#[derive(Debug)]
+pub(super) struct Dependency {
+    pub(super) name: String,
+    pub(super) only_for_tests: bool,
+}
+
+/// Reads the workspace's manifests and checks them.
+pub(super) fn check() -> anyhow::Result<Vec<Mistake>> {
+    let packages = read_packages()?;
+    let mut mistakes: Vec<_> = packages.iter().flat_map(check_package).collect();
+    for (name, forbidden) in WITHOUT {
+        let Some(package) = packages.iter().find(|package| package.name == name) else { continue };
+        let arguments = ["tree", "--locked", "--edges", "normal,build", "--prefix", "none"];
+        let tree = workspace::read(workspace::cargo(&arguments).args(["--package", name]))?;
+        if tree.lines().any(|line| line.split(' ').next() == Some(forbidden)) {
+            mistakes.push(package.mistake(
+                "",
+                format!("{name} must not have {forbidden} below it, and has"),
+                "find the way to it with `cargo tree --invert` and take that dependency out",
+            ));
+        }
+    }
+    Ok(mistakes)
+}
+
+/// What can be said of one package by its own manifest.
+pub(super) fn check_package(package: &Package) -> Vec<Mistake> {
+    let mut mistakes = Vec::new();
+    let Package { name, manifest, text, dependencies } = package;
+    let folder = if name == "xtask" { "xtask".to_owned() } else { format!("crates/{name}") };
+    if *manifest != format!("{folder}/Cargo.toml") {
+        mistakes.push(package.mistake(
+            "name",
+            format!("the package {name} is not in the folder {folder}"),
+            "give folder and package the same name",
+        ));
+    }
+    if !text.contains("[lints]\nworkspace = true") {
+        mistakes.push(package.mistake(
+            "",
+            format!("{name} does not have the workspace's lints"),
+            "add `[lints]` with `workspace = true`",
+        ));
+    }
+    let layer = layer_of(name);
+    if layer.is_none() && !DEVELOPMENT.contains(&name.as_str()) {
+        mistakes.push(package.mistake(
+            "name",
+            format!("{name} has no place among the layers"),
+            "give it one in xtask/src/tidy/laws.rs",
+        ));
+    }
+    for dependency in dependencies {
+        mistakes.extend(check_dependency(package, layer, dependency));
+    }
+    mistakes
+}
+
+fn check_dependency(
+    package: &Package,
+    layer: Option<usize>,
+    dependency: &Dependency,
+) -> Option<Mistake> {
+    let (user, used) = (package.name.as_str(), dependency.name.as_str());
+    let mistake = |what: String, mend| Some(package.mistake(used, what, mend));
+    if let Some((_, allowed)) = RESERVED.iter().find(|(reserved, _)| *reserved == used)
+        && !allowed.contains(&user)
+    {
+        return mistake(
+            format!("{used} may only be used by {}", allowed.join(", ")),
+            "use what those crates offer instead",
+        );
+    }
+    if DEVELOPMENT.contains(&user) {
+        return None;
+    }
+    if DEVELOPMENT.contains(&used) && !dependency.only_for_tests {
+        return mistake(
+            format!("{used} is for tests and may only be a dev-dependency"),
+            "move it under [dev-dependencies]",
+        );
+    }
+    if SERVICES.contains(&user) && SERVICES.contains(&used) {
+        return mistake(
+            format!("{user} is a service and depends on the service {used}"),
+            "move what both need into a crate below them, or test both in crates/e2e",
+        );
+    }
+    if !dependency.only_for_tests && layer_of(used) > layer {
+        return mistake(
+            format!("{user} depends on {used}, which is in a layer above it"),
+            "turn the dependency round, with a port in the lower crate",
+        );
+    }
+    None
+}
+
+fn layer_of(name: &str) -> Option<usize> {
+    LAYERS.iter().position(|layer| layer.contains(&name))
+}
+
+impl Package {
+    /// Placed at the line of the manifest that begins with `key`, else at the first.
+    fn mistake(&self, key: &str, what: String, mend: &'static str) -> Mistake {
+        let begins = |line: &str| {
+            line.trim_start()
+                .strip_prefix(key)
+                .is_some_and(|rest| rest.starts_with(['.', ' ', '=']))
+        };
+        let line = self.text.lines().position(begins).unwrap_or(0) + 1;
+        Mistake { path: self.manifest.clone(), line, what, mend }
+    }
+}
+
+fn read_packages() -> anyhow::Result<Vec<Package>> {
+    let metadata = workspace::metadata()?;
+    let root = format!("{}/", workspace::root().display());
+    let packages = metadata["packages"].as_array().context("cargo metadata has no packages")?;
+    packages.iter().map(|package| read_package(package, &root)).collect()
+}
+
+fn read_package(package: &Value, root: &str) -> anyhow::Result<Package> {
+    let name = package["name"].as_str().context("a package without a name")?.to_owned();
+    let path = package["manifest_path"].as_str().context("a package without a manifest")?;
+    let text = std::fs::read_to_string(path).with_context(|| path.to_owned())?;
+    let manifest = path.strip_prefix(root).unwrap_or(path).to_owned();
+    let read = |dependency: &Value| Dependency {
+        name: dependency["name"].as_str().unwrap_or_default().to_owned(),
+        only_for_tests: dependency["kind"] == "dev",
+    };
+    let dependencies = package["dependencies"].as_array().into_iter().flatten().map(read).collect();
+    Ok(Package { name, manifest, text, dependencies })
+}

@@ -1,0 +1,63 @@
+//! The workspace as the other tasks see it: its folder, its packages, cargo and the scripts in it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, bail, ensure};
+use serde_json::Value;
+
+/// The folder of the workspace.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the workspace")
+}
+
+/// The cargo that runs this task, in the workspace's folder.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.current_dir(root()).args(arguments);
+    command
+}
+
+/// A script of the workspace.
+pub(crate) fn script(path: &str) -> Command {
+    let mut command = Command::new(root().join(path));
+    command.current_dir(root());
+    command
+}
+
+/// What `cargo metadata` says of the workspace's own packages.
+pub(crate) fn metadata() -> anyhow::Result<Value> {
+    let arguments = ["metadata", "--format-version", "1", "--no-deps", "--locked"];
+    serde_json::from_str(&read(&mut cargo(&arguments))?).context("cargo metadata")
+}
+
+/// Where cargo puts what it builds.
+pub(crate) fn target_folder() -> anyhow::Result<PathBuf> {
+    let metadata = metadata()?;
+    metadata["target_directory"].as_str().map(PathBuf::from).context("no target_directory")
+}
+
+/// Runs a command with the terminal's input and output.
+pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
+    let status = command.status().with_context(|| format!("starting {}", describe(command)))?;
+    ensure!(status.success(), "{}: {status}", describe(command));
+    Ok(())
+}
+
+/// Runs a command and returns what it printed.
+pub(crate) fn read(command: &mut Command) -> anyhow::Result<String> {
+    let output = command.output().with_context(|| format!("starting {}", describe(command)))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("{}: {}\n{said}", describe(command), output.status);
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("output of {}", describe(command)))
+}
+
+fn describe(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    let name = program.file_name().unwrap_or(program.as_os_str()).to_string_lossy();
+    let arguments = command.get_args().map(|argument| argument.to_string_lossy());
+    std::iter::once(name).chain(arguments).collect::<Vec<_>>().join(" ")
+}
