@@ -68,10 +68,15 @@ impl Agent {
     }
 
     /// Waits up to `limit` for a tool that has yet to be announced, and says whether it is there.
+    ///
+    /// The tools that come late all come with the first announcement of a bridge, so that ends the
+    /// wait for any other.
     pub async fn wait_for_tool(&self, name: &str, limit: Duration) -> bool {
-        let registry = self.invoker.registry();
-        let is_there = || registry.find(name).is_some();
-        is_there() || self.services.wait_until(limit, |_| is_there()).await
+        let is_there = || self.invoker.registry().find(name).is_some();
+        if !is_there() {
+            self.services.wait_until(limit, |_| is_there() || self.services.has_heard()).await;
+        }
+        is_there()
     }
 
     /// Stops to listen; calls that run end with an error.

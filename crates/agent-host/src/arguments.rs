@@ -56,7 +56,9 @@ pub struct Tools {
 #[derive(Debug, Args)]
 pub struct Invoke {
     /// Name of the tool
-    pub name: String,
+    // Not called `name`: that is an option of every program, which would be taken for this.
+    #[arg(value_name = "NAME")]
+    pub tool: String,
 
     /// Arguments of the tool as JSON, or - to read them from standard input
     #[arg(value_name = "JSON")]

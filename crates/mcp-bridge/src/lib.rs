@@ -38,7 +38,13 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     };
     // The file first: a mistake in it is told at once, not when the broker is there.
     let set = settings.mcp.start_servers()?;
-    let bus = join::join(&settings.bus, &context, Start::Whenever).await?;
+    let bus = match join::join(&settings.bus, &context, Start::Whenever).await {
+        Err(join::Error::Stopped) => {
+            set.close(Duration::ZERO).await;
+            return Ok(Exit::SUCCESS);
+        }
+        joined => joined?,
+    };
     let bridge = Bridge::start(&bus, set.clone(), options).await?;
     context.health.describe(move || toolbus_mcp::status(&set));
     ready.set(State::Up);

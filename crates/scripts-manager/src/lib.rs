@@ -30,7 +30,10 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     // The runner first: without one there is nothing to serve, and this says why.
     let runner = settings.scripts.runner().await?;
     let name = runner.name();
-    let bus = join::join(&settings.bus, &context, Start::Whenever).await?;
+    let bus = match join::join(&settings.bus, &context, Start::Whenever).await {
+        Err(join::Error::Stopped) => return Ok(Exit::SUCCESS),
+        joined => joined?,
+    };
     let instance = InstanceId::parse(&context.identity.instance)?;
     let concurrency = settings.scripts.max_concurrent;
     let worker = toolbus_scripts::serve(bus.clone(), &instance, concurrency, runner).await?;

@@ -255,6 +255,7 @@ macro_rules! conformance_tests {
             }
             lifetime {
                 a_durable_queue_keeps_messages_for_its_consumer,
+                a_durable_queue_is_never_private,
                 a_private_queue_belongs_to_one_consumer,
                 a_private_queue_ends_with_its_consumer,
                 a_private_queue_ends_with_its_process,

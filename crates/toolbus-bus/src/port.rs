@@ -22,7 +22,8 @@ use crate::{TopicPattern, trace};
 /// Largest body that is published, in bytes: what a stock RabbitMQ 4 takes.
 pub const BODY_BYTES_MAX: usize = 16 << 20;
 
-/// How often a message is handed out before it is a dead letter, retries included.
+/// How often a handler may ask for a retry of a message, its first handling counted, before it is a
+/// dead letter. To be redelivered after a consumer died does not count.
 pub const ATTEMPTS_MAX: u32 = 5;
 
 /// A message broker.
@@ -196,6 +197,10 @@ pub trait Handler: Send + Sync + 'static {
     /// Handles one message. A panic makes it a dead letter. The future is dropped, and the message
     /// goes back to its queue, when the consumer is stopped and its grace is over.
     fn handle(&self, delivery: Delivery) -> BoxFuture<'_, Disposition>;
+
+    /// The subscription was lost and is there again. Into a queue that is private to this process
+    /// nothing came meanwhile, and nobody will send it again. Must not block.
+    fn renewed(&self) {}
 }
 
 impl<F, Fut> Handler for F

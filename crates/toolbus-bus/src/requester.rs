@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 use toolbus_wire::message::toolbus::{Alive, ToolCancel, ToolProgress};
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{Envelope, Topic, header, json, message, queue, topic};
+use tracing::Instrument as _;
 
 use crate::port::{
     Bus, Consumer, Delivery, Disposition, Flow, Handler, PublishError, SubscribeError, Subscription,
@@ -164,16 +165,13 @@ impl Requester {
         let Request { topic, envelope, call_id, deadline, cancelled, progress } = request;
         let inner = &self.inner;
         // What nobody waits for any more is not sent at all.
-        if inner.closed.is_cancelled() {
-            return Err(Error::Closed);
-        }
         if cancelled.is_cancelled() {
             return Err(Error::Cancelled);
         }
         if deadline.is_past() {
             return Err(Error::Timeout { asked: deadline.asked() });
         }
-        let (waiting, reply) = inner.pending.add(call_id, progress).ok_or(Error::Busy)?;
+        let (waiting, reply) = inner.pending.add(call_id, progress)?;
         let envelope = inner.address(envelope, &waiting, deadline);
         let sent = send(&*inner.bus, topic, envelope);
         let end = tokio::select! {
@@ -183,13 +181,9 @@ impl Requester {
                 Err(Error::Timeout { asked: deadline.asked() })
             }
             () = cancelled.cancelled() => Err(Error::Cancelled),
-            () = inner.closed.cancelled() => Err(Error::Closed),
         };
-        if let Err(error) = &end {
-            waiting.expire();
-            if matches!(error, Error::Timeout { .. } | Error::Cancelled) {
-                inner.tell_worker_to_stop(call_id, error);
-            }
+        if let Err(error @ (Error::Timeout { .. } | Error::Cancelled)) = &end {
+            inner.tell_worker_to_stop(call_id, error);
         }
         end
     }
@@ -225,6 +219,7 @@ impl Requester {
     /// Ends every request with [`Error::Closed`] and gives the reply queue up.
     pub async fn close(&self) {
         self.inner.closed.cancel();
+        self.inner.pending.close();
         let consumer = self.inner.consumer.lock().take();
         if let Some(consumer) = consumer {
             consumer.stop(Duration::from_secs(1)).await;
@@ -265,13 +260,14 @@ impl Inner {
         let mut envelope = Envelope::of(&cancel, self.agent.as_str());
         envelope.expires_after = Some(CANCEL_EXPIRES_AFTER);
         let bus = Arc::clone(&self.bus);
-        self.tasks.spawn(async move {
+        let cancel = async move {
             // Nobody may listen (a fleet of C# workers, or none at all), and then there is nobody
             // to stop.
             if let Err(error) = bus.publish(&topic::TOOL_CANCEL, envelope).await {
                 tracing::debug!(%error, "nobody took a cancel message");
             }
-        });
+        };
+        self.tasks.spawn(cancel.in_current_span());
     }
 }
 
@@ -293,12 +289,19 @@ async fn answered(
 
 /// Publishes, and publishes again for as long as the confirm is lost: the same message id and
 /// correlation id tell the worker that it is the same call. The request's deadline ends it.
+///
+/// Once a confirm was lost, a worker may have the call, and no later failure may say otherwise.
 async fn send(bus: &dyn Bus, topic: &Topic, envelope: Envelope) -> Result<(), PublishError> {
+    let mut may_be_there = false;
     loop {
         match bus.publish(topic, envelope.clone()).await {
-            Err(PublishError::Unconfirmed) => tokio::time::sleep(RESEND_AFTER).await,
+            Err(PublishError::Unconfirmed) => may_be_there = true,
+            // The broker went away with it and is not back yet.
+            Err(PublishError::Unavailable(_)) if may_be_there => {}
+            Err(_) if may_be_there => return Err(PublishError::Unconfirmed),
             result => return result,
         }
+        tokio::time::sleep(RESEND_AFTER).await;
     }
 }
 

@@ -34,7 +34,7 @@ use crate::port::{
     Subscription,
 };
 use crate::{Deadline, Progress, TopicPattern};
-use cancel::Cancels;
+use cancel::{Cancels, Name};
 use memory::{Memory, Recalled};
 use outbox::Outbox;
 use vitals::Vitals;
@@ -253,10 +253,9 @@ impl<S: Service> Handler for Worker<S> {
 }
 
 impl<S: Service> Worker<S> {
-    async fn answer(&self, delivery: Delivery) -> Disposition {
-        let envelope = &delivery.envelope;
-        let explicit = envelope.reply_to.clone();
-        let parsed = self.parse(envelope);
+    async fn answer(&self, mut delivery: Delivery) -> Disposition {
+        let explicit = delivery.envelope.reply_to.clone();
+        let parsed = self.parse(&delivery.envelope);
         let reply = match (parsed, &explicit) {
             (Err(malformed), Some(_)) => {
                 tracing::info!(reason = malformed.reason, "refused a malformed request");
@@ -266,12 +265,12 @@ impl<S: Service> Worker<S> {
             (Ok(_), None) if self.service.default_reply_topic().is_none() => {
                 return dead_letter("the request names no reply topic");
             }
-            (Ok(call), _) => self.outcome(call, &delivery).await,
+            (Ok(call), _) => self.outcome(call, &mut delivery).await,
         };
         let Some(reply_to) = explicit.or_else(|| self.service.default_reply_topic()) else {
             return dead_letter("the request names no reply topic");
         };
-        self.send(&reply_to, envelope, reply).await;
+        self.send(&reply_to, delivery.envelope, reply).await;
         Disposition::Ack
     }
 
@@ -286,52 +285,57 @@ impl<S: Service> Worker<S> {
     }
 
     /// The call's outcome: remembered, shared with a run that is under way, or new.
-    async fn outcome(&self, call: Call<S::Request>, delivery: &Delivery) -> Reply {
-        let deadline = Deadline::of_request(&delivery.envelope.headers, call.default_budget);
-        let place = match self.memory.recall(&delivery.envelope, &call.ids.tool_call_id) {
+    async fn outcome(&self, call: Call<S::Request>, delivery: &mut Delivery) -> Reply {
+        let Call { ids, request, default_budget, repeat } = call;
+        let envelope = &mut delivery.envelope;
+        let deadline = Deadline::of_request(&envelope.headers, default_budget);
+        let place = match self.memory.recall(envelope, &ids.tool_call_id) {
             Recalled::Done(reply) => return reply,
             Recalled::Running(run) => {
                 let outcome = run.outcome().await;
-                return outcome
-                    .unwrap_or_else(|| self.service.fail(&call.ids, Failure::OutcomeUnknown));
+                return outcome.unwrap_or_else(|| self.service.fail(&ids, Failure::OutcomeUnknown));
             }
             Recalled::New(place) => place,
         };
-        let reply = if delivery.redelivered && call.repeat == Repeat::Never {
+        let reply = if delivery.redelivered && repeat == Repeat::Never {
             tracing::warn!(
-                call_id = call.ids.tool_call_id,
+                call_id = ids.tool_call_id,
                 "a redelivered call that was started elsewhere: its outcome is unknown"
             );
-            self.service.fail(&call.ids, Failure::OutcomeUnknown)
+            self.service.fail(&ids, Failure::OutcomeUnknown)
         } else if deadline.is_past() {
-            self.service.fail(&call.ids, Failure::Timeout { asked: deadline.asked() })
+            self.service.fail(&ids, Failure::Timeout { asked: deadline.asked() })
         } else {
-            self.run(call, &delivery.envelope, deadline).await
+            self.run(request, &ids, envelope, deadline).await
         };
-        let reply = self.bounded(reply, &delivery.envelope);
+        let reply = self.bounded(reply, &ids);
         place.remember(reply.clone());
         reply
     }
 
-    async fn run(&self, call: Call<S::Request>, envelope: &Envelope, deadline: Deadline) -> Reply {
-        let Call { ids, request, .. } = call;
+    /// Takes source and headers out of the envelope, for the service.
+    async fn run(
+        &self,
+        request: S::Request,
+        ids: &CallIds,
+        envelope: &mut Envelope,
+        deadline: Deadline,
+    ) -> Reply {
         let running = self.cancels.running(&envelope.source, &ids.tool_call_id);
         if running.token().is_cancelled() {
-            return self.service.fail(&ids, Failure::Cancelled);
+            return self.service.fail(ids, Failure::Cancelled);
         }
-        let news_to =
-            envelope.headers.get(header::PROGRESS_TO).and_then(|text| Topic::parse(text).ok());
-        let _alive = news_to
-            .as_ref()
-            .map(|caller| self.vitals.hold(caller, &envelope.source, &ids.tool_call_id));
+        let headers = std::mem::take(&mut envelope.headers);
+        let news_to = headers.get(header::PROGRESS_TO).and_then(|text| Topic::parse(text).ok());
+        let _alive = news_to.as_ref().map(|caller| self.vitals.hold(caller, running.name()));
         let deadline = deadline.for_next_hop();
         let sent = Arc::new(AtomicU64::new(0));
         let context = Context {
-            source: envelope.source.clone(),
+            source: std::mem::take(&mut envelope.source),
             deadline,
             cancelled: running.token().clone(),
-            progress: self.progress(news_to, &ids.tool_call_id, Arc::clone(&sent)),
-            headers: envelope.headers.clone(),
+            progress: self.progress(news_to, running.name(), Arc::clone(&sent)),
+            headers,
         };
         let work = async { self.service.serve(request, context).await };
         let mut work = pin!(AssertUnwindSafe(work).catch_unwind());
@@ -347,11 +351,11 @@ impl<S: Service> Worker<S> {
             End::Reply(reply) => reply,
             End::Cancelled => match tokio::time::timeout(CANCEL_GRACE, work).await {
                 Ok(reply) => reply,
-                Err(_) => return self.service.fail(&ids, Failure::Cancelled),
+                Err(_) => return self.service.fail(ids, Failure::Cancelled),
             },
             End::Late => {
                 running.token().cancel();
-                return self.service.fail(&ids, Failure::Timeout { asked: deadline.asked() });
+                return self.service.fail(ids, Failure::Timeout { asked: deadline.asked() });
             }
         };
         if sent.load(Ordering::Relaxed) > 0 {
@@ -360,35 +364,33 @@ impl<S: Service> Worker<S> {
         reply.unwrap_or_else(|_| {
             let (call_id, tool) = (&ids.tool_call_id, &ids.tool_name);
             tracing::error!(call_id, tool, "a service panicked");
-            self.service.fail(&ids, Failure::Crashed)
+            self.service.fail(ids, Failure::Crashed)
         })
     }
 
     /// Progress to the topic; `sent` counts it.
-    fn progress(&self, topic: Option<Topic>, call_id: &str, sent: Arc<AtomicU64>) -> Progress {
+    fn progress(&self, topic: Option<Topic>, call: &Arc<Name>, sent: Arc<AtomicU64>) -> Progress {
         let Some(topic) = topic else { return Progress::none() };
-        let (outbox, call_id) = (self.outbox.clone(), call_id.to_owned());
+        let (outbox, call) = (self.outbox.clone(), Arc::clone(call));
         Progress::to(move |mut progress| {
-            progress.tool_call_id.clone_from(&call_id);
+            progress.tool_call_id = call.call_id.to_string();
             progress.seq = sent.fetch_add(1, Ordering::Relaxed);
             outbox.post(&topic, &progress);
         })
     }
 
-    fn bounded(&self, reply: Reply, envelope: &Envelope) -> Reply {
-        let bytes = reply.body.len();
-        if bytes <= BODY_BYTES_MAX {
-            return reply;
+    fn bounded(&self, reply: Reply, ids: &CallIds) -> Reply {
+        match reply.body.len() {
+            ..=BODY_BYTES_MAX => reply,
+            bytes => self.service.fail(ids, Failure::TooLarge { bytes }),
         }
-        let ids = self.parse(envelope).map_or_else(|m| m.ids, |call| call.ids);
-        self.service.fail(&ids, Failure::TooLarge { bytes })
     }
 
-    async fn send(&self, to: &Topic, request: &Envelope, reply: Reply) {
+    async fn send(&self, to: &Topic, request: Envelope, reply: Reply) {
         let mut envelope = Envelope::new(reply.message_type, self.service.source(), reply.body);
-        envelope.correlation_id.clone_from(&request.correlation_id);
+        envelope.correlation_id = request.correlation_id;
         envelope.headers = reply.headers;
-        envelope.trace.clone_from(&request.trace);
+        envelope.trace = request.trace;
         self.outbox.deliver(to, envelope).await;
     }
 }

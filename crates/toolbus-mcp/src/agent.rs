@@ -14,6 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use toolbus_bus::requester::Requester;
 use toolbus_bus::{
     Bus, Consumer, Delivery, Disposition, Envelope, Flow, Handler, PublishError, SubscribeError,
@@ -39,6 +42,8 @@ struct Inner {
     index: Arc<Index>,
     requester: Requester,
     consumer: parking_lot::Mutex<Option<Consumer>>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
 }
 
 impl Services {
@@ -56,12 +61,14 @@ impl Services {
     ) -> Result<Self, SubscribeError> {
         let agent = requester.agent().clone();
         let index = Arc::new(Index::default());
+        let renewed = Arc::new(Notify::new());
         let listener = Listener {
             index: Arc::clone(&index),
             requester: requester.clone(),
             registry,
             guides,
             offered: false.into(),
+            renewed: Arc::clone(&renewed),
         };
         let subscription = Subscription::private(
             format!("inventory.{agent}.{instance}"),
@@ -70,7 +77,15 @@ impl Services {
         );
         let consumer = bus.subscribe(subscription, Arc::new(listener)).await?;
         let consumer = parking_lot::Mutex::new(Some(consumer));
-        Ok(Self { inner: Arc::new(Inner { index, requester, consumer }) })
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        tasks.spawn({
+            let (requester, index, stop) = (requester.clone(), Arc::clone(&index), stop.clone());
+            async move {
+                // A request that is dropped half-way is one that nobody needs any more.
+                stop.run_until_cancelled(ask_anew(&renewed, &requester, &index)).await;
+            }
+        });
+        Ok(Self { inner: Arc::new(Inner { index, requester, consumer, stop, tasks }) })
     }
 
     /// Asks every bridge to announce what it has. Answers whether there is a bridge to ask.
@@ -78,20 +93,20 @@ impl Services {
     /// # Errors
     /// When the request cannot be sent.
     pub async fn refresh(&self) -> Result<bool, PublishError> {
-        let requester = &self.inner.requester;
-        let request = McpMetadataRefreshRequest { server_name: None };
-        let envelope = Envelope::of(&request, requester.agent().as_str());
-        match requester.bus().publish(&topic::TOOL_META_MCP_REFRESH, envelope).await {
-            Ok(()) => Ok(true),
-            Err(PublishError::Unroutable(_)) => Ok(false),
-            Err(error) => Err(error),
-        }
+        refresh(&self.inner.requester).await
     }
 
     /// The servers that are known, in the order of their first announcement.
     #[must_use]
     pub fn servers(&self) -> Vec<McpServerSummary> {
         self.inner.index.servers()
+    }
+
+    /// Whether any bridge has announced anything to this agent yet. From then on the MCP tools and
+    /// their guide are there.
+    #[must_use]
+    pub fn has_heard(&self) -> bool {
+        self.inner.index.has_heard()
     }
 
     /// Waits until `enough` holds for the servers that are known, at most `limit`. Answers whether
@@ -110,6 +125,39 @@ impl Services {
         if let Some(consumer) = consumer {
             consumer.stop(Duration::from_secs(1)).await;
         }
+        self.inner.stop.cancel();
+        self.inner.tasks.close();
+        self.inner.tasks.wait().await;
+    }
+}
+
+impl Drop for Inner {
+    /// What is dropped without [`Services::close`] leaves no task behind.
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+async fn refresh(requester: &Requester) -> Result<bool, PublishError> {
+    let request = McpMetadataRefreshRequest { server_name: None };
+    let envelope = Envelope::of(&request, requester.agent().as_str());
+    match requester.bus().publish(&topic::TOOL_META_MCP_REFRESH, envelope).await {
+        Ok(()) => Ok(true),
+        Err(PublishError::Unroutable(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Announcements are changes, and those that were made while the queue was gone reached nobody. So
+/// what is known is given up, and every bridge is asked anew.
+async fn ask_anew(renewed: &Notify, requester: &Requester, index: &Index) {
+    loop {
+        renewed.notified().await;
+        index.clear();
+        if let Err(error) = refresh(requester).await {
+            // The broker is away again, and with it the queue: this is done again when it is back.
+            tracing::info!(%error, "could not ask for MCP servers after an outage");
+        }
     }
 }
 
@@ -119,11 +167,16 @@ struct Listener {
     registry: Arc<Registry>,
     guides: Guides,
     offered: std::sync::atomic::AtomicBool,
+    renewed: Arc<Notify>,
 }
 
 impl Handler for Listener {
     fn handle(&self, delivery: Delivery) -> BoxFuture<'_, Disposition> {
         Box::pin(std::future::ready(self.read(&delivery.envelope)))
+    }
+
+    fn renewed(&self) {
+        self.renewed.notify_one();
     }
 }
 

@@ -21,6 +21,7 @@ use toolbus_wire::{queue, topic};
 
 use crate::servers::Set;
 use announce::Announcer;
+pub(crate) use manage::DENIED;
 pub use manage::StdioRegistration;
 
 /// How many refresh requests are fetched ahead.

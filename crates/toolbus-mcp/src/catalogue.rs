@@ -1,7 +1,6 @@
 //! What a server offers: its tools as it lists them, bounded, without those that the operator hides.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use rmcp::model::Tool as McpTool;
 use toolbus_wire::message::mcp::McpToolDetails;
@@ -19,46 +18,38 @@ pub const TOOL_NAME_BYTES_MAX: usize = 256;
 
 /// A tool of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tool {
+pub(crate) struct Tool {
     /// Its name, exactly as the server has it.
-    pub name: String,
+    pub(crate) name: String,
     /// What it does; empty when the server does not say.
-    pub description: String,
+    pub(crate) description: String,
     /// JSON Schema of its arguments, as text.
-    pub parameters_schema: String,
+    pub(crate) parameters_schema: String,
     /// The server says that running it twice is the same as once, or changes nothing.
-    pub may_repeat: bool,
+    pub(crate) may_repeat: bool,
 }
 
 /// The tools of one server that may be seen, in the server's order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Catalogue {
-    tools: Vec<Arc<Tool>>,
+pub(crate) struct Catalogue {
+    tools: Vec<Tool>,
     by_name: HashMap<String, usize>,
 }
 
 impl Catalogue {
     /// The tools.
-    pub fn tools(&self) -> impl ExactSizeIterator<Item = &Tool> {
-        self.tools.iter().map(AsRef::as_ref)
+    pub(crate) fn tools(&self) -> impl ExactSizeIterator<Item = &Tool> {
+        self.tools.iter()
     }
 
     /// The tool of exactly this name.
-    #[must_use]
-    pub fn find(&self, name: &str) -> Option<&Tool> {
-        self.by_name.get(name).map(|index| &*self.tools[*index])
+    pub(crate) fn find(&self, name: &str) -> Option<&Tool> {
+        self.by_name.get(name).map(|index| &self.tools[*index])
     }
 
     /// How many there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.tools.len()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.tools.is_empty()
     }
 
     /// The tools as a bridge tells about them.
@@ -127,7 +118,7 @@ impl<'a> Listing<'a> {
         }
         self.bytes += bytes;
         self.catalogue.by_name.insert(tool.name.clone(), self.catalogue.tools.len());
-        self.catalogue.tools.push(Arc::new(tool));
+        self.catalogue.tools.push(tool);
     }
 }
 

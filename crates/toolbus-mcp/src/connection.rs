@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, ClientRequest, Implementation, ListToolsRequest,
+    ClientCapabilities, ClientConfig, ClientRequest, ErrorCode, Implementation, ListToolsRequest,
     PaginatedRequestParams, ProtocolVersion, ServerResult, Tool as McpTool,
 };
 use rmcp::service::{
@@ -20,6 +20,7 @@ use rmcp::{RoleClient, transport::Transport};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::catalogue::{Catalogue, Listing, PAGES_MAX};
 use crate::config::{Entry, Target};
@@ -36,6 +37,10 @@ pub(crate) use invoke::Ended;
 
 /// How long a child that has ended its protocol has to show how it ended.
 const STATUS_WAIT: Duration = Duration::from_millis(300);
+/// How long a server that is being closed has to be told that calls are cut off.
+const LAST_WORDS_WAIT: Duration = Duration::from_secs(1);
+/// How long the word that a request is cancelled may take; it waits behind other messages.
+const CANCEL_WAIT: Duration = Duration::from_secs(10);
 /// Longest text of a server about itself that is kept, in bytes.
 const IDENTITY_BYTES_MAX: usize = 64 << 10;
 
@@ -47,8 +52,12 @@ pub(crate) struct Connection {
     wire: Arc<Wire>,
     /// Fires when nobody should begin anything on this connection any more.
     retired: CancellationToken,
+    retired_because: Mutex<Option<Failure>>,
+    /// Fires when whoever waits on this connection has to go.
+    cut: CancellationToken,
+    /// Counts requests without an answer, and those whose server is being told so.
+    pending: TaskTracker,
     child: Option<Arc<Watch>>,
-    tracker: TaskTracker,
     eraser: Eraser,
     pub(crate) identity: Identity,
 }
@@ -83,11 +92,12 @@ pub(crate) struct Means {
 
 impl Connection {
     /// Starts or calls the server and shakes hands. The caller bounds the time: dropped, the future
-    /// takes everything along that it has started.
+    /// takes everything along that it has started. When `cut` fires, calls end.
     pub(crate) async fn open(
         entry: &Entry,
         means: &Means,
         handshake: Handshake,
+        cut: CancellationToken,
     ) -> Result<Self, Failure> {
         let server = entry.name.as_str();
         let eraser = entry.eraser();
@@ -123,8 +133,10 @@ impl Connection {
             service: Mutex::new(Some(service)),
             wire,
             retired: CancellationToken::new(),
+            retired_because: Mutex::default(),
+            cut,
+            pending: TaskTracker::new(),
             child,
-            tracker: means.tracker.clone(),
             eraser,
         })
     }
@@ -136,7 +148,9 @@ impl Connection {
         for _ in 0..PAGES_MAX {
             let (tools, next) = match self.list_page(cursor.clone()).await {
                 Ok(page) => page,
-                Err(ServiceError::McpError(error)) if error.code.0 == -32601 => (Vec::new(), None),
+                Err(ServiceError::McpError(error)) if error.code == ErrorCode::METHOD_NOT_FOUND => {
+                    (Vec::new(), None)
+                }
                 Err(error) => return Err(Failure::request(&error, &self.eraser)),
             };
             listing.take(tools);
@@ -181,7 +195,7 @@ impl Connection {
         tokio::select! {
             biased;
             response = pending.response() => response,
-            () = self.wire.ended.cancelled() => Err(ServiceError::TransportClosed),
+            () = self.cut_off() => Err(ServiceError::TransportClosed),
         }
     }
 
@@ -189,13 +203,23 @@ impl Connection {
     pub(crate) async fn over(&self) {
         tokio::select! {
             () = self.wire.ended.cancelled() => {}
+            () = self.wire.stuck.cancelled() => {}
             () = self.retired.cancelled() => {}
+        }
+    }
+
+    /// Waits until no answer will come any more.
+    async fn cut_off(&self) {
+        tokio::select! {
+            () = self.wire.ended.cancelled() => {}
+            () = self.cut.cancelled() => {}
         }
     }
 
     /// Whether nothing more should be begun on this connection.
     pub(crate) fn is_over(&self) -> bool {
-        self.wire.ended.is_cancelled() || self.retired.is_cancelled()
+        let tokens = [&self.wire.ended, &self.wire.stuck, &self.retired];
+        tokens.iter().any(|token| token.is_cancelled())
     }
 
     /// Waits until the server says that its tools have changed.
@@ -204,12 +228,19 @@ impl Connection {
     }
 
     /// Leaves the connection to the calls that are on it.
-    pub(crate) fn retire(&self) {
+    pub(crate) fn retire(&self, because: &Failure) {
+        self.retired_because.lock().get_or_insert_with(|| because.clone());
         self.retired.cancel();
     }
 
     /// Why the connection is over, as far as it is known.
     pub(crate) async fn why_over(&self) -> Failure {
+        if let Some(failure) = self.retired_because.lock().clone() {
+            return failure;
+        }
+        if self.wire.stuck.is_cancelled() {
+            return Failure::new("it does not take what it is sent");
+        }
         let failure = Failure::new("the connection was closed");
         match &self.child {
             Some(child) if self.wire.ended.is_cancelled() => explained(failure, child).await,
@@ -217,8 +248,14 @@ impl Connection {
         }
     }
 
-    /// Closes the connection, whoever still holds it, and waits for its child to be gone.
+    /// Closes the connection, whoever still holds it, and waits for its child to be gone. Calls
+    /// that run are cut off, and the server is told.
     pub(crate) async fn close(&self) {
+        self.retire(&Failure::new("it was closed"));
+        self.cut.cancel();
+        self.pending.close();
+        // Over the time, the server may do in vain what nobody waits for.
+        let _ = timeout(LAST_WORDS_WAIT, self.pending.wait()).await;
         self.wire.ended.cancel();
         let service = self.service.lock().take();
         if let Some(service) = service {
@@ -236,35 +273,31 @@ impl Connection {
 struct Pending<'a> {
     connection: &'a Connection,
     handle: Option<RequestHandle<RoleClient>>,
+    _counted: TaskTrackerToken,
 }
 
 impl<'a> Pending<'a> {
     fn new(connection: &'a Connection, handle: RequestHandle<RoleClient>) -> Self {
-        Self { connection, handle: Some(handle) }
+        Self { connection, handle: Some(handle), _counted: connection.pending.token() }
     }
 
     async fn response(&mut self) -> Result<ServerResult, ServiceError> {
         let Some(handle) = &mut self.handle else { return Err(ServiceError::TransportClosed) };
         let response = (&mut handle.rx).await;
-        if let Some(handle) = self.handle.take() {
-            self.connection.wire.forget(&handle.progress_token);
-        }
+        self.handle = None;
         response.unwrap_or(Err(ServiceError::TransportClosed))
     }
 }
 
 impl Drop for Pending<'_> {
     fn drop(&mut self) {
-        /// How long the notification may take; it waits behind other messages.
-        const CANCEL_WAIT: Duration = Duration::from_secs(10);
         let Some(handle) = self.handle.take() else { return };
-        self.connection.wire.forget(&handle.progress_token);
         let runtime = tokio::runtime::Handle::try_current();
         let (false, Ok(runtime)) = (self.connection.wire.ended.is_cancelled(), runtime) else {
             return;
         };
         let cancel = timeout(CANCEL_WAIT, handle.cancel(Some("not wanted any more".to_owned())));
-        self.connection.tracker.spawn_on(
+        self.connection.pending.spawn_on(
             async move {
                 // Nobody is left to be told of a failure.
                 let _ = cancel.await;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use rmcp::service::{ClientInitializeError, ServiceError};
+use rmcp::transport::DynamicTransportError;
 
 use crate::eraser::{Eraser, shortened};
 use crate::transport::http;
@@ -35,24 +36,19 @@ impl Failure {
 
     /// What ended the handshake.
     pub(crate) fn handshake(error: &ClientInitializeError, eraser: &Eraser) -> Self {
-        if error.is_authorization_required()
-            || matches!(error, ClientInitializeError::TransportError { error, .. }
-                if is_unauthorized(error.error.as_ref()))
-        {
-            return Self::new("it asks for authorization");
-        }
         let text = match error {
-            ClientInitializeError::ConnectionClosed(_) => "it ended before it answered".to_owned(),
-            ClientInitializeError::TransportError { error, .. } => {
-                transport(error.error.as_ref()).unwrap_or_else(|| error.error.to_string())
-            }
-            ClientInitializeError::JsonRpcError(error) => json_rpc(error),
             ClientInitializeError::LegacyFallbackFailed { fallback, .. } => {
-                return Self {
-                    may_be_of_the_handshake: false,
-                    ..Self::handshake(fallback, eraser)
-                };
+                // That was both of the ways there are.
+                let failure = Self::handshake(fallback, eraser);
+                return Self { may_be_of_the_handshake: false, ..failure };
             }
+            ClientInitializeError::TransportError { error, .. } => {
+                let reached = !is_unreachable(error) && !is_unauthorized(error);
+                let failure = Self::erased(&transport(error), eraser);
+                return Self { may_be_of_the_handshake: reached, ..failure };
+            }
+            ClientInitializeError::ConnectionClosed(_) => "it ended before it answered".to_owned(),
+            ClientInitializeError::JsonRpcError(error) => json_rpc(error),
             // Its own text lists whole messages.
             ClientInitializeError::ExpectedInitResponse(_)
             | ClientInitializeError::ExpectedInitResult(_) => {
@@ -60,18 +56,14 @@ impl Failure {
             }
             other => other.to_string(),
         };
-        let unreachable = matches!(error, ClientInitializeError::TransportError { error, .. }
-            if is_unreachable(error.error.as_ref()));
-        Self { may_be_of_the_handshake: !unreachable, ..Self::erased(&text, eraser) }
+        Self { may_be_of_the_handshake: true, ..Self::erased(&text, eraser) }
     }
 
     /// What ended a request to a server that is connected.
     pub(crate) fn request(error: &ServiceError, eraser: &Eraser) -> Self {
         let text = match error {
             ServiceError::McpError(error) => json_rpc(error),
-            ServiceError::TransportSend(error) => {
-                transport(error.error.as_ref()).unwrap_or_else(|| error.error.to_string())
-            }
+            ServiceError::TransportSend(error) => transport(error),
             ServiceError::TransportClosed => "the connection was closed".to_owned(),
             other => other.to_string(),
         };
@@ -107,22 +99,22 @@ pub(crate) fn json_rpc(error: &rmcp::model::ErrorData) -> String {
     format!("MCP error {}: {}", error.code.0, error.message)
 }
 
-/// What an error of the HTTP transport means, when it is one. The causes of reqwest's errors are
-/// where the facts are.
-fn transport(error: &(dyn std::error::Error + 'static)) -> Option<String> {
-    let error = error.downcast_ref::<http::Error>()?;
-    Some(match error {
-        http::Error::Client(error) if error.is_connect() => {
+/// What an error of a transport means. The causes of reqwest's errors are where the facts are.
+fn transport(error: &DynamicTransportError) -> String {
+    match error.error.downcast_ref() {
+        Some(http::Error::Client(error)) if error.is_connect() => {
             format!("nothing answers at its address: {}", root(error))
         }
-        http::Error::Client(error) => format!("the request failed: {}", root(error)),
-        http::Error::UnexpectedServerResponse(text) if is_not_streamable(text) => format!(
+        Some(http::Error::Client(error)) => format!("the request failed: {}", root(error)),
+        _ if is_unauthorized(error) => "it asks for authorization".to_owned(),
+        Some(http::Error::UnexpectedServerResponse(text)) if is_not_streamable(text) => format!(
             "it does not take streamable HTTP ({}); if it speaks the older HTTP with server-sent \
              events, that is not supported",
             text.split_once(':').map_or(&**text, |(status, _)| status)
         ),
-        other => other.to_string(),
-    })
+        Some(other) => other.to_string(),
+        None => error.error.to_string(),
+    }
 }
 
 fn is_not_streamable(text: &str) -> bool {
@@ -130,8 +122,8 @@ fn is_not_streamable(text: &str) -> bool {
 }
 
 /// Whether the server wants a credential, or another one.
-pub(crate) fn is_unauthorized(error: &(dyn std::error::Error + 'static)) -> bool {
-    match error.downcast_ref() {
+pub(crate) fn is_unauthorized(error: &DynamicTransportError) -> bool {
+    match error.error.downcast_ref() {
         Some(http::Error::AuthRequired(_) | http::Error::InsufficientScope(_)) => true,
         // Without a challenge, it comes as text.
         Some(http::Error::UnexpectedServerResponse(text)) => text.starts_with("HTTP 401"),
@@ -140,8 +132,8 @@ pub(crate) fn is_unauthorized(error: &(dyn std::error::Error + 'static)) -> bool
 }
 
 /// Whether no connection was made, so that nothing was sent.
-pub(crate) fn is_unreachable(error: &(dyn std::error::Error + 'static)) -> bool {
-    matches!(error.downcast_ref(), Some(http::Error::Client(error)) if error.is_connect())
+pub(crate) fn is_unreachable(error: &DynamicTransportError) -> bool {
+    matches!(error.error.downcast_ref(), Some(http::Error::Client(error)) if error.is_connect())
 }
 
 fn root(error: &dyn std::error::Error) -> String {

@@ -22,9 +22,7 @@ mod transport;
 
 pub use call::{Call, CallError};
 pub use call_result::{BLOCKS_MAX, CallResult, LeftOut, RESULT_BYTES_MAX};
-pub use catalogue::{
-    CATALOGUE_BYTES_MAX, Catalogue, PAGES_MAX, TOOL_NAME_BYTES_MAX, TOOLS_MAX, Tool,
-};
+pub use catalogue::{CATALOGUE_BYTES_MAX, PAGES_MAX, TOOL_NAME_BYTES_MAX, TOOLS_MAX};
 pub use failure::Failure;
 pub use server::State;
 pub use server_name::ServerName;

@@ -199,8 +199,8 @@ impl Server {
             return Err(Ended::TimedOut);
         }
         let called = connection.call(call, until, || self.lists(&call.tool)).await;
-        if let Err(Ended::NotSent(_)) = &called {
-            connection.retire();
+        if let Err(Ended::NotSent(failure)) = &called {
+            connection.retire(failure);
         }
         called
     }

@@ -61,6 +61,11 @@ impl RabbitBus {
         }
     }
 
+    /// Waits until the bus is closed.
+    pub(crate) async fn closed(&self) {
+        self.shared.closing.cancelled().await;
+    }
+
     async fn publish_now(&self, topic: &Topic, mut envelope: Envelope) -> Result<(), PublishError> {
         if self.shared.closing.is_cancelled() {
             return Err(PublishError::Closed);
@@ -97,6 +102,7 @@ impl RabbitBus {
         }
         let stop = shared.stop_consumers.child_token();
         let expire = shared.expire_consumers.child_token();
+        let wanted = subscription.clone();
         let (running, established) =
             Running::new(Arc::clone(shared), subscription, handler, stop.clone(), expire.clone());
         let tasks = TaskTracker::new();
@@ -110,7 +116,7 @@ impl RabbitBus {
             Ok(Err(reason)) => Err(SubscribeError::Refused { name, reason }),
             Err(SendError::Closed) => Err(SubscribeError::Closed),
             Err(_) => {
-                let trouble = shared.trouble_of(&name);
+                let trouble = shared.trouble_of(&wanted);
                 consumer.kill().await;
                 match (shared.health(), trouble) {
                     (Health::Up, Some(reason)) => Err(SubscribeError::Refused { name, reason }),

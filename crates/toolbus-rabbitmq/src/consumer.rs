@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use lapin::Channel;
 use lapin::options::{
     BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, QueueDeleteOptions,
 };
@@ -106,7 +107,7 @@ impl Running {
                 let name = &self.subscription.name;
                 tracing::warn!(subscription = name, reason = trouble, "lost the queue");
             }
-            self.shared.set_trouble(&self.subscription.name, Some(trouble));
+            self.shared.set_trouble(&self.subscription, Some(trouble));
             // Either arm only waits.
             tokio::select! {
                 biased;
@@ -116,7 +117,7 @@ impl Running {
         }
         self.handlers.close();
         self.handlers.wait().await;
-        self.shared.set_trouble(&self.subscription.name, None);
+        self.shared.set_trouble(&self.subscription, None);
     }
 
     /// The connection, once messages flow on it; `None` when the subscription is stopped.
@@ -149,19 +150,17 @@ impl Running {
 
     /// Declares, consumes, and ends the channel.
     async fn consume(&mut self, session: &Arc<Session>) -> lapin::Result<End> {
-        let Self { shared, subscription, .. } = &*self;
-        let channel = shared.topology.subscribe(&session.link, subscription).await?;
-        let name = queue::queue(&subscription.name);
-        let is_private = subscription.lifetime == Lifetime::Private;
-        let options = BasicConsumeOptions { exclusive: is_private, ..Default::default() };
-        let mut consumer =
-            channel.basic_consume(short(&name), short(""), options, FieldTable::default()).await?;
-        if is_private {
-            shared.topology.bind(&channel, subscription).await?;
-        }
-        shared.set_trouble(&subscription.name, None);
-        if let Some(established) = self.established.take() {
-            let _ = established.send(Ok(()));
+        // A broker that hangs must not hold up a stop. What is half declared closes as it drops.
+        let (channel, mut consumer) = tokio::select! {
+            biased;
+            () = self.stop.cancelled() => return Ok(End::Stopped),
+            established = self.establish(session) => established?,
+        };
+        self.shared.set_trouble(&self.subscription, None);
+        match self.established.take() {
+            // Whoever subscribed may have given up waiting.
+            Some(established) => drop(established.send(Ok(()))),
+            None => self.handler.renewed(),
         }
         let place = Arc::new(Place::new(
             Arc::clone(&self.shared),
@@ -182,6 +181,20 @@ impl Running {
         }
         // A lost channel that is still open lives until the last handler has answered on it.
         Ok(end)
+    }
+
+    async fn establish(&self, session: &Session) -> lapin::Result<(Channel, lapin::Consumer)> {
+        let Self { shared, subscription, .. } = self;
+        let channel = shared.topology.subscribe(&session.link, subscription).await?;
+        let name = short(&queue::queue(&subscription.name));
+        let is_private = subscription.lifetime == Lifetime::Private;
+        let options = BasicConsumeOptions { exclusive: is_private, ..Default::default() };
+        let none = FieldTable::default();
+        let consumer = channel.basic_consume(name, short(""), options, none).await?;
+        if is_private {
+            shared.topology.bind(&channel, subscription).await?;
+        }
+        Ok((channel, consumer))
     }
 
     async fn take_concurrently(&self, place: &Arc<Place>, consumer: &mut lapin::Consumer) -> End {

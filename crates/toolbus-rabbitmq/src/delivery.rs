@@ -95,13 +95,8 @@ pub(crate) struct Work {
     properties: BasicProperties,
     body: Bytes,
     expiration: Option<Duration>,
-    content: Content,
-}
-
-enum Content {
-    Delivery(Delivery),
-    /// Nothing that a handler could be given, for this reason.
-    Unreadable(&'static str),
+    /// What its handler is given, or why it cannot be given to any.
+    delivery: Result<Delivery, &'static str>,
 }
 
 impl Work {
@@ -124,15 +119,13 @@ impl Work {
         envelope.expires_after = envelope.expires_after.or(memo.expiration);
         let expiration = envelope.expires_after;
         let topic = Topic::parse(memo.topic.unwrap_or_else(|| routing_key.into()));
-        let content = match topic {
-            _ if body.len() > BODY_BYTES_MAX => Content::Unreadable("the body is over the limit"),
-            Err(_) => Content::Unreadable("it was published to no topic"),
-            Ok(topic) => {
-                let attempt = memo.attempt.unwrap_or(1);
-                Content::Delivery(Delivery { topic, envelope, redelivered, attempt })
-            }
+        let attempt = memo.attempt.unwrap_or(1);
+        let delivery = match topic {
+            _ if body.len() > BODY_BYTES_MAX => Err("the body is over the limit"),
+            Err(_) => Err("it was published to no topic"),
+            Ok(topic) => Ok(Delivery { topic, envelope, redelivered, attempt }),
         };
-        Self { place, tag, properties, body, expiration, content }
+        Self { place, tag, properties, body, expiration, delivery }
     }
 
     /// Hands the message to its handler and does as the handler says. When `expire` is cancelled
@@ -153,10 +146,10 @@ impl Work {
     }
 
     async fn handle(self, handler: &dyn Handler) {
-        let Self { place, tag, properties, body, expiration, content } = self;
-        let delivery = match content {
-            Content::Delivery(delivery) => delivery,
-            Content::Unreadable(reason) => {
+        let Self { place, tag, properties, body, expiration, delivery } = self;
+        let delivery = match delivery {
+            Ok(delivery) => delivery,
+            Err(reason) => {
                 tracing::warn!(queue = place.queue, reason, "dead letter");
                 return place.reject(tag);
             }

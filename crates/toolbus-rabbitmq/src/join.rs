@@ -27,6 +27,17 @@ pub enum Error {
     Connect(#[from] ConnectError),
 }
 
+impl Error {
+    /// Whether the broker is there and does not let us in.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::Connect(ConnectError::WrongCredentials { .. } | ConnectError::VirtualHost { .. })
+        )
+    }
+}
+
 /// Connects to the broker of the settings and keeps the health component `bus` true. With
 /// [`Start::Whenever`] it waits for as long as it takes, and the health port says for what.
 ///
@@ -50,26 +61,38 @@ pub async fn join(
     let component = context.health.component("bus", Need::Required);
     let rabbit = RabbitBus::connect(config).await?;
     let bus: Arc<dyn Bus> = rabbit.clone();
-    let (stop, watched) = (context.shutdown.requested().clone(), Arc::clone(&bus));
+    let (stop, watched) = (context.shutdown.requested().clone(), Arc::clone(&rabbit));
+    let watcher = component.clone();
     context.shutdown.tasks().spawn(async move {
+        // Either end is our own doing and nothing that is wrong with the bus.
         tokio::select! {
-            () = watch(watched, component) => {}
+            () = watch(&*watched, watcher) => {}
+            () = watched.closed() => {}
             () = stop.cancelled() => {}
         }
     });
     tokio::select! {
-        () = rabbit.connected() => Ok(bus),
+        () = rabbit.connected() => {
+            // At once: whoever waits for this program to be ready need not wait for the next look.
+            component.set(state_of(&*bus));
+            Ok(bus)
+        }
         () = context.shutdown.requested().cancelled() => Err(Error::Stopped),
     }
 }
 
-async fn watch(bus: Arc<dyn Bus>, component: Component) {
+/// The first look is a while after the start: a bus that connects at once was never down.
+async fn watch(bus: &dyn Bus, component: Component) {
     loop {
-        component.set(match bus.health() {
-            Health::Up => State::Up,
-            Health::Blocked { reason } => State::degraded(reason),
-            Health::Down { reason } => State::down(reason),
-        });
         tokio::time::sleep(LOOK_EVERY).await;
+        component.set(state_of(bus));
+    }
+}
+
+fn state_of(bus: &dyn Bus) -> State {
+    match bus.health() {
+        Health::Up => State::Up,
+        Health::Blocked { reason } => State::degraded(reason),
+        Health::Down { reason } => State::down(reason),
     }
 }

@@ -1,4 +1,27 @@
-//! The AMQP adapter of the bus.
+//! The AMQP adapter of the bus: [`RabbitBus`] implements the port on one connection to RabbitMQ.
+//!
+//! What it promises beyond the port:
+//! - Names, arguments and order of declaration are those of the C# code, and so are the frames.
+//! - `publish` returns when the broker has confirmed the message. Nothing is acked before its
+//!   handler has answered, and a message that is moved (retried, dead-lettered) is confirmed at its
+//!   new place before it is acked at the old one. So what was confirmed is never lost, and may come
+//!   twice.
+//! - It comes back by itself after anything the broker or the network does, and says in its health
+//!   what it waits for meanwhile. Every wait has a limit.
+//!
+//! It is the only crate that knows the AMQP library, and it must not know what a message says. The
+//! library runs a thread for each connection; everything else runs on the runtime that the bus was
+//! connected on (`docs/adr/0002-one-amqp-connection-on-the-callers-runtime.md`).
+//!
+//! | module | owns |
+//! |---|---|
+//! | `supervisor` | the connection's life: open, watch, lose, open again |
+//! | `link` | one connection, `guard` what comes in on it |
+//! | `publisher` | the channel for publishing, and who is told what became of a message |
+//! | `consumer` | one subscription's channel; `delivery` one message on it |
+//! | `topology` | what is declared; `retry` how messages wait |
+//! | `state` | what all of them share |
+
 mod backoff;
 mod bus;
 mod config;
@@ -6,6 +29,7 @@ mod consumer;
 mod delivery;
 mod error;
 mod frame;
+mod guard;
 pub mod join;
 mod link;
 mod publisher;

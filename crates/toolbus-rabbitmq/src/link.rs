@@ -12,10 +12,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lapin::tcp::{AsyncTcpStream, OwnedTLSConfig};
-use lapin::uri::AMQPScheme;
+use lapin::uri::{AMQPScheme, AMQPUri};
 use lapin::{Connection, ConnectionProperties};
 use parking_lot::Mutex;
 
+use crate::guard::{self, Guarded, Transport};
 use crate::{Config, ConnectError};
 
 /// How long a goodbye may take before the socket is shut.
@@ -31,46 +32,31 @@ impl Link {
     /// Connects and shakes hands, once.
     pub(crate) async fn open(config: &Config) -> Result<Self, ConnectError> {
         let address = &config.address;
-        let socket = Socket::default();
+        // Shuts the socket when this is dropped halfway: the library's thread would wait for ever
+        // for an answer that does not come.
+        let attempt = Attempt(Socket::default());
+        let socket = attempt.0.clone();
         let properties = ConnectionProperties::default()
             .with_connection_name(config.connection_name.as_str().into());
         let opening = Connection::connector(
             address.uri(config.heartbeat),
-            lapin::runtime::default_runtime().map_err(|error| ConnectError::of(&error, address))?,
+            guard::runtime(),
             {
-                let (socket, limit) = (socket.clone(), config.attempt);
-                async move |uri, runtime| {
+                let limit = config.attempt;
+                async move |uri, _| {
                     silence_this_thread();
-                    let host = (uri.authority.host.clone(), uri.authority.port);
-                    let stream = async {
-                        let host = runtime.to_socket_addrs(host);
-                        let stream = AsyncTcpStream::connect(&runtime, host).await?;
-                        if let AsyncTcpStream::Plain(stream) = &stream {
-                            socket.keep(TcpStream::from(
-                                stream.get_ref().as_fd().try_clone_to_owned()?,
-                            ));
-                        }
-                        match uri.scheme {
-                            AMQPScheme::AMQP => Ok(stream),
-                            AMQPScheme::AMQPS => {
-                                let tls = OwnedTLSConfig::default();
-                                stream.into_tls(&uri.authority.host, tls.as_ref()).await
-                            }
-                        }
-                    };
                     // On the library's thread, which nothing else would stop.
-                    let stream = tokio::time::timeout(limit, stream);
-                    Ok(stream.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?)
+                    let stream = tokio::time::timeout(limit, connect(&uri, &socket)).await;
+                    let stream = stream.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
+                    Ok(AsyncTcpStream::Plain(Guarded::new(stream)))
                 }
             },
             properties,
         );
         match tokio::time::timeout(config.attempt, opening).await {
-            Ok(Ok(connection)) => Ok(Self { connection, socket }),
+            Ok(Ok(connection)) => Ok(Self { connection, socket: attempt.succeeded() }),
             Ok(Err(error)) => Err(ConnectError::of(&error, address)),
             Err(_) => {
-                // The library's thread waits for an answer that does not come; this ends it.
-                socket.shut();
                 Err(ConnectError::TimedOut { address: address.to_string(), limit: config.attempt })
             }
         }
@@ -111,6 +97,38 @@ impl Socket {
             // It fails only when the socket is shut already.
             let _ = stream.shutdown(Shutdown::Both);
         }
+    }
+}
+
+async fn connect(uri: &AMQPUri, socket: &Socket) -> io::Result<Transport> {
+    let runtime = async_rs::Runtime::tokio_current();
+    let (host, port) = (uri.authority.host.clone(), uri.authority.port);
+    let stream = Transport::connect(&runtime, runtime.to_socket_addrs((host, port))).await?;
+    if let Transport::Plain(stream) = &stream {
+        socket.keep(stream.get_ref().as_fd().try_clone_to_owned()?.into());
+    }
+    match uri.scheme {
+        AMQPScheme::AMQP => Ok(stream),
+        AMQPScheme::AMQPS => {
+            let tls = OwnedTLSConfig::default();
+            stream.into_tls(&uri.authority.host, tls.as_ref()).await
+        }
+    }
+}
+
+/// A connection that is being opened. Dropped, it ends.
+struct Attempt(Socket);
+
+impl Attempt {
+    /// What is open now is not ended with the attempt.
+    fn succeeded(mut self) -> Socket {
+        std::mem::take(&mut self.0)
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        self.0.shut();
     }
 }
 

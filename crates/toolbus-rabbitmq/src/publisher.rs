@@ -19,7 +19,7 @@ use lapin::message::BasicReturnMessage;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::protocol::AMQPErrorKind;
 use lapin::types::ShortString;
-use lapin::{BasicProperties, Channel, Confirmation, ErrorKind};
+use lapin::{BasicProperties, Channel};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -39,7 +39,7 @@ pub(crate) struct Outgoing {
     pub(crate) properties: BasicProperties,
     pub(crate) body: Bytes,
     /// Its share of what may be in flight.
-    pub(crate) permit: OwnedSemaphorePermit,
+    pub(crate) share: OwnedSemaphorePermit,
 }
 
 /// What became of a message.
@@ -113,10 +113,13 @@ impl Publisher {
         let (mut taken, mut settled) = (Vec::new(), Vec::new());
         let drain = self.drain.clone();
         let mut drained = std::pin::pin!(drain.cancelled());
+        let mut is_open = true;
         loop {
             let is_connected = channel.status().connected();
-            if in_flight.is_empty() && !is_connected {
-                return End::ChannelLost;
+            match (in_flight.is_empty(), is_open, is_connected) {
+                (true, false, _) => return End::Drained,
+                (true, true, false) => return End::ChannelLost,
+                _ => {}
             }
             // Every arm only waits: `settle` fills its vector in the same poll that ends it, and
             // `recv_many` takes nothing without ending.
@@ -124,24 +127,21 @@ impl Publisher {
                 biased;
                 () = settle(&mut in_flight, &mut settled), if !in_flight.is_empty() => {
                     let alone = in_flight.is_empty() && settled.len() == 1;
-                    returns.collect(&settled);
+                    returns.collect(&mut settled);
                     for sent in settled.drain(..) {
-                        sent.answer(&mut returns, alone);
+                        sent.settle(&mut returns, alone);
                     }
                     if in_flight.is_empty() {
                         returns.clear();
                     }
                 }
-                count = self.commands.recv_many(&mut taken, TAKEN_AT_ONCE), if is_connected => {
-                    if count == 0 {
-                        return End::Drained;
-                    }
-                    for command in taken.drain(..) {
-                        // Whoever gave up before it was sent does not want it sent.
-                        if !command.outcome.is_closed() {
-                            in_flight.push(send(channel.clone(), command));
-                        }
-                    }
+                count = self.commands.recv_many(&mut taken, TAKEN_AT_ONCE),
+                    if is_open && is_connected =>
+                {
+                    is_open = count > 0;
+                    // Whoever gave up before it was sent does not want it sent.
+                    let wanted = taken.drain(..).filter(|command| !command.outcome.is_closed());
+                    in_flight.extend(wanted.map(|command| send(channel.clone(), command)));
                 }
                 () = &mut drained, if !self.commands.is_closed() => self.commands.close(),
             }
@@ -154,29 +154,47 @@ enum End {
     ChannelLost,
 }
 
-/// A message that was handed to the library, and what came of it.
+/// A message that went through the library, and what came of it.
 struct Sent {
-    command: Command,
-    confirmation: lapin::Result<Confirmation>,
+    key: Key,
+    answer: Answer,
+    /// The returned message that came with the answer; often another than this one.
+    returned: Option<Key>,
+    outcome: oneshot::Sender<Outcome>,
+    /// Its share of what may be in flight: the caller may be gone, the message is not.
+    _share: Option<OwnedSemaphorePermit>,
+}
+
+enum Answer {
+    Acked,
+    Nacked,
+    NotSent(Box<Outgoing>),
+    Failed(lapin::Error),
 }
 
 async fn send(channel: Channel, command: Command) -> Sent {
-    let outgoing = &command.outgoing;
-    let published = channel
-        .basic_publish(
-            outgoing.exchange.clone(),
-            outgoing.routing_key.clone(),
-            BasicPublishOptions { mandatory: true, immediate: false },
-            &outgoing.body,
-            outgoing.properties.clone(),
-        )
-        .await;
+    let Command { outgoing, outcome } = command;
+    let key = Key::of(&outgoing);
+    if !channel.status().connected() {
+        let answer = Answer::NotSent(Box::new(outgoing));
+        return Sent { key, answer, returned: None, outcome, _share: None };
+    }
+    let Outgoing { exchange, routing_key, properties, body, share } = outgoing;
+    let options = BasicPublishOptions { mandatory: true, immediate: false };
+    let published = channel.basic_publish(exchange, routing_key, options, &body, properties).await;
     let confirmation = match published {
         // Never dropped unresolved: the library would keep it for ever.
         Ok(confirm) => confirm.await,
         Err(error) => Err(error),
     };
-    Sent { command, confirmation }
+    let (answer, returned) = match confirmation {
+        Ok(confirmation) => {
+            let answer = if confirmation.is_ack() { Answer::Acked } else { Answer::Nacked };
+            (answer, confirmation.take_message().as_ref().map(Key::of_returned))
+        }
+        Err(error) => (Answer::Failed(error), None),
+    };
+    Sent { key, answer, returned, outcome, _share: Some(share) }
 }
 
 /// Waits until a message is settled, and takes every other that is settled by then.
@@ -213,21 +231,31 @@ struct Key {
     routing_key: ShortString,
 }
 
-impl Returns {
-    fn collect(&mut self, settled: &[Sent]) {
-        self.0.extend(settled.iter().filter_map(Sent::returned).map(|message| Key {
+impl Key {
+    fn of(outgoing: &Outgoing) -> Self {
+        Self {
+            message_id: outgoing.properties.message_id().clone(),
+            exchange: outgoing.exchange.clone(),
+            routing_key: outgoing.routing_key.clone(),
+        }
+    }
+
+    fn of_returned(message: &BasicReturnMessage) -> Self {
+        Self {
             message_id: message.properties.message_id().clone(),
             exchange: message.exchange.clone(),
             routing_key: message.routing_key.clone(),
-        }));
+        }
+    }
+}
+
+impl Returns {
+    fn collect(&mut self, settled: &mut [Sent]) {
+        self.0.extend(settled.iter_mut().filter_map(|sent| sent.returned.take()));
     }
 
-    fn take(&mut self, outgoing: &Outgoing) -> bool {
-        let found = self.0.iter().position(|key| {
-            key.message_id == *outgoing.properties.message_id()
-                && key.exchange == outgoing.exchange
-                && key.routing_key == outgoing.routing_key
-        });
+    fn take(&mut self, key: &Key) -> bool {
+        let found = self.0.iter().position(|returned| returned == key);
         found.map(|index| self.0.swap_remove(index)).is_some()
     }
 
@@ -237,36 +265,20 @@ impl Returns {
 }
 
 impl Sent {
-    fn returned(&self) -> Option<&BasicReturnMessage> {
-        match &self.confirmation {
-            Ok(Confirmation::Ack(message) | Confirmation::Nack(message)) => message.as_ref(),
-            _ => None,
-        }
-    }
-
     /// Tells the caller what became of its message; `alone` is whether no other could have been
     /// what closed the channel.
-    fn answer(self, returns: &mut Returns, alone: bool) {
-        let Self { command: Command { outgoing, outcome }, confirmation } = self;
-        let is_returned = returns.take(&outgoing);
-        let answer = match confirmation {
-            _ if is_returned => Outcome::Unroutable,
-            Ok(Confirmation::Ack(_)) => Outcome::Confirmed,
-            Ok(Confirmation::Nack(_)) => Outcome::Refused("no queue had room for it".to_owned()),
-            // The channel always asks for confirms.
-            Ok(Confirmation::NotRequested) => Outcome::Unconfirmed,
-            Err(error) if was_not_sent(&error) => Outcome::NotSent(Box::new(outgoing)),
-            Err(error) => match protocol_error(&error) {
+    fn settle(self, returns: &mut Returns, alone: bool) {
+        let outcome = match self.answer {
+            _ if returns.take(&self.key) => Outcome::Unroutable,
+            Answer::Acked => Outcome::Confirmed,
+            Answer::Nacked => Outcome::Refused("no queue had room for it".to_owned()),
+            Answer::NotSent(outgoing) => Outcome::NotSent(outgoing),
+            Answer::Failed(error) => match protocol_error(&error) {
                 Some(AMQPErrorKind::Soft(_)) if alone => Outcome::Refused(reason(&error)),
                 _ => Outcome::Unconfirmed,
             },
         };
         // Nobody may wait for it any more.
-        let _ = outcome.send(answer);
+        let _ = self.outcome.send(outcome);
     }
-}
-
-/// Whether the library found the channel closed before it queued anything.
-fn was_not_sent(error: &lapin::Error) -> bool {
-    matches!(error.kind(), ErrorKind::InvalidChannelState(_, "basic.publish"))
 }

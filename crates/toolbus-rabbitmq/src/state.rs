@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolbus_bus::port::{Health, PublishError};
+use toolbus_bus::port::{Health, PublishError, Subscription};
 
 use crate::Config;
 use crate::frame;
@@ -20,6 +20,9 @@ use crate::topology::Topology;
 
 /// Bytes of body that go under one permit of what may be in flight: all permits are 64 MiB.
 const BYTES_A_PERMIT: usize = 16 << 10;
+
+/// How long a connection that is cut may take to end, its goodbye included.
+const CUT_WITHIN: Duration = Duration::from_secs(5);
 
 /// A message for [`Shared::send`].
 pub(crate) struct Message {
@@ -113,7 +116,10 @@ impl Shared {
         self.tasks.close();
         if tokio::time::timeout(grace, self.tasks.wait()).await.is_err() {
             self.cut.cancel();
-            self.tasks.wait().await;
+            // What is in flight ends as the connection does.
+            if tokio::time::timeout(CUT_WITHIN, self.tasks.wait()).await.is_err() {
+                tracing::error!("the connection to the broker did not end");
+            }
         }
     }
 
@@ -127,17 +133,17 @@ impl Shared {
     }
 
     /// Notes that a subscription is interrupted, or is not any more.
-    pub(crate) fn set_trouble(&self, subscription: &str, reason: Option<String>) {
+    pub(crate) fn set_trouble(&self, subscription: &Subscription, reason: Option<String>) {
         let mut troubled = self.troubled.lock();
         match reason {
-            Some(reason) => troubled.insert(subscription.to_owned(), reason),
-            None => troubled.remove(subscription),
+            Some(reason) => troubled.insert(trouble_key(subscription), reason),
+            None => troubled.remove(&trouble_key(subscription)),
         };
     }
 
     /// Why a subscription is interrupted.
-    pub(crate) fn trouble_of(&self, subscription: &str) -> Option<String> {
-        self.troubled.lock().get(subscription).cloned()
+    pub(crate) fn trouble_of(&self, subscription: &Subscription) -> Option<String> {
+        self.troubled.lock().get(&trouble_key(subscription)).cloned()
     }
 
     /// Publishes a message and waits for what becomes of it. While the broker is away or blocked it
@@ -207,8 +213,8 @@ impl Shared {
             let permit = Arc::clone(&self.in_flight).acquire_many_owned(share).await;
             permit.map_err(|_| SendError::Closed)
         };
-        let permit = self.unless_closing(by, acquire).await?;
-        Ok(Outgoing { exchange, routing_key, properties, body, permit })
+        let share = self.unless_closing(by, acquire).await?;
+        Ok(Outgoing { exchange, routing_key, properties, body, share })
     }
 
     /// Waits, but not beyond `by`, and not on a closed bus.
@@ -234,6 +240,11 @@ impl Shared {
             State::Up(_) => "too much is in flight".to_owned(),
         }
     }
+}
+
+/// Subscriptions of one name may have several patterns, and each a consumer of its own.
+fn trouble_key(subscription: &Subscription) -> String {
+    format!("{} to {}", subscription.name, subscription.pattern)
 }
 
 impl State {

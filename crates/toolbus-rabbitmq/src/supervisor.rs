@@ -96,6 +96,8 @@ pub(crate) async fn supervise(shared: Arc<Shared>, first: Option<Ready>) {
         tracing::warn!(broker = %shared.config.address, reason, "lost the broker");
         if began.elapsed() >= STABLE_AFTER {
             backoff.reset();
+        } else if pause(&shared, &mut backoff).await.is_none() {
+            break;
         }
     }
     shared.state.send_replace(State::Down("the bus is closed".into()));
@@ -103,6 +105,7 @@ pub(crate) async fn supervise(shared: Arc<Shared>, first: Option<Ready>) {
 
 /// Tries for ever. `None` when the bus hangs up meanwhile.
 async fn reconnect(shared: &Shared, backoff: &mut Backoff) -> Option<Ready> {
+    let mut told = String::new();
     loop {
         // Dropping an attempt is safe: what it has opened is closed as it is dropped.
         let attempt = tokio::select! {
@@ -114,13 +117,22 @@ async fn reconnect(shared: &Shared, backoff: &mut Backoff) -> Option<Ready> {
             Ok(ready) => return Some(ready),
             Err(error) => error.with_cause(),
         };
-        tracing::warn!(error, "no connection to the broker; trying again");
-        shared.state.send_replace(State::Down(error.into()));
-        tokio::select! {
-            biased;
-            () = shared.hang_up.cancelled() => return None,
-            () = tokio::time::sleep(backoff.next()) => {}
+        shared.state.send_replace(State::Down(error.as_str().into()));
+        if error != told {
+            tracing::warn!(error, "no connection to the broker; trying on");
+            told = error;
         }
+        pause(shared, backoff).await?;
+    }
+}
+
+/// Waits before the next attempt. `None` when the bus hangs up meanwhile.
+async fn pause(shared: &Shared, backoff: &mut Backoff) -> Option<()> {
+    // Either arm only waits.
+    tokio::select! {
+        biased;
+        () = shared.hang_up.cancelled() => None,
+        () = tokio::time::sleep(backoff.next()) => Some(()),
     }
 }
 

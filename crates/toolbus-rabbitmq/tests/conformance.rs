@@ -1,5 +1,7 @@
 //! The conformance suite of the bus, on a real RabbitMQ: each test has a virtual host of its own.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests may panic as tests may.
+
 use std::borrow::Cow;
 use std::sync::Arc;
 

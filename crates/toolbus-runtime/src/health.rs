@@ -97,7 +97,8 @@ struct Entry {
 }
 
 impl Health {
-    /// A registry without components, which is ready.
+    /// A registry without components, which is not ready: the health port is there before the work
+    /// has said what it needs.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -112,7 +113,8 @@ impl Health {
         Component { health: self.clone(), name: name.into() }
     }
 
-    /// Whether work may be sent here: every required component serves and no stop was asked for.
+    /// Whether work may be sent here: there are components, every required one serves, and no stop
+    /// was asked for.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.shared.read().is_ready()
@@ -158,7 +160,8 @@ impl fmt::Debug for Health {
 impl Shared {
     fn is_ready(&self) -> bool {
         let mut required = self.components.values().filter(|entry| entry.need == Need::Required);
-        !self.stopping && required.all(|entry| entry.state.serves())
+        let has_begun = !self.components.is_empty();
+        has_begun && !self.stopping && required.all(|entry| entry.state.serves())
     }
 
     fn readiness(&self) -> Value {

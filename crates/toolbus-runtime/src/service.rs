@@ -30,10 +30,12 @@ use crate::arguments::CommonArguments;
 use crate::config::{self, Alias, Environment, Errors, Loaded, Setting, Settings, Sources};
 use crate::health::{self, Health, HealthServer};
 use crate::settings::{
-    self, HealthSettings, LogSettings, SHARED_ALIASES, ShutdownSettings, TelemetrySettings,
+    self, HealthSettings, LogFormat, LogSettings, SHARED_ALIASES, ShutdownSettings,
+    TelemetrySettings,
 };
 use crate::telemetry::{self, Identity, Telemetry};
 
+pub use failure::on_one_line;
 pub use shutdown::Shutdown;
 use supervise::{Ended, OsSignals, Supervisor};
 
@@ -227,9 +229,11 @@ impl Frame {
         settings: &FrameSettings<'_>,
         environment: &Environment,
     ) -> Result<Self, BoxError> {
-        let (default_level, grace) = match program.role {
-            Role::Service => (LevelFilter::INFO, settings.shutdown.grace.duration()),
-            Role::Command => (LevelFilter::WARN, COMMAND_GRACE),
+        let (default_level, default_format, grace) = match program.role {
+            Role::Service => {
+                (LevelFilter::INFO, LogFormat::Json, settings.shutdown.grace.duration())
+            }
+            Role::Command => (LevelFilter::WARN, LogFormat::Human, COMMAND_GRACE),
         };
         let identity = Identity {
             program: program.name,
@@ -242,6 +246,7 @@ impl Frame {
             identity: &identity,
             log: settings.log,
             default_level,
+            default_format,
             export: settings.telemetry,
             environment,
         })?;

@@ -88,7 +88,7 @@ pub struct LogSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// For people on a terminal, as JSON otherwise.
+    /// For people on a terminal and from one-shot commands, as JSON from services otherwise.
     #[default]
     Auto,
     /// For people.

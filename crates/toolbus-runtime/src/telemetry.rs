@@ -45,6 +45,8 @@ pub struct Options<'a> {
     pub log: &'a LogSettings,
     /// The level when the settings name no filter.
     pub default_level: LevelFilter,
+    /// The format where the settings name none and standard error is not a terminal.
+    pub default_format: LogFormat,
     /// Whether and where to export.
     pub export: &'a TelemetrySettings,
     /// The process's environment, for the standard `OTEL_` variables. Those that the OpenTelemetry
@@ -118,7 +120,9 @@ pub fn mistakes(export: &TelemetrySettings, environment: &Environment) -> Vec<Mi
 pub fn start(options: &Options<'_>) -> Result<Telemetry, Error> {
     let exports = otlp::start(options)?;
     let human = match options.log.format {
-        LogFormat::Auto => std::io::stderr().is_terminal(),
+        LogFormat::Auto => {
+            options.default_format == LogFormat::Human || std::io::stderr().is_terminal()
+        }
         LogFormat::Human => true,
         LogFormat::Json => false,
     };
@@ -134,11 +138,17 @@ pub fn start(options: &Options<'_>) -> Result<Telemetry, Error> {
     Ok(Telemetry { exports, human })
 }
 
+/// Libraries that log what whoever uses them reports anyway (every end of a connection is an error
+/// to lapin), or what others say at length (rmcp logs a server's whole introduction). The settings
+/// can still ask for them by name.
+const QUIET_LIBRARIES: &str = "lapin=off,rmcp=warn";
+
 /// The filter that the settings name, else `level`.
 fn log_filter(options: &Options<'_>, level: LevelFilter) -> EnvFilter {
-    let builder = EnvFilter::builder().with_default_directive(level.into());
-    let directives = options.log.filter.as_ref().map_or("", |filter| filter.as_str());
-    builder.parse_lossy(directives)
+    let level = level.to_string();
+    let directives = options.log.filter.as_ref().map_or(&*level, |filter| filter.as_str());
+    // Of two directives for one target the later one holds.
+    EnvFilter::builder().parse_lossy(format!("{QUIET_LIBRARIES},{directives}"))
 }
 
 fn console(human: bool) -> Box<dyn Layer<Registry> + Send + Sync> {

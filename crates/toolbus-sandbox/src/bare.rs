@@ -55,8 +55,9 @@ impl Bare {
             }
         };
         let base = Options::default();
-        let parts = Parts { config, launcher, interpreter, base, filter: None, packages };
-        Ok(Self { engine: Arc::new(Engine::new(parts, None)) })
+        let (filter, hierarchy) = (None, None);
+        let parts = Parts { config, launcher, interpreter, base, filter, packages, hierarchy };
+        Ok(Self { engine: Arc::new(Engine::new(parts)) })
     }
 
     /// Waits until no script runs any more, as after a run whose future was dropped.

@@ -50,6 +50,7 @@ def bootstrap():
     # Lines come out when they are printed: what a script that is killed had to say is kept, and
     # both streams merge in the order in which they were written.
     sys.stdout.reconfigure(line_buffering=True)
+    sys.stderr.reconfigure(line_buffering=True)
 
     main = sys.modules["__main__"].__dict__
     for name in [name for name in main if not name.startswith("__")]:
@@ -58,9 +59,18 @@ def bootstrap():
     # From here on nothing can be told to the outside in the script's stead.
     posix.write(3, b"S")
     posix.close(3)
-    code = None
+    code = linecache = None
+    if sys.version_info >= (3, 13):
+        # Since this version `-c` shows source lines, and would show those of the command line.
+        import linecache
+        linecache.cache.pop("<string>", None)
     try:
-        code = compile(source, "<string>", "exec", dont_inherit=True)
+        code = compile(source + "\n", "<string>", "exec", dont_inherit=True)
+        if linecache:
+            lines = [line + "\n" for line in source.splitlines()]
+            linecache.cache["<string>"] = len(source), None, lines, "<string>"
+            if hasattr(linecache, "_interactive_cache"):
+                linecache._register_code(code, source, "<string>")
         exec(code, main)
     except SystemExit:
         raise
@@ -70,10 +80,6 @@ def bootstrap():
         def hook(kind, value, trace):
             while trace and trace.tb_frame.f_code is not code:
                 trace = trace.tb_next
-            if sys.version_info >= (3, 13) and code:
-                # Since this version `-c` shows source lines.
-                import linecache
-                linecache._register_code(code, source, "<string>")
             show(kind, value.with_traceback(trace), trace)
 
         sys.excepthook = hook

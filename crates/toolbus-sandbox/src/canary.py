@@ -32,7 +32,6 @@ def namespace():
 
 status = dict(line.split(":\t", 1) for line in read("/proc/self/status").decode().splitlines())
 routes = read("/proc/net/route").decode().splitlines()[1:]
-interfaces = sorted(line.split(":")[0].strip() for line in read("/proc/net/dev").decode().splitlines()[2:])
 environments = b"\0".join(read(path) for path in glob.glob("/proc/[0-9]*/environ"))
 names = {entry.split(b"=")[0].decode("utf-8", "replace") for entry in environments.split(b"\0")}
 known = {"HOME", "LANG", "MALLOC_ARENA_MAX", "OPENBLAS_NUM_THREADS", "PATH", "PWD", "PermissionError",
@@ -42,7 +41,6 @@ print("capabilities", *(int(status[name], 16) for name in ("CapInh", "CapPrm", "
 print("no new privileges", status["NoNewPrivs"])
 print("filter", status["Seccomp"])
 print("routes", len(routes))
-print("interfaces", *interfaces)
 print("processes", *sorted(int(name) for name in os.listdir("/proc") if name.isdigit()))
 print("foreign variables", *sorted(names - known))
 print("descriptors", *sorted(int(name) for name in os.listdir("/proc/self/fd"))[:-1])

@@ -72,23 +72,18 @@ impl Capture {
             () = readable(&self.stdout) => {}
             () = readable(&self.stderr) => {}
         }
+        // Lets the runtime learn of both streams before the first is read: of two that became
+        // readable it may know only one.
+        tokio::task::yield_now().await;
         self.take_once();
     }
 
-    /// Takes what is there already, which is bounded once every writer is gone.
-    pub(crate) fn drain(&mut self) {
-        while self.take_once() {}
-    }
-
-    /// Whether anything was taken.
-    fn take_once(&mut self) -> bool {
-        let mut any = false;
+    fn take_once(&mut self) {
         for channel in [&mut self.stdout, &mut self.stderr] {
             let Some(pipe) = &channel.pipe else { continue };
             match pipe.try_read(&mut self.buffer) {
                 Ok(0) => channel.pipe = None,
                 Ok(count) => {
-                    any = true;
                     let bytes = &self.buffer[..count];
                     channel.accept(bytes, &mut self.merged, self.live.as_ref());
                 }
@@ -96,7 +91,6 @@ impl Capture {
                 Err(_) => channel.pipe = None,
             }
         }
-        any
     }
 
     /// The texts: merged, stdout, stderr.

@@ -6,17 +6,17 @@
 //! Invariant: every group made here is removed when its run ends, and those of a service that was
 //! killed when the next one starts.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
 use crate::config::Limits;
+use crate::nonce;
+use crate::spawn::c_string;
 
 const PREFIX: &str = "toolbus-sandbox";
 /// The sandbox's own processes, which the script's limit does not count.
@@ -31,7 +31,6 @@ pub(crate) struct Hierarchy {
     processes: Option<PathBuf>,
     memory_bytes: u64,
     processes_max: u32,
-    made: AtomicU64,
     /// Groups that could not be removed yet.
     leftovers: Mutex<Vec<PathBuf>>,
 }
@@ -81,7 +80,6 @@ impl Hierarchy {
             processes,
             memory_bytes: limits.memory_bytes,
             processes_max: limits.processes + PROCESSES_BESIDE,
-            made: AtomicU64::new(0),
             leftovers: Mutex::default(),
         };
         hierarchy.sweep();
@@ -92,8 +90,7 @@ impl Hierarchy {
 
     /// Makes a group with the limits of one script.
     pub(crate) fn create(self: &Arc<Self>) -> io::Result<Group> {
-        let number = self.made.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{PREFIX}-{}-{number}", process::id());
+        let name = nonce::name(PREFIX);
         let group = Group {
             memory: self.memory.join(&name),
             processes: self.processes.as_ref().map(|folder| folder.join(&name)),
@@ -132,8 +129,10 @@ impl Hierarchy {
         for parent in [Some(&self.memory), self.processes.as_ref()].into_iter().flatten() {
             let entries = fs::read_dir(parent).into_iter().flatten().flatten();
             for entry in entries {
-                if owner(&entry.file_name()).is_some_and(|pid| !Path::new("/proc").join(pid).exists())
-                {
+                let name = entry.file_name();
+                let maker = name.to_str().and_then(|name| nonce::maker(name, PREFIX));
+                // A group that is in use after all cannot be removed.
+                if maker.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
                     let _ = fs::remove_dir(entry.path());
                 }
             }
@@ -219,11 +218,6 @@ fn write(folder: &Path, file: &str, text: &str) -> io::Result<()> {
     fs::write(folder.join(file), text)
 }
 
-/// The process that made a group of this name.
-fn owner(name: &OsStr) -> Option<&str> {
-    name.to_str()?.strip_prefix(PREFIX)?.strip_prefix('-')?.split('-').next()
-}
-
 /// The folder of this process's own group for a controller; for version 2 with an empty name.
 fn locate(groups: &str, mounts: &str, controller: &str) -> Option<PathBuf> {
     let own = groups.lines().find_map(|line| {
@@ -249,7 +243,7 @@ fn locate(groups: &str, mounts: &str, controller: &str) -> Option<PathBuf> {
 
 /// Switches the controllers on for groups below `own`. A group that has some may hold no process
 /// itself, so this one moves into a group beside them; only when it is alone, as the main process
-/// of a delegated unit or a container is.
+/// of a container or of a unit that systemd delegated is.
 fn enable(own: PathBuf) -> Option<PathBuf> {
     let read = |file: &str| fs::read_to_string(own.join(file)).ok();
     let has = |file: &str| {
@@ -261,17 +255,39 @@ fn enable(own: PathBuf) -> Option<PathBuf> {
         return Some(own);
     }
     let myself = process::id().to_string();
-    if !has("cgroup.controllers")? || read("cgroup.procs")?.trim() != myself {
+    let is_alone = read("cgroup.procs")?.trim() == myself;
+    if !has("cgroup.controllers")? || !is_alone || (is_unit(&own) && !is_delegated(&own)) {
         return None;
     }
     let service = own.join(format!("{PREFIX}-service"));
-    fs::create_dir(&service).or_else(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => Ok(()),
-        _ => Err(error),
-    }).ok()?;
+    fs::create_dir(&service)
+        .or_else(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => Ok(()),
+            _ => Err(error),
+        })
+        .ok()?;
     write(&service, "cgroup.procs", &myself).ok()?;
     write(&own, "cgroup.subtree_control", "+memory +pids").ok()?;
     Some(own)
+}
+
+/// Whether a folder is that of a systemd unit, which is systemd's own unless it was delegated.
+fn is_unit(folder: &Path) -> bool {
+    let kind = folder.extension().and_then(|kind| kind.to_str());
+    matches!(kind, Some("service" | "scope" | "slice"))
+}
+
+/// Whether systemd says that it gave the folder away.
+#[allow(unsafe_code)]
+fn is_delegated(folder: &Path) -> bool {
+    let Ok(folder) = c_string(folder) else { return false };
+    let mut value = [0_u8; 1];
+    // SAFETY: both strings end with a zero byte; one live byte is there to be written.
+    let count = unsafe {
+        let buffer = value.as_mut_ptr().cast();
+        libc::getxattr(folder.as_ptr(), c"user.delegate".as_ptr(), buffer, value.len())
+    };
+    count == 1 && value == *b"1"
 }
 
 #[cfg(test)]

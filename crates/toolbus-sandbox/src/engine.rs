@@ -3,15 +3,14 @@
 //! Invariants: never more scripts at a time than configured, and a bounded number waiting; a run
 //! that nobody waits for any more is killed and cleaned up all the same, by its own tracked task.
 
+use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -26,58 +25,52 @@ use crate::interpreter::Interpreter;
 use crate::launch::{Launch, Launched, Launcher};
 use crate::limits;
 use crate::memory::{Guard, Sampler};
+use crate::nonce;
 use crate::packages::{Lease, Packages, Requirements};
 use crate::recipe::{self, Options, PACKAGES};
 use crate::script;
 use crate::supervise::{Order, supervise};
 
-/// Runs scripts by a launcher.
-pub(crate) struct Engine {
+/// What scripts are run by.
+pub(crate) struct Parts {
     pub(crate) config: Config,
     pub(crate) launcher: Arc<Launcher>,
     pub(crate) interpreter: Arc<Interpreter>,
     /// What bubblewrap is told for every script; empty for bare runs.
     pub(crate) base: Options,
-    /// Refused system calls, as a sealed file.
+    /// Refused system calls, as a sealed file; none for bare runs.
     pub(crate) filter: Option<OwnedFd>,
-    pub(crate) hierarchy: Option<Arc<Hierarchy>>,
+    /// `None` refuses all packages.
     pub(crate) packages: Option<Packages>,
+    /// Where control groups are made; `None` has memory sampled.
+    pub(crate) hierarchy: Option<Arc<Hierarchy>>,
+}
+
+/// Runs scripts.
+pub(crate) struct Engine {
+    parts: Parts,
     /// Scripts that run or wait.
     admitted: Arc<Semaphore>,
     /// Scripts that run.
-    running: Arc<Semaphore>,
+    running: Semaphore,
     tasks: TaskTracker,
-    /// Folders of bare runs made so far.
-    scratches: AtomicU64,
-}
-
-/// What an engine is made of.
-pub(crate) struct Parts {
-    pub(crate) config: Config,
-    pub(crate) launcher: Arc<Launcher>,
-    pub(crate) interpreter: Arc<Interpreter>,
-    pub(crate) base: Options,
-    pub(crate) filter: Option<OwnedFd>,
-    pub(crate) packages: Option<Packages>,
 }
 
 impl Engine {
-    pub(crate) fn new(parts: Parts, hierarchy: Option<Arc<Hierarchy>>) -> Self {
+    pub(crate) fn new(parts: Parts) -> Self {
         let concurrent = parts.config.max_concurrent.clamp(1, Semaphore::MAX_PERMITS / 2);
         let waiting = parts.config.max_waiting.min(Semaphore::MAX_PERMITS / 2);
         Self {
-            config: parts.config,
-            launcher: parts.launcher,
-            interpreter: parts.interpreter,
-            base: parts.base,
-            filter: parts.filter,
-            hierarchy,
-            packages: parts.packages,
+            parts,
             admitted: Arc::new(Semaphore::new(concurrent + waiting)),
-            running: Arc::new(Semaphore::new(concurrent)),
+            running: Semaphore::new(concurrent),
             tasks: TaskTracker::new(),
-            scratches: AtomicU64::new(0),
         }
+    }
+
+    /// Whether the kernel keeps the account of memory.
+    pub(crate) fn has_groups(&self) -> bool {
+        self.parts.hierarchy.is_some()
     }
 
     /// Waits until nothing runs. New runs may start meanwhile.
@@ -90,7 +83,7 @@ impl Engine {
     pub(crate) async fn run(self: Arc<Self>, script: Script, run: Run) -> Result<Outcome, Error> {
         let requirements = check(&script)?;
         let place = Arc::clone(&self.admitted).try_acquire_owned().map_err(|_| {
-            let limit = self.config.max_concurrent + self.config.max_waiting;
+            let limit = self.parts.config.max_concurrent + self.parts.config.max_waiting;
             Error::Busy(format!("{limit} scripts run or wait already"))
         })?;
         // Fires as well when the caller drops this future: the task below sees to the end.
@@ -99,7 +92,7 @@ impl Engine {
         let live = run.live;
         let engine = Arc::clone(&self);
         let task = self.tasks.spawn(async move {
-            let outcome = engine.admitted(script, &requirements, live, cancelled).await;
+            let outcome = engine.run_admitted(script, &requirements, live, cancelled).await;
             drop(place);
             outcome
         });
@@ -108,14 +101,14 @@ impl Engine {
         outcome
     }
 
-    async fn admitted(
+    async fn run_admitted(
         &self,
         script: Script,
         requirements: &Requirements,
         live: Option<LiveOutput>,
         cancelled: CancellationToken,
     ) -> Result<Outcome, Error> {
-        let lease = match &self.packages {
+        let lease = match &self.parts.packages {
             _ if requirements.is_empty() => None,
             None => return Err(Error::Packages("installing packages is switched off".to_owned())),
             Some(packages) => Some(packages.install(requirements, &cancelled).await?),
@@ -138,12 +131,12 @@ impl Engine {
         cancelled: CancellationToken,
     ) -> Result<Outcome, Error> {
         let failed = |error: io::Error| Error::Failed(error.to_string());
-        let scratch = if self.launcher.is_bare() {
-            Scratch::new(self.scratches.fetch_add(1, Ordering::Relaxed)).map_err(failed)?
+        let scratch = if self.parts.launcher.is_bare() {
+            Scratch::new().map_err(failed)?
         } else {
             Scratch(None)
         };
-        let group = self.hierarchy.as_ref().map(Hierarchy::create).transpose();
+        let group = self.parts.hierarchy.as_ref().map(Hierarchy::create).transpose();
         let group = group.map_err(failed)?;
         let mut launched =
             self.launch(script, lease, scratch.path(), group.as_ref()).await.map_err(failed)?;
@@ -152,13 +145,13 @@ impl Engine {
         launched.open();
         let order = Order {
             request: script::request(
-                &self.interpreter,
+                &self.parts.interpreter,
                 self.packages_path(lease),
                 &script.source,
                 &script.input,
             ),
             timeout: script.timeout,
-            start_timeout: self.config.start_timeout,
+            start_timeout: self.parts.config.start_timeout,
             cancelled,
             live,
             guard,
@@ -174,42 +167,47 @@ impl Engine {
         group: Option<&Group>,
     ) -> io::Result<Launched> {
         let packages = self.packages_path(lease);
-        let mut environment = recipe::environment(&self.interpreter, packages);
+        let mut environment = recipe::environment(&self.parts.interpreter, packages);
         let mut options = Options::default();
         let mut processes_max = 0;
-        if self.launcher.is_bare() {
+        if self.parts.launcher.is_bare() {
             for (name, value) in &mut environment {
                 if matches!(*name, "HOME" | "TMPDIR") {
                     *value = OsString::from(scratch);
                 }
             }
         } else {
-            options = recipe::script(&self.base, &self.config.limits, lease.map(Lease::source));
-            processes_max = self.config.limits.processes;
+            options = recipe::script(&self.parts.base, lease.map(Lease::source));
+            processes_max = self.parts.config.limits.processes;
         }
         let launch = Launch {
             options,
-            filter: self.filter.as_ref(),
+            filter: self.parts.filter.as_ref(),
             environment,
-            command: script::command(&self.interpreter)?,
+            command: script::command(&self.parts.interpreter)?,
             processes_max,
-            limits: limits::of_script(&self.config.limits, script.timeout),
+            limits: limits::of_script(&self.parts.config.limits, script.timeout),
             directory: scratch,
             group,
         };
-        self.launcher.launch(launch).await
+        self.parts.launcher.launch(launch).await
     }
 
     /// Where the script finds its packages.
     fn packages_path<'a>(&self, lease: Option<&'a Lease>) -> Option<&'a Path> {
-        lease.map(|lease| if self.launcher.is_bare() { lease.tree() } else { Path::new(PACKAGES) })
+        lease.map(
+            |lease| if self.parts.launcher.is_bare() { lease.tree() } else { Path::new(PACKAGES) },
+        )
     }
 
     /// Puts the first process under its limit of memory.
     async fn guard(&self, group: Option<Group>, first: libc::pid_t) -> io::Result<Guard> {
         let Some(group) = group else {
-            let subject = self.launcher.subject(first);
-            return Ok(Guard::Sampled(Sampler::new(subject, self.config.limits.memory_bytes)));
+            let subject = self.parts.launcher.subject(first);
+            return Ok(Guard::Sampled(Sampler::new(
+                subject,
+                self.parts.config.limits.memory_bytes,
+            )));
         };
         let attach = move || group.attach(first).map(|()| Guard::Group(group));
         tokio::task::spawn_blocking(attach).await.map_err(io::Error::other)?
@@ -226,7 +224,9 @@ fn check(script: &Script) -> Result<Requirements, Error> {
         return invalid(format!("the input is longer than {INPUT_BYTES_MAX} bytes"));
     }
     if script.input.contains('\0') {
-        return invalid("the input contains a zero byte, which no environment can carry".to_owned());
+        return invalid(
+            "the input contains a zero byte, which no environment can carry".to_owned(),
+        );
     }
     Requirements::parse(&script.packages).map_err(|error| Error::Invalid(error.to_string()))
 }
@@ -235,8 +235,8 @@ fn check(script: &Script) -> Result<Requirements, Error> {
 struct Scratch(Option<PathBuf>);
 
 impl Scratch {
-    fn new(number: u64) -> io::Result<Self> {
-        let path = std::env::temp_dir().join(format!("toolbus-bare-{}-{number}", process::id()));
+    fn new() -> io::Result<Self> {
+        let path = env::temp_dir().join(nonce::name("toolbus-bare"));
         fs::DirBuilder::new().mode(0o700).create(&path)?;
         Ok(Self(Some(path)))
     }

@@ -34,7 +34,8 @@ pub(crate) fn sealed(name: &std::ffi::CStr, content: &[u8]) -> io::Result<OwnedF
     file.write_all(content)?;
     let seals = libc::F_SEAL_WRITE | libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
     // SAFETY: the descriptor is open; the call takes no pointers.
-    if unsafe { libc::fcntl(std::os::fd::AsRawFd::as_raw_fd(&file), libc::F_ADD_SEALS, seals) } < 0 {
+    if unsafe { libc::fcntl(std::os::fd::AsRawFd::as_raw_fd(&file), libc::F_ADD_SEALS, seals) } < 0
+    {
         return Err(io::Error::last_os_error());
     }
     Ok(file.into())
@@ -42,8 +43,10 @@ pub(crate) fn sealed(name: &std::ffi::CStr, content: &[u8]) -> io::Result<OwnedF
 
 /// The command line that makes it run `program`; `processes_max` of 0 sets no limit.
 pub(crate) fn arguments(processes_max: u32, program: Vec<CString>) -> io::Result<Vec<CString>> {
-    let mut arguments =
-        vec![crate::spawn::c_string("toolbus-init")?, crate::spawn::c_string(processes_max.to_string())?];
+    let mut arguments = vec![
+        crate::spawn::c_string("toolbus-init")?,
+        crate::spawn::c_string(processes_max.to_string())?,
+    ];
     arguments.extend(program);
     Ok(arguments)
 }

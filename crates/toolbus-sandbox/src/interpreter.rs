@@ -59,7 +59,12 @@ impl Interpreter {
         let found = Self::parse(&answer).ok_or_else(|| Unavailable::Interpreter {
             reason: format!("{} did not describe itself", program.display()),
         })?;
-        let private = ["/etc", "/root", "/run", "/var"].map(PathBuf::from);
+        if !found.is_recent() {
+            return Err(Unavailable::Interpreter {
+                reason: format!("{} is {}", program.display(), found.version),
+            });
+        }
+        let private = ["/etc", "/home", "/root", "/run", "/tmp", "/var"].map(PathBuf::from);
         let private = || private.iter().cloned().chain(env::home_dir());
         match found.trees.iter().find(|tree| private().any(|path| path.starts_with(tree))) {
             None => Ok(found),
@@ -72,9 +77,17 @@ impl Interpreter {
         }
     }
 
+    /// Whether it is Python 3.8 or later, which the bootstrap needs.
+    fn is_recent(&self) -> bool {
+        let numbers = self.version.split([' ', '.']).skip(1);
+        let numbers: Vec<u32> = numbers.map_while(|number| number.parse().ok()).collect();
+        numbers.as_slice() >= [3, 8].as_slice()
+    }
+
     fn parse(answer: &[u8]) -> Option<Self> {
         let lines: Vec<&[u8]> = answer.split(|byte| *byte == b'\n').collect();
-        let text = |index: usize| lines.get(index).map(|line| String::from_utf8_lossy(line).into_owned());
+        let text =
+            |index: usize| lines.get(index).map(|line| String::from_utf8_lossy(line).into_owned());
         let path = |index: usize| {
             lines.get(index).map(|line| PathBuf::from(OsString::from_vec(line.to_vec())))
         };

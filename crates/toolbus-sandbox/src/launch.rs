@@ -62,7 +62,7 @@ pub(crate) struct Launch<'a> {
     pub(crate) processes_max: u32,
     /// Limits of each process, as the kernel's numbers and values.
     pub(crate) limits: Vec<(libc::c_int, u64)>,
-    /// Where it starts; bubblewrap leaves the folder for the one of its options.
+    /// Where a bare program starts.
     pub(crate) directory: &'a Path,
     /// The control group to start it in.
     pub(crate) group: Option<&'a Group>,
@@ -156,11 +156,7 @@ impl Launcher {
         })
     }
 
-    fn plan(
-        &self,
-        launch: Launch<'_>,
-        mut descriptors: Vec<(OwnedFd, RawFd)>,
-    ) -> io::Result<Plan> {
+    fn plan(&self, launch: Launch<'_>, mut descriptors: Vec<(OwnedFd, RawFd)>) -> io::Result<Plan> {
         let inner = init::arguments(launch.processes_max, launch.command)?;
         let init_path = c_string(format!("/proc/self/fd/{INIT}"))?;
         let mut plan = Plan {
@@ -170,11 +166,12 @@ impl Launcher {
             descriptors: Vec::new(),
             limits: launch.limits,
             become_id: None,
-            directory: c_string(launch.directory)?,
+            directory: c"/".to_owned(),
             doors: launch.group.map(Group::doors).unwrap_or_default(),
         };
         match &self.isolation {
             Isolation::Bare => {
+                plan.directory = c_string(launch.directory)?;
                 for (name, value) in launch.environment {
                     let mut entry = OsString::from(name);
                     entry.push("=");
@@ -270,9 +267,10 @@ impl Processes {
         let Some(pid) = first_process(&text) else { return Ok(()) };
         let first = PidFd::open(pid)?;
         // The number is that process's own only while bubblewrap, its parent, has not reaped it.
-        if parent(pid) == Some(self.process.pid()) {
-            self.first = Some((pid, first));
+        if parent(pid) != Some(self.process.pid()) {
+            return Err(io::Error::other("bubblewrap's first process is gone already"));
         }
+        self.first = Some((pid, first));
         Ok(())
     }
 }

@@ -12,6 +12,9 @@
 //! Invariants: no way leads from a broken sandbox to a weaker one; after an outcome is told no
 //! process of its script is left; what is read from a script is bounded.
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("the sandbox is made of Linux's namespaces");
+
 mod bare;
 mod capture;
 mod cgroup;
@@ -22,6 +25,7 @@ mod interpreter;
 mod launch;
 mod limits;
 mod memory;
+mod nonce;
 mod packages;
 mod probe;
 mod process;
@@ -37,6 +41,5 @@ pub mod settings;
 
 pub use bare::Bare;
 pub use config::{Config, Limits, MemoryAccounting, PackagesConfig};
-pub use packages::RequirementError;
 pub use probe::Unavailable;
 pub use sandbox::Sandbox;

@@ -1,10 +1,10 @@
 //! What bounds a script's memory: a control group, or a look at it twenty times a second.
 
+use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
-use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -88,7 +88,7 @@ impl Sampler {
         let processes = self.subject.processes();
         let outside = self.subject.outside_processes();
         let mut total = outside + processes.iter().map(|process| resident(process)).sum::<u64>();
-        if total > self.limit {
+        if total > self.limit.min(self.peak) {
             // Pages that processes share were counted for each of them: look again, more slowly.
             total = outside + processes.iter().map(|process| proportional(process)).sum::<u64>();
         }
@@ -164,9 +164,9 @@ fn resident(process: &Path) -> u64 {
 /// Resident memory, with shared pages divided among those who share them.
 fn proportional(process: &Path) -> u64 {
     let text = fs::read_to_string(process.join("smaps_rollup")).unwrap_or_default();
-    let kibibytes = text
-        .lines()
-        .find_map(|line| line.strip_prefix("Pss:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    let kibibytes = text.lines().find_map(|line| {
+        line.strip_prefix("Pss:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+    });
     kibibytes.map_or_else(|| resident(process), |kibibytes| kibibytes << 10)
 }
 

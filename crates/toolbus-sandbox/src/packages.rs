@@ -10,6 +10,7 @@
 mod cache;
 mod installer;
 mod requirement;
+mod run;
 mod scanner;
 
 use std::fs;
@@ -23,33 +24,19 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 use tokio::time::{self, Instant};
 use tokio_util::sync::CancellationToken;
-use toolbus_scripts::runner::{Ending, Error, Outcome};
-
-pub use self::requirement::Error as RequirementError;
+use toolbus_scripts::runner::Error;
 
 pub(crate) use self::cache::Cache;
 use self::cache::Held;
 pub(crate) use self::installer::Surroundings;
 pub(crate) use self::requirement::Requirements;
-use crate::config::{Config, Limits};
+use crate::config::Config;
 use crate::interpreter::Interpreter;
-use crate::launch::{Launch, Launcher};
-use crate::limits;
-use crate::memory::{Guard, Sampler};
-use crate::recipe::{self, Options, Tree};
-use crate::script;
-use crate::supervise::{Order, supervise};
+use crate::launch::Launcher;
+use crate::recipe::Options;
 
-/// Installers hold the index in memory.
-const INSTALLER_MEMORY_BYTES: u64 = 1 << 30;
-/// How often a lock that others hold is tried, and the size of a growing tree looked at.
+/// How often a lock that others hold is tried.
 const LOCK_PERIOD: Duration = Duration::from_millis(50);
-const SIZE_PERIOD: Duration = Duration::from_secs(1);
-/// How much of what an installer said is told.
-const SAID_BYTES_MAX: usize = 2 << 10;
-/// Replaces the interpreter by the command in its input, one argument a line.
-const EXECUTE: &str =
-    "import os\nargv=os.environ.pop('ROCKBOT_INPUT').split('\\n')\nos.execv(argv[0],argv)";
 
 /// Installs packages and keeps them.
 pub(crate) struct Packages {
@@ -168,8 +155,7 @@ impl Packages {
         };
         let _permit = permit.map_err(|error| Error::Failed(error.to_string()))?;
         let staging = self.stage().map_err(failed)?;
-        let outcome = self.run_installer(&staging.path, requirements, deadline, cancelled).await?;
-        self.judge(&outcome)?;
+        self.run_installer(&staging.path, requirements, deadline, cancelled).await?;
         let (cache, key) = (Arc::clone(&self.cache), key.to_owned());
         let is_foreign = self.launcher.become_id().is_some();
         // Walks over thousands of files.
@@ -181,7 +167,11 @@ impl Packages {
             }
             cache.publish(&key, &tree)?;
             drop(staging);
-            cache.evict()
+            if let Err(error) = cache.evict() {
+                // The set is there; only that others should have gone failed.
+                tracing::warn!(%error, "cannot remove unused packages");
+            }
+            Ok(())
         });
         published.await.map_err(|error| Error::Failed(error.to_string()))?.map_err(failed)
     }
@@ -198,134 +188,8 @@ impl Packages {
         Ok(staging)
     }
 
-    async fn run_installer(
-        &self,
-        staging: &Path,
-        requirements: &Requirements,
-        deadline: Instant,
-        cancelled: &CancellationToken,
-    ) -> Result<Outcome, Error> {
-        let failed = |error: io::Error| Error::Failed(format!("packages: {error}"));
-        let limits = Limits {
-            memory_bytes: INSTALLER_MEMORY_BYTES,
-            file_bytes: self.config.packages.set_bytes,
-            ..self.config.limits.clone()
-        };
-        let timeout = deadline.saturating_duration_since(Instant::now());
-        let mut launched = self.launch(staging, &limits, timeout).await.map_err(failed)?;
-        launched.open();
-        let subject = self.launcher.subject(launched.processes.first());
-        let target = self.target(staging);
-        let command = self.surroundings.command(&self.interpreter, target, requirements.iter());
-        let too_large = cancelled.child_token();
-        let order = Order {
-            request: script::request(&self.interpreter, None, EXECUTE, &command.join("\n")),
-            timeout,
-            start_timeout: self.config.start_timeout,
-            cancelled: too_large.clone(),
-            live: None,
-            guard: Guard::Sampled(Sampler::new(subject, limits.memory_bytes)),
-        };
-        let mut run = Box::pin(supervise(launched, order));
-        let mut ticks = time::interval(SIZE_PERIOD);
-        loop {
-            tokio::select! {
-                outcome = &mut run => return outcome,
-                _ = ticks.tick() => {}
-            }
-            let folder = staging.to_path_buf();
-            let looked = tokio::task::spawn_blocking(move || cache::size(&folder)).await;
-            let bytes = looked.map_err(|error| Error::Failed(error.to_string()))?.map_err(failed)?;
-            if bytes > self.config.packages.set_bytes && !too_large.is_cancelled() {
-                too_large.cancel();
-                // The outcome says only that it was cancelled.
-                let _ = run.await;
-                let limit = self.config.packages.set_bytes;
-                return Err(Error::Packages(format!("the packages take more than {limit} bytes")));
-            }
-        }
-    }
-
-    async fn launch(
-        &self,
-        staging: &Path,
-        limits: &Limits,
-        timeout: Duration,
-    ) -> io::Result<crate::launch::Launched> {
-        let is_bare = self.launcher.is_bare();
-        let mut environment = recipe::environment(&self.interpreter, None);
-        environment.extend(self.surroundings.variables.iter().cloned());
-        let target = self.target(staging);
-        let scratch = target.join(installer::SCRATCH);
-        environment.retain(|(name, _)| *name != "TMPDIR");
-        environment.push(("TMPDIR", scratch.into()));
-        let mut options = Options::default();
-        if !is_bare {
-            let name = staging.file_name().unwrap_or_default();
-            let source = Tree { path: target.to_path_buf(), source: self.source.join(name) };
-            options = recipe::installer(&self.base, limits, &source);
-        }
-        let launch = Launch {
-            options,
-            filter: self.filter.as_ref(),
-            environment,
-            command: script::command(&self.interpreter)?,
-            processes_max: if is_bare { 0 } else { limits.processes },
-            limits: limits::of_script(limits, timeout),
-            directory: staging,
-            group: None,
-        };
-        self.launcher.launch(launch).await
-    }
-
-    /// Where an installer finds the staging folder.
-    fn target<'a>(&self, staging: &'a Path) -> &'a Path {
-        if self.launcher.is_bare() { staging } else { Path::new(installer::TARGET) }
-    }
-
-    /// The texts that callers know from the C# runner.
-    fn judge(&self, outcome: &Outcome) -> Result<(), Error> {
-        let how = match &outcome.ending {
-            Ending::Exited(0) => return Ok(()),
-            Ending::Cancelled => return Err(Error::Cancelled),
-            Ending::TimedOut => return Err(self.timed_out()),
-            Ending::Exited(code) => format!("exit {code}"),
-            Ending::Killed { signal } => format!("killed by signal {signal}"),
-            Ending::OutOfMemory => "out of memory".to_owned(),
-        };
-        let said = last_bytes(outcome.output.text.trim());
-        Err(Error::Packages(format!("pip install failed ({how}): {}", without_passwords(said))))
-    }
-
     fn timed_out(&self) -> Error {
         let limit = self.config.packages.install_timeout.as_secs();
         Error::Packages(format!("pip install timed out after {limit}s"))
     }
 }
-
-/// The end of a text, where installers say what went wrong.
-fn last_bytes(text: &str) -> &str {
-    &text[text.ceil_char_boundary(text.len().saturating_sub(SAID_BYTES_MAX))..]
-}
-
-/// Takes user names and passwords out of addresses.
-fn without_passwords(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    let mut parts = text.split("://");
-    safe.push_str(parts.next().unwrap_or_default());
-    for part in parts {
-        safe.push_str("://");
-        let end = part.find(|char: char| char == '/' || char.is_whitespace()).unwrap_or(part.len());
-        match part[..end].rfind('@') {
-            Some(at) => {
-                safe.push_str("***");
-                safe.push_str(&part[at..]);
-            }
-            None => safe.push_str(part),
-        }
-    }
-    safe
-}
-
-#[cfg(test)]
-mod tests;

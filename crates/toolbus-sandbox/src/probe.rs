@@ -22,7 +22,6 @@ capabilities 0 0 0 0 0
 no new privileges 1
 filter 2
 routes 0
-interfaces lo
 processes 1 2
 foreign variables
 descriptors 0 1 2
@@ -56,7 +55,10 @@ pub enum Unavailable {
         path: PathBuf,
     },
     /// The bubblewrap that is there cannot do what the recipe needs.
-    #[error("{path} is too old or does not work ({found}): bubblewrap 0.8 or later is needed")]
+    #[error(
+        "{path} is too old or does not work ({found}): bubblewrap 0.8 or later is needed, here or \
+         at a path that is configured"
+    )]
     BubblewrapOld {
         /// Where it is.
         path: PathBuf,
@@ -175,7 +177,10 @@ pub(crate) fn canary() -> (Script, Run) {
 /// Judges what it found.
 pub(crate) fn judge(outcome: Result<Outcome, Error>) -> Result<(), Unavailable> {
     let start = |reason: String| Unavailable::Start { advice: advice(&reason), reason };
-    let outcome = outcome.map_err(|error| start(error.to_string()))?;
+    let outcome = outcome.map_err(|error| match error {
+        Error::Failed(reason) => start(reason),
+        other => start(other.to_string()),
+    })?;
     if outcome.ending != Ending::Exited(0) {
         let said = outcome.output.text.trim().lines().last().unwrap_or_default().to_owned();
         return Err(start(format!("the probing script ended with {:?}: {said}", outcome.ending)));
@@ -196,8 +201,9 @@ fn advice(reason: &str) -> &'static str {
     let is_set = |path: &str, value: &str| {
         fs::read_to_string(path).is_ok_and(|content| content.trim() == value)
     };
-    let contained = ["/.dockerenv", "/run/.containerenv"].iter().any(|path| Path::new(path).exists())
-        || std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+    let contained =
+        ["/.dockerenv", "/run/.containerenv"].iter().any(|path| Path::new(path).exists())
+            || std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
     let denied = ["ermission", "ermitted", "uid map", "namespace", "RTM_NEWADDR"]
         .iter()
         .any(|word| reason.contains(word));

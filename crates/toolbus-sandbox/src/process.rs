@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::spawn::Started;
+use crate::spawn::{Started, discard};
 
 /// How a process ended, as `waitpid` tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,8 +45,7 @@ impl PidFd {
     pub(crate) fn new(descriptor: OwnedFd) -> io::Result<Self> {
         // SAFETY: an `OwnedFd` always gives the same descriptor, and it stays open until it is
         // dropped with the registration.
-        let registered =
-            unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
+        let registered = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
         registered.map(Self).map_err(io::Error::from)
     }
 
@@ -89,11 +88,8 @@ impl PidFd {
     /// The same without a runtime, for at most `limit`.
     #[allow(unsafe_code)]
     fn ended_within(&self, limit: Duration) -> bool {
-        let mut poll = libc::pollfd {
-            fd: self.0.get_ref().as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
+        let mut poll =
+            libc::pollfd { fd: self.0.get_ref().as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let limit_ms = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX);
         // SAFETY: one live pollfd.
         unsafe { libc::poll(&raw mut poll, 1, limit_ms) > 0 }
@@ -110,7 +106,8 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn new(started: Started) -> io::Result<Self> {
-        Ok(Self { pid: started.pid, pidfd: PidFd::new(started.pidfd)?, ended: None })
+        let pidfd = PidFd::new(started.pidfd).inspect_err(|_| discard(started.pid))?;
+        Ok(Self { pid: started.pid, pidfd, ended: None })
     }
 
     pub(crate) fn pid(&self) -> libc::pid_t {

@@ -22,8 +22,8 @@ pub(crate) const SCRIPT_ID: u32 = 65534;
 
 /// Folders of the root that are links into `/usr` on merged systems, and real elsewhere.
 const BESIDE_USR: [&str; 6] = ["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
-/// What the dynamic linker reads; nothing else of `/etc` is shown.
-const LINKER_FILES: [&str; 2] = ["/etc/ld.so.cache", "/etc/alternatives"];
+/// What the dynamic linker and libraries for text in images read; nothing else of `/etc` is shown.
+const SETTINGS_OF_LIBRARIES: [&str; 3] = ["/etc/ld.so.cache", "/etc/alternatives", "/etc/fonts"];
 
 /// A tree of the host and where bubblewrap finds it, which differs when the service is root.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,13 +44,35 @@ impl Options {
         self
     }
 
+    /// After the file systems in memory, which would hide trees below them.
+    fn trees(&mut self, trees: &[Tree]) -> &mut Self {
+        for tree in trees {
+            self.push([&"--ro-bind", &tree.source, &tree.path]);
+        }
+        self
+    }
+
     fn tmpfs(&mut self, size: u64, path: &str) -> &mut Self {
         self.push([&"--size", &size.to_string(), &"--tmpfs", &path])
     }
 }
 
-/// The namespaces and the base file system, the same for scripts and installers.
-pub(crate) fn base(trees: &[Tree]) -> Options {
+/// What every script gets.
+pub(crate) fn of_scripts(trees: &[Tree], limits: &Limits) -> Options {
+    let mut options = base(limits);
+    options.tmpfs(limits.work_bytes, WORK).trees(trees);
+    options
+}
+
+/// What every installer gets: the network, too.
+pub(crate) fn of_installers(trees: &[Tree], limits: &Limits) -> Options {
+    let mut options = base(limits);
+    options.push([&"--share-net"]).trees(trees);
+    options
+}
+
+/// The namespaces and the file systems that all have.
+fn base(limits: &Limits) -> Options {
     let id = SCRIPT_ID.to_string();
     let mut options = Options::default();
     options
@@ -66,40 +88,36 @@ pub(crate) fn base(trees: &[Tree]) -> Options {
             Err(_) => options.push([&"--ro-bind-try", &path, &path]),
         };
     }
-    for path in LINKER_FILES {
+    for path in SETTINGS_OF_LIBRARIES {
         options.push([&"--ro-bind-try", &path, &path]);
     }
-    for tree in trees {
-        options.push([&"--ro-bind", &tree.source, &tree.path]);
-    }
-    options.push([&"--proc", &"/proc", &"--dev", &"/dev"]);
+    options
+        .push([&"--proc", &"/proc", &"--dev", &"/dev"])
+        .tmpfs(limits.shm_bytes, "/dev/shm")
+        .push([&"--remount-ro", &"/dev"])
+        .tmpfs(limits.tmp_bytes, "/tmp");
     options
 }
 
-/// What a script gets on top of the base.
-pub(crate) fn script(base: &Options, limits: &Limits, packages: Option<&Path>) -> Options {
+/// What one script gets on top: its packages.
+pub(crate) fn script(base: &Options, packages: Option<&Path>) -> Options {
     let mut options = base.clone();
     if let Some(packages) = packages {
         options.push([&"--ro-bind", &packages, &PACKAGES]);
     }
-    options
-        .tmpfs(limits.shm_bytes, "/dev/shm")
-        .push([&"--remount-ro", &"/dev"])
-        .tmpfs(limits.tmp_bytes, "/tmp")
-        .tmpfs(limits.work_bytes, WORK)
-        .push([&"--remount-ro", &"/", &"--chdir", &WORK]);
+    options.push([&"--remount-ro", &"/", &"--chdir", &WORK]);
     options
 }
 
-/// What an installer gets on top of the base: the network, and one folder to write.
-pub(crate) fn installer(base: &Options, limits: &Limits, target: &Tree) -> Options {
+/// What one installer gets on top: a folder to write.
+pub(crate) fn installer(base: &Options, target: &Tree) -> Options {
     let mut options = base.clone();
-    options
-        .push([&"--share-net", &"--bind", &target.source, &target.path])
-        .tmpfs(limits.shm_bytes, "/dev/shm")
-        .push([&"--remount-ro", &"/dev"])
-        .tmpfs(limits.tmp_bytes, "/tmp")
-        .push([&"--remount-ro", &"/", &"--chdir", &target.path]);
+    options.push([&"--bind", &target.source, &target.path]).push([
+        &"--remount-ro",
+        &"/",
+        &"--chdir",
+        &target.path,
+    ]);
     options
 }
 

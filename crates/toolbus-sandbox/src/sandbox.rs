@@ -57,7 +57,10 @@ impl Sandbox {
                     launcher: Arc::clone(&launcher),
                     interpreter: Arc::clone(&interpreter),
                     surroundings,
-                    base: recipe::base(&plan.trees(&plan.installers, become_id)),
+                    base: recipe::of_installers(
+                        &plan.trees(&plan.installers, become_id),
+                        &config.limits,
+                    ),
                     filter: Some(filter(Network::Allowed)?),
                     source: plan.source(cache.directory(), become_id),
                 };
@@ -68,10 +71,10 @@ impl Sandbox {
             MemoryAccounting::Automatic => Hierarchy::find(&config.limits),
             MemoryAccounting::Sampled => None,
         };
-        let base = recipe::base(&scripts);
+        let base = recipe::of_scripts(&scripts, &config.limits);
         let filter = Some(filter(Network::Denied)?);
-        let parts = Parts { config, launcher, interpreter, base, filter, packages };
-        let sandbox = Self { engine: Arc::new(Engine::new(parts, hierarchy)) };
+        let parts = Parts { config, launcher, interpreter, base, filter, packages, hierarchy };
+        let sandbox = Self { engine: Arc::new(Engine::new(parts)) };
         let (script, run) = probe::canary();
         probe::judge(sandbox.run(script, run).await)?;
         Ok(sandbox)
@@ -79,7 +82,7 @@ impl Sandbox {
 
     /// How the memory of scripts is bounded: `control group` or `sampled`.
     pub fn memory_accounting(&self) -> &'static str {
-        if self.engine.hierarchy.is_some() { "control group" } else { "sampled" }
+        if self.engine.has_groups() { "control group" } else { "sampled" }
     }
 
     /// Waits until no script runs any more, as after a run whose future was dropped.
@@ -116,8 +119,7 @@ impl Trees {
         let shared = interpreter.trees.iter().chain(&config.read_only_paths);
         let scripts: Vec<Tree> =
             shared.map(|path| Tree { path: path.clone(), source: path.clone() }).collect();
-        let installers: Vec<Tree> =
-            scripts.iter().chain(&surroundings.files).cloned().collect();
+        let installers: Vec<Tree> = scripts.iter().chain(&surroundings.files).cloned().collect();
         let mut staged: Vec<PathBuf> = installers.iter().map(|tree| tree.source.clone()).collect();
         staged.extend(cache.map(|cache| cache.directory().to_path_buf()));
         Self { scripts, installers, staged }
@@ -165,7 +167,10 @@ fn check(config: &Config) -> Result<(), Unavailable> {
     let limits = &config.limits;
     // Less than this and the interpreter itself does not start.
     if limits.memory_bytes < 16 << 20 || limits.processes < 4 || limits.open_files < 64 {
-        return wrong("limits", "at least 16 MiB of memory, 4 processes and 64 open files are needed");
+        return wrong(
+            "limits",
+            "at least 16 MiB of memory, 4 processes and 64 open files are needed",
+        );
     }
     Ok(())
 }

@@ -35,8 +35,9 @@ pub(crate) fn request(
 ) -> Vec<u8> {
     let settings = interpreter.settings(packages);
     let frames = [&settings, source.as_bytes(), input.as_bytes()];
-    let mut request =
-        Vec::with_capacity(BOOTSTRAP.len() + frames.iter().map(|frame| 4 + frame.len()).sum::<usize>());
+    let mut request = Vec::with_capacity(
+        BOOTSTRAP.len() + frames.iter().map(|frame| 4 + frame.len()).sum::<usize>(),
+    );
     request.extend_from_slice(BOOTSTRAP.as_bytes());
     for frame in frames {
         let length = u32::try_from(frame.len()).expect("the runner bounds scripts and inputs");

@@ -28,9 +28,15 @@ pub(crate) enum Network {
 /// Calls that fail as if this kernel did not have them. `clone3` takes its flags by pointer, where
 /// no filter can look; the C library falls back to `clone`. The others hold memory that belongs to
 /// no process and no file system that is measured.
-const ABSENT: &[libc::c_long] =
-    &[libc::SYS_clone3, libc::SYS_memfd_create, libc::SYS_memfd_secret, libc::SYS_shmget,
-      libc::SYS_msgget, libc::SYS_semget, libc::SYS_mq_open];
+const ABSENT: &[libc::c_long] = &[
+    libc::SYS_clone3,
+    libc::SYS_memfd_create,
+    libc::SYS_memfd_secret,
+    libc::SYS_shmget,
+    libc::SYS_msgget,
+    libc::SYS_semget,
+    libc::SYS_mq_open,
+];
 
 /// Calls that are refused whatever their arguments.
 const REFUSED: &[libc::c_long] = &[
@@ -139,9 +145,7 @@ pub(crate) fn program(network: Network) -> Result<Vec<u8>, seccompiler::BackendE
     Ok(program.iter().flat_map(bytes).collect())
 }
 
-fn rules(
-    network: Network,
-) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
+fn rules(network: Network) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         REFUSED.iter().map(|number| (*number, Vec::new())).collect();
     rules.insert(

@@ -20,8 +20,8 @@ use tokio::sync::oneshot;
 
 use crate::cgroup::Door;
 
-/// Most starts that wait for the thread; runs are bounded far below it.
-const WAITING_MAX: usize = 64;
+/// Most starts that wait for the thread, each a fraction of a millisecond. Runs are bounded below it.
+const WAITING_MAX: usize = 4096;
 /// The child runs a few frames of this file on it.
 const STACK_BYTES: usize = 64 << 10;
 /// Descriptors are first moved above every target, so that none overwrites another.
@@ -73,12 +73,9 @@ pub(crate) struct Spawner {
 
 impl Spawner {
     /// Starts the thread and runs `prepare` on it first; its error ends the thread and is returned.
-    pub(crate) async fn start<E: Send + 'static>(
+    pub(crate) async fn start<E: From<io::Error> + Send + 'static>(
         prepare: impl FnOnce() -> Result<(), E> + Send + 'static,
-    ) -> Result<Self, E>
-    where
-        E: From<io::Error>,
-    {
+    ) -> Result<Self, E> {
         let (jobs, received) = sync_channel(WAITING_MAX);
         let (ready, prepared) = oneshot::channel();
         thread::Builder::new().name("sandbox-spawner".to_owned()).spawn(move || {
@@ -113,19 +110,19 @@ fn serve(jobs: &Receiver<Job>) {
         }
         drop(plan);
         if let Err(Ok(unwanted)) = reply.send(started) {
-            discard(&unwanted);
+            discard(unwanted.pid);
         }
     }
 }
 
-/// Nobody took the process: its caller was dropped in between.
+/// Kills and reaps a child that nobody will wait for.
 #[allow(unsafe_code)]
-fn discard(started: &Started) {
+pub(crate) fn discard(pid: libc::pid_t) {
     // SAFETY: the process is our child and has not been waited for, so the number is still its own;
     // a null status is allowed.
     unsafe {
-        libc::kill(started.pid, libc::SIGKILL);
-        libc::waitpid(started.pid, ptr::null_mut(), 0);
+        libc::kill(pid, libc::SIGKILL);
+        libc::waitpid(pid, ptr::null_mut(), 0);
     }
 }
 
@@ -194,7 +191,7 @@ fn spawn(plan: &Plan) -> io::Result<Started> {
     match prepared.failed {
         None => Ok(started),
         Some((step, number)) => {
-            discard(&started);
+            discard(pid);
             let source = io::Error::from_raw_os_error(number);
             Err(io::Error::new(source.kind(), format!("cannot start a process: {step}: {source}")))
         }
@@ -211,69 +208,105 @@ extern "C" fn in_child(prepared: *mut c_void) -> c_int {
     127
 }
 
-/// Turns the child into the planned program; returns the step that failed. Only system calls here:
-/// the memory is the parent's, and locks in it may be held by threads that do not exist here.
-#[allow(unsafe_code)]
+/// Turns the child into the planned program; returns the step that failed. Only system calls here
+/// and below: the memory is the parent's, and locks in it may be held by threads that do not exist
+/// here.
 fn become_program(prepared: &mut Prepared<'_>) -> &'static str {
-    // SAFETY: system calls on this process alone; every pointer is to a live value of `prepared` or
-    // to a constant. `setresuid` and its like are called directly, because the C library's wrappers
-    // would try to do it for all threads of the parent.
-    unsafe {
-        if libc::setsid() < 0 {
-            return "setsid";
+    let steps = [forget_parent, take_descriptors, take_limits, take_user, execute];
+    for step in steps {
+        if let Err(failed) = step(prepared) {
+            return failed;
         }
+    }
+    "nothing"
+}
+
+/// A session, a mask and signal handling of its own.
+#[allow(unsafe_code)]
+fn forget_parent(_: &mut Prepared<'_>) -> Result<(), &'static str> {
+    // All zeroes is the kernel's own form of the default action. Called directly, because the C
+    // library keeps two signals to itself. It fails for those that have no handlers.
+    let default_action = [0_u64; 4];
+    // SAFETY: concerns this process alone; the pointers are to a live value or null.
+    unsafe {
         libc::umask(0o022);
         for signal in 1..=64 {
-            // Fails for SIGKILL and SIGSTOP, which have no handlers.
-            libc::signal(signal, libc::SIG_DFL);
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                &raw const default_action,
+                ptr::null_mut::<u64>(),
+                size_of::<u64>(),
+            );
         }
-        for (resource, value) in prepared.limits {
-            let limit = libc::rlimit64 { rlim_cur: *value, rlim_max: *value };
-            let arguments = (0, *resource, &raw const limit, ptr::null_mut::<libc::rlimit64>());
-            if libc::syscall(libc::SYS_prlimit64, arguments.0, arguments.1, arguments.2, arguments.3)
-                < 0
-            {
-                return "prlimit";
-            }
-        }
+        check(libc::setsid().into(), "setsid")
+    }
+}
+
+/// The planned descriptors and no other. Before the limits, which may be below the numbers that the
+/// parent uses.
+#[allow(unsafe_code)]
+fn take_descriptors(prepared: &mut Prepared<'_>) -> Result<(), &'static str> {
+    for (descriptor, parked, _) in &mut prepared.descriptors {
+        // SAFETY: takes no pointers; so do the calls below.
+        *parked = unsafe { libc::fcntl(*descriptor, libc::F_DUPFD_CLOEXEC, PARKING) };
+        check((*parked).into(), "fcntl")?;
+    }
+    let flags = libc::CLOSE_RANGE_CLOEXEC;
+    // SAFETY: as above.
+    check(unsafe { libc::syscall(libc::SYS_close_range, 0, u32::MAX, flags) }, "close_range")?;
+    for (_, parked, target) in &prepared.descriptors {
+        // SAFETY: as above.
+        check(unsafe { libc::dup2(*parked, *target) }.into(), "dup2")?;
+    }
+    Ok(())
+}
+
+#[allow(unsafe_code)]
+fn take_limits(prepared: &mut Prepared<'_>) -> Result<(), &'static str> {
+    for (resource, value) in prepared.limits {
+        let limit = libc::rlimit64 { rlim_cur: *value, rlim_max: *value };
+        let before = ptr::null_mut::<libc::rlimit64>();
+        // SAFETY: concerns this process (0) alone; the pointers are to a live value and null.
+        let answer =
+            unsafe { libc::syscall(libc::SYS_prlimit64, 0, *resource, &raw const limit, before) };
+        check(answer, "prlimit")?;
+    }
+    Ok(())
+}
+
+/// The user, and what is bound to it. Called directly, because the C library's wrappers would try
+/// to do it for all threads of the parent.
+#[allow(unsafe_code)]
+fn take_user(prepared: &mut Prepared<'_>) -> Result<(), &'static str> {
+    // SAFETY: concerns this process alone; the pointers are null or to constants.
+    unsafe {
         first_to_go();
-        if let Some(id) = prepared.become_id
-            && (libc::syscall(libc::SYS_setgroups, 0, ptr::null::<libc::gid_t>()) < 0
-                || libc::syscall(libc::SYS_setresgid, id, id, id) < 0
-                || libc::syscall(libc::SYS_setresuid, id, id, id) < 0)
-        {
-            return "becoming the unprivileged user";
+        if let Some(id) = prepared.become_id {
+            check(libc::syscall(libc::SYS_setgroups, 0, ptr::null::<libc::gid_t>()), "setgroups")?;
+            check(libc::syscall(libc::SYS_setresgid, id, id, id), "setresgid")?;
+            check(libc::syscall(libc::SYS_setresuid, id, id, id), "setresuid")?;
         }
-        if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) < 0 {
-            return "prctl";
-        }
-        if libc::chdir(prepared.directory) < 0 {
-            return "chdir";
-        }
-        for (descriptor, parked, _) in &mut prepared.descriptors {
-            *parked = libc::fcntl(*descriptor, libc::F_DUPFD_CLOEXEC, PARKING);
-            if *parked < 0 {
-                return "fcntl";
-            }
-        }
-        if libc::syscall(libc::SYS_close_range, 0, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) < 0 {
-            return "close_range";
-        }
-        for (_, parked, target) in &prepared.descriptors {
-            if libc::dup2(*parked, *target) < 0 {
-                return "dup2";
-            }
-        }
+        // A change of user would have taken it back.
+        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL).into(), "prctl")
+    }
+}
+
+#[allow(unsafe_code)]
+fn execute(prepared: &mut Prepared<'_>) -> Result<(), &'static str> {
+    // SAFETY: every pointer is to a live value of the parent, whose thread stands still.
+    unsafe {
+        check(libc::chdir(prepared.directory).into(), "chdir")?;
         let mut no_signal = std::mem::zeroed();
         libc::sigemptyset(&raw mut no_signal);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const no_signal, ptr::null_mut());
-        libc::execve(
-            prepared.program,
-            prepared.arguments.as_ptr(),
-            prepared.environment.as_ptr(),
-        );
-        "execve"
+        libc::execve(prepared.program, prepared.arguments.as_ptr(), prepared.environment.as_ptr());
     }
+    Err("execve")
+}
+
+fn check(answer: libc::c_long, step: &'static str) -> Result<(), &'static str> {
+    if answer < 0 { Err(step) } else { Ok(()) }
 }
 
 /// When the machine itself runs out of memory, the kernel shall take this process first. Best
@@ -285,10 +318,14 @@ fn become_program(prepared: &mut Prepared<'_>) -> &'static str {
 unsafe fn first_to_go() {
     // SAFETY: paths and texts are constants, the descriptor is our own.
     unsafe {
-        let file = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+        let file =
+            libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
         if file >= 0 {
             libc::write(file, c"1000".as_ptr().cast(), 4);
             libc::close(file);
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -74,20 +74,16 @@ fn mount(
     let pointer = |text: Option<&CStr>| text.map_or(ptr::null(), CStr::as_ptr);
     // SAFETY: every pointer is null or to a string that ends with a zero byte.
     let answer = unsafe {
-        libc::mount(
-            pointer(source),
-            target.as_ptr(),
-            pointer(kind),
-            flags,
-            pointer(options).cast(),
-        )
+        libc::mount(pointer(source), target.as_ptr(), pointer(kind), flags, pointer(options).cast())
     };
     match answer {
         0 => Ok(()),
         _ => {
             let error = io::Error::last_os_error();
-            Err(io::Error::new(error.kind(), format!("cannot mount {}: {error}", target.to_string_lossy())))
+            Err(io::Error::new(
+                error.kind(),
+                format!("cannot mount {}: {error}", target.to_string_lossy()),
+            ))
         }
     }
 }
-

@@ -24,7 +24,7 @@ use crate::process::WaitStatus;
 const DRAIN: Duration = Duration::from_millis(200);
 /// How long killed processes may take to be gone; it takes milliseconds.
 const GONE: Duration = Duration::from_secs(5);
-const COMPLAINT_BYTES_MAX: usize = 2 << 10;
+const COMPLAINT_BYTES_MAX: u64 = 2 << 10;
 
 /// What to do with a launched interpreter.
 pub(crate) struct Order {
@@ -52,7 +52,6 @@ enum Stop {
 
 /// Runs the script of a launched interpreter.
 pub(crate) async fn supervise(launched: Launched, order: Order) -> Result<Outcome, Error> {
-    let failed = |error: io::Error| Error::Failed(error.to_string());
     let Launched { processes, control, stdout, stderr, complaints, .. } = launched;
     let mut watch = Watch {
         capture: Capture::new(stdout, stderr, order.live),
@@ -69,19 +68,25 @@ pub(crate) async fn supervise(launched: Launched, order: Order) -> Result<Outcom
         drop(order.request);
         writer
     };
-    let limits = Limits { start: order.start_timeout, run: order.timeout, cancelled: order.cancelled };
-    let stop = watch.until_stop(&mut processes, reader, send, &limits).await.map_err(failed)?;
+    let limits =
+        Limits { start: order.start_timeout, run: order.timeout, cancelled: order.cancelled };
+    let stop = watch.until_stop(&mut processes, reader, send, &limits).await;
     let elapsed = watch.started.map(|started| started.elapsed());
     if matches!(stop, Stop::Ended(_)) {
+        // What it left behind may still be writing.
         watch.drain().await;
     }
     let exceeded = watch.guard.as_mut().is_none_or(Guard::has_killed);
-    let used = processes.end(GONE).await.map_err(failed)?;
-    watch.capture.drain();
+    let used = processes.end(GONE).await.map_err(|error| match elapsed {
+        None => Error::Failed(error.to_string()),
+        Some(_) => Error::OutcomeUnknown(error.to_string()),
+    })?;
+    // What was written before the end, and not yet read; with the writers gone there is an end.
+    watch.drain().await;
     let peak = watch.guard.as_ref().map_or(0, Guard::peak);
     let (output, stdout, stderr) = watch.capture.finish();
     let Some(elapsed) = elapsed else {
-        return Err(not_started(&stop, order.start_timeout, &complaints, &stderr.text));
+        return Err(not_started(&stop, order.start_timeout, complaints, &stderr.text).await);
     };
     let ending = match stop {
         Stop::Nonsense(what) => return Err(Error::OutcomeUnknown(what)),
@@ -129,7 +134,7 @@ impl Watch {
         mut reader: OwnedReadHalf,
         send: impl Future<Output = OwnedWriteHalf>,
         limits: &Limits,
-    ) -> io::Result<Stop> {
+    ) -> Stop {
         let mut reports = Reports::default();
         let mut bytes = [0_u8; 64];
         let mut send = pin!(send);
@@ -139,55 +144,44 @@ impl Watch {
         loop {
             tokio::select! {
                 biased;
-                read = reader.read(&mut bytes) => match read? {
-                    0 => return self.lost(processes).await,
-                    count => reports.accept(&bytes[..count]),
+                read = reader.read(&mut bytes) => match read {
+                    Ok(count) if count > 0 => reports.accept(&bytes[..count]),
+                    // The end, or a reset when it did not read all that it was sent.
+                    _ => return lost(processes).await,
                 },
-                () = limits.cancelled.cancelled() => return Ok(Stop::Cancelled),
-                () = time::sleep_until(deadline) => return Ok(Stop::TimedOut),
+                () = limits.cancelled.cancelled() => return Stop::Cancelled,
+                () = time::sleep_until(deadline) => return Stop::TimedOut,
                 _ = ticks.tick() => if self.started.is_some() && self.is_exceeded().await {
-                    return Ok(Stop::OutOfMemory);
+                    return Stop::OutOfMemory;
                 },
                 writer = &mut send, if self.sent.is_none() => self.sent = Some(writer),
                 () = self.capture.pump(), if self.capture.is_open() => {}
             }
             while let Some(report) = reports.next() {
                 match report {
-                    Ok(Report::Started) => {
+                    Ok(Report::Started) if self.started.is_none() => {
                         let now = Instant::now();
                         self.started = Some(now);
                         deadline = now + limits.run;
                         if !self.guard.as_ref().is_some_and(Guard::works) {
-                            return Ok(Stop::Nonsense("its memory cannot be watched".to_owned()));
+                            return Stop::Nonsense("its memory cannot be watched".to_owned());
                         }
                     }
-                    Ok(Report::Ended(status)) => return Ok(Stop::Ended(status)),
+                    Ok(Report::Ended(status)) => return Stop::Ended(status),
                     Ok(Report::NotStarted(number)) => {
                         let error = io::Error::from_raw_os_error(number);
-                        return Ok(Stop::Nonsense(format!("the interpreter cannot be run: {error}")));
+                        return Stop::Nonsense(format!("the interpreter cannot be run: {error}"));
                     }
-                    Err(kind) => {
-                        return Ok(Stop::Nonsense(format!("an unknown report of kind {kind}")));
-                    }
+                    other => return Stop::Nonsense(format!("an unexpected report: {other:?}")),
                 }
             }
         }
     }
 
-    /// The control socket is closed: the first process is gone.
-    async fn lost(&self, processes: &mut Processes) -> io::Result<Stop> {
-        match time::timeout(GONE, processes.ended()).await {
-            Ok(ended) => Ok(Stop::Lost(ended?.0)),
-            Err(_) => Ok(Stop::Nonsense("the sandbox closed its socket and lives on".to_owned())),
-        }
-    }
-
-    /// Takes what processes left behind still write, for a moment.
+    /// Takes output until its end, or for a moment when somebody holds the pipes open.
     async fn drain(&mut self) {
         let end = Instant::now() + DRAIN;
-        while self.capture.is_open()
-            && time::timeout_at(end, self.capture.pump()).await.is_ok()
-        {}
+        while self.capture.is_open() && time::timeout_at(end, self.capture.pump()).await.is_ok() {}
     }
 
     async fn is_exceeded(&mut self) -> bool {
@@ -207,16 +201,21 @@ impl Watch {
     }
 }
 
-fn not_started(
+/// The control socket is closed: the first process is gone.
+async fn lost(processes: &mut Processes) -> Stop {
+    match time::timeout(GONE, processes.ended()).await {
+        Ok(Ok((status, _))) => Stop::Lost(status),
+        Ok(Err(error)) => Stop::Nonsense(error.to_string()),
+        Err(_) => Stop::Nonsense("the sandbox closed its socket and lives on".to_owned()),
+    }
+}
+
+async fn not_started(
     stop: &Stop,
     limit: Duration,
-    complaints: &pipe::Receiver,
+    complaints: pipe::Receiver,
     stderr: &str,
 ) -> Error {
-    let mut said = vec![0; COMPLAINT_BYTES_MAX];
-    let count = complaints.try_read(&mut said).unwrap_or(0);
-    let said = String::from_utf8_lossy(&said[..count]);
-    let said = [said.trim(), stderr.trim()].join(" ");
     let how = match stop {
         Stop::Cancelled => return Error::Cancelled,
         Stop::TimedOut => format!("it did not start within {limit:?}"),
@@ -224,8 +223,15 @@ fn not_started(
         Stop::Nonsense(what) => what.clone(),
         Stop::Ended(status) | Stop::Lost(status) => match (status.exit_code(), status.signal()) {
             (Some(code), _) => format!("it ended with exit code {code} before the script started"),
-            (None, signal) => format!("signal {} ended it before the script started", signal.unwrap_or(0)),
+            (None, signal) => {
+                format!("signal {} ended it before the script started", signal.unwrap_or(0))
+            }
         },
     };
+    let mut said = Vec::new();
+    let mut complaints = complaints.take(COMPLAINT_BYTES_MAX);
+    // What was read until then is there, should somebody hold the pipe open.
+    let _ = time::timeout(DRAIN, complaints.read_to_end(&mut said)).await;
+    let said = [String::from_utf8_lossy(&said).trim(), stderr.trim()].join(" ");
     Error::Failed(format!("{how}: {}", said.trim()).trim_end_matches([':', ' ']).to_owned())
 }

@@ -1,5 +1,7 @@
 //! How a script ended, as the message that tells it.
 
+use std::time::Duration;
+
 use toolbus_wire::message::script::{
     EXIT_CODE_UNKNOWN, ScriptInvokeResponse, ScriptReason, ScriptStreams, ScriptUsage,
 };
@@ -11,8 +13,12 @@ const SIGNAL_EXIT_CODE: i32 = 128;
 /// The signal that ends what must end.
 const SIGKILL: i32 = 9;
 
-/// The message that tells of a script's end. `timeout_seconds` is what its caller asked for.
-pub(crate) fn of_outcome(call_id: &str, outcome: Outcome, timeout_seconds: u64) -> ScriptInvokeResponse {
+/// The message that tells of a script's end. `timeout` is what its caller asked for.
+pub(crate) fn of_outcome(
+    call_id: &str,
+    outcome: Outcome,
+    timeout: Duration,
+) -> ScriptInvokeResponse {
     let truncated = outcome.output.truncated;
     let mut response = ScriptInvokeResponse::new(call_id);
     response.elapsed_ms = millis(outcome.elapsed);
@@ -44,7 +50,7 @@ pub(crate) fn of_outcome(call_id: &str, outcome: Outcome, timeout_seconds: u64) 
         }
         Ending::TimedOut => {
             response.exit_code = EXIT_CODE_UNKNOWN;
-            response.stderr = Some(format!("Script timed out after {timeout_seconds}s"));
+            response.stderr = Some(timed_out(timeout));
             response.reason = Some(ScriptReason::TimedOut);
         }
         Ending::Cancelled => {
@@ -54,6 +60,15 @@ pub(crate) fn of_outcome(call_id: &str, outcome: Outcome, timeout_seconds: u64) 
         }
     }
     response
+}
+
+/// The text of a script that was killed at its time. Whole seconds are what models know; a shorter
+/// time can only be that of a call.
+pub(crate) fn timed_out(timeout: Duration) -> String {
+    match timeout.as_secs() {
+        0 => format!("Script timed out after {}ms", timeout.as_millis()),
+        seconds => format!("Script timed out after {seconds}s"),
+    }
 }
 
 /// The message that tells why there is no outcome.
@@ -78,6 +93,6 @@ pub(crate) fn failed(call_id: &str, reason: ScriptReason, text: String) -> Scrip
     response
 }
 
-fn millis(duration: std::time::Duration) -> u64 {
+fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -64,8 +64,7 @@ impl Service for ScriptService {
 
     fn parse(&self, envelope: &Envelope) -> Result<Call<ScriptInvokeRequest>, Malformed> {
         // The type is not looked at: the C# code does not, and only requests come here.
-        let malformed =
-            |reason| Malformed { ids: CallIds::of_malformed(&envelope.body), reason };
+        let malformed = |reason| Malformed { ids: CallIds::of_malformed(&envelope.body), reason };
         let request: ScriptInvokeRequest =
             json::read(&envelope.body).map_err(|error| malformed(error.to_string()))?;
         check_sizes(&request).map_err(malformed)?;
@@ -86,14 +85,17 @@ impl Service for ScriptService {
 
     fn serve(&self, request: ScriptInvokeRequest, context: Context) -> BoxFuture<'_, Reply> {
         Box::pin(async move {
-            let asked = timeout_seconds(&request);
+            let asked = Duration::from_secs(timeout_seconds(&request));
+            let left = context.deadline.for_next_hop().left();
             let script = Script {
                 source: request.script,
                 input: request.input_data.unwrap_or_default(),
-                timeout: Duration::from_secs(asked).min(context.deadline.for_next_hop().left()),
+                timeout: asked.min(left),
                 packages: request.pip_packages.unwrap_or_default(),
             };
             let run = Run { cancelled: context.cancelled, live: live(context.progress) };
+            // Whichever is shorter is what ends a script: its own timeout, or the call's deadline.
+            let asked = if left < asked { context.deadline.asked() } else { asked };
             let call_id = &request.tool_call_id;
             let response = match self.runner.run(script, run).await {
                 Ok(outcome) => response::of_outcome(call_id, outcome, asked),
@@ -111,9 +113,7 @@ impl Service for ScriptService {
             // A caller that cannot write a request may not be a script caller at all, so it gets
             // the error that every caller of tools understands.
             Failure::Malformed(_) => return tool_failure(ids, failure),
-            Failure::Timeout { asked } => {
-                (ScriptReason::TimedOut, format!("Script timed out after {}s", asked.as_secs()))
-            }
+            Failure::Timeout { asked } => (ScriptReason::TimedOut, response::timed_out(asked)),
             Failure::Cancelled => (ScriptReason::Cancelled, "Script cancelled".to_owned()),
             Failure::OutcomeUnknown => (
                 ScriptReason::OutcomeUnknown,

@@ -109,7 +109,7 @@ impl ExecutePython {
                 progress: call.progress,
             })
             .await
-            .map_err(|error| no_reply(error, seconds))?;
+            .map_err(|error| no_reply(error, call.deadline.asked(), seconds))?;
         if message::is::<ToolError>(&reply) {
             return output_of(&reply);
         }
@@ -119,6 +119,13 @@ impl ExecutePython {
                 format!("the reply of {} cannot be read: {error}", reply.source),
             )
         })?;
+        // A caller that gave the call less time than the script has is not to be told of the
+        // script's.
+        if response.reason == Some(ScriptReason::TimedOut)
+            && call.deadline.asked() < Duration::from_secs(seconds)
+        {
+            return Err(CallError::timeout(NAME, call.deadline.asked()));
+        }
         output(response, seconds)
     }
 }
@@ -187,8 +194,11 @@ fn timed_out(seconds: u64) -> String {
     )
 }
 
-fn no_reply(error: requester::Error, seconds: u64) -> CallError {
+fn no_reply(error: requester::Error, asked: Duration, seconds: u64) -> CallError {
     match error {
+        requester::Error::Timeout { .. } if asked < Duration::from_secs(seconds) => {
+            CallError::timeout(NAME, asked)
+        }
         requester::Error::Timeout { .. } => CallError::new(ErrorCode::Timeout, timed_out(seconds)),
         requester::Error::Publish(PublishError::Unroutable(_)) => CallError::new(
             ErrorCode::Unroutable,

@@ -13,6 +13,7 @@
 
 use std::env;
 use std::io::{self, Write as _};
+use std::time::Duration;
 
 pub mod mcp;
 pub mod otlp;
@@ -44,5 +45,5 @@ fn http_client() -> anyhow::Result<reqwest::Client> {
     // The client wants to know the machine's cryptography even where it will not need it. Being
     // second is no error: any provider will do.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    Ok(reqwest::Client::builder().no_proxy().timeout(std::time::Duration::from_secs(10)).build()?)
+    Ok(reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(10)).build()?)
 }

@@ -27,7 +27,7 @@ pub use schema::FitsSchema;
 /// A call on its way through the gates.
 pub struct Passage<'a> {
     /// The call as it came.
-    pub call: &'a Call,
+    pub call: Call,
     /// Where tools are found.
     pub registry: &'a Registry,
     /// The tool, once it was looked up.

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 use toolbus_bus::Deadline;
 use tracing::Instrument as _;
 
@@ -74,63 +75,59 @@ impl Invoker {
     pub async fn invoke(&self, call: Call) -> Outcome {
         let recording = self.inner.recorder.begin(&call);
         let span = recording.span().clone();
-        let outcome = AssertUnwindSafe(self.pass_and_run(&call)).catch_unwind().instrument(span);
-        let outcome = outcome.await.unwrap_or_else(|_| Err(panicked(&call.tool))).map(shape::shape);
+        let outcome = AssertUnwindSafe(self.pass_and_run(call)).catch_unwind().instrument(span);
+        let outcome = outcome.await.unwrap_or_else(|_| Err(panicked(recording.tool())));
+        let outcome = outcome.map(shape::shape);
         recording.end(&outcome);
         outcome
     }
 
-    async fn pass_and_run(&self, call: &Call) -> Outcome {
-        let mut passage = Passage {
-            call,
-            registry: &self.inner.registry,
-            tool: None,
-            arguments: Value::Null,
-            deadline: match call.time {
-                Time::Default => Deadline::after(TIMEOUT_DEFAULT),
-                Time::Budget(budget) => Deadline::after(budget),
-                Time::Until(deadline) => deadline,
-            },
+    async fn pass_and_run(&self, call: Call) -> Outcome {
+        let cancelled = call.cancelled.clone();
+        let deadline = match call.time {
+            Time::Default => Deadline::after(TIMEOUT_DEFAULT),
+            Time::Budget(budget) => Deadline::after(budget),
+            Time::Until(deadline) => deadline,
         };
+        let registry = &self.inner.registry;
+        let mut passage = Passage { call, registry, tool: None, arguments: Value::Null, deadline };
         for gate in &self.inner.gates {
             let deadline = passage.deadline;
-            let refused = match gate.check(&mut passage) {
-                Verdict::Now(verdict) => verdict,
+            let in_time = match gate.check(&mut passage) {
+                Verdict::Now(verdict) => Some(verdict),
                 // No gate may keep a call past its deadline, whomever it waits for.
                 Verdict::Later(verdict) => tokio::select! {
                     biased;
-                    verdict = verdict => verdict,
-                    () = call.cancelled.cancelled() => Err(CallError::cancelled()),
-                    () = tokio::time::sleep_until(deadline.at()) => {
-                        Err(CallError::timeout(&call.tool, deadline.asked()))
-                    }
+                    verdict = verdict => Some(verdict),
+                    () = cancelled.cancelled() => Some(Err(CallError::cancelled())),
+                    () = tokio::time::sleep_until(deadline.at()) => None,
                 },
             };
-            if let Err(error) = refused {
+            let late = || CallError::timeout(&passage.call.tool, deadline.asked());
+            if let Err(error) = in_time.unwrap_or_else(|| Err(late())) {
                 tracing::debug!(gate = gate.name(), code = %error.code, "refused a call");
                 return Err(error);
             }
         }
-        run(passage).await
+        run(passage, &cancelled).await
     }
 }
 
-async fn run(passage: Passage<'_>) -> Outcome {
+async fn run(passage: Passage<'_>, cancelled: &CancellationToken) -> Outcome {
     let registered = Arc::clone(passage.tool()?);
-    let Value::Object(arguments) = passage.arguments else {
+    let Passage { call, arguments, deadline, .. } = passage;
+    let Value::Object(arguments) = arguments else {
         return Err(CallError::invalid_arguments("arguments must be a JSON object"));
     };
-    let (call, deadline) = (passage.call, passage.deadline);
-    let name = registered.tool.name.clone();
     let invocation = Invocation {
-        id: call.id.clone(),
-        tool: name.clone(),
+        id: call.id,
+        tool: registered.tool.name.clone(),
         arguments,
-        caller: call.caller.clone(),
-        session: call.session.clone(),
+        caller: call.caller,
+        session: call.session,
         deadline,
-        cancelled: call.cancelled.clone(),
-        progress: call.progress.clone(),
+        cancelled: call.cancelled,
+        progress: call.progress,
     };
     let mut work = registered.executor.execute(invocation);
     // The work is dropped when its time is over or when it does not end on being told to: an
@@ -138,12 +135,12 @@ async fn run(passage: Passage<'_>) -> Outcome {
     tokio::select! {
         biased;
         outcome = &mut work => outcome,
-        () = call.cancelled.cancelled() => {
+        () = cancelled.cancelled() => {
             let ended = tokio::time::timeout(CANCEL_GRACE, work).await;
             ended.unwrap_or_else(|_| Err(CallError::cancelled()))
         }
         () = tokio::time::sleep_until(deadline.at()) => {
-            Err(CallError::timeout(&name, deadline.asked()))
+            Err(CallError::timeout(&registered.tool.name, deadline.asked()))
         }
     }
 }

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
+use std::collections::BTreeMap;
 use std::future::pending;
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -10,6 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
@@ -32,6 +35,9 @@ use toolbus_wire::message::tool::{
 use toolbus_wire::message::toolbus::ToolProgress;
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{ErrorCode, Message, json as wire_json, message, queue, topic};
+use tracing::Dispatch;
+use tracing::subscriber::NoSubscriber;
+use tracing_subscriber::layer::SubscriberExt as _;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Longest wait for what must come. The clock is paused, so it costs nothing.
@@ -467,6 +473,93 @@ impl Inbox {
     }
 }
 
+/// The signs of life alone stand apart: each speaks of all calls of a caller.
+#[tokio::test(start_paused = true)]
+async fn one_call_is_one_trace() {
+    // With one subscriber alone, whether a span is wanted is asked once, of the thread that comes by
+    // first; and that may be another test. With several, all of them are asked.
+    let _others = [(), ()].map(|()| Dispatch::new(NoSubscriber::new()));
+    let exporter = InMemorySpanExporter::default();
+    let provider = SdkTracerProvider::builder().with_simple_exporter(exporter.clone()).build();
+    let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
+    let subscriber = tracing_subscriber::registry().with(layer);
+    let _here = tracing::subscriber::set_default(subscriber);
+    let fleet = Fleet::start().await;
+
+    assert!(fleet.call("work", "talk").await.is_ok());
+    let cancelled = call("work", "never end");
+    let token = cancelled.cancelled.clone();
+    let cancelling = async {
+        until(&fleet.seen, "the tool runs", |seen| seen.started.len() == 2).await;
+        token.cancel();
+        until(&fleet.seen, "the tool is told", |seen| seen.cancelled == 1).await;
+    };
+    let (outcome, ()) = tokio::join!(fleet.caller.invoke(cancelled), cancelling);
+    assert!(outcome.is_err());
+    fleet.requester.close().await;
+    fleet.worker.kill().await;
+
+    let spans = exporter.get_finished_spans().unwrap();
+    let mut traces: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for span in &spans {
+        let attributes = &span.attributes;
+        let to = attributes.iter().find(|kv| kv.key.as_str() == "messaging.destination.name");
+        let to = to.map_or(String::new(), |kv| kv.value.to_string());
+        let to = to.split('.').take(2).collect::<Vec<_>>().join(".");
+        let name = format!("{} {to}", span.name).trim().to_owned();
+        traces.entry(span.span_context.trace_id().to_string()).or_default().push(name);
+    }
+    let mut traces: Vec<_> = traces.into_values().filter(|spans| spans.len() > 2).collect();
+    traces.iter_mut().for_each(|spans| spans.sort());
+    traces.sort_by_key(Vec::len);
+    // Signs of life aside, every message of a call, both ways, and the tool at both ends.
+    insta::assert_debug_snapshot!(traces, @r#"
+    [
+        [
+            "process tool.cancel",
+            "process tool.cancel",
+            "process tool.invoke",
+            "process tool.result",
+            "publish tool.cancel",
+            "publish tool.invoke",
+            "publish tool.result",
+            "tool.invoke work",
+            "tool.invoke work",
+        ],
+        [
+            "process tool.invoke",
+            "process tool.progress",
+            "process tool.progress",
+            "process tool.progress",
+            "process tool.result",
+            "publish tool.invoke",
+            "publish tool.progress",
+            "publish tool.progress",
+            "publish tool.progress",
+            "publish tool.result",
+            "tool.invoke work",
+            "tool.invoke work",
+        ],
+    ]
+    "#);
+}
+
+/// Models number their calls alike in every session, so the wire has ids of its own.
+#[tokio::test(start_paused = true)]
+async fn each_call_has_an_id_of_its_own_on_the_wire() {
+    let fleet = Fleet::start().await;
+    let requests = Inbox::open(&fleet.broker, "tool.invoke.agent.*").await;
+    for _ in 0..2 {
+        assert!(fleet.call("work", "anything").await.is_ok());
+    }
+    let ids: Vec<_> = requests.received(2).await.iter().map(wire_id).collect();
+    assert!(ids.iter().all(|id| id.len() == 32) && ids[0] != ids[1], "{ids:?}");
+}
+
+fn wire_id(request: &Envelope) -> String {
+    message::read::<ToolInvokeRequest>(request).unwrap().tool_call_id
+}
+
 /// The agent of the recording, with the six tools that were made for it.
 async fn recorded_agent(bus: &MemoryBus) -> [Responder; 2] {
     let registry = Registry::new();
@@ -600,6 +693,33 @@ async fn whatever_is_wrong_with_a_request_is_told_once() {
     let letters = bus.dead_letters(&queue);
     assert_eq!(letters.len(), 1);
     assert_eq!(letters[0].reason, "the body is null");
+}
+
+/// A tool that is not there has done nothing, whoever was asked before.
+#[tokio::test(start_paused = true)]
+async fn a_redelivered_call_of_a_missing_tool_is_not_found() {
+    let broker = MemoryBus::new();
+    let replies = Inbox::open(&broker, "replies").await;
+    let taken = Arc::new(watch::Sender::new(false));
+    let take = Arc::clone(&taken);
+    let dying = move |_: Delivery| {
+        take.send_replace(true);
+        pending()
+    };
+    let name = queue::of_agent(&worker_name(), topic::TOOL_INVOKE.as_str());
+    let pattern = TopicPattern::from(topic::TOOL_INVOKE);
+    let flow = Flow::Concurrent(NonZeroU16::MIN);
+    let subscription = Subscription::durable(name, pattern, flow);
+    let dying = broker.subscribe(subscription, Arc::new(dying)).await.unwrap();
+    let body = json!({"toolCallId": "c", "toolName": "missing"}).to_string();
+    let request = strange(ToolInvokeRequest::TYPE, body.as_bytes());
+    broker.publish(&topic::TOOL_INVOKE, request).await.unwrap();
+    taken.subscribe().wait_for(|taken| *taken).await.unwrap();
+    dying.kill().await;
+
+    let _worker = WorkerProcess::start(&broker, &tools(&Watched::default())).await;
+    let error = output_of(&replies.received(1).await[0]).unwrap_err();
+    assert_eq!(error.code, ErrorCode::ToolNotFound);
 }
 
 /// Takes as long as its argument says, and says so.

@@ -11,9 +11,10 @@ use tokio_util::sync::CancellationToken;
 use toolbus_bus::Progress;
 use toolbus_runtime::service::{BoxError, Context, Exit};
 use toolbus_tools::call::{Arguments, Call, Outcome, Time};
+use toolbus_wire::ErrorCode;
 use toolbus_wire::envelope::new_id;
 
-use super::OneShot;
+use super::one_shot::OneShot;
 use crate::settings::Settings;
 
 /// How long the demo's MCP server may take to come up.
@@ -89,7 +90,7 @@ fn steps() -> Vec<Step> {
             why: "Nor does it see this process's environment, where an agent keeps its keys.",
             tool: "execute_python_script",
             arguments: script("import os\nprint(sorted(os.environ))"),
-            expect: |outcome| outcome.is_ok(),
+            expect: |outcome| contains(outcome, "'ROCKBOT_INPUT'"),
         },
         Step {
             why: "A script that never ends is killed at its own timeout, with all it started.",
@@ -101,19 +102,19 @@ fn steps() -> Vec<Step> {
             why: "Arguments are checked before anything runs, and every mistake is told at once.",
             tool: "execute_python_script",
             arguments: json!({"timeout_seconds": "soon", "pip_packages": [1]}),
-            expect: |outcome| outcome.is_err(),
+            expect: |outcome| fails(outcome, ErrorCode::InvalidArguments),
         },
         Step {
             why: "MCP servers are programs of their own behind the bridge; this one tells the date.",
             tool: "mcp_invoke_tool",
             arguments: json!({"server_name": "demo", "tool_name": "today", "arguments": {}}),
-            expect: |outcome| outcome.is_ok(),
+            expect: |outcome| contains(outcome, "Today is"),
         },
         Step {
             why: "A server that nobody knows is an error with a code, at once, never silence.",
             tool: "mcp_invoke_tool",
             arguments: json!({"server_name": "nobody", "tool_name": "x"}),
-            expect: |outcome| outcome.is_err(),
+            expect: |outcome| fails(outcome, ErrorCode::ToolNotFound),
         },
     ]
 }
@@ -159,6 +160,10 @@ fn text(outcome: &Outcome) -> String {
 
 fn contains(outcome: &Outcome, text: &str) -> bool {
     matches!(outcome, Ok(output) if output.content.as_deref().is_some_and(|c| c.contains(text)))
+}
+
+fn fails(outcome: &Outcome, code: ErrorCode) -> bool {
+    matches!(outcome, Err(error) if error.code == code)
 }
 
 fn say(text: &str) {

@@ -8,7 +8,7 @@ use toolbus_tools::call::{ARGUMENTS_BYTES_MAX, Arguments, Call, CallError, Outco
 use toolbus_wire::ErrorCode;
 use toolbus_wire::envelope::new_id;
 
-use super::OneShot;
+use super::one_shot::OneShot;
 use crate::arguments::Invoke;
 use crate::settings::Settings;
 use crate::terminal::Terminal;
@@ -18,25 +18,36 @@ pub(super) async fn run(
     settings: &Settings,
     context: &Context,
 ) -> Result<Exit, BoxError> {
-    let arguments = match read(options.arguments.as_deref()) {
+    let stop = context.shutdown.requested();
+    let Some(read) = stop.run_until_cancelled(read(options.arguments.clone())).await else {
+        // The signal says how this ends.
+        return Ok(Exit::FAILURE);
+    };
+    let arguments = match read {
         Ok(arguments) => arguments,
         Err(what) => {
-            let _ = writeln!(std::io::stderr(), "agent-host: {what}");
+            let _ = writeln!(std::io::stderr(), "error: {what}");
             return Ok(Exit::MISUSE);
         }
     };
-    let one_shot = OneShot::start(settings, context).await?;
-    one_shot.wait_for_tool(&options.name).await;
-    let terminal = Terminal::start(&options.name);
     let id = new_id();
+    let one_shot = match OneShot::start(settings, context).await {
+        Ok(one_shot) => one_shot,
+        Err(error) => match error.outcome() {
+            Some(outcome) => return Ok(print(&id, &options, Err(outcome))),
+            None => return Err(error.into()),
+        },
+    };
+    one_shot.wait_for(&options.tool, &arguments).await;
+    let terminal = Terminal::start(&options.tool);
     let call = Call {
         id: id.clone(),
-        tool: options.name.clone(),
+        tool: options.tool.clone(),
         arguments: Arguments::Value(arguments),
         caller: one_shot.agent.name().to_string(),
         session: None,
         time: options.timeout.map_or(Time::Default, Time::Budget),
-        cancelled: context.shutdown.requested().clone(),
+        cancelled: stop.clone(),
         progress: terminal.progress(),
     };
     let outcome = one_shot.agent.invoker().invoke(call).await;
@@ -47,10 +58,13 @@ pub(super) async fn run(
 }
 
 /// The arguments: none, JSON text, or what standard input holds.
-fn read(text: Option<&str>) -> Result<Value, String> {
-    let text = match text {
+async fn read(text: Option<String>) -> Result<Value, String> {
+    let text = match text.as_deref() {
         None => return Ok(json!({})),
-        Some("-") => from_stdin()?,
+        // On a thread of its own, which is left alone when a signal comes first.
+        Some("-") => tokio::task::spawn_blocking(from_stdin)
+            .await
+            .map_err(|error| format!("standard input cannot be read: {error}"))??,
         Some(text) => text.to_owned(),
     };
     serde_json::from_str(&text).map_err(|error| format!("the arguments are not JSON: {error}"))
@@ -84,7 +98,7 @@ fn print(id: &str, options: &Invoke, outcome: Outcome) -> Exit {
     if options.json {
         let outcome = json!({
             "callId": id,
-            "tool": options.name,
+            "tool": options.tool,
             "content": content,
             "isError": error.is_some(),
             "error": error.map(|error| json!({
@@ -95,7 +109,7 @@ fn print(id: &str, options: &Invoke, outcome: Outcome) -> Exit {
         });
         let _ = writeln!(std::io::stdout(), "{outcome}");
     } else if let Some(error) = error {
-        let _ = writeln!(std::io::stderr(), "{}: {}", error.code, error.message);
+        let _ = writeln!(std::io::stderr(), "{}: {}", error.code, error.message.trim_end());
     } else if let Some(content) = content {
         let end = if content.is_empty() || content.ends_with('\n') { "" } else { "\n" };
         let _ = write!(std::io::stdout(), "{content}{end}");

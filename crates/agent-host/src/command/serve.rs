@@ -1,21 +1,24 @@
 //! `serve`: the agent's tools on the bus, until stopped.
 
 use toolbus_bus::responder::Responder;
-use toolbus_rabbitmq::Start;
+use toolbus_rabbitmq::{Start, join};
 use toolbus_runtime::health::{Need, State};
 use toolbus_runtime::service::{BoxError, Context, Exit};
 use toolbus_wire::name::{AgentName, InstanceId};
 
-use super::COMMAND_GRACE;
+use super::LEAVE_WITHIN;
 use crate::agent::Agent;
-use crate::fleet::Fleet;
+use crate::fleet::{self, Fleet};
 use crate::settings::Settings;
 
 pub(super) async fn run(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     let ready = context.health.component("tools", Need::Required);
     let name = AgentName::parse(&settings.name)?;
     let instance = InstanceId::parse(&context.identity.instance)?;
-    let fleet = Fleet::start(&settings, &context, &name, Start::Whenever).await?;
+    let fleet = match Fleet::start(&settings, &context, &name, Start::Whenever).await {
+        Err(fleet::Error::Join(join::Error::Stopped)) => return Ok(Exit::SUCCESS),
+        started => started?,
+    };
     let agent = Agent::start(fleet.bus().clone(), name.clone(), &instance).await?;
     let concurrency = settings.bus.prefetch;
     let served = toolbus_tools::bus::serve(
@@ -26,8 +29,16 @@ pub(super) async fn run(settings: Settings, context: Context) -> Result<Exit, Bo
         agent.invoker(),
     )
     .await?;
-    if !agent.services().refresh().await? {
-        tracing::info!("no MCP bridge is there yet; it announces its servers when it comes");
+    if settings.bus.url.is_none() {
+        tracing::warn!("no broker is set: nobody outside this process can call its tools");
+    }
+    match agent.services().refresh().await {
+        Ok(true) => {}
+        Ok(false) => {
+            tracing::info!("no MCP bridge is there yet; it announces its servers when it comes");
+        }
+        // It is asked again when the broker is back.
+        Err(error) => tracing::warn!(%error, "could not ask for MCP servers"),
     }
     describe(&context, &agent);
     ready.set(State::Up);
@@ -39,7 +50,7 @@ pub(super) async fn run(settings: Settings, context: Context) -> Result<Exit, Bo
     let [everybody, alone] = served.map(|responder| Responder::stop(responder, grace));
     futures_util::future::join(everybody, alone).await;
     agent.close().await;
-    fleet.stop(COMMAND_GRACE).await;
+    fleet.stop(LEAVE_WITHIN).await;
     Ok(Exit::SUCCESS)
 }
 

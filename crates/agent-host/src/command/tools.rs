@@ -1,20 +1,15 @@
 //! `tools`: what there is.
 
 use std::io::Write as _;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolbus_runtime::service::{BoxError, Context, Exit};
 use toolbus_wire::message::mcp::McpServerSummary;
 
-use super::{ANNOUNCED_WITHIN, OneShot};
+use super::one_shot::OneShot;
 use crate::agent::Agent;
 use crate::arguments::Tools;
 use crate::settings::Settings;
-
-/// Bridges announce server by server and never say that they have told all; this much silence is
-/// taken as the end.
-const QUIET: Duration = Duration::from_millis(300);
 
 pub(super) async fn run(
     options: Tools,
@@ -22,9 +17,7 @@ pub(super) async fn run(
     context: &Context,
 ) -> Result<Exit, BoxError> {
     let one_shot = OneShot::start(settings, context).await?;
-    if one_shot.bridged {
-        wait_for_servers(&one_shot).await;
-    }
+    one_shot.wait_for_servers().await;
     let servers = one_shot.agent.services().servers();
     let text = if options.json {
         as_json(&one_shot.agent, &servers)?
@@ -35,21 +28,6 @@ pub(super) async fn run(
     let _ = std::io::stdout().write_all(text.as_bytes());
     one_shot.stop().await;
     Ok(Exit::SUCCESS)
-}
-
-async fn wait_for_servers(one_shot: &OneShot) {
-    let services = one_shot.agent.services();
-    let told = async {
-        one_shot.fleet.settled(ANNOUNCED_WITHIN).await;
-        one_shot.wait_for_tool("mcp_list_services").await;
-        loop {
-            let known = services.servers();
-            if !services.wait_until(QUIET, |servers| *servers != known).await {
-                return;
-            }
-        }
-    };
-    let _ = tokio::time::timeout(ANNOUNCED_WITHIN, told).await;
 }
 
 fn as_json(agent: &Agent, servers: &[McpServerSummary]) -> Result<String, BoxError> {

@@ -1,10 +1,14 @@
-//! The bus: how long a call takes from one agent to another and back.
+//! The bus: how long a call takes to the other side and back.
 //!
 //! `cargo bench -p e2e --bench bus`, or with `-- memory` only the parts named. Prints a table,
 //! writes it as `target/bench/bus.md` and `bus.json`, and exits 1 when a goal is missed.
 
-mod calls;
+mod lane;
 mod memory;
+mod peer;
+mod rabbit;
+mod request;
+mod tool;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -13,10 +17,17 @@ use e2e::bench::Report;
 
 fn main() -> anyhow::Result<ExitCode> {
     let named: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    if let [rabbit::WORKER, url] = named.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        rabbit::work(url)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let is_wanted = |part: &str| named.is_empty() || named.iter().any(|name| name == part);
     let mut report = Report::new("bus");
     if is_wanted("memory") {
         memory::measure(&mut report)?;
+    }
+    if is_wanted("rabbitmq") {
+        rabbit::measure(&mut report)?;
     }
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is within a folder");
     Ok(report.finish(&target.join("bench"))?)

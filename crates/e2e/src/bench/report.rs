@@ -135,7 +135,17 @@ impl Goal {
 
 /// Latencies are p50 over the calls of a round.
 const COLUMNS: [&str; 11] = [
-    "what", "unit", "ours", "p90", "p99", "rounds", "peer", "its rounds", "ratio", "goal", "holds",
+    "what",
+    "unit",
+    "ours",
+    "p90",
+    "p99",
+    "rounds",
+    "peer",
+    "its rounds",
+    "ratio",
+    "goal",
+    "holds",
 ];
 
 impl Report {

@@ -1,8 +1,10 @@
-//! How long a queue lives.
+//! How long a queue lives, and for whom.
+
+use std::sync::Arc;
 
 use super::probe::texts;
 use super::stage::{Stage, at_once, in_order, message, numbers};
-use crate::{PublishError, SubscribeError};
+use crate::{Bus, PublishError, SubscribeError, Subscription};
 
 /// A durable queue takes messages while no consumer is there: to publish to it is not an error, and
 /// the consumer finds them when it is back, in their order.
@@ -54,24 +56,43 @@ pub(super) async fn a_private_queue_ends_with_its_consumer(stage: Stage) {
 }
 
 /// Nobody else can consume from a private queue, in the same process or another: of two that share
-/// a name by mistake, each would miss what the other got. The second is told, the first goes on.
+/// a name by mistake, each would miss what the other got. The second is told and leaves no trace,
+/// and the first goes on.
 pub(super) async fn a_private_queue_belongs_to_one_consumer(stage: Stage) {
     let (one, other) = (stage.bus().await, stage.bus().await);
-    let (owner, stranger) = (stage.acks(), stage.acks());
-    let subscription = stage.private("q", "reply", in_order(8));
-    let _owner = stage.subscribe(&one, subscription.clone(), &owner).await;
+    let owner = stage.acks();
+    let _owner = stage.subscribe(&one, stage.private("q", "reply", in_order(8)), &owner).await;
 
-    for bus in [&other, &one] {
-        let subscribing = bus.subscribe(subscription.clone(), stranger.clone());
-        match stage.within("the error", subscribing).await {
-            Err(SubscribeError::Refused { name, .. }) => assert_eq!(name, subscription.name),
-            other => panic!("a second consumer of a private queue: {other:?}"),
-        }
-    }
+    assert_refused(&stage, &other, stage.private("q", "else", in_order(8))).await;
+    assert_refused(&stage, &one, stage.private("q", "else", in_order(8))).await;
+    assert_refused(&stage, &other, stage.durable("q", "else", in_order(8))).await;
 
+    let elsewhere = stage.topic("else");
+    let published = one.publish(&elsewhere, message("nobody is there")).await;
+    assert_eq!(published, Err(PublishError::Unroutable(elsewhere)));
     stage.publish_texts(&one, &stage.topic("reply"), numbers(20)).await;
     assert_eq!(texts(&owner.received(20).await), numbers(20));
-    assert!(stranger.texts().is_empty(), "a refused subscription got a message");
+}
+
+/// A durable queue cannot be had as a private one, which would take it away in the end.
+pub(super) async fn a_durable_queue_is_never_private(stage: Stage) {
+    let (one, other) = (stage.bus().await, stage.bus().await);
+    stage.make_queue(&one, "q", "work").await;
+    stage.publish_texts(&one, &stage.topic("work"), numbers(3)).await;
+
+    assert_refused(&stage, &other, stage.private("q", "work", in_order(8))).await;
+
+    stage.ready("q", 3).await;
+}
+
+async fn assert_refused(stage: &Stage, bus: &Arc<dyn Bus>, subscription: Subscription) {
+    let probe = stage.acks();
+    let subscribing = bus.subscribe(subscription.clone(), probe.clone());
+    match stage.within("the error", subscribing).await {
+        Err(SubscribeError::Refused { name, .. }) => assert_eq!(name, subscription.name),
+        outcome => panic!("{subscription:?} should be refused, not {outcome:?}"),
+    }
+    assert!(probe.texts().is_empty(), "a refused subscription got a message");
 }
 
 /// The broker takes a private queue away when the process that had it dies.

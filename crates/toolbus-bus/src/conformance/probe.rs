@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use crate::{Delivery, Disposition, Handler};
 
@@ -47,7 +47,8 @@ pub(super) struct Probe {
     script: Box<dyn Fn(&Delivery) -> Act + Send + Sync>,
     patience: Duration,
     state: watch::Sender<State>,
-    open: watch::Sender<bool>,
+    /// One permit for each handler that may end; closed, all may.
+    gate: Semaphore,
 }
 
 impl Probe {
@@ -59,13 +60,18 @@ impl Probe {
             script: Box::new(script),
             patience,
             state: watch::Sender::default(),
-            open: watch::Sender::new(false),
+            gate: Semaphore::new(0),
         }
     }
 
     /// Lets every message go that is held, and those that come.
     pub(super) fn open(&self) {
-        self.open.send_replace(true);
+        self.gate.close();
+    }
+
+    /// Lets one message go.
+    pub(super) fn open_for_one(&self) {
+        self.gate.add_permits(1);
     }
 
     /// Waits until the condition holds, now or later.
@@ -130,8 +136,8 @@ impl Handler for Probe {
                     disposition
                 }
                 Act::Hold => {
-                    let mut open = self.open.subscribe();
-                    open.wait_for(|open| *open).await.expect("the probe outlives its handlers");
+                    // An error says that the gate is open for good.
+                    let _ = self.gate.acquire().await.map(SemaphorePermit::forget);
                     Disposition::Ack
                 }
             };

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use toolbus_wire::Topic;
@@ -9,6 +10,9 @@ use toolbus_wire::Topic;
 use super::probe::{sorted, texts};
 use super::stage::{Stage, at_once, in_order, message, numbers};
 use crate::{Delivery, Disposition, PublishError, Subscription, TopicPattern};
+
+/// Long enough for a consumer that has answered to come to rest.
+const IDLE: Duration = Duration::from_millis(10);
 
 /// Subscriptions of different names each get a copy, since each belongs to another service.
 pub(super) async fn different_names_each_get_a_copy(stage: Stage) {
@@ -46,14 +50,26 @@ pub(super) async fn one_name_shares_the_work(stage: Stage) {
     let _first = stage.subscribe(&one, stage.durable("w", "work", at_once(1)), &first).await;
     let _second = stage.subscribe(&other, stage.durable("w", "work", at_once(1)), &second).await;
 
-    // Each may hold one, so two messages that nobody answers must go to both.
-    stage.publish_texts(&publisher, &topic, numbers(2)).await;
-    first.received(1).await;
-    second.received(1).await;
+    // Each may hold one, so of two messages that nobody answers each must get one: while they are
+    // busy with getting ready, and when both have been idle for a while.
+    let (pairs, rest) = (numbers(40), numbers(100).split_off(40));
+    for (round, pair) in (1..).zip(pairs.chunks(2)) {
+        join_all(pair.iter().map(|text| stage.publish(&publisher, &topic, message(text)))).await;
+        for probe in [&first, &second] {
+            probe.received(round).await;
+        }
+        for probe in [&first, &second] {
+            probe.open_for_one();
+            probe.answered(round).await;
+        }
+        if round % 2 == 0 {
+            tokio::time::sleep(IDLE).await;
+        }
+    }
 
     first.open();
     second.open();
-    stage.publish_texts(&publisher, &topic, numbers(100).split_off(2)).await;
+    stage.publish_texts(&publisher, &topic, rest).await;
     let all = || [first.texts(), second.texts()].concat();
     stage.until("all work to be taken", || async { all().len() >= 100 }).await;
     stage.quiet().await;

@@ -83,12 +83,16 @@ impl Running {
     async fn handle(&self, message: Message) {
         let delivery = message.delivery();
         let held = Held { queue: &self.queue, message: Some(message) };
-        // The handler is dropped when the consumer's grace is over, and `held` puts the message
-        // back: that is what the port promises.
+        // When the consumer's grace is over, no handler starts and those that run are dropped, and
+        // `held` puts the message back: that is what the port promises.
+        if self.expire.is_cancelled() {
+            return;
+        }
         let disposition = tokio::select! {
+            // Most handlers end at once, and then the end of the grace is not waited for.
             biased;
-            () = self.expire.cancelled() => return,
             disposition = dispatch(&*self.handler, delivery) => disposition,
+            () = self.expire.cancelled() => return,
         };
         let mut message = held.release();
         match disposition {

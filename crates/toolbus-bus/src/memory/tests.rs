@@ -1,4 +1,3 @@
-use std::num::NonZeroU16;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -6,7 +5,7 @@ use tokio::sync::watch;
 use super::queue::{BYTES_MAX, MESSAGES_MAX};
 use super::*;
 use crate::testing::{Inbox, at_once, topic, until};
-use crate::{Delivery, Disposition, Flow, TopicPattern};
+use crate::{Delivery, Disposition, TopicPattern};
 
 fn message(bytes: usize) -> Envelope {
     Envelope::new("Test", "", vec![0; bytes].into())
@@ -150,43 +149,4 @@ async fn routes_are_found_anew_when_subscriptions_come_and_go() {
     let unheard = bus.publish(&topic("t.0"), message(0)).await;
     assert_eq!(unheard, Err(PublishError::Unroutable(topic("t.0"))));
     assert!(bus.broker.routes.read().queues.is_empty());
-}
-
-/// Consumers that compete on many threads, each slow: a wake-up that is lost would leave a message
-/// waiting while a consumer sleeps.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_message_waits_while_a_consumer_is_free() {
-    let bus = MemoryBus::new();
-    let open = watch::Sender::new(0_usize);
-    let running = watch::Sender::new(0_usize);
-    let one = Flow::Concurrent(NonZeroU16::MIN);
-    let mut consumers = Vec::new();
-    for _ in 0..4 {
-        let (open, running) = (open.clone(), running.clone());
-        let handler = move |_: Delivery| {
-            let (mut open, running) = (open.subscribe(), running.clone());
-            async move {
-                let mut number = 0;
-                running.send_modify(|running| {
-                    *running += 1;
-                    number = *running;
-                });
-                open.wait_for(|open| *open >= number).await.unwrap();
-                Disposition::Ack
-            }
-        };
-        let subscription = Subscription { flow: one, ..subscription("q") };
-        consumers.push(bus.subscribe(subscription, Arc::new(handler)).await.unwrap());
-    }
-    for round in 1..=500 {
-        for _ in 0..4 {
-            bus.publish(&topic("t"), message(1)).await.unwrap();
-        }
-        // Each of the four takes one, for none is let go before.
-        let mut seen = running.subscribe();
-        let all = seen.wait_for(|running| *running == 4 * round);
-        let all = tokio::time::timeout(Duration::from_secs(20), all).await;
-        assert!(all.is_ok(), "round {round}: a message waits while a consumer is free");
-        open.send_replace(4 * round);
-    }
 }

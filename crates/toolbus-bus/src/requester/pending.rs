@@ -1,7 +1,7 @@
 //! The requests under way: by correlation id for replies, by call id for progress and signs of
 //! life.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque, hash_map};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -31,15 +31,17 @@ pub(super) struct Pending {
 struct Table {
     by_correlation: HashMap<Arc<str>, Entry>,
     /// Call ids are the caller's own and may be used twice at a time.
-    by_call: HashMap<Box<str>, Vec<Arc<str>>>,
+    by_call: HashMap<Arc<str>, Vec<Arc<str>>>,
     /// Ended without a reply, oldest first.
     expired: VecDeque<Arc<str>>,
     /// Ended with one, oldest first.
     answered: VecDeque<Arc<str>>,
+    /// No request begins any more.
+    closed: bool,
 }
 
 struct Entry {
-    call_id: Box<str>,
+    call_id: Arc<str>,
     reply: oneshot::Sender<Result<Envelope, Error>>,
     progress: Progress,
     /// Looks since a worker last said that it holds the call. `None`: no worker has said so yet.
@@ -60,22 +62,35 @@ pub(super) struct Waiting {
 }
 
 impl Pending {
-    /// Takes a place, unless all are taken.
+    /// Takes a place, unless all are taken or the requester is closed.
     pub(super) fn add(
         self: &Arc<Self>,
         call_id: &str,
         progress: Progress,
-    ) -> Option<(Waiting, oneshot::Receiver<Result<Envelope, Error>>)> {
+    ) -> Result<(Waiting, oneshot::Receiver<Result<Envelope, Error>>), Error> {
         let correlation_id: Arc<str> = new_id().into();
+        let call_id: Arc<str> = call_id.into();
         let (reply, receiver) = oneshot::channel();
+        let entry = Entry { call_id: Arc::clone(&call_id), reply, progress, silent_looks: None };
         let mut table = self.table.lock();
-        if table.by_correlation.len() >= REQUESTS_MAX {
-            return None;
+        if table.closed {
+            return Err(Error::Closed);
         }
-        let entry = Entry { call_id: call_id.into(), reply, progress, silent_looks: None };
+        if table.by_correlation.len() >= REQUESTS_MAX {
+            return Err(Error::Busy);
+        }
         table.by_correlation.insert(Arc::clone(&correlation_id), entry);
-        table.by_call.entry(call_id.into()).or_default().push(Arc::clone(&correlation_id));
-        Some((Waiting { pending: Arc::clone(self), correlation_id }, receiver))
+        table.by_call.entry(call_id).or_default().push(Arc::clone(&correlation_id));
+        drop(table);
+        Ok((Waiting { pending: Arc::clone(self), correlation_id }, receiver))
+    }
+
+    /// Ends every request, and those to come, with [`Error::Closed`].
+    pub(super) fn close(&self) {
+        let mut table = self.table.lock();
+        table.closed = true;
+        let all: Vec<_> = table.by_correlation.keys().cloned().collect();
+        table.end(all, &Error::Closed);
     }
 
     pub(super) fn len(&self) -> usize {
@@ -84,21 +99,22 @@ impl Pending {
 
     /// Hands a reply to the request that it answers.
     pub(super) fn answer(&self, envelope: Envelope) -> Answer {
-        let Some(correlation_id) = envelope.correlation_id.clone() else {
-            return Answer::Unknown(String::new());
-        };
+        let correlation_id = envelope.correlation_id.as_deref().unwrap_or_default();
         let mut table = self.table.lock();
-        match table.take(&correlation_id) {
-            Some((id, entry)) => {
-                remember(&mut table.answered, id, ANSWERED_MAX);
-                match entry.reply.send(Ok(envelope)) {
-                    Ok(()) => Answer::Taken,
-                    // The receiver is gone when the caller gave up in this very moment.
-                    Err(_) => Answer::Late,
-                }
-            }
-            None if table.has_ended(&correlation_id) => Answer::Late,
-            None => Answer::Unknown(correlation_id),
+        let Some((id, entry)) = table.take(correlation_id) else {
+            return if table.has_ended(correlation_id) {
+                Answer::Late
+            } else {
+                Answer::Unknown(correlation_id.to_owned())
+            };
+        };
+        remember(&mut table.answered, id, ANSWERED_MAX);
+        // The caller is woken outside the lock: it is the next to want it.
+        drop(table);
+        match entry.reply.send(Ok(envelope)) {
+            Ok(()) => Answer::Taken,
+            // The receiver is gone when the caller gave up in this very moment.
+            Err(_) => Answer::Late,
         }
     }
 
@@ -135,12 +151,7 @@ impl Pending {
                 }
             }
         }
-        for correlation_id in lost {
-            if let Some((id, entry)) = table.take(&correlation_id) {
-                remember(&mut table.expired, id, EXPIRED_MAX);
-                let _ = entry.reply.send(Err(Error::WorkerLost));
-            }
-        }
+        table.end(lost, &Error::WorkerLost);
     }
 
     pub(super) fn forgive_silence(&self) {
@@ -153,13 +164,24 @@ impl Pending {
 impl Table {
     fn take(&mut self, correlation_id: &str) -> Option<(Arc<str>, Entry)> {
         let (id, entry) = self.by_correlation.remove_entry(correlation_id)?;
-        if let Some(ids) = self.by_call.get_mut(&entry.call_id) {
-            ids.retain(|id| **id != *correlation_id);
-            if ids.is_empty() {
-                self.by_call.remove(&entry.call_id);
+        if let hash_map::Entry::Occupied(mut ids) = self.by_call.entry(Arc::clone(&entry.call_id)) {
+            ids.get_mut().retain(|id| **id != *correlation_id);
+            if ids.get().is_empty() {
+                ids.remove();
             }
         }
         Some((id, entry))
+    }
+
+    /// Ends requests without a reply.
+    fn end(&mut self, correlation_ids: Vec<Arc<str>>, error: &Error) {
+        for correlation_id in correlation_ids {
+            if let Some((id, entry)) = self.take(&correlation_id) {
+                remember(&mut self.expired, id, EXPIRED_MAX);
+                // The receiver is gone when the caller gave up in this very moment.
+                let _ = entry.reply.send(Err(error.clone()));
+            }
+        }
     }
 
     fn has_ended(&self, correlation_id: &str) -> bool {
@@ -191,19 +213,15 @@ impl Waiting {
     pub(super) fn correlation_id(&self) -> &str {
         &self.correlation_id
     }
+}
 
-    /// Gives the place up without a reply; one that comes now is late.
-    pub(super) fn expire(&self) {
+impl Drop for Waiting {
+    /// Without a reply so far: one that comes now is late.
+    fn drop(&mut self) {
         let mut table = self.pending.table.lock();
         if let Some((id, _)) = table.take(&self.correlation_id) {
             remember(&mut table.expired, id, EXPIRED_MAX);
         }
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.expire();
     }
 }
 

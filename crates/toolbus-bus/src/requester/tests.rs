@@ -196,7 +196,7 @@ async fn a_worker_is_told_of_a_timeout_and_of_a_cancel_but_not_of_an_answer() {
 #[tokio::test(start_paused = true)]
 async fn what_nobody_waits_for_is_not_sent() {
     let stage = Stage::start().await;
-    let worker = stage.silent_worker().await;
+    let _worker = stage.silent_worker().await;
     let cancelled = CancellationToken::new();
     cancelled.cancel();
     let end = stage.ask_with("c", SECOND, &cancelled, Progress::none()).await;
@@ -204,7 +204,7 @@ async fn what_nobody_waits_for_is_not_sent() {
     assert_eq!(stage.ask("c", Duration::ZERO).await, Err(Error::Timeout { asked: Duration::ZERO }));
     stage.requester.close().await;
     assert_eq!(stage.ask("c", SECOND).await, Err(Error::Closed));
-    assert_eq!(worker.len(), 0);
+    assert!(stage.bus.published(&stage.topic).is_empty());
     assert!(stage.bus.published(&topic::TOOL_CANCEL).is_empty());
 }
 
@@ -497,6 +497,26 @@ async fn a_confirm_that_never_comes_ends_at_the_deadline() {
     assert_eq!(end, Err(Error::Timeout { asked: 5 * SECOND }));
     let tries = stage.bus.published(&stage.topic).len();
     assert!((10..=100).contains(&tries), "{tries} tries in five seconds");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broker_that_went_away_with_a_message_is_waited_for() {
+    let stage = Stage::start().await;
+    let worker = stage.silent_worker().await;
+    let away = || Fault::Fails(PublishError::Unavailable("no route to host".to_owned()));
+    stage.bus.fail([Fault::ArrivesBut(PublishError::Unconfirmed), away(), away()]);
+    let answering = async {
+        until("the tries", || stage.bus.published(&stage.topic).len() == 3).await;
+        stage.answer(&worker.received(1).await[0]).await;
+    };
+    let (end, ()) = tokio::join!(stage.ask("c", 60 * SECOND), answering);
+    assert!(end.is_ok(), "{end:?}");
+
+    // What may have been taken is never said not to have been.
+    let refused = PublishError::Refused("no queue had room for it".to_owned());
+    stage.bus.fail([Fault::Fails(PublishError::Unconfirmed), Fault::Fails(refused)]);
+    let end = stage.ask("d", 60 * SECOND).await;
+    assert_eq!(end, Err(Error::Publish(PublishError::Unconfirmed)));
 }
 
 #[tokio::test(start_paused = true)]

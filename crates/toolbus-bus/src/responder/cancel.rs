@@ -21,22 +21,37 @@ pub(super) struct Cancels {
 
 #[derive(Default)]
 struct Table {
-    /// Calls of one name may be several at a time; the numbers tell them apart.
-    running: HashMap<Name, Vec<(u64, CancellationToken)>>,
+    /// By number, because calls of one name may be several at a time. There are no more of them
+    /// than run at once, so a cancel message, which is rare, looks at them all.
+    running: HashMap<u64, (Arc<Name>, CancellationToken)>,
     started: u64,
     early: VecDeque<(Instant, Name)>,
 }
 
-/// Who asked, and the call's id.
-type Name = (Box<str>, Box<str>);
+/// What a call is called: who asked, and the call's id.
+#[derive(PartialEq, Eq)]
+pub(super) struct Name {
+    pub(super) source: Box<str>,
+    pub(super) call_id: Box<str>,
+}
+
+impl Name {
+    fn new(source: &str, call_id: &str) -> Self {
+        Self { source: source.into(), call_id: call_id.into() }
+    }
+}
 
 impl Cancels {
     /// Cancels every call of this name that runs; if none does, the next one to come.
     pub(super) fn cancel(&self, source: &str, call_id: &str) {
+        let name = Name::new(source, call_id);
         let mut table = self.table.lock();
-        let name = (source.into(), call_id.into());
-        if let Some(tokens) = table.running.get(&name) {
-            tokens.iter().for_each(|(_, token)| token.cancel());
+        let mut reached = false;
+        for (_, token) in table.running.values().filter(|(running, _)| **running == name) {
+            token.cancel();
+            reached = true;
+        }
+        if reached {
             return;
         }
         let now = Instant::now();
@@ -49,19 +64,20 @@ impl Cancels {
 
     /// Registers a call that runs from now on.
     pub(super) fn running(self: &Arc<Self>, source: &str, call_id: &str) -> Running {
-        let name: Name = (source.into(), call_id.into());
+        let name = Arc::new(Name::new(source, call_id));
         let token = CancellationToken::new();
         let mut table = self.table.lock();
         if !table.early.is_empty() {
             table.forget_old(Instant::now());
-            if let Some(at) = table.early.iter().position(|(_, early)| *early == name) {
+            if let Some(at) = table.early.iter().position(|(_, early)| *early == *name) {
                 table.early.remove(at);
                 token.cancel();
             }
         }
         table.started += 1;
         let number = table.started;
-        table.running.entry(name.clone()).or_default().push((number, token.clone()));
+        table.running.insert(number, (Arc::clone(&name), token.clone()));
+        drop(table);
         Running { cancels: Arc::clone(self), name, number, token }
     }
 }
@@ -77,12 +93,16 @@ impl Table {
 /// A call that runs.
 pub(super) struct Running {
     cancels: Arc<Cancels>,
-    name: Name,
+    name: Arc<Name>,
     number: u64,
     token: CancellationToken,
 }
 
 impl Running {
+    pub(super) fn name(&self) -> &Arc<Name> {
+        &self.name
+    }
+
     pub(super) fn token(&self) -> &CancellationToken {
         &self.token
     }
@@ -92,13 +112,7 @@ impl Drop for Running {
     /// The call has ended, or was dropped with its worker: what it may have left behind is told, too.
     fn drop(&mut self) {
         self.token.cancel();
-        let mut table = self.cancels.table.lock();
-        if let Some(tokens) = table.running.get_mut(&self.name) {
-            tokens.retain(|(number, _)| *number != self.number);
-            if tokens.is_empty() {
-                table.running.remove(&self.name);
-            }
-        }
+        self.cancels.table.lock().running.remove(&self.number);
     }
 }
 

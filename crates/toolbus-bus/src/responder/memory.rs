@@ -3,7 +3,7 @@
 //! It makes a request that comes twice, by redelivery or by being sent twice, run once. It is
 //! bounded in entries, bytes and time, and lives as long as its process.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque, hash_map};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,13 +69,15 @@ impl Memory {
         let digest = self.digest(envelope, call_id);
         let mut table = self.table.lock();
         table.forget_old(Instant::now());
-        match table.entries.get(&digest) {
-            Some(Entry::Done(reply)) => Recalled::Done(reply.clone()),
-            Some(Entry::Running(slot)) => Recalled::Running(Run(Arc::clone(slot))),
-            None => {
+        match table.entries.entry(digest) {
+            hash_map::Entry::Occupied(known) => match known.get() {
+                Entry::Done(reply) => Recalled::Done(reply.clone()),
+                Entry::Running(slot) => Recalled::Running(Run(Arc::clone(slot))),
+            },
+            hash_map::Entry::Vacant(place) => {
                 let slot = Arc::new(Slot::default());
-                table.entries.insert(digest, Entry::Running(Arc::clone(&slot)));
-                Recalled::New(Place { memory: self.clone(), digest, slot })
+                place.insert(Entry::Running(Arc::clone(&slot)));
+                Recalled::New(Place { memory: self.clone(), digest, slot: Some(slot) })
             }
         }
     }
@@ -140,9 +142,8 @@ pub(super) struct Run(Arc<Slot>);
 impl Run {
     /// How it ends; `None` when it was dropped without an outcome.
     pub(super) async fn outcome(self) -> Option<Reply> {
-        let mut ended = std::pin::pin!(self.0.ended.notified());
-        // Listening must begin before the look, or an end between the two is missed.
-        ended.as_mut().enable();
+        // Listening begins here, before the look, or an end between the two would be missed.
+        let ended = self.0.ended.notified();
         let outcome = self.0.outcome.lock().clone();
         let outcome = match outcome {
             Outcome::Open => {
@@ -162,26 +163,25 @@ impl Run {
 pub(super) struct Place {
     memory: Memory,
     digest: Digest,
-    slot: Arc<Slot>,
+    /// Taken out when the run has ended.
+    slot: Option<Arc<Slot>>,
 }
 
 impl Place {
     /// Remembers the outcome, for everybody who asks from now on or waits already.
-    pub(super) fn remember(self, reply: Reply) {
+    pub(super) fn remember(mut self, reply: Reply) {
         self.memory.table.lock().remember(self.digest, reply.clone(), Instant::now());
-        self.slot.end(Outcome::Reply(reply));
+        if let Some(slot) = self.slot.take() {
+            slot.end(Outcome::Reply(reply));
+        }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut table = self.memory.table.lock();
-        if let Some(Entry::Running(slot)) = table.entries.get(&self.digest)
-            && Arc::ptr_eq(slot, &self.slot)
-        {
-            table.entries.remove(&self.digest);
-            drop(table);
-            self.slot.end(Outcome::Lost);
+        if let Some(slot) = self.slot.take() {
+            self.memory.table.lock().entries.remove(&self.digest);
+            slot.end(Outcome::Lost);
         }
     }
 }

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolbus_wire::{Envelope, Message, Topic};
+use tracing::{Instrument as _, Span};
 
 use crate::port::{Bus, PublishError};
 
@@ -53,6 +54,8 @@ enum News {
     Message {
         topic: Topic,
         envelope: Box<Envelope>,
+        /// Of the call that the news are about, so that they belong to its trace.
+        span: Span,
         _room: OwnedSemaphorePermit,
     },
     /// Whatever came before it was sent.
@@ -89,7 +92,8 @@ impl Outbox {
         let bytes = u32::try_from(envelope.body.len()).unwrap_or(u32::MAX);
         let room = Arc::clone(&self.inner.room).try_acquire_many_owned(bytes);
         let posted = room.is_ok_and(|room| {
-            let message = News::Message { topic: topic.clone(), envelope, _room: room };
+            let (topic, span) = (topic.clone(), Span::current());
+            let message = News::Message { topic, envelope, span, _room: room };
             self.inner.news.try_send(message).is_ok()
         });
         if !posted {
@@ -178,8 +182,9 @@ impl Outbox {
 async fn send_news(bus: Arc<dyn Bus>, mut incoming: mpsc::Receiver<News>) {
     while let Some(news) = incoming.recv().await {
         match news {
-            News::Message { topic, envelope, _room } => {
-                if let Err(error) = bus.publish(&topic, *envelope).await {
+            News::Message { topic, envelope, span, _room } => {
+                let published = async { bus.publish(&topic, *envelope).await };
+                if let Err(error) = published.instrument(span).await {
                     tracing::debug!(%error, %topic, "news that nobody took");
                 }
             }
@@ -192,5 +197,6 @@ async fn send_news(bus: Arc<dyn Bus>, mut incoming: mpsc::Receiver<News>) {
 }
 
 fn lost(topic: &Topic, error: &PublishError) {
-    tracing::warn!(%topic, %error, "dropped a reply: nobody takes it");
+    // Callers come and go; one that was cancelled is often gone before it is told.
+    tracing::info!(%topic, %error, "dropped a reply: nobody takes it");
 }

@@ -78,6 +78,10 @@ impl Scripted {
             "held" => self.released(id).await,
             "sleep" => tokio::time::sleep(seconds()).await,
             "panic" => panic!("on request"),
+            "held, then panic twice" => {
+                self.released(id).await;
+                panic!("on request");
+            }
             "talk" => {
                 for word in argument.split(' ') {
                     let message = Some(word.to_owned());
@@ -144,6 +148,7 @@ impl Service for Scripted {
     type Request = ToolInvokeRequest;
 
     fn parse(&self, envelope: &Envelope) -> Result<Call<ToolInvokeRequest>, Malformed> {
+        assert_ne!(&*envelope.body, b"panic", "on request");
         let request: ToolInvokeRequest = json::read(&envelope.body).map_err(|error| Malformed {
             ids: CallIds::of_malformed(&envelope.body),
             reason: error.to_string(),
@@ -168,6 +173,10 @@ impl Service for Scripted {
     }
 
     fn fail(&self, ids: &CallIds, failure: Failure) -> Reply {
+        assert!(
+            ids.tool_name != "held, then panic twice" || failure != Failure::Crashed,
+            "on request, once more"
+        );
         Reply::of(&ToolError::new(ids.clone(), ErrorCode::ExecutionFailed, format!("{failure:?}")))
     }
 

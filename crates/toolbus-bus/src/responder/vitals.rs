@@ -17,14 +17,14 @@ use toolbus_wire::Topic;
 use toolbus_wire::message::toolbus::Alive;
 use toolbus_wire::name::InstanceId;
 
-use super::cancel::Cancels;
+use super::cancel::{Cancels, Name};
 use super::outbox::Outbox;
 use crate::port::PublishError;
 
 /// One sign a second and caller.
 const SIGN_EVERY: Duration = Duration::from_secs(1);
 /// How often it is looked whether a sign is due.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Signs in a row that no queue takes until the caller counts as gone.
 const UNHEARD_MAX: u32 = 10;
 
@@ -46,15 +46,9 @@ struct Inner {
 
 #[derive(Default)]
 struct Caller {
-    calls: Vec<Held>,
+    calls: Vec<Arc<Name>>,
     signed_at: Option<Instant>,
     unheard: u32,
-}
-
-#[derive(Clone, PartialEq, Eq)]
-struct Held {
-    source: Arc<str>,
-    call_id: Arc<str>,
 }
 
 impl Vitals {
@@ -79,21 +73,16 @@ impl Vitals {
     }
 
     /// Says that a call is held, until the guard is dropped.
-    pub(super) fn hold(&self, caller: &Topic, source: &str, call_id: &str) -> Hold {
-        let held = Held { source: source.into(), call_id: call_id.into() };
+    pub(super) fn hold(&self, caller: &Topic, call: &Arc<Name>) -> Hold {
         let mut callers = self.inner.callers.lock();
-        let idle = callers.is_empty();
-        if !callers.contains_key(caller) {
-            callers.insert(caller.clone(), Caller::default());
-        }
-        let entry = callers.get_mut(caller).expect("it was inserted just now");
-        entry.calls.push(held.clone());
+        let entry = callers.entry(caller.clone()).or_default();
+        entry.calls.push(Arc::clone(call));
         let due = entry.signed_at.is_none();
         drop(callers);
-        if idle || due {
+        if due {
             self.inner.first.notify_one();
         }
-        Hold { vitals: self.clone(), caller: caller.clone(), held }
+        Hold { vitals: self.clone(), caller: caller.clone(), call: Arc::clone(call) }
     }
 
     pub(super) async fn stop(&self) {
@@ -137,7 +126,7 @@ impl Inner {
             let rested = caller.signed_at.is_none_or(|at| now - at >= SIGN_EVERY);
             if rested && !caller.calls.is_empty() {
                 caller.signed_at = Some(now);
-                let calls = caller.calls.iter().map(|held| held.call_id.to_string()).collect();
+                let calls = caller.calls.iter().map(|call| call.call_id.to_string()).collect();
                 due.push((topic.clone(), Alive { instance: self.instance.to_string(), calls }));
             }
             !(rested && caller.calls.is_empty())
@@ -159,8 +148,8 @@ impl Inner {
             let calls = caller.calls.clone();
             drop(callers);
             tracing::warn!(%topic, calls = calls.len(), "the caller is gone: cancelling its calls");
-            for held in calls {
-                self.cancels.cancel(&held.source, &held.call_id);
+            for call in calls {
+                self.cancels.cancel(&call.source, &call.call_id);
             }
         }
     }
@@ -170,16 +159,19 @@ impl Inner {
 pub(super) struct Hold {
     vitals: Vitals,
     caller: Topic,
-    held: Held,
+    call: Arc<Name>,
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
         let mut callers = self.vitals.inner.callers.lock();
         if let Some(caller) = callers.get_mut(&self.caller)
-            && let Some(at) = caller.calls.iter().position(|held| *held == self.held)
+            && let Some(at) = caller.calls.iter().position(|call| Arc::ptr_eq(call, &self.call))
         {
             caller.calls.swap_remove(at);
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,7 @@
 //! The index: the servers that bridges have announced.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use toolbus_wire::message::mcp::{McpServerSummary, McpServersIndexed};
@@ -10,6 +12,8 @@ const SERVERS_MAX: usize = 1_000;
 #[derive(Default)]
 pub(super) struct Index {
     servers: Mutex<Vec<McpServerSummary>>,
+    /// Whether any announcement has come, be it of no server at all.
+    heard: AtomicBool,
     changed: Notify,
 }
 
@@ -30,7 +34,18 @@ impl Index {
             }
         }
         drop(servers);
+        self.heard.store(true, Ordering::Release);
         self.changed.notify_waiters();
+    }
+
+    /// Forgets every server: they will be announced anew, or are gone.
+    pub(super) fn clear(&self) {
+        self.servers.lock().clear();
+        self.changed.notify_waiters();
+    }
+
+    pub(super) fn has_heard(&self) -> bool {
+        self.heard.load(Ordering::Acquire)
     }
 
     pub(super) fn servers(&self) -> Vec<McpServerSummary> {

@@ -1,12 +1,14 @@
 //! `mcp_invoke_tool`: the gateway to every tool of every server.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
-use toolbus_bus::requester::Requester;
+use toolbus_bus::PublishError;
+use toolbus_bus::requester::{self, Requester};
 use toolbus_tools::Executor;
-use toolbus_tools::bus::RemoteCall;
+use toolbus_tools::bus::{RemoteCall, error_of, output_of};
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_wire::header::{self, Headers};
 use toolbus_wire::{ErrorCode, topic};
@@ -54,14 +56,17 @@ impl InvokeTool {
             cancelled: &call.cancelled,
             progress: &call.progress,
         };
-        remote.send(&self.requester).await.map_err(|error| match error.code {
-            ErrorCode::Timeout if !error.message.contains("MCP server") => {
-                CallError::new(ErrorCode::Timeout, timed_out(&tool, asked.as_secs()))
+        let reply = remote.request(&self.requester).await.map_err(|error| match error {
+            requester::Error::Timeout { .. } => {
+                CallError::new(ErrorCode::Timeout, timed_out(&tool, asked))
             }
-            ErrorCode::Unroutable => CallError::new(
+            requester::Error::Publish(PublishError::Unroutable(_)) => CallError::new(
                 ErrorCode::Unroutable,
                 "no MCP bridge is running: nobody takes calls of MCP tools",
             ),
+            error => error_of(&tool, error),
+        })?;
+        output_of(&reply).map_err(|error| match error.code {
             ErrorCode::ToolNotFound => self.with_hint(error),
             _ => error,
         })
@@ -78,9 +83,13 @@ impl InvokeTool {
     }
 }
 
-fn timed_out(tool: &str, seconds: u64) -> String {
+fn timed_out(tool: &str, asked: Duration) -> String {
+    let time = match asked.as_secs() {
+        0 => format!("{}ms", asked.as_millis()),
+        seconds => format!("{seconds}s"),
+    };
     format!(
-        "MCP tool '{tool}' timed out after {seconds}s — the MCP bridge did not respond. The \
+        "MCP tool '{tool}' timed out after {time} — the MCP bridge did not respond. The \
          underlying MCP server may be temporarily unavailable. Call mcp_list_services to check \
          which servers are registered, or try an alternative approach."
     )

@@ -8,6 +8,7 @@ use toolbus_bus::requester::Requester;
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::registry::Error;
 use toolbus_tools::{Executor, Guide, Guides, Registry, Tool};
+use toolbus_wire::ErrorCode;
 use toolbus_wire::message::mcp::{
     McpGetServiceDetailsRequest, McpGetServiceDetailsResponse, McpRegisterServerRequest,
     McpRegisterServerResponse, McpToolDetails, McpUnregisterServerRequest,
@@ -17,6 +18,7 @@ use toolbus_wire::message::mcp::{
 use super::index::Index;
 use super::manage::{self, ask};
 use super::proxy::InvokeTool;
+use crate::bridge::DENIED;
 
 const SOURCE: &str = "mcp:management";
 const MISSING: &str = "Missing required parameter: {}";
@@ -146,8 +148,7 @@ impl Executor for GetDetails {
             let server_name = argument(&call.arguments, "server_name").to_lowercase();
             let wanted = call.arguments.get("tool_name").and_then(Value::as_str);
             let question = McpGetServiceDetailsRequest { server_name: server_name.clone() };
-            let timed_out =
-                || format!("Timed out waiting for service details for '{server_name}'");
+            let timed_out = || format!("Timed out waiting for service details for '{server_name}'");
             let details: McpGetServiceDetailsResponse =
                 ask(&self.requester, &question, call.deadline, &call.cancelled, timed_out).await?;
             if let Some(error) = details.error {
@@ -205,7 +206,11 @@ impl Executor for RegisterServer {
                 Output::text(format!("Server '{name}' registered successfully. {summary}"))
             } else {
                 let error = answer.error.unwrap_or_default();
-                Output::error(format!("Failed to register server '{name}': {error}"))
+                let text = |error| format!("Failed to register server '{name}': {error}");
+                if let Some(why) = error.strip_prefix(DENIED) {
+                    return Err(CallError::new(ErrorCode::Denied, text(why)));
+                }
+                Output::error(text(&error))
             })
         })
     }

@@ -1,7 +1,9 @@
 //! The handler of `tool.invoke.mcp`.
 
 use futures_util::future::BoxFuture;
-use toolbus_bus::responder::{Call as Request, Context, Failure, Malformed, Repeat, Reply, Service};
+use toolbus_bus::responder::{
+    Call as Request, Context, Failure, Malformed, Repeat, Reply, Service,
+};
 use toolbus_bus::{Envelope, Topic};
 use toolbus_tools::bus::{read_request, reply_to, tool_failure};
 use toolbus_tools::call::{Arguments, CallError, Outcome, Output};

@@ -20,6 +20,9 @@ use crate::servers::{AddError, Set};
 
 /// How long a request may take when the caller does not say: what a C# agent waits.
 const BUDGET: Duration = Duration::from_secs(30);
+/// What the text of a registration begins with that policy forbids: the answer has no place for a
+/// code.
+pub(crate) const DENIED: &str = "denied: ";
 /// What callers know a failed registration by.
 const CONNECTION_FAILED: &str = "Connection failed";
 
@@ -54,10 +57,7 @@ impl Service for ManageService {
     fn parse(&self, envelope: &Envelope) -> Result<Call<Request>, Malformed> {
         // These requests have no ids of their own; the type takes the tool's place, so that a
         // failure can be told in its family.
-        let ids = CallIds {
-            tool_call_id: String::new(),
-            tool_name: envelope.message_type.clone(),
-        };
+        let ids = CallIds { tool_call_id: String::new(), tool_name: envelope.message_type.clone() };
         let (request, repeat) = match read(envelope) {
             Ok(request) => request,
             Err(error) => return Err(Malformed { ids, reason: error.to_string() }),
@@ -163,13 +163,14 @@ impl ManageService {
         let name = request.server_name.clone();
         if request.command.is_some() && self.stdio_registration == StdioRegistration::Denied {
             tracing::warn!(server = name, "denied the registration of a server that is a program");
-            return Err("denied: servers that are programs are the operator's to add".to_owned());
+            return Err(format!("{DENIED}servers that are programs are the operator's to add"));
         }
-        let entry = Entry::parse(&name, members(request), Variables::Refused).map_err(|mistakes| {
-            let mistakes: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
-            tracing::info!(server = name, mistakes = mistakes.join("; "), "refused a server");
-            CONNECTION_FAILED.to_owned()
-        })?;
+        let entry =
+            Entry::parse(&name, members(request), Variables::Refused).map_err(|mistakes| {
+                let mistakes: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
+                tracing::info!(server = name, mistakes = mistakes.join("; "), "refused a server");
+                CONNECTION_FAILED.to_owned()
+            })?;
         match self.set.add(entry).await {
             Ok(summary) => Ok(summary.tool_count),
             Err(error @ AddError::Exists(_)) => Err(error.to_string()),
@@ -183,11 +184,7 @@ impl ManageService {
     fn unregister(&self, request: McpUnregisterServerRequest) -> McpUnregisterServerResponse {
         // To remove what is not there is a success too, as it is for the C# bridge.
         self.set.remove(&request.server_name);
-        McpUnregisterServerResponse {
-            server_name: request.server_name,
-            success: true,
-            error: None,
-        }
+        McpUnregisterServerResponse { server_name: request.server_name, success: true, error: None }
     }
 }
 

@@ -59,12 +59,13 @@ impl Connection {
         // Every arm only waits. The response goes first: it may have come before the end.
         let response = tokio::select! {
             biased;
-            response = self.round_trip(call, &mark) => response,
-            () = self.wire.ended.cancelled() => Err(ServiceError::TransportClosed),
-            () = call.cancelled.cancelled() => return Err(Ended::Cancelled),
-            () = sleep_until(deadline) => return Err(Ended::TimedOut),
+            response = self.round_trip(call, &mark) => Ok(response),
+            () = self.cut_off() => Ok(Err(ServiceError::TransportClosed)),
+            () = call.cancelled.cancelled() => Err(Ended::Cancelled),
+            () = sleep_until(deadline) => Err(Ended::TimedOut),
         };
-        match response {
+        mark.end();
+        match response? {
             Ok(result) => self.understand(result),
             Err(error) => Err(self.explain(call, &mark, error, is_listed).await),
         }
@@ -104,6 +105,9 @@ impl Connection {
         is_listed: impl FnOnce() -> bool,
     ) -> Ended {
         match error {
+            ServiceError::McpError(error) if is_of_a_lost_session(&error) => {
+                Ended::Lost(Failure::new("its session was lost"))
+            }
             ServiceError::McpError(error) => Ended::With(self.refused(call, &error, is_listed())),
             ServiceError::TransportClosed if !mark.is_handed_over() => {
                 Ended::NotSent(self.why_over().await)
@@ -136,9 +140,7 @@ impl Connection {
         let server = self.server.clone();
         let failure = |error| Failure::request(&ServiceError::TransportSend(error), &self.eraser);
         match error.error.downcast_ref::<http::Error>() {
-            _ if is_unauthorized(error.error.as_ref()) => {
-                Ended::With(CallError::Unauthorized { server })
-            }
+            _ if is_unauthorized(&error) => Ended::With(CallError::Unauthorized { server }),
             Some(http::Error::HttpStatus(status)) if status.status == 429 => {
                 Ended::With(CallError::RateLimited { server })
             }
@@ -154,8 +156,14 @@ impl Connection {
             Some(http::Error::SessionExpired | http::Error::ReinitializationFailed(_)) => {
                 Ended::NotSent(failure(error))
             }
-            _ if is_unreachable(error.error.as_ref()) => Ended::NotSent(failure(error)),
+            _ if is_unreachable(&error) => Ended::NotSent(failure(error)),
             _ => Ended::Lost(failure(error)),
         }
     }
+}
+
+/// Whether rmcp made this error up for a call whose session was replaced while it ran.
+fn is_of_a_lost_session(error: &ErrorData) -> bool {
+    error.code == ErrorCode::INTERNAL_ERROR
+        && error.message.starts_with("streamable HTTP session was re-initialized")
 }

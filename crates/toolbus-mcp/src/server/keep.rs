@@ -1,6 +1,8 @@
 //! The keeper: the one task that connects a server, lists its tools, notices when it is lost, and
 //! tries again, each time later than before.
 
+use std::convert::Infallible;
+
 use super::*;
 
 /// How soon a server that was lost is tried again.
@@ -55,13 +57,11 @@ impl Server {
             "connected"
         );
         self.phase.send_replace(Phase::Connected(Arc::clone(&connection), Instant::now()));
-        loop {
-            tokio::select! {
-                () = connection.over() => break,
-                () = connection.tools_changed() => self.list_again(&connection).await,
-            }
+        // A listing that is dropped half-way has changed nothing.
+        tokio::select! {
+            () = connection.over() => connection.why_over().await,
+            never = self.follow_tools(&connection) => match never {},
         }
-        connection.why_over().await
     }
 
     async fn connect(&self) -> Result<Connection, Failure> {
@@ -75,18 +75,29 @@ impl Server {
     }
 
     async fn open(&self) -> Result<Connection, Failure> {
-        let means = &self.shared.means;
         if !self.initialize_first.load(Ordering::Relaxed) {
-            match Connection::open(&self.entry, means, Handshake::Discover).await {
+            match self.shake(Handshake::Discover).await {
                 Err(failure) if failure.may_be_of_the_handshake => {
                     tracing::debug!(server = %self.entry.name, %failure, "initialized instead");
                 }
                 done => return done,
             }
         }
-        let opened = Connection::open(&self.entry, means, Handshake::Initialize).await;
+        let opened = self.shake(Handshake::Initialize).await;
         self.initialize_first.store(opened.is_ok(), Ordering::Relaxed);
         opened
+    }
+
+    async fn shake(&self, handshake: Handshake) -> Result<Connection, Failure> {
+        let cut = self.stop.child_token();
+        Connection::open(&self.entry, &self.shared.means, handshake, cut).await
+    }
+
+    async fn follow_tools(&self, connection: &Connection) -> Infallible {
+        loop {
+            connection.tools_changed().await;
+            self.list_again(connection).await;
+        }
     }
 
     async fn list_again(&self, connection: &Connection) {

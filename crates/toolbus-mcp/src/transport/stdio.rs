@@ -15,7 +15,7 @@ use rmcp::transport::Transport;
 use serde_json::Value;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -32,6 +32,8 @@ const STRAY_LINES_LOGGED: u64 = 10;
 pub(crate) struct Stdio {
     lines: LineReader<ChildStdout>,
     stdin: Arc<Mutex<Option<ChildStdin>>>,
+    /// Fires when everything is written that was to be sent so far.
+    written: oneshot::Receiver<()>,
     stuck: CancellationToken,
     stray_lines: u64,
     server: String,
@@ -45,6 +47,7 @@ impl Stdio {
         Self {
             lines: LineReader::new(pipes.stdout, MESSAGE_BYTES_MAX),
             stdin: Arc::new(Mutex::new(Some(pipes.stdin))),
+            written: oneshot::channel().1,
             stuck: CancellationToken::new(),
             stray_lines: 0,
             server: server.to_owned(),
@@ -97,10 +100,17 @@ impl Transport<RoleClient> for Stdio {
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         let (stdin, stuck) = (Arc::clone(&self.stdin), self.stuck.clone());
+        // rmcp has every message sent by a task of its own. They are written in the order in which
+        // they were given here, or a call could be cancelled before the server has it.
+        let (done, written) = oneshot::channel();
+        let before = std::mem::replace(&mut self.written, written);
         async move {
+            let _done = done;
             let mut line = serde_json::to_vec(&message)?;
             line.push(b'\n');
             let written = timeout(WRITE_WAIT, async {
+                // An error is a message whose turn is over, too.
+                let _ = before.await;
                 let mut stdin = stdin.lock().await;
                 let stdin = stdin.as_mut().ok_or(io::ErrorKind::NotConnected)?;
                 write(stdin, &line).await

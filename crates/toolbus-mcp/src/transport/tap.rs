@@ -7,13 +7,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use rmcp::RoleClient;
 use rmcp::model::{
-    ClientNotification, ClientRequest, GetMeta, JsonRpcMessage, ProgressNotificationParam,
-    ProgressToken, RequestId, ServerNotification,
+    ClientNotification, ClientRequest, GetMeta, JsonRpcMessage, JsonRpcNotification,
+    ProgressNotificationParam, ProgressToken, RequestId, ServerNotification,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -30,6 +30,9 @@ use crate::eraser::{Eraser, shortened};
 const SERVER_REQUESTS_MAX: usize = 64;
 /// Progress of one call that is passed on in any one second; more is dropped.
 const PROGRESS_PER_SECOND_MAX: u32 = 50;
+/// Words to the server that a request is cancelled which are still to be sent. One that takes them
+/// this slowly is stuck, and what it is not told piles up here.
+const CANCELS_UNSENT_MAX: usize = 1024;
 /// Longest text of one progress or log notification that is passed on, in bytes.
 const NOTE_BYTES_MAX: usize = 2 << 10;
 
@@ -43,16 +46,24 @@ pub(crate) struct Tap<T> {
 pub(crate) struct Wire {
     /// Fires when nothing more will come.
     pub(crate) ended: CancellationToken,
+    /// Fires when the server does not take what it is sent.
+    pub(crate) stuck: CancellationToken,
     /// Told whenever the server says that its list of tools has changed.
     pub(crate) tools_changed: Notify,
     server: String,
     eraser: Eraser,
-    marks: Mutex<HashMap<ProgressToken, Mark>>,
-    /// Requests that wait for their answer. An answer to any other is not rmcp's to see: before
-    /// the handshake is done, it takes that for the end of the connection.
-    asked: Mutex<HashSet<RequestId>>,
+    asked: Mutex<Asked>,
+    cancels_unsent: AtomicUsize,
     /// Requests of the server that we have not answered yet.
     serving: Mutex<HashSet<RequestId>>,
+}
+
+/// Requests that wait for their answer. An answer to any other is not rmcp's to see: before the
+/// handshake is done, it takes that for the end of the connection.
+#[derive(Default)]
+struct Asked {
+    requests: HashMap<RequestId, Option<ProgressToken>>,
+    marks: HashMap<ProgressToken, Mark>,
 }
 
 /// Goes along with one call's request, in its extensions, which are never sent.
@@ -61,6 +72,7 @@ pub(crate) struct Mark(Arc<MarkState>);
 
 struct MarkState {
     handed_over: AtomicBool,
+    is_over: AtomicBool,
     progress: Progress,
     pace: Mutex<Pace>,
 }
@@ -75,6 +87,7 @@ impl Mark {
     pub(crate) fn new(progress: Progress) -> Self {
         Self(Arc::new(MarkState {
             handed_over: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
             progress,
             pace: Mutex::new(Pace { since: Instant::now(), count: 0 }),
         }))
@@ -85,7 +98,19 @@ impl Mark {
         self.0.handed_over.load(Ordering::Acquire)
     }
 
+    /// Ends progress: the call has its outcome.
+    pub(crate) fn end(&self) {
+        self.0.is_over.store(true, Ordering::Release);
+    }
+
+    fn wants_progress(&self) -> bool {
+        self.0.progress.is_wanted()
+    }
+
     fn has_room(&self) -> bool {
+        if self.0.is_over.load(Ordering::Acquire) {
+            return false;
+        }
         let mut pace = self.0.pace.lock();
         if pace.since.elapsed().as_secs() > 0 {
             *pace = Pace { since: Instant::now(), count: 0 };
@@ -99,63 +124,46 @@ impl Wire {
     pub(crate) fn new(server: &str, eraser: Eraser) -> Arc<Self> {
         Arc::new(Self {
             ended: CancellationToken::new(),
+            stuck: CancellationToken::new(),
             tools_changed: Notify::new(),
             server: server.to_owned(),
             eraser,
-            marks: Mutex::default(),
             asked: Mutex::default(),
+            cancels_unsent: AtomicUsize::new(0),
             serving: Mutex::default(),
         })
     }
 
-    /// Stops listening for a call's progress.
-    pub(crate) fn forget(&self, token: &ProgressToken) {
-        self.marks.lock().remove(token);
-    }
-
     fn sees(&self, message: &TxJsonRpcMessage<RoleClient>) {
         match message {
-            JsonRpcMessage::Request(request) => {
-                let mut asked = self.asked.lock();
-                if matches!(request.request, ClientRequest::InitializeRequest(_)) {
-                    // What was asked before got no answer in time, and must not get one now.
-                    asked.clear();
-                }
-                asked.insert(request.id.clone());
-                drop(asked);
-                self.sees_call(&request.request);
-            }
+            JsonRpcMessage::Request(request) => self.sees_request(&request.id, &request.request),
             JsonRpcMessage::Notification(notification) => {
-                if let ClientNotification::CancelledNotification(cancelled) =
-                    &notification.notification
-                    && let Some(id) = &cancelled.params.request_id
-                {
-                    self.asked.lock().remove(id);
+                if let Some(id) = cancelled(notification) {
+                    self.asked.lock().settle(id);
+                    if self.cancels_unsent.fetch_add(1, Ordering::AcqRel) >= CANCELS_UNSENT_MAX {
+                        self.stuck.cancel();
+                    }
                 }
             }
             _ => {}
         }
     }
 
-    fn sees_call(&self, request: &ClientRequest) {
-        let ClientRequest::CallToolRequest(call) = request else { return };
-        let Some(mark) = call.extensions.get::<Mark>() else { return };
-        mark.0.handed_over.store(true, Ordering::Release);
-        if let Some(token) = request.get_meta().get_progress_token()
-            && mark.0.progress.is_wanted()
-        {
-            self.marks.lock().insert(token, mark.clone());
-        }
-    }
-
-    /// Whether somebody waits for an answer with this id. Some servers make a text of the number.
-    fn is_asked(&self, id: &RequestId) -> bool {
-        let number = match id {
-            RequestId::String(text) => text.parse().ok().map(RequestId::Number),
-            RequestId::Number(_) => None,
-        };
+    fn sees_request(&self, id: &RequestId, request: &ClientRequest) {
         let mut asked = self.asked.lock();
-        asked.remove(id) || number.is_some_and(|number| asked.remove(&number))
+        if matches!(request, ClientRequest::InitializeRequest(_)) {
+            // What was asked before got no answer in time, and must not get one now.
+            *asked = Asked::default();
+        }
+        let mut token = None;
+        if let ClientRequest::CallToolRequest(call) = request
+            && let Some(mark) = call.extensions.get::<Mark>()
+        {
+            mark.0.handed_over.store(true, Ordering::Release);
+            token = request.get_meta().get_progress_token().filter(|_| mark.wants_progress());
+            asked.marks.extend(token.clone().map(|token| (token, mark.clone())));
+        }
+        asked.requests.insert(id.clone(), token);
     }
 
     /// Takes a notification, or gives it back when it is rmcp's.
@@ -189,7 +197,8 @@ impl Wire {
 
     fn progress(&self, params: ProgressNotificationParam) {
         // The sink is called without the lock: it is not ours.
-        let Some(mark) = self.marks.lock().get(&params.progress_token).cloned() else { return };
+        let mark = self.asked.lock().marks.get(&params.progress_token).cloned();
+        let Some(mark) = mark else { return };
         if mark.has_room() {
             let message = params.message.map(|text| shortened(&text, NOTE_BYTES_MAX).into_owned());
             mark.0.progress.send(ToolProgress {
@@ -222,13 +231,34 @@ impl Wire {
         admitted
     }
 
+    /// Whether somebody waits for an answer with this id. Nobody does after that.
+    fn settles(&self, id: &RequestId) -> bool {
+        let mut asked = self.asked.lock();
+        asked.settle(id)
+            // Some servers make a text of the number.
+            || matches!(id, RequestId::String(text)
+                if text.parse().is_ok_and(|number| asked.settle(&RequestId::Number(number))))
+    }
+
     /// What is to be forgotten once a message was sent, or could not be.
     fn sent(&self, message: Sent, well: bool) {
         match message {
-            Sent::Request(id) if !well => drop(self.asked.lock().remove(&id)),
+            Sent::Request(id) if !well => drop(self.asked.lock().settle(&id)),
             Sent::Answer(id) => drop(self.serving.lock().remove(&id)),
+            Sent::Cancel => drop(self.cancels_unsent.fetch_sub(1, Ordering::AcqRel)),
             Sent::Request(_) | Sent::Other => {}
         }
+    }
+}
+
+impl Asked {
+    /// Forgets a request and tells whether it was there.
+    fn settle(&mut self, id: &RequestId) -> bool {
+        let Some(token) = self.requests.remove(id) else { return false };
+        if let Some(token) = token {
+            self.marks.remove(&token);
+        }
+        true
     }
 }
 
@@ -236,6 +266,7 @@ impl Wire {
 enum Sent {
     Request(RequestId),
     Answer(RequestId),
+    Cancel,
     Other,
 }
 
@@ -245,8 +276,21 @@ impl Sent {
             JsonRpcMessage::Request(request) => Self::Request(request.id.clone()),
             JsonRpcMessage::Response(answer) => Self::Answer(answer.id.clone()),
             JsonRpcMessage::Error(error) => error.id.clone().map_or(Self::Other, Self::Answer),
-            JsonRpcMessage::Notification(_) => Self::Other,
+            JsonRpcMessage::Notification(notification) => match cancelled(notification) {
+                Some(_) => Self::Cancel,
+                None => Self::Other,
+            },
         }
+    }
+}
+
+/// The request that a notification cancels.
+fn cancelled(notification: &JsonRpcNotification<ClientNotification>) -> Option<&RequestId> {
+    match &notification.notification {
+        ClientNotification::CancelledNotification(cancelled) => {
+            cancelled.params.request_id.as_ref()
+        }
+        _ => None,
     }
 }
 
@@ -287,9 +331,9 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
                     return Some(JsonRpcMessage::Notification(notification));
                 }
                 JsonRpcMessage::Request(request) if !self.wire.admits(&request.id) => {}
-                JsonRpcMessage::Response(answer) if !self.wire.is_asked(&answer.id) => {}
+                JsonRpcMessage::Response(answer) if !self.wire.settles(&answer.id) => {}
                 JsonRpcMessage::Error(error)
-                    if error.id.as_ref().is_some_and(|id| !self.wire.is_asked(id)) => {}
+                    if error.id.as_ref().is_some_and(|id| !self.wire.settles(id)) => {}
                 message => return Some(message),
             }
         }
@@ -307,3 +351,6 @@ impl<T> Drop for Tap<T> {
         self.wire.ended.cancel();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -61,6 +61,7 @@ class Server:
     def __init__(self):
         self.lists = 0
         self.cancelled = []
+        self.waits = 0
         self.early = 0
         self.extra_tools = 0
 
@@ -128,10 +129,12 @@ class Server:
         if name == "slow":
             time.sleep(1000)
         if name == "wait":
+            self.waits += 1
             self.early += str(id) in self.cancelled
             return None
         if name == "early":
-            return text(f"{self.early} of {len(self.cancelled)}")
+            left = self.waits - len(self.cancelled)
+            return text(f"{self.early} early, {left} not cancelled" if self.waits else "none")
         if name == "cancelled":
             return text(" ".join(self.cancelled))
         raise RuntimeError("no such tool")
@@ -149,6 +152,8 @@ class Server:
         method, id = message["method"], message["id"]
         params = message.get("params", {})
         if method == "initialize":
+            if KIND == "ignorant":
+                send(self.late)
             info = {"name": "hostile", "version": "1"}
             capabilities = {"tools": {"listChanged": True}}
             version = "2025-11-25"
@@ -165,6 +170,9 @@ class Server:
                 return
         elif KIND == "brittle":
             os._exit(9)
+        elif KIND == "ignorant":
+            self.late = {"id": id, "result": {"supportedVersions": ["2026-07-28"]}}
+            return
         else:
             send({"id": id, "error": {"code": -32601, "message": "Method not found"}})
             return

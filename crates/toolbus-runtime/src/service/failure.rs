@@ -31,8 +31,9 @@ pub(super) fn block(error: &(dyn Error + 'static)) -> String {
     block
 }
 
-/// The error and its causes on one line, for a log.
-pub(super) fn line(error: &(dyn Error + 'static)) -> String {
+/// The error and its causes on one line, for a log or for a message of one line.
+#[must_use]
+pub fn on_one_line(error: &(dyn Error + 'static)) -> String {
     let block = block(error);
     let lines = block.trim_end().trim_start_matches("error: ").lines();
     lines

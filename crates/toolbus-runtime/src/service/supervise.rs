@@ -86,7 +86,7 @@ impl Ended {
                 if human {
                     failure::print(&*error);
                 } else {
-                    tracing::error!(error = failure::line(&*error), "failed");
+                    tracing::error!(error = failure::on_one_line(&*error), "failed");
                 }
                 let interrupted = signal.filter(|_| role == Role::Command);
                 interrupted.map_or(Exit::FAILURE, Signal::exit)

@@ -201,5 +201,8 @@ fn a_failure_is_one_block_without_repetitions() {
         failure::block(&error),
         "error: cannot join the bus\n  because: cannot connect: connection refused\n"
     );
-    assert_eq!(failure::line(&error), "cannot join the bus: cannot connect: connection refused");
+    assert_eq!(
+        failure::on_one_line(&error),
+        "cannot join the bus: cannot connect: connection refused"
+    );
 }

@@ -62,3 +62,27 @@ fn what_is_right_is_no_mistake() {
     ];
     assert_eq!(mistakes_of(Some("http://collector:4318"), variables), "");
 }
+
+#[test]
+fn libraries_are_quiet_unless_they_are_asked_for() {
+    let check = |directives: Option<&str>, expected: &str| {
+        let identity =
+            Identity { program: "p", version: "0", instance: "i".to_owned(), name: None };
+        let log = LogSettings {
+            filter: directives.map(|text| text.parse().unwrap()),
+            ..LogSettings::default()
+        };
+        let options = Options {
+            identity: &identity,
+            log: &log,
+            default_level: LevelFilter::INFO,
+            default_format: LogFormat::Json,
+            export: &TelemetrySettings::default(),
+            environment: &std::iter::empty().collect(),
+        };
+        assert_eq!(log_filter(&options, LevelFilter::INFO).to_string(), expected);
+    };
+    check(None, "lapin=off,rmcp=warn,info");
+    check(Some("debug"), "lapin=off,rmcp=warn,debug");
+    check(Some("warn,rmcp=trace"), "lapin=off,rmcp=trace,warn");
+}

@@ -135,7 +135,13 @@ unsafe extern "C" fn start(stack: *const usize) -> ! {
         let (every_signal, mut before) = (u64::MAX, 0_u64);
         call(
             number::RT_SIGPROCMASK,
-            [SIG_BLOCK, (&raw const every_signal).addr(), (&raw mut before).addr(), SIGNAL_SET_BYTES, 0],
+            [
+                SIG_BLOCK,
+                (&raw const every_signal).addr(),
+                (&raw mut before).addr(),
+                SIGNAL_SET_BYTES,
+                0,
+            ],
         );
         let child = call(number::CLONE, [SIGCHLD, 0, 0, 0, 0]);
         if child == 0 {
@@ -146,7 +152,7 @@ unsafe extern "C" fn start(stack: *const usize) -> ! {
             become_script(arguments, environment);
         }
         if child < 0 {
-            report(b'X', child as i32);
+            report(b'X', -child as i32);
         }
         // The script's end of file must not wait for this process.
         call(number::CLOSE_RANGE, [fds::STDOUT as usize, u32::MAX as usize, 0, 0, 0]);
@@ -166,7 +172,11 @@ unsafe fn become_script(arguments: *const usize, environment: *const usize) -> !
         let processes_max = decimal(*arguments.add(1) as *const u8);
         if processes_max > 0 {
             let limit = [processes_max, processes_max];
-            call(number::PRLIMIT64, [0, RLIMIT_NPROC, (&raw const limit).addr(), 0, 0]);
+            let error = call(number::PRLIMIT64, [0, RLIMIT_NPROC, (&raw const limit).addr(), 0, 0]);
+            if error < 0 {
+                report(b'X', -error as i32);
+                exit(NOT_STARTED);
+            }
         }
         call(number::DUP3, [fds::STDOUT as usize, 1, 0, 0, 0]);
         call(number::DUP3, [fds::STDERR as usize, 2, 0, 0, 0]);
@@ -184,8 +194,7 @@ fn wait_for(child: isize) -> ! {
     loop {
         let mut status = 0_i32;
         // SAFETY: `status` is a live local that the kernel writes four bytes to.
-        let ended =
-            unsafe { call(number::WAIT4, [usize::MAX, (&raw mut status).addr(), 0, 0, 0]) };
+        let ended = unsafe { call(number::WAIT4, [usize::MAX, (&raw mut status).addr(), 0, 0, 0]) };
         if ended == child {
             report(b'E', status);
         } else if ended == ECHILD {

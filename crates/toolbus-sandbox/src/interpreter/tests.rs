@@ -1,1 +1,98 @@
-//! Tests.
+//! What an interpreter says of itself, understood.
+
+use super::*;
+
+fn parsed(lines: &[&str]) -> Option<Interpreter> {
+    Interpreter::parse((lines.join("\n") + "\n").as_bytes())
+}
+
+#[test]
+fn an_interpreter_of_the_system_needs_nothing_more() {
+    let found = parsed(&[
+        "/usr/bin/python3.11",
+        "/usr/bin/python3",
+        "cpython 3.11.2",
+        "cpython-311-x86_64-linux-gnu linux-x86_64",
+        "/usr/lib/python3.11",
+        "/usr",
+        "/usr",
+        "/usr",
+        "/usr",
+        "/usr/lib/python3.11",
+        "/home/me/lib",
+    ]);
+    let found = found.expect("an interpreter");
+    assert_eq!(found.trees, Vec::<PathBuf>::new());
+    assert_eq!(
+        found.settings(None),
+        b"/usr\0/usr\0/usr\0/usr\0/usr/lib/python3.11",
+        "home is not shown"
+    );
+    assert_eq!(
+        found.settings(Some("/p".as_ref())),
+        b"/usr\0/usr\0/usr\0/usr\0/p\0/usr/lib/python3.11"
+    );
+    assert_eq!(search_path(&found), "/usr/local/bin:/usr/bin:/bin");
+}
+
+#[test]
+fn a_virtual_environment_brings_its_base() {
+    let found = parsed(&[
+        "/opt/py/bin/python3.12",
+        "/srv/venv/bin/python3",
+        "cpython 3.12.1",
+        "abi",
+        "/opt/py/lib/python3.12",
+        "/srv/venv",
+        "/srv/venv",
+        "/opt/py",
+        "/opt/py",
+        "/opt/py/lib/python3.12",
+        "/srv/venv/lib/site-packages",
+    ]);
+    let found = found.expect("an interpreter");
+    assert_eq!(found.trees, [PathBuf::from("/opt/py"), PathBuf::from("/srv/venv")]);
+    assert_eq!(search_path(&found), "/srv/venv/bin:/usr/local/bin:/usr/bin:/bin");
+}
+
+#[test]
+fn half_an_answer_is_none() {
+    assert_eq!(parsed(&["/usr/bin/python3"]), None);
+    assert_eq!(
+        parsed(&["a", "b", "c", "d", "e", "/usr", "/usr", "/usr", "/usr"]),
+        None,
+        "no module path"
+    );
+    assert_eq!(
+        parsed(&["a", "b", "c", "d", "e", "/usr", "/usr", "/usr", "/usr", "relative"]),
+        None
+    );
+}
+
+#[test]
+fn versions_are_compared_as_numbers() {
+    for (version, expected) in [
+        ("cpython 3.8.0", true),
+        ("cpython 3.10.2", true),
+        ("pypy 3.9.1", true),
+        ("cpython 3.7.16", false),
+        ("x", false),
+    ] {
+        let found =
+            parsed(&["a", "b", version, "d", "e", "/usr", "/usr", "/usr", "/usr", "/usr/lib"]);
+        assert_eq!(found.expect("an interpreter").is_recent(), expected, "{version}");
+    }
+}
+
+/// A prefix like `/` or a home folder would show scripts what they must not see.
+#[tokio::test]
+async fn a_prefix_with_secrets_in_it_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let fake = folder.path().join("python3");
+    let answer = "/bin/x\\n/bin/x\\nc 3.12.0\\nabi\\n/lib/python\\n/\\n/\\n/\\n/\\n/lib/python\\n";
+    std::fs::write(&fake, format!("#!/bin/sh\nprintf '{answer}'\n")).expect("written");
+    std::fs::set_permissions(&fake, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .expect("set");
+    let refused = Interpreter::find(Some(&fake)).await.expect_err("the prefix is the root");
+    assert!(refused.to_string().contains("must not see"), "{refused}");
+}

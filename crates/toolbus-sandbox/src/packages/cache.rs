@@ -9,11 +9,11 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, lchown};
 use std::path::{Path, PathBuf};
-use std::process;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-const STAGING: &str = ".staging-";
+use crate::nonce;
+
+const STAGING: &str = ".staging";
 const LOCK: &str = ".lock";
 /// Holds the size of a set, in bytes.
 const SIZE: &str = ".size";
@@ -23,7 +23,6 @@ const SIZE: &str = ".size";
 pub(crate) struct Cache {
     directory: PathBuf,
     bytes_max: u64,
-    staged: AtomicU64,
 }
 
 /// A set that stays as long as this is held.
@@ -43,10 +42,10 @@ impl Cache {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let directory = directory.canonicalize()?;
         fs::set_permissions(&directory, fs::Permissions::from_mode(mode))?;
-        let cache = Self { directory, bytes_max, staged: AtomicU64::new(0) };
+        let cache = Self { directory, bytes_max };
         for (name, path) in cache.entries()? {
-            let owner = name.strip_prefix(STAGING).and_then(|rest| rest.split('-').next());
-            if owner.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            // The lock says more than a process's number, which may be that of another container.
+            if name.starts_with(STAGING) && File::open(&path)?.try_lock().is_ok() {
                 fs::remove_dir_all(path)?;
             }
         }
@@ -86,10 +85,11 @@ impl Cache {
 
     /// A new empty folder to install into.
     pub(crate) fn stage(&self) -> io::Result<Staging> {
-        let number = self.staged.fetch_add(1, Ordering::Relaxed);
-        let path = self.directory.join(format!("{STAGING}{}-{number}", process::id()));
+        let path = self.directory.join(nonce::name(STAGING));
         fs::DirBuilder::new().mode(0o700).create(&path)?;
-        Ok(Staging { path })
+        let lock = File::open(&path)?;
+        lock.try_lock()?;
+        Ok(Staging { path, _lock: lock })
     }
 
     /// Takes `tree`, below the staging folder, as the set under `key`. The caller holds the claim.
@@ -166,10 +166,12 @@ impl Cache {
     }
 }
 
-/// A folder that is removed unless its content was published.
+/// A folder that is removed when it is no longer needed, with what was not published of it.
 #[derive(Debug)]
 pub(crate) struct Staging {
     pub(crate) path: PathBuf,
+    /// Says that somebody is at work here.
+    _lock: File,
 }
 
 impl Drop for Staging {

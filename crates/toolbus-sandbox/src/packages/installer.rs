@@ -4,7 +4,6 @@
 //! and nothing else of the service: a short list of variables and files, named here.
 
 use std::env;
-use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -89,7 +88,7 @@ pub(super) enum Program {
 pub(crate) struct Surroundings {
     pub(super) program: Program,
     /// Variables as they are here.
-    pub(super) variables: Vec<(&'static str, OsString)>,
+    pub(super) variables: Vec<(&'static str, String)>,
     /// Files and folders to mount: where they are, and where an installer looks for them.
     pub(crate) files: Vec<Tree>,
 }
@@ -97,8 +96,8 @@ pub(crate) struct Surroundings {
 impl Surroundings {
     /// Looks around, leaving out what `interpreter` sees anyway.
     pub(crate) fn find(interpreter: &Interpreter) -> Self {
-        let variables: Vec<(&'static str, OsString)> =
-            VARIABLES.iter().filter_map(|name| Some((*name, env::var_os(name)?))).collect();
+        let variables: Vec<(&'static str, String)> =
+            VARIABLES.iter().filter_map(|name| Some((*name, env::var(name).ok()?))).collect();
         let program = find_uv().map_or(Program::Pip, Program::Uv);
         let mut files: Vec<Tree> = SYSTEM_FILES.iter().map(|path| same(Path::new(path))).collect();
         files.extend(variables.iter().flat_map(|(_, value)| named_paths(value)));
@@ -112,10 +111,9 @@ impl Surroundings {
         files.sort_by(|one, other| one.path.cmp(&other.path));
         files.dedup();
         if let Some(home) = env::home_dir() {
-            let at_home = HOME_FILES.iter().map(|file| Tree {
-                path: Path::new(WORK).join(file),
-                source: home.join(file),
-            });
+            let at_home = HOME_FILES
+                .iter()
+                .map(|file| Tree { path: Path::new(WORK).join(file), source: home.join(file) });
             files.extend(at_home.filter(|file| file.source.exists()));
         }
         Self { program, variables, files }
@@ -134,7 +132,8 @@ impl Surroundings {
             Program::Uv(uv) => {
                 let uv = uv.to_string_lossy();
                 let fixed = ["pip", "install", "--python", &python, "--target", &target];
-                let flags = ["--only-binary", ":all:", "--no-cache", "--compile-bytecode", "--quiet"];
+                let flags =
+                    ["--only-binary", ":all:", "--no-cache", "--compile-bytecode", "--quiet"];
                 [uv.as_ref()].into_iter().chain(fixed).chain(flags).map(str::to_owned).collect()
             }
             Program::Pip => {
@@ -154,12 +153,13 @@ fn same(path: &Path) -> Tree {
     Tree { path: path.to_path_buf(), source: path.to_path_buf() }
 }
 
-/// The absolute paths in a variable, which may be one, or several with blanks or colons between.
-fn named_paths(value: &OsStr) -> Vec<Tree> {
-    let text = value.to_string_lossy();
-    let parts = text.split([' ', ':']).map(|part| part.trim_start_matches("file://"));
-    parts.filter(|part| part.starts_with('/') && part.len() > 1 && !part.starts_with("//"))
-        .map(|part| same(Path::new(part)))
+/// The absolute paths in a variable: one, or several with blanks or colons between them.
+fn named_paths(value: &str) -> Vec<Tree> {
+    let words = value.split_whitespace().map(|word| word.strip_prefix("file://").unwrap_or(word));
+    let paths = words.filter(|word| word.starts_with('/')).flat_map(|word| word.split(':'));
+    paths
+        .filter(|path| path.starts_with('/') && !path.trim_matches('/').is_empty())
+        .map(|path| same(Path::new(path)))
         .collect()
 }
 

@@ -18,7 +18,7 @@ const ARCHIVES: [&str; 7] = [".whl", ".zip", ".tar", ".gz", ".tgz", ".bz2", ".eg
 
 /// A requirement string that was refused, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub(crate) enum Error {
     /// The list is too long.
     #[error("more than {PACKAGES_MAX} packages")]
     TooMany,
@@ -48,9 +48,9 @@ impl Requirements {
             if text.len() > REQUIREMENT_BYTES_MAX {
                 return Err(Error::TooLong);
             }
-            parse(text).map(|requirement| requirement.to_string()).map_err(|reason| {
-                Error::Refused { text: text.clone(), reason }
-            })
+            parse(text)
+                .map(|requirement| requirement.to_string())
+                .map_err(|reason| Error::Refused { text: text.clone(), reason })
         });
         requirements.collect::<Result<_, _>>().map(Self)
     }
@@ -168,7 +168,8 @@ fn is_version(text: &str) -> bool {
         Some((public, local)) => (public, Some(local)),
         None => (text.as_str(), None),
     };
-    let is_part = |part: &str| !part.is_empty() && part.chars().all(|char| char.is_ascii_alphanumeric());
+    let is_part =
+        |part: &str| !part.is_empty() && part.chars().all(|char| char.is_ascii_alphanumeric());
     if local.is_some_and(|local| !local.split(['.', '-', '_']).all(is_part)) {
         return false;
     }
@@ -180,7 +181,8 @@ fn is_version(text: &str) -> bool {
     let end = release.find(|char: char| !char.is_ascii_digit() && char != '.');
     let (numbers, suffixes) = release.split_at(end.unwrap_or(release.len()));
     // A separator may stand before the first suffix.
-    let numbers = if suffixes.is_empty() { numbers } else { numbers.strip_suffix('.').unwrap_or(numbers) };
+    let numbers =
+        if suffixes.is_empty() { numbers } else { numbers.strip_suffix('.').unwrap_or(numbers) };
     numbers.split('.').all(is_number) && are_suffixes(suffixes)
 }
 
@@ -203,7 +205,11 @@ fn are_suffixes(mut text: &str) -> bool {
         }
         let had_dash = text.starts_with('-');
         skip(&mut text);
-        match WORDS.iter().find_map(|word| text.strip_prefix(word)).or_else(|| text.strip_prefix('r')) {
+        match WORDS
+            .iter()
+            .find_map(|word| text.strip_prefix(word))
+            .or_else(|| text.strip_prefix('r'))
+        {
             Some(rest) => {
                 text = rest;
                 if text.len() > 1 && text[1..].starts_with(|char: char| char.is_ascii_digit()) {
@@ -236,7 +242,11 @@ fn marker(scanner: &mut Scanner<'_>) -> Result<String, &'static str> {
             tokens.push(")".to_owned());
         }
         if scanner.peek().is_none() {
-            return if open == 0 { Ok(tokens.join(" ")) } else { Err("expected `)` in the marker") };
+            return if open == 0 {
+                Ok(tokens.join(" "))
+            } else {
+                Err("expected `)` in the marker")
+            };
         }
         match scanner.word(|char| char.is_ascii_lowercase()) {
             word @ ("and" | "or") => tokens.push(word.to_owned()),
@@ -262,7 +272,8 @@ fn marker_value(scanner: &mut Scanner<'_>) -> Result<String, &'static str> {
     ];
     for quote in ['"', '\''] {
         if scanner.take_if(quote) {
-            let text = scanner.raw_word(|char| char.is_ascii_alphanumeric() || " ._+!*-#".contains(char));
+            let text =
+                scanner.raw_word(|char| char.is_ascii_alphanumeric() || " ._+!*-#".contains(char));
             let value = format!("\"{text}\"");
             scanner.expect_raw(quote, "expected a string of plain characters in the marker")?;
             return Ok(value);

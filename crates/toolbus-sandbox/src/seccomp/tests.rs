@@ -1,1 +1,88 @@
-//! Tests.
+//! The program, run on made-up calls by an interpreter of its few instructions.
+
+use super::*;
+
+/// What the kernel would answer, as the filter's return value.
+fn verdict(program: &[u8], number: u32, arguments: [u64; 6]) -> u32 {
+    let architecture: u32 = if cfg!(target_arch = "aarch64") { 0xC000_00B7 } else { 0xC000_003E };
+    let mut data = [number.to_ne_bytes(), architecture.to_ne_bytes()].concat();
+    data.extend_from_slice(&[0; 8]);
+    arguments.iter().for_each(|argument| data.extend_from_slice(&argument.to_ne_bytes()));
+    let word = |bytes: &[u8]| u32::from_ne_bytes(bytes.try_into().expect("four bytes"));
+    let (mut at, mut register) = (0, 0_u32);
+    loop {
+        let instruction = &program[at * 8..at * 8 + 8];
+        let code = u16::from_ne_bytes([instruction[0], instruction[1]]);
+        let value = word(&instruction[4..8]);
+        at += 1;
+        let holds = match code {
+            0x20 => {
+                register = word(&data[value as usize..value as usize + 4]);
+                continue;
+            }
+            0x54 => {
+                register &= value;
+                continue;
+            }
+            0x05 => {
+                at += value as usize;
+                continue;
+            }
+            0x06 => return value,
+            0x15 => register == value,
+            0x25 => register > value,
+            0x35 => register >= value,
+            other => panic!("an unknown instruction {other:#x}"),
+        };
+        at += usize::from(instruction[if holds { 2 } else { 3 }]);
+    }
+}
+
+const ALLOWED: u32 = libc::SECCOMP_RET_ALLOW;
+const REFUSED_CALL: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+const ABSENT_CALL: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
+
+#[test]
+fn calls_are_sorted_as_listed() {
+    for network in [Network::Denied, Network::Allowed] {
+        let program = program(network).expect("a program");
+        assert!(program.len() / 8 < 4096, "longer than the kernel takes");
+        let judge = |number: libc::c_long, first: u64, second: u64| {
+            verdict(&program, u32::try_from(number).expect("small"), [first, second, 0, 0, 0, 0])
+        };
+        for number in REFUSED {
+            assert_eq!(judge(*number, 0, 0), REFUSED_CALL, "{number}");
+        }
+        for number in ABSENT {
+            assert_eq!(judge(*number, 0, 0), ABSENT_CALL, "{number}");
+        }
+        for number in [libc::SYS_read, libc::SYS_execve, libc::SYS_futex, libc::SYS_wait4] {
+            assert_eq!(judge(number, u64::MAX, u64::MAX), ALLOWED, "{number}");
+        }
+        for flag in NAMESPACE_FLAGS {
+            let flags = (flag | libc::SIGCHLD | libc::CLONE_VM) as u64;
+            assert_eq!(judge(libc::SYS_clone, flags, 0), REFUSED_CALL, "{flag:#x}");
+        }
+        let threads = libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_THREAD | libc::CLONE_SETTLS;
+        assert_eq!(judge(libc::SYS_clone, threads as u64, 0), ALLOWED);
+        // The kernel looks at the lower half only.
+        assert_eq!(judge(libc::SYS_ioctl, 0, libc::TIOCSTI | 1 << 40), REFUSED_CALL);
+        assert_eq!(judge(libc::SYS_ioctl, 0, libc::TIOCGWINSZ), ALLOWED);
+        let socket = |family: libc::c_int| judge(libc::SYS_socket, family as u64, 1);
+        let internet = if network == Network::Allowed { ALLOWED } else { REFUSED_CALL };
+        assert_eq!((socket(libc::AF_UNIX), socket(libc::AF_INET)), (ALLOWED, internet));
+        assert_eq!((socket(libc::AF_PACKET), socket(libc::AF_VSOCK)), (REFUSED_CALL, REFUSED_CALL));
+        assert_eq!(judge(libc::SYS_socketpair, libc::AF_INET6 as u64, 1), internet);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn the_x32_interface_is_refused() {
+    let program = program(Network::Denied).expect("a program");
+    for number in [0x4000_0000, 0x4000_0000 + 41, u32::MAX, 512, 520, 547] {
+        assert_eq!(verdict(&program, number, [0; 6]), REFUSED_CALL, "{number:#x}");
+    }
+    assert_eq!(verdict(&program, 511, [0; 6]), ALLOWED);
+    assert_eq!(verdict(&program, 548, [0; 6]), ALLOWED);
+}

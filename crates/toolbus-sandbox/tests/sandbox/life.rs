@@ -8,7 +8,8 @@ use toolbus_sandbox::Sandbox;
 use toolbus_scripts::runner::{Ending, Runner};
 
 use crate::support::{
-    children, config, descriptors, probe, processes_with, run, run_for, sandbox, script, unwatched,
+    block_on, children, config, descriptors, is_alone, probe, processes_with, run, run_for,
+    sandbox, script, unwatched,
 };
 
 /// Waits until a condition holds, for at most five seconds.
@@ -24,7 +25,8 @@ async fn until(what: &str, condition: impl Fn() -> bool) {
 async fn a_dropped_run_is_killed() {
     let Some(sandbox) = sandbox().await else { return };
     let mark = format!("dropped-{}", std::process::id());
-    let source = format!("import subprocess\nsubprocess.run(['/bin/sh', '-c', 'sleep 300; : {mark}'])");
+    let source =
+        format!("import subprocess\nsubprocess.run(['/bin/sh', '-c', 'sleep 300; : {mark}'])");
     let running = sandbox.run(script(&source), unwatched());
     let started = until("the script starts", || !processes_with(&mark).is_empty());
     tokio::select! {
@@ -34,19 +36,12 @@ async fn a_dropped_run_is_killed() {
     until("the script is killed", || processes_with(&mark).is_empty()).await;
 }
 
-/// The only test of its kind that counts; so it runs in a process of its own.
+/// What is counted is the process's, so this runs in one of its own.
 #[test]
 fn many_runs_leave_nothing() {
-    const NAME: &str = "life::many_runs_leave_nothing";
-    if std::env::var_os("TOOLBUS_TEST_COUNTS").is_none() {
-        let own = std::env::current_exe().expect("this program");
-        let arguments = ["--exact", NAME, "--nocapture"];
-        let status = Command::new(own).args(arguments).env("TOOLBUS_TEST_COUNTS", "1").status();
-        assert!(status.expect("it runs").success());
-        return;
+    if is_alone("life::many_runs_leave_nothing") {
+        block_on(count());
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    runtime.expect("a runtime").block_on(count());
 }
 
 async fn count() {
@@ -54,7 +49,10 @@ async fn count() {
     let kinds = [
         ("print(1)", Ending::Exited(0)),
         ("1/0", Ending::Exited(1)),
-        ("import subprocess\nsubprocess.Popen(['sleep', '300'], start_new_session=True, stdout=-3, stderr=-3)", Ending::Exited(0)),
+        (
+            "import subprocess\nsubprocess.Popen(['sleep', '300'], start_new_session=True, stdout=-3, stderr=-3)",
+            Ending::Exited(0),
+        ),
         ("import os\nos.kill(0, 9)", Ending::Killed { signal: 9 }),
     ];
     for (source, _) in &kinds {
@@ -63,13 +61,18 @@ async fn count() {
     let before = (descriptors(), children(), leftovers());
     for round in 0..50 {
         let runs = kinds.each_ref().map(|(source, _)| run(&sandbox, source));
-        for (outcome, (source, ending)) in futures_util::future::join_all(runs).await.iter().zip(&kinds) {
+        for (outcome, (source, ending)) in
+            futures_util::future::join_all(runs).await.iter().zip(&kinds)
+        {
             assert_eq!(&outcome.ending, ending, "{source}");
         }
         if round % 10 == 0 {
             let endless = run_for(&sandbox, "while True: pass", Duration::from_millis(100)).await;
             assert_eq!(endless.ending, Ending::TimedOut);
-            drop(tokio::time::timeout(Duration::from_millis(30), run(&sandbox, "while True: pass")).await);
+            drop(
+                tokio::time::timeout(Duration::from_millis(30), run(&sandbox, "while True: pass"))
+                    .await,
+            );
         }
     }
     sandbox.idle().await;
@@ -86,9 +89,14 @@ fn leftovers() -> Vec<String> {
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            if name.starts_with(&ours) || name.starts_with("toolbus-bare") || name.starts_with(".bubblewrap") {
+            if name.starts_with(&ours)
+                || name.starts_with("toolbus-bare")
+                || name.starts_with(".bubblewrap")
+            {
                 found.push(entry.path().display().to_string());
-            } else if folder.starts_with("/sys") && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            } else if folder.starts_with("/sys")
+                && entry.file_type().is_ok_and(|kind| kind.is_dir())
+            {
                 open.push(entry.path());
             }
         }
@@ -112,8 +120,7 @@ fn scripts_die_with_the_service() {
         .stdout(Stdio::null())
         .spawn()
         .expect("it starts");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(async {
+    block_on(async {
         let end = Instant::now() + Duration::from_secs(20);
         while processes_with(&mark).is_empty() {
             // It ends by itself only when there is no sandbox, which other tests report.
@@ -130,10 +137,10 @@ fn scripts_die_with_the_service() {
 }
 
 fn be_killed(mark: &str) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(async {
+    block_on(async {
         let Some(sandbox) = probe(config()).await else { return };
-        let source = format!("import subprocess\nsubprocess.run(['/bin/sh', '-c', 'sleep 300; : {mark}'])");
+        let source =
+            format!("import subprocess\nsubprocess.run(['/bin/sh', '-c', 'sleep 300; : {mark}'])");
         run_for(&sandbox, &source, Duration::from_secs(60)).await;
     });
 }

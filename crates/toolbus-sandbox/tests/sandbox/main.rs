@@ -3,7 +3,9 @@
 //! Without them the tests are skipped, or fail when `TOOLBUS_REQUIRE_REAL=1` says that they must
 //! not be.
 
+mod bare;
 mod hostile;
 mod life;
 mod ordinary;
+mod packages;
 mod support;

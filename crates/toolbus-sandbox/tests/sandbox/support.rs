@@ -27,6 +27,7 @@ pub(crate) fn config() -> Config {
     config
 }
 
+#[allow(clippy::print_stderr)]
 fn real<T>(probed: Result<T, Unavailable>) -> Option<T> {
     let required = std::env::var_os("TOOLBUS_REQUIRE_REAL").is_some_and(|value| value == "1");
     match probed {
@@ -94,7 +95,10 @@ pub(crate) fn processes_with(text: &str) -> Vec<i32> {
 pub(crate) fn children() -> Vec<String> {
     let tasks = fs::read_dir("/proc/self/task").expect("tasks").flatten();
     let lists = tasks.map(|task| fs::read_to_string(task.path().join("children")));
-    lists.flatten().flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect()
+    lists
+        .flatten()
+        .flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        .collect()
 }
 
 /// How many descriptors this process has open.
@@ -108,4 +112,25 @@ pub(crate) fn resident() -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
     let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
     kibibytes << 10
+}
+
+/// Runs the calling test again in a process of its own, where nothing else runs beside it; `true`
+/// in that process.
+pub(crate) fn is_alone(name: &str) -> bool {
+    const ALONE: &str = "TOOLBUS_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some_and(|alone| alone == name) {
+        return true;
+    }
+    let own = std::env::current_exe().expect("this program");
+    let mut command = std::process::Command::new(own);
+    let status = command.args(["--exact", name, "--nocapture"]).env(ALONE, name).status();
+    assert!(status.expect("it runs").success(), "{name} failed in a process of its own");
+    false
+}
+
+/// Waits for what a test does, in a runtime of its own.
+pub(crate) fn block_on(work: impl Future<Output = ()>) {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.expect("a runtime").block_on(work);
 }

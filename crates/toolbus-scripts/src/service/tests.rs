@@ -13,9 +13,11 @@ use toolbus_wire::name::AgentName;
 use super::*;
 use crate::runner::{Captured, Ending};
 
+type Answer = dyn Fn(&Script) -> Result<Outcome, Error> + Send + Sync;
+
 /// Answers every script with what it was told, and remembers what it was asked.
 struct Scripted {
-    answer: Box<dyn Fn(&Script) -> Result<Outcome, Error> + Send + Sync>,
+    answer: Box<Answer>,
     asked: Arc<Mutex<Vec<Script>>>,
 }
 

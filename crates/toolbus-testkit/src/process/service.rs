@@ -15,6 +15,9 @@ use tokio::time::Instant;
 
 use super::Process;
 
+#[cfg(test)]
+mod tests;
+
 /// Names of the environment that would change what our programs do; a test sets what it wants.
 const FOREIGN_SETTINGS: [&str; 4] = ["TOOLBUS_", "OTEL_", "RabbitMq__", "RUST_LOG"];
 
@@ -24,7 +27,14 @@ pub struct Launch {
     binary: String,
     args: Vec<OsString>,
     env: Vec<(String, OsString)>,
-    stdin: Option<Vec<u8>>,
+    stdin: Input,
+}
+
+#[derive(Debug)]
+enum Input {
+    Nothing,
+    Text(Vec<u8>),
+    File(PathBuf),
 }
 
 /// A service of ours as a process, with its health port on a free port of 127.0.0.1.
@@ -50,7 +60,7 @@ pub struct Finished {
 impl Launch {
     /// Of the workspace's binary of this name.
     pub fn new(binary: &str) -> Self {
-        Self { binary: binary.to_owned(), args: Vec::new(), env: Vec::new(), stdin: None }
+        Self { binary: binary.to_owned(), args: Vec::new(), env: Vec::new(), stdin: Input::Nothing }
     }
 
     /// Adds one argument.
@@ -78,7 +88,14 @@ impl Launch {
     /// Gives the program something to read; without this, standard input is empty.
     #[must_use]
     pub fn stdin(mut self, input: impl Into<Vec<u8>>) -> Self {
-        self.stdin = Some(input.into());
+        self.stdin = Input::Text(input.into());
+        self
+    }
+
+    /// Gives the program a file to read, such as a pipe whose other end is open.
+    #[must_use]
+    pub fn stdin_from(mut self, path: impl Into<PathBuf>) -> Self {
+        self.stdin = Input::File(path.into());
         self
     }
 
@@ -116,10 +133,16 @@ impl Launch {
             }
         }
         command.args(&self.args).envs(self.env).stdin(Stdio::null());
-        if let Some(input) = self.stdin {
-            let path = folder.join("stdin");
-            fs::write(&path, input)?;
-            command.stdin(File::open(path)?);
+        match self.stdin {
+            Input::Nothing => {}
+            Input::Text(input) => {
+                let path = folder.join("stdin");
+                fs::write(&path, input)?;
+                command.stdin(File::open(path)?);
+            }
+            Input::File(path) => {
+                command.stdin(File::open(path)?);
+            }
         }
         Process::spawn_with(&self.binary, &mut command, folder, Some(folder))
     }

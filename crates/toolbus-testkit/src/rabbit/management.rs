@@ -1,12 +1,14 @@
 //! Where a broker is, and requests to its management API.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, bail};
+use percent_encoding::percent_decode_str;
 use reqwest::{Method, Url};
 use serde_json::Value;
 
 use super::Vhost;
+
+#[cfg(test)]
+mod tests;
 
 /// A broker's addresses and the user that the tests log in as.
 #[derive(Debug, Clone)]
@@ -70,11 +72,15 @@ impl Broker {
         Vhost::create(self.clone()).await
     }
 
-    pub(crate) fn user(&self) -> &str {
+    pub(crate) fn user(&self) -> String {
         match self.amqp.username() {
-            "" => "guest",
-            name => name,
+            "" => "guest".to_owned(),
+            name => decode(name),
         }
+    }
+
+    fn password(&self) -> String {
+        self.amqp.password().map_or_else(|| "guest".to_owned(), decode)
     }
 }
 
@@ -139,13 +145,17 @@ impl Management {
         let mut request = self
             .http
             .request(method, url)
-            .basic_auth(self.broker.user(), Some(self.broker.amqp.password().unwrap_or("guest")))
-            .timeout(Duration::from_secs(10));
+            .basic_auth(self.broker.user(), Some(self.broker.password()));
         if let Some(body) = body {
             request = request.json(&body);
         }
         request.send().await.with_context(|| format!("management API: {}", path.join("/")))
     }
+}
+
+/// Undoes what a URL does to names.
+fn decode(text: &str) -> String {
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 async fn expect_success(answer: reqwest::Response) -> anyhow::Result<reqwest::Response> {

@@ -25,9 +25,9 @@ const DEBIAN_SCRIPTS: &str = "/usr/lib/rabbitmq/bin";
 
 /// A start takes about four seconds on an idle core; a machine that compiles may need many more.
 const START_LIMIT: Duration = Duration::from_secs(90);
-/// An orderly stop takes about two seconds.
+/// An orderly stop takes about six seconds, most of it after everything has been closed.
 const STOP_LIMIT: Duration = Duration::from_secs(60);
-/// One command of rabbitmqctl takes about a second.
+/// One command of rabbitmqctl takes less than a second.
 const COMMAND_LIMIT: Duration = Duration::from_secs(60);
 /// A port may be taken between the choice and its use.
 const ATTEMPTS: usize = 3;
@@ -105,7 +105,7 @@ impl Node {
         self.broker.vhost().await
     }
 
-    /// Ends the broker as a power cut would (SIGKILL). What it had confirmed is still there after
+    /// Ends the broker as a crash would (SIGKILL). What it had confirmed is still there after
     /// [`Node::start_again`].
     pub fn crash(&mut self) {
         self.server = None;
@@ -171,7 +171,7 @@ impl Node {
         self.ctl(&["set_vm_memory_high_watermark", "absolute", MEMORY_LIMIT]).await.map(drop)
     }
 
-    /// Runs `rabbitmqctl` on this node and returns what it printed. Takes a second or more.
+    /// Runs `rabbitmqctl` on this node and returns what it printed.
     ///
     /// # Errors
     /// When it fails, or takes longer than a minute.

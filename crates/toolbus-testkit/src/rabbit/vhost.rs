@@ -86,11 +86,9 @@ impl Vhost {
             management: Management::new(broker)?,
         };
         let rights = json!({"configure": ".*", "write": ".*", "read": ".*"});
+        let user = vhost.management.broker().user();
         vhost.management.put(&["vhosts", &vhost.name], json!({})).await?;
-        vhost
-            .management
-            .put(&["permissions", &vhost.name, vhost.management.broker().user()], rights)
-            .await?;
+        vhost.management.put(&["permissions", &vhost.name, &user], rights).await?;
         Ok(vhost)
     }
 

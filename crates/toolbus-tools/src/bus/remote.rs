@@ -72,6 +72,19 @@ impl RemoteCall<'_> {
     /// # Errors
     /// The other side's error, or why there is no answer.
     pub async fn send(self, requester: &Requester) -> Outcome {
+        let tool = self.tool;
+        match self.request(requester).await {
+            Ok(reply) => output_of(&reply),
+            Err(error) => Err(error_of(tool, error)),
+        }
+    }
+
+    /// Sends the call and waits for its reply, for who has words of its own when none comes;
+    /// [`output_of`] reads it.
+    ///
+    /// # Errors
+    /// Why there is no reply.
+    pub async fn request(self, requester: &Requester) -> Result<Envelope, requester::Error> {
         // The call has a fresh id on the wire: models number their calls alike in every session.
         let call_id = new_id();
         let body = ToolInvokeRequest {
@@ -91,10 +104,7 @@ impl RemoteCall<'_> {
             cancelled: self.cancelled,
             progress: self.progress.clone(),
         };
-        match requester.request(request).await {
-            Ok(reply) => output_of(&reply),
-            Err(error) => Err(error_of(self.tool, error)),
-        }
+        requester.request(request).await
     }
 }
 

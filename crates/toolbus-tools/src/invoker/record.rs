@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, Meter};
+use opentelemetry::{KeyValue, StringValue};
 use toolbus_wire::ErrorCode;
 use tracing::Span;
 
@@ -18,7 +18,7 @@ pub(super) struct Recorder {
 /// A call that is under way. Dropped before its end, it is recorded as cancelled.
 pub(super) struct Recording<'a> {
     recorder: &'a Recorder,
-    call: &'a Call,
+    tool: String,
     span: Span,
     started: Instant,
     ended: bool,
@@ -53,27 +53,32 @@ impl Recorder {
     }
 
     /// Begins the recording of a call.
-    pub(super) fn begin<'a>(&'a self, call: &'a Call) -> Recording<'a> {
-        Recording { recorder: self, call, span: span(call), started: Instant::now(), ended: false }
+    pub(super) fn begin(&self, call: &Call) -> Recording<'_> {
+        let (tool, span) = (call.tool.clone(), span(call));
+        Recording { recorder: self, tool, span, started: Instant::now(), ended: false }
     }
 
     /// A tool that was not found has no name in the metrics: names come from callers, and there
     /// is no bound to what they may send.
-    fn record(&self, span: &Span, call: &Call, outcome: &Outcome, took: Duration) {
+    fn record(&self, span: &Span, tool: String, outcome: &Outcome, took: Duration) {
         let status = match outcome {
-            Ok(_) => "ok",
+            Ok(_) => StringValue::from("ok"),
             Err(error) => {
                 span.record("rockbot.tool.error_code", error.code.as_str());
                 span.record("otel.status_code", "ERROR");
-                error.code.as_str()
+                match &error.code {
+                    // A peer may send any text as its code.
+                    ErrorCode::Other(_) => StringValue::from("other"),
+                    code => code.as_str().to_owned().into(),
+                }
             }
         };
-        let status = KeyValue::new("rockbot.tool.status", status.to_owned());
+        let status = KeyValue::new("rockbot.tool.status", status);
         if matches!(outcome, Err(error) if error.code == ErrorCode::ToolNotFound) {
             self.invocations.add(1, &[status]);
             return;
         }
-        let tags = [KeyValue::new("rockbot.tool.name", call.tool.clone()), status];
+        let tags = [KeyValue::new("rockbot.tool.name", tool), status];
         self.duration.record(took.as_secs_f64() * 1_000.0, &tags);
         self.invocations.add(1, &tags);
     }
@@ -84,6 +89,10 @@ impl Recording<'_> {
         &self.span
     }
 
+    pub(super) fn tool(&self) -> &str {
+        &self.tool
+    }
+
     /// The call has ended with this.
     pub(super) fn end(mut self, outcome: &Outcome) {
         self.write(outcome);
@@ -91,7 +100,8 @@ impl Recording<'_> {
 
     fn write(&mut self, outcome: &Outcome) {
         self.ended = true;
-        self.recorder.record(&self.span, self.call, outcome, self.started.elapsed());
+        let tool = std::mem::take(&mut self.tool);
+        self.recorder.record(&self.span, tool, outcome, self.started.elapsed());
     }
 }
 

@@ -52,6 +52,8 @@ fn a_message_counts_until_it_is_forgotten() {
     queue.give_back(first, Place::Back);
     queue.forget(&second);
     assert_eq!(holds(&queue), (2, 101));
+    let third = take(&queue);
+    queue.give_back(third, Place::Front);
     for bytes in [100, 1] {
         let message = take(&queue);
         assert_eq!(message.envelope.body.len(), bytes);

@@ -14,18 +14,16 @@ fn however_a_request_ends_its_places_are_given_up() {
     let pending = Arc::new(Pending::default());
     let add = || pending.add("c", Progress::none()).unwrap();
     let (answered, _reply) = add();
-    let (expired, _) = add();
     let (lost, _) = add();
     let (dropped, _) = add();
     pending.answer(reply_to(answered.correlation_id()));
-    expired.expire();
     drop(dropped);
     pending.heard(&Alive { instance: String::new(), calls: vec!["c".to_owned()] });
     for _ in 0..=SILENT_LOOKS_MAX {
         pending.count_silence();
     }
     assert!(is_empty(&pending));
-    drop((answered, expired, lost));
+    drop((answered, lost));
     assert!(is_empty(&pending));
 }
 
@@ -34,7 +32,7 @@ fn calls_of_one_id_each_end_for_themselves() {
     let pending = Arc::new(Pending::default());
     let (first, _) = pending.add("c", Progress::none()).unwrap();
     let (second, mut reply) = pending.add("c", Progress::none()).unwrap();
-    first.expire();
+    drop(first);
     assert_eq!(pending.len(), 1);
     assert!(matches!(pending.answer(reply_to(second.correlation_id())), Answer::Taken));
     assert!(reply.try_recv().unwrap().is_ok());

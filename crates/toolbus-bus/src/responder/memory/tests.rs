@@ -2,6 +2,7 @@ use bytes::Bytes;
 use toolbus_wire::header::Headers;
 
 use super::*;
+use crate::testing::within;
 
 fn request(source: &str, correlation_id: Option<&str>, body: &str) -> Envelope {
     let mut envelope = Envelope::new("Test", source, Bytes::copy_from_slice(body.as_bytes()));
@@ -68,9 +69,15 @@ async fn outcomes_are_forgotten_by_age_number_and_bytes() {
     assert!(!is_known(&memory, &request("a", Some("1"), "{}"), "c"));
     assert!(is_known(&memory, &request("a", Some("2"), "{}"), "c"));
     assert!(memory.table.lock().bytes <= BYTES_MAX);
+
+    tokio::time::advance(REMEMBERED_FOR).await;
+    memory.table.lock().forget_old(Instant::now());
+    let table = memory.table.lock();
+    let running = table.entries.values().filter(|entry| matches!(entry, Entry::Running(_)));
+    assert_eq!((table.bytes, table.done.len(), running.count()), (0, 0, table.entries.len()));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_second_request_waits_for_the_run_of_the_first() {
     let memory = Memory::default();
     let envelope = request("a", Some("c1"), "{}");
@@ -82,17 +89,18 @@ async fn a_second_request_waits_for_the_run_of_the_first() {
         tokio::task::yield_now().await;
         place.remember(reply(3));
     };
-    let ((second, third), ()) = futures_util::future::join(waiting, ending).await;
+    let both = futures_util::future::join(waiting, ending);
+    let ((second, third), ()) = within("both are told", both).await;
     assert_eq!((second, third), (Some(reply(3)), Some(reply(3))));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_run_that_is_dropped_is_forgotten_and_its_followers_are_told() {
     let memory = Memory::default();
     let envelope = request("a", Some("c1"), "{}");
     let Recalled::New(place) = memory.recall(&envelope, "c") else { panic!("new") };
     let Recalled::Running(second) = memory.recall(&envelope, "c") else { panic!("running") };
     drop(place);
-    assert_eq!(second.outcome().await, None);
+    assert_eq!(within("the second is told", second.outcome()).await, None);
     assert!(!is_known(&memory, &envelope, "c"));
 }

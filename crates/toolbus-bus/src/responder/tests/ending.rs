@@ -147,6 +147,17 @@ async fn a_stop_does_not_wait_for_a_broker_that_does_not_answer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_stop_does_not_wait_for_callers_to_come_back() {
+    let mut stage = Stage::start(1).await;
+    stage.publish(request("c", "echo", "").with_reply_to(topic("nobody.listens"))).await;
+    stage.publish(request("d", "echo", "")).await;
+    stage.outcomes(1).await;
+    let started = Instant::now();
+    stage.stop(10 * SECOND).await;
+    assert!(started.elapsed() < SECOND / 2, "{:?}", started.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dropped_responder_leaves_no_task_behind() {
     let mut stage = Stage::start(1).await;
     let bus = Arc::downgrade(&stage.bus);

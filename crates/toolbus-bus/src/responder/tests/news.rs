@@ -1,6 +1,7 @@
 //! Signs of life and progress.
 
 use super::*;
+use crate::responder::vitals::LOOK_EVERY;
 
 /// A request that asks for news at `news`.
 fn watched(call: &str, tool: &str, argument: &str) -> Envelope {
@@ -42,17 +43,18 @@ async fn one_sign_names_every_call_that_runs_and_no_other() {
     let stage = Stage::start(3).await;
     let news = Inbox::open(&*stage.bus, "news").await;
     let others = Inbox::open(&*stage.bus, "news.of.another").await;
-    for call in ["a", "b", "waits for a permit"] {
+    stage.publish(watched("a", "held", "")).await;
+    news.received(1).await;
+    let started = Instant::now();
+    let other = request("other", "held", "");
+    stage.publish(other.with_header(header::PROGRESS_TO, "news.of.another")).await;
+    assert_eq!(signs(&others, 1).await[0], ["other"]);
+    assert!(started.elapsed() < LOOK_EVERY / 2, "a second caller's first sign is at once, too");
+    for call in ["b", "waits for a permit"] {
         stage.publish(watched(call, "held", "")).await;
-        if call == "a" {
-            news.received(1).await;
-            let other = request("other", "held", "");
-            stage.publish(other.with_header(header::PROGRESS_TO, "news.of.another")).await;
-        }
     }
     stage.service.started(3).await;
     assert_eq!(signs(&news, 2).await, [vec!["a"], vec!["a", "b"]]);
-    assert_eq!(signs(&others, 1).await[0], ["other"]);
     stage.service.release("a");
     stage.service.started(4).await;
     assert_eq!(signs(&news, 3).await[2], ["b", "waits for a permit"]);
@@ -71,6 +73,16 @@ async fn calls_that_end_at_once_cost_one_sign_a_second_at_most() {
     }
     tokio::time::sleep(5 * SECOND).await;
     assert_eq!(news.len(), 1);
+
+    // With pauses between them it is still one a second, not one a call.
+    let started = Instant::now();
+    for number in 50..90 {
+        stage.publish(watched(&number.to_string(), "sleep", "0.01")).await;
+        stage.outcomes(number + 2).await;
+        tokio::time::sleep(SECOND / 7).await;
+    }
+    let seconds = started.elapsed().as_secs() as usize;
+    assert!((2..=2 + seconds).contains(&news.len()), "{} signs in {seconds} s", news.len());
 }
 
 #[tokio::test(start_paused = true)]
@@ -192,6 +204,11 @@ async fn a_reply_does_not_wait_for_news_that_are_stuck() {
     stage.outcomes(2).await;
     let took = started.elapsed();
     assert!(took >= SECOND && took < 2 * SECOND, "{took:?}");
+    // A call that had no news has none to wait for.
+    let started = Instant::now();
+    stage.bus.inner.publish(&topic(WORK), request("d", "echo", "")).await.unwrap();
+    stage.outcomes(3).await;
+    assert!(started.elapsed() < SECOND / 10, "{:?}", started.elapsed());
 }
 
 /// A tool that talks without end, or in very long words, must not eat the memory of its worker.
@@ -217,6 +234,6 @@ async fn news_are_bounded_in_number_and_bytes() {
     post(1, 1);
     outbox.flush().await;
     assert_eq!(bus.published(&topic("news")).len(), 1_024 + 16);
-    outbox.stop().await;
+    within("the end", outbox.stop()).await;
     within("a flush after the end", outbox.flush()).await;
 }

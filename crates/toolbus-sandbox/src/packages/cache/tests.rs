@@ -1,1 +1,81 @@
-//! Tests.
+//! Sets on disk: whole or not at all, kept while used, evicted by age.
+
+use std::time::Duration;
+
+use super::*;
+
+const KIBIBYTES: u64 = 1 << 10;
+
+fn cache(bytes_max: u64) -> (tempfile::TempDir, Cache) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let cache = Cache::open(&folder.path().join("sets"), 0o700, bytes_max).expect("a cache");
+    (folder, cache)
+}
+
+/// Installs a set of about this size that was last used some minutes ago.
+fn install(cache: &Cache, key: &str, kibibytes: u64, minutes: u64) {
+    let claim = cache.claim(key).expect("no error").expect("nobody else has it");
+    let staging = cache.stage().expect("a folder");
+    let tree = staging.path.join("tree");
+    fs::create_dir(&tree).expect("made");
+    fs::write(tree.join("content"), vec![1; (kibibytes * KIBIBYTES) as usize]).expect("written");
+    cache.publish(key, &tree).expect("published");
+    let used = SystemTime::now() - Duration::from_secs(60 * minutes);
+    claim.set_modified(used).expect("set");
+}
+
+#[test]
+fn a_set_is_there_once_it_is_published() {
+    let (_folder, cache) = cache(u64::MAX);
+    assert!(cache.hold("one").expect("no error").is_none());
+    install(&cache, "one", 1, 0);
+    let held = cache.hold("one").expect("no error").expect("it is there");
+    assert!(held.tree.join("content").is_file());
+    assert!(cache.claim("one").expect("no error").is_none(), "it is in use");
+    assert!(cache.hold("one").expect("no error").is_some(), "by several");
+    drop(held);
+    let claim = cache.claim("one").expect("no error");
+    assert!(
+        claim.is_some() && cache.hold("one").expect("no error").is_none(),
+        "it is being changed"
+    );
+}
+
+#[test]
+fn the_longest_unused_go_first_and_those_in_use_stay() {
+    let (_folder, cache) = cache(250 * KIBIBYTES);
+    for (key, minutes) in [("old", 30), ("used", 40), ("new", 1), ("older", 35)] {
+        install(&cache, key, 100, minutes);
+    }
+    let lock = cache.lock_file("used").expect("a file");
+    lock.try_lock_shared().expect("free");
+    cache.evict().expect("evicted");
+    let left: Vec<bool> =
+        ["old", "used", "new", "older"].map(|key| cache.directory().join(key).exists()).to_vec();
+    assert_eq!(left, [false, true, true, false]);
+    assert!(!cache.lock_path("old").exists(), "its lock file is gone, too");
+    install(&cache, "old", 1, 0);
+    assert!(cache.hold("old").expect("no error").is_some(), "and it can come back");
+}
+
+#[test]
+fn a_lock_on_a_removed_file_is_worth_nothing() {
+    let (_folder, cache) = cache(0);
+    install(&cache, "one", 1, 0);
+    let stale = cache.lock_file("one").expect("a file");
+    cache.evict().expect("evicted");
+    stale.try_lock().expect("nobody holds it");
+    assert!(!cache.is_current("one", &stale));
+}
+
+#[test]
+fn what_a_dead_process_left_is_removed() {
+    let (folder, cache) = cache(0);
+    let staging = cache.stage().expect("a folder");
+    let abandoned = cache.directory().join(".staging-1-0");
+    fs::create_dir_all(abandoned.join("tree")).expect("made");
+    install(&cache, "kept", 1, 0);
+    let again = Cache::open(&folder.path().join("sets"), 0o700, 0).expect("a cache");
+    assert!(staging.path.exists(), "somebody is at work there");
+    assert!(!abandoned.exists() && again.directory().join("kept").exists());
+}

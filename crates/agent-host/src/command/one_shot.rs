@@ -1,0 +1,138 @@
+//! What the commands have in common that do one thing and end: a fleet and an agent, and waiting
+//! for what is announced only now.
+//!
+//! Bridges announce server by server and never say that they have told all. So whoever needs to
+//! know waits for the one thing that it needs, and never longer than [`ANNOUNCED_WITHIN`].
+
+use std::time::Duration;
+
+use serde_json::Value;
+use toolbus_rabbitmq::Start;
+use toolbus_runtime::service::Context;
+use toolbus_tools::call::CallError;
+use toolbus_wire::ErrorCode;
+use toolbus_wire::name::{AgentName, InstanceId};
+
+use super::LEAVE_WITHIN;
+use crate::settings::Settings;
+use crate::{agent, fleet};
+
+/// How long to wait for tools and servers that have yet to be announced.
+pub(super) const ANNOUNCED_WITHIN: Duration = Duration::from_secs(2);
+/// This much silence of the bridges is taken as the end of what they have to say.
+const QUIET: Duration = Duration::from_millis(300);
+/// How long to try to reach the broker.
+const JOIN_WITHIN: Duration = Duration::from_secs(5);
+
+/// A fleet and an agent for one command.
+pub(super) struct OneShot {
+    pub(super) fleet: fleet::Fleet,
+    pub(super) agent: agent::Agent,
+    /// Whether there is a bridge that announces servers.
+    bridged: bool,
+}
+
+/// Why there is nothing to run a command on.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    /// The agent's name is none.
+    #[error("the agent's name cannot be used")]
+    Name(#[from] toolbus_wire::name::Error),
+    /// There is no fleet.
+    #[error(transparent)]
+    Fleet(#[from] fleet::Error),
+    /// There is no agent.
+    #[error(transparent)]
+    Agent(#[from] agent::Error),
+    /// The bridges could not be asked what they have.
+    #[error("the bridges cannot be asked for their servers")]
+    Refresh(#[source] toolbus_bus::PublishError),
+}
+
+impl Error {
+    /// The outcome of a call that could not even be sent; `None` where the settings are wrong, and
+    /// no call is to blame.
+    pub(super) fn outcome(&self) -> Option<CallError> {
+        let code = match self {
+            Self::Fleet(fleet::Error::Join(error)) if error.is_refusal() => ErrorCode::Denied,
+            Self::Fleet(fleet::Error::Join(_)) | Self::Agent(_) | Self::Refresh(_) => {
+                ErrorCode::Unroutable
+            }
+            Self::Name(_) | Self::Fleet(_) => return None,
+        };
+        Some(CallError::new(code, toolbus_runtime::service::on_one_line(self)))
+    }
+}
+
+impl OneShot {
+    pub(super) async fn start(settings: &Settings, context: &Context) -> Result<Self, Error> {
+        let name = AgentName::parse(&settings.name)?;
+        let start = Start::Within(JOIN_WITHIN);
+        let fleet = fleet::Fleet::start(settings, context, &name, start).await?;
+        let agent = agent::Agent::start(fleet.bus().clone(), name, &InstanceId::random()).await?;
+        let bridged = agent.services().refresh().await.map_err(Error::Refresh)?;
+        Ok(Self { fleet, agent, bridged })
+    }
+
+    /// Waits for what a call of this tool needs and somebody may still announce.
+    pub(super) async fn wait_for(&self, tool: &str, arguments: &Value) {
+        match (tool, arguments["server_name"].as_str()) {
+            ("mcp_list_services", _) => self.wait_for_servers().await,
+            ("mcp_get_service_details", Some(server)) => self.wait_for_server(server).await,
+            ("list_tool_guides" | "get_tool_guide", _) => self.wait_for_announcement().await,
+            // The bridge itself waits for the server of a call.
+            _ => self.wait_for_tool(tool).await,
+        }
+    }
+
+    /// Waits until the bridges have told of their servers.
+    pub(super) async fn wait_for_servers(&self) {
+        let services = self.agent.services();
+        let told = async {
+            self.fleet.settled(ANNOUNCED_WITHIN).await;
+            self.wait_for_announcement().await;
+            loop {
+                let known = services.servers();
+                if !services.wait_until(QUIET, |servers| *servers != known).await {
+                    return;
+                }
+            }
+        };
+        if self.bridged {
+            // Time is up for servers that are slow.
+            let _ = tokio::time::timeout(ANNOUNCED_WITHIN, told).await;
+        }
+    }
+
+    /// Waits for a tool that is not there yet.
+    pub(super) async fn wait_for_tool(&self, name: &str) {
+        if self.bridged {
+            self.agent.wait_for_tool(name, ANNOUNCED_WITHIN).await;
+        }
+    }
+
+    async fn wait_for_server(&self, name: &str) {
+        self.wait_for_announcement().await;
+        if self.bridged && !self.fleet.settled(ANNOUNCED_WITHIN).await {
+            let services = self.agent.services();
+            let is_known = |server: &str| server.eq_ignore_ascii_case(name);
+            services
+                .wait_until(ANNOUNCED_WITHIN, |servers| {
+                    servers.iter().any(|server| is_known(&server.server_name))
+                })
+                .await;
+        }
+    }
+
+    async fn wait_for_announcement(&self) {
+        if self.bridged {
+            let services = self.agent.services();
+            services.wait_until(ANNOUNCED_WITHIN, |_| services.has_heard()).await;
+        }
+    }
+
+    pub(super) async fn stop(self) {
+        self.agent.close().await;
+        self.fleet.stop(LEAVE_WITHIN).await;
+    }
+}

@@ -1,0 +1,232 @@
+//! The peer: the same ping-pong written with the AMQP library alone.
+//!
+//! The same topology and durability as ours: topic exchange; durable request queue with the same
+//! arguments; exclusive reply queue with the same bounds; persistent messages; `mandatory` and
+//! confirms on both sides; a request is acked once its reply is confirmed; the same prefetch; one
+//! connection on each side, with one channel to publish and one to consume. Neither side looks into
+//! a message: there is a correlation id, a reply topic and a body of the same length, and that is
+//! all.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context as _, ensure};
+use futures_util::StreamExt as _;
+use lapin::message::Delivery;
+use lapin::options::{
+    BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions,
+    ConfirmSelectOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions,
+};
+use lapin::types::{AMQPValue, FieldTable, ShortString};
+use lapin::{
+    BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, Consumer,
+    ExchangeKind, PublisherConfirm,
+};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use crate::lane::{IN_FLIGHT, Lane};
+use crate::request::BODY_BYTES;
+
+const EXCHANGE: &str = "rockbot";
+const DEAD_LETTER_EXCHANGE: &str = "rockbot.dlx";
+const REQUESTS: &str = "bench.peer";
+const REPLIES: &str = "bench.peer.replies";
+/// As a requester of ours fetches ahead.
+const REPLY_PREFETCH: u16 = 256;
+const PERSISTENT: u8 = 2;
+
+/// Whether published messages are confirmed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Confirms {
+    On,
+    Off,
+}
+
+impl Confirms {
+    /// With and without confirms there are two queues, and a worker for each.
+    fn name(self, base: &str) -> ShortString {
+        let suffix = if self == Self::On { "confirmed" } else { "unconfirmed" };
+        format!("{base}.{suffix}").into()
+    }
+}
+
+/// One side's connection.
+struct Side {
+    // Dropped, it is closed.
+    connection: Connection,
+    publishing: Channel,
+    consumer: Consumer,
+}
+
+impl Side {
+    async fn connect(
+        url: &str,
+        confirms: Confirms,
+        (queue, options, arguments): (&str, QueueDeclareOptions, FieldTable),
+        prefetch: u16,
+    ) -> lapin::Result<Self> {
+        let connection = Connection::connect(url, ConnectionProperties::default()).await?;
+        let publishing = connection.create_channel().await?;
+        if confirms == Confirms::On {
+            publishing.confirm_select(ConfirmSelectOptions::default()).await?;
+        }
+        let consuming = connection.create_channel().await?;
+        let durable = ExchangeDeclareOptions { durable: true, ..Default::default() };
+        for exchange in [EXCHANGE, DEAD_LETTER_EXCHANGE] {
+            let none = FieldTable::default();
+            consuming.exchange_declare(exchange.into(), ExchangeKind::Topic, durable, none).await?;
+        }
+        let name = confirms.name(queue);
+        consuming.queue_declare(name.clone(), options, arguments).await?;
+        let (bind, none) = (QueueBindOptions::default(), FieldTable::default());
+        consuming.queue_bind(name.clone(), EXCHANGE.into(), name.clone(), bind, none).await?;
+        consuming.basic_qos(prefetch, BasicQosOptions::default()).await?;
+        let (consume, none) = (BasicConsumeOptions::default(), FieldTable::default());
+        let consumer = consuming.basic_consume(name, "".into(), consume, none).await?;
+        Ok(Self { connection, publishing, consumer })
+    }
+}
+
+async fn publish(
+    channel: &Channel,
+    key: ShortString,
+    properties: BasicProperties,
+) -> lapin::Result<PublisherConfirm> {
+    let options = BasicPublishOptions { mandatory: true, immediate: false };
+    let body = [b'x'; BODY_BYTES];
+    let properties = properties.with_delivery_mode(PERSISTENT);
+    channel.basic_publish(EXCHANGE.into(), key, options, &body, properties).await
+}
+
+fn check(confirmation: &Confirmation) -> anyhow::Result<()> {
+    let is_taken = matches!(confirmation, Confirmation::Ack(None) | Confirmation::NotRequested);
+    ensure!(is_taken, "a message was not taken: {confirmation:?}");
+    Ok(())
+}
+
+/// The answering side.
+pub(crate) struct Worker(Side);
+
+impl Worker {
+    pub(crate) async fn start(url: &str, confirms: Confirms) -> anyhow::Result<Self> {
+        let mut arguments = FieldTable::default();
+        let long = |text: &str| AMQPValue::LongString(text.into());
+        let key = confirms.name(REQUESTS);
+        arguments.insert("x-dead-letter-exchange".into(), long(DEAD_LETTER_EXCHANGE));
+        arguments.insert("x-dead-letter-routing-key".into(), long(key.as_str()));
+        let durable = QueueDeclareOptions { durable: true, ..Default::default() };
+        let queue = (REQUESTS, durable, arguments);
+        Ok(Self(Side::connect(url, confirms, queue, IN_FLIGHT.try_into()?).await?))
+    }
+
+    /// Answers requests until the connection ends.
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        let Side { publishing, mut consumer, .. } = self.0;
+        let mut answering = JoinSet::new();
+        while let Some(delivery) = consumer.next().await {
+            answering.spawn(answer(publishing.clone(), delivery?));
+            while let Some(answered) = answering.try_join_next() {
+                answered??;
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn answer(publishing: Channel, request: Delivery) -> anyhow::Result<()> {
+    let asked = &request.properties;
+    let reply_to = asked.reply_to().clone().context("no reply topic")?;
+    let correlation_id = asked.correlation_id().clone().context("no correlation id")?;
+    let properties = BasicProperties::default().with_correlation_id(correlation_id);
+    check(&publish(&publishing, reply_to, properties).await?.await?)?;
+    request.ack(BasicAckOptions::default()).await?;
+    Ok(())
+}
+
+/// The asking side.
+pub(crate) struct Peer {
+    shared: Arc<Shared>,
+    _reader: JoinSet<()>,
+}
+
+struct Shared {
+    publishing: Channel,
+    requests: ShortString,
+    replies: ShortString,
+    waiting: Mutex<HashMap<ShortString, oneshot::Sender<()>>>,
+    calls: AtomicU64,
+    // Dropped, it is closed.
+    _connection: Connection,
+}
+
+impl Peer {
+    pub(crate) async fn start(url: &str, confirms: Confirms) -> anyhow::Result<Self> {
+        let mut bounds = FieldTable::default();
+        bounds.insert("x-max-length".into(), 10_000_i64.into());
+        bounds.insert("x-max-length-bytes".into(), (64_i64 << 20).into());
+        bounds.insert("x-overflow".into(), AMQPValue::LongString("reject-publish".into()));
+        let queue = (REPLIES, QueueDeclareOptions::exclusive().auto_delete(), bounds);
+        let Side { connection, publishing, consumer } =
+            Side::connect(url, confirms, queue, REPLY_PREFETCH).await?;
+        let shared = Arc::new(Shared {
+            publishing,
+            requests: confirms.name(REQUESTS),
+            replies: confirms.name(REPLIES),
+            waiting: Mutex::default(),
+            calls: AtomicU64::new(0),
+            _connection: connection,
+        });
+        let mut reader = JoinSet::new();
+        reader.spawn(read(Arc::clone(&shared), consumer));
+        Ok(Self { shared, _reader: reader })
+    }
+
+    pub(crate) fn lane(&self) -> Asker {
+        Asker { shared: Arc::clone(&self.shared), confirm: None }
+    }
+}
+
+/// Hands each reply to whoever waits for it, until the connection ends.
+async fn read(shared: Arc<Shared>, mut replies: Consumer) {
+    while let Some(Ok(reply)) = replies.next().await {
+        let waiting = reply.properties.correlation_id().as_ref();
+        let waiting = waiting.and_then(|id| shared.waiting.lock().remove(id));
+        if let Some(waiting) = waiting {
+            // Whoever waited may be gone with a call that failed.
+            let _ = waiting.send(());
+        }
+        if reply.ack(BasicAckOptions::default()).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Asks, and waits for the reply.
+pub(crate) struct Asker {
+    shared: Arc<Shared>,
+    /// The confirm of the call before. The reply mostly overtakes it, so it is looked at one call
+    /// later, when it is there.
+    confirm: Option<PublisherConfirm>,
+}
+
+impl Lane for Asker {
+    async fn call(&mut self) -> anyhow::Result<()> {
+        let shared = &*self.shared;
+        let id = shared.calls.fetch_add(1, Ordering::Relaxed);
+        let id = ShortString::from(id.to_string());
+        let (sender, reply) = oneshot::channel();
+        shared.waiting.lock().insert(id.clone(), sender);
+        let properties = BasicProperties::default()
+            .with_correlation_id(id)
+            .with_reply_to(shared.replies.clone());
+        let confirm = publish(&shared.publishing, shared.requests.clone(), properties).await?;
+        reply.await.context("the connection has ended")?;
+        if let Some(confirm) = self.confirm.replace(confirm) {
+            check(&confirm.await?)?;
+        }
+        Ok(())
+    }
+}

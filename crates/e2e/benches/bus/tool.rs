@@ -1,0 +1,75 @@
+//! A tool that does nothing, called by one agent and run by another.
+
+use std::num::NonZeroU16;
+use std::sync::Arc;
+
+use anyhow::ensure;
+use tokio_util::sync::CancellationToken;
+use toolbus_bus::requester::Requester;
+use toolbus_bus::responder::Responder;
+use toolbus_bus::{Bus, Progress};
+use toolbus_tools::bus::{Remote, serve};
+use toolbus_tools::call::{Arguments, Call, Invocation, Time};
+use toolbus_tools::{Invoker, Output, Registry, Tool};
+use toolbus_wire::name::{AgentName, InstanceId};
+use toolbus_wire::topic;
+
+use crate::lane::{IN_FLIGHT, Lane};
+
+const TOOL: &str = "empty";
+const WORKER: &str = "worker";
+
+/// The agent that has the tool, and answers on its bus until dropped.
+pub(crate) struct Worker {
+    _answering: [Responder; 2],
+}
+
+impl Worker {
+    pub(crate) async fn start(bus: Arc<dyn Bus>) -> anyhow::Result<Self> {
+        let registry = Registry::new();
+        registry.register(tool(), |_call: Invocation| async { Ok(Output::text("")) })?;
+        let invoker = Invoker::new(Arc::new(registry));
+        let permits = NonZeroU16::new(IN_FLIGHT.try_into()?).expect("some are under way");
+        let name = AgentName::parse(WORKER)?;
+        let answering = serve(bus, &name, &InstanceId::random(), permits, &invoker).await?;
+        Ok(Self { _answering: answering })
+    }
+}
+
+/// The agent that calls the other's tool.
+#[derive(Clone)]
+pub(crate) struct Caller {
+    invoker: Invoker,
+}
+
+impl Caller {
+    pub(crate) async fn start(bus: Arc<dyn Bus>) -> anyhow::Result<Self> {
+        let (name, worker) = (AgentName::parse("caller")?, AgentName::parse(WORKER)?);
+        let requester = Requester::start(bus, name, &InstanceId::random()).await?;
+        let registry = Registry::new();
+        registry.register(tool(), Remote::new(requester, topic::tool_invoke_agent(&worker)))?;
+        Ok(Self { invoker: Invoker::new(Arc::new(registry)) })
+    }
+}
+
+impl Lane for Caller {
+    async fn call(&mut self) -> anyhow::Result<()> {
+        let call = Call {
+            id: "call_1".to_owned(),
+            tool: TOOL.to_owned(),
+            arguments: Arguments::Text(Some("{}".to_owned())),
+            caller: "bench".to_owned(),
+            session: Some("session/bench".to_owned()),
+            time: Time::Default,
+            cancelled: CancellationToken::new(),
+            progress: Progress::none(),
+        };
+        let output = self.invoker.invoke(call).await?;
+        ensure!(!output.is_error, "the tool failed: {:?}", output.content);
+        Ok(())
+    }
+}
+
+fn tool() -> Tool {
+    Tool::new(TOOL, "Does nothing.", "bench")
+}

@@ -1,0 +1,95 @@
+//! Without a broker: the same services in one process.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use toolbus_testkit::mcp as servers;
+use toolbus_testkit::process::Launch;
+
+use crate::support::*;
+
+/// What the demo may take, by its own promise.
+const DEMO_LIMIT: Duration = Duration::from_secs(20);
+
+async fn invoke(servers: &Servers, tool: &str, arguments: Value) -> Outcome {
+    let launch = Launch::new("agent-host").args(["invoke", tool, "-", "--json", "--mcp-config"]);
+    let launch = launch.arg(servers.file()).stdin(arguments.to_string());
+    Outcome::of(launch.run(LIMIT).await.unwrap())
+}
+
+#[tokio::test]
+async fn the_same_calls_work_in_one_process() {
+    let Some(time) = servers::time() else { return };
+    let servers = Servers::with(&[("time", time.to_json())]);
+    let arguments = json!({
+        "server_name": "time",
+        "tool_name": "get_current_time",
+        "arguments": {"timezone": "Europe/Berlin"},
+    });
+    let outcome = invoke(&servers, "mcp_invoke_tool", arguments).await;
+    assert!(outcome.content().contains("\"Europe/Berlin\""), "{outcome:?}");
+    let outcome = invoke(&servers, "execute_python_script", json!({"script": "print(42)"})).await;
+    assert_eq!((outcome.content(), &*outcome.stderr), ("42\n", ""));
+    let outcome = invoke(&servers, "mcp_invoke_tool", json!({"server_name": "nobody"})).await;
+    assert_eq!(outcome.code(), "invalid_arguments");
+
+    let tools = Launch::new("agent-host").args(["tools", "--mcp-config"]).arg(servers.file());
+    let run = tools.run(LIMIT).await.unwrap();
+    assert!(run.status.success(), "{run:?}");
+    assert!(run.stdout.contains("\nmcp_invoke_tool ") && run.stdout.contains("  marks: mark"));
+}
+
+#[tokio::test]
+async fn the_demo_shows_the_fleet_at_work() {
+    let demo = Launch::new("agent-host").arg("demo").env("SOME_API_KEY", "hunter2");
+    let run = demo.run(DEMO_LIMIT).await.unwrap();
+    assert!(run.status.success(), "{run:?}");
+    assert!(!run.stdout.contains("SOME_API_KEY"), "a script sees it: {}", run.stdout);
+    assert_eq!(run.stdout.matches(", ok)").count(), 7, "{}", run.stdout);
+    assert!(!run.stdout.contains("NOT AS EXPECTED"), "{}", run.stdout);
+}
+
+#[tokio::test]
+async fn misuse_is_told_as_such() {
+    let check = async |program: &str, arguments: &[&str], expected: &str| {
+        let run = Launch::new(program).args(arguments).run(LIMIT).await.unwrap();
+        assert_eq!(run.status.code(), Some(2), "{run:?}");
+        assert!(run.stderr.contains(expected), "{}", run.stderr);
+        assert_eq!(run.stdout, "");
+    };
+    check("agent-host", &[], "Usage: agent-host").await;
+    check("agent-host", &["tool"], "unrecognized subcommand").await;
+    check("agent-host", &["invoke"], "<NAME>").await;
+    check("agent-host", &["invoke", "x", "--timeout", "0s"], "a call needs some time").await;
+    check("agent-host", &["invoke", "x", "not json"], "the arguments are not JSON").await;
+    check("agent-host", &["--bus", "http://x", "tools"], "its scheme must be amqp").await;
+    check("agent-host", &["--name", "refresh", "tools"], "never called `refresh`").await;
+    check("agent-host", &["--config", "/nothing.toml", "tools"], "/nothing.toml").await;
+    check("mcp-bridge", &[], "a bridge needs a broker").await;
+    check("scripts-manager", &[], "a worker needs a broker").await;
+    check("scripts-manager", &["--runner", "moon"], "\"moon\" is not one of").await;
+}
+
+#[tokio::test]
+async fn an_option_that_every_program_has_is_no_argument_of_the_tool() {
+    let named = ["invoke", "--name", "Bob", "list_tool_guides", "--json"];
+    let run = Launch::new("agent-host").args(named).run(LIMIT).await.unwrap();
+    assert_eq!(Outcome::of(run).json["tool"], "list_tool_guides");
+    let printed = ["--name", "Bob", "invoke", "x", "--print-config"];
+    let run = Launch::new("agent-host").args(printed).run(LIMIT).await.unwrap();
+    assert!(run.stdout.starts_with("name = \"Bob\"  # --name\n"), "{}", run.stdout);
+}
+
+#[tokio::test]
+async fn the_settings_are_shown_without_their_secrets() {
+    let secret = "amqp://user:hunter2@broker:5672/x";
+    for program in ["agent-host", "mcp-bridge", "scripts-manager"] {
+        let launch = Launch::new(program).arg("--print-config").env("TOOLBUS_BUS", secret);
+        let launch = if program == "agent-host" { launch.arg("tools") } else { launch };
+        let run = launch.run(LIMIT).await.unwrap();
+        assert!(run.status.success(), "{run:?}");
+        let expected = "url = \"amqp://user:***@broker:5672/x\"  # TOOLBUS_BUS\n";
+        assert!(run.stdout.contains(expected), "{}", run.stdout);
+        assert!(!run.stdout.contains("hunter2") && !run.stderr.contains("hunter2"));
+    }
+}

@@ -1,0 +1,17 @@
+//! Whole fleets: our programs as processes, on a real broker or without one, with real MCP servers
+//! and real sandboxes. Each test has a virtual host of its own.
+//!
+//! The programs must have been built: `cargo xtask test` does it, `cargo build --workspace --bins`
+//! does it by hand, and a test that finds one missing or older than its sources says so.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod bad_input;
+mod broker;
+mod calls;
+mod crash;
+mod embedded;
+mod reference;
+mod stop;
+mod support;
+mod telemetry;

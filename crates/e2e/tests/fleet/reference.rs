@@ -1,0 +1,54 @@
+//! `docs/configuration.md` says what the programs really read.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use toolbus_runtime::config::{Alias, Settings, reference};
+use toolbus_runtime::settings::SHARED_ALIASES;
+
+const HEAD: &str = "\
+# Configuration
+
+Made from the settings' own types; `UPDATE_DOCS=1 cargo test -p e2e reference` writes it anew.
+
+Every program takes `--bus URL`, `--config FILE`, `--health ADDRESS`, `--name NAME` and
+`--log FILTER`, and `--help` tells the rest. `--print-config` shows the settings that hold, where
+each comes from, and no secrets. All mistakes are told at once.
+
+A file is TOML, with the keys below: `bus.url` is `url` in the table `[bus]`. Times are written as
+`30s`, `2m` or `500ms`, sizes as `256MiB`.
+
+";
+
+fn section<T: Settings>(page: &mut String, program: &str, aliases: &[Alias]) {
+    let all = [SHARED_ALIASES, aliases].concat();
+    // One level below the page's own headline.
+    writeln!(page, "#{}", reference::<T>(program, &all)).unwrap();
+}
+
+#[test]
+fn the_page_of_settings_is_true() {
+    let mut page = HEAD.to_owned();
+    section::<agent_host::settings::Settings>(
+        &mut page,
+        "agent-host",
+        agent_host::settings::ALIASES,
+    );
+    section::<mcp_bridge::settings::Settings>(
+        &mut page,
+        "mcp-bridge",
+        mcp_bridge::settings::ALIASES,
+    );
+    section::<scripts_manager::settings::Settings>(&mut page, "scripts-manager", &[]);
+    let page = format!("{}\n", page.trim_end());
+
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, &page).unwrap();
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        kept == page,
+        "docs/configuration.md is stale: UPDATE_DOCS=1 cargo test -p e2e reference"
+    );
+}

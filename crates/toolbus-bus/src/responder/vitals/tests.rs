@@ -1,0 +1,21 @@
+use super::*;
+use crate::testing::{Faulty, Inbox, instance, topic, until, within};
+
+/// Callers come and go for as long as the process lives.
+#[tokio::test(start_paused = true)]
+async fn a_caller_without_calls_is_forgotten() {
+    let bus = Faulty::new();
+    let stop = CancellationToken::new();
+    let outbox = Outbox::start(bus.clone(), "worker", stop.clone());
+    let cancels = Arc::new(Cancels::default());
+    let vitals = Vitals::start(outbox.clone(), &instance("one"), Arc::clone(&cancels), stop);
+    let news = Inbox::open(&*bus, "news").await;
+    let calls = ["c", "d"].map(|call| cancels.running("RockBot", call));
+    let held = vitals.hold(&topic("news"), calls[0].name());
+    let never_signed = vitals.hold(&topic("elsewhere"), calls[1].name());
+    drop(never_signed);
+    news.received(1).await;
+    drop(held);
+    until("both callers are forgotten", || vitals.inner.callers.lock().is_empty()).await;
+    within("their end", async { tokio::join!(vitals.stop(), outbox.stop()) }).await;
+}

@@ -1,0 +1,166 @@
+//! Starting where there is no broker, or none for us.
+
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use toolbus_bus::{Bus as _, Health, PublishError, SubscribeError};
+use toolbus_rabbitmq::{Config, ConnectError, RabbitBus, Start};
+use toolbus_testkit::eventually;
+
+use crate::support::{PATIENCE, Recorder, at_once, connect, durable, message, topic, vhost};
+
+const LIMIT: Duration = Duration::from_secs(2);
+
+async fn fails(url: &str) -> ConnectError {
+    let mut config = Config::new(url).unwrap();
+    config.start = Start::Within(LIMIT);
+    let begin = Instant::now();
+    let error = RabbitBus::connect(config).await.unwrap_err();
+    assert!(begin.elapsed() < LIMIT + PATIENCE / 2, "it took {:?}", begin.elapsed());
+    let shown = format!("{error} {error:?}");
+    assert!(!shown.contains("hunter2"), "{shown}");
+    error
+}
+
+/// The URL with another user and password.
+fn as_user(url: &str, user: &str) -> String {
+    let (_, rest) = url.rsplit_once('@').unwrap();
+    format!("amqp://{user}@{rest}")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_password_is_told_at_once() {
+    let vhost = vhost!();
+    let url = as_user(&vhost.amqp_url(), "guest:hunter2");
+    let begin = Instant::now();
+    let error = fails(&url).await;
+    assert!(matches!(error, ConnectError::WrongCredentials { .. }), "{error:?}");
+    assert!(begin.elapsed() < PATIENCE);
+    assert!(error.to_string().contains("guest"), "{error}");
+
+    let mut config = Config::new(&url).unwrap();
+    config.start = Start::Whenever;
+    config.patience = Duration::from_millis(100);
+    let bus = RabbitBus::connect(config).await.unwrap();
+    let reason = eventually(PATIENCE, async || match bus.health() {
+        Health::Down { reason } if reason.contains("password") => Ok(reason),
+        other => Err(other),
+    })
+    .await;
+    assert!(!reason.contains("hunter2"), "{reason}");
+    assert!(!format!("{bus:?}").contains("hunter2"), "{bus:?}");
+    bus.close(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_virtual_host_that_is_not_there_is_told_at_once() {
+    let vhost = vhost!();
+    let url = vhost.amqp_url().replace(vhost.name(), "nowhere");
+    let error = fails(&url).await;
+    let ConnectError::VirtualHost { virtual_host, .. } = error else { panic!("{error:?}") };
+    assert_eq!(virtual_host, "nowhere");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_there_is_told_in_time() {
+    // A port that was free a moment ago.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let error = fails(&format!("amqp://u:hunter2@{address}/v")).await;
+    let ConnectError::Unreachable { address: told, .. } = &error else { panic!("{error:?}") };
+    assert_eq!(*told, address.to_string());
+}
+
+/// What accepts and never answers costs a thread and a socket for each attempt, so both must go
+/// when the attempt is given up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_that_says_nothing_is_left_in_time() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("amqp://u:hunter2@{}/v", listener.local_addr().unwrap());
+    let mute = async {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let mut sent = Vec::new();
+        // Ends when the other side has closed.
+        let _ = socket.read_to_end(&mut sent).await;
+        sent
+    };
+    let (error, sent) = tokio::join!(fails(&url), tokio::time::timeout(PATIENCE, mute));
+    assert!(matches!(error, ConnectError::TimedOut { .. }), "{error:?}");
+    let sent = sent.expect("the socket was left open");
+    assert!(sent.starts_with(b"AMQP"), "{sent:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_speaks_another_language_is_no_broker() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("amqp://u:hunter2@{}/v", listener.local_addr().unwrap());
+    let other = async {
+        loop {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let _ = socket.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        }
+    };
+    let error = tokio::select! {
+        error = fails(&url) => error,
+        () = other => unreachable!("it serves for ever"),
+    };
+    let is_told = matches!(error, ConnectError::Unreachable { .. } | ConnectError::TimedOut { .. });
+    assert!(is_told, "{error:?}");
+}
+
+/// A service starts before its broker, says so, and nothing waits for ever meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_may_start_first() {
+    let vhost = vhost!();
+    // A door that is opened later.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let door = listener.local_addr().unwrap();
+    drop(listener);
+    let (user, rest) =
+        vhost.amqp_url().rsplit_once('@').map(|(u, r)| (u.to_owned(), r.to_owned())).unwrap();
+    let (broker, path) = rest.split_once('/').unwrap();
+    let mut config = Config::new(&format!("{user}@{door}/{path}")).unwrap();
+    config.start = Start::Whenever;
+    config.patience = Duration::from_millis(200);
+
+    let begin = Instant::now();
+    let bus = RabbitBus::connect(config).await.unwrap();
+    assert!(matches!(bus.health(), Health::Down { .. }));
+    let subscription = durable("q", "t", at_once(1));
+    let handler = Recorder::acking();
+    let subscribed = bus.subscribe(subscription.clone(), handler.clone()).await;
+    assert!(matches!(subscribed, Err(SubscribeError::Unavailable(_))), "{subscribed:?}");
+    let published = bus.publish(&topic("t"), message("early")).await;
+    assert!(matches!(published, Err(PublishError::Unavailable(_))), "{published:?}");
+    assert!(begin.elapsed() < PATIENCE);
+
+    let listener = TcpListener::bind(door).await.unwrap();
+    let serve = async {
+        let (mut client, _) = listener.accept().await.unwrap();
+        let mut broker = tokio::net::TcpStream::connect(broker).await.unwrap();
+        let _ = tokio::io::copy_bidirectional(&mut client, &mut broker).await;
+    };
+    let test = async {
+        tokio::time::timeout(PATIENCE, bus.connected()).await.unwrap();
+        assert_eq!(bus.health(), Health::Up);
+        let _consumer = bus.subscribe(subscription, handler.clone()).await.unwrap();
+        bus.publish(&topic("t"), message("now")).await.unwrap();
+        handler.received(1).await;
+        bus.close(Duration::from_secs(1)).await;
+    };
+    tokio::join!(serve, test);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bus_that_is_dropped_hangs_up() {
+    let vhost = vhost!();
+    let bus = connect(&vhost.amqp_url()).await;
+    drop(bus);
+    eventually(PATIENCE, async || match vhost.connections().await.unwrap().len() {
+        0 => Ok(()),
+        count => Err(format!("{count} connections")),
+    })
+    .await;
+}

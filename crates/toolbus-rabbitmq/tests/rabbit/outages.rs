@@ -1,0 +1,265 @@
+//! Everything that can be taken away from a bus while it works. It comes back by itself each time,
+//! and no message that was confirmed is lost.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+use toolbus_bus::{Bus as _, Health, PublishError};
+use toolbus_rabbitmq::RabbitBus;
+use toolbus_testkit::eventually;
+
+use crate::support::{
+    PATIENCE, Recorder, at_once, config, connect, connections, durable, in_order, message, node,
+    private, subscribe, topic, vhost,
+};
+
+async fn is_up(bus: &RabbitBus) {
+    eventually(PATIENCE, async || match bus.health() {
+        Health::Up => Ok(()),
+        other => Err(other),
+    })
+    .await;
+}
+
+/// Publishes from several tasks until it is told to stop, and keeps what was confirmed.
+struct Traffic {
+    stop: Arc<AtomicBool>,
+    confirmed: Arc<Mutex<Vec<String>>>,
+    failed: Arc<AtomicUsize>,
+    tasks: JoinSet<()>,
+}
+
+impl Traffic {
+    fn start(bus: &Arc<RabbitBus>, to: &'static str) -> Self {
+        let mut traffic = Self {
+            stop: Arc::default(),
+            confirmed: Arc::default(),
+            failed: Arc::default(),
+            tasks: JoinSet::new(),
+        };
+        for task in 0..16 {
+            let (bus, stop) = (Arc::clone(bus), Arc::clone(&traffic.stop));
+            let (confirmed, failed) = (Arc::clone(&traffic.confirmed), Arc::clone(&traffic.failed));
+            traffic.tasks.spawn(async move {
+                let mut number = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    let text = format!("{task}-{number}");
+                    number += 1;
+                    match bus.publish(&topic(to), message(&text)).await {
+                        Ok(()) => confirmed.lock().push(text),
+                        Err(PublishError::Unconfirmed | PublishError::Unavailable(_)) => {
+                            failed.fetch_add(1, Ordering::Relaxed);
+                        }
+                        Err(error) => panic!("message {text}: {error}"),
+                    }
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+            });
+        }
+        traffic
+    }
+
+    async fn confirmed_beyond(&self, count: usize) {
+        eventually(PATIENCE, async || match self.confirmed.lock().len() {
+            confirmed if confirmed > count => Ok(()),
+            confirmed => Err(format!("{confirmed} of {count} were confirmed")),
+        })
+        .await;
+    }
+
+    /// Stops, and waits until everything that was confirmed has come to `handler`.
+    async fn stop_and_compare(mut self, handler: &Recorder) {
+        self.stop.store(true, Ordering::Relaxed);
+        while let Some(ended) = self.tasks.join_next().await {
+            ended.unwrap();
+        }
+        let confirmed = std::mem::take(&mut *self.confirmed.lock());
+        eventually(PATIENCE, async || {
+            let seen: HashSet<_> = handler.texts().into_iter().collect();
+            let lost = confirmed.iter().filter(|text| !seen.contains(*text)).count();
+            match lost {
+                0 => Ok(()),
+                _ => Err(format!("{lost} of {} confirmed messages did not come", confirmed.len())),
+            }
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_power_cut_loses_no_confirmed_message() {
+    let mut node = node!();
+    let vhost = node.vhost().await.unwrap();
+    let url = vhost.amqp_url();
+    let (worker, caller) = (connect(&url).await, connect(&url).await);
+    let handler = Recorder::acking();
+    let _work = subscribe(&worker, durable("work", "work", at_once(8)), &handler).await;
+    let replies = Recorder::acking();
+    let _replies = subscribe(&caller, private("replies", "reply"), &replies).await;
+
+    let traffic = Traffic::start(&caller, "work");
+    traffic.confirmed_beyond(200).await;
+    node.crash();
+    eventually(PATIENCE, async || match (worker.health(), caller.health()) {
+        (Health::Down { .. }, Health::Down { .. }) => Ok(()),
+        other => Err(other),
+    })
+    .await;
+    node.start_again().await.unwrap();
+    is_up(&worker).await;
+    is_up(&caller).await;
+    let before = traffic.confirmed.lock().len();
+    traffic.confirmed_beyond(before + 200).await;
+    assert!(traffic.failed.load(Ordering::Relaxed) > 0, "the outage was not noticed");
+    traffic.stop_and_compare(&handler).await;
+
+    // The private queue went with its connection and is back under its name.
+    worker.publish(&topic("reply"), message("there")).await.unwrap();
+    assert_eq!(replies.received(1).await.len(), 1);
+    for bus in [worker, caller] {
+        bus.close(Duration::from_secs(1)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_blocked_broker_is_told_and_waited_for() {
+    let node = node!();
+    let vhost = node.vhost().await.unwrap();
+    let mut config = config(&vhost.amqp_url());
+    config.patience = Duration::from_millis(500);
+    config.confirm_within = Duration::from_secs(2);
+    let bus = RabbitBus::connect(config).await.unwrap();
+    let handler = Recorder::acking();
+    let _consumer = subscribe(&bus, durable("q", "t", at_once(1)), &handler).await;
+    bus.publish(&topic("t"), message("before")).await.unwrap();
+
+    node.block_publishers().await.unwrap();
+    // The broker says so when somebody publishes; that message may have no answer.
+    let begin = Instant::now();
+    let published = bus.publish(&topic("t"), message("first")).await;
+    let is_bounded =
+        matches!(published, Ok(()) | Err(PublishError::Unconfirmed | PublishError::Unavailable(_)));
+    assert!(is_bounded, "{published:?}");
+    eventually(PATIENCE, async || match bus.health() {
+        Health::Blocked { reason } => Ok(reason),
+        other => Err(other),
+    })
+    .await;
+    let published = bus.publish(&topic("t"), message("second")).await;
+    assert!(matches!(published, Err(PublishError::Unavailable(_))), "{published:?}");
+    assert!(begin.elapsed() < PATIENCE, "publishing took {:?}", begin.elapsed());
+
+    node.unblock_publishers().await.unwrap();
+    is_up(&bus).await;
+    bus.publish(&topic("t"), message("after")).await.unwrap();
+    eventually(PATIENCE, async || {
+        let texts = handler.texts();
+        let all = ["before", "after"].iter().all(|text| texts.iter().any(|seen| seen == text));
+        if all { Ok(()) } else { Err(texts) }
+    })
+    .await;
+    assert!(!handler.texts().contains(&"second".to_owned()), "it was said not to be sent");
+
+    // To close does not wait for a broker that takes nothing.
+    node.block_publishers().await.unwrap();
+    let _ = bus.publish(&topic("t"), message("last")).await;
+    let begin = Instant::now();
+    bus.close(Duration::from_millis(500)).await;
+    assert!(begin.elapsed() < PATIENCE, "closing took {:?}", begin.elapsed());
+}
+
+/// A broker that hangs keeps its sockets open; only its silence tells. Meanwhile it still has the
+/// queue that belongs to the old connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_that_hangs_counts_as_lost() {
+    let mut node = node!();
+    let vhost = node.vhost().await.unwrap();
+    let mut config = config(&vhost.amqp_url());
+    config.heartbeat = Duration::from_secs(1);
+    config.attempt = Duration::from_secs(1);
+    config.patience = Duration::from_secs(1);
+    config.confirm_within = Duration::from_secs(1);
+    let bus = RabbitBus::connect(config).await.unwrap();
+    let handler = Recorder::acking();
+    let _private = subscribe(&bus, private("replies", "reply"), &handler).await;
+    let _durable = subscribe(&bus, durable("q", "t", in_order(8)), &handler).await;
+
+    node.pause().unwrap();
+    let published = bus.publish(&topic("t"), message("into the void")).await;
+    assert!(
+        matches!(published, Err(PublishError::Unconfirmed | PublishError::Unavailable(_))),
+        "{published:?}"
+    );
+    eventually(PATIENCE, async || match bus.health() {
+        Health::Down { .. } => Ok(()),
+        other => Err(other),
+    })
+    .await;
+    node.resume().unwrap();
+    is_up(&bus).await;
+    for to in ["reply", "t"] {
+        eventually(PATIENCE, async || bus.publish(&topic(to), message(to)).await).await;
+    }
+    eventually(PATIENCE, async || {
+        let texts = handler.texts();
+        let all = ["reply", "t"].iter().all(|text| texts.iter().any(|seen| seen == text));
+        if all { Ok(()) } else { Err(texts) }
+    })
+    .await;
+    bus.close(Duration::from_secs(1)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_the_broker_closes_are_made_anew() {
+    let vhost = vhost!();
+    let bus = connect(&vhost.amqp_url()).await;
+    let (shared, own) = (Recorder::acking(), Recorder::acking());
+    let _durable = subscribe(&bus, durable("q", "t", at_once(4)), &shared).await;
+    let _private = subscribe(&bus, private("p", "p"), &own).await;
+
+    for round in 1..=3 {
+        eventually(PATIENCE, async || match vhost.close_connections().await.unwrap() {
+            0 => Err("not connected"),
+            _ => Ok(()),
+        })
+        .await;
+        for to in ["t", "p"] {
+            // Until the bus has noticed, the message may go down with the connection; and until the
+            // private queue is back, nobody listens there.
+            eventually(PATIENCE, async || bus.publish(&topic(to), message("on")).await).await;
+        }
+        shared.received(round).await;
+        own.received(round).await;
+        is_up(&bus).await;
+    }
+    bus.close(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_is_deleted_is_declared_again() {
+    let vhost = vhost!();
+    let bus = connect(&vhost.amqp_url()).await;
+    let handler = Recorder::acking();
+    let _one = subscribe(&bus, durable("q", "t", at_once(4)), &handler).await;
+    let _other = subscribe(&bus, durable("r", "t", in_order(4)), &handler).await;
+    let connections = connections(&vhost).await;
+
+    for (round, queue) in ["rockbot.q", "rockbot.r", "rockbot.q"].into_iter().enumerate() {
+        vhost.delete_queue(queue).await.unwrap();
+        eventually(PATIENCE, async || {
+            let queues = vhost.queues().await.unwrap();
+            let consumed = |name| queues.iter().any(|q| q.name == name && q.consumers == 1);
+            if consumed("rockbot.q") && consumed("rockbot.r") { Ok(()) } else { Err(queues) }
+        })
+        .await;
+        is_up(&bus).await;
+        bus.publish(&topic("t"), message("on")).await.unwrap();
+        handler.received(2 * (round + 1)).await;
+    }
+    assert_eq!(vhost.connections().await.unwrap(), connections, "the connection was no trouble");
+    bus.close(Duration::ZERO).await;
+}
