@@ -57,7 +57,7 @@ pub(crate) struct Faulty {
     pub(crate) inner: MemoryBus,
     health: Mutex<Health>,
     faults: Mutex<VecDeque<Fault>>,
-    /// How often a message was published, faults included.
+    /// Every message that was published, faults included.
     published: Mutex<Vec<(Topic, Envelope)>>,
 }
 

@@ -7,6 +7,8 @@ use std::time::Duration;
 const FIRST: Duration = Duration::from_millis(100);
 /// The longest wait, before the jitter.
 const LONGEST: Duration = Duration::from_secs(5);
+/// What held this long was good: its end is the first failure again.
+const GOOD_AFTER: Duration = Duration::from_secs(10);
 
 /// Waits of 0.1 s, doubling to 5 s, each with up to a quarter more or less, so that a fleet that
 /// lost its broker does not come back in one moment.
@@ -23,9 +25,11 @@ impl Backoff {
         wait.mul_f64(0.75 + 0.5 * random_fraction())
     }
 
-    /// All is well again: the next failure waits shortly.
-    pub(crate) fn reset(&mut self) {
-        self.failures = 0;
+    /// Takes note of how long something held before it failed.
+    pub(crate) fn held(&mut self, time: Duration) {
+        if time >= GOOD_AFTER {
+            self.failures = 0;
+        }
     }
 }
 

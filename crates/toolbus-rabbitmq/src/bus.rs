@@ -39,7 +39,7 @@ impl RabbitBus {
         let start = config.start;
         let shared = Arc::new(Shared::new(config));
         let first = match start {
-            Start::Within(limit) => Some(supervisor::connect_within(&shared, limit).await?),
+            Start::Within(limit) => Some(supervisor::connect_first(&shared, limit).await?),
             Start::Whenever => None,
         };
         shared.tasks.spawn(supervisor::supervise(Arc::clone(&shared), first));
@@ -118,9 +118,9 @@ impl RabbitBus {
             Err(_) => {
                 let trouble = shared.trouble_of(&wanted);
                 consumer.kill().await;
-                match (shared.health(), trouble) {
-                    (Health::Up, Some(reason)) => Err(SubscribeError::Refused { name, reason }),
-                    _ => Err(SubscribeError::Unavailable(shared.why_not())),
+                match trouble.filter(|_| shared.state.borrow().is_up()) {
+                    Some(reason) => Err(SubscribeError::Refused { name, reason }),
+                    None => Err(SubscribeError::Unavailable(shared.why_not())),
                 }
             }
         }

@@ -33,7 +33,7 @@ pub struct Config {
     /// What [`RabbitBus::connect`](crate::RabbitBus::connect) does while the broker is away.
     pub start: Start,
     /// How long one attempt to connect may take, the handshake included.
-    pub attempt: Duration,
+    pub connect_within: Duration,
     /// How long a publish or a new subscription waits for a broker that is away or blocked.
     pub patience: Duration,
     /// How long a publish waits for the broker's confirm before it counts as unconfirmed.
@@ -77,7 +77,7 @@ impl Config {
             connection_name: "toolbus".to_owned(),
             heartbeat: Duration::from_secs(10),
             start: Start::Within(Duration::from_secs(10)),
-            attempt: Duration::from_secs(10),
+            connect_within: Duration::from_secs(10),
             patience: Duration::from_secs(5),
             confirm_within: Duration::from_secs(30),
         })

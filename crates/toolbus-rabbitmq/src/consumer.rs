@@ -30,8 +30,6 @@ use crate::state::{Session, Shared, State};
 
 /// How long the broker may take to answer while a consumer is stopped.
 const GOODBYE: Duration = Duration::from_secs(2);
-/// A consumer that lasted this long was a good one: the next attempt waits shortly again.
-const STABLE_AFTER: Duration = Duration::from_secs(10);
 
 /// A subscription at work.
 pub(crate) struct Running {
@@ -92,6 +90,7 @@ impl Running {
     /// Consumes until the subscription is stopped or refused for good.
     pub(crate) async fn run(mut self) {
         let mut backoff = Backoff::default();
+        let mut told = String::new();
         while let Some(session) = self.session().await {
             let began = Instant::now();
             let trouble = match self.consume(&session).await {
@@ -100,12 +99,12 @@ impl Running {
                 Err(error) if self.is_refused(&error) => break,
                 Err(error) => reason(&error),
             };
-            if began.elapsed() >= STABLE_AFTER {
-                backoff.reset();
-            }
-            if session.link.is_connected() {
+            backoff.held(began.elapsed());
+            // The end of the connection is told once, by its supervisor.
+            if session.link.is_connected() && trouble != told {
                 let name = &self.subscription.name;
-                tracing::warn!(subscription = name, reason = trouble, "lost the queue");
+                tracing::warn!(subscription = name, reason = trouble, "lost the queue; trying on");
+                told.clone_from(&trouble);
             }
             self.shared.set_trouble(&self.subscription, Some(trouble));
             // Either arm only waits.

@@ -12,7 +12,7 @@ use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
 use toolbus_wire::frame::{Frame, HeaderValue, Properties};
 use toolbus_wire::{Envelope, frame};
 
-/// What becomes of a message's properties when it is published again.
+/// Headers in the library's form.
 pub(crate) type Headers = std::collections::BTreeMap<ShortString, AMQPValue>;
 
 /// The properties that an envelope travels under.
@@ -87,8 +87,9 @@ pub(crate) fn envelope_of(properties: &BasicProperties, body: Bytes) -> Envelope
     })
 }
 
-/// The same properties with other headers and without an expiry, so that the message stays in the
-/// queue that it goes to for as long as that queue says.
+/// The same properties with other headers; without an expiry, so that the message stays in the queue
+/// that it goes to for as long as that queue says; and without the sender's user, whom the broker
+/// would compare with ours.
 pub(crate) fn with_headers(
     properties: &BasicProperties,
     change: impl FnOnce(&mut Headers),

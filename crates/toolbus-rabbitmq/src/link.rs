@@ -42,7 +42,7 @@ impl Link {
             address.uri(config.heartbeat),
             guard::runtime(),
             {
-                let limit = config.attempt;
+                let limit = config.connect_within;
                 async move |uri, _| {
                     silence_this_thread();
                     // On the library's thread, which nothing else would stop.
@@ -53,12 +53,13 @@ impl Link {
             },
             properties,
         );
-        match tokio::time::timeout(config.attempt, opening).await {
+        match tokio::time::timeout(config.connect_within, opening).await {
             Ok(Ok(connection)) => Ok(Self { connection, socket: attempt.succeeded() }),
             Ok(Err(error)) => Err(ConnectError::of(&error, address)),
-            Err(_) => {
-                Err(ConnectError::TimedOut { address: address.to_string(), limit: config.attempt })
-            }
+            Err(_) => Err(ConnectError::TimedOut {
+                address: address.to_string(),
+                limit: config.connect_within,
+            }),
         }
     }
 

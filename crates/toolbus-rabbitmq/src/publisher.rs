@@ -3,7 +3,8 @@
 //! One task owns the channel, for two reasons. The AMQP library numbers a message and queues it in
 //! two steps, so two tasks that publish on one channel can swap numbers, and with them the
 //! broker's answers. And the library hands a returned message to whichever confirm it settles
-//! next, which under load often is another message's; [`Returns`] puts that right.
+//! next. Where half of the messages have no queue, that is another message's for one in a thousand;
+//! [`Returns`] puts that right.
 //!
 //! Nothing here retries. A message that was not sent goes back to its caller, a message whose
 //! answer is lost is [`Outcome::Unconfirmed`].
@@ -158,7 +159,7 @@ enum End {
 struct Sent {
     key: Key,
     answer: Answer,
-    /// The returned message that came with the answer; often another than this one.
+    /// The returned message that came with the answer: this one, or another.
     returned: Option<Key>,
     outcome: oneshot::Sender<Outcome>,
     /// Its share of what may be in flight: the caller may be gone, the message is not.

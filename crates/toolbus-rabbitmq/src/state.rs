@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::TryFutureExt as _;
 use lapin::BasicProperties;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
@@ -20,7 +21,6 @@ use crate::topology::Topology;
 
 /// Bytes of body that go under one permit of what may be in flight: all permits are 64 MiB.
 const BYTES_A_PERMIT: usize = 16 << 10;
-
 /// How long a connection that is cut may take to end, its goodbye included.
 const CUT_WITHIN: Duration = Duration::from_secs(5);
 
@@ -209,11 +209,14 @@ impl Shared {
         let Message { exchange, routing_key, properties, body } = message;
         let share = (1 + body.len() / BYTES_A_PERMIT).min(IN_FLIGHT_MAX);
         let share = u32::try_from(share).unwrap_or(u32::MAX);
-        let acquire = async {
-            let permit = Arc::clone(&self.in_flight).acquire_many_owned(share).await;
-            permit.map_err(|_| SendError::Closed)
+        let share = match Arc::clone(&self.in_flight).try_acquire_many_owned(share) {
+            Ok(share) => share,
+            Err(_) => {
+                let acquire = Arc::clone(&self.in_flight).acquire_many_owned(share);
+                let acquire = acquire.map_err(|_| SendError::Closed);
+                self.unless_closing(by, acquire).await?
+            }
         };
-        let share = self.unless_closing(by, acquire).await?;
         Ok(Outgoing { exchange, routing_key, properties, body, share })
     }
 
@@ -237,7 +240,7 @@ impl Shared {
         match &*self.state.borrow() {
             State::Down(reason) => reason.to_string(),
             State::Blocked(_, reason) => format!("the broker takes no messages: {reason}"),
-            State::Up(_) => "too much is in flight".to_owned(),
+            State::Up(_) => "the broker takes too long".to_owned(),
         }
     }
 }

@@ -22,8 +22,6 @@ use crate::state::{Session, Shared, State};
 /// How often the connection's state is looked at beside the events: the library does not announce
 /// every end.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// A connection that held this long was a good one: the next attempt waits shortly again.
-const STABLE_AFTER: Duration = Duration::from_secs(10);
 
 /// A connection on which all is ready.
 pub(crate) struct Ready {
@@ -40,7 +38,7 @@ impl Ready {
         let drain = CancellationToken::new();
         let topology = Arc::clone(&shared.topology);
         let (publisher, commands) = Publisher::new(Arc::clone(&link), topology, drain.clone());
-        let opened = tokio::time::timeout(shared.config.attempt, publisher.open()).await;
+        let opened = tokio::time::timeout(shared.config.connect_within, publisher.open()).await;
         let error = match opened {
             Ok(Ok(channel)) => {
                 let session = Arc::new(Session { link, publisher: commands });
@@ -49,7 +47,7 @@ impl Ready {
             Ok(Err(error)) => ConnectError::of(&error, &shared.config.address),
             Err(_) => ConnectError::TimedOut {
                 address: shared.config.address.to_string(),
-                limit: shared.config.attempt,
+                limit: shared.config.connect_within,
             },
         };
         link.close().await;
@@ -58,27 +56,24 @@ impl Ready {
 }
 
 /// Tries until it succeeds, `limit` is over, or an error is final.
-pub(crate) async fn connect_within(
-    shared: &Shared,
-    limit: Duration,
-) -> Result<Ready, ConnectError> {
+pub(crate) async fn connect_first(shared: &Shared, limit: Duration) -> Result<Ready, ConnectError> {
     let deadline = Instant::now() + limit;
     let mut backoff = Backoff::default();
-    loop {
-        let error = match tokio::time::timeout_at(deadline, Ready::open(shared)).await {
-            Ok(Ok(ready)) => return Ok(ready),
-            Ok(Err(error)) => error,
-            Err(_) => {
-                let address = shared.config.address.to_string();
-                return Err(ConnectError::TimedOut { address, limit });
-            }
+    let address = shared.config.address.to_string();
+    let mut last = ConnectError::TimedOut { address, limit };
+    // What the last whole attempt said tells more than that time is up.
+    while let Ok(attempt) = tokio::time::timeout_at(deadline, Ready::open(shared)).await {
+        last = match attempt {
+            Ok(ready) => return Ok(ready),
+            Err(error) => error,
         };
         let next = Instant::now() + backoff.next();
-        if error.is_final() || next >= deadline {
-            return Err(error);
+        if last.is_final() || next >= deadline {
+            break;
         }
         tokio::time::sleep_until(next).await;
     }
+    Err(last)
 }
 
 /// Serves one connection after the other until the bus hangs up.
@@ -94,9 +89,8 @@ pub(crate) async fn supervise(shared: Arc<Shared>, first: Option<Ready>) {
         let began = Instant::now();
         let Some(reason) = serve(&shared, next).await else { break };
         tracing::warn!(broker = %shared.config.address, reason, "lost the broker");
-        if began.elapsed() >= STABLE_AFTER {
-            backoff.reset();
-        } else if pause(&shared, &mut backoff).await.is_none() {
+        backoff.held(began.elapsed());
+        if pause(&shared, &mut backoff).await.is_none() {
             break;
         }
     }

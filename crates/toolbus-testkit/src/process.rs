@@ -18,7 +18,7 @@ use anyhow::Context as _;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::time::Instant;
 
-pub use service::{Finished, Launch, Service};
+pub use service::{Finished, Launch, Service, binary};
 
 /// Reads until our end of the pipe is gone, then kills the group `$1` and removes the folder `$2`
 /// if one is named. The repetition is for files that are still being written by others of the folder.
@@ -35,6 +35,8 @@ done
 
 /// How often a process that is being waited for is looked at.
 const PAUSE: Duration = Duration::from_millis(10);
+/// How long a signal that nobody can ignore may take to reach the last thread.
+const SIGNALLED_WITHIN: Duration = Duration::from_secs(2);
 
 /// A running child. Killed with all it started when this is dropped.
 #[derive(Debug)]
@@ -139,12 +141,13 @@ impl Process {
     }
 
     /// Stops the process and all it started in their tracks (SIGSTOP): connections stay open and
-    /// nothing answers.
+    /// nothing answers. Returns when the last thread stands.
     ///
     /// # Errors
-    /// When the process has ended.
+    /// When the process has ended, or does not stand after two seconds.
     pub fn pause(&mut self) -> anyhow::Result<()> {
-        self.signal(Signal::STOP)
+        self.signal(Signal::STOP)?;
+        self.await_threads("stands", |state| matches!(state, 'T' | 'Z' | 'X'))
     }
 
     /// Lets a paused process go on (SIGCONT).
@@ -178,6 +181,19 @@ impl Process {
             .with_context(|| format!("signalling {}", self.name))
     }
 
+    /// Waits until each thread of the group is in such a state. A signal takes a moment to reach
+    /// threads on other cores.
+    fn await_threads(&self, what: &str, is_so: impl Fn(char) -> bool) -> anyhow::Result<()> {
+        let group = self.child.id();
+        let end = std::time::Instant::now() + SIGNALLED_WITHIN;
+        while !thread_states(group).all(&is_so) {
+            let name = &self.name;
+            anyhow::ensure!(std::time::Instant::now() < end, "not every thread of {name} {what}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
     /// Whether the child has ended; it is not reaped by the look.
     fn has_exited(&self) -> bool {
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -192,6 +208,8 @@ impl Process {
         }
         // Fails only when nothing of the group is left.
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        // Those that hang in the kernel are dead all the same, only later.
+        let _ = self.await_threads("is gone", |state| matches!(state, 'Z' | 'X'));
         self.exit = self.child.wait().ok();
         if let Some(mut guard) = self.guard.take() {
             // Fails only when the guard is gone already, and then there is nothing to dismiss.
@@ -218,4 +236,25 @@ fn append_to(path: &Path) -> anyhow::Result<File> {
 
 fn read(path: &Path) -> String {
     String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
+}
+
+/// The state of every thread of every process of the group, as the fields of `stat` in proc(5).
+fn thread_states(group: u32) -> impl Iterator<Item = char> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let of_group = processes.map(|entry| entry.path()).filter(move |process| {
+        state_and_group(process).is_some_and(|(_, its_group)| its_group == group)
+    });
+    of_group
+        .flat_map(|process| fs::read_dir(process.join("task")).into_iter().flatten().flatten())
+        .filter_map(|thread| state_and_group(&thread.path()))
+        .map(|(state, _)| state)
+}
+
+fn state_and_group(task: &Path) -> Option<(char, u32)> {
+    let stat = fs::read_to_string(task.join("stat")).ok()?;
+    // The name before it may hold anything, spaces and brackets too.
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    let group = fields.nth(1)?.parse().ok()?;
+    Some((state, group))
 }

@@ -80,10 +80,10 @@ async fn a_node_survives_crash_stop_and_pause() {
     assert_eq!(eventually(LIMIT, || vhost.peek("kept", 1)).await.len(), 1);
 
     node.pause().unwrap();
-    let silent = tokio::time::timeout(Duration::from_millis(500), vhost.queues()).await;
-    assert!(silent.is_err(), "a frozen broker answered");
+    let answer = tokio::time::timeout(Duration::from_millis(500), vhost.queues()).await;
+    assert!(!matches!(answer, Ok(Ok(_))), "a frozen broker answered: {answer:?}");
     node.resume().unwrap();
-    assert_eq!(vhost.queues().await.unwrap().len(), 1);
+    assert_eq!(eventually(LIMIT, || vhost.queues()).await.len(), 1);
 
     let list = node.ctl(&["list_vhosts"]).await.unwrap();
     assert!(list.contains(vhost.name()) && list.contains(passing.name()), "{list}");

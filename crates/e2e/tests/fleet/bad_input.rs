@@ -169,8 +169,8 @@ fn of_the_bridge() -> Vec<Row> {
     const TOPIC: &str = "tool.invoke.mcp";
     let at = |server: &str, frame: Frame| frame.header("rb-rb-mcp-server", json!(server));
     let mark = |text: &str| at("marks", arguments(TOPIC, "mark", text));
+    // What is wrong with a request is found before its server is looked for.
     let mut rows = of_tool_requests(TOPIC, || at("nobody", Frame::tool(TOPIC, "mark", &json!({}))));
-    // A server that is not there is found out later than all of these; so is a deadline.
     rows.extend([
         row(
             "a tool nobody has",

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolbus_testkit::mcp as servers;
-use toolbus_testkit::process::Launch;
+use toolbus_testkit::process::{Launch, Process, binary};
 
 use crate::support::*;
 
@@ -92,4 +92,22 @@ async fn the_settings_are_shown_without_their_secrets() {
         assert!(run.stdout.contains(expected), "{}", run.stdout);
         assert!(!run.stdout.contains("hunter2") && !run.stderr.contains("hunter2"));
     }
+}
+
+#[tokio::test]
+async fn a_terminal_shows_what_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = json!({"script": "import time\nprint('so far', flush=True)\ntime.sleep(2)"});
+    let mut command = std::process::Command::new("python3");
+    // Runs a program on a terminal of its own and passes on what it writes.
+    command.args(["-c", "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"]);
+    command.arg(binary("agent-host").unwrap());
+    command.args(["invoke", "execute_python_script", &script.to_string()]);
+    command.stdin(std::process::Stdio::null());
+    let mut process = Process::spawn("terminal", &mut command, folder.path()).unwrap();
+    let status = process.wait(LIMIT).await.unwrap();
+    let shown = process.stdout();
+    assert!(status.success(), "{shown:?}");
+    assert!(shown.contains("\r\x1b[2Kexecute_python_script: 1 s  so far"), "{shown:?}");
+    assert!(shown.ends_with("\r\x1b[2Kso far\r\n"), "the line is gone at the end: {shown:?}");
 }

@@ -8,10 +8,10 @@ fn check(pairs: &[(&'static str, &str)], left_ms: u64, asked_ms: u64) {
     let deadline = Deadline::of_request(&headers(pairs), Duration::from_secs(60));
     let left = deadline.left();
     let expected = Duration::from_millis(left_ms);
-    assert!(
-        left <= expected && expected - left < Duration::from_millis(50),
-        "{pairs:?}: {left:?} is left"
-    );
+    // A moment is told by the wall clock, which goes on meanwhile: a busy machine may take a while.
+    let by_wall_clock = matches!(pairs, [(header::DEADLINE_MS, _)]);
+    let slack = if by_wall_clock { Duration::from_secs(2) } else { Duration::ZERO };
+    assert!(left <= expected && left + slack >= expected, "{pairs:?}: {left:?} is left");
     assert_eq!(deadline.asked(), Duration::from_millis(asked_ms), "{pairs:?}");
 }
 
@@ -42,5 +42,5 @@ async fn what_is_written_is_what_is_read() {
     let mut headers = Headers::new();
     Deadline::after(Duration::from_secs(5)).write(&mut headers);
     let read = Deadline::of_request(&headers, Duration::from_secs(60));
-    assert!(read.left() > Duration::from_millis(4_900) && read.left() <= Duration::from_secs(5));
+    assert!(read.left() > Duration::from_secs(3) && read.left() <= Duration::from_secs(5));
 }

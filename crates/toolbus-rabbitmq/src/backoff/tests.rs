@@ -11,7 +11,9 @@ fn waits_double_up_to_a_longest_one() {
     for _ in 0..1_000 {
         assert!(backoff.next() <= LONGEST.mul_f64(1.25));
     }
-    backoff.reset();
+    backoff.held(GOOD_AFTER / 2);
+    assert!(backoff.next() >= LONGEST.mul_f64(0.75));
+    backoff.held(GOOD_AFTER);
     assert!(backoff.next() <= FIRST.mul_f64(1.25));
 }
 

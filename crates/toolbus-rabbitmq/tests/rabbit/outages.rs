@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
-use toolbus_bus::{Bus as _, Health, PublishError};
+use toolbus_bus::{Bus as _, Delivery, Disposition, Health, PublishError};
 use toolbus_rabbitmq::RabbitBus;
 use toolbus_testkit::eventually;
 
@@ -180,7 +180,7 @@ async fn a_broker_that_hangs_counts_as_lost() {
     let vhost = node.vhost().await.unwrap();
     let mut config = config(&vhost.amqp_url());
     config.heartbeat = Duration::from_secs(1);
-    config.attempt = Duration::from_secs(1);
+    config.connect_within = Duration::from_secs(1);
     config.patience = Duration::from_secs(1);
     config.confirm_within = Duration::from_secs(1);
     let bus = RabbitBus::connect(config).await.unwrap();
@@ -210,6 +210,48 @@ async fn a_broker_that_hangs_counts_as_lost() {
         if all { Ok(()) } else { Err(texts) }
     })
     .await;
+    bus.close(Duration::from_secs(1)).await;
+}
+
+/// The broker closes the channel of a consumer that takes too long to ack. What it held comes again
+/// on the next channel; the old handler's answer has nowhere to go.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_channel_that_the_broker_closes_is_made_anew() {
+    let node = node!();
+    let vhost = node.vhost().await.unwrap();
+    for (name, milliseconds) in [("consumer_timeout", 1_000), ("channel_tick_interval", 500)] {
+        let setting = format!("application:set_env(rabbit, {name}, {milliseconds}).");
+        node.ctl(&["eval", &setting]).await.unwrap();
+    }
+    let bus = connect(&vhost.amqp_url()).await;
+    let connections = connections(&vhost).await;
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let slow = {
+        let seen = Arc::clone(&seen);
+        Arc::new(move |delivery: Delivery| {
+            seen.lock().push(delivery.redelivered);
+            async move {
+                if !delivery.redelivered {
+                    tokio::time::sleep(Duration::from_secs(5)).await;
+                }
+                Disposition::Ack
+            }
+        })
+    };
+    let _slow = subscribe(&bus, durable("slow", "slow", at_once(2)), &slow).await;
+    let other = Recorder::acking();
+    let _other = subscribe(&bus, durable("other", "other", at_once(1)), &other).await;
+
+    bus.publish(&topic("slow"), message("slow")).await.unwrap();
+    eventually(PATIENCE, async || {
+        let seen = seen.lock().clone();
+        if seen == [false, true] { Ok(()) } else { Err(seen) }
+    })
+    .await;
+    is_up(&bus).await;
+    bus.publish(&topic("other"), message("on")).await.unwrap();
+    other.received(1).await;
+    assert_eq!(vhost.connections().await.unwrap(), connections, "the connection was no trouble");
     bus.close(Duration::from_secs(1)).await;
 }
 

@@ -189,7 +189,10 @@ impl Service {
 
 /// The workspace's binary of this name, beside the test's own. Nothing builds it here: the build
 /// locks of cargo are held by whoever runs the tests.
-fn binary(name: &str) -> anyhow::Result<PathBuf> {
+///
+/// # Errors
+/// When it is missing or older than its sources.
+pub fn binary(name: &str) -> anyhow::Result<PathBuf> {
     let advice = "cargo build --workspace --bins, or cargo xtask test";
     let test = env::current_exe()?;
     let path = test
