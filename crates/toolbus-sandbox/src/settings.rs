@@ -58,7 +58,9 @@ impl ScriptsSettings {
             tracing::warn!("scripts run WITHOUT a sandbox, as allow_unsandboxed_scripts says");
             return Ok(Arc::new(Bare::probe(self.config()).await?));
         }
-        Ok(Arc::new(Sandbox::probe(self.config()).await?))
+        let sandbox = Sandbox::probe(self.config()).await?;
+        tracing::info!(memory = sandbox.memory_accounting(), "scripts run in the local sandbox");
+        Ok(Arc::new(sandbox))
     }
 
     fn config(&self) -> Config {

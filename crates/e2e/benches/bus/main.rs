@@ -1,13 +1,16 @@
-//! The bus: how long a call takes to the other side and back.
+//! The main job: how long a call takes to the other side and back, over either bus and into the
+//! sandbox, and what a host that waits for calls costs.
 //!
 //! `cargo bench -p e2e --bench bus`, or with `-- memory` only the parts named. Prints a table,
 //! writes it as `target/bench/bus.md` and `bus.json`, and exits 1 when a goal is missed.
 
+mod idle;
 mod lane;
 mod memory;
 mod peer;
 mod rabbit;
 mod request;
+mod scripts;
 mod tool;
 
 use std::path::Path;
@@ -28,6 +31,12 @@ fn main() -> anyhow::Result<ExitCode> {
     }
     if is_wanted("rabbitmq") {
         rabbit::measure(&mut report)?;
+    }
+    if is_wanted("scripts") {
+        scripts::measure(&mut report)?;
+    }
+    if is_wanted("idle") {
+        idle::measure(&mut report)?;
     }
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is within a folder");
     Ok(report.finish(&target.join("bench"))?)
