@@ -218,6 +218,7 @@ macro_rules! conformance_tests {
             telemetry {
                 publishing_and_processing_are_one_trace,
                 a_retry_belongs_to_the_trace_of_its_message,
+                a_sign_of_life_is_no_span,
             }
             answers {
                 an_acked_message_is_gone,

@@ -6,15 +6,20 @@
 use opentelemetry::trace::{
     SpanContext, SpanId, TraceContextExt as _, TraceFlags, TraceId, TraceState,
 };
-use toolbus_wire::{Envelope, TraceContext};
+use toolbus_wire::message::toolbus::Alive;
+use toolbus_wire::{Envelope, TraceContext, message};
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
 use crate::Delivery;
 
-/// The span of publishing a message (OpenTelemetry kind: producer).
+/// The span of publishing a message (OpenTelemetry kind: producer); none for a sign of life, which
+/// belongs to no call and comes every second.
 #[must_use]
 pub fn publish_span(topic: &str, envelope: &Envelope) -> Span {
+    if message::is::<Alive>(envelope) {
+        return Span::none();
+    }
     tracing::info_span!(
         "publish",
         otel.kind = "producer",
@@ -26,10 +31,13 @@ pub fn publish_span(topic: &str, envelope: &Envelope) -> Span {
 }
 
 /// The span of processing a message (OpenTelemetry kind: consumer), as a child of the span that
-/// published it.
+/// published it; none for a sign of life.
 #[must_use]
 pub fn process_span(delivery: &Delivery) -> Span {
     let envelope = &delivery.envelope;
+    if message::is::<Alive>(envelope) {
+        return Span::none();
+    }
     let span = tracing::info_span!(
         "process",
         otel.kind = "consumer",

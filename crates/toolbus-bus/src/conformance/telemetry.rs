@@ -8,7 +8,8 @@ use opentelemetry::trace::{SpanKind, TracerProvider as _};
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{SdkTracerProvider, Span, SpanData, SpanProcessor};
 use tokio::sync::watch;
-use toolbus_wire::Topic;
+use toolbus_wire::message::toolbus::Alive;
+use toolbus_wire::{Envelope, Topic};
 use tracing::subscriber::NoSubscriber;
 use tracing::{Dispatch, Instrument as _};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -89,6 +90,23 @@ pub(super) async fn a_retry_belongs_to_the_trace_of_its_message(stage: Stage) {
             assert_eq!(processed.parent_span_id, published.span_context.span_id());
             assert_eq!(processed.span_context.trace_id(), published.span_context.trace_id());
         }
+    })
+    .await;
+}
+
+/// What says every second that a worker lives is in no trace.
+pub(super) async fn a_sign_of_life_is_no_span(stage: Stage) {
+    traced(stage, |stage, spans| async move {
+        let bus = stage.bus().await;
+        let probe = stage.acks();
+        let _consumer = stage.subscribe(&bus, stage.private("q", "life", at_once(1)), &probe).await;
+        let topic = stage.topic("life");
+        let alive = Alive { instance: "worker".to_owned(), calls: Vec::new() };
+        stage.publish(&bus, &topic, Envelope::of(&alive, "worker")).await;
+        stage.publish(&bus, &topic, message("after it")).await;
+        probe.received(2).await;
+        spans.one("publish", Some(&topic)).await;
+        spans.one("process", Some(&topic)).await;
     })
     .await;
 }
