@@ -4,10 +4,14 @@
 //! the smallest and the largest beside them, because the machine it runs on is seldom alone. What is
 //! compared with a peer is measured in turns with it, round by round, and compared round by round.
 
+mod lane;
 mod machine;
+pub mod peer;
+pub mod process;
 mod report;
 mod rounds;
 
+pub use lane::{Burst, Lane, at_once, one_by_one, runtime};
 pub use machine::Machine;
 pub use report::{Goal, Report, Row};
 pub use rounds::{Latencies, Rounds, process_time};

@@ -34,7 +34,7 @@ const DEVELOPMENT: &[&str] = &["toolbus-testkit", "e2e", "xtask"];
 /// Crates that only some of ours may use.
 const RESERVED: [(&str, &[&str]); 6] = [
     ("lapin", &["toolbus-rabbitmq", "e2e"]),
-    ("rmcp", &["toolbus-mcp", "openrouter-mcp", "agent-host"]),
+    ("rmcp", &["toolbus-mcp", "openrouter-mcp", "agent-host", "e2e"]),
     ("kube", &["scripts-manager"]),
     ("kube-client", &["scripts-manager"]),
     ("kube-runtime", &["scripts-manager"]),

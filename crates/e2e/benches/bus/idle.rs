@@ -1,13 +1,9 @@
 //! `agent-host serve` that nobody calls: how soon it is ready, and what it keeps.
 
-use std::fs;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
-use e2e::bench::{Goal, Report, Rounds, Row};
+use e2e::bench::{Goal, Report, Rounds, Row, process, runtime};
 use toolbus_testkit::process::Launch;
-
-use crate::lane::runtime;
 
 const ROUNDS: usize = 9;
 const READY_WITHIN: Duration = Duration::from_secs(30);
@@ -24,10 +20,10 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
         runtime.block_on(host.ready(READY_WITHIN))?;
         let ready_after = started.elapsed();
         std::thread::sleep(SETTLE);
-        let kib = resident_kib(host.process().id())?;
+        let mib = process::resident_mib(host.process().id())?;
         if round > 0 {
             ready.add(ready_after.as_secs_f64() * 1e3);
-            resident.add(kib / 1024.0);
+            resident.add(mib);
         }
     }
     report.add(
@@ -42,11 +38,4 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
         SETTLE.as_secs()
     ));
     Ok(())
-}
-
-fn resident_kib(process: u32) -> anyhow::Result<f64> {
-    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let value = line.and_then(|line| line.trim().strip_suffix(" kB"));
-    Ok(value.context("the process has no resident memory")?.parse()?)
 }

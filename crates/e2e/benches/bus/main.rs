@@ -5,9 +5,7 @@
 //! writes it as `target/bench/bus.md` and `bus.json`, and exits 1 when a goal is missed.
 
 mod idle;
-mod lane;
 mod memory;
-mod peer;
 mod rabbit;
 mod request;
 mod scripts;
@@ -17,6 +15,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use e2e::bench::Report;
+
+/// How many calls are under way where it is about throughput.
+const IN_FLIGHT: u16 = 64;
 
 fn main() -> anyhow::Result<ExitCode> {
     let named: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();

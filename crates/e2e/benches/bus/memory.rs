@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use e2e::bench::{Goal, Report, Rounds, Row, process_time};
+use e2e::bench::{Goal, Report, Rounds, Row, at_once, one_by_one, process_time, runtime};
 use toolbus_bus::{Bus, MemoryBus};
 
-use crate::lane::{IN_FLIGHT, at_once, one_by_one, runtime};
+use crate::IN_FLIGHT;
 use crate::tool::{Caller, Worker};
 
 const ROUNDS: usize = 15;
@@ -26,7 +26,8 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     for round in 0..=ROUNDS {
         let one = one_by_one(&runtime, caller.clone(), CALLS)?;
         let before = process_time();
-        let rate = at_once(&runtime, || caller.clone(), MANY_CALLS)?;
+        let lanes = (0..IN_FLIGHT).map(|_| caller.clone());
+        let rate = at_once(&runtime, lanes, MANY_CALLS)?.rate;
         let busy = process_time() - before;
         if round > 0 {
             latencies.add_latencies(one, Duration::from_micros(1));

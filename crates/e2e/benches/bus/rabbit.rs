@@ -8,15 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use e2e::bench::{Goal, Report, Rounds, Row};
+use e2e::bench::peer::{self, Confirms, Peer, Terms};
+use e2e::bench::{Goal, Lane, Report, Rounds, Row, at_once, one_by_one, runtime};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use toolbus_bus::Bus;
 use toolbus_rabbitmq::{Config, RabbitBus, Start};
 
-use crate::lane::{IN_FLIGHT, Lane, at_once, one_by_one, runtime};
-use crate::peer::{self, Confirms, Peer};
-use crate::{request, tool};
+use crate::{IN_FLIGHT, request, tool};
 
 /// What makes this program the answering side.
 pub(crate) const WORKER: &str = "answer";
@@ -42,7 +41,7 @@ pub(crate) fn work(url: &str) -> anyhow::Result<()> {
         );
         let mut peers = JoinSet::new();
         for confirms in [Confirms::On, Confirms::Off] {
-            let worker = peer::Worker::start(url, confirms).await?;
+            let worker = peer::Worker::start(url, terms(confirms)).await?;
             peers.spawn(worker.run());
         }
         anyhow::Ok((workers, peers))
@@ -50,6 +49,10 @@ pub(crate) fn work(url: &str) -> anyhow::Result<()> {
     writeln!(std::io::stdout(), "{READY}")?;
     std::io::stdin().read_to_end(&mut Vec::new())?;
     Ok(())
+}
+
+fn terms(confirms: Confirms) -> Terms {
+    Terms { confirms, in_flight: IN_FLIGHT, body_bytes: request::BODY_BYTES }
 }
 
 async fn connect(url: &str) -> anyhow::Result<Arc<dyn Bus>> {
@@ -93,7 +96,8 @@ impl Measured {
     fn round<L: Lane>(&mut self, runtime: &Runtime, lane: impl Fn() -> L) -> anyhow::Result<()> {
         let latencies = one_by_one(runtime, lane(), CALLS)?;
         self.latencies.add_latencies(latencies, Duration::from_micros(1));
-        self.rates.add(at_once(runtime, lane, MANY_CALLS)?);
+        let lanes = (0..IN_FLIGHT).map(|_| lane());
+        self.rates.add(at_once(runtime, lanes, MANY_CALLS)?.rate);
         Ok(())
     }
 }
@@ -109,8 +113,8 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
             anyhow::Ok((
                 request::Asker::start(Arc::clone(&bus)).await?,
                 tool::Caller::start(bus).await?,
-                Peer::start(&url, Confirms::On).await?,
-                Peer::start(&url, Confirms::Off).await?,
+                Peer::start(&url, terms(Confirms::On)).await?,
+                Peer::start(&url, terms(Confirms::Off)).await?,
             ))
         })?;
         // The first round is for caches, allocators and the outcome memory to fill.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::ensure;
+use e2e::bench::Lane;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::requester::{Request, Requester};
@@ -17,7 +18,7 @@ use toolbus_wire::message;
 use toolbus_wire::message::tool::{CallIds, ToolError, ToolInvokeRequest, ToolInvokeResponse};
 use toolbus_wire::name::{AgentName, InstanceId};
 
-use crate::lane::{IN_FLIGHT, Lane};
+use crate::IN_FLIGHT;
 
 /// The name of the requests' topic and of their queue.
 pub(crate) const TOPIC: &str = "bench.request";
@@ -37,7 +38,7 @@ impl Worker {
             topic: Topic::parse(TOPIC)?,
             subscription: TOPIC.to_owned(),
             instance: InstanceId::random(),
-            concurrency: NonZeroU16::new(IN_FLIGHT.try_into()?).expect("some are under way"),
+            concurrency: NonZeroU16::new(IN_FLIGHT).expect("some are under way"),
         };
         Ok(Self { _answering: Responder::start(bus, listen, Echo).await? })
     }

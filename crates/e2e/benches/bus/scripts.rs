@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use e2e::bench::{Goal, Latencies, Report, Rounds, Row};
+use e2e::bench::{Goal, Lane, Latencies, Report, Rounds, Row, one_by_one, runtime};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::requester::Requester;
 use toolbus_bus::{Bus, MemoryBus, Progress};
@@ -14,8 +14,6 @@ use toolbus_sandbox::{Config, Sandbox};
 use toolbus_tools::call::{Arguments, Call, Time};
 use toolbus_tools::{Guides, Invoker, Registry};
 use toolbus_wire::name::{AgentName, InstanceId};
-
-use crate::lane::{Lane, one_by_one, runtime};
 
 const ROUNDS: usize = 15;
 /// Scripts of a round, one by one.

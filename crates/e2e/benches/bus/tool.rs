@@ -4,6 +4,7 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use anyhow::ensure;
+use e2e::bench::Lane;
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::requester::Requester;
 use toolbus_bus::responder::Responder;
@@ -14,7 +15,7 @@ use toolbus_tools::{Invoker, Output, Registry, Tool};
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::topic;
 
-use crate::lane::{IN_FLIGHT, Lane};
+use crate::IN_FLIGHT;
 
 const TOOL: &str = "empty";
 const WORKER: &str = "worker";
@@ -29,7 +30,7 @@ impl Worker {
         let registry = Registry::new();
         registry.register(tool(), |_call: Invocation| async { Ok(Output::text("")) })?;
         let invoker = Invoker::new(Arc::new(registry));
-        let permits = NonZeroU16::new(IN_FLIGHT.try_into()?).expect("some are under way");
+        let permits = NonZeroU16::new(IN_FLIGHT).expect("some are under way");
         let name = AgentName::parse(WORKER)?;
         let answering = serve(bus, &name, &InstanceId::random(), permits, &invoker).await?;
         Ok(Self { _answering: answering })

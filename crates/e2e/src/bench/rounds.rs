@@ -77,6 +77,12 @@ impl Rounds {
         self.pairwise(peer, |ours, theirs| ours / theirs)
     }
 
+    /// This measurement and another one after it, round by round.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        self.pairwise(other, |ours, theirs| ours + theirs)
+    }
+
     /// How much more this measurement gave than another one, round by round.
     #[must_use]
     pub fn above(&self, peer: &Self) -> Self {
@@ -106,6 +112,29 @@ impl Latencies {
     /// Adds one.
     pub fn add(&mut self, took: Duration) {
         self.0.push(took);
+    }
+
+    /// Adds those of another.
+    pub fn append(&mut self, mut other: Self) {
+        self.0.append(&mut other.0);
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The smallest that at least this share of all do not exceed.
+    #[must_use]
+    pub fn percentile(&self, share: f64) -> Duration {
+        percentile(&self.clone().sorted(), share)
     }
 
     fn sorted(mut self) -> Vec<Duration> {

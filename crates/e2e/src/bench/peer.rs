@@ -27,8 +27,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use crate::lane::{IN_FLIGHT, Lane};
-use crate::request::BODY_BYTES;
+use super::Lane;
 
 const EXCHANGE: &str = "rockbot";
 const DEAD_LETTER_EXCHANGE: &str = "rockbot.dlx";
@@ -38,10 +37,23 @@ const REPLIES: &str = "bench.peer.replies";
 const REPLY_PREFETCH: u16 = 256;
 const PERSISTENT: u8 = 2;
 
+/// What both sides agree on.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms {
+    /// Whether published messages are confirmed.
+    pub confirms: Confirms,
+    /// Requests that the answering side takes at a time.
+    pub in_flight: u16,
+    /// Length of every body, in bytes.
+    pub body_bytes: usize,
+}
+
 /// Whether published messages are confirmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Confirms {
+pub enum Confirms {
+    /// The broker confirms each.
     On,
+    /// It does not.
     Off,
 }
 
@@ -90,15 +102,27 @@ impl Side {
     }
 }
 
-async fn publish(
-    channel: &Channel,
-    key: ShortString,
-    properties: BasicProperties,
-) -> lapin::Result<PublisherConfirm> {
-    let options = BasicPublishOptions { mandatory: true, immediate: false };
-    let body = [b'x'; BODY_BYTES];
-    let properties = properties.with_delivery_mode(PERSISTENT);
-    channel.basic_publish(EXCHANGE.into(), key, options, &body, properties).await
+/// Where one side publishes, and what.
+#[derive(Clone)]
+struct Outlet {
+    channel: Channel,
+    body: Arc<[u8]>,
+}
+
+impl Outlet {
+    fn new(channel: Channel, terms: Terms) -> Self {
+        Self { channel, body: vec![b'x'; terms.body_bytes].into() }
+    }
+
+    async fn publish(
+        &self,
+        key: ShortString,
+        properties: BasicProperties,
+    ) -> lapin::Result<PublisherConfirm> {
+        let options = BasicPublishOptions { mandatory: true, immediate: false };
+        let properties = properties.with_delivery_mode(PERSISTENT);
+        self.channel.basic_publish(EXCHANGE.into(), key, options, &self.body, properties).await
+    }
 }
 
 fn check(confirmation: &Confirmation) -> anyhow::Result<()> {
@@ -108,10 +132,18 @@ fn check(confirmation: &Confirmation) -> anyhow::Result<()> {
 }
 
 /// The answering side.
-pub(crate) struct Worker(Side);
+pub struct Worker {
+    side: Side,
+    terms: Terms,
+}
 
 impl Worker {
-    pub(crate) async fn start(url: &str, confirms: Confirms) -> anyhow::Result<Self> {
+    /// Connects, and listens.
+    ///
+    /// # Errors
+    /// When the broker refuses something.
+    pub async fn start(url: &str, terms: Terms) -> anyhow::Result<Self> {
+        let confirms = terms.confirms;
         let mut arguments = FieldTable::default();
         let long = |text: &str| AMQPValue::LongString(text.into());
         let key = confirms.name(REQUESTS);
@@ -119,15 +151,19 @@ impl Worker {
         arguments.insert("x-dead-letter-routing-key".into(), long(key.as_str()));
         let durable = QueueDeclareOptions { durable: true, ..Default::default() };
         let queue = (REQUESTS, durable, arguments);
-        Ok(Self(Side::connect(url, confirms, queue, IN_FLIGHT.try_into()?).await?))
+        Ok(Self { side: Side::connect(url, confirms, queue, terms.in_flight).await?, terms })
     }
 
     /// Answers requests until the connection ends.
-    pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let Side { publishing, mut consumer, .. } = self.0;
+    ///
+    /// # Errors
+    /// When an answer is not taken.
+    pub async fn run(self) -> anyhow::Result<()> {
+        let Side { publishing, mut consumer, .. } = self.side;
+        let outlet = Outlet::new(publishing, self.terms);
         let mut answering = JoinSet::new();
         while let Some(delivery) = consumer.next().await {
-            answering.spawn(answer(publishing.clone(), delivery?));
+            answering.spawn(answer(outlet.clone(), delivery?));
             while let Some(answered) = answering.try_join_next() {
                 answered??;
             }
@@ -136,24 +172,24 @@ impl Worker {
     }
 }
 
-async fn answer(publishing: Channel, request: Delivery) -> anyhow::Result<()> {
+async fn answer(outlet: Outlet, request: Delivery) -> anyhow::Result<()> {
     let asked = &request.properties;
     let reply_to = asked.reply_to().clone().context("no reply topic")?;
     let correlation_id = asked.correlation_id().clone().context("no correlation id")?;
     let properties = BasicProperties::default().with_correlation_id(correlation_id);
-    check(&publish(&publishing, reply_to, properties).await?.await?)?;
+    check(&outlet.publish(reply_to, properties).await?.await?)?;
     request.ack(BasicAckOptions::default()).await?;
     Ok(())
 }
 
 /// The asking side.
-pub(crate) struct Peer {
+pub struct Peer {
     shared: Arc<Shared>,
     _reader: JoinSet<()>,
 }
 
 struct Shared {
-    publishing: Channel,
+    outlet: Outlet,
     requests: ShortString,
     replies: ShortString,
     waiting: Mutex<HashMap<ShortString, oneshot::Sender<()>>>,
@@ -163,7 +199,12 @@ struct Shared {
 }
 
 impl Peer {
-    pub(crate) async fn start(url: &str, confirms: Confirms) -> anyhow::Result<Self> {
+    /// Connects, and listens to replies.
+    ///
+    /// # Errors
+    /// When the broker refuses something.
+    pub async fn start(url: &str, terms: Terms) -> anyhow::Result<Self> {
+        let confirms = terms.confirms;
         let mut bounds = FieldTable::default();
         bounds.insert("x-max-length".into(), 10_000_i64.into());
         bounds.insert("x-max-length-bytes".into(), (64_i64 << 20).into());
@@ -172,7 +213,7 @@ impl Peer {
         let Side { connection, publishing, consumer } =
             Side::connect(url, confirms, queue, REPLY_PREFETCH).await?;
         let shared = Arc::new(Shared {
-            publishing,
+            outlet: Outlet::new(publishing, terms),
             requests: confirms.name(REQUESTS),
             replies: confirms.name(REPLIES),
             waiting: Mutex::default(),
@@ -184,7 +225,9 @@ impl Peer {
         Ok(Self { shared, _reader: reader })
     }
 
-    pub(crate) fn lane(&self) -> Asker {
+    /// A lane of calls.
+    #[must_use]
+    pub fn lane(&self) -> Asker {
         Asker { shared: Arc::clone(&self.shared), confirm: None }
     }
 }
@@ -205,7 +248,7 @@ async fn read(shared: Arc<Shared>, mut replies: Consumer) {
 }
 
 /// Asks, and waits for the reply.
-pub(crate) struct Asker {
+pub struct Asker {
     shared: Arc<Shared>,
     /// The confirm of the call before. The reply mostly overtakes it, so it is looked at one call
     /// later, when it is there.
@@ -222,7 +265,7 @@ impl Lane for Asker {
         let properties = BasicProperties::default()
             .with_correlation_id(id)
             .with_reply_to(shared.replies.clone());
-        let confirm = publish(&shared.publishing, shared.requests.clone(), properties).await?;
+        let confirm = shared.outlet.publish(shared.requests.clone(), properties).await?;
         reply.await.context("the connection has ended")?;
         if let Some(confirm) = self.confirm.replace(confirm) {
             check(&confirm.await?)?;

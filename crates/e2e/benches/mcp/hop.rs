@@ -1,0 +1,106 @@
+//! Ours: an agent's invoker, RabbitMQ, `mcp-bridge` as a process, and the server.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent_host::agent::Agent;
+use anyhow::ensure;
+use e2e::bench::Lane;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use toolbus_bus::{Bus, Progress};
+use toolbus_rabbitmq::{Config, RabbitBus, Start};
+use toolbus_testkit::process::{Launch, Service};
+use toolbus_tools::call::{Arguments, Call, Outcome, Time};
+use toolbus_wire::name::{AgentName, InstanceId};
+
+use crate::server::{ECHO, WAIT};
+
+/// Length of the text that is repeated, in bytes.
+pub(crate) const TEXT_BYTES: usize = 1024;
+const SERVER: &str = "bench";
+const READY_WITHIN: Duration = Duration::from_secs(30);
+
+/// The arguments of every call.
+pub(crate) fn arguments() -> Value {
+    json!({"text": "x".repeat(TEXT_BYTES)})
+}
+
+/// The fleet: this process is the agent, the bridge is one of its own.
+pub(crate) struct Fleet {
+    pub(crate) agent: Agent,
+    pub(crate) bridge: Service,
+}
+
+impl Fleet {
+    pub(crate) async fn start(broker: &str, server: &str, folder: &Path) -> anyhow::Result<Self> {
+        let list = folder.join("mcp.json");
+        let servers = json!({"mcpServers": {SERVER: {"type": "http", "url": server}}});
+        fs::write(&list, servers.to_string())?;
+        let mut bridge = Launch::new("mcp-bridge")
+            .arg("--bus")
+            .arg(broker)
+            .arg("--mcp-config")
+            .arg(&list)
+            .env("TOOLBUS_MCP__CONCURRENCY", "256")
+            .start()?;
+        bridge.ready(READY_WITHIN).await?;
+        let mut config = Config::new(broker)?;
+        config.start = Start::Within(READY_WITHIN);
+        let bus: Arc<dyn Bus> = RabbitBus::connect(config).await?;
+        let agent = Agent::start(bus, AgentName::standard(), &InstanceId::random()).await?;
+        agent.services().refresh().await?;
+        let is_there = agent.services().wait_until(READY_WITHIN, |known| !known.is_empty()).await;
+        ensure!(is_there, "the bridge announces no server");
+        Ok(Self { agent, bridge })
+    }
+
+    pub(crate) fn lane(&self) -> Caller {
+        Caller { agent: self.agent.clone() }
+    }
+}
+
+/// Calls the tool that repeats.
+#[derive(Clone)]
+pub(crate) struct Caller {
+    agent: Agent,
+}
+
+impl Lane for Caller {
+    async fn call(&mut self) -> anyhow::Result<()> {
+        let output = invoke(&self.agent, ECHO, CancellationToken::new()).await?;
+        let length = output.content.as_ref().map_or(0, String::len);
+        ensure!(!output.is_error && length == TEXT_BYTES, "not what was sent: {length} bytes");
+        Ok(())
+    }
+}
+
+/// Calls the tool that waits, and wants its outcome no more after a moment.
+pub(crate) async fn call_and_cancel(agent: &Agent, after: Duration) -> anyhow::Result<()> {
+    let cancelled = CancellationToken::new();
+    let call = invoke(agent, WAIT, cancelled.clone());
+    let cancel = async {
+        tokio::time::sleep(after).await;
+        cancelled.cancel();
+    };
+    let (outcome, ()) = tokio::join!(call, cancel);
+    ensure!(outcome.is_err(), "a call that was cancelled has a result");
+    Ok(())
+}
+
+async fn invoke(agent: &Agent, tool: &str, cancelled: CancellationToken) -> Outcome {
+    let arguments = json!({"server_name": SERVER, "tool_name": tool, "arguments": arguments()});
+    let call = Call {
+        id: "call_1".to_owned(),
+        tool: "mcp_invoke_tool".to_owned(),
+        arguments: Arguments::Value(arguments),
+        caller: "bench".to_owned(),
+        session: Some("session/bench".to_owned()),
+        time: Time::Default,
+        cancelled,
+        progress: Progress::none(),
+    };
+    agent.invoker().invoke(call).await
+}

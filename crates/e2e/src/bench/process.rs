@@ -1,0 +1,38 @@
+//! What a process holds, as the kernel tells.
+
+use std::fs;
+
+use anyhow::Context as _;
+
+/// Resident memory of a process, in MiB.
+///
+/// # Errors
+/// When it is gone.
+pub fn resident_mib(process: u32) -> anyhow::Result<f64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let value = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    Ok(value.context("the process has no resident memory")?.parse::<f64>()? / 1024.0)
+}
+
+/// How many descriptors a process has open.
+///
+/// # Errors
+/// When it is gone.
+pub fn descriptors(process: u32) -> anyhow::Result<usize> {
+    Ok(fs::read_dir(format!("/proc/{process}/fd"))?.count())
+}
+
+/// How many children a process has, zombies too.
+///
+/// # Errors
+/// When it is gone.
+pub fn children(process: u32) -> anyhow::Result<usize> {
+    let mut count = 0;
+    for thread in fs::read_dir(format!("/proc/{process}/task"))? {
+        // A thread may end between the two looks.
+        let children = fs::read_to_string(thread?.path().join("children")).unwrap_or_default();
+        count += children.split_ascii_whitespace().count();
+    }
+    Ok(count)
+}
