@@ -1,6 +1,7 @@
 //! Ours: an agent's invoker, RabbitMQ, `mcp-bridge` as a process, and the server.
 
 use std::fs;
+use std::num::NonZeroU16;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,10 @@ use anyhow::ensure;
 use e2e::bench::Lane;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use toolbus_bus::{Bus, Progress};
+use toolbus_bus::{Bus, MemoryBus, Progress};
+use toolbus_mcp::bridge::{self, Bridge, StdioRegistration};
+use toolbus_mcp::config::{self, Variables};
+use toolbus_mcp::servers::{self, Set};
 use toolbus_rabbitmq::{Config, RabbitBus, Start};
 use toolbus_testkit::process::{Launch, Service};
 use toolbus_tools::call::{Arguments, Call, Outcome, Time};
@@ -21,6 +25,8 @@ use crate::server::{ECHO, WAIT};
 /// Length of the text that is repeated, in bytes.
 pub(crate) const TEXT_BYTES: usize = 1024;
 const SERVER: &str = "bench";
+/// Calls that the bridge takes at a time.
+const CONCURRENCY: u16 = 256;
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
 /// The arguments of every call.
@@ -44,33 +50,55 @@ impl Fleet {
             .arg(broker)
             .arg("--mcp-config")
             .arg(&list)
-            .env("TOOLBUS_MCP__CONCURRENCY", "256")
+            .env("TOOLBUS_MCP__CONCURRENCY", CONCURRENCY.to_string())
             .start()?;
         bridge.ready(READY_WITHIN).await?;
         let mut config = Config::new(broker)?;
         config.start = Start::Within(READY_WITHIN);
         let bus: Arc<dyn Bus> = RabbitBus::connect(config).await?;
-        let agent = Agent::start(bus, AgentName::standard(), &InstanceId::random()).await?;
-        agent.services().refresh().await?;
-        let is_there = agent.services().wait_until(READY_WITHIN, |known| !known.is_empty()).await;
-        ensure!(is_there, "the bridge announces no server");
-        Ok(Self { agent, bridge })
+        Ok(Self { agent: agent(bus).await?, bridge })
     }
+}
 
-    pub(crate) fn lane(&self) -> Caller {
-        Caller { agent: self.agent.clone() }
+/// The same services in one process, on the broker in memory.
+pub(crate) struct Embedded {
+    pub(crate) agent: Agent,
+    _bridge: Bridge,
+}
+
+impl Embedded {
+    pub(crate) async fn start(server: &str) -> anyhow::Result<Self> {
+        let servers = json!({"mcpServers": {SERVER: {"type": "http", "url": server}}});
+        let config = config::parse(&servers.to_string(), Variables::Refused)?;
+        let set = Set::start(config.servers, servers::Options::new(std::env::vars_os()))?;
+        set.settled().await;
+        let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
+        let options = bridge::Options {
+            agents: vec![AgentName::standard()],
+            instance: InstanceId::random(),
+            concurrency: NonZeroU16::new(CONCURRENCY).expect("some are under way"),
+            stdio_registration: StdioRegistration::Denied,
+        };
+        let bridge = Bridge::start(&bus, set, options).await?;
+        Ok(Self { agent: agent(bus).await?, _bridge: bridge })
     }
+}
+
+async fn agent(bus: Arc<dyn Bus>) -> anyhow::Result<Agent> {
+    let agent = Agent::start(bus, AgentName::standard(), &InstanceId::random()).await?;
+    agent.services().refresh().await?;
+    let is_there = agent.services().wait_until(READY_WITHIN, |known| !known.is_empty()).await;
+    ensure!(is_there, "the bridge announces no server");
+    Ok(agent)
 }
 
 /// Calls the tool that repeats.
 #[derive(Clone)]
-pub(crate) struct Caller {
-    agent: Agent,
-}
+pub(crate) struct Caller(pub(crate) Agent);
 
 impl Lane for Caller {
     async fn call(&mut self) -> anyhow::Result<()> {
-        let output = invoke(&self.agent, ECHO, CancellationToken::new()).await?;
+        let output = invoke(&self.0, ECHO, CancellationToken::new()).await?;
         let length = output.content.as_ref().map_or(0, String::len);
         ensure!(!output.is_error && length == TEXT_BYTES, "not what was sent: {length} bytes");
         Ok(())

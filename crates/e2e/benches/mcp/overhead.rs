@@ -7,7 +7,7 @@ use e2e::bench::{Goal, Lane, Latencies, Report, Rounds, Row, at_once, one_by_one
 use tokio::runtime::Runtime;
 
 use crate::direct::Direct;
-use crate::hop::{Fleet, TEXT_BYTES};
+use crate::hop::{Caller, Embedded, Fleet, TEXT_BYTES};
 use crate::{IN_FLIGHT, TERMS};
 
 const ROUNDS: usize = 9;
@@ -46,14 +46,17 @@ pub(crate) fn measure(
 ) -> anyhow::Result<()> {
     let direct = runtime.block_on(Direct::connect(server))?;
     let peer = runtime.block_on(Peer::start(broker, TERMS))?;
-    let [mut ours, mut plain, mut bare] = std::array::from_fn(|_| Measured::default());
+    let one_process = runtime.block_on(Embedded::start(server))?;
+    let [mut ours, mut plain, mut bare, mut embedded] =
+        std::array::from_fn(|_| Measured::default());
     // The first round is for caches, allocators and the outcome memory to fill.
     for round in 0..=ROUNDS {
-        ours.round(runtime, || fleet.lane())?;
+        ours.round(runtime, || Caller(fleet.agent.clone()))?;
+        embedded.round(runtime, || Caller(one_process.agent.clone()))?;
         plain.round(runtime, || direct.clone())?;
         bare.round(runtime, || peer.lane())?;
         if round == 0 {
-            [ours, plain, bare] = std::array::from_fn(|_| Measured::default());
+            [ours, plain, bare, embedded] = std::array::from_fn(|_| Measured::default());
         }
     }
     let row = |what: &str, ours: Rounds, peer: Rounds| Row::new(what, "µs", ours).beside(peer);
@@ -61,6 +64,7 @@ pub(crate) fn measure(
         row("hop, 1 in flight, peer direct", ours.one.clone(), plain.one.clone())
             .with_goal(Goal::ExcessAtMost(1_000.0)),
     );
+    report.add(row("hop in one process, 1 in flight, peer direct", embedded.one, plain.one));
     report.add(row("hop, 1 in flight, peer bare AMQP", ours.one, bare.one));
     let sum = plain.many_p50.plus(&bare.many_p50);
     report.add(

@@ -6,7 +6,7 @@ use e2e::bench::{Goal, Report, Rounds, Row, at_once, process};
 use tokio::runtime::Runtime;
 
 use crate::IN_FLIGHT;
-use crate::hop::Fleet;
+use crate::hop::{Caller, Fleet};
 
 /// Until what is kept for a while, such as outcomes, is as large as it gets.
 const WARM_UP: Duration = Duration::from_secs(60);
@@ -51,7 +51,7 @@ fn calls_for(runtime: &Runtime, fleet: &Fleet, time: Duration) -> anyhow::Result
     let started = Instant::now();
     let mut calls = 0;
     while started.elapsed() < time {
-        let lanes = (0..IN_FLIGHT).map(|_| fleet.lane());
+        let lanes = (0..IN_FLIGHT).map(|_| Caller(fleet.agent.clone()));
         calls += at_once(runtime, lanes, CALLS)?.latencies.len();
     }
     Ok(calls)
