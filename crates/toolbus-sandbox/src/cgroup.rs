@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::c_string::c_string;
 use crate::config::Limits;
 use crate::nonce;
-use crate::spawn::c_string;
 
 const PREFIX: &str = "toolbus-sandbox";
 /// The sandbox's own processes, which the script's limit does not count.

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
 
+use crate::c_string::c_string;
 use crate::process::WaitStatus;
 
 #[path = "init/fds.rs"]
@@ -43,10 +44,7 @@ pub(crate) fn sealed(name: &std::ffi::CStr, content: &[u8]) -> io::Result<OwnedF
 
 /// The command line that makes it run `program`; `processes_max` of 0 sets no limit.
 pub(crate) fn arguments(processes_max: u32, program: Vec<CString>) -> io::Result<Vec<CString>> {
-    let mut arguments = vec![
-        crate::spawn::c_string("toolbus-init")?,
-        crate::spawn::c_string(processes_max.to_string())?,
-    ];
+    let mut arguments = vec![c_string("toolbus-init")?, c_string(processes_max.to_string())?];
     arguments.extend(program);
     Ok(arguments)
 }

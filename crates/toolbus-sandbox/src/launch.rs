@@ -12,12 +12,13 @@ use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 
+use crate::c_string::c_string;
 use crate::cgroup::Group;
 use crate::init::{self, fds};
 use crate::memory::{Subject, descendants};
 use crate::process::{PidFd, Process, ProcessUsage, WaitStatus};
 use crate::recipe::Options;
-use crate::spawn::{Plan, Spawner, c_string};
+use crate::spawn::{Plan, Spawner};
 
 /// Descriptors of bubblewrap alone, above those of `init::fds`.
 const FILTER: RawFd = 6;

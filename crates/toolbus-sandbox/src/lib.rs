@@ -16,6 +16,7 @@
 compile_error!("the sandbox is made of Linux's namespaces");
 
 mod bare;
+mod c_string;
 mod capture;
 mod cgroup;
 mod config;

@@ -7,6 +7,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use toolbus_scripts::runner::{Error, Outcome, Run, Runner, Script};
 
+use crate::c_string::c_string;
 use crate::cgroup::Hierarchy;
 use crate::config::{Config, MemoryAccounting};
 use crate::engine::{Engine, Parts};
@@ -17,7 +18,7 @@ use crate::packages::{Cache, Packages, Surrounded, Surroundings};
 use crate::probe::{self, Unavailable};
 use crate::recipe::{self, Tree};
 use crate::seccomp::{self, Network};
-use crate::spawn::{Spawner, c_string};
+use crate::spawn::Spawner;
 use crate::staging;
 
 /// Runs each script in a sandbox of its own: bubblewrap's namespaces, a filter of system calls,

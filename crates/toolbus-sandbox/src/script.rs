@@ -5,8 +5,8 @@ use std::ffi::CString;
 use std::io;
 use std::path::Path;
 
+use crate::c_string::c_string;
 use crate::interpreter::Interpreter;
-use crate::spawn::c_string;
 
 /// What the interpreter runs first.
 static BOOTSTRAP: &str = include_str!("bootstrap.py");

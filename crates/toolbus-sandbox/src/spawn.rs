@@ -8,10 +8,9 @@
 //! default signal handling, a session of its own, and dies with the thread that started it. That is
 //! why a [`Spawner`] owns the thread: it lives as long as its sandbox.
 
-use std::ffi::{CString, OsStr, c_char, c_int, c_void};
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
@@ -55,12 +54,6 @@ pub(crate) struct Started {
     pub(crate) pid: libc::pid_t,
     /// A descriptor that stands for it and for no later process of that number.
     pub(crate) pidfd: OwnedFd,
-}
-
-/// Makes a C string; text from outside may hold zero bytes, which no argument can carry.
-pub(crate) fn c_string(text: impl AsRef<OsStr>) -> io::Result<CString> {
-    CString::new(text.as_ref().as_bytes())
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a zero byte in an argument"))
 }
 
 type Job = (Plan, oneshot::Sender<io::Result<Started>>);

@@ -13,7 +13,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr;
 
-use crate::spawn::c_string;
+use crate::c_string::c_string;
 
 /// Where the trees are bound: a folder that exists everywhere, hidden by a file system of our own
 /// in that one namespace.

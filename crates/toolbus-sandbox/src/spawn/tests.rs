@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{Read, Seek};
 
 use super::*;
+use crate::c_string::c_string;
 use crate::process::Process;
 
 fn plan(program: &str, arguments: &[&str]) -> Plan {
