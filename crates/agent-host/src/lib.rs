@@ -10,14 +10,16 @@ pub mod fleet;
 pub mod settings;
 mod terminal;
 
+use toolbus_mcp::supervisor::Supervisor;
 use toolbus_runtime::service::{self, Exit, Program, Role};
 
 use arguments::{Arguments, Command};
 use settings::Settings;
 
-/// Runs the program, from its arguments to its exit code.
+/// Runs the program, from its arguments to its exit code. `supervisor` looks after the MCP servers
+/// that it starts.
 #[must_use]
-pub fn main(arguments: Arguments) -> Exit {
+pub fn main(arguments: Arguments, supervisor: Supervisor) -> Exit {
     let role = match arguments.command {
         Command::Serve => Role::Service,
         _ => Role::Command,
@@ -30,7 +32,8 @@ pub fn main(arguments: Arguments) -> Exit {
     };
     let Arguments { common, mcp_config, command } = arguments;
     let own = settings::of_arguments(mcp_config.as_deref());
-    service::run(&program, &common, own, |settings: Settings, context| {
+    service::run(&program, &common, own, |mut settings: Settings, context| {
+        settings.mcp.supervisor = Some(supervisor);
         command::run(command, settings, context)
     })
 }

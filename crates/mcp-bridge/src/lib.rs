@@ -7,6 +7,7 @@ pub mod settings;
 use std::time::Duration;
 
 use toolbus_mcp::bridge::{self, Bridge};
+use toolbus_mcp::supervisor::Supervisor;
 use toolbus_rabbitmq::{Start, join};
 use toolbus_runtime::health::{Need, State};
 use toolbus_runtime::service::{self, BoxError, Context, Exit, Program, Role};
@@ -15,16 +16,25 @@ use toolbus_wire::name::{AgentName, InstanceId};
 use arguments::Arguments;
 use settings::Settings;
 
-/// Runs the program, from its arguments to its exit code.
+/// Runs the program, from its arguments to its exit code. `supervisor` looks after the servers that
+/// it starts.
 #[must_use]
-pub fn main(arguments: Arguments) -> Exit {
+pub fn main(arguments: Arguments, supervisor: Supervisor) -> Exit {
     let program = Program {
         name: env!("CARGO_PKG_NAME"),
         version: env!("CARGO_PKG_VERSION"),
         role: Role::Service,
         aliases: settings::ALIASES,
     };
-    service::run(&program, &arguments.common, arguments.settings(), serve)
+    service::run(
+        &program,
+        &arguments.common,
+        arguments.settings(),
+        |mut settings: Settings, context| {
+            settings.mcp.supervisor = Some(supervisor);
+            serve(settings, context)
+        },
+    )
 }
 
 async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {

@@ -26,6 +26,7 @@ use crate::catalogue::{Catalogue, Listing, PAGES_MAX};
 use crate::config::{Entry, Target};
 use crate::eraser::{Eraser, shortened};
 use crate::failure::Failure;
+use crate::supervisor::Supervisor;
 use crate::transport::http::Clients;
 use crate::transport::process::{Care, Process, Watch};
 use crate::transport::stdio::Stdio;
@@ -36,7 +37,7 @@ mod invoke;
 pub(crate) use invoke::Ended;
 
 /// How long a child that has ended its protocol has to show how it ended.
-const STATUS_WAIT: Duration = Duration::from_millis(300);
+const STATUS_WAIT: Duration = Duration::from_secs(1);
 /// How long a server that is being closed has to be told that calls are cut off.
 const LAST_WORDS_WAIT: Duration = Duration::from_secs(1);
 /// How long the word that a request is cancelled may take; it waits behind other messages.
@@ -88,6 +89,8 @@ pub(crate) struct Means {
     pub(crate) tracker: TaskTracker,
     /// What every child finds in its environment.
     pub(crate) environment: Vec<(OsString, OsString)>,
+    /// Who looks after the children; without, they are started directly.
+    pub(crate) supervisor: Option<Supervisor>,
 }
 
 impl Connection {
@@ -109,6 +112,7 @@ impl Connection {
                     environment: &means.environment,
                     eraser: eraser.clone(),
                     tracker: &means.tracker,
+                    supervisor: means.supervisor.as_ref(),
                 };
                 let (process, pipes) = Process::start(launch, care)
                     .map_err(|error| Failure::start(&launch.command, &error))?;
@@ -117,7 +121,12 @@ impl Connection {
                 let transport = Tap::new(Stdio::new(server, process, pipes), Arc::clone(&wire));
                 match shake_hands(transport, handshake, &eraser).await {
                     Ok(service) => (service, Some(child)),
-                    Err(failure) => return Err(explained(failure, &child).await),
+                    Err(failure) => {
+                        let failure = explained(failure, &child).await;
+                        let why = child.why_not_started();
+                        let not_started = why.map(|error| Failure::start(&launch.command, &error));
+                        return Err(not_started.unwrap_or(failure));
+                    }
                 }
             }
             Target::Endpoint(endpoint) => {

@@ -17,6 +17,7 @@ pub mod server_name;
 pub mod servers;
 pub mod settings;
 mod summary;
+pub mod supervisor;
 mod tool_filter;
 mod transport;
 

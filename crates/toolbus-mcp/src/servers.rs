@@ -20,6 +20,7 @@ use crate::connection::Means;
 use crate::failure::Failure;
 use crate::server::{Server, State};
 use crate::server_name::ServerName;
+use crate::supervisor::Supervisor;
 use crate::transport::{environment, http};
 
 /// How long calls that are running on a server may go on after it was removed.
@@ -36,6 +37,9 @@ pub struct Options {
     pub call_timeout_max: Duration,
     /// Calls of one server at a time; more are refused as busy.
     pub calls_per_server_max: usize,
+    /// Who looks after servers that are children of this process. Without one they are started
+    /// directly, and a descendant that leaves their process group may outlive them.
+    pub supervisor: Option<Supervisor>,
     /// The environment of which children get a small part, see [`Options::new`].
     environment: Vec<(OsString, OsString)>,
 }
@@ -51,6 +55,7 @@ impl Options {
             call_timeout: Duration::from_secs(60),
             call_timeout_max: Duration::from_secs(120),
             calls_per_server_max: 256,
+            supervisor: None,
             environment: environment::minimal(environment),
         }
     }
@@ -140,10 +145,14 @@ impl Set {
     /// # Errors
     /// When the HTTP client cannot be built.
     pub fn start(entries: Vec<Entry>, options: Options) -> Result<Self, StartError> {
+        if options.supervisor.is_none() {
+            tracing::warn!("MCP servers are not supervised: what they start may outlive them");
+        }
         let means = Means {
             clients: http::Clients::new()?,
             tracker: TaskTracker::new(),
             environment: options.environment.clone(),
+            supervisor: options.supervisor.clone(),
         };
         let shared = Arc::new(Shared {
             options,

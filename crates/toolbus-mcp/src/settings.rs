@@ -10,6 +10,7 @@ use toolbus_runtime::config::TimeSpan;
 use crate::bridge::StdioRegistration;
 use crate::config::{self, Config, Variables};
 use crate::servers::{Options, Set, StartError};
+use crate::supervisor::Supervisor;
 
 /// The file that is read when none is named and it is there.
 pub const DEFAULT_FILE: &str = "mcp.json";
@@ -33,6 +34,10 @@ pub struct McpSettings {
     /// How many calls run at a time, over all servers.
     #[schemars(range(min = 1, max = 1000))]
     pub concurrency: NonZeroU16,
+    /// Who looks after servers that are programs. Not the operator's to set: `main` has it from
+    /// [`crate::supervisor::enter`].
+    #[serde(skip)]
+    pub supervisor: Option<Supervisor>,
 }
 
 impl Default for McpSettings {
@@ -44,6 +49,7 @@ impl Default for McpSettings {
             call_timeout: TimeSpan::seconds(60),
             call_timeout_max: TimeSpan::seconds(120),
             concurrency: NonZeroU16::new(64).expect("64 is not zero"),
+            supervisor: None,
         }
     }
 }
@@ -89,6 +95,7 @@ impl McpSettings {
         options.connect_timeout = self.connect_timeout.duration();
         options.call_timeout = self.call_timeout.duration();
         options.call_timeout_max = self.call_timeout_max.duration();
+        options.supervisor = self.supervisor.clone();
         Ok(Set::start(servers, options)?)
     }
 

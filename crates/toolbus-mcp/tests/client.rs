@@ -8,5 +8,7 @@ mod hostile;
 mod hostile_http;
 #[path = "client/real.rs"]
 mod real;
+#[path = "client/supervised.rs"]
+mod supervised;
 #[path = "client/support.rs"]
 mod support;

@@ -9,6 +9,7 @@
 mod bad_input;
 mod broker;
 mod calls;
+mod children;
 mod crash;
 mod embedded;
 mod reference;

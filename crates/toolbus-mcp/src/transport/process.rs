@@ -1,18 +1,25 @@
 //! A child process, its whole life: started in a process group of its own, watched, told to end,
 //! killed with its group when it does not, and always reaped.
 //!
+//! The child is a supervisor with the server below it, or, where there is no supervisor, the server
+//! itself. A supervisor is asked to end and given the time to end everything below it; it is killed
+//! only when it does not do that, and what is left of its group is killed when it was killed itself.
+//!
 //! Invariant: whoever drops a [`Process`] ends it. The work is done by a task of the tracker that
 //! the process was started with, so that waiting for the tracker waits for every child; and where
-//! that task itself is dropped, with its runtime, the group is killed on the spot.
+//! that task itself is dropped, with its runtime, the group is killed on the spot, or its supervisor
+//! told to do that.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
+};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
@@ -21,6 +28,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::Launch;
 use crate::eraser::Eraser;
+use crate::supervisor::{self, Supervisor};
 
 mod stderr;
 
@@ -28,6 +36,9 @@ mod stderr;
 const END_OF_INPUT_WAIT: Duration = Duration::from_millis(500);
 /// How long it has after SIGTERM, before SIGKILL.
 const TERMINATE_WAIT: Duration = Duration::from_secs(2);
+/// How much longer a supervisor has, which gives everyone below it the same time and kills them
+/// then.
+const SUPERVISOR_WAIT: Duration = Duration::from_secs(3);
 /// How long the kernel may take to reap a killed process.
 const KILL_WAIT: Duration = Duration::from_secs(5);
 /// How often a child is looked at where the system does not tell of ended ones.
@@ -65,22 +76,17 @@ pub(crate) struct Care<'a> {
     pub(crate) environment: &'a [(OsString, OsString)],
     pub(crate) eraser: Eraser,
     pub(crate) tracker: &'a TaskTracker,
+    pub(crate) supervisor: Option<&'a Supervisor>,
 }
 
 impl Process {
     /// Starts the command with the care's environment and its own on top.
     pub(crate) fn start(launch: &Launch, care: Care<'_>) -> io::Result<(Self, Pipes)> {
-        let own = launch.environment.iter().map(|(name, value)| (name, value.expose()));
-        let mut child = Command::new(&launch.command)
-            .args(&launch.arguments)
-            .env_clear()
-            .envs(care.environment.iter().map(|(name, value)| (name, value)))
-            .envs(own)
+        let mut child = command(launch, &care)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
-            .kill_on_drop(true)
             .spawn()?;
         let id = child.id().ok_or_else(|| io::Error::other("the child ended at once"))?;
         let pipe = || io::Error::other("a pipe of the child is missing");
@@ -92,7 +98,8 @@ impl Process {
         let watch = Arc::new(Watch::default());
         let listener = stderr::Listener::new(care.server, care.eraser, Arc::clone(&watch));
         care.tracker.spawn(listener.listen(stderr));
-        care.tracker.spawn(supervise(child, Group::new(id), Arc::clone(&watch)));
+        let group = Group { id, is_supervised: care.supervisor.is_some(), ended: false };
+        care.tracker.spawn(supervise(child, group, Arc::clone(&watch)));
         let stop = watch.stop.clone().drop_guard();
         Ok((Self { id, watch, _stop: stop }, pipes))
     }
@@ -124,9 +131,30 @@ impl Watch {
         self.status.lock().map(|status| status.to_string())
     }
 
+    /// Why the server was not started, where that was its supervisor's to find out.
+    pub(crate) fn why_not_started(&self) -> Option<io::Error> {
+        let status = (*self.status.lock())?;
+        supervisor::why_not_started(status, &self.last_words.lock())
+    }
+
     /// The last line that it wrote to stderr, secrets erased, at most a few hundred bytes.
     pub(crate) fn last_words(&self) -> Option<String> {
         Some(self.last_words.lock().clone()).filter(|words| !words.is_empty())
+    }
+}
+
+fn command(launch: &Launch, care: &Care<'_>) -> Command {
+    let basic = care.environment.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()));
+    let own = launch.environment.iter();
+    let own = own.map(|(name, value)| (OsStr::new(name), OsStr::new(value.expose())));
+    let environment = basic.chain(own);
+    match care.supervisor {
+        Some(supervisor) => Command::from(supervisor.command(launch, environment)),
+        None => {
+            let mut command = Command::new(&launch.command);
+            command.args(&launch.arguments).env_clear().envs(environment);
+            command
+        }
     }
 }
 
@@ -136,7 +164,7 @@ async fn supervise(mut child: Child, mut group: Group, watch: Arc<Watch>) {
         () = group.leader_ended() => ByItself::Yes,
         () = watch.stop.cancelled() => end(&group).await,
     };
-    // Whatever the child started in its group goes with it.
+    // Whatever is left in its group goes with it: of a supervisor that was killed, the server.
     group.kill();
     match timeout(KILL_WAIT, child.wait()).await {
         Ok(Ok(status)) => *watch.status.lock() = by_itself.then_tell(status),
@@ -152,9 +180,12 @@ async fn end(group: &Group) -> ByItself {
     if timeout(END_OF_INPUT_WAIT, group.leader_ended()).await.is_ok() {
         return ByItself::AtTheEndOfInput;
     }
-    group.signal(Signal::TERM);
+    group.terminate();
+    let wait = if group.is_supervised { TERMINATE_WAIT + SUPERVISOR_WAIT } else { TERMINATE_WAIT };
     // Killing comes next, whether it has ended or not.
-    let _ = timeout(TERMINATE_WAIT, group.leader_ended()).await;
+    if timeout(wait, group.leader_ended()).await.is_err() && group.is_supervised {
+        tracing::warn!(pid = group.id, "a supervisor of an MCP server does not end and is killed");
+    }
     ByItself::No
 }
 
@@ -175,19 +206,17 @@ impl ByItself {
     }
 }
 
-/// A process group that is killed at the latest when this is dropped.
+/// A process group that is ended at the latest when this is dropped.
 ///
 /// Its leader is not reaped before the group was killed: until then its id is nobody else's.
 struct Group {
     id: u32,
-    killed: bool,
+    /// Its leader is a supervisor.
+    is_supervised: bool,
+    ended: bool,
 }
 
 impl Group {
-    fn new(id: u32) -> Self {
-        Self { id, killed: false }
-    }
-
     fn pid(&self) -> Option<Pid> {
         i32::try_from(self.id).ok().and_then(Pid::from_raw)
     }
@@ -205,21 +234,31 @@ impl Group {
         }
     }
 
-    fn signal(&self, signal: Signal) {
-        // Fails when nobody is left in the group, which is what is wanted.
-        let _ = self.pid().map(|pid| kill_process_group(pid, signal));
+    /// Asks everyone to end, or the supervisor to ask everyone.
+    fn terminate(&self) {
+        let Some(pid) = self.pid() else { return };
+        // Fails when nobody is left, which is what is wanted.
+        let _ = if self.is_supervised {
+            kill_process(pid, Signal::TERM)
+        } else {
+            kill_process_group(pid, Signal::TERM)
+        };
     }
 
     fn kill(&mut self) {
-        self.signal(Signal::KILL);
-        self.killed = true;
+        // Fails when nobody is left in the group, which is what is wanted.
+        let _ = self.pid().map(|pid| kill_process_group(pid, Signal::KILL));
+        self.ended = true;
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        if !self.killed {
-            self.kill();
+        match (self.ended, self.is_supervised) {
+            (true, _) => {}
+            // Killed with its group, it would leave those that are not of the group.
+            (false, true) => self.terminate(),
+            (false, false) => self.kill(),
         }
     }
 }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use toolbus_bus::{Deadline, Progress};
 use toolbus_mcp::config::{self, Variables};
 use toolbus_mcp::servers::{Options, Set};
+use toolbus_mcp::supervisor::Supervisor;
 use toolbus_mcp::{Call, CallError, CallResult, State};
 use toolbus_testkit::eventually;
 use toolbus_wire::message::toolbus::ToolProgress;
@@ -16,8 +17,15 @@ use toolbus_wire::message::toolbus::ToolProgress;
 /// Longer than anything here takes, on a slow machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Servers are supervised, as those of our programs are.
 pub(crate) fn options() -> Options {
-    Options::new(std::env::vars_os())
+    let mut options = Options::new(std::env::vars_os());
+    options.supervisor = Some(supervisor());
+    options
+}
+
+pub(crate) fn supervisor() -> Supervisor {
+    Supervisor::program(env!("CARGO_BIN_EXE_toolbus-mcp-supervisor"))
 }
 
 pub(crate) fn entries(servers: Value) -> Vec<config::Entry> {

@@ -196,7 +196,30 @@ class Server:
                 time.sleep(1000)
 
 
+def daemonize():
+    """Starts what is hard to get rid of: it has a session of its own and no parent, ignores SIGTERM,
+    and holds the pipes open."""
+    started, ready = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            note(os.getpid())
+            os.write(ready, b".")
+            while True:
+                time.sleep(1000)
+        os._exit(0)
+    os.wait()
+    os.read(started, 1)
+
+
 note(os.getpid())
+if KIND.startswith("daemon"):
+    daemonize()
+if KIND == "daemon-stubborn":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if KIND == "crashes":
+    os.kill(os.getpid(), signal.SIGSEGV)
 if KIND == "exits":
     print("hostile: cannot start, the key is", os.environ.get("SECRET"), file=sys.stderr)
     sys.exit(3)
@@ -208,5 +231,5 @@ try:
     Server().run()
 except BrokenPipeError:
     pass
-if KIND == "silent-stubborn":
+if KIND.endswith("-stubborn"):
     time.sleep(1000)

@@ -1,0 +1,107 @@
+//! The supervisor of a stdio server: a small process between this one and the server, which takes
+//! the server and every descendant of it along when it ends, when it is asked to, and when this
+//! process is gone, however that came about.
+//!
+//! It is the same program started again: `main` calls [`enter`] before anything else, and that
+//! either turns the process into a supervisor or says that the program may begin. Whoever embeds
+//! this crate in a program whose `main` does not do that names one that does, with
+//! [`Supervisor::program`]; without any, servers are started directly. So no program is ever
+//! started again that did not say it expects this.
+//!
+//! This half says how a supervisor is started and what it reports; [`run`] is its life. Between the
+//! two: the first argument [`MARK`], then the id of the process that it belongs to, then the
+//! server's command and arguments. The server's environment comes with [`VARIABLE_PREFIX`] before
+//! every name, so that nothing in it (`LD_PRELOAD`, say) applies to the supervisor itself. The
+//! supervisor ends as its server did, by the same code or signal.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus};
+
+use toolbus_runtime::service::Exit;
+
+use crate::config::Launch;
+
+mod family;
+mod run;
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("supervisors are made of Linux's subreapers, process descriptors and /proc");
+
+/// The first argument of a process that is to be a supervisor.
+const MARK: &str = "--supervise-mcp-server";
+/// What it is called in lists of processes. Not by the program's own name: killing all processes
+/// of that name must not take the supervisors along.
+const NAME: &str = "toolbus-mcp-supervisor";
+/// What stands before the name of every variable that is the server's.
+const VARIABLE_PREFIX: &str = "TOOLBUS_MCP_SERVER_";
+/// The exit code of a supervisor that could not start its server. Servers may use it too, so it is
+/// believed together with [`NOT_STARTED`] only.
+const NOT_STARTED_CODE: u8 = 125;
+/// What such a supervisor writes to its standard error, before the system's number of the error.
+const NOT_STARTED: &str = "the server was not started: error ";
+
+/// How supervisors are started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Supervisor {
+    program: PathBuf,
+}
+
+/// Begins a program: call it first in `main`, before there are threads, a runtime or settings.
+///
+/// In a process that was started to be a supervisor it returns when everything below that has
+/// ended, and breaks with the exit code for `main`. In any other it continues with what
+/// [`crate::servers::Options::supervisor`] wants.
+pub fn enter() -> ControlFlow<Exit, Supervisor> {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|first| first == MARK) {
+        return ControlFlow::Break(run::run(arguments));
+    }
+    // Not the path that this program was started by: there may be a newer one by now.
+    ControlFlow::Continue(Supervisor::program("/proc/self/exe"))
+}
+
+impl Supervisor {
+    /// Supervisors by another program, whose `main` calls [`enter`]. This crate brings one,
+    /// `toolbus-mcp-supervisor`.
+    #[must_use]
+    pub fn program(path: impl Into<PathBuf>) -> Self {
+        Self { program: path.into() }
+    }
+
+    /// A command that starts a server under a supervisor. `environment` is the server's, in all.
+    pub(crate) fn command<'a>(
+        &self,
+        launch: &Launch,
+        environment: impl IntoIterator<Item = (&'a OsStr, &'a OsStr)>,
+    ) -> Command {
+        use std::os::unix::process::CommandExt as _;
+
+        let mut command = Command::new(&self.program);
+        command
+            .arg0(NAME)
+            .arg(MARK)
+            .arg(std::process::id().to_string())
+            .arg(&launch.command)
+            .args(&launch.arguments)
+            .env_clear();
+        for (name, value) in environment {
+            let mut prefixed = OsString::from(VARIABLE_PREFIX);
+            prefixed.push(name);
+            command.env(prefixed, value);
+        }
+        command
+    }
+}
+
+/// Why the server of a supervisor that ended like this was not started, if it was not. Its own
+/// words count for no more than the number of an error: the server could have written them.
+pub(crate) fn why_not_started(status: ExitStatus, last_words: &str) -> Option<io::Error> {
+    if status.code() != Some(i32::from(NOT_STARTED_CODE)) {
+        return None;
+    }
+    let number = last_words.strip_prefix(NOT_STARTED)?.parse().ok()?;
+    Some(io::Error::from_raw_os_error(number))
+}
