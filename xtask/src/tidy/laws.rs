@@ -29,12 +29,12 @@ const LAYERS: [&[&str]; 4] = [
 const SERVICES: &[&str] = &["agent-host", "mcp-bridge", "scripts-manager", "openrouter-mcp"];
 
 /// For tests, benchmarks and tasks only. They may depend on anything that is not reserved.
-const DEVELOPMENT: &[&str] = &["toolbus-testkit", "e2e", "xtask"];
+const DEVELOPMENT: &[&str] = &["toolbus-testkit", "conformance", "e2e", "xtask"];
 
 /// Crates that only some of ours may use.
 const RESERVED: [(&str, &[&str]); 6] = [
     ("lapin", &["toolbus-rabbitmq", "e2e"]),
-    ("rmcp", &["toolbus-mcp", "openrouter-mcp", "agent-host", "e2e"]),
+    ("rmcp", &["toolbus-mcp", "openrouter-mcp", "agent-host", "conformance", "e2e"]),
     ("kube", &["scripts-manager"]),
     ("kube-client", &["scripts-manager"]),
     ("kube-runtime", &["scripts-manager"]),
