@@ -39,9 +39,18 @@ pub enum Command {
     /// standard error; 2 when the call itself is written wrongly.
     Invoke(Invoke),
     /// Serve the agent's tools on the bus until stopped
-    Serve,
+    Serve(Serve),
     /// Show the embedded fleet at work, step by step
     Demo,
+}
+
+/// `serve`.
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Also serve them to MCP clients at this address, such as 127.0.0.1:8800: the agent's own at
+    /// the path /mcp, those of one MCP server at /mcp/NAME [env: TOOLBUS_MCP_FACE__ADDRESS]
+    #[arg(long, value_name = "ADDRESS")]
+    pub mcp: Option<String>,
 }
 
 /// `tools`.

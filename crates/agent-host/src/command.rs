@@ -25,7 +25,7 @@ pub(crate) async fn run(
     match command {
         Command::Tools(options) => tools::run(options, &settings, &context).await,
         Command::Invoke(options) => invoke::run(options, &settings, &context).await,
-        Command::Serve => serve::run(settings, context).await,
+        Command::Serve(_) => serve::run(settings, context).await,
         Command::Demo => demo::run(settings, &context).await,
     }
 }

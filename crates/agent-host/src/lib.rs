@@ -7,6 +7,7 @@ pub mod agent;
 pub mod arguments;
 mod command;
 pub mod fleet;
+pub mod mcp;
 pub mod settings;
 mod terminal;
 
@@ -21,7 +22,7 @@ use settings::Settings;
 #[must_use]
 pub fn main(arguments: Arguments, supervisor: Supervisor) -> Exit {
     let role = match arguments.command {
-        Command::Serve => Role::Service,
+        Command::Serve(_) => Role::Service,
         _ => Role::Command,
     };
     let program = Program {
@@ -30,8 +31,8 @@ pub fn main(arguments: Arguments, supervisor: Supervisor) -> Exit {
         role,
         aliases: settings::ALIASES,
     };
-    let Arguments { common, mcp_config, command } = arguments;
-    let own = settings::of_arguments(mcp_config.as_deref());
+    let own = settings::of_arguments(&arguments);
+    let Arguments { common, command, .. } = arguments;
     service::run(&program, &common, own, |mut settings: Settings, context| {
         settings.mcp.supervisor = Some(supervisor);
         command::run(command, settings, context)

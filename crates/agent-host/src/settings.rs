@@ -1,7 +1,5 @@
 //! The settings of `agent-host`.
 
-use std::path::Path;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolbus_mcp::settings::McpSettings;
@@ -12,6 +10,9 @@ use toolbus_runtime::settings::{
 };
 use toolbus_sandbox::settings::ScriptsSettings;
 use toolbus_wire::name::AgentName;
+
+use crate::arguments::{Arguments, Command};
+use crate::mcp::McpFaceSettings;
 
 /// Names that settings are read from as well.
 pub const ALIASES: &[Alias] =
@@ -29,6 +30,8 @@ pub struct Settings {
     pub scripts: ScriptsSettings,
     /// Which MCP servers run when embedded.
     pub mcp: McpSettings,
+    /// The agent's tools for MCP clients, while it serves.
+    pub mcp_face: McpFaceSettings,
     /// The health port.
     pub health: HealthSettings,
     /// Logs.
@@ -46,6 +49,7 @@ impl Default for Settings {
             bus: BusSettings::default(),
             scripts: ScriptsSettings::default(),
             mcp: McpSettings::default(),
+            mcp_face: McpFaceSettings::default(),
             health: HealthSettings::default(),
             log: LogSettings::default(),
             telemetry: TelemetrySettings::default(),
@@ -59,6 +63,7 @@ impl config::Settings for Settings {
         if let Err(error) = AgentName::parse(&self.name) {
             mistakes.add("name", error.to_string());
         }
+        self.mcp_face.check("mcp_face", mistakes);
     }
 }
 
@@ -75,7 +80,17 @@ impl ServiceSettings for Settings {
 }
 
 /// What this program's own options set.
-pub(crate) fn of_arguments(mcp_config: Option<&Path>) -> Vec<Setting> {
-    let path = mcp_config.map(|path| path.to_string_lossy().into_owned());
-    path.map(|path| Setting::text("mcp.config", path, "--mcp-config")).into_iter().collect()
+pub(crate) fn of_arguments(arguments: &Arguments) -> Vec<Setting> {
+    let file = arguments.mcp_config.as_ref().map(|path| path.to_string_lossy().into_owned());
+    let address = match &arguments.command {
+        Command::Serve(options) => options.mcp.clone(),
+        _ => None,
+    };
+    [
+        file.map(|file| Setting::text("mcp.config", file, "--mcp-config")),
+        address.map(|address| Setting::text("mcp_face.address", address, "--mcp")),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }

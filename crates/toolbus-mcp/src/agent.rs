@@ -19,13 +19,17 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolbus_bus::requester::Requester;
 use toolbus_bus::{
-    Bus, Consumer, Delivery, Disposition, Envelope, Flow, Handler, PublishError, SubscribeError,
-    Subscription, TopicPattern,
+    Bus, Consumer, Deadline, Delivery, Disposition, Envelope, Flow, Handler, PublishError,
+    SubscribeError, Subscription, TopicPattern,
 };
+use toolbus_tools::call::CallError;
 use toolbus_tools::{Guides, Registry};
-use toolbus_wire::message::mcp::{McpMetadataRefreshRequest, McpServerSummary, McpServersIndexed};
+use toolbus_wire::message::mcp::{
+    McpGetServiceDetailsRequest, McpGetServiceDetailsResponse, McpMetadataRefreshRequest,
+    McpServerSummary, McpServersIndexed,
+};
 use toolbus_wire::name::InstanceId;
-use toolbus_wire::{json, message, topic};
+use toolbus_wire::{ErrorCode, json, message, topic};
 
 use index::Index;
 
@@ -100,6 +104,22 @@ impl Services {
     #[must_use]
     pub fn servers(&self) -> Vec<McpServerSummary> {
         self.inner.index.servers()
+    }
+
+    /// All about one server, asked of its bridge now.
+    ///
+    /// # Errors
+    /// When no bridge answers in time, or none has the server.
+    pub async fn details(&self, server: &str) -> Result<McpGetServiceDetailsResponse, CallError> {
+        let question = McpGetServiceDetailsRequest { server_name: server.to_owned() };
+        let (deadline, nobody) = (Deadline::after(manage::TIMEOUT), CancellationToken::new());
+        let timed_out = || format!("no bridge tells of MCP server '{server}' in time");
+        let details: McpGetServiceDetailsResponse =
+            manage::ask(&self.inner.requester, &question, deadline, &nobody, timed_out).await?;
+        match details.error {
+            None => Ok(details),
+            Some(error) => Err(CallError::new(ErrorCode::ExecutionFailed, error)),
+        }
     }
 
     /// Whether any bridge has announced anything to this agent yet. From then on the MCP tools and

@@ -3,6 +3,7 @@
 pub mod arguments;
 pub mod config;
 pub mod health;
+pub mod http;
 pub mod service;
 pub mod settings;
 pub mod telemetry;

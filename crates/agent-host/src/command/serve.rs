@@ -1,5 +1,7 @@
 //! `serve`: the agent's tools on the bus, until stopped.
 
+use std::net::SocketAddr;
+
 use toolbus_bus::responder::Responder;
 use toolbus_rabbitmq::{Start, join};
 use toolbus_runtime::health::{Need, State};
@@ -9,6 +11,7 @@ use toolbus_wire::name::{AgentName, InstanceId};
 use super::LEAVE_WITHIN;
 use crate::agent::Agent;
 use crate::fleet::{self, Fleet};
+use crate::mcp::Face;
 use crate::settings::Settings;
 
 pub(super) async fn run(settings: Settings, context: Context) -> Result<Exit, BoxError> {
@@ -30,7 +33,7 @@ pub(super) async fn run(settings: Settings, context: Context) -> Result<Exit, Bo
     )
     .await?;
     if settings.bus.url.is_none() {
-        tracing::warn!("no broker is set: nobody outside this process can call its tools");
+        tracing::warn!("no broker is set: nobody on a bus can call its tools");
     }
     match agent.services().refresh().await {
         Ok(true) => {}
@@ -40,7 +43,11 @@ pub(super) async fn run(settings: Settings, context: Context) -> Result<Exit, Bo
         // It is asked again when the broker is back.
         Err(error) => tracing::warn!(%error, "could not ask for MCP servers"),
     }
-    describe(&context, &agent);
+    let face = Face::open(&settings.mcp_face, &agent).await?;
+    if let Some(face) = &face {
+        tracing::info!(address = %face.address(), "serving MCP clients");
+    }
+    describe(&context, &agent, face.as_ref().map(Face::address));
     ready.set(State::Up);
     tracing::info!(agent = %name, "serving");
 
@@ -48,14 +55,19 @@ pub(super) async fn run(settings: Settings, context: Context) -> Result<Exit, Bo
     // A part of the grace stays for leaving the bus.
     let grace = settings.shutdown.grace.duration() * 4 / 5;
     let [everybody, alone] = served.map(|responder| Responder::stop(responder, grace));
-    futures_util::future::join(everybody, alone).await;
+    let clients = async {
+        if let Some(face) = face {
+            face.close(grace).await;
+        }
+    };
+    futures_util::future::join3(everybody, alone, clients).await;
     agent.close().await;
     fleet.stop(LEAVE_WITHIN).await;
     Ok(Exit::SUCCESS)
 }
 
 /// What `/status` tells of the agent.
-fn describe(context: &Context, agent: &Agent) {
+fn describe(context: &Context, agent: &Agent, face: Option<SocketAddr>) {
     let agent = agent.clone();
     context.health.describe(move || {
         let tools: Vec<_> = agent
@@ -67,6 +79,11 @@ fn describe(context: &Context, agent: &Agent) {
             .collect();
         let servers: Vec<_> =
             agent.services().servers().into_iter().map(|server| server.server_name).collect();
-        serde_json::json!({"agent": agent.name(), "tools": tools, "mcpServers": servers})
+        let mut status =
+            serde_json::json!({"agent": agent.name(), "tools": tools, "mcpServers": servers});
+        if let Some(face) = face {
+            status["mcpFace"] = face.to_string().into();
+        }
+        status
     });
 }

@@ -1,0 +1,152 @@
+//! What clients are offered at one path: which tools there are, and what a call of one of them is.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use rmcp::model::{ErrorData, ListToolsResult, Tool, ToolAnnotations};
+use serde_json::{Map, Value, json};
+use toolbus_tools::call::CallError;
+use toolbus_wire::message::mcp::McpToolDetails;
+
+use crate::agent::Agent;
+
+/// Tools of one page of a list.
+const PAGE: usize = 500;
+
+/// The tool of the agent that reaches those of MCP servers.
+const INVOKE_TOOL: &str = "mcp_invoke_tool";
+
+/// What is offered at one path. Clones are the same.
+#[derive(Clone)]
+pub(super) struct Offer {
+    agent: Agent,
+    server: Option<Arc<ServerOffer>>,
+}
+
+/// One MCP server, and its tools as it listed them when last asked.
+struct ServerOffer {
+    name: String,
+    tools: RwLock<Arc<Vec<Tool>>>,
+}
+
+/// What a call of an offered tool is to the invoker.
+pub(super) struct Target {
+    pub(super) tool: String,
+    pub(super) arguments: Value,
+}
+
+impl Offer {
+    /// The agent's own tools.
+    pub(super) fn of_agent(agent: Agent) -> Self {
+        Self { agent, server: None }
+    }
+
+    /// The tools of one MCP server.
+    pub(super) fn of_server(agent: Agent, name: String) -> Self {
+        Self { agent, server: Some(Arc::new(ServerOffer { name, tools: RwLock::default() })) }
+    }
+
+    pub(super) fn agent(&self) -> &Agent {
+        &self.agent
+    }
+
+    /// What clients are told the server is called.
+    pub(super) fn title(&self) -> String {
+        match &self.server {
+            None => format!("Toolbus, agent {}", self.agent.name()),
+            Some(server) => format!("{}, by Toolbus", server.name),
+        }
+    }
+
+    /// The tools, as they are now, in an order that stays.
+    ///
+    /// # Errors
+    /// When the bridge does not tell those of its server.
+    pub(super) async fn tools(&self) -> Result<Arc<Vec<Tool>>, CallError> {
+        let Some(server) = &self.server else {
+            let registered = self.agent.invoker().registry().list();
+            return Ok(Arc::new(registered.iter().map(|tool| of_agent(&tool.tool)).collect()));
+        };
+        let details = self.agent.services().details(&server.name).await?;
+        let tools: Arc<Vec<_>> = Arc::new(details.tools.into_iter().map(of_server).collect());
+        *server.tools.write() = Arc::clone(&tools);
+        Ok(tools)
+    }
+
+    /// The tool of this name, as far as it is known without asking anybody.
+    pub(super) fn known_tool(&self, name: &str) -> Option<Tool> {
+        match &self.server {
+            None => self.agent.invoker().registry().find(name).map(|tool| of_agent(&tool.tool)),
+            Some(server) => server.tools.read().iter().find(|tool| tool.name == name).cloned(),
+        }
+    }
+
+    /// What a call is. `None` when there is no such tool.
+    ///
+    /// # Errors
+    /// When the bridge does not tell the tools of its server.
+    pub(super) async fn target(
+        &self,
+        tool: Cow<'static, str>,
+        arguments: Map<String, Value>,
+    ) -> Result<Option<Target>, CallError> {
+        // What is not known may have come since, so whoever has the tools is asked once.
+        if self.known_tool(&tool).is_none()
+            && !self.tools().await?.iter().any(|known| known.name == tool)
+        {
+            return Ok(None);
+        }
+        Ok(Some(match &self.server {
+            None => Target { tool: tool.into_owned(), arguments: Value::Object(arguments) },
+            Some(server) => Target {
+                tool: INVOKE_TOOL.to_owned(),
+                arguments: json!({
+                    "server_name": server.name,
+                    "tool_name": tool,
+                    "arguments": arguments,
+                }),
+            },
+        }))
+    }
+}
+
+/// One page of a list. The cursor is the name of the last tool of the page before.
+///
+/// # Errors
+/// When the cursor is none.
+pub(super) fn page(tools: &[Tool], cursor: Option<&str>) -> Result<ListToolsResult, ErrorData> {
+    let begin = match cursor {
+        None => 0,
+        Some(cursor) => {
+            let last = tools.iter().position(|tool| tool.name == cursor);
+            let last = last.ok_or_else(|| ErrorData::invalid_params("the cursor is none", None))?;
+            last + 1
+        }
+    };
+    let page: Vec<Tool> = tools.iter().skip(begin).take(PAGE).cloned().collect();
+    let is_last = begin + page.len() == tools.len();
+    let next = page.last().filter(|_| !is_last).map(|tool| tool.name.to_string());
+    let mut result = ListToolsResult::with_all_items(page);
+    result.next_cursor = next;
+    Ok(result)
+}
+
+fn of_agent(tool: &toolbus_tools::Tool) -> Tool {
+    let schema = tool.parameters.as_object().cloned().unwrap_or_default();
+    let annotations = ToolAnnotations::new()
+        .read_only(tool.annotations.read_only)
+        .idempotent(tool.annotations.idempotent);
+    Tool::new(tool.name.clone(), tool.description.clone(), schema).with_annotations(annotations)
+}
+
+fn of_server(tool: McpToolDetails) -> Tool {
+    let schema = tool.parameters_schema.as_deref().map(serde_json::from_str);
+    // A schema that is none takes everything: the server itself says what it does not take.
+    let schema = schema.and_then(Result::ok).unwrap_or_else(any_object);
+    Tool::new(tool.name, tool.description, schema)
+}
+
+fn any_object() -> Map<String, Value> {
+    Map::from_iter([("type".to_owned(), json!("object"))])
+}

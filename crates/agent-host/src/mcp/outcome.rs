@@ -1,0 +1,69 @@
+//! Outcomes of calls in the protocol's words.
+//!
+//! An error of the protocol is only what the client's author has to mend: a tool that there is not.
+//! Everything else is a result that says it failed, so that the model reads it and can do better.
+
+use rmcp::model::{CallToolResult, ContentBlock as Block, ErrorData, Resource, ResourceContents};
+use toolbus_tools::call::{CallError, Outcome, Output};
+use toolbus_wire::ErrorCode;
+use toolbus_wire::message::tool::{ContentBlock, ContentKind};
+
+/// The answer to a call that ended so.
+pub(super) fn answer(outcome: Outcome) -> Result<CallToolResult, ErrorData> {
+    match outcome {
+        Ok(output) => Ok(result(output)),
+        Err(error) if error.code == ErrorCode::ToolNotFound => {
+            Err(ErrorData::invalid_params(error.message, None))
+        }
+        Err(error) => Ok(failed(&error)),
+    }
+}
+
+/// A result that tells of an error.
+pub(super) fn failed(error: &CallError) -> CallToolResult {
+    CallToolResult::error(vec![Block::text(format!("{}: {}", error.code, error.message))])
+}
+
+/// Without blocks the text is all there is; with blocks it is in them.
+fn result(output: Output) -> CallToolResult {
+    let content = if output.blocks.is_empty() {
+        output.content.into_iter().map(Block::text).collect()
+    } else {
+        output.blocks.into_iter().map(block).collect()
+    };
+    if output.is_error { CallToolResult::error(content) } else { CallToolResult::success(content) }
+}
+
+fn block(block: ContentBlock) -> Block {
+    let ContentBlock { kind, text, data, mime_type, uri } = block;
+    let kind_of_data = || mime_type.clone().unwrap_or_else(|| "application/octet-stream".into());
+    match (kind, text, data) {
+        (ContentKind::Image, _, Some(data)) => Block::image(data, kind_of_data()),
+        (ContentKind::Audio, _, Some(data)) => Block::audio(data, kind_of_data()),
+        (ContentKind::Resource, text, data) => {
+            resource(uri.unwrap_or_default(), mime_type, text, data)
+        }
+        (_, text, _) => Block::text(text.unwrap_or_default()),
+    }
+}
+
+fn resource(
+    uri: String,
+    mime_type: Option<String>,
+    text: Option<String>,
+    data: Option<String>,
+) -> Block {
+    let contents = match (text, data) {
+        (Some(text), _) => ResourceContents::text(text, uri),
+        (None, Some(data)) => ResourceContents::blob(data, uri),
+        (None, None) => {
+            let mut link = Resource::new(uri.clone(), uri);
+            link.mime_type = mime_type;
+            return Block::resource_link(link);
+        }
+    };
+    Block::resource(match mime_type {
+        Some(mime_type) => contents.with_mime_type(mime_type),
+        None => contents,
+    })
+}

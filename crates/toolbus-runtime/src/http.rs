@@ -1,0 +1,141 @@
+//! A small HTTP/1 server that cannot be used to hurt its process: connections are bounded in
+//! number, request heads in size and time, and all of it ends when the server is closed.
+//!
+//! What is served, and how large a body may be, is the router's affair.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::ListenAddress;
+
+/// How long a client may take to send a request's head.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// Largest request head, in bytes.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// How long accepting pauses after it failed, which it does for want of file handles.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
+
+/// What holds for the connections of one server.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Most connections at once; more wait in the system's queue.
+    pub connections_max: usize,
+    /// How long a connection lives, whatever it does. `None`: as long as both ends want.
+    pub lifetime: Option<Duration>,
+}
+
+/// A running server. It is closed when this is dropped.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Server {
+    /// The address that is really listened on, with the port that the system chose for port 0.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Closes the port and its connections, and waits until they are closed.
+    pub async fn close(self) {
+        self.stop.cancel();
+        self.tasks.wait().await;
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// Opens the port and serves `router` until the server is closed or dropped.
+///
+/// # Errors
+/// When the address is in use, not of this machine, or its name does not resolve.
+pub async fn serve(address: &ListenAddress, router: Router, limits: Limits) -> io::Result<Server> {
+    let listener = bind(address).await?;
+    let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+    let server = Server { address: listener.local_addr()?, stop, tasks };
+    let (stop, tasks) = (server.stop.clone(), server.tasks.clone());
+    let acceptor = Acceptor { router, limits, stop, tasks };
+    server.tasks.spawn(acceptor.run(listener));
+    server.tasks.close();
+    Ok(server)
+}
+
+async fn bind(address: &ListenAddress) -> io::Result<TcpListener> {
+    if !address.host().is_empty() {
+        return TcpListener::bind((address.host(), address.port())).await;
+    }
+    // Both families where the system can, else the older one alone.
+    let any = |host: IpAddr| SocketAddr::new(host, address.port());
+    TcpListener::bind(&[any(Ipv6Addr::UNSPECIFIED.into()), any(Ipv4Addr::UNSPECIFIED.into())][..])
+        .await
+}
+
+struct Acceptor {
+    router: Router,
+    limits: Limits,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Acceptor {
+    async fn run(self, listener: TcpListener) {
+        let slots = Arc::new(Semaphore::new(self.limits.connections_max));
+        // Dropping either wait loses nothing: a connection not accepted stays in the queue.
+        while let Some(Ok(slot)) =
+            self.stop.run_until_cancelled(Arc::clone(&slots).acquire_owned()).await
+        {
+            match self.stop.run_until_cancelled(listener.accept()).await {
+                None => return,
+                Some(Ok((stream, _))) => {
+                    let connection = self.connection(stream);
+                    self.tasks.spawn(async move {
+                        connection.await;
+                        drop(slot);
+                    });
+                }
+                Some(Err(error)) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn connection(&self, stream: TcpStream) -> impl Future<Output = ()> + use<> {
+        let served = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(self.router.clone()));
+        let (stop, lifetime) = (self.stop.clone(), self.limits.lifetime);
+        async move {
+            // How a client's connection ends is nobody's concern: it errs, or its time is up.
+            let _ = stop
+                .run_until_cancelled(async {
+                    match lifetime {
+                        Some(lifetime) => drop(tokio::time::timeout(lifetime, served).await),
+                        None => drop(served.await),
+                    }
+                })
+                .await;
+        }
+    }
+}
