@@ -29,9 +29,21 @@ mod keep;
 /// How long after a failed attempt a call that needs the server has the next one made.
 const ON_DEMAND_PAUSE: Duration = Duration::from_secs(1);
 
+/// Whose a server is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The operator's: agents can neither replace nor remove it.
+    Operator,
+    /// An agent has registered it.
+    Agent,
+}
+
 /// One configured server.
 pub(crate) struct Server {
     pub(crate) entry: Entry,
+    pub(crate) origin: Origin,
+    /// It is written down somewhere, and there for as long as it is.
+    pub(crate) is_kept: AtomicBool,
     shared: Arc<Shared>,
     phase: watch::Sender<Phase>,
     /// The attempt that a call wants made without waiting for its time.
@@ -106,8 +118,10 @@ pub enum State {
 }
 
 impl Server {
-    pub(crate) fn new(entry: Entry, shared: Arc<Shared>) -> Arc<Self> {
+    pub(crate) fn new(entry: Entry, origin: Origin, shared: Arc<Shared>) -> Arc<Self> {
         Arc::new(Self {
+            origin,
+            is_kept: AtomicBool::new(false),
             running: Semaphore::new(shared.options.calls_per_server_max),
             stop: shared.stop.child_token(),
             entry,
@@ -289,16 +303,29 @@ impl Server {
         self.shared.announce();
     }
 
-    /// Ends everything: waits up to `grace` for running calls, then closes the connection.
+    /// Ends everything: waits up to `grace` for running calls, then closes the connection. At once
+    /// when all servers are closed.
     pub(crate) async fn close(&self, grace: Duration) {
         self.running.close();
         self.calls.close();
-        if timeout(grace, self.calls.wait()).await.is_err() {
+        let ended = self.stop.run_until_cancelled(timeout(grace, self.calls.wait())).await;
+        if !matches!(ended, Some(Ok(()))) {
             tracing::warn!(server = %self.entry.name, calls = self.calls.len(), "calls are cut off");
         }
         self.stop.cancel();
         // An error means that the keeper is gone already.
         let _ = self.phase.subscribe().wait_for(|phase| matches!(phase, Phase::Stopped)).await;
+    }
+
+    /// Whether it takes no more calls.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.running.is_closed()
+    }
+
+    /// The longest that a call may take here.
+    pub(crate) fn longest_call(&self) -> Duration {
+        let granted = self.entry.call_timeout.unwrap_or(self.shared.options.call_timeout_max);
+        self.entry.tool_timeouts.values().copied().fold(granted, Duration::max)
     }
 
     /// Ends everything at once, without waiting for it.

@@ -18,10 +18,17 @@ use crate::call_result::CallResult;
 use crate::config::Entry;
 use crate::connection::Means;
 use crate::failure::Failure;
-use crate::server::{Server, State};
+use crate::registrations::Registrations;
+use crate::server::{Origin, Server, State};
 use crate::server_name::ServerName;
 use crate::supervisor::Supervisor;
 use crate::transport::{environment, http};
+
+mod apply;
+mod register;
+
+pub(crate) use apply::Wanted;
+pub use register::{REGISTERED_MAX, Registered, UnregisterError};
 
 /// How long calls that are running on a server may go on after it was removed.
 const REMOVE_GRACE: Duration = Duration::from_secs(10);
@@ -40,6 +47,8 @@ pub struct Options {
     /// Who looks after servers that are children of this process. Without one they are started
     /// directly, and a descendant that leaves their process group may outlive them.
     pub supervisor: Option<Supervisor>,
+    /// Where the servers are written down that agents register; without, they are forgotten.
+    pub(crate) registrations: Option<Arc<Registrations>>,
     /// The environment of which children get a small part, see [`Options::new`].
     environment: Vec<(OsString, OsString)>,
 }
@@ -56,6 +65,7 @@ impl Options {
             call_timeout_max: Duration::from_secs(120),
             calls_per_server_max: 256,
             supervisor: None,
+            registrations: None,
             environment: environment::minimal(environment),
         }
     }
@@ -64,6 +74,15 @@ impl Options {
 /// All servers. A cheap handle; the last one to go stops them.
 #[derive(Clone)]
 pub struct Set(Arc<Inner>);
+
+/// All servers, if anybody still has them.
+pub(crate) struct Reference(std::sync::Weak<Inner>);
+
+impl Reference {
+    pub(crate) fn upgrade(&self) -> Option<Set> {
+        self.0.upgrade().map(Set)
+    }
+}
 
 struct Inner {
     shared: Arc<Shared>,
@@ -102,6 +121,12 @@ pub enum AddError {
     /// There is a server of that name already.
     #[error("there is an MCP server '{0}' already")]
     Exists(ServerName),
+    /// There is one of the operator's of that name.
+    #[error("the MCP server '{0}' is the operator's")]
+    Operators(ServerName),
+    /// Agents have registered [`REGISTERED_MAX`] servers.
+    #[error("there are {REGISTERED_MAX} registered servers already")]
+    TooMany,
     /// It cannot be connected to, so it was not kept.
     #[error("{0}")]
     Failed(Failure),
@@ -162,7 +187,7 @@ impl Set {
             news: watch::Sender::new(()),
         });
         let start = |entry| {
-            let server = Server::new(entry, Arc::clone(&shared));
+            let server = Server::new(entry, Origin::Operator, Arc::clone(&shared));
             shared.means.tracker.spawn(Arc::clone(&server).keep());
             server
         };
@@ -218,7 +243,15 @@ impl Set {
     /// When there is no result; see [`CallError`].
     pub async fn call(&self, call: Call) -> Result<CallResult, CallError> {
         let server = self.route(call.server.as_deref(), &call.tool)?;
-        server.call(&call).await
+        let called = server.call(&call).await;
+        if matches!(called, Err(CallError::NotConnected { .. })) && server.is_closing() {
+            // It may have been replaced before it was sent the call.
+            let next = self.route(call.server.as_deref(), &call.tool)?;
+            if !Arc::ptr_eq(&next, &server) {
+                return next.call(&call).await;
+            }
+        }
+        called
     }
 
     /// Asks one server, or all at the same time, for their tools again. Connections and the calls
@@ -243,8 +276,12 @@ impl Set {
     /// When its name is taken, or it cannot be connected to: then it is as if it had never been
     /// there.
     pub async fn add(&self, entry: Entry) -> Result<McpServerSummary, AddError> {
+        self.add_as(entry, Origin::Agent).await?.summary().ok_or(AddError::Closed)
+    }
+
+    async fn add_as(&self, entry: Entry, origin: Origin) -> Result<Arc<Server>, AddError> {
         let shared = &self.0.shared;
-        let server = Server::new(entry, Arc::clone(shared));
+        let server = Server::new(entry, origin, Arc::clone(shared));
         let name = server.entry.name.clone();
         {
             // Put in its place before it is connected, so that of two with one name one is refused.
@@ -263,7 +300,7 @@ impl Set {
             return Err(AddError::Failed(failure));
         }
         unfinished.finish();
-        server.summary().ok_or(AddError::Closed)
+        Ok(server)
     }
 
     /// Removes a server and tells whether it was there. Calls that run on it may go on for a
@@ -298,6 +335,16 @@ impl Set {
         let tracker = &self.0.shared.means.tracker;
         tracker.close();
         tracker.wait().await;
+    }
+
+    /// Ends with everything else: for tasks that look after the set.
+    pub(crate) fn tasks(&self) -> (&TaskTracker, CancellationToken) {
+        (&self.0.shared.means.tracker, self.0.shared.stop.clone())
+    }
+
+    /// A handle that does not keep the servers running.
+    pub(crate) fn downgrade(&self) -> Reference {
+        Reference(Arc::downgrade(&self.0))
     }
 
     fn servers(&self) -> Vec<Arc<Server>> {

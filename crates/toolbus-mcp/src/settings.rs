@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,11 +10,15 @@ use toolbus_runtime::config::TimeSpan;
 
 use crate::bridge::StdioRegistration;
 use crate::config::{self, Config, Variables};
+use crate::registrations::Registrations;
+use crate::reload::Sources;
 use crate::servers::{Options, Set, StartError};
 use crate::supervisor::Supervisor;
 
 /// The file that is read when none is named and it is there.
 pub const DEFAULT_FILE: &str = "mcp.json";
+/// What the file of registrations is called when none is named.
+pub const DEFAULT_REGISTRATIONS: &str = "mcp.registered.json";
 
 /// Which MCP servers run, and how.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -22,6 +27,9 @@ pub struct McpSettings {
     /// The file that lists the servers. When not set: `mcp.json` of the current folder, where
     /// there is one.
     pub config: Option<PathBuf>,
+    /// The file that keeps the servers which agents register while the program runs. When not set:
+    /// `mcp.registered.json` beside the file that lists the servers.
+    pub registrations: Option<PathBuf>,
     /// Whether agents may register servers that are programs to start on this machine. That is
     /// running code of the agent's choice.
     pub allow_stdio_registration: bool,
@@ -44,6 +52,7 @@ impl Default for McpSettings {
     fn default() -> Self {
         Self {
             config: None,
+            registrations: None,
             allow_stdio_registration: false,
             connect_timeout: TimeSpan::seconds(15),
             call_timeout: TimeSpan::seconds(60),
@@ -81,22 +90,31 @@ pub enum Error {
 }
 
 impl McpSettings {
-    /// Reads the file and starts the servers that it lists. An entry with a mistake is logged and
-    /// left out: it is no reason to do without the others.
+    /// Reads the files, starts the servers that they list, and follows them until the set is closed.
+    /// An entry with a mistake is logged and left out: it is no reason to do without the others.
     ///
     /// # Errors
     /// When the file is named and not there, or is not JSON.
     pub fn start_servers(&self) -> Result<Set, Error> {
-        let Config { servers, mistakes } = self.read()?;
-        for mistake in mistakes {
+        let path = self.config.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_FILE));
+        let (text, config) = self.read(&path)?;
+        for mistake in &config.mistakes {
             tracing::error!(%mistake, "a mistake in the list of MCP servers");
         }
+        let registrations = self.registrations.clone();
+        let registrations =
+            registrations.unwrap_or_else(|| path.with_file_name(DEFAULT_REGISTRATIONS));
+        let registrations = Arc::new(Registrations::at(registrations));
         let mut options = Options::new(std::env::vars_os());
         options.connect_timeout = self.connect_timeout.duration();
         options.call_timeout = self.call_timeout.duration();
         options.call_timeout_max = self.call_timeout_max.duration();
         options.supervisor = self.supervisor.clone();
-        Ok(Set::start(servers, options)?)
+        options.registrations = Some(Arc::clone(&registrations));
+        let set = Set::start(config.servers.clone(), options)?;
+        let stdio_registration = self.stdio_registration();
+        Sources::new(path, text, config, registrations, stdio_registration).follow(&set);
+        Ok(set)
     }
 
     /// Whether agents may register servers that are programs.
@@ -109,17 +127,19 @@ impl McpSettings {
         }
     }
 
-    fn read(&self) -> Result<Config, Error> {
-        let path = self.config.as_deref().unwrap_or(Path::new(DEFAULT_FILE));
+    /// The text of the file, if it is there, and what it says.
+    fn read(&self, path: &Path) -> Result<(Option<String>, Config), Error> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) if self.config.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(Config::default());
+                return Ok((None, Config::default()));
             }
             Err(source) => return Err(Error::Read { path: path.to_owned(), source }),
         };
         let variables = |name: &str| std::env::var(name).ok();
-        config::parse(&text, Variables::From(&variables))
-            .map_err(|source| Error::File { path: path.to_owned(), source })
+        match config::parse(&text, Variables::From(&variables)) {
+            Ok(config) => Ok((Some(text), config)),
+            Err(source) => Err(Error::File { path: path.to_owned(), source }),
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is tests")]
 
+#[path = "client/files.rs"]
+mod files;
 #[path = "client/hostile.rs"]
 mod hostile;
 #[path = "client/hostile_http.rs"]

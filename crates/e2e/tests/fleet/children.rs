@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use toolbus_testkit::process::{Launch, Service};
 use toolbus_testkit::rabbit;
 
@@ -15,12 +16,16 @@ use crate::support::*;
 /// A moment for the server to end by itself, two seconds after SIGTERM, and what a busy machine needs.
 const END_LIMIT: Duration = Duration::from_secs(10);
 
-/// The entry of the server whose processes have this text in their command lines.
-fn stubborn(token: &str) -> Value {
+/// The entry of the server whose processes have the name of this folder in their command lines.
+fn stubborn(folder: &Path) -> Value {
     let script = "../toolbus-mcp/tests/servers/hostile.py";
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
-    let pids = std::env::temp_dir().join(token);
+    let pids = folder.join("pids");
     json!({"command": "python3", "args": ["-I", script, "daemon-stubborn", pids]})
+}
+
+fn name(folder: &TempDir) -> &str {
+    folder.path().to_str().unwrap()
 }
 
 async fn all_of(token: &str) -> Vec<u32> {
@@ -42,15 +47,15 @@ fn signal(service: &mut Service, signal: Signal) {
 async fn nothing_below_a_bridge_outlives_it() {
     let Some(vhost) = rabbit::vhost().await else { return };
     for end in [Signal::TERM, Signal::KILL] {
-        let token = token();
-        let servers = Servers::with(&[("stubborn", stubborn(&token))]);
+        let folder = tempfile::tempdir().unwrap();
+        let servers = Servers::with(&[("stubborn", stubborn(folder.path()))]);
         let mut bridge = bridge(&vhost.amqp_url(), &servers).await;
-        all_of(&token).await;
+        all_of(name(&folder)).await;
         let children = descendants(bridge.process().id());
         let began = Instant::now();
         // To this one process alone, not to its group, as somebody at a terminal would.
         signal(&mut bridge, end);
-        ended(&token).await;
+        ended(name(&folder)).await;
         assert!(began.elapsed() < END_LIMIT, "{end:?}: {:?}", began.elapsed());
         gone(&children).await;
     }
@@ -58,13 +63,13 @@ async fn nothing_below_a_bridge_outlives_it() {
 
 #[tokio::test]
 async fn nothing_below_an_embedded_host_outlives_it() {
-    let token = token();
-    let servers = Servers::with(&[("stubborn", stubborn(&token))]);
+    let folder = tempfile::tempdir().unwrap();
+    let servers = Servers::with(&[("stubborn", stubborn(folder.path()))]);
     let launch = Launch::new("agent-host").args(["serve", "--mcp-config"]).arg(servers.file());
     let mut host = start(launch).await;
-    all_of(&token).await;
+    all_of(name(&folder)).await;
     let began = Instant::now();
     signal(&mut host, Signal::KILL);
-    ended(&token).await;
+    ended(name(&folder)).await;
     assert!(began.elapsed() < END_LIMIT, "{:?}", began.elapsed());
 }

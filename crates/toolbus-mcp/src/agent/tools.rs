@@ -218,6 +218,13 @@ impl Executor for RegisterServer {
     fn coerce(&self, arguments: &mut Map<String, Value>) {
         rename(arguments, "server_name", "name");
         rename(arguments, "arguments", "args");
+        if let Some(Value::String(text)) = arguments.get("args") {
+            let list = serde_json::from_str(text).ok().filter(Value::is_array);
+            // As one writes a command line, where nothing in it means more than itself.
+            let words = || text.split_whitespace().map(Value::from).collect();
+            let list = list.or_else(|| (!text.contains(['"', '\'', '\\'])).then(words));
+            arguments.extend(list.map(|list| ("args".to_owned(), list)));
+        }
         if !arguments.contains_key("type") {
             let kind = if arguments.contains_key("command") { "stdio" } else { "sse" };
             // Without either, the check says what is missing.
@@ -264,7 +271,11 @@ impl Executor for UnregisterServer {
                 Output::text(format!("Server '{name}' removed successfully."))
             } else {
                 let error = answer.error.unwrap_or_default();
-                Output::error(format!("Failed to remove server '{name}': {error}"))
+                let text = |error| format!("Failed to remove server '{name}': {error}");
+                if let Some(why) = error.strip_prefix(DENIED) {
+                    return Err(CallError::new(ErrorCode::Denied, text(why)));
+                }
+                Output::error(text(&error))
             })
         })
     }

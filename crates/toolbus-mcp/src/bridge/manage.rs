@@ -16,7 +16,7 @@ use toolbus_wire::{Message, json as body, message};
 
 use super::invoke::with_headers;
 use crate::config::{Entry, Variables};
-use crate::servers::{AddError, Set};
+use crate::servers::{AddError, Registered, Set, UnregisterError};
 
 /// How long a request may take when the caller does not say: what a C# agent waits.
 const BUDGET: Duration = Duration::from_secs(30);
@@ -70,7 +70,7 @@ impl Service for ManageService {
             with_headers(match request {
                 Request::Details(request) => Reply::of(&self.details(request)),
                 Request::Register(request) => Reply::of(&self.register(request).await),
-                Request::Unregister(request) => Reply::of(&self.unregister(request)),
+                Request::Unregister(request) => Reply::of(&self.unregister(request).await),
                 Request::Unknown { message_type } => {
                     let (response_type, response) = unknown_request_response(&message_type);
                     Reply { message_type: response_type.into(), ..Reply::of(&response) }
@@ -144,10 +144,10 @@ impl ManageService {
     async fn register(&self, request: McpRegisterServerRequest) -> McpRegisterServerResponse {
         let server_name = request.server_name.clone();
         match self.connect(request).await {
-            Ok(tools) => McpRegisterServerResponse {
+            Ok(summary) => McpRegisterServerResponse {
                 server_name,
                 success: true,
-                summary: Some(format!("{tools} tool(s) available.")),
+                summary: Some(summary),
                 error: None,
             },
             Err(error) => McpRegisterServerResponse {
@@ -159,21 +159,33 @@ impl ManageService {
         }
     }
 
-    async fn connect(&self, request: McpRegisterServerRequest) -> Result<u32, String> {
+    /// Answers with what the caller is told of a success.
+    async fn connect(&self, request: McpRegisterServerRequest) -> Result<String, String> {
         let name = request.server_name.clone();
         if request.command.is_some() && self.stdio_registration == StdioRegistration::Denied {
             tracing::warn!(server = name, "denied the registration of a server that is a program");
             return Err(format!("{DENIED}servers that are programs are the operator's to add"));
         }
+        let members = members(request);
         let entry =
-            Entry::parse(&name, members(request), Variables::Refused).map_err(|mistakes| {
+            Entry::parse(&name, members.clone(), Variables::Refused).map_err(|mistakes| {
                 let mistakes: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
                 tracing::info!(server = name, mistakes = mistakes.join("; "), "refused a server");
                 CONNECTION_FAILED.to_owned()
             })?;
-        match self.set.add(entry).await {
-            Ok(summary) => Ok(summary.tool_count),
-            Err(error @ AddError::Exists(_)) => Err(error.to_string()),
+        match self.set.register(entry, members).await {
+            Ok(Registered { summary, not_kept: None }) => Ok(available(summary.tool_count)),
+            Ok(Registered { summary, not_kept: Some(error) }) => {
+                let error = toolbus_runtime::service::on_one_line(&error);
+                tracing::warn!(server = name, error, "a registration will not last");
+                let available = available(summary.tool_count);
+                Ok(format!("{available} It is forgotten when the bridge is started again."))
+            }
+            Err(error @ AddError::Operators(_)) => {
+                tracing::warn!(server = name, "denied an agent to replace a server");
+                Err(format!("{DENIED}{error}, and agents cannot replace it"))
+            }
+            Err(error @ (AddError::Exists(_) | AddError::TooMany)) => Err(error.to_string()),
             Err(error) => {
                 tracing::info!(server = name, %error, "could not connect a new server");
                 Err(CONNECTION_FAILED.to_owned())
@@ -181,11 +193,27 @@ impl ManageService {
         }
     }
 
-    fn unregister(&self, request: McpUnregisterServerRequest) -> McpUnregisterServerResponse {
+    async fn unregister(&self, request: McpUnregisterServerRequest) -> McpUnregisterServerResponse {
+        let server_name = request.server_name;
         // To remove what is not there is a success too, as it is for the C# bridge.
-        self.set.remove(&request.server_name);
-        McpUnregisterServerResponse { server_name: request.server_name, success: true, error: None }
+        let error = match self.set.unregister(&server_name).await {
+            Ok(()) => None,
+            Err(error @ UnregisterError::Operators(_)) => {
+                tracing::warn!(server = server_name, "denied an agent to remove a server");
+                Some(format!("{DENIED}{error}, and agents cannot remove it"))
+            }
+            Err(error @ UnregisterError::Kept(_)) => {
+                let chain = toolbus_runtime::service::on_one_line(&error);
+                tracing::warn!(server = server_name, error = chain, "a registration stays");
+                Some(error.to_string())
+            }
+        };
+        McpUnregisterServerResponse { server_name, success: error.is_none(), error }
     }
+}
+
+fn available(tools: u32) -> String {
+    format!("{tools} tool(s) available.")
 }
 
 /// The request as an entry of `mcp.json`.

@@ -1,0 +1,155 @@
+//! Files that list servers are followed: what changes in them changes the servers, by difference.
+//!
+//! A change is noticed by watching the folders and, because not every change can be watched, by
+//! looking every few seconds. What counts is the content alone: a file that was only touched, or
+//! that says the same in a new copy, changes nothing. A file that makes no sense changes nothing
+//! either, and is told once; of one entry that makes no sense the same holds.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::bridge::StdioRegistration;
+use crate::config::{Config, Entry, Target};
+use crate::registrations::Registrations;
+use crate::servers::{Reference, Set, Wanted};
+
+mod source;
+mod watch;
+
+use source::{Seen, Source, look};
+use watch::Watch;
+
+/// How often files are looked at without a reason.
+const LOOK_PAUSE: Duration = Duration::from_secs(5);
+/// How long a file has to stay the same before what it says counts.
+const SETTLE_PAUSE: Duration = Duration::from_millis(250);
+/// How often in a row it is waited for that. A file that changes all the time is taken later.
+const SETTLE_TRIES: u32 = 20;
+
+/// What servers are made of: the operator's file and that of agents.
+pub(crate) struct Sources {
+    operator: Source,
+    agents: Source,
+    registrations: Arc<Registrations>,
+    stdio_registration: StdioRegistration,
+}
+
+impl Sources {
+    /// Those of a set whose servers of the operator are `config`, read from `path`; `text` is what
+    /// was read, if the file was there.
+    pub(crate) fn new(
+        path: PathBuf,
+        text: Option<String>,
+        config: Config,
+        registrations: Arc<Registrations>,
+        stdio_registration: StdioRegistration,
+    ) -> Self {
+        let seen = text.map_or(Seen::Missing, Seen::Text);
+        let agents = Source::of_agents(registrations.path().to_owned());
+        let operator = Source::of_operator(path, seen, config);
+        Self { operator, agents, registrations, stdio_registration }
+    }
+
+    /// Starts what agents have registered, and follows the files from now on until the set is
+    /// closed. Blocks for a moment. Needs a tokio runtime to be running.
+    pub(crate) fn follow(mut self, set: &Set) {
+        self.agents.take(look(self.agents.path()));
+        set.apply(&self.wanted());
+        let (tracker, stop) = set.tasks();
+        // A pipe, for example, cannot be read twice.
+        let is_file = |path: &Path| std::fs::metadata(path).map_or(true, |found| found.is_file());
+        if !is_file(self.operator.path()) {
+            tracing::info!("the list of MCP servers is no file, and is not followed");
+            return;
+        }
+        let set = set.downgrade();
+        tracker.spawn(async move {
+            stop.run_until_cancelled(keep_following(self, set)).await;
+        });
+    }
+
+    fn paths(&self) -> [PathBuf; 2] {
+        [self.operator.path().to_owned(), self.agents.path().to_owned()]
+    }
+
+    fn is_other(&self, seen: &[Seen; 2]) -> bool {
+        self.operator.is_other(&seen[0]) || self.agents.is_other(&seen[1])
+    }
+
+    /// Looks at the files once more and makes the servers what they say. Blocks.
+    fn reload(&mut self, set: &Set) {
+        self.operator.take(look(self.operator.path()));
+        let registrations = Arc::clone(&self.registrations);
+        // A registration that is being written down is in the file after this turn or before it.
+        let _turn = registrations.turn();
+        self.agents.take(look(self.agents.path()));
+        set.apply(&self.wanted());
+    }
+
+    fn wanted(&self) -> Wanted {
+        let unclear = self.operator.config.mistakes.iter();
+        let registered = self.agents.config.servers.iter();
+        Wanted {
+            operators: self.operator.config.servers.clone(),
+            unclear: unclear.filter_map(|mistake| mistake.server.clone()).collect(),
+            registered: registered.filter(|entry| self.may_be_started(entry)).cloned().collect(),
+        }
+    }
+
+    /// What was allowed when it was registered need not be any more.
+    fn may_be_started(&self, entry: &Entry) -> bool {
+        let denied = matches!(entry.target, Target::Launch(_))
+            && self.stdio_registration == StdioRegistration::Denied;
+        if denied {
+            tracing::warn!(server = %entry.name, "a registered program is not allowed to start");
+        }
+        !denied
+    }
+}
+
+async fn keep_following(mut sources: Sources, set: Reference) {
+    let paths = sources.paths();
+    let watch = Watch::of(paths.iter().map(PathBuf::as_path));
+    loop {
+        // Nothing is lost of what is not waited for any more: the files are looked at next.
+        tokio::select! {
+            () = watch.changed() => {}
+            () = sleep_until(Instant::now() + LOOK_PAUSE) => watch.renew(),
+        }
+        let Some(seen) = look_at(&paths).await else { return };
+        if !sources.is_other(&seen) || !settled(&watch, &paths, seen).await {
+            continue;
+        }
+        let Some(set) = set.upgrade() else { return };
+        let reloaded = tokio::task::spawn_blocking(move || {
+            sources.reload(&set);
+            sources
+        });
+        // An error is the end of the runtime.
+        let Ok(reloaded) = reloaded.await else { return };
+        sources = reloaded;
+    }
+}
+
+/// Waits until the files stay as they are: who writes one may not be done yet.
+async fn settled(watch: &Watch, paths: &[PathBuf; 2], mut seen: [Seen; 2]) -> bool {
+    for _ in 0..SETTLE_TRIES {
+        sleep(SETTLE_PAUSE).await;
+        let Some(now) = look_at(paths).await else { return false };
+        if now == seen {
+            return true;
+        }
+        seen = now;
+    }
+    tracing::info!("a list of MCP servers changes all the time");
+    watch.renew();
+    false
+}
+
+async fn look_at(paths: &[PathBuf; 2]) -> Option<[Seen; 2]> {
+    let paths = paths.clone();
+    tokio::task::spawn_blocking(move || [look(&paths[0]), look(&paths[1])]).await.ok()
+}
