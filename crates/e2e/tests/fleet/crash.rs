@@ -79,7 +79,7 @@ async fn a_bridge_that_dies() {
     };
     let (call, ()) = tokio::join!(call, crash);
     assert_eq!(Outcome::of(call.unwrap()).code(), "outcome_unknown");
-    // Nothing kills them; they end because their input does, as servers are to.
+    // The bridge cannot see to that any more; their supervisors do.
     gone(&children).await;
 
     // The request that the dead bridge held comes again, and is not run again.

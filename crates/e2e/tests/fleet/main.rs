@@ -13,6 +13,7 @@ mod children;
 mod crash;
 mod embedded;
 mod reference;
+mod registered;
 mod stop;
 mod support;
 mod telemetry;
