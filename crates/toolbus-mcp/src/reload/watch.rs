@@ -20,7 +20,7 @@ impl Watch {
     /// Of the folders that these files are in. Needs a tokio runtime to be running.
     pub(super) fn of<'a>(files: impl IntoIterator<Item = &'a Path>) -> Self {
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC);
-        #[expect(deprecated, reason = "an `OwnedFd` holds to what its successor is `unsafe` for")]
+        #[expect(deprecated, reason = "an `OwnedFd` keeps the promise that its successor asks for")]
         let inotify = inotify.map_err(std::io::Error::from).and_then(AsyncFd::new);
         let inotify = inotify.inspect_err(|error| {
             // There is a limit of these for each user.
