@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
+use crate::conformance::{self, Table};
 use crate::test::{self, Outcome};
 use crate::tidy;
 use crate::workspace::{self, cargo};
@@ -34,6 +35,8 @@ pub(crate) fn run() -> anyhow::Result<ExitCode> {
                 Err(error) => anyhow::bail!("{error:#}"),
             }
         }),
+        // After the tests, which have built what it runs; it takes half a minute.
+        part("conformance", || conformance::check(Table::Compare)),
     ];
     println!();
     for part in &parts {

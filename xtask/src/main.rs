@@ -4,6 +4,7 @@
 
 mod bench;
 mod ci;
+mod conformance;
 mod real_parts;
 mod test;
 mod tidy;
@@ -17,6 +18,8 @@ usage: cargo xtask TASK
   test [ARGUMENTS OF cargo test]   installs and fetches what is missing, starts a private
                                    RabbitMQ, runs all tests; with -p only that package's
   bench NAME [--keep]              runs one benchmark; --keep puts its table under docs/benchmarks
+  conformance [--keep]             runs the official MCP conformance suite; --keep writes its table
+                                   to docs/conformance.md
   tidy                             checks the laws of dependency and the rules for files
   ci                               all that must hold: format, lints, tidy, dependencies, tests";
 
@@ -27,6 +30,8 @@ fn main() -> ExitCode {
         ["test", rest @ ..] => test::run(rest),
         ["bench", name] => bench::run(name, bench::Table::Show),
         ["bench", name, "--keep"] => bench::run(name, bench::Table::Keep),
+        ["conformance"] => conformance::run(conformance::Table::Compare),
+        ["conformance", "--keep"] => conformance::run(conformance::Table::Keep),
         ["tidy"] => tidy::run(),
         ["ci"] => ci::run(),
         _ => {

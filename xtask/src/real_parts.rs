@@ -62,6 +62,16 @@ impl RealParts {
         Ok(parts)
     }
 
+    /// Where the broker is.
+    pub(crate) fn amqp(&self) -> anyhow::Result<String> {
+        const NAME: &str = "TOOLBUS_TEST_AMQP";
+        let own = self.environment.iter().find(|(name, _)| name == NAME);
+        match own {
+            Some((_, amqp)) => Ok(amqp.clone()),
+            None => std::env::var(NAME).context(NAME),
+        }
+    }
+
     /// Tells a command where the parts are, and that none may be missing.
     pub(crate) fn describe_to<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command.envs(self.environment.iter().map(|(name, value)| (name, value)))

@@ -18,6 +18,7 @@ use toolbus_bus::Deadline;
 use toolbus_mcp::config::{Entry, Variables};
 use toolbus_mcp::servers::{Options, Set};
 use toolbus_mcp::{Call, State};
+use toolbus_wire::message::mcp::McpToolDetails;
 
 const SERVER: &str = "conformance";
 /// How long a call may take. The suite gives the whole scenario half a minute.
@@ -62,15 +63,9 @@ async fn work(set: &Set, wishes: Wishes) -> anyhow::Result<()> {
         bail!("not connected: {failure}");
     }
     let details = set.details(SERVER).context("the server has listed nothing")?;
-    let calls = if wishes.tool_calls.is_empty() {
-        let calls = details.tools.into_iter().map(|tool| {
-            let schema = tool.parameters_schema.as_deref().unwrap_or("{}");
-            let schema = serde_json::from_str(schema).unwrap_or_default();
-            ToolCall { name: tool.name, arguments: fitting(&schema) }
-        });
-        calls.take(CALLS_MAX).collect()
-    } else {
-        wishes.tool_calls
+    let calls = match wishes.tool_calls {
+        calls if calls.is_empty() => one_of_each(details.tools),
+        calls => calls,
     };
     for ToolCall { name, arguments } in calls {
         let deadline = Deadline::after(CALL_LIMIT);
@@ -80,6 +75,24 @@ async fn work(set: &Set, wishes: Wishes) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// A call of each tool. One that wants a schema gets that of the first tool: a scenario compares it
+/// with what its server has listed.
+fn one_of_each(tools: Vec<McpToolDetails>) -> Vec<ToolCall> {
+    let schema = |tool: &McpToolDetails| -> Value {
+        let text = tool.parameters_schema.as_deref().unwrap_or("{}");
+        serde_json::from_str(text).unwrap_or_default()
+    };
+    let first = tools.first().map(schema);
+    let calls = tools.into_iter().map(|tool| {
+        let mut arguments = fitting(&schema(&tool));
+        if let (Some(wanted), Some(first)) = (arguments.get_mut("schema"), &first) {
+            *wanted = first.clone();
+        }
+        ToolCall { name: tool.name, arguments }
+    });
+    calls.take(CALLS_MAX).collect()
 }
 
 /// Arguments that a schema takes: a value for each that it requires.

@@ -1,0 +1,117 @@
+//! The expected differences: which scenarios do not pass, and why, in words.
+
+use std::fmt;
+use std::path::Path;
+
+use anyhow::Context as _;
+use serde_json::Value;
+
+use super::{Column, Place};
+
+/// All of them, as their file has them.
+#[derive(Debug)]
+pub(super) struct Differences(Vec<Difference>);
+
+/// Scenarios that do not pass for the same reason.
+#[derive(Debug)]
+pub(super) struct Difference {
+    pub(super) cause: String,
+    era: String,
+    place: String,
+    scenarios: Vec<String>,
+}
+
+/// A scenario that went otherwise than expected.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Surprise {
+    what: String,
+    errors: Vec<String>,
+}
+
+impl Differences {
+    pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        Self::parse(&text).with_context(|| path.display().to_string())
+    }
+
+    pub(super) fn parse(text: &str) -> anyhow::Result<Self> {
+        let value: Value = serde_json::from_str(text)?;
+        let text = |value: &Value| value.as_str().map(str::to_owned).context("a text is missing");
+        let read = |value: &Value| {
+            let scenarios = value["scenarios"].as_array().context("scenarios are missing")?;
+            anyhow::Ok(Difference {
+                cause: text(&value["cause"])?,
+                era: text(&value["era"])?,
+                place: text(&value["place"])?,
+                scenarios: scenarios.iter().map(text).collect::<Result<_, _>>()?,
+            })
+        };
+        let all = value.as_array().context("it is not a list")?;
+        Ok(Self(all.iter().map(read).collect::<Result<_, _>>()?))
+    }
+
+    /// The place in the list of the cause that a scenario of a column does not pass for.
+    pub(super) fn cause(&self, column: &Column, scenario: &str) -> Option<usize> {
+        self.0.iter().position(|difference| {
+            difference.is_of(column) && difference.scenarios.iter().any(|name| name == scenario)
+        })
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Difference> {
+        self.0.iter()
+    }
+
+    /// What went otherwise than expected.
+    pub(super) fn surprises(&self, columns: &[Column]) -> Vec<Surprise> {
+        let mut surprises = Vec::new();
+        for column in columns {
+            for scenario in column.results.iter() {
+                let expected = self.cause(column, &scenario.name).is_some();
+                let what = match (scenario.passes, expected) {
+                    (true, true) => "passes, and is listed as one that does not",
+                    (false, false) => "does not pass",
+                    _ => continue,
+                };
+                let (era, place) = (column.era.version, column.place.name());
+                let what = format!("{era} {place}: {} {what}", scenario.name);
+                surprises.push(Surprise { what, errors: scenario.errors.clone() });
+            }
+        }
+        for difference in &self.0 {
+            let column = columns.iter().find(|column| difference.is_of(column));
+            for name in &difference.scenarios {
+                if column.and_then(|column| column.results.find(name)).is_none() {
+                    let (era, place) = (&difference.era, &difference.place);
+                    let what = format!("{era} {place}: there is no scenario {name}");
+                    surprises.push(Surprise { what, errors: Vec::new() });
+                }
+            }
+        }
+        surprises
+    }
+}
+
+impl Difference {
+    fn is_of(&self, column: &Column) -> bool {
+        self.era == column.era.version && self.place == column.place.name()
+    }
+
+    /// Whose difference it is, for people.
+    pub(super) fn of_what(&self) -> String {
+        let place = Place::ALL.into_iter().find(|place| place.name() == self.place);
+        let place = match place {
+            Some(Place::Direct) => "the server itself",
+            Some(Place::Hop) => "behind the hop",
+            Some(Place::Client) => "the client",
+            None => &self.place,
+        };
+        format!("{place}, {}", self.era)
+    }
+}
+
+impl fmt::Display for Surprise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        self.errors.iter().try_for_each(|error| write!(f, "\n    {error}"))
+    }
+}

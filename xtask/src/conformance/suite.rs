@@ -1,0 +1,147 @@
+//! One run of one release of the suite, and what came of it.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, ensure};
+use serde_json::Value;
+
+use super::Era;
+use super::parts::bounded;
+
+/// How one run of the suite is made.
+pub(super) struct Suite<'a> {
+    /// Where the suite has been fetched to.
+    pub(super) folder: &'a Path,
+    pub(super) era: Era,
+    /// Where results and logs go.
+    pub(super) logs: &'a Path,
+    /// What the run is called among them.
+    pub(super) name: &'static str,
+}
+
+/// How every scenario of a run went, in the suite's order.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Results(Vec<Scenario>);
+
+/// How one scenario went.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Scenario {
+    pub(super) name: String,
+    pub(super) passes: bool,
+    /// Checks of it that ought to pass and do not.
+    pub(super) warnings: usize,
+    /// What the suite says of the checks that failed.
+    pub(super) errors: Vec<String>,
+}
+
+impl Suite<'_> {
+    /// Runs the server scenarios against a server.
+    pub(super) fn against_server(&self, url: &str) -> anyhow::Result<Results> {
+        self.run("server", &["--url", url])
+    }
+
+    /// Runs the client scenarios with a client.
+    pub(super) fn with_client(&self, program: &Path) -> anyhow::Result<Results> {
+        let program = program.to_str().context("the client's path is no text")?;
+        ensure!(!program.contains(' '), "the suite takes a space in {program} for its end");
+        self.run("client", &["--command", program])
+    }
+
+    fn run(&self, kind: &str, subject: &[&str]) -> anyhow::Result<Results> {
+        let name = format!("{}-{}", self.era.version, self.name);
+        let folder = self.logs.join(&name);
+        let listed = self.command().args(["list", &format!("--{kind}")]).args(self.only()).output();
+        let listed = listed.context("starting the suite")?;
+        let mut command = self.command();
+        command.arg(kind).args(subject).args(["--suite", "all", "--output-dir"]).arg(&folder);
+        // The suite fails when a scenario does; which one is in what it prints.
+        let ran = command.args(self.only()).output().context("starting the suite")?;
+        let log = [ran.stdout, ran.stderr].concat();
+        std::fs::write(self.logs.join(format!("{name}.log")), &log)?;
+        let mut results =
+            Results::read(&String::from_utf8_lossy(&listed.stdout), &String::from_utf8_lossy(&log));
+        ensure!(results.len() > 0, "the suite has no scenario");
+        read_checks(&folder, &folder, &mut results)?;
+        Ok(results)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = bounded(&self.folder.join("node"));
+        command.arg(self.folder.join(self.era.script));
+        command
+    }
+
+    fn only(&self) -> [&str; 2] {
+        ["--spec-version", self.era.version]
+    }
+}
+
+impl Results {
+    /// Reads which scenarios there are and the summary of a run. One that the summary does not name
+    /// has not passed.
+    pub(super) fn read(listed: &str, log: &str) -> Self {
+        let names = listed.lines().filter_map(|line| line.strip_prefix("  - "));
+        let names = names.filter_map(|line| line.split(' ').next());
+        let scenarios = names.map(|name| Scenario {
+            name: name.to_owned(),
+            passes: log.lines().any(|line| line.starts_with(&format!("✓ {name}: "))),
+            warnings: 0,
+            errors: Vec::new(),
+        });
+        Self(scenarios.collect())
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Scenario> {
+        self.0.iter()
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<&Scenario> {
+        self.iter().find(|scenario| scenario.name == name)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn passed(&self) -> usize {
+        self.iter().filter(|scenario| scenario.passes).count()
+    }
+}
+
+/// Reads the files `SCENARIO-TIME/checks.json` below a folder; those of servers are called
+/// `server-SCENARIO-TIME`, and a scenario's name may have a slash.
+fn read_checks(root: &Path, folder: &Path, results: &mut Results) -> anyhow::Result<()> {
+    for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        if path.is_dir() {
+            read_checks(root, &path, results)?;
+        } else if path.ends_with("checks.json") {
+            let name = folder.strip_prefix(root)?.to_string_lossy();
+            let checks: Vec<Value> = serde_json::from_str(&std::fs::read_to_string(&path)?)?;
+            take_checks(&name, &checks, results);
+        }
+    }
+    Ok(())
+}
+
+fn take_checks(folder: &str, checks: &[Value], results: &mut Results) {
+    // What follows the name is a time, which begins with a digit.
+    let is_of = |scenario: &&mut Scenario| {
+        [scenario.name.clone(), format!("server-{}", scenario.name)].iter().any(|name| {
+            let time = folder.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
+            time.is_some_and(|time| time.starts_with("20"))
+        })
+    };
+    let Some(scenario) = results.0.iter_mut().find(is_of) else { return };
+    for check in checks {
+        match check["status"].as_str() {
+            Some("WARNING") => scenario.warnings += 1,
+            Some("FAILURE") => {
+                let text = check["errorMessage"].as_str().or(check["description"].as_str());
+                scenario.errors.extend(text.map(str::to_owned));
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,74 @@
+use super::differences::Differences;
+use super::suite::Results;
+use super::{Column, ERAS, Place, report};
+
+const LISTED: &str =
+    "Server scenarios:\n  - ping [2025-11-25]\n  - auth/var1 [2025-11-25]\n  - gone [x]\n";
+const LOG: &str = "=== SUMMARY ===\n✓ ping: 1 passed, 0 failed\n✗ auth/var1: 0 passed, 1 failed\n";
+
+fn columns(log: &str) -> Vec<Column> {
+    vec![Column { era: ERAS[0], place: Place::Hop, results: Results::read(LISTED, log) }]
+}
+
+fn differences(scenarios: &str) -> Differences {
+    let text = format!(
+        r#"[{{"cause": "of a reason", "era": "2025-11-25", "place": "hop", "scenarios": {scenarios}}}]"#
+    );
+    Differences::parse(&text).unwrap()
+}
+
+fn surprises(scenarios: &str) -> Vec<String> {
+    let found = differences(scenarios).surprises(&columns(LOG));
+    found.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn only_what_the_summary_says_has_passed_passes() {
+    let results = Results::read(LISTED, LOG);
+    let passes: Vec<_> = results.iter().map(|s| (s.name.as_str(), s.passes)).collect();
+    assert_eq!(passes, [("ping", true), ("auth/var1", false), ("gone", false)]);
+    assert_eq!((results.passed(), results.len()), (1, 3));
+}
+
+#[test]
+fn what_is_listed_is_no_surprise() {
+    assert_eq!(surprises(r#"["auth/var1", "gone"]"#), [""; 0]);
+}
+
+#[test]
+fn worse_better_and_unknown_are_surprises() {
+    assert_eq!(
+        surprises(r#"["ping", "gone", "never was"]"#),
+        [
+            "2025-11-25 hop: ping passes, and is listed as one that does not",
+            "2025-11-25 hop: auth/var1 does not pass",
+            "2025-11-25 hop: there is no scenario never was",
+        ]
+    );
+}
+
+#[test]
+fn a_list_for_another_place_does_not_count() {
+    let text = r#"[{"cause": "c", "era": "2025-11-25", "place": "direct", "scenarios": ["gone"]}]"#;
+    let found = Differences::parse(text).unwrap().surprises(&columns(LOG));
+    assert_eq!(found.len(), 3, "{found:?}");
+}
+
+#[test]
+fn the_document_tells_what_and_why() {
+    let mut columns = columns(LOG);
+    columns.push(Column {
+        era: ERAS[0],
+        place: Place::Direct,
+        results: Results::read(LISTED, &LOG.replace('✗', "✓")),
+    });
+    let text = report::document(&columns, &differences(r#"["auth/var1", "gone"]"#));
+    for line in [
+        "| `ping` | passes | passes |",
+        "| `auth/var1` | passes | no [1] |",
+        "| **pass** | **2 of 3** | **1 of 3** |",
+        "1. *behind the hop, 2025-11-25*: of a reason",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
+}
