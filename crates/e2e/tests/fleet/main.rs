@@ -12,6 +12,7 @@ mod calls;
 mod children;
 mod crash;
 mod embedded;
+mod face;
 mod reference;
 mod registered;
 mod stop;
