@@ -150,3 +150,6 @@ fn of_server(tool: McpToolDetails) -> Tool {
 fn any_object() -> Map<String, Value> {
     Map::from_iter([("type".to_owned(), json!("object"))])
 }
+
+#[cfg(test)]
+mod tests;

@@ -53,17 +53,22 @@ fn resource(
     text: Option<String>,
     data: Option<String>,
 ) -> Block {
+    // Not by rmcp's functions, which say that a text without a kind is plain.
     let contents = match (text, data) {
-        (Some(text), _) => ResourceContents::text(text, uri),
-        (None, Some(data)) => ResourceContents::blob(data, uri),
+        (Some(text), _) => {
+            ResourceContents::TextResourceContents { uri, mime_type, text, meta: None }
+        }
+        (None, Some(blob)) => {
+            ResourceContents::BlobResourceContents { uri, mime_type, blob, meta: None }
+        }
         (None, None) => {
             let mut link = Resource::new(uri.clone(), uri);
             link.mime_type = mime_type;
             return Block::resource_link(link);
         }
     };
-    Block::resource(match mime_type {
-        Some(mime_type) => contents.with_mime_type(mime_type),
-        None => contents,
-    })
+    Block::resource(contents)
 }
+
+#[cfg(test)]
+mod tests;

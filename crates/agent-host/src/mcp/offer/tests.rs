@@ -1,0 +1,54 @@
+use super::*;
+
+fn tools(count: usize) -> Vec<Tool> {
+    (0..count).map(|number| Tool::new(format!("t{number}"), "", any_object())).collect()
+}
+
+/// The sizes of all pages of a list, and whether they have every tool once and in order.
+fn check_pages(count: usize, expected: &[usize]) {
+    let tools = tools(count);
+    let (mut sizes, mut seen, mut cursor) = (Vec::new(), Vec::new(), None);
+    loop {
+        let result = page(&tools, cursor.as_deref()).unwrap();
+        sizes.push(result.tools.len());
+        seen.extend(result.tools);
+        cursor = result.next_cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(sizes, expected);
+    assert_eq!(seen, tools);
+}
+
+#[test]
+fn pages_have_every_tool_once() {
+    check_pages(0, &[0]);
+    check_pages(1, &[1]);
+    check_pages(PAGE, &[PAGE]);
+    check_pages(PAGE + 1, &[PAGE, 1]);
+    check_pages(3 * PAGE, &[PAGE, PAGE, PAGE]);
+}
+
+#[test]
+fn a_cursor_of_nobody_is_refused() {
+    let error = page(&tools(3), Some("gone")).unwrap_err();
+    assert_eq!(error.code, rmcp::model::ErrorCode::INVALID_PARAMS);
+}
+
+#[test]
+fn a_tool_keeps_its_schema_and_one_without_takes_everything() {
+    let check = |schema: Option<&str>, expected: Value| {
+        let tool = of_server(McpToolDetails {
+            name: "t".to_owned(),
+            description: "d".to_owned(),
+            parameters_schema: schema.map(str::to_owned),
+        });
+        assert_eq!(Value::Object((*tool.input_schema).clone()), expected);
+    };
+    let schema = r#"{"type":"object","$defs":{"a":{}},"if":{},"additionalProperties":false}"#;
+    check(Some(schema), serde_json::from_str(schema).unwrap());
+    for schema in [None, Some("[1]"), Some("{")] {
+        check(schema, json!({"type": "object"}));
+    }
+}

@@ -1,0 +1,59 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn check(outcome: Outcome, expected: Value) {
+    let mut result = serde_json::to_value(answer(outcome).unwrap()).unwrap();
+    result.as_object_mut().unwrap().remove("resultType");
+    assert_eq!(result, expected);
+}
+
+fn block_of(kind: ContentKind) -> ContentBlock {
+    ContentBlock { kind, text: None, data: None, mime_type: None, uri: None }
+}
+
+#[test]
+fn text_is_a_block_and_blocks_are_instead_of_it() {
+    let text = json!([{"type": "text", "text": "hi"}]);
+    check(Ok(Output::text("hi")), json!({"content": text, "isError": false}));
+    check(Ok(Output::error("hi")), json!({"content": text, "isError": true}));
+    check(Ok(Output::default()), json!({"content": [], "isError": false}));
+    let some = |text: &str| Some(text.to_owned());
+    let blocks = vec![
+        ContentBlock { text: some("hi"), ..block_of(ContentKind::Text) },
+        ContentBlock {
+            data: some("AAAA"),
+            mime_type: some("image/png"),
+            ..block_of(ContentKind::Image)
+        },
+        ContentBlock { data: some("AAAA"), ..block_of(ContentKind::Audio) },
+        ContentBlock { text: some("in it"), uri: some("a:b"), ..block_of(ContentKind::Resource) },
+        ContentBlock {
+            data: some("AAAA"),
+            uri: some("a:c"),
+            mime_type: some("x/y"),
+            ..block_of(ContentKind::Resource)
+        },
+        ContentBlock { uri: some("a:d"), ..block_of(ContentKind::Resource) },
+    ];
+    let expected = json!([
+        {"type": "text", "text": "hi"},
+        {"type": "image", "data": "AAAA", "mimeType": "image/png"},
+        {"type": "audio", "data": "AAAA", "mimeType": "application/octet-stream"},
+        {"type": "resource", "resource": {"uri": "a:b", "text": "in it"}},
+        {"type": "resource", "resource": {"uri": "a:c", "mimeType": "x/y", "blob": "AAAA"}},
+        {"type": "resource_link", "uri": "a:d", "name": "a:d"},
+    ]);
+    let output = Output { content: some("hi"), blocks, ..Output::default() };
+    check(Ok(output), json!({"content": expected, "isError": false}));
+}
+
+#[test]
+fn an_error_is_for_the_model_unless_there_is_no_such_tool() {
+    let error = CallError::new(ErrorCode::Timeout, "too slow");
+    let text = json!([{"type": "text", "text": "timeout: too slow"}]);
+    check(Err(error), json!({"content": text, "isError": true}));
+    let error = answer(Err(CallError::not_registered("t"))).unwrap_err();
+    assert_eq!(error.code, rmcp::model::ErrorCode::INVALID_PARAMS);
+    assert_eq!(error.message, "Tool 't' is not registered.");
+}
