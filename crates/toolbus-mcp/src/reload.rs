@@ -56,7 +56,7 @@ impl Sources {
     /// Starts what agents have registered, and follows the files from now on until the set is
     /// closed. Blocks for a moment. Needs a tokio runtime to be running.
     pub(crate) fn follow(mut self, set: &Set) {
-        self.agents.take(look(self.agents.path()));
+        self.take_registered();
         set.apply(&self.wanted());
         let (tracker, stop) = set.tasks();
         // A pipe, for example, cannot be read twice.
@@ -85,8 +85,19 @@ impl Sources {
         let registrations = Arc::clone(&self.registrations);
         // A registration that is being written down is in the file after this turn or before it.
         let _turn = registrations.turn();
-        self.agents.take(look(self.agents.path()));
+        self.take_registered();
         set.apply(&self.wanted());
+    }
+
+    fn take_registered(&mut self) {
+        let seen = look(self.agents.path());
+        if self.agents.is_other(&seen) {
+            self.agents.take(seen);
+            let refused = self.agents.config.servers.iter().filter(|e| !self.may_be_started(e));
+            refused.for_each(|entry| {
+                tracing::warn!(server = %entry.name, "a registered program is not allowed to start");
+            });
+        }
     }
 
     fn wanted(&self) -> Wanted {
@@ -101,12 +112,8 @@ impl Sources {
 
     /// What was allowed when it was registered need not be any more.
     fn may_be_started(&self, entry: &Entry) -> bool {
-        let denied = matches!(entry.target, Target::Launch(_))
-            && self.stdio_registration == StdioRegistration::Denied;
-        if denied {
-            tracing::warn!(server = %entry.name, "a registered program is not allowed to start");
-        }
-        !denied
+        self.stdio_registration == StdioRegistration::Allowed
+            || !matches!(entry.target, Target::Launch(_))
     }
 }
 
@@ -116,13 +123,15 @@ async fn keep_following(mut sources: Sources, set: Reference) {
     loop {
         // Nothing is lost of what is not waited for any more: the files are looked at next.
         tokio::select! {
-            () = watch.changed() => {}
+            // Not every time, in a folder where much happens.
+            () = watch.changed() => sleep(SETTLE_PAUSE).await,
             () = sleep_until(Instant::now() + LOOK_PAUSE) => watch.renew(),
         }
         let Some(seen) = look_at(&paths).await else { return };
-        if !sources.is_other(&seen) || !settled(&watch, &paths, seen).await {
+        if sources.is_other(&seen) && !settled(&watch, &paths, seen).await {
             continue;
         }
+        // Also when they say what they said: what there is may be something else by now.
         let Some(set) = set.upgrade() else { return };
         let reloaded = tokio::task::spawn_blocking(move || {
             sources.reload(&set);

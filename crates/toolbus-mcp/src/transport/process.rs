@@ -89,6 +89,7 @@ impl Process {
             .process_group(0)
             .spawn()?;
         let id = child.id().ok_or_else(|| io::Error::other("the child ended at once"))?;
+        let group = Group { id, is_supervised: care.supervisor.is_some(), ended: false };
         let pipe = || io::Error::other("a pipe of the child is missing");
         let pipes = Pipes {
             stdin: child.stdin.take().ok_or_else(pipe)?,
@@ -98,7 +99,6 @@ impl Process {
         let watch = Arc::new(Watch::default());
         let listener = stderr::Listener::new(care.server, care.eraser, Arc::clone(&watch));
         care.tracker.spawn(listener.listen(stderr));
-        let group = Group { id, is_supervised: care.supervisor.is_some(), ended: false };
         care.tracker.spawn(supervise(child, group, Arc::clone(&watch)));
         let stop = watch.stop.clone().drop_guard();
         Ok((Self { id, watch, _stop: stop }, pipes))

@@ -24,10 +24,12 @@ struct Files {
 impl Files {
     fn new(servers: Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut settings = McpSettings::default();
-        settings.config = Some(folder.path().join("mcp.json"));
-        settings.allow_stdio_registration = true;
-        settings.supervisor = Some(supervisor());
+        let settings = McpSettings {
+            config: Some(folder.path().join("mcp.json")),
+            allow_stdio_registration: true,
+            supervisor: Some(supervisor()),
+            ..McpSettings::default()
+        };
         let files = Self { folder, settings };
         files.write(servers);
         files
