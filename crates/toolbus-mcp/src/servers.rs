@@ -304,7 +304,8 @@ impl Set {
     }
 
     /// Removes a server and tells whether it was there. Calls that run on it may go on for a
-    /// while; then it is closed. Needs a tokio runtime to be running.
+    /// while; then it is closed. One that a followed file lists comes back; for those of agents see
+    /// [`Set::unregister`]. Needs a tokio runtime to be running.
     pub fn remove(&self, name: &str) -> bool {
         let removed = {
             let mut servers = self.0.servers.write();
