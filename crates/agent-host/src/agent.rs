@@ -61,6 +61,11 @@ impl Agent {
         &self.services
     }
 
+    /// Makes the tools of MCP servers tools of this agent, each by its own name.
+    pub fn offer_directly(&self) {
+        self.services.offer_directly();
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &AgentName {
@@ -70,11 +75,12 @@ impl Agent {
     /// Waits up to `limit` for a tool that has yet to be announced, and says whether it is there.
     ///
     /// The tools that come late all come with the first announcement of a bridge, so that ends the
-    /// wait for any other.
+    /// wait for any other, but for tools of MCP servers.
     pub async fn wait_for_tool(&self, name: &str, limit: Duration) -> bool {
         let is_there = || self.invoker.registry().find(name).is_some();
+        let is_late = || !self.services.offers_directly() && self.services.has_heard();
         if !is_there() {
-            self.services.wait_until(limit, |_| is_there() || self.services.has_heard()).await;
+            self.services.wait_until(limit, |_| is_there() || is_late()).await;
         }
         is_there()
     }

@@ -32,6 +32,9 @@ pub struct Settings {
     pub mcp: McpSettings,
     /// The agent's tools for MCP clients, while it serves.
     pub mcp_face: McpFaceSettings,
+    /// Whether each tool of an MCP server is a tool of its own as well, named `server__tool`, beside
+    /// `mcp_invoke_tool`.
+    pub direct_tools: bool,
     /// The health port.
     pub health: HealthSettings,
     /// Logs.
@@ -50,6 +53,7 @@ impl Default for Settings {
             scripts: ScriptsSettings::default(),
             mcp: McpSettings::default(),
             mcp_face: McpFaceSettings::default(),
+            direct_tools: false,
             health: HealthSettings::default(),
             log: LogSettings::default(),
             telemetry: TelemetrySettings::default(),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Parser;
+use clap::{Args, Parser, Subcommand};
 use toolbus_runtime::arguments::CommonArguments;
 use toolbus_runtime::config::Setting;
 
@@ -19,13 +19,44 @@ pub struct Arguments {
 
     /// The file that lists the servers. Without it mcp.json of the current folder, where there is
     /// one [env: TOOLBUS_MCP__CONFIG]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", global = true)]
     pub mcp_config: Option<PathBuf>,
 
     /// Agent to tell which servers there are; may be given several times. The first names the
     /// queues [default: RockBot] [env: TOOLBUS_AGENTS]
     #[arg(long = "agent", value_name = "NAME")]
     pub agents: Vec<String>,
+
+    /// What to do; without it, serve.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// What to do beside serving.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show tools that are not what they were when they were first seen, and accept them
+    ///
+    /// Without --all and without a tool, it only shows what has changed. A bridge that runs takes
+    /// in what is accepted within seconds.
+    Accept(Accept),
+}
+
+/// `accept`.
+#[derive(Debug, Args)]
+pub struct Accept {
+    /// The server; without it, what waits of every server is shown
+    // Not called `server` or `name`, which may be options of every program.
+    #[arg(value_name = "SERVER")]
+    pub of: Option<String>,
+
+    /// Its tool
+    #[arg(value_name = "TOOL", requires = "of")]
+    pub tool: Option<String>,
+
+    /// Accept every tool of the server
+    #[arg(long, requires = "of", conflicts_with = "tool")]
+    pub all: bool,
 }
 
 impl Arguments {

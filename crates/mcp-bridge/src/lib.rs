@@ -1,6 +1,7 @@
 //! MCP servers for a fleet: connects to the servers of an `mcp.json` and serves their tools on the
 //! bus. It holds their sessions and credentials, and nothing else.
 
+mod accept;
 pub mod arguments;
 pub mod settings;
 
@@ -13,7 +14,7 @@ use toolbus_runtime::health::{Need, State};
 use toolbus_runtime::service::{self, BoxError, Context, Exit, Program, Role};
 use toolbus_wire::name::{AgentName, InstanceId};
 
-use arguments::Arguments;
+use arguments::{Arguments, Command};
 use settings::Settings;
 
 /// Runs the program, from its arguments to its exit code. `supervisor` looks after the servers that
@@ -26,15 +27,21 @@ pub fn main(arguments: Arguments, supervisor: Supervisor) -> Exit {
         role: Role::Service,
         aliases: settings::ALIASES,
     };
-    service::run(
-        &program,
-        &arguments.common,
-        arguments.settings(),
-        |mut settings: Settings, context| {
-            settings.mcp.supervisor = Some(supervisor);
-            serve(settings, context)
-        },
-    )
+    let own = arguments.settings();
+    match arguments.command {
+        None => {
+            service::run(&program, &arguments.common, own, |mut settings: Settings, context| {
+                settings.mcp.supervisor = Some(supervisor);
+                serve(settings, context)
+            })
+        }
+        Some(Command::Accept(options)) => {
+            let program = Program { role: Role::Command, ..program };
+            service::run(&program, &arguments.common, own, |settings, _| {
+                accept::run(options, settings)
+            })
+        }
+    }
 }
 
 async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {

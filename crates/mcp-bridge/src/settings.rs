@@ -58,14 +58,45 @@ impl Default for Settings {
 
 impl config::Settings for Settings {
     fn check(&self, mistakes: &mut Mistakes<'_>) {
+        self.check_agents(mistakes);
+        if self.bus.url.is_none() {
+            mistakes.add("bus.url", "a bridge needs a broker: --bus or TOOLBUS_BUS names it");
+        }
+    }
+}
+
+impl Settings {
+    fn check_agents(&self, mistakes: &mut Mistakes<'_>) {
         for agent in &self.agents {
             if let Err(error) = AgentName::parse(agent) {
                 mistakes.add("agents", format!("'{agent}': {error}"));
             }
         }
-        if self.bus.url.is_none() {
-            mistakes.add("bus.url", "a bridge needs a broker: --bus or TOOLBUS_BUS names it");
-        }
+    }
+}
+
+/// The same settings for what needs no broker.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Offline(Settings);
+
+impl Offline {
+    /// The servers.
+    #[must_use]
+    pub fn mcp(&self) -> &McpSettings {
+        &self.0.mcp
+    }
+}
+
+impl config::Settings for Offline {
+    fn check(&self, mistakes: &mut Mistakes<'_>) {
+        self.0.check_agents(mistakes);
+    }
+}
+
+impl ServiceSettings for Offline {
+    fn frame(&self) -> FrameSettings<'_> {
+        self.0.frame()
     }
 }
 

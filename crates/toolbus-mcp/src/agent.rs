@@ -4,6 +4,7 @@
 //! tools are registered upon the first announcement, so an agent without a bridge does not offer
 //! them.
 
+mod direct;
 mod index;
 mod manage;
 mod proxy;
@@ -31,7 +32,9 @@ use toolbus_wire::message::mcp::{
 use toolbus_wire::name::InstanceId;
 use toolbus_wire::{ErrorCode, json, message, topic};
 
+use direct::DirectTools;
 use index::Index;
+use proxy::InvokeTool;
 
 /// How many announcements are fetched ahead. They are deltas, so they are taken in order.
 const PREFETCH: NonZeroU16 = NonZeroU16::new(16).expect("16 is not zero");
@@ -45,6 +48,8 @@ pub struct Services {
 struct Inner {
     index: Arc<Index>,
     requester: Requester,
+    registry: Arc<Registry>,
+    direct: std::sync::OnceLock<Arc<DirectTools>>,
     consumer: parking_lot::Mutex<Option<Consumer>>,
     stop: CancellationToken,
     tasks: TaskTracker,
@@ -69,7 +74,7 @@ impl Services {
         let listener = Listener {
             index: Arc::clone(&index),
             requester: requester.clone(),
-            registry,
+            registry: Arc::clone(&registry),
             guides,
             offered: false.into(),
             renewed: Arc::clone(&renewed),
@@ -89,7 +94,36 @@ impl Services {
                 stop.run_until_cancelled(ask_anew(&renewed, &requester, &index)).await;
             }
         });
-        Ok(Self { inner: Arc::new(Inner { index, requester, consumer, stop, tasks }) })
+        let direct = std::sync::OnceLock::new();
+        let inner = Inner { index, requester, registry, direct, consumer, stop, tasks };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Makes every tool of every server a tool of its own as well, named `server__tool`, from now
+    /// on: see [`crate::direct_name`]. At most 10,000 of them.
+    pub fn offer_directly(&self) {
+        let Inner { index, requester, registry, stop, .. } = &*self.inner;
+        let gateway = InvokeTool { requester: requester.clone(), index: Arc::clone(index) };
+        let direct = DirectTools::new(gateway, Arc::clone(registry), Arc::clone(index));
+        let direct = Arc::new(direct);
+        if self.inner.direct.set(Arc::clone(&direct)).is_err() {
+            return;
+        }
+        let stop = stop.clone();
+        self.inner.tasks.spawn(async move { direct.follow(&stop).await });
+    }
+
+    /// Whether tools of servers are tools of their own.
+    #[must_use]
+    pub fn offers_directly(&self) -> bool {
+        self.inner.direct.get().is_some()
+    }
+
+    /// Whether every tool that was announced is there directly, as far as it could be had; also
+    /// where none is offered so.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.inner.direct.get().is_none_or(|direct| direct.is_settled())
     }
 
     /// Asks every bridge to announce what it has. Answers whether there is a bridge to ask.

@@ -8,7 +8,8 @@ use toolbus_wire::ErrorCode;
 /// A call of a tool.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// The server, in any case. Without one, the first server that lists the tool takes the call.
+    /// The server, in any case. Without one, the server that had the tool's name first takes the
+    /// call.
     pub server: Option<String>,
     /// The tool, by the exact name that it has on its server.
     pub tool: String,
@@ -49,7 +50,7 @@ impl Call {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// No server of this name, or it cannot be reached.
+    /// The server cannot be reached.
     #[error("MCP server '{server}' is not connected{}", because(reason.as_deref()))]
     NotConnected {
         /// The server as the caller named it.
@@ -57,11 +58,21 @@ pub enum CallError {
         /// Why, when the server is configured.
         reason: Option<String>,
     },
+    /// There is no server of this name.
+    #[error("MCP server '{server}' is not connected{}", those("Servers", names))]
+    ServerUnknown {
+        /// The server as the caller named it.
+        server: String,
+        /// The nearest names that there are.
+        names: Vec<String>,
+    },
     /// No server was named, and none lists the tool.
-    #[error("Tool '{tool}' not found on any connected MCP server")]
+    #[error("Tool '{tool}' not found on any connected MCP server{}", those("Tools", names))]
     ToolNotListed {
         /// The tool.
         tool: String,
+        /// The nearest names that there are.
+        names: Vec<String>,
     },
     /// The server says that it has no such tool.
     #[error("Tool '{tool}' not found on MCP server '{server}': {message}")]
@@ -80,6 +91,19 @@ pub enum CallError {
         server: String,
         /// The tool.
         tool: String,
+    },
+    /// The tool is another than it was, and nobody has accepted that. The text says which parts of
+    /// it have changed, and not a word of what they are now.
+    #[error(
+        "Tool '{tool}' of MCP server '{server}' is held back: it is not what it was when it was first seen ({what} changed). An operator can look at the change and accept it: mcp-bridge accept {server} {tool}"
+    )]
+    Withheld {
+        /// The server.
+        server: String,
+        /// The tool.
+        tool: String,
+        /// What has changed.
+        what: String,
     },
     /// As many calls as the server may have at a time are running.
     #[error("MCP server '{server}' is busy with {running} calls — try again later")]
@@ -148,10 +172,11 @@ impl CallError {
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::NotConnected { .. } | Self::ToolNotListed { .. } | Self::ToolUnknown { .. } => {
-                ErrorCode::ToolNotFound
-            }
-            Self::Denied { .. } => ErrorCode::Denied,
+            Self::NotConnected { .. }
+            | Self::ServerUnknown { .. }
+            | Self::ToolNotListed { .. }
+            | Self::ToolUnknown { .. } => ErrorCode::ToolNotFound,
+            Self::Denied { .. } | Self::Withheld { .. } => ErrorCode::Denied,
             Self::Busy { .. } => ErrorCode::Busy,
             Self::Timeout { .. } => ErrorCode::Timeout,
             Self::Cancelled { .. } => ErrorCode::Cancelled,
@@ -162,6 +187,11 @@ impl CallError {
             Self::Failed { .. } => ErrorCode::ExecutionFailed,
         }
     }
+}
+
+/// The names that there are, where there are any.
+pub(crate) fn those(what: &str, names: &[String]) -> String {
+    if names.is_empty() { String::new() } else { format!(". {what}: {}", names.join(", ")) }
 }
 
 fn because(reason: Option<&str>) -> String {

@@ -52,6 +52,13 @@ impl CallResult {
         Some(Self::bounded(blocks, structured, is_error))
     }
 
+    /// Adds a line of ours at the end.
+    pub(crate) fn add_note(&mut self, note: &str) {
+        let text = self.text.take().map_or_else(String::new, |text| text + "\n");
+        self.text = Some(text + note);
+        self.blocks.push(text_block(note.to_owned()));
+    }
+
     fn bounded(
         blocks: impl Iterator<Item = ContentBlock>,
         structured: Option<Value>,

@@ -3,9 +3,13 @@
 use std::collections::HashMap;
 
 use rmcp::model::Tool as McpTool;
+use serde_json::{Map, Value};
 use toolbus_wire::message::mcp::McpToolDetails;
 
 use crate::tool_filter::ToolFilter;
+use crate::trust::definition::Definition;
+use crate::trust::findings::{Findings, named};
+use crate::trust::hidden::{self, Found};
 
 /// Most tools of one server; those after are not taken.
 pub const TOOLS_MAX: usize = 10_000;
@@ -21,6 +25,8 @@ pub const TOOL_NAME_BYTES_MAX: usize = 256;
 pub(crate) struct Tool {
     /// Its name, exactly as the server has it.
     pub(crate) name: String,
+    /// What it is called among people.
+    pub(crate) title: Option<String>,
     /// What it does; empty when the server does not say.
     pub(crate) description: String,
     /// JSON Schema of its arguments, as text.
@@ -34,6 +40,9 @@ pub(crate) struct Tool {
 pub(crate) struct Catalogue {
     tools: Vec<Tool>,
     by_name: HashMap<String, usize>,
+    /// What pins are compared with, until the listing has been looked through.
+    definitions: Vec<(String, Definition)>,
+    findings: Findings,
 }
 
 impl Catalogue {
@@ -50,6 +59,23 @@ impl Catalogue {
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.tools.len()
+    }
+
+    /// The definitions of its tools, which are not kept here.
+    pub(crate) fn take_definitions(&mut self) -> Vec<(String, Definition)> {
+        std::mem::take(&mut self.definitions)
+    }
+
+    /// What the listing itself has brought to light.
+    pub(crate) fn take_findings(&mut self) -> Findings {
+        std::mem::take(&mut self.findings)
+    }
+
+    /// Hides these tools.
+    pub(crate) fn hold_back(&mut self, is_held_back: impl Fn(&str) -> bool) {
+        self.tools.retain(|tool| !is_held_back(&tool.name));
+        let names = self.tools.iter().map(|tool| tool.name.clone());
+        self.by_name = names.enumerate().map(|(index, name)| (name, index)).collect();
     }
 
     /// The tools as a bridge tells about them.
@@ -111,27 +137,64 @@ impl<'a> Listing<'a> {
         if !self.filter.permits(&mcp.name) {
             return;
         }
-        let tool = read(mcp);
-        let bytes = tool.name.len() + tool.description.len() + tool.parameters_schema.len();
+        let Some((tool, definition)) = self.read(mcp) else { return };
+        let bytes = definition.text.len();
         if self.bytes + bytes > CATALOGUE_BYTES_MAX {
             return self.cut_for("too many bytes of tools");
         }
         self.bytes += bytes;
         self.catalogue.by_name.insert(tool.name.clone(), self.catalogue.tools.len());
+        self.catalogue.definitions.push((tool.name.clone(), definition));
         self.catalogue.tools.push(tool);
+    }
+
+    /// Reads a tool without what is hidden in its texts. `None` when something is hidden in a name.
+    fn read(&mut self, mcp: &McpTool) -> Option<(Tool, Definition)> {
+        let says = |hint: Option<bool>| hint == Some(true);
+        let hints = mcp.annotations.as_ref();
+        let findings = &mut self.catalogue.findings;
+        let mut members = definition(mcp);
+        let mut found = Found::default();
+        let mut clean = hidden::is_clean_name(&mcp.name);
+        for value in members.values_mut() {
+            clean &= hidden::clean_json(value, &mut found);
+        }
+        if !clean {
+            findings.refused.push(format!("tool {}", named(&mcp.name)));
+            return None;
+        }
+        if !found.is_empty() {
+            findings.hidden.push((format!("tool {}", named(&mcp.name)), found));
+        }
+        let text = |member: &str| members.get(member).and_then(Value::as_str).map(str::to_owned);
+        let tool = Tool {
+            name: mcp.name.to_string(),
+            title: text("title"),
+            description: text("description").unwrap_or_default(),
+            parameters_schema: members["inputSchema"].to_string(),
+            may_repeat: hints.is_some_and(|h| says(h.read_only_hint) || says(h.idempotent_hint)),
+        };
+        Some((tool, Definition::new(members)))
     }
 }
 
-fn read(mcp: &McpTool) -> Tool {
-    let says = |hint: Option<bool>| hint == Some(true);
-    let hints = mcp.annotations.as_ref();
-    Tool {
-        name: mcp.name.to_string(),
-        description: mcp.description.as_deref().unwrap_or_default().to_owned(),
-        parameters_schema: serde_json::to_string(&mcp.input_schema)
-            .expect("a map of JSON values is always JSON"),
-        may_repeat: hints.is_some_and(|h| says(h.read_only_hint) || says(h.idempotent_hint)),
-    }
+/// What makes a tool what it is. Its icons and what others may make of `_meta` are not told to
+/// models.
+fn definition(mcp: &McpTool) -> Map<String, Value> {
+    let mut members = Map::new();
+    let mut set = |name: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            members.insert(name.to_owned(), value);
+        }
+    };
+    set("name", Some(Value::from(&*mcp.name)));
+    set("title", mcp.title.clone().map(Value::from));
+    set("description", mcp.description.as_deref().map(Value::from));
+    set("inputSchema", Some(Value::Object((*mcp.input_schema).clone())));
+    set("outputSchema", mcp.output_schema.as_ref().map(|schema| Value::Object((**schema).clone())));
+    let annotations = mcp.annotations.as_ref().map(serde_json::to_value);
+    set("annotations", annotations.and_then(Result::ok));
+    members
 }
 
 #[cfg(test)]

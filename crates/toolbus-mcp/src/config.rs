@@ -135,7 +135,14 @@ impl Config {
                 self.mistakes.push(Mistake::of_server(&name, what));
                 continue;
             }
-            seen.extend(ServerName::parse(&name));
+            if let Ok(name) = ServerName::parse(&name) {
+                if let Some(first) = seen.iter().find(|first| first.looks_like(&name)) {
+                    let what = format!("looks like server {:?}, which comes first", first.as_str());
+                    self.mistakes.push(Mistake::of_server(name.as_str(), what));
+                    continue;
+                }
+                seen.push(name);
+            }
             let entry = match value {
                 Value::Object(members) => Entry::parse(&name, members, variables),
                 _ => Err(vec![Mistake::of_server(&name, "has to be an object")]),

@@ -8,10 +8,13 @@ pub mod bridge;
 mod call;
 mod call_result;
 mod catalogue;
+mod claims;
 pub mod config;
 mod connection;
+pub mod direct_name;
 mod eraser;
 mod failure;
+mod nearest;
 mod registrations;
 mod reload;
 mod server;
@@ -22,6 +25,7 @@ mod summary;
 pub mod supervisor;
 mod tool_filter;
 mod transport;
+pub mod trust;
 
 pub use call::{Call, CallError};
 pub use call_result::{BLOCKS_MAX, CallResult, LeftOut, RESULT_BYTES_MAX};
@@ -48,6 +52,7 @@ pub fn status(set: &servers::Set) -> serde_json::Value {
             "name": status.name.as_str(),
             "state": state,
             "reason": reason,
+            "notices": status.notices,
             "tools": status.summary.map_or(0, |summary| summary.tool_count),
         })
     });

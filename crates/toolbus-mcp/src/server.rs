@@ -18,11 +18,14 @@ use toolbus_wire::message::mcp::{McpGetServiceDetailsResponse, McpServerSummary}
 use crate::call::{Call, CallError};
 use crate::call_result::CallResult;
 use crate::catalogue::Catalogue;
+use crate::claims::Position;
 use crate::config::Entry;
 use crate::connection::{Connection, Ended, Handshake, Identity};
 use crate::failure::Failure;
 use crate::servers::Shared;
 use crate::summary::summary;
+use crate::trust::findings::{Findings, Reader, Withheld};
+use crate::trust::{Reviewed, Stamp};
 
 mod keep;
 
@@ -44,15 +47,17 @@ pub(crate) struct Server {
     pub(crate) origin: Origin,
     /// It is written down somewhere, and there for as long as it is.
     pub(crate) is_kept: AtomicBool,
-    shared: Arc<Shared>,
+    /// The place of its name among those of its set. Who replaces it has the same.
+    pub(crate) position: Position,
+    pub(crate) shared: Arc<Shared>,
     phase: watch::Sender<Phase>,
     /// The attempt that a call wants made without waiting for its time.
     wanted_attempt: watch::Sender<u64>,
     /// The older handshake is what worked last time.
     initialize_first: AtomicBool,
     listed: RwLock<Option<Arc<Listed>>>,
-    /// One listing at a time.
-    listing: tokio::sync::Mutex<()>,
+    /// One listing at a time. Which state of its pins the last one was compared with.
+    listing: tokio::sync::Mutex<Option<Stamp>>,
     running: Semaphore,
     /// Counts calls, for an orderly end.
     calls: TaskTracker,
@@ -83,6 +88,7 @@ struct FailedAttempt {
 pub(crate) struct Listed {
     pub(crate) identity: Identity,
     pub(crate) catalogue: Catalogue,
+    pub(crate) findings: Findings,
     /// Grows with every change, over all servers.
     pub(crate) revision: u64,
 }
@@ -124,6 +130,7 @@ impl Server {
             is_kept: AtomicBool::new(false),
             running: Semaphore::new(shared.options.calls_per_server_max),
             stop: shared.stop.child_token(),
+            position: shared.claims.position(&entry.name),
             entry,
             shared,
             phase: watch::Sender::new(Phase::Configured),
@@ -212,6 +219,11 @@ impl Server {
         if until <= Instant::now() {
             return Err(Ended::TimedOut);
         }
+        // Only now: the connection may be new, and what it lists another than before.
+        if let Some(withheld) = self.withheld(&call.tool) {
+            let (server, tool, what) = (self.name(), call.tool.clone(), withheld.what());
+            return Err(Ended::With(CallError::Withheld { server, tool, what }));
+        }
         let called = connection.call(call, until, || self.lists(&call.tool)).await;
         if let Err(Ended::NotSent(failure)) = &called {
             connection.retire(failure);
@@ -285,22 +297,77 @@ impl Server {
     }
 
     async fn list(&self, connection: &Connection) -> Result<(), Failure> {
-        let _one_at_a_time = self.listing.lock().await;
+        let mut stamp = self.listing.lock().await;
         let catalogue = connection.list(&self.entry).await?;
-        self.learn(connection.identity.clone(), catalogue);
+        let trust = &self.shared.trust;
+        let reviewed = trust.review(&self.entry, connection.identity.clone(), catalogue).await?;
+        *stamp = reviewed.stamp;
+        self.learn(reviewed);
         Ok(())
     }
 
-    fn learn(&self, identity: Identity, catalogue: Catalogue) {
+    fn learn(&self, reviewed: Reviewed) {
+        let Reviewed { identity, catalogue, findings, claims, .. } = reviewed;
+        let new = Listed { identity, catalogue, findings, revision: 0 };
         let mut listed = self.listed.write();
         let known = listed.as_deref();
-        if known.is_some_and(|known| known.identity == identity && known.catalogue == catalogue) {
+        if known.is_some_and(|known| *known == Listed { revision: known.revision, ..new.clone() }) {
             return;
         }
+        let found = known.is_none_or(|known| known.findings != new.findings);
         let revision = self.shared.next_revision();
-        *listed = Some(Arc::new(Listed { identity, catalogue, revision }));
+        let new = Arc::new(Listed { revision, ..new });
+        *listed = Some(Arc::clone(&new));
         drop(listed);
+        // One that was replaced has no say any more in what belongs to its name.
+        if !self.is_closing() {
+            self.shared.claims.set(self.position, claims);
+        }
+        if found {
+            self.report(&new.findings);
+        }
         self.shared.announce();
+    }
+
+    /// Logs what was found beside changes, which are logged when they are pinned.
+    fn report(&self, findings: &Findings) {
+        let others =
+            Findings { withheld: Default::default(), changed: Vec::new(), ..findings.clone() };
+        for notice in others.notices(Reader::Operator) {
+            tracing::warn!(server = %self.entry.name, notice, "found in what a server tells of itself");
+        }
+        let clashes = self.shared.claims.clashes(self.position);
+        if !clashes.is_empty() {
+            let tools: Vec<&str> = clashes.iter().take(10).map(|(tool, _)| &**tool).collect();
+            tracing::warn!(
+                server = %self.entry.name,
+                clashes = clashes.len(),
+                tools = tools.join(", "),
+                "tools whose names another server had first"
+            );
+        }
+    }
+
+    /// Why a tool is held back, if it is: also under its name in another case, which the server may
+    /// well take.
+    pub(crate) fn withheld(&self, tool: &str) -> Option<Withheld> {
+        let listed = self.listed()?;
+        let withheld = &listed.findings.withheld;
+        if withheld.is_empty() || listed.catalogue.find(tool).is_some() {
+            return None;
+        }
+        let mut alike = withheld.iter().filter(|(name, _)| name.eq_ignore_ascii_case(tool));
+        alike.next().map(|(_, withheld)| withheld.clone())
+    }
+
+    /// Whether any of its tools waits to be accepted.
+    pub(crate) fn holds_back(&self) -> bool {
+        self.listed().is_some_and(|listed| !listed.findings.withheld.is_empty())
+    }
+
+    /// What somebody should know of it, line by line.
+    pub(crate) fn notices(&self, reader: Reader) -> Vec<String> {
+        self.listed().map(|listed| listed.findings.notices(reader)).unwrap_or_default()
     }
 
     /// Ends everything: waits up to `grace` for running calls, then closes the connection. At once
@@ -358,6 +425,7 @@ impl Server {
             version: identity.version,
             description: identity.description,
             instructions: identity.instructions,
+            notices: Some(self.notices(Reader::Model)).filter(|notices| !notices.is_empty()),
             ..McpGetServiceDetailsResponse::default()
         })
     }

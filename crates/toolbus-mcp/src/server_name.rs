@@ -73,6 +73,25 @@ impl ServerName {
     pub fn matches(&self, text: &str) -> bool {
         self.folded.eq_ignore_ascii_case(text)
     }
+
+    /// Whether two names are the same, or look so much alike that one may be taken for the other:
+    /// `web-1` and `web_l`, `Mail` and `MaiI`.
+    #[must_use]
+    pub fn looks_like(&self, other: &Self) -> bool {
+        self == other || self.skeleton() == other.skeleton()
+    }
+
+    /// One text for all names that look alike.
+    fn skeleton(&self) -> String {
+        let looks = |c: char| match c {
+            '_' | '.' | '-' => '-',
+            '1' | 'I' | 'l' => 'l',
+            '0' | 'O' | 'o' => 'o',
+            c => c.to_ascii_lowercase(),
+        };
+        let skeleton: String = self.text.chars().map(looks).collect();
+        skeleton.replace("rn", "m").replace("vv", "w")
+    }
 }
 
 impl PartialEq for ServerName {

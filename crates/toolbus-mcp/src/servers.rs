@@ -15,6 +15,7 @@ use toolbus_wire::message::mcp::{McpGetServiceDetailsResponse, McpServerSummary}
 
 use crate::call::{Call, CallError};
 use crate::call_result::CallResult;
+use crate::claims::Claims;
 use crate::config::Entry;
 use crate::connection::Means;
 use crate::failure::Failure;
@@ -23,6 +24,13 @@ use crate::server::{Origin, Server, State};
 use crate::server_name::ServerName;
 use crate::supervisor::Supervisor;
 use crate::transport::{environment, http};
+use crate::trust::findings::{Reader, named};
+use crate::trust::{AcceptError, Pins, ToolChanges, Trust};
+
+mod route;
+
+/// Most clashes of names that are told of one server.
+const CLASHES_TOLD_MAX: usize = 20;
 
 mod apply;
 mod register;
@@ -49,6 +57,10 @@ pub struct Options {
     pub supervisor: Option<Supervisor>,
     /// Where the servers are written down that agents register; without, they are forgotten.
     pub(crate) registrations: Option<Arc<Registrations>>,
+    /// What becomes of a tool whose definition changes, unless the entry of its server says.
+    pub tool_changes: ToolChanges,
+    /// Where the definitions of tools are pinned.
+    pub pins: Pins,
     /// The environment of which children get a small part, see [`Options::new`].
     environment: Vec<(OsString, OsString)>,
 }
@@ -66,6 +78,8 @@ impl Options {
             calls_per_server_max: 256,
             supervisor: None,
             registrations: None,
+            tool_changes: ToolChanges::default(),
+            pins: Pins::in_memory(),
             environment: environment::minimal(environment),
         }
     }
@@ -95,6 +109,8 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) means: Means,
     pub(crate) stop: CancellationToken,
+    pub(crate) trust: Trust,
+    pub(crate) claims: Claims,
     revision: AtomicU64,
     news: watch::Sender<()>,
 }
@@ -108,6 +124,9 @@ pub struct Status {
     pub state: State,
     /// The line about it for agents, with its tools; `None` until it has listed them once.
     pub summary: Option<McpServerSummary>,
+    /// What an operator should know of its tools: changes, what is held back, hidden characters,
+    /// names that another server had first. It quotes text of the server.
+    pub notices: Vec<String>,
 }
 
 /// Why the servers cannot be started at all.
@@ -127,6 +146,9 @@ pub enum AddError {
     /// Agents have registered [`REGISTERED_MAX`] servers.
     #[error("there are {REGISTERED_MAX} registered servers already")]
     TooMany,
+    /// There is a server whose name looks almost the same.
+    #[error("the name looks like that of MCP server '{0}'")]
+    LooksLike(ServerName),
     /// It cannot be connected to, so it was not kept.
     #[error("{0}")]
     Failed(Failure),
@@ -179,7 +201,10 @@ impl Set {
             environment: options.environment.clone(),
             supervisor: options.supervisor.clone(),
         };
+        let (pins, beginning) = (options.pins.clone(), options.connect_timeout);
         let shared = Arc::new(Shared {
+            trust: Trust::new(pins, options.tool_changes, beginning),
+            claims: Claims::default(),
             options,
             means,
             stop: CancellationToken::new(),
@@ -205,13 +230,13 @@ impl Set {
     /// All servers, in order.
     #[must_use]
     pub fn list(&self) -> Vec<Status> {
-        self.servers().iter().map(status).collect()
+        self.servers().iter().map(|server| self.status(server)).collect()
     }
 
     /// One server, by its name in any case.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<Status> {
-        self.server(name).as_ref().map(status)
+        self.server(name).map(|server| self.status(&server))
     }
 
     /// All about one server, once it has listed its tools.
@@ -223,7 +248,8 @@ impl Set {
     /// How long a call may take when its caller does not say.
     #[must_use]
     pub fn call_timeout(&self, server: Option<&str>, tool: &str) -> Duration {
-        let granted = self.route(server, tool).ok().and_then(|s| s.entry.timeout_of(tool));
+        let route = self.route(server, tool).ok();
+        let granted = route.and_then(|route| route.server.entry.timeout_of(route.tool(tool)));
         granted.unwrap_or(self.0.shared.options.call_timeout)
     }
 
@@ -231,27 +257,51 @@ impl Set {
     /// tool changes nothing, or nothing more the second time.
     #[must_use]
     pub fn may_repeat(&self, server: Option<&str>, tool: &str) -> bool {
-        self.route(server, tool).is_ok_and(|server| server.may_repeat(tool))
+        self.route(server, tool).is_ok_and(|route| route.server.may_repeat(route.tool(tool)))
     }
 
     /// Calls a tool.
     ///
     /// A call that names its server goes there, whatever that lists; a server that is away is
-    /// tried first. A call that names none goes to the first server that lists the tool.
+    /// tried first. A call that names none goes to the server that had the tool's name first: by
+    /// the pins, else by the order of the configuration. No other server can take the name over.
+    /// Names that are not exact are understood where they can mean one thing only.
     ///
     /// # Errors
     /// When there is no result; see [`CallError`].
     pub async fn call(&self, call: Call) -> Result<CallResult, CallError> {
-        let server = self.route(call.server.as_deref(), &call.tool)?;
-        let called = server.call(&call).await;
-        if matches!(called, Err(CallError::NotConnected { .. })) && server.is_closing() {
+        let mut call = self.unwrapped(call);
+        let mut route = self.route(call.server.as_deref(), &call.tool)?;
+        call.tool = route.tool.take().unwrap_or(call.tool);
+        let mut outcome = route.server.call(&call).await;
+        if matches!(outcome, Err(CallError::NotConnected { .. })) && route.server.is_closing() {
             // It may have been replaced before it was sent the call.
             let next = self.route(call.server.as_deref(), &call.tool)?;
-            if !Arc::ptr_eq(&next, &server) {
-                return next.call(&call).await;
+            if !Arc::ptr_eq(&next.server, &route.server) {
+                route = next;
+                outcome = route.server.call(&call).await;
             }
         }
-        called
+        route.server.with_hints(&call, outcome)
+    }
+
+    /// Accepts what has changed of a tool, or of all tools of a server, as
+    /// [`Pins::accept`] does, and lists the server's tools again.
+    ///
+    /// # Errors
+    /// When the pins cannot be used, or no such change waits.
+    pub async fn accept(
+        &self,
+        server: &str,
+        tool: Option<&str>,
+    ) -> Result<Vec<String>, AcceptError> {
+        let pins = self.0.shared.trust.pins().clone();
+        let (name, tool) = (server.to_owned(), tool.map(str::to_owned));
+        let accepted = tokio::task::spawn_blocking(move || pins.accept(&name, tool.as_deref()));
+        let accepted =
+            accepted.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
+        self.refresh(Some(server)).await;
+        Ok(accepted)
     }
 
     /// Asks one server, or all at the same time, for their tools again. Connections and the calls
@@ -292,6 +342,10 @@ impl Set {
             if servers.iter().any(|other| other.entry.name == name) {
                 return Err(AddError::Exists(name));
             }
+            if let Some(other) = servers.iter().find(|other| other.entry.name.looks_like(&name)) {
+                server.give_up_names();
+                return Err(AddError::LooksLike(other.entry.name.clone()));
+            }
             servers.push(Arc::clone(&server));
         }
         shared.means.tracker.spawn(Arc::clone(&server).keep());
@@ -313,6 +367,7 @@ impl Set {
             index.map(|index| servers.remove(index))
         };
         let Some(server) = removed else { return false };
+        server.give_up_names();
         self.0.shared.announce();
         self.0.shared.means.tracker.spawn(async move { server.close(REMOVE_GRACE).await });
         true
@@ -356,16 +411,22 @@ impl Set {
         self.0.servers.read().iter().find(|server| server.entry.name.matches(name)).cloned()
     }
 
-    fn route(&self, server: Option<&str>, tool: &str) -> Result<Arc<Server>, CallError> {
-        match server {
-            Some(name) => self
-                .server(name)
-                .ok_or_else(|| CallError::NotConnected { server: name.to_owned(), reason: None }),
-            None => {
-                let servers = self.0.servers.read();
-                let found = servers.iter().find(|server| server.lists(tool));
-                found.cloned().ok_or_else(|| CallError::ToolNotListed { tool: tool.to_owned() })
-            }
+    fn status(&self, server: &Server) -> Status {
+        let mut notices = server.notices(Reader::Operator);
+        for (tool, owner) in
+            self.0.shared.claims.clashes(server.position).iter().take(CLASHES_TOLD_MAX)
+        {
+            let servers = self.0.servers.read();
+            let owner = servers.iter().find(|server| server.position == *owner);
+            let owner = owner.map_or("another server", |server| server.entry.name.as_str());
+            notices
+                .push(format!("tool {} is also one of '{owner}', which had it first", named(tool)));
+        }
+        Status {
+            name: server.entry.name.clone(),
+            state: server.state(),
+            summary: server.summary(),
+            notices,
         }
     }
 }
@@ -392,7 +453,13 @@ impl Unfinished<'_> {
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         if let Some(server) = self.server.take() {
-            self.set.0.servers.write().retain(|other| !Arc::ptr_eq(other, &server));
+            let mut servers = self.set.0.servers.write();
+            servers.retain(|other| !Arc::ptr_eq(other, &server));
+            // It may have been about to replace another, which keeps its names.
+            if servers.iter().all(|other| other.position != server.position) {
+                server.give_up_names();
+            }
+            drop(servers);
             server.abandon();
         }
     }
@@ -431,8 +498,4 @@ impl Changes {
             if told == Some(revision) { None } else { server.summary().map(Change::Listed) }
         })
     }
-}
-
-fn status(server: &Arc<Server>) -> Status {
-    Status { name: server.entry.name.clone(), state: server.state(), summary: server.summary() }
 }

@@ -14,6 +14,7 @@ use crate::registrations::Registrations;
 use crate::reload::Sources;
 use crate::servers::{Options, Set, StartError};
 use crate::supervisor::Supervisor;
+use crate::trust::{self, Pins, ToolChanges};
 
 /// The file that is read when none is named and it is there.
 pub const DEFAULT_FILE: &str = "mcp.json";
@@ -39,6 +40,14 @@ pub struct McpSettings {
     pub call_timeout: TimeSpan,
     /// How long a call may take, whatever its caller asks for. An entry may grant more.
     pub call_timeout_max: TimeSpan,
+    /// What becomes of a tool that is not what it was when it was first seen: `announce` takes it
+    /// and tells what has changed, `quarantine` holds it back until a person accepts it. An entry
+    /// may say otherwise (`toolChanges`).
+    pub tool_changes: ToolChanges,
+    /// The folder that remembers what tools were. When not set: one for each list of servers in
+    /// the user's state folder (`XDG_STATE_HOME`, else `~/.local/state`); where that cannot be
+    /// had, tools are remembered until the program ends.
+    pub pins: Option<PathBuf>,
     /// How many calls run at a time, over all servers.
     #[schemars(range(min = 1, max = 1000))]
     pub concurrency: NonZeroU16,
@@ -57,6 +66,8 @@ impl Default for McpSettings {
             connect_timeout: TimeSpan::seconds(15),
             call_timeout: TimeSpan::seconds(60),
             call_timeout_max: TimeSpan::seconds(120),
+            tool_changes: ToolChanges::default(),
+            pins: None,
             concurrency: NonZeroU16::new(64).expect("64 is not zero"),
             supervisor: None,
         }
@@ -84,6 +95,9 @@ pub enum Error {
         #[source]
         source: config::Error,
     },
+    /// The folder of pins cannot be used.
+    #[error("what tools were cannot be remembered")]
+    Pins(#[source] trust::Error),
     /// The servers could not be started.
     #[error("MCP servers cannot be started")]
     Start(#[from] StartError),
@@ -96,7 +110,7 @@ impl McpSettings {
     /// # Errors
     /// When the file is named and not there, or is not JSON.
     pub fn start_servers(&self) -> Result<Set, Error> {
-        let path = self.config.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_FILE));
+        let path = self.file().to_owned();
         let (text, config) = self.read(&path)?;
         for mistake in &config.mistakes {
             tracing::error!(%mistake, "a mistake in the list of MCP servers");
@@ -110,11 +124,45 @@ impl McpSettings {
         options.call_timeout = self.call_timeout.duration();
         options.call_timeout_max = self.call_timeout_max.duration();
         options.supervisor = self.supervisor.clone();
+        options.tool_changes = self.tool_changes;
+        options.pins = self.pins()?;
         options.registrations = Some(Arc::clone(&registrations));
         let set = Set::start(config.servers.clone(), options)?;
         let stdio_registration = self.stdio_registration();
         Sources::new(path, text, config, registrations, stdio_registration).follow(&set);
         Ok(set)
+    }
+
+    /// Where the definitions of tools are pinned.
+    ///
+    /// # Errors
+    /// When a folder is set and cannot be used.
+    pub fn pins(&self) -> Result<Pins, Error> {
+        if let Some(folder) = &self.pins {
+            return Pins::in_folder(folder).map_err(Error::Pins);
+        }
+        let Some(folder) = self.pins_by_default() else { return Ok(Pins::in_memory()) };
+        Ok(Pins::in_folder(folder).unwrap_or_else(|error| {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, "what tools were is remembered until this program ends only");
+            Pins::in_memory()
+        }))
+    }
+
+    /// A folder of its own for each list of servers: two lists may give one name to two servers.
+    fn pins_by_default(&self) -> Option<PathBuf> {
+        let list = std::fs::canonicalize(self.file()).ok()?;
+        let state = std::env::var_os("XDG_STATE_HOME")
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+            .or_else(|| std::env::home_dir().map(|home| home.join(".local/state")))?;
+        let digest = trust::definition::digest(list.as_os_str().as_encoded_bytes());
+        Some(state.join("toolbus").join("pins").join(&digest[..16]))
+    }
+
+    /// The file that lists the servers.
+    fn file(&self) -> &Path {
+        self.config.as_deref().unwrap_or(Path::new(DEFAULT_FILE))
     }
 
     /// Whether agents may register servers that are programs.

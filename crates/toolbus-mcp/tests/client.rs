@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is tests")]
 
+#[path = "client/direct.rs"]
+mod direct;
 #[path = "client/files.rs"]
 mod files;
 #[path = "client/hostile.rs"]
@@ -14,3 +16,5 @@ mod real;
 mod supervised;
 #[path = "client/support.rs"]
 mod support;
+#[path = "client/trust.rs"]
+mod trust;

@@ -130,7 +130,9 @@ impl Registry {
         let Some(gone) = tools.by_name.get(name).cloned().filter(|r| r.tool.name == name) else {
             return false;
         };
-        tools.by_name.retain(|_, registered| !Arc::ptr_eq(registered, &gone));
+        for name in std::iter::once(&gone.tool.name).chain(&gone.tool.aliases) {
+            tools.by_name.remove(name);
+        }
         tools.order.retain(|registered| !Arc::ptr_eq(registered, &gone));
         true
     }

@@ -70,6 +70,9 @@ impl OneShot {
         let start = Start::Within(JOIN_WITHIN);
         let fleet = fleet::Fleet::start(settings, context, &name, start).await?;
         let agent = agent::Agent::start(fleet.bus().clone(), name, &InstanceId::random()).await?;
+        if settings.direct_tools {
+            agent.offer_directly();
+        }
         let bridged = agent.services().refresh().await.map_err(Error::Refresh)?;
         Ok(Self { fleet, agent, bridged })
     }
@@ -94,9 +97,10 @@ impl OneShot {
             loop {
                 let known = services.servers();
                 if !services.wait_until(QUIET, |servers| *servers != known).await {
-                    return;
+                    break;
                 }
             }
+            services.wait_until(ANNOUNCED_WITHIN, |_| services.is_settled()).await;
         };
         if self.bridged {
             // Time is up for servers that are slow.

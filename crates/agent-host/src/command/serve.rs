@@ -23,6 +23,9 @@ pub(super) async fn run(settings: Settings, context: Context) -> Result<Exit, Bo
         started => started?,
     };
     let agent = Agent::start(fleet.bus().clone(), name.clone(), &instance).await?;
+    if settings.direct_tools {
+        agent.offer_directly();
+    }
     let concurrency = settings.bus.prefetch;
     let served = toolbus_tools::bus::serve(
         fleet.bus().clone(),

@@ -1,6 +1,7 @@
 //! The index: the servers that bridges have announced.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -12,6 +13,10 @@ const SERVERS_MAX: usize = 1_000;
 #[derive(Default)]
 pub(super) struct Index {
     servers: Mutex<Vec<McpServerSummary>>,
+    /// Grows with everything that is announced. For each server by its name in lower case, when it
+    /// was announced last.
+    revision: AtomicU64,
+    announced: Mutex<HashMap<String, u64>>,
     /// Whether any announcement has come, be it of no server at all.
     heard: AtomicBool,
     changed: Notify,
@@ -21,18 +26,28 @@ impl Index {
     /// Takes an announcement in: removals first, then what is new or has changed. Names are alike
     /// without regard to case.
     pub(super) fn apply(&self, announcement: McpServersIndexed) {
+        let revision = self.revision.fetch_add(1, Ordering::AcqRel) + 1;
         let mut servers = self.servers.lock();
+        let mut announced = self.announced.lock();
         for removed in &announcement.removed_servers {
             servers.retain(|server| !server.server_name.eq_ignore_ascii_case(removed));
         }
         for summary in announcement.servers {
             let name = &summary.server_name;
+            let folded = name.to_ascii_lowercase();
             match servers.iter().position(|other| other.server_name.eq_ignore_ascii_case(name)) {
                 Some(at) => servers[at] = summary,
                 None if servers.len() < SERVERS_MAX => servers.push(summary),
-                None => tracing::warn!(server = name, "too many servers: ignored"),
+                None => {
+                    tracing::warn!(server = name, "too many servers: ignored");
+                    continue;
+                }
             }
+            announced.insert(folded, revision);
         }
+        announced
+            .retain(|name, _| servers.iter().any(|s| s.server_name.eq_ignore_ascii_case(name)));
+        drop(announced);
         drop(servers);
         self.heard.store(true, Ordering::Release);
         self.changed.notify_waiters();
@@ -40,7 +55,9 @@ impl Index {
 
     /// Forgets every server: they will be announced anew, or are gone.
     pub(super) fn clear(&self) {
+        self.revision.fetch_add(1, Ordering::AcqRel);
         self.servers.lock().clear();
+        self.announced.lock().clear();
         self.changed.notify_waiters();
     }
 
@@ -50,6 +67,32 @@ impl Index {
 
     pub(super) fn servers(&self) -> Vec<McpServerSummary> {
         self.servers.lock().clone()
+    }
+
+    /// Which servers there are, each with when it was announced last, and how much has been
+    /// announced in all.
+    pub(super) fn announced(&self) -> (Vec<(String, u64)>, u64) {
+        let revision = self.revision.load(Ordering::Acquire);
+        let servers = self.servers.lock();
+        let announced = self.announced.lock();
+        let when = |name: &str| announced.get(&name.to_ascii_lowercase()).copied().unwrap_or(0);
+        let servers = servers.iter().map(|s| (s.server_name.clone(), when(&s.server_name)));
+        (servers.collect(), revision)
+    }
+
+    /// How much has been announced in all.
+    pub(super) fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Acquire)
+    }
+
+    /// Has everybody who waits look again.
+    pub(super) fn nudge(&self) {
+        self.changed.notify_waiters();
+    }
+
+    /// Waits until more than this has been announced.
+    pub(super) async fn wait_for_news(&self, known: u64) {
+        self.wait_until(|_| self.revision() > known).await;
     }
 
     pub(super) async fn wait_until(&self, enough: impl Fn(&[McpServerSummary]) -> bool) {

@@ -14,6 +14,7 @@ use toolbus_wire::header::{self, Headers};
 use toolbus_wire::{ErrorCode, topic};
 
 use super::index::Index;
+use crate::nearest::nearest;
 
 pub(super) struct InvokeTool {
     pub(super) requester: Requester,
@@ -43,11 +44,23 @@ impl InvokeTool {
         let server = text(&mut call.arguments, "server_name");
         let tool = text(&mut call.arguments, "tool_name");
         let arguments = call.arguments.remove("arguments");
+        let arguments = arguments.unwrap_or_else(|| Value::Object(Map::new()));
+        self.call(&server, &tool, arguments, call).await
+    }
+
+    /// Has a bridge call a tool of a server. Of `call`, the arguments are not looked at.
+    pub(super) async fn call(
+        &self,
+        server: &str,
+        tool: &str,
+        arguments: Value,
+        call: Invocation,
+    ) -> Result<Output, CallError> {
         let asked = call.deadline.asked();
         let remote = RemoteCall {
             topic: &topic::TOOL_INVOKE_MCP,
-            tool: &tool,
-            arguments: arguments.unwrap_or_else(|| Value::Object(Map::new())),
+            tool,
+            arguments,
             session: None,
             headers: Headers::new()
                 .with(header::TOOL_PROVIDER, "mcp")
@@ -58,25 +71,27 @@ impl InvokeTool {
         };
         let reply = remote.request(&self.requester).await.map_err(|error| match error {
             requester::Error::Timeout { .. } => {
-                CallError::new(ErrorCode::Timeout, timed_out(&tool, asked))
+                CallError::new(ErrorCode::Timeout, timed_out(tool, asked))
             }
             requester::Error::Publish(PublishError::Unroutable(_)) => CallError::new(
                 ErrorCode::Unroutable,
                 "no MCP bridge is running: nobody takes calls of MCP tools",
             ),
-            error => error_of(&tool, error),
+            error => error_of(tool, error),
         })?;
         output_of(&reply).map_err(|error| match error.code {
-            ErrorCode::ToolNotFound => self.with_hint(error),
+            ErrorCode::ToolNotFound => self.with_hint(server, error),
             _ => error,
         })
     }
 
-    /// Names the servers that there are: models misremember names more often than servers go.
-    fn with_hint(&self, error: CallError) -> CallError {
+    /// Names the servers that there are, where the bridge has not: models misremember names more
+    /// often than servers go.
+    fn with_hint(&self, server: &str, error: CallError) -> CallError {
         let servers = self.index.servers();
-        let names: Vec<_> = servers.iter().map(|server| server.server_name.as_str()).collect();
-        if names.is_empty() {
+        let is_known = servers.iter().any(|known| known.server_name.eq_ignore_ascii_case(server));
+        let names = nearest(server, servers.iter().map(|server| server.server_name.as_str()));
+        if names.is_empty() || is_known || error.message.contains(". Servers: ") {
             return error;
         }
         CallError::new(error.code, format!("{}. Servers: {}.", error.message, names.join(", ")))

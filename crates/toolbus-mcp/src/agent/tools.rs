@@ -165,7 +165,7 @@ impl Executor for GetDetails {
                     "No tool named '{name}' found on server '{server_name}'"
                 )));
             }
-            let text = json!({
+            let mut text = json!({
                 "server": {
                     "name": details.server_name,
                     "implementationName": details.implementation_name,
@@ -177,6 +177,9 @@ impl Executor for GetDetails {
                 "tools": tools,
                 "prompts": details.prompts.unwrap_or_default(),
             });
+            if let Some(notices) = details.notices {
+                text["notices"] = json!(notices);
+            }
             Ok(Output::text(text.to_string()))
         })
     }

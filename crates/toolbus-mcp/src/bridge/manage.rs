@@ -185,7 +185,9 @@ impl ManageService {
                 tracing::warn!(server = name, "denied an agent to replace a server");
                 Err(format!("{DENIED}{error}, and agents cannot replace it"))
             }
-            Err(error @ (AddError::Exists(_) | AddError::TooMany)) => Err(error.to_string()),
+            Err(error @ (AddError::Exists(_) | AddError::LooksLike(_) | AddError::TooMany)) => {
+                Err(error.to_string())
+            }
             Err(error) => {
                 tracing::info!(server = name, %error, "could not connect a new server");
                 Err(CONNECTION_FAILED.to_owned())

@@ -15,6 +15,7 @@ use toolbus_wire::message::Secret;
 use crate::eraser::Eraser;
 use crate::server_name::ServerName;
 use crate::tool_filter::ToolFilter;
+use crate::trust::ToolChanges;
 
 /// Longest timeout that an entry may ask for, in milliseconds: one hour.
 const TIMEOUT_MS_MAX: u64 = 3_600_000;
@@ -30,6 +31,7 @@ const MEMBERS: &[&str] = &[
     "deniedTools",
     "timeoutMs",
     "toolTimeoutMs",
+    "toolChanges",
 ];
 
 /// Headers that the transport itself sets on every request.
@@ -56,6 +58,8 @@ pub struct Entry {
     pub call_timeout: Option<Duration>,
     /// The same for single tools, by their exact names; it wins over `call_timeout`.
     pub tool_timeouts: BTreeMap<String, Duration>,
+    /// What becomes of a tool that has changed, when the operator says so for this server.
+    pub tool_changes: Option<ToolChanges>,
 }
 
 /// How a server is reached.
@@ -120,6 +124,7 @@ impl Entry {
         let filter = ToolFilter::new(members.texts("allowedTools"), members.texts("deniedTools"));
         let call_timeout = members.milliseconds("timeoutMs", TIMEOUT_MS_MAX);
         let tool_timeouts = members.milliseconds_by_name("toolTimeoutMs", TIMEOUT_MS_MAX);
+        let tool_changes = tool_changes(&mut members);
         let mistakes = members.finish(MEMBERS);
         match (server_name, target) {
             (Ok(name), Some(target)) if mistakes.is_empty() => Ok(Self {
@@ -131,6 +136,7 @@ impl Entry {
                     .into_iter()
                     .map(|(tool, ms)| (tool, Duration::from_millis(ms)))
                     .collect(),
+                tool_changes,
             }),
             _ => Err(mistakes),
         }
@@ -229,6 +235,17 @@ fn target(members: &mut Members<'_>) -> Option<Target> {
             refuse_if(members, !headers.is_empty(), "headers", "goes with url, not with command");
             check_variables(members, &environment);
             Some(Target::Launch(Launch { command, arguments, environment }))
+        }
+    }
+}
+
+fn tool_changes(members: &mut Members<'_>) -> Option<ToolChanges> {
+    match members.text("toolChanges")?.as_str() {
+        "announce" => Some(ToolChanges::Announce),
+        "quarantine" => Some(ToolChanges::Quarantine),
+        _ => {
+            members.wrong("toolChanges", "has to be announce or quarantine");
+            None
         }
     }
 }

@@ -123,7 +123,8 @@ fn every_mistake_of_an_entry_is_told() {
             r#"server "x": timeoutMs: has to be a whole number from 1 to 3600000"#,
             r#"server "x": toolTimeoutMs.t: has to be a whole number from 1 to 3600000"#,
             "server \"x\": zzz: unknown member; there are type, url, command, args, env, headers, \
-             allowedTools, deniedTools, timeoutMs, toolTimeoutMs",
+             allowedTools, deniedTools, timeoutMs, toolTimeoutMs, \
+             toolChanges",
             r#"server "x": allowed_tools: unknown member, did you mean "allowedTools"?"#,
         ],
     );

@@ -15,6 +15,11 @@ const TOOLS_CHANGED_PAUSE: Duration = Duration::from_millis(500);
 impl Server {
     /// Keeps the server connected until it is stopped.
     pub(crate) async fn keep(self: Arc<Self>) {
+        // Until it has listed its tools, it has the names that it had last.
+        let known = self.shared.trust.known(&self.entry).await;
+        if self.listed().is_none() {
+            self.shared.claims.set(self.position, known);
+        }
         let mut failed_in_a_row = 0;
         for attempt in 1.. {
             self.phase.send_replace(Phase::Connecting);
@@ -95,7 +100,12 @@ impl Server {
 
     async fn follow_tools(&self, connection: &Connection) -> Infallible {
         loop {
-            connection.tools_changed().await;
+            let stamp = *self.listing.lock().await;
+            let stamp = stamp.filter(|_| self.holds_back());
+            tokio::select! {
+                () = connection.tools_changed() => {}
+                () = self.shared.trust.edited(&self.entry, stamp) => {}
+            }
             self.list_again(connection).await;
         }
     }

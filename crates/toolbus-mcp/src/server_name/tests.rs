@@ -30,6 +30,26 @@ fn names_that_are_none() {
 }
 
 #[test]
+fn names_that_look_alike_do() {
+    let name = |text| ServerName::parse(text).expect("a name");
+    for (one, other) in [
+        ("mail", "MAIL"),
+        ("web-1", "web_l"),
+        ("a.b", "a-b"),
+        ("Mail", "MaiI"),
+        ("modern", "modem"),
+        ("o0", "0O"),
+        ("vv", "w"),
+    ] {
+        assert!(name(one).looks_like(&name(other)), "{one} {other}");
+        assert!(name(other).looks_like(&name(one)), "{other} {one}");
+    }
+    for (one, other) in [("git", "glt"), ("web1", "web2"), ("time", "times"), ("a-b", "ab")] {
+        assert!(!name(one).looks_like(&name(other)), "{one} {other}");
+    }
+}
+
+#[test]
 fn case_is_kept_and_ignored() {
     let name = ServerName::parse("Todo").unwrap();
     assert_eq!(name, ServerName::parse("tODO").unwrap());

@@ -35,7 +35,7 @@ impl Set {
             change.put(entry, Origin::Operator);
         }
         for entry in &wanted.registered {
-            if change.now.iter().all(|server| server.entry.name != entry.name) {
+            if !change.now.iter().any(|server| server.entry.name.looks_like(&entry.name)) {
                 change.put(entry, Origin::Agent);
             }
         }
@@ -94,6 +94,7 @@ impl Change<'_> {
                 self.now.push(server);
             } else {
                 tracing::info!(server = %name, "a server is no longer configured");
+                self.shared.claims.release(server.position);
                 self.retire(server);
             }
         }

@@ -132,6 +132,8 @@ impl Launch {
                 command.env_remove(&name);
             }
         }
+        // What it remembers from one run to the next ends with the test.
+        command.env("XDG_STATE_HOME", folder);
         command.args(&self.args).envs(self.env).stdin(Stdio::null());
         match self.stdin {
             Input::Nothing => {}

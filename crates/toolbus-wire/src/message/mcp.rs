@@ -134,6 +134,9 @@ pub struct McpGetServiceDetailsResponse {
     /// How many resources it has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_count: Option<u32>,
+    /// Ours: what to know of it beside its own words, such as tools that have changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notices: Option<Vec<String>>,
 }
 
 impl Message for McpGetServiceDetailsResponse {

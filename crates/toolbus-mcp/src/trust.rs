@@ -1,0 +1,258 @@
+//! Trust in what servers say about themselves: definitions are pinned at first sight, changes are
+//! announced or held back, hidden characters are taken out.
+//!
+//! Everything that a server lists passes [`Trust::review`] before anybody sees it. What a tool
+//! *answers* is not looked at: it is passed on as untrusted content and marked so.
+
+pub(crate) mod definition;
+mod difference;
+pub(crate) mod findings;
+pub(crate) mod hidden;
+mod operator;
+mod pins;
+mod store;
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::catalogue::Catalogue;
+use crate::config::Entry;
+use crate::connection::Identity;
+use crate::failure::Failure;
+use definition::Definition;
+use findings::{Findings, Withheld};
+use hidden::Found;
+use pins::{Document, Verdict};
+
+pub use operator::{AcceptError, Waiting};
+pub(crate) use store::Stamp;
+pub use store::{Error, Pins};
+
+/// Most changed tools of one listing that are logged one by one.
+const LOGGED_MAX: usize = 20;
+/// How often it is looked whether a person has accepted what is held back.
+const ACCEPTED_EVERY: Duration = Duration::from_secs(1);
+
+/// What becomes of a tool whose definition is not the one that was seen first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolChanges {
+    /// It is taken, and the difference is logged and shown.
+    #[default]
+    Announce,
+    /// It is hidden and refused until a person accepts it.
+    Quarantine,
+}
+
+/// The rules of one set of servers.
+pub(crate) struct Trust {
+    pins: Pins,
+    tool_changes: ToolChanges,
+    /// When the set began, and until when servers count as having been there from its beginning.
+    began_ms: u64,
+    beginning_ms: u64,
+}
+
+/// A listing that may be shown.
+pub(crate) struct Reviewed {
+    pub(crate) identity: Identity,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) findings: Findings,
+    /// The names that the server has, held back or not, and since when, in Unix milliseconds.
+    pub(crate) claims: Vec<(Box<str>, u64)>,
+    pub(crate) stamp: Option<Stamp>,
+}
+
+/// What a review works on away from the runtime's threads.
+struct Pinning {
+    pins: Pins,
+    entry: Entry,
+    policy: ToolChanges,
+    listed: Vec<(String, Definition)>,
+    seen_ms: u64,
+}
+
+impl Trust {
+    /// `beginning` is how long after now servers count as having come at the same time.
+    pub(crate) fn new(pins: Pins, tool_changes: ToolChanges, beginning: Duration) -> Self {
+        let began_ms = now_ms();
+        let beginning_ms = u64::try_from(beginning.as_millis()).unwrap_or(u64::MAX);
+        Self { pins, tool_changes, began_ms, beginning_ms }
+    }
+
+    /// The pins.
+    pub(crate) fn pins(&self) -> &Pins {
+        &self.pins
+    }
+
+    /// Looks through a listing: cleans it, compares it with what is pinned, pins what is new.
+    ///
+    /// # Errors
+    /// When the pins cannot be used and the policy holds back what is not known.
+    pub(crate) async fn review(
+        &self,
+        entry: &Entry,
+        mut identity: Identity,
+        mut catalogue: Catalogue,
+    ) -> Result<Reviewed, Failure> {
+        let mut findings = catalogue.take_findings();
+        clean_identity(&mut identity, &mut findings);
+        let policy = entry.tool_changes.unwrap_or(self.tool_changes);
+        let pinning = Pinning {
+            pins: self.pins.clone(),
+            entry: entry.clone(),
+            policy,
+            listed: catalogue.take_definitions(),
+            seen_ms: self.seen_ms(),
+        };
+        // Files are waited for, so not on a thread that others wait on.
+        let pinned = tokio::task::spawn_blocking(move || pinning.run()).await;
+        let pinned = match pinned {
+            Ok(pinned) => pinned,
+            Err(_) => return Err(Failure::new("its tools could not be compared with their pins")),
+        };
+        match pinned {
+            Ok((told, claims, stamp)) => {
+                findings.withheld = told.withheld;
+                findings.changed = told.changed;
+                findings.unpinned = told.unpinned;
+                catalogue.hold_back(|name| findings.withheld.contains_key(name));
+                Ok(Reviewed { identity, catalogue, findings, claims, stamp })
+            }
+            Err(error) => {
+                let server = &entry.name;
+                tracing::error!(%server, error = &error as &dyn std::error::Error, "no pins");
+                if policy == ToolChanges::Quarantine {
+                    return Err(Failure::new("its tools cannot be compared with their pins"));
+                }
+                findings.not_kept = true;
+                let since = self.seen_ms();
+                let claims = catalogue.tools().map(|tool| (tool.name.as_str().into(), since));
+                let claims = claims.collect();
+                Ok(Reviewed { identity, catalogue, findings, claims, stamp: None })
+            }
+        }
+    }
+
+    /// The names that a server had when it was last there, and since when.
+    pub(crate) async fn known(&self, entry: &Entry) -> Vec<(Box<str>, u64)> {
+        let (pins, name) = (self.pins.clone(), entry.name.clone());
+        let read = tokio::task::spawn_blocking(move || pins.read(&name)).await;
+        let document = read.ok().flatten();
+        let Some(document) = document else { return Vec::new() };
+        claims(&document, &document.tools.keys().map(String::as_str).collect())
+    }
+
+    /// Waits until somebody else has changed what is known of a server since `stamp`.
+    pub(crate) async fn edited(&self, entry: &Entry, stamp: Option<Stamp>) {
+        if stamp.is_none() {
+            return std::future::pending().await;
+        }
+        loop {
+            tokio::time::sleep(ACCEPTED_EVERY).await;
+            let (pins, name) = (self.pins.clone(), entry.name.clone());
+            let now = tokio::task::spawn_blocking(move || pins.stamp(&name)).await;
+            if now.is_ok_and(|now| now != stamp) {
+                return;
+            }
+        }
+    }
+
+    /// When a tool that is new now counts as first seen. Servers that connect at the beginning
+    /// come at the same time: which of them was quicker says nothing.
+    fn seen_ms(&self) -> u64 {
+        let now = now_ms();
+        let beginning = now.saturating_sub(self.began_ms) <= self.beginning_ms;
+        if beginning { self.began_ms } else { now }
+    }
+}
+
+type Pinned = (Findings, Vec<(Box<str>, u64)>, Option<Stamp>);
+
+impl Pinning {
+    fn run(self) -> Result<Pinned, Error> {
+        let Self { pins, entry, policy, listed, seen_ms } = self;
+        let ((findings, claims), stamp) = pins.update(&entry.name, |document, sight| {
+            let verdict = document.judge(&listed, sight, policy, seen_ms);
+            log(&entry, policy, &verdict);
+            let names: HashSet<&str> = listed.iter().map(|(name, _)| name.as_str()).collect();
+            let mut claims = claims(document, &names);
+            // What is not pinned is claimed all the same, from now on.
+            let pinned: HashSet<&str> = document.tools.keys().map(String::as_str).collect();
+            claims.extend(names.difference(&pinned).map(|name| ((*name).into(), seen_ms)));
+            ((findings(document, &verdict, &names), claims), verdict.edited)
+        })?;
+        Ok((findings, claims, stamp))
+    }
+}
+
+/// Since when a server has the names of `listed`.
+fn claims(document: &Document, listed: &HashSet<&str>) -> Vec<(Box<str>, u64)> {
+    let tools = document.tools.iter().filter(|(name, _)| listed.contains(name.as_str()));
+    tools.map(|(name, pin)| (name.as_str().into(), pin.first_seen_ms)).collect()
+}
+
+fn findings(document: &Document, verdict: &Verdict, listed: &HashSet<&str>) -> Findings {
+    let mut findings = Findings { unpinned: verdict.unpinned, ..Findings::default() };
+    for (index, (tool, new)) in document.withheld.iter().enumerate() {
+        let old = document.tools.get(tool).map(|pin| &pin.kept);
+        let withheld = match old {
+            Some(old) if index < findings::PLACES_MAX => Withheld {
+                members: difference::members(&old.definition, &new.definition),
+                difference: old.difference(&new.definition),
+            },
+            _ => Withheld { members: Vec::new(), difference: vec!["its definition".to_owned()] },
+        };
+        findings.withheld.insert(tool.clone(), withheld);
+    }
+    let pins = document.tools.iter().filter(|(name, _)| listed.contains(name.as_str()));
+    findings.changed = pins
+        .filter_map(|(name, pin)| Some((name.clone(), pin.changed.as_ref()?.difference.clone())))
+        .collect();
+    findings
+}
+
+fn clean_identity(identity: &mut Identity, findings: &mut Findings) {
+    let texts = [
+        ("its name", &mut identity.name),
+        ("its title", &mut identity.title),
+        ("its version", &mut identity.version),
+        ("its description", &mut identity.description),
+        ("its instructions", &mut identity.instructions),
+    ];
+    for (place, text) in texts {
+        let mut found = Found::default();
+        let Some(text) = text else { continue };
+        if let Cow::Owned(cleaned) = hidden::clean(text, &mut found) {
+            *text = cleaned;
+            findings.hidden.push((place.to_owned(), found));
+        }
+    }
+}
+
+fn log(entry: &Entry, policy: ToolChanges, verdict: &Verdict) {
+    let server = &entry.name;
+    for (tool, difference) in verdict.news.iter().take(LOGGED_MAX) {
+        let difference = difference.join("; ");
+        match policy {
+            ToolChanges::Announce => {
+                tracing::warn!(%server, tool, difference, "a tool has changed");
+            }
+            ToolChanges::Quarantine => {
+                tracing::warn!(%server, tool, difference, "a tool has changed and is held back");
+            }
+        }
+    }
+    if let more @ 1.. = verdict.news.len().saturating_sub(LOGGED_MAX) {
+        tracing::warn!(%server, more, "more tools have changed");
+    }
+}
+
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}

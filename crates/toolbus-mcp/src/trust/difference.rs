@@ -1,0 +1,117 @@
+//! What has changed between two definitions, in lines that a person can read.
+//!
+//! A line names the place as a path of members, and what stood and stands there, shortened to
+//! where the two begin to differ. Lines quote text of servers, as JSON strings, so that no line
+//! can pretend to be another.
+
+use serde_json::Value;
+
+use crate::eraser::shortened;
+
+/// Most lines of one difference.
+const LINES_MAX: usize = 20;
+/// Longest value that a line quotes, and longest name in a path, in bytes.
+const VALUE_BYTES_MAX: usize = 120;
+const NAME_BYTES_MAX: usize = 60;
+/// How much of what two long texts have in common is shown before they differ, in bytes.
+const LEAD_BYTES: usize = 24;
+
+/// The lines, and at least one. Texts that are not JSON differ as a whole.
+pub(crate) fn difference(old: &str, new: &str) -> Vec<String> {
+    let read = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
+    let mut lines = Lines { told: Vec::new(), more: 0 };
+    compare("", &read(old), &read(new), &mut lines);
+    let mut told = lines.told;
+    if lines.more > 0 {
+        told.push(format!("and {} more", lines.more));
+    }
+    if told.is_empty() {
+        told.push("the order of its members".to_owned());
+    }
+    told
+}
+
+/// The places alone, without a word of the server's: for readers who might obey one.
+pub(crate) fn members(old: &str, new: &str) -> Vec<&'static str> {
+    const MEMBERS: [&str; 5] =
+        ["title", "description", "inputSchema", "outputSchema", "annotations"];
+    let read = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
+    let (old, new) = (read(old), read(new));
+    MEMBERS.into_iter().filter(|member| old.get(member) != new.get(member)).collect()
+}
+
+struct Lines {
+    told: Vec<String>,
+    more: usize,
+}
+
+impl Lines {
+    fn tell(&mut self, line: impl FnOnce() -> String) {
+        if self.told.len() < LINES_MAX {
+            self.told.push(line());
+        } else {
+            self.more += 1;
+        }
+    }
+}
+
+fn compare(path: &str, old: &Value, new: &Value, lines: &mut Lines) {
+    match (old, new) {
+        (old, new) if old == new => {}
+        (Value::Object(before), Value::Object(after)) => {
+            for (name, old) in before {
+                match after.get(name) {
+                    Some(new) => compare(&below(path, name), old, new, lines),
+                    None => {
+                        lines.tell(|| format!("{} is gone: {}", below(path, name), quoted(old, 0)))
+                    }
+                }
+            }
+            for (name, new) in after.iter().filter(|(name, _)| !before.contains_key(*name)) {
+                lines.tell(|| format!("{} is new: {}", below(path, name), quoted(new, 0)));
+            }
+        }
+        (Value::Array(before), Value::Array(after)) if before.len() == after.len() => {
+            for (index, (old, new)) in before.iter().zip(after).enumerate() {
+                compare(&format!("{path}[{index}]"), old, new, lines);
+            }
+        }
+        (old, new) => lines.tell(|| {
+            let same = common(old, new);
+            format!("{path}: {} → {}", quoted(old, same), quoted(new, same))
+        }),
+    }
+}
+
+fn below(path: &str, name: &str) -> String {
+    let plain =
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_$-".contains(c));
+    let name = shortened(name, NAME_BYTES_MAX);
+    match (path, plain) {
+        ("", true) => name.into_owned(),
+        (path, true) => format!("{path}.{name}"),
+        (path, false) => format!("{path}[{}]", Value::from(name)),
+    }
+}
+
+/// How many bytes at the beginning of two texts need not be shown.
+fn common(old: &Value, new: &Value) -> usize {
+    let (Value::String(old), Value::String(new)) = (old, new) else { return 0 };
+    let same = old.bytes().zip(new.bytes()).take_while(|(old, new)| old == new).count();
+    old.floor_char_boundary(same.saturating_sub(LEAD_BYTES))
+}
+
+/// The value as JSON, without the first `skip` bytes of a text, and not too long.
+fn quoted(value: &Value, skip: usize) -> String {
+    match value {
+        Value::String(text) => {
+            let lead = if skip > 0 { "…" } else { "" };
+            let text = shortened(text.get(skip..).unwrap_or_default(), VALUE_BYTES_MAX);
+            Value::from(format!("{lead}{text}")).to_string()
+        }
+        value => shortened(&value.to_string(), VALUE_BYTES_MAX).into_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
