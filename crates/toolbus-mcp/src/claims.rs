@@ -70,7 +70,7 @@ impl Claims {
     pub(crate) fn clashes(&self, server: Position) -> Vec<(Box<str>, Position)> {
         let inner = self.0.read();
         let tools = inner.by_server.get(&server).into_iter().flatten();
-        let first = |tool: &Box<str>| inner.by_tool.get(tool)?.first().map(|(_, owner)| *owner);
+        let first = |tool: &str| inner.by_tool.get(tool)?.first().map(|(_, owner)| *owner);
         let mut clashes: Vec<_> = tools
             .filter_map(|tool| Some((tool.clone(), first(tool).filter(|owner| *owner != server)?)))
             .collect();

@@ -18,3 +18,4 @@ mod registered;
 mod stop;
 mod support;
 mod telemetry;
+mod trust;

@@ -25,6 +25,14 @@ pub(crate) fn assert_alike(recorded: &Reply, ours: &Reply, but_for: &[&str]) {
     assert_eq!(known, ours_normal, "of {}", recorded.correlation_id);
 }
 
+/// Asserts that ours says what was recorded, and goes on in one text.
+#[track_caller]
+pub(crate) fn assert_alike_at_first(recorded: &Reply, ours: &Reply, member: &str) {
+    assert_alike(recorded, ours, &[&*member.to_lowercase()]);
+    let text = |reply: &Reply| reply.body[member].as_str().expect("a text").to_owned();
+    assert!(text(ours).starts_with(&text(recorded)), "{ours:#?}");
+}
+
 /// Code and message of a `ToolError`.
 pub(crate) fn text_of_error(reply: &Reply) -> (&str, &str) {
     assert_eq!(reply.message_type, "RockBot.Tools.ToolError", "{reply:#?}");

@@ -22,7 +22,7 @@ use toolbus_tools::{Invoker, Registry, Tool};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::name::{AgentName, InstanceId};
 
-use compare::{Reply, assert_alike, text_of_error};
+use compare::{Reply, assert_alike, assert_alike_at_first, text_of_error};
 use stage::Stage;
 
 const FOUR: NonZeroU16 = NonZeroU16::new(4).unwrap();
@@ -82,6 +82,12 @@ async fn mcp_calls_are_answered_as_recorded() {
         // On purpose: the C# bridge only hides a denied tool, ours refuses it.
         if recorded.body["toolName"] == "gzip-file-as-resource" {
             assert_eq!(ours.body["code"], "denied");
+        } else if recorded.body["toolName"] == "no-such-tool" {
+            // On purpose: ours goes on with the names of the tools that there are.
+            assert_alike_at_first(recorded, ours, "content");
+        } else if recorded.body["code"] == "tool_not_found" {
+            // On purpose, here with the names of the servers.
+            assert_alike_at_first(recorded, ours, "message");
         } else {
             assert_alike(recorded, ours, &[]);
         }
@@ -99,7 +105,12 @@ async fn odd_mcp_calls_are_answered_as_recorded() {
     let pairs = stage.replay(|request| request).await;
     assert_eq!(pairs.len(), 5, "every recorded answer has ours beside it");
     for (recorded, ours) in &pairs {
-        assert_alike(recorded, ours, &[]);
+        if recorded.body["toolName"] == "nobody-has-it" {
+            // On purpose: ours goes on with the names of the tools that there are.
+            assert_alike_at_first(recorded, ours, "message");
+        } else {
+            assert_alike(recorded, ours, &[]);
+        }
     }
     // On purpose: the C# bridge makes a null body a dead letter, ours answers whoever can be.
     let null = stage.unmatched("c-null").await;

@@ -123,13 +123,22 @@ pub(crate) fn clean_json(value: &mut Value, found: &mut Found) -> bool {
             }
             true
         }
+        // Everything is cleaned, also after a name that is not clean.
         Value::Array(items) => {
-            items.iter_mut().fold(true, |ok, item| clean_json(item, found) && ok)
+            let mut clean = true;
+            for item in items {
+                clean &= clean_json(item, found);
+            }
+            clean
         }
-        Value::Object(members) => members.iter_mut().fold(true, |ok, (name, value)| {
-            let named = is_plain(name) || is_clean_name(name);
-            clean_json(value, found) && named && ok
-        }),
+        Value::Object(members) => {
+            let mut clean = true;
+            for (name, value) in members.iter_mut() {
+                clean &= clean_json(value, found);
+                clean &= is_clean_name(name);
+            }
+            clean
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) => true,
     }
 }
