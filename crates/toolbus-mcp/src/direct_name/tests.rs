@@ -15,6 +15,7 @@ fn names_stand_as_they_are_where_they_can() {
     assert_eq!(name("todo", "add_task"), "todo__add_task");
     assert_eq!(name("Todo-2", "Add-Task"), "Todo-2__Add-Task");
     assert_eq!(name("todo", "_private"), "todo___private");
+    assert_ne!(name("todo_", "private"), "todo___private");
     assert_eq!(name("a.b", "c"), "a_b__c_c5fadf81b0");
     assert_eq!(name("todo", "поиск"), "todo________7fce107e01");
     let long = name("server", &"t".repeat(100));

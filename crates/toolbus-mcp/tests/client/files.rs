@@ -26,6 +26,7 @@ impl Files {
         let folder = tempfile::tempdir().unwrap();
         let settings = McpSettings {
             config: Some(folder.path().join("mcp.json")),
+            pins: Some(folder.path().join("pins")),
             allow_stdio_registration: true,
             supervisor: Some(supervisor()),
             ..McpSettings::default()

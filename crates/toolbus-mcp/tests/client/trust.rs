@@ -237,6 +237,22 @@ async fn of_servers_that_come_together_the_order_decides() {
 }
 
 #[tokio::test]
+async fn a_server_that_is_replaced_keeps_its_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let set = start(json!({})).await;
+    let entry = |name: &str, kind| entries(json!({name: hostile(folder.path(), kind)})).remove(0);
+    set.register(entry("first", "good"), Default::default()).await.expect("registered");
+    set.register(entry("second", "shadow"), Default::default()).await.expect("registered");
+    assert_eq!(echo(&set, None).await.unwrap(), "x");
+    set.register(entry("First", "brittle"), Default::default()).await.expect("replaced");
+    assert_eq!(echo(&set, None).await.unwrap(), "x");
+    // One that cannot be connected to does not take its place, nor its names.
+    set.register(entry("first", "exits"), Default::default()).await.expect_err("it ends at once");
+    assert_eq!(echo(&set, None).await.unwrap(), "x");
+    set.close(Duration::ZERO).await;
+}
+
+#[tokio::test]
 async fn a_server_whose_name_looks_like_anothers_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let set = start(json!({"mail-1": hostile(folder.path(), "good")})).await;
