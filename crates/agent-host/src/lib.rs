@@ -8,6 +8,7 @@ pub mod arguments;
 mod command;
 pub mod fleet;
 pub mod mcp;
+mod person;
 pub mod settings;
 mod terminal;
 

@@ -1,4 +1,5 @@
-//! Progress on a terminal: one line that says what goes on, gone when the work is done.
+//! What a call has to say on a terminal: a line of progress, gone when the work is done, and its
+//! questions.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::Arc;
@@ -8,8 +9,10 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolbus_bus::Progress;
+use toolbus_bus::{Asker, Progress};
 use toolbus_wire::message::toolbus::ToolProgress;
+
+use crate::person::Person;
 
 /// Work that is done sooner shows nothing.
 const SHOW_AFTER: Duration = Duration::from_millis(700);
@@ -21,6 +24,8 @@ const NEWS_CHARACTERS_MAX: usize = 60;
 /// Shows progress, where standard error is a terminal.
 pub(crate) struct Terminal {
     news: Option<Arc<Mutex<String>>>,
+    /// There when somebody reads and types.
+    person: Option<Person>,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -30,10 +35,14 @@ impl Terminal {
     pub(crate) fn start(tool: &str) -> Self {
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let news = std::io::stderr().is_terminal().then(Arc::<Mutex<String>>::default);
+        let types = news.is_some() && std::io::stdin().is_terminal();
+        let person = types.then(Person::new);
         if let Some(news) = &news {
-            tasks.spawn(draw(tool.to_owned(), Arc::clone(news), stop.clone()));
+            let line =
+                Line { tool: tool.to_owned(), news: Arc::clone(news), person: person.clone() };
+            tasks.spawn(line.draw(stop.clone()));
         }
-        Self { news, stop, tasks }
+        Self { news, person, stop, tasks }
     }
 
     /// Takes the call's progress.
@@ -51,6 +60,11 @@ impl Terminal {
         }
     }
 
+    /// Takes the call's questions, where there is somebody to answer them.
+    pub(crate) fn asker(&self) -> Asker {
+        self.person.as_ref().map_or(Asker::none(), Person::asker)
+    }
+
     /// Clears the line.
     pub(crate) async fn stop(self) {
         self.stop.cancel();
@@ -59,23 +73,36 @@ impl Terminal {
     }
 }
 
-async fn draw(tool: String, news: Arc<Mutex<String>>, stop: CancellationToken) {
-    let started = Instant::now();
-    let mut next = SHOW_AFTER;
-    let mut drawn = false;
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep(next) => {}
-            () = stop.cancelled() => break,
+struct Line {
+    tool: String,
+    news: Arc<Mutex<String>>,
+    person: Option<Person>,
+}
+
+impl Line {
+    async fn draw(self, stop: CancellationToken) {
+        let started = Instant::now();
+        let mut next = SHOW_AFTER;
+        let mut drawn = false;
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(next) => {}
+                () = stop.cancelled() => break,
+            }
+            next = DRAW_EVERY;
+            if self.person.as_ref().is_some_and(Person::is_asked) {
+                // The line that is there is the question's.
+                drawn = false;
+                continue;
+            }
+            drawn = true;
+            let (seconds, news) = (started.elapsed().as_secs(), self.news.lock().clone());
+            let _ = write!(std::io::stderr(), "\r\x1b[2K{}: {seconds} s  {news}", self.tool);
+            let _ = std::io::stderr().flush();
         }
-        next = DRAW_EVERY;
-        drawn = true;
-        let (seconds, news) = (started.elapsed().as_secs(), news.lock().clone());
-        let _ = write!(std::io::stderr(), "\r\x1b[2K{tool}: {seconds} s  {news}");
-        let _ = std::io::stderr().flush();
-    }
-    if drawn {
-        let _ = write!(std::io::stderr(), "\r\x1b[2K");
+        if drawn {
+            let _ = write!(std::io::stderr(), "\r\x1b[2K");
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The conformance suite: what every implementation of the [port](crate::port) must do, one case a
-//! rule, so that code on top of the port behaves the same on every broker.
+//! rule, so that code on top of the port behaves the same on every broker. The questions of calls
+//! are put to the test here as well, with both ends: they make a queue while a call runs.
 //!
 //! A broker's test implements [`Fixture`] and hands it to the macro, which makes one test a case:
 //!
@@ -19,6 +20,7 @@
 //! Not asked here, because one process has no such thing: what happens while the broker is away.
 
 mod answers;
+mod asks;
 mod content;
 mod ending;
 mod expiry;
@@ -230,6 +232,15 @@ macro_rules! conformance_tests {
                 retries_end_in_a_dead_letter,
                 a_dead_letter_is_kept_once_with_its_reason,
                 a_panic_makes_a_dead_letter,
+            }
+            asks {
+                a_question_reaches_its_caller_and_the_answer_comes_back,
+                a_refusal_comes_back_as_it_was_given,
+                a_question_that_nobody_takes_is_refused_at_once,
+                a_question_of_no_call_is_refused,
+                a_question_that_comes_twice_is_asked_once,
+                questions_are_bounded_in_number_and_size,
+                a_question_ends_with_its_call,
             }
             flow {
                 no_more_handlers_run_than_permits,

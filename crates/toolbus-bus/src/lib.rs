@@ -8,6 +8,7 @@
 //!
 //! Nothing here knows what a tool is.
 
+pub mod asker;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod deadline;
@@ -22,6 +23,7 @@ pub mod trace;
 #[cfg(test)]
 mod testing;
 
+pub use asker::{Asker, Question};
 pub use deadline::Deadline;
 pub use memory::MemoryBus;
 pub use pattern::TopicPattern;

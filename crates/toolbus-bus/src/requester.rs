@@ -1,10 +1,11 @@
 //! The asking end of a call: sends a request and finds its one reply.
 //!
 //! A requester has a queue of its own, so nobody else takes its answers, and on it come replies,
-//! progress and signs of life, in the order in which a worker sent them. A request ends in exactly
+//! progress, questions and signs of life, in the order in which a worker sent them. A request ends in exactly
 //! one way: its reply, or a typed [`Error`]. What comes after that is dropped and counted.
 
 mod pending;
+mod questions;
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolbus_wire::message::toolbus::{Alive, ToolCancel, ToolProgress};
+use toolbus_wire::message::toolbus::{Alive, ToolAsk, ToolCancel, ToolProgress};
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{Envelope, Topic, header, json, message, queue, topic};
 use tracing::Instrument as _;
@@ -23,8 +24,9 @@ use tracing::Instrument as _;
 use crate::port::{
     Bus, Consumer, Delivery, Disposition, Flow, Handler, PublishError, SubscribeError, Subscription,
 };
-use crate::{Deadline, Progress, TopicPattern};
+use crate::{Asker, Deadline, Progress, TopicPattern};
 use pending::Pending;
+use questions::Questions;
 
 /// Most requests that are under way at a time.
 pub const REQUESTS_MAX: usize = 10_000;
@@ -48,6 +50,7 @@ struct Inner {
     agent: AgentName,
     reply_topic: Topic,
     progress_topic: Topic,
+    ask_topic: Topic,
     pending: Arc<Pending>,
     counters: Arc<Counters>,
     closed: CancellationToken,
@@ -59,8 +62,8 @@ struct Inner {
 pub struct Request<'a> {
     /// Where the request goes.
     pub topic: &'a Topic,
-    /// The request itself. Correlation id, reply topic, source, deadline and progress topic are
-    /// the requester's to fill in.
+    /// The request itself. Correlation id, reply topic, source, deadline and the topics for
+    /// progress and questions are the requester's to fill in.
     pub envelope: Envelope,
     /// The call that the request is about, as its body names it: what signs of life and cancel
     /// messages speak of.
@@ -71,6 +74,8 @@ pub struct Request<'a> {
     pub cancelled: &'a CancellationToken,
     /// Takes progress as it comes.
     pub progress: Progress,
+    /// Answers questions of the call, while it waits.
+    pub asker: Asker,
 }
 
 /// Why a request has no reply.
@@ -129,7 +134,18 @@ impl Requester {
     ) -> Result<Self, SubscribeError> {
         let pending = Arc::new(Pending::default());
         let counters = Arc::new(Counters::default());
-        let reader = Reader { pending: Arc::clone(&pending), counters: Arc::clone(&counters) };
+        let (closed, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let reader = Reader {
+            pending: Arc::clone(&pending),
+            counters: Arc::clone(&counters),
+            questions: Questions::new(
+                Arc::clone(&bus),
+                agent.as_str(),
+                Arc::clone(&pending),
+                closed.clone(),
+                tasks.clone(),
+            ),
+        };
         let subscription = Subscription::private(
             queue::replies(&agent, instance),
             TopicPattern::from(topic::of_instance(&agent, instance)),
@@ -139,12 +155,13 @@ impl Requester {
         let inner = Arc::new(Inner {
             reply_topic: topic::tool_result_of_instance(&agent, instance),
             progress_topic: topic::tool_progress(&agent, instance),
+            ask_topic: topic::tool_ask(&agent, instance),
             bus,
             agent,
             pending,
             counters,
-            closed: CancellationToken::new(),
-            tasks: TaskTracker::new(),
+            closed,
+            tasks,
             consumer: parking_lot::Mutex::new(Some(consumer)),
         });
         inner.tasks.spawn(watch(
@@ -162,7 +179,7 @@ impl Requester {
     /// See [`Error`]; each is final, and nothing is sent again behind the caller's back but a
     /// message whose confirm was lost, which its worker knows to be the same.
     pub async fn request(&self, request: Request<'_>) -> Result<Envelope, Error> {
-        let Request { topic, envelope, call_id, deadline, cancelled, progress } = request;
+        let Request { topic, envelope, call_id, deadline, cancelled, progress, asker } = request;
         let inner = &self.inner;
         // What nobody waits for any more is not sent at all.
         if cancelled.is_cancelled() {
@@ -171,8 +188,12 @@ impl Requester {
         if deadline.is_past() {
             return Err(Error::Timeout { asked: deadline.asked() });
         }
-        let (waiting, reply) = inner.pending.add(call_id, progress)?;
-        let envelope = inner.address(envelope, &waiting, deadline);
+        let takes_questions = asker.is_there();
+        let (waiting, reply) = inner.pending.add(call_id, progress, asker)?;
+        let mut envelope = inner.address(envelope, &waiting, deadline);
+        if takes_questions {
+            envelope.headers.set(header::ASK_TO, inner.ask_topic.as_str());
+        }
         let sent = send(&*inner.bus, topic, envelope);
         let end = tokio::select! {
             biased;
@@ -328,6 +349,7 @@ async fn watch(bus: Arc<dyn Bus>, pending: Arc<Pending>, closed: CancellationTok
 struct Reader {
     pending: Arc<Pending>,
     counters: Arc<Counters>,
+    questions: Questions,
 }
 
 impl Handler for Reader {
@@ -349,6 +371,8 @@ impl Reader {
                 Ok(progress) => self.pending.progress(progress),
                 Err(error) => tracing::warn!(%error, "progress that cannot be read"),
             }
+        } else if message::is::<ToolAsk>(&envelope) {
+            self.questions.take(&envelope);
         } else {
             self.count(self.pending.answer(envelope));
         }

@@ -6,6 +6,7 @@
 //! one that somebody else started and did not finish ends as "outcome unknown"; the rest run, with
 //! signs of life to the caller, until they end, are cancelled, or are out of time.
 
+mod asks;
 mod cancel;
 mod memory;
 mod outbox;
@@ -33,7 +34,8 @@ use crate::port::{
     BODY_BYTES_MAX, Bus, Consumer, Delivery, Disposition, Flow, Handler, SubscribeError,
     Subscription,
 };
-use crate::{Deadline, Progress, TopicPattern};
+use crate::{Asker, Deadline, Progress, TopicPattern};
+use asks::Asks;
 use cancel::{Cancels, Name};
 use memory::{Memory, Recalled};
 use outbox::Outbox;
@@ -149,6 +151,8 @@ pub struct Context {
     pub cancelled: CancellationToken,
     /// Takes progress for the caller.
     pub progress: Progress,
+    /// Asks the caller, while the call runs.
+    pub asker: Asker,
     /// The request's headers.
     pub headers: Headers,
 }
@@ -172,6 +176,7 @@ pub struct Responder {
     cancels: Consumer,
     outbox: Outbox,
     vitals: Vitals,
+    asks: Asks,
 }
 
 impl Responder {
@@ -189,6 +194,7 @@ impl Responder {
         // that is dropped, a bus that is closed.
         let end = stop.clone().drop_guard();
         let outbox = Outbox::start(Arc::clone(&bus), service.source(), stop.clone());
+        let asks = Asks::new(Arc::clone(&bus), service.source(), &listen.subscription);
         let cancels = Arc::new(Cancels::default());
         let vitals = Vitals::start(outbox.clone(), &listen.instance, Arc::clone(&cancels), stop);
         let hear_cancels = {
@@ -209,6 +215,7 @@ impl Responder {
             cancels,
             outbox: outbox.clone(),
             vitals: vitals.clone(),
+            asks: asks.clone(),
             _end: end,
         };
         let subscription = Subscription::durable(
@@ -217,13 +224,14 @@ impl Responder {
             Flow::Concurrent(listen.concurrency),
         );
         let requests = bus.subscribe(subscription, Arc::new(worker)).await?;
-        Ok(Self { requests, cancels: hear_cancels, outbox, vitals })
+        Ok(Self { requests, cancels: hear_cancels, outbox, vitals, asks })
     }
 
     /// Takes no more requests, waits up to `grace` for those that run, and gives the rest back.
     pub async fn stop(self, grace: Duration) {
         self.requests.stop(grace).await;
         self.cancels.stop(Duration::ZERO).await;
+        self.asks.stop().await;
         self.vitals.stop().await;
         self.outbox.stop().await;
     }
@@ -243,6 +251,7 @@ struct Worker<S> {
     cancels: Arc<Cancels>,
     outbox: Outbox,
     vitals: Vitals,
+    asks: Asks,
     _end: DropGuard,
 }
 
@@ -326,7 +335,8 @@ impl<S: Service> Worker<S> {
             return self.service.fail(ids, Failure::Cancelled);
         }
         let headers = std::mem::take(&mut envelope.headers);
-        let news_to = headers.get(header::PROGRESS_TO).and_then(|text| Topic::parse(text).ok());
+        let topic_of = |name| headers.get(name).and_then(|text| Topic::parse(text).ok());
+        let (news_to, ask_to) = (topic_of(header::PROGRESS_TO), topic_of(header::ASK_TO));
         let _alive = news_to.as_ref().map(|caller| self.vitals.hold(caller, running.name()));
         let deadline = deadline.for_next_hop();
         let sent = Arc::new(AtomicU64::new(0));
@@ -335,6 +345,7 @@ impl<S: Service> Worker<S> {
             deadline,
             cancelled: running.token().clone(),
             progress: self.progress(news_to, running.name(), Arc::clone(&sent)),
+            asker: self.asks.asker(ask_to, running.name(), deadline, running.token()),
             headers,
         };
         let work = async { self.service.serve(request, context).await };

@@ -1,4 +1,5 @@
-//! The agent's side of MCP: which servers there are, and the five tools that models reach them by.
+//! The agent's side of MCP: which servers there are, the five tools that models reach them by, and
+//! those for prompts and resources.
 //!
 //! The index is what bridges announce; it is a copy, never asked for on the way of a call. The
 //! tools are registered upon the first announcement, so an agent without a bridge does not offer
@@ -7,6 +8,7 @@
 mod direct;
 mod index;
 mod manage;
+mod offers;
 mod proxy;
 mod tools;
 
@@ -34,6 +36,7 @@ use toolbus_wire::{ErrorCode, json, message, topic};
 
 use direct::DirectTools;
 use index::Index;
+use offers::Offers;
 use proxy::InvokeTool;
 
 /// How many announcements are fetched ahead. They are deltas, so they are taken in order.
@@ -74,6 +77,7 @@ impl Services {
         let listener = Listener {
             index: Arc::clone(&index),
             requester: requester.clone(),
+            offers: Offers::new(Arc::clone(&registry), requester.clone()),
             registry: Arc::clone(&registry),
             guides,
             offered: false.into(),
@@ -149,7 +153,7 @@ impl Services {
         let (deadline, nobody) = (Deadline::after(manage::TIMEOUT), CancellationToken::new());
         let timed_out = || format!("no bridge tells of MCP server '{server}' in time");
         let details: McpGetServiceDetailsResponse =
-            manage::ask(&self.inner.requester, &question, deadline, &nobody, timed_out).await?;
+            manage::ask(&self.inner.requester, &question, (deadline, &nobody), timed_out).await?;
         match details.error {
             None => Ok(details),
             Some(error) => Err(CallError::new(ErrorCode::ExecutionFailed, error)),
@@ -218,6 +222,7 @@ async fn ask_anew(renewed: &Notify, requester: &Requester, index: &Index) {
 struct Listener {
     index: Arc<Index>,
     requester: Requester,
+    offers: Offers,
     registry: Arc<Registry>,
     guides: Guides,
     offered: std::sync::atomic::AtomicBool,
@@ -244,7 +249,7 @@ impl Listener {
             Ok(announcement) => {
                 // The tools first: who waits for the index may call them at once.
                 self.offer_tools();
-                self.index.apply(announcement);
+                self.index.apply(announcement, |servers| self.offers.follow(servers));
             }
             Err(error) => tracing::warn!(%error, "an announcement that cannot be read"),
         }

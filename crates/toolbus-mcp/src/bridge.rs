@@ -6,6 +6,7 @@
 
 mod announce;
 mod invoke;
+mod lookup;
 mod manage;
 
 use std::num::NonZeroU16;
@@ -26,8 +27,9 @@ pub use manage::StdioRegistration;
 
 /// How many refresh requests are fetched ahead.
 const PREFETCH: NonZeroU16 = NonZeroU16::new(16).expect("16 is not zero");
-/// How many management requests run at a time.
-const MANAGE_CONCURRENCY: NonZeroU16 = NonZeroU16::new(4).expect("4 is not zero");
+/// How many management requests run at a time. A prompt or a resource may wait for its server, or
+/// for a person.
+const MANAGE_CONCURRENCY: NonZeroU16 = NonZeroU16::new(32).expect("32 is not zero");
 
 /// How a bridge is set up.
 #[derive(Debug, Clone)]

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
-use toolbus_bus::{Deadline, Progress};
+use toolbus_bus::{Asker, Deadline, Progress};
 use toolbus_wire::ErrorCode;
 
 /// A call of a tool.
@@ -21,10 +21,13 @@ pub struct Call {
     pub cancelled: CancellationToken,
     /// Takes what the server tells of its progress, in order and before the result.
     pub progress: Progress,
+    /// Answers what the server asks its client during the call. Without one, the server is told at
+    /// once that there is no answer.
+    pub asker: Asker,
 }
 
 impl Call {
-    /// A call that nobody can cancel and whose progress nobody hears.
+    /// A call that nobody can cancel, whose progress nobody hears and whose questions nobody takes.
     #[must_use]
     pub fn new(
         server: Option<&str>,
@@ -39,6 +42,7 @@ impl Call {
             deadline,
             cancelled: CancellationToken::new(),
             progress: Progress::none(),
+            asker: Asker::none(),
         }
     }
 }

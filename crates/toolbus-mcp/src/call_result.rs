@@ -111,7 +111,7 @@ fn cut(mut block: ContentBlock, room: usize) -> Option<ContentBlock> {
     (!text.is_empty()).then_some(block)
 }
 
-fn size(block: &ContentBlock) -> usize {
+pub(crate) fn size(block: &ContentBlock) -> usize {
     [&block.text, &block.data, &block.uri, &block.mime_type]
         .into_iter()
         .flatten()
@@ -127,7 +127,7 @@ fn text_block(text: String) -> ContentBlock {
     ContentBlock { text: Some(text), ..block(ContentKind::Text) }
 }
 
-fn to_wire(mcp: Block) -> ContentBlock {
+pub(crate) fn to_wire(mcp: Block) -> ContentBlock {
     match mcp {
         Block::Text(text) => text_block(text.text),
         Block::Image(image) => ContentBlock {

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, ClientRequest, ErrorCode, Implementation, ListToolsRequest,
-    PaginatedRequestParams, ProtocolVersion, ServerResult, Tool as McpTool,
+    ClientRequest, ErrorCode, ListToolsRequest, PaginatedRequestParams, ProtocolVersion,
+    ServerResult, Tool as McpTool,
 };
 use rmcp::service::{
     ClientLifecycleMode, Peer, PeerRequestOptions, RequestHandle, RunningService, ServiceError,
@@ -32,8 +32,13 @@ use crate::transport::process::{Care, Process, Watch};
 use crate::transport::stdio::Stdio;
 use crate::transport::tap::{Tap, Wire};
 
+mod face;
 mod invoke;
+mod lookup;
+mod question;
+mod rounds;
 
+use face::Face;
 pub(crate) use invoke::Ended;
 
 /// How long a child that has ended its protocol has to show how it ended.
@@ -49,7 +54,7 @@ const IDENTITY_BYTES_MAX: usize = 64 << 10;
 pub(crate) struct Connection {
     server: String,
     peer: Peer<RoleClient>,
-    service: Mutex<Option<RunningService<RoleClient, ClientConfig>>>,
+    service: Mutex<Option<RunningService<RoleClient, Face>>>,
     wire: Arc<Wire>,
     /// Fires when nobody should begin anything on this connection any more.
     retired: CancellationToken,
@@ -60,6 +65,8 @@ pub(crate) struct Connection {
     pending: TaskTracker,
     child: Option<Arc<Watch>>,
     eraser: Eraser,
+    /// Requests say what their caller takes, and answers may ask for more.
+    is_of_the_newer_era: bool,
     pub(crate) identity: Identity,
 }
 
@@ -105,6 +112,8 @@ impl Connection {
         let server = entry.name.as_str();
         let eraser = entry.eraser();
         let wire = Wire::new(server, eraser.clone());
+        let face =
+            Face { server: server.to_owned(), wire: Arc::clone(&wire), eraser: eraser.clone() };
         let (service, child) = match &entry.target {
             Target::Launch(launch) => {
                 let care = Care {
@@ -119,7 +128,7 @@ impl Connection {
                 tracing::debug!(server, pid = process.id(), "started");
                 let child = process.watch();
                 let transport = Tap::new(Stdio::new(server, process, pipes), Arc::clone(&wire));
-                match shake_hands(transport, handshake, &eraser).await {
+                match shake_hands(transport, face, handshake).await {
                     Ok(service) => (service, Some(child)),
                     Err(failure) => {
                         let failure = explained(failure, &child).await;
@@ -132,12 +141,16 @@ impl Connection {
             Target::Endpoint(endpoint) => {
                 let http = means.clients.open(endpoint, wire.ended.clone());
                 let transport = Tap::new(http, Arc::clone(&wire));
-                (shake_hands(transport, handshake, &eraser).await?, None)
+                (shake_hands(transport, face, handshake).await?, None)
             }
         };
         Ok(Self {
             server: server.to_owned(),
             identity: identity(service.peer()),
+            is_of_the_newer_era: service
+                .peer()
+                .peer_info()
+                .is_some_and(|info| !info.protocol_version.has_initialize()),
             peer: service.peer().clone(),
             service: Mutex::new(Some(service)),
             wire,
@@ -236,6 +249,11 @@ impl Connection {
         self.wire.tools_changed.notified().await;
     }
 
+    /// Waits until the server says that its prompts or resources have changed.
+    pub(crate) async fn offer_changed(&self) {
+        self.wire.offer_changed.notified().await;
+    }
+
     /// Leaves the connection to the calls that are on it.
     pub(crate) fn retire(&self, because: &Failure) {
         self.retired_because.lock().get_or_insert_with(|| because.clone());
@@ -318,15 +336,13 @@ impl Drop for Pending<'_> {
 
 async fn shake_hands<T>(
     transport: Tap<T>,
+    face: Face,
     handshake: Handshake,
-    eraser: &Eraser,
-) -> Result<RunningService<RoleClient, ClientConfig>, Failure>
+) -> Result<RunningService<RoleClient, Face>, Failure>
 where
     T: Transport<RoleClient> + 'static,
 {
-    let implementation = Implementation::new("toolbus", env!("CARGO_PKG_VERSION"));
-    let mut config = ClientConfig::new(ClientCapabilities::default(), implementation);
-    config.protocol_version = ProtocolVersion::LATEST_WITH_INITIALIZE;
+    let eraser = face.eraser.clone();
     let lifecycle = match handshake {
         Handshake::Initialize => ClientLifecycleMode::Initialize,
         Handshake::Discover => ClientLifecycleMode::Auto {
@@ -335,9 +351,9 @@ where
         },
     };
     // Boxed: it is large, and part of every future that connects.
-    Box::pin(serve_client_with_lifecycle(config, transport, lifecycle))
+    Box::pin(serve_client_with_lifecycle(face, transport, lifecycle))
         .await
-        .map_err(|error| Failure::handshake(&error, eraser))
+        .map_err(|error| Failure::handshake(&error, &eraser))
 }
 
 /// The failure with what the child's end and its last words say about it.

@@ -22,12 +22,14 @@ use crate::claims::Position;
 use crate::config::Entry;
 use crate::connection::{Connection, Ended, Handshake, Identity};
 use crate::failure::Failure;
+use crate::offer::Offer;
 use crate::servers::Shared;
 use crate::summary::summary;
 use crate::trust::findings::{Findings, Reader, Withheld};
 use crate::trust::{Reviewed, Stamp};
 
 mod keep;
+mod lookup;
 
 /// How long after a failed attempt a call that needs the server has the next one made.
 const ON_DEMAND_PAUSE: Duration = Duration::from_secs(1);
@@ -89,6 +91,7 @@ pub(crate) struct Listed {
     pub(crate) identity: Identity,
     pub(crate) catalogue: Catalogue,
     pub(crate) findings: Findings,
+    pub(crate) offer: Offer,
     /// Grows with every change, over all servers.
     pub(crate) revision: u64,
 }
@@ -298,17 +301,26 @@ impl Server {
 
     async fn list(&self, connection: &Connection) -> Result<(), Failure> {
         let mut stamp = self.listing.lock().await;
-        let catalogue = connection.list(&self.entry).await?;
+        let (catalogue, offer) =
+            tokio::join!(connection.list(&self.entry), self.offer_of(connection));
+        let catalogue = catalogue?;
         let trust = &self.shared.trust;
         let reviewed = trust.review(&self.entry, connection.identity.clone(), catalogue).await?;
         *stamp = reviewed.stamp;
-        self.learn(reviewed);
+        self.learn(reviewed, offer);
         Ok(())
     }
 
-    fn learn(&self, reviewed: Reviewed) {
+    /// What it offers beside tools. A server that takes long to tell is connected all the same.
+    async fn offer_of(&self, connection: &Connection) -> Offer {
+        let known = self.listed().map(|listed| listed.offer.clone());
+        // Boxed: it is large, and part of every future that connects.
+        Box::pin(connection.offer(known, self.shared.options.connect_timeout / 3)).await
+    }
+
+    fn learn(&self, reviewed: Reviewed, offer: Offer) {
         let Reviewed { identity, catalogue, findings, claims, .. } = reviewed;
-        let new = Listed { identity, catalogue, findings, revision: 0 };
+        let new = Listed { identity, catalogue, findings, offer, revision: 0 };
         let mut listed = self.listed.write();
         let known = listed.as_deref();
         if known.is_some_and(|known| *known == Listed { revision: known.revision, ..new.clone() }) {
@@ -409,6 +421,9 @@ impl Server {
             summary: Some(summary(names())),
             tool_count: u32::try_from(listed.catalogue.len()).unwrap_or(u32::MAX),
             tool_names: names().map(str::to_owned).collect(),
+            prompt_count: listed.offer.prompt_count(),
+            prompt_names: listed.offer.prompt_names(),
+            resource_count: listed.offer.resource_count(),
             ..McpServerSummary::default()
         })
     }
@@ -425,6 +440,8 @@ impl Server {
             version: identity.version,
             description: identity.description,
             instructions: identity.instructions,
+            prompts: listed.offer.prompt_details(),
+            resource_count: listed.offer.resource_count(),
             notices: Some(self.notices(Reader::Model)).filter(|notices| !notices.is_empty()),
             ..McpGetServiceDetailsResponse::default()
         })

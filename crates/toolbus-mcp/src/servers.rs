@@ -33,6 +33,7 @@ mod route;
 const CLASHES_TOLD_MAX: usize = 20;
 
 mod apply;
+mod lookup;
 mod register;
 
 pub(crate) use apply::Wanted;

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is tests")]
 
+#[path = "client/asks.rs"]
+mod asks;
 #[path = "client/direct.rs"]
 mod direct;
 #[path = "client/files.rs"]
@@ -10,6 +12,8 @@ mod files;
 mod hostile;
 #[path = "client/hostile_http.rs"]
 mod hostile_http;
+#[path = "client/offers.rs"]
+mod offers;
 #[path = "client/real.rs"]
 mod real;
 #[path = "client/supervised.rs"]

@@ -107,6 +107,7 @@ impl ExecutePython {
                 deadline: call.deadline,
                 cancelled: &call.cancelled,
                 progress: call.progress,
+                asker: call.asker,
             })
             .await
             .map_err(|error| no_reply(error, call.deadline.asked(), seconds))?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
-use toolbus_bus::{Deadline, Progress};
+use toolbus_bus::{Asker, Deadline, Progress};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::message::tool::ContentBlock;
 
@@ -26,6 +26,8 @@ pub struct Call {
     pub cancelled: CancellationToken,
     /// Takes progress.
     pub progress: Progress,
+    /// Answers the call's questions.
+    pub asker: Asker,
 }
 
 /// How long a call may take.
@@ -69,6 +71,8 @@ pub struct Invocation {
     pub cancelled: CancellationToken,
     /// Takes progress.
     pub progress: Progress,
+    /// Answers the call's questions.
+    pub asker: Asker,
 }
 
 /// What becomes of a call, once.
@@ -81,6 +85,8 @@ pub struct Output {
     pub content: Option<String>,
     /// The same and more in parts, when the tool gives parts.
     pub blocks: Vec<ContentBlock>,
+    /// The same as a value, when the tool gives one.
+    pub structured: Option<Value>,
     /// The tool says of itself that it failed, and the content says how.
     pub is_error: bool,
 }

@@ -128,6 +128,7 @@ async fn run(passage: Passage<'_>, cancelled: &CancellationToken) -> Outcome {
         deadline,
         cancelled: call.cancelled,
         progress: call.progress,
+        asker: call.asker,
     };
     let mut work = registered.executor.execute(invocation);
     // The work is dropped when its time is over or when it does not end on being told to: an

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use toolbus_bus::requester::{self, REQUESTS_MAX, Requester};
 use toolbus_bus::responder::Responder;
 use toolbus_bus::{
-    Bus, Deadline, Delivery, Disposition, Envelope, Flow, MemoryBus, Progress, PublishError,
+    Asker, Bus, Deadline, Delivery, Disposition, Envelope, Flow, MemoryBus, Progress, PublishError,
     Subscription, Topic, TopicPattern,
 };
 use toolbus_tools::bus::{Remote, RemoteCall, error_of, output_of, reply_to, serve};
@@ -105,6 +105,7 @@ async fn work(seen: Watched, call: Invocation) -> Outcome {
                 mime_type: Some("image/png".to_owned()),
                 uri: None,
             }],
+            structured: Some(serde_json::json!({"AnyCase": [1, null]})),
             is_error: false,
         }),
         "fail itself" => Ok(Output::error("no luck")),
@@ -202,6 +203,7 @@ fn call(tool: &str, what: &str) -> Call {
         time: Time::Budget(100 * SECOND),
         cancelled: CancellationToken::new(),
         progress: Progress::none(),
+        asker: Asker::none(),
     }
 }
 
@@ -442,6 +444,7 @@ async fn a_worker_that_knows_none_of_our_headers_is_waited_for() {
         deadline: Deadline::after(60 * SECOND),
         cancelled: &CancellationToken::new(),
         progress: &Progress::none(),
+        asker: &Asker::none(),
     };
     assert_eq!(call.send(&requester.unwrap()).await, Ok(Output::text("at last")));
 }

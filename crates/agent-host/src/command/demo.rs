@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use toolbus_bus::Progress;
+use toolbus_bus::{Asker, Progress};
 use toolbus_runtime::service::{BoxError, Context, Exit};
 use toolbus_tools::call::{Arguments, Call, Outcome, Time};
 use toolbus_wire::ErrorCode;
@@ -136,6 +136,7 @@ impl Stage<'_> {
             time: Time::Default,
             cancelled: self.stop.clone(),
             progress: Progress::none(),
+            asker: Asker::none(),
         };
         let outcome = self.one_shot.agent.invoker().invoke(call).await;
         let took = started.elapsed().as_millis();

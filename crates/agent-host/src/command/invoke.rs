@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 
 use serde_json::{Value, json};
 use toolbus_runtime::service::{BoxError, Context, Exit};
-use toolbus_tools::call::{ARGUMENTS_BYTES_MAX, Arguments, Call, CallError, Outcome, Time};
+use toolbus_tools::call::{ARGUMENTS_BYTES_MAX, Arguments, Call, CallError, Outcome, Output, Time};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::envelope::new_id;
 
@@ -49,6 +49,7 @@ pub(super) async fn run(
         time: options.timeout.map_or(Time::Default, Time::Budget),
         cancelled: stop.clone(),
         progress: terminal.progress(),
+        asker: terminal.asker(),
     };
     let outcome = one_shot.agent.invoker().invoke(call).await;
     terminal.stop().await;
@@ -86,17 +87,18 @@ fn from_stdin() -> Result<String, String> {
 
 /// Prints an outcome: content on standard output, failures on standard error.
 fn print(id: &str, options: &Invoke, outcome: Outcome) -> Exit {
-    let (content, error) = match outcome {
+    let (output, error) = match outcome {
         Ok(output) if output.is_error => {
             let message = output.content.clone().unwrap_or_default();
-            (output.content, Some(CallError::new(ErrorCode::ToolError, message)))
+            (output, Some(CallError::new(ErrorCode::ToolError, message)))
         }
-        Ok(output) => (output.content, None),
-        Err(error) => (None, Some(error)),
+        Ok(output) => (output, None),
+        Err(error) => (Output::default(), Some(error)),
     };
+    let Output { content, blocks, structured, .. } = output;
     let exit = if error.is_none() { Exit::SUCCESS } else { Exit::FAILURE };
     if options.json {
-        let outcome = json!({
+        let mut outcome = json!({
             "callId": id,
             "tool": options.tool,
             "content": content,
@@ -107,6 +109,13 @@ fn print(id: &str, options: &Invoke, outcome: Outcome) -> Exit {
                 "isRetryable": error.code.is_retryable(),
             })),
         });
+        // What is more than text.
+        if !blocks.is_empty() {
+            outcome["contentBlocks"] = json!(blocks);
+        }
+        if let Some(structured) = structured {
+            outcome["structuredContent"] = structured;
+        }
         let _ = writeln!(std::io::stdout(), "{outcome}");
     } else if let Some(error) = error {
         let _ = writeln!(std::io::stderr(), "{}: {}", error.code, error.message.trim_end());

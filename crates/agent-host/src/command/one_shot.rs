@@ -83,6 +83,9 @@ impl OneShot {
             ("mcp_list_services", _) => self.wait_for_servers().await,
             ("mcp_get_service_details", Some(server)) => self.wait_for_server(server).await,
             ("list_tool_guides" | "get_tool_guide", _) => self.wait_for_announcement().await,
+            ("mcp_get_prompt" | "mcp_list_resources" | "mcp_read_resource", _) => {
+                self.wait_for_offer(tool).await;
+            }
             // The bridge itself waits for the server of a call.
             _ => self.wait_for_tool(tool).await,
         }
@@ -125,6 +128,20 @@ impl OneShot {
                     servers.iter().any(|server| is_known(&server.server_name))
                 })
                 .await;
+        }
+    }
+
+    /// Waits for a tool that comes with some server, not with the first one.
+    async fn wait_for_offer(&self, tool: &str) {
+        let registry = self.agent.invoker().registry();
+        let offered = async {
+            self.fleet.settled(ANNOUNCED_WITHIN).await;
+            let is_there = |_: &[_]| registry.find(tool).is_some();
+            self.agent.services().wait_until(ANNOUNCED_WITHIN, is_there).await
+        };
+        if self.bridged {
+            // Time is up: nobody offers such.
+            let _ = tokio::time::timeout(ANNOUNCED_WITHIN, offered).await;
         }
     }
 

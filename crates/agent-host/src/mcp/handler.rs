@@ -84,6 +84,7 @@ impl ServerHandler for Handler {
             time: Time::Default,
             cancelled: context.ct.clone(),
             progress: news.progress(),
+            asker: toolbus_bus::Asker::none(),
         };
         let ended = news.tell_during(self.offer.agent().invoker().invoke(call)).await;
         outcome::answer(ended).map(CallToolResponse::from)

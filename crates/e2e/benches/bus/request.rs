@@ -125,6 +125,7 @@ impl Lane for Asker {
             deadline: Deadline::after(PATIENCE),
             cancelled: &self.cancelled,
             progress: Progress::none(),
+            asker: toolbus_bus::Asker::none(),
         };
         let reply = self.requester.request(request).await?;
         ensure!(!message::is::<ToolError>(&reply), "not answered: {}", text(&reply));

@@ -9,7 +9,7 @@ use anyhow::{Context as _, ensure};
 use e2e::bench::{Goal, Lane, Latencies, Report, Rounds, Row, one_by_one, runtime};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::requester::Requester;
-use toolbus_bus::{Bus, MemoryBus, Progress};
+use toolbus_bus::{Asker, Bus, MemoryBus, Progress};
 use toolbus_sandbox::{Config, Sandbox};
 use toolbus_tools::call::{Arguments, Call, Time};
 use toolbus_tools::{Guides, Invoker, Registry};
@@ -109,6 +109,7 @@ impl Lane for Caller {
             time: Time::Default,
             cancelled: CancellationToken::new(),
             progress: Progress::none(),
+            asker: Asker::none(),
         };
         let output = self.invoker.invoke(call).await?;
         let text = output.content.as_deref();

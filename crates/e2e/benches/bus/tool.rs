@@ -8,7 +8,7 @@ use e2e::bench::Lane;
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::requester::Requester;
 use toolbus_bus::responder::Responder;
-use toolbus_bus::{Bus, Progress};
+use toolbus_bus::{Asker, Bus, Progress};
 use toolbus_tools::bus::{Remote, serve};
 use toolbus_tools::call::{Arguments, Call, Invocation, Time};
 use toolbus_tools::{Invoker, Output, Registry, Tool};
@@ -64,6 +64,7 @@ impl Lane for Caller {
             time: Time::Default,
             cancelled: CancellationToken::new(),
             progress: Progress::none(),
+            asker: Asker::none(),
         };
         let output = self.invoker.invoke(call).await?;
         ensure!(!output.is_error, "the tool failed: {:?}", output.content);

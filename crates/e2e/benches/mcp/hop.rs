@@ -129,6 +129,7 @@ async fn invoke(agent: &Agent, tool: &str, cancelled: CancellationToken) -> Outc
         time: Time::Default,
         cancelled,
         progress: Progress::none(),
+        asker: toolbus_bus::Asker::none(),
     };
     agent.invoker().invoke(call).await
 }

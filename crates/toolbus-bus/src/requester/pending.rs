@@ -10,8 +10,9 @@ use toolbus_wire::Envelope;
 use toolbus_wire::envelope::new_id;
 use toolbus_wire::message::toolbus::{Alive, ToolProgress};
 
+use super::questions::Askable;
 use super::{Error, REQUESTS_MAX};
-use crate::Progress;
+use crate::{Asker, Progress};
 
 /// A worker is lost when a call that it had taken was in none of its signs of life for this many
 /// looks: three signs, one a second, and one look to spare.
@@ -44,6 +45,8 @@ struct Entry {
     call_id: Arc<str>,
     reply: oneshot::Sender<Result<Envelope, Error>>,
     progress: Progress,
+    /// What it may ask. It ends with this entry.
+    askable: Option<Arc<Askable>>,
     /// Looks since a worker last said that it holds the call. `None`: no worker has said so yet.
     silent_looks: Option<u32>,
 }
@@ -67,11 +70,18 @@ impl Pending {
         self: &Arc<Self>,
         call_id: &str,
         progress: Progress,
+        asker: Asker,
     ) -> Result<(Waiting, oneshot::Receiver<Result<Envelope, Error>>), Error> {
         let correlation_id: Arc<str> = new_id().into();
         let call_id: Arc<str> = call_id.into();
         let (reply, receiver) = oneshot::channel();
-        let entry = Entry { call_id: Arc::clone(&call_id), reply, progress, silent_looks: None };
+        let entry = Entry {
+            call_id: Arc::clone(&call_id),
+            reply,
+            progress,
+            askable: Askable::new(asker),
+            silent_looks: None,
+        };
         let mut table = self.table.lock();
         if table.closed {
             return Err(Error::Closed);
@@ -129,6 +139,15 @@ impl Pending {
         for listener in listeners {
             listener.send(progress.clone());
         }
+    }
+
+    /// What a call that waits may ask; `None` when no such call waits or its caller takes no
+    /// questions.
+    pub(super) fn askable(&self, call_id: &str) -> Option<Arc<Askable>> {
+        let mut table = self.table.lock();
+        // Who asks is alive.
+        table.heard(call_id);
+        table.entries_of(call_id).find_map(|entry| entry.askable.clone())
     }
 
     pub(super) fn heard(&self, alive: &Alive) {

@@ -46,8 +46,15 @@ impl Stage {
     ) -> Result<Envelope, Error> {
         let deadline = Deadline::after(budget);
         let envelope = Envelope::new("Test", "", Bytes::copy_from_slice(call_id.as_bytes()));
-        let request =
-            Request { topic: &self.topic, envelope, call_id, deadline, cancelled, progress };
+        let request = Request {
+            topic: &self.topic,
+            envelope,
+            call_id,
+            deadline,
+            cancelled,
+            progress,
+            asker: Asker::none(),
+        };
         self.requester.request(request).await
     }
 
@@ -156,6 +163,7 @@ async fn a_timeout_comes_at_the_deadline_and_names_what_was_asked_for() {
         deadline: Deadline::after(10 * SECOND).for_next_hop(),
         cancelled: &cancelled,
         progress: Progress::none(),
+        asker: Asker::none(),
     };
     let error = stage.requester.request(request).await.unwrap_err();
     assert_eq!(error, Error::Timeout { asked: 10 * SECOND });

@@ -152,7 +152,7 @@ impl DirectTools {
         let deadline = Deadline::after(manage::TIMEOUT);
         let requester = &self.gateway.requester;
         let answer: McpGetServiceDetailsResponse =
-            ask(requester, &question, deadline, stop, timed_out).await?;
+            ask(requester, &question, (deadline, stop), timed_out).await?;
         match answer.error {
             Some(error) => Err(CallError::execution_failed(error)),
             None => Ok(answer.tools),

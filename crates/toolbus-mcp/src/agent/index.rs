@@ -24,8 +24,12 @@ pub(super) struct Index {
 
 impl Index {
     /// Takes an announcement in: removals first, then what is new or has changed. Names are alike
-    /// without regard to case.
-    pub(super) fn apply(&self, announcement: McpServersIndexed) {
+    /// without regard to case. `follow` sees what is known then, before anybody who waits does.
+    pub(super) fn apply(
+        &self,
+        announcement: McpServersIndexed,
+        follow: impl FnOnce(&[McpServerSummary]),
+    ) {
         let revision = self.revision.fetch_add(1, Ordering::AcqRel) + 1;
         let mut servers = self.servers.lock();
         let mut announced = self.announced.lock();
@@ -48,6 +52,7 @@ impl Index {
         announced
             .retain(|name, _| servers.iter().any(|s| s.server_name.eq_ignore_ascii_case(name)));
         drop(announced);
+        follow(&servers);
         drop(servers);
         self.heard.store(true, Ordering::Release);
         self.changed.notify_waiters();

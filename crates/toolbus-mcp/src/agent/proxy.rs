@@ -68,6 +68,7 @@ impl InvokeTool {
             deadline: call.deadline,
             cancelled: &call.cancelled,
             progress: &call.progress,
+            asker: &call.asker,
         };
         let reply = remote.request(&self.requester).await.map_err(|error| match error {
             requester::Error::Timeout { .. } => {

@@ -20,8 +20,8 @@ use super::manage::{self, ask};
 use super::proxy::InvokeTool;
 use crate::bridge::DENIED;
 
-const SOURCE: &str = "mcp:management";
-const MISSING: &str = "Missing required parameter: {}";
+pub(super) const SOURCE: &str = "mcp:management";
+pub(super) const MISSING: &str = "Missing required parameter: {}";
 
 /// Registers the tools and the guide that goes with them.
 pub(super) fn register(
@@ -49,8 +49,8 @@ pub(super) fn register(
 fn list_services() -> Tool {
     Tool::new(
         "mcp_list_services",
-        "Lists the MCP servers that are connected, with a summary and the names of their tools. \
-         Call it first when you need live, personal or external data.",
+        "Lists the MCP servers that are connected, with a summary and the names of their tools and \
+         prompts. Call it first when you need live, personal or external data.",
         SOURCE,
     )
     .read_only()
@@ -150,7 +150,7 @@ impl Executor for GetDetails {
             let question = McpGetServiceDetailsRequest { server_name: server_name.clone() };
             let timed_out = || format!("Timed out waiting for service details for '{server_name}'");
             let details: McpGetServiceDetailsResponse =
-                ask(&self.requester, &question, call.deadline, &call.cancelled, timed_out).await?;
+                ask(&self.requester, &question, &call, timed_out).await?;
             if let Some(error) = details.error {
                 return Ok(Output::error(error));
             }
@@ -203,7 +203,7 @@ impl Executor for RegisterServer {
             let name = question.server_name.clone();
             let timed_out = || "Timed out waiting for server registration response".to_owned();
             let answer: McpRegisterServerResponse =
-                ask(&self.requester, &question, call.deadline, &call.cancelled, timed_out).await?;
+                ask(&self.requester, &question, &call, timed_out).await?;
             Ok(if answer.success {
                 let summary = answer.summary.unwrap_or_default();
                 Output::text(format!("Server '{name}' registered successfully. {summary}"))
@@ -269,7 +269,7 @@ impl Executor for UnregisterServer {
             let question = McpUnregisterServerRequest { server_name: name.clone() };
             let timed_out = || "Timed out waiting for server unregistration response".to_owned();
             let answer: McpUnregisterServerResponse =
-                ask(&self.requester, &question, call.deadline, &call.cancelled, timed_out).await?;
+                ask(&self.requester, &question, &call, timed_out).await?;
             Ok(if answer.success {
                 Output::text(format!("Server '{name}' removed successfully."))
             } else {
@@ -288,7 +288,7 @@ impl Executor for UnregisterServer {
     }
 }
 
-fn argument<'a>(arguments: &'a Map<String, Value>, name: &str) -> &'a str {
+pub(super) fn argument<'a>(arguments: &'a Map<String, Value>, name: &str) -> &'a str {
     arguments.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 

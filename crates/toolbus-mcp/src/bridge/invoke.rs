@@ -68,6 +68,7 @@ impl InvokeService {
             deadline: context.deadline,
             cancelled: context.cancelled,
             progress: context.progress,
+            asker: context.asker,
         };
         match self.set.call(call).await {
             Ok(result) => Ok(output(result)),
@@ -79,9 +80,12 @@ impl InvokeService {
 /// A result as an output. Blocks go along only where they say more than the text does.
 fn output(result: CallResult) -> Output {
     let only_text = result.blocks.iter().all(|block| block.kind == ContentKind::Text);
+    // A tool that gives a value should give its text as well, and not every one does.
+    let value_as_text = || result.structured.as_ref().map(ToString::to_string);
     Output {
-        content: result.text,
+        content: result.text.or_else(value_as_text),
         blocks: if only_text { Vec::new() } else { result.blocks },
+        structured: result.structured,
         is_error: result.is_error,
     }
 }

@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 use toolbus_bus::responder::{Call, Context, Failure, Malformed, Repeat, Reply, Service};
 use toolbus_bus::{Envelope, Topic};
 use toolbus_wire::message::mcp::{
-    McpGetServiceDetailsRequest, McpGetServiceDetailsResponse, McpRegisterServerRequest,
+    McpGetPromptRequest, McpGetServiceDetailsRequest, McpGetServiceDetailsResponse,
+    McpListResourcesRequest, McpReadResourceRequest, McpRegisterServerRequest,
     McpRegisterServerResponse, McpUnregisterServerRequest, McpUnregisterServerResponse,
     unknown_request_response,
 };
@@ -15,6 +16,7 @@ use toolbus_wire::message::tool::CallIds;
 use toolbus_wire::{Message, json as body, message};
 
 use super::invoke::with_headers;
+use super::lookup;
 use crate::config::{Entry, Variables};
 use crate::servers::{AddError, Registered, Set, UnregisterError};
 
@@ -48,6 +50,9 @@ pub(super) enum Request {
     Details(McpGetServiceDetailsRequest),
     Register(McpRegisterServerRequest),
     Unregister(McpUnregisterServerRequest),
+    Prompt(McpGetPromptRequest),
+    Resources(McpListResourcesRequest),
+    Resource(McpReadResourceRequest),
     Unknown { message_type: String },
 }
 
@@ -55,9 +60,12 @@ impl Service for ManageService {
     type Request = Request;
 
     fn parse(&self, envelope: &Envelope) -> Result<Call<Request>, Malformed> {
-        // These requests have no ids of their own; the type takes the tool's place, so that a
-        // failure can be told in its family.
-        let ids = CallIds { tool_call_id: String::new(), tool_name: envelope.message_type.clone() };
+        // These requests have no ids of their own; the message's id takes the call's place, and the
+        // type the tool's, so that a failure can be told in its family.
+        let ids = CallIds {
+            tool_call_id: envelope.message_id.clone(),
+            tool_name: envelope.message_type.clone(),
+        };
         let (request, repeat) = match read(envelope) {
             Ok(request) => request,
             Err(error) => return Err(Malformed { ids, reason: error.to_string() }),
@@ -65,12 +73,21 @@ impl Service for ManageService {
         Ok(Call { ids, request, default_budget: BUDGET, repeat })
     }
 
-    fn serve(&self, request: Request, _context: Context) -> BoxFuture<'_, Reply> {
+    fn serve(&self, request: Request, context: Context) -> BoxFuture<'_, Reply> {
         Box::pin(async move {
             with_headers(match request {
                 Request::Details(request) => Reply::of(&self.details(request)),
                 Request::Register(request) => Reply::of(&self.register(request).await),
                 Request::Unregister(request) => Reply::of(&self.unregister(request).await),
+                Request::Prompt(request) => {
+                    Reply::of(&lookup::prompt(&self.set, request, context).await)
+                }
+                Request::Resources(request) => {
+                    Reply::of(&lookup::resources(&self.set, request, context).await)
+                }
+                Request::Resource(request) => {
+                    Reply::of(&lookup::resource(&self.set, request, context).await)
+                }
                 Request::Unknown { message_type } => {
                     let (response_type, response) = unknown_request_response(&message_type);
                     Reply { message_type: response_type.into(), ..Reply::of(&response) }
@@ -127,6 +144,12 @@ fn read(envelope: &Envelope) -> Result<(Request, Repeat), body::Error> {
         (Request::Register(body::read(body)?), Repeat::Never)
     } else if message::is::<McpUnregisterServerRequest>(envelope) {
         (Request::Unregister(body::read(body)?), Repeat::Harmless)
+    } else if message::is::<McpGetPromptRequest>(envelope) {
+        (Request::Prompt(body::read(body)?), Repeat::Harmless)
+    } else if message::is::<McpListResourcesRequest>(envelope) {
+        (Request::Resources(body::read(body)?), Repeat::Harmless)
+    } else if message::is::<McpReadResourceRequest>(envelope) {
+        (Request::Resource(body::read(body)?), Repeat::Harmless)
     } else {
         (Request::Unknown { message_type: envelope.message_type.clone() }, Repeat::Harmless)
     })

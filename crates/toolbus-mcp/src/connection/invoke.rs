@@ -1,13 +1,12 @@
 //! One `tools/call` on one connection, and what the answers mean.
 
-use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, ClientRequest, ErrorCode, ErrorData, ServerResult,
-};
-use rmcp::service::{PeerRequestOptions, ServiceError};
+use rmcp::model::{ErrorCode, ErrorData, ServerResult};
+use rmcp::service::ServiceError;
 use rmcp::transport::DynamicTransportError;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
-use super::{Connection, Pending};
+use super::Connection;
+use super::rounds::{Exchange, Terms, What};
 use crate::call::{Call, CallError};
 use crate::call_result::CallResult;
 use crate::eraser::shortened;
@@ -36,7 +35,8 @@ impl Connection {
     /// | the server's answer | is |
     /// |---|---|
     /// | a result, `isError` or not | a result |
-    /// | a result that asks for input, or a task | `execution_failed`: nobody here can give it |
+    /// | a result that asks for input | one more round with what the caller gives |
+    /// | a task | `execution_failed`: it was not asked for |
     /// | JSON-RPC error −32602 (invalid params) for a tool that it lists | `invalid_arguments` |
     /// | the same for a tool that it does not list; −32601 | `tool_not_found` |
     /// | any other JSON-RPC error | `execution_failed` |
@@ -55,30 +55,22 @@ impl Connection {
         deadline: Instant,
         is_listed: impl FnOnce() -> bool,
     ) -> Result<CallResult, Ended> {
-        let mark = Mark::new(call.progress.clone());
-        // Every arm only waits. The response goes first: it may have come before the end.
-        let response = tokio::select! {
-            biased;
-            response = self.round_trip(call, &mark) => Ok(response),
-            () = self.cut_off() => Ok(Err(ServiceError::TransportClosed)),
-            () = call.cancelled.cancelled() => Err(Ended::Cancelled),
-            () = sleep_until(deadline) => Err(Ended::TimedOut),
+        let what = What::Tool { name: &call.tool, arguments: &call.arguments };
+        let terms = Terms {
+            until: deadline,
+            cancelled: &call.cancelled,
+            progress: &call.progress,
+            asker: &call.asker,
         };
-        mark.end();
-        match response? {
+        let Exchange { response, mark, is_repeated } = self.exchange(what, terms).await?;
+        match response {
             Ok(result) => self.understand(result),
-            Err(error) => Err(self.explain(call, &mark, error, is_listed).await),
+            Err(error) => match self.explain(call, &mark, error, is_listed).await {
+                // What was there before the server asked for more may have taken effect.
+                Ended::NotSent(failure) if is_repeated => Err(Ended::Lost(failure)),
+                ended => Err(ended),
+            },
         }
-    }
-
-    async fn round_trip(&self, call: &Call, mark: &Mark) -> Result<ServerResult, ServiceError> {
-        let params = CallToolRequestParams::new(call.tool.clone());
-        let mut request = CallToolRequest::new(params.with_arguments(call.arguments.clone()));
-        request.extensions.insert(mark.clone());
-        let request = ClientRequest::CallToolRequest(request);
-        let options = PeerRequestOptions::no_options();
-        let handle = self.peer.send_cancellable_request(request, options).await?;
-        Pending::new(self, handle).response().await
     }
 
     fn understand(&self, result: ServerResult) -> Result<CallResult, Ended> {
@@ -89,15 +81,13 @@ impl Connection {
                 Some(result) => return Ok(result),
                 None => "gave an answer that is no result of a tool",
             },
-            ServerResult::InputRequiredResult(_) => "asks for input that nobody here can give",
             ServerResult::CreateTaskResult(_) => "made a task of the call, which it may not",
             _ => "gave an answer that is no result of a tool",
         };
-        let message = format!("MCP server '{}' {what}", self.server);
-        Err(Ended::With(CallError::Failed { message }))
+        Err(self.failed(what))
     }
 
-    async fn explain(
+    pub(super) async fn explain(
         &self,
         call: &Call,
         mark: &Mark,
@@ -122,8 +112,7 @@ impl Connection {
 
     /// What a JSON-RPC error is.
     fn refused(&self, call: &Call, error: &ErrorData, is_listed: bool) -> CallError {
-        let message = json_rpc(error);
-        let message = shortened(&self.eraser.erase(&message), TEXT_BYTES_MAX).into_owned();
+        let message = self.told_by(error);
         match error.code {
             ErrorCode::INVALID_PARAMS if is_listed => CallError::InvalidArguments { message },
             ErrorCode::INVALID_PARAMS | ErrorCode::METHOD_NOT_FOUND => CallError::ToolUnknown {
@@ -135,8 +124,13 @@ impl Connection {
         }
     }
 
+    /// The text of a JSON-RPC error, as it may be passed on.
+    pub(super) fn told_by(&self, error: &ErrorData) -> String {
+        shortened(&self.eraser.erase(&json_rpc(error)), TEXT_BYTES_MAX).into_owned()
+    }
+
     /// What it is when the transport did not carry a request.
-    fn not_carried(&self, error: DynamicTransportError) -> Ended {
+    pub(super) fn not_carried(&self, error: DynamicTransportError) -> Ended {
         let server = self.server.clone();
         let failure = |error| Failure::request(&ServiceError::TransportSend(error), &self.eraser);
         match error.error.downcast_ref::<http::Error>() {

@@ -104,6 +104,7 @@ impl Server {
             let stamp = stamp.filter(|_| self.holds_back());
             tokio::select! {
                 () = connection.tools_changed() => {}
+                () = connection.offer_changed() => {}
                 () = self.shared.trust.edited(&self.entry, stamp) => {}
             }
             self.list_again(connection).await;

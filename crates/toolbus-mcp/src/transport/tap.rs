@@ -5,6 +5,7 @@
 //! concerns us is taken out here, in order, before rmcp sees it. This is also where it is known
 //! that a connection is at its end, and whether a call was handed over before that.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,16 +13,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use rmcp::RoleClient;
 use rmcp::model::{
-    ClientNotification, ClientRequest, GetMeta, JsonRpcMessage, JsonRpcNotification,
-    ProgressNotificationParam, ProgressToken, RequestId, ServerNotification,
+    ClientNotification, ClientRequest, GetExtensions as _, GetMeta, JsonRpcMessage,
+    JsonRpcNotification, ProgressNotificationParam, ProgressToken, RequestId, ServerNotification,
 };
-use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::service::{InboundStreamOrigin, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde::Serialize;
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
-use toolbus_bus::Progress;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use toolbus_bus::{Asker, Progress};
 use toolbus_wire::message::toolbus::ToolProgress;
 
 use crate::eraser::{Eraser, shortened};
@@ -50,6 +51,8 @@ pub(crate) struct Wire {
     pub(crate) stuck: CancellationToken,
     /// Told whenever the server says that its list of tools has changed.
     pub(crate) tools_changed: Notify,
+    /// Told whenever the server says that its prompts or resources have changed.
+    pub(crate) offer_changed: Notify,
     server: String,
     eraser: Eraser,
     asked: Mutex<Asked>,
@@ -62,18 +65,26 @@ pub(crate) struct Wire {
 /// handshake is done, it takes that for the end of the connection.
 #[derive(Default)]
 struct Asked {
-    requests: HashMap<RequestId, Option<ProgressToken>>,
+    requests: HashMap<RequestId, Option<Marked>>,
+    /// Of calls whose progress somebody hears.
     marks: HashMap<ProgressToken, Mark>,
 }
 
-/// Goes along with one call's request, in its extensions, which are never sent.
+/// A request of a call.
+struct Marked {
+    mark: Mark,
+    token: Option<ProgressToken>,
+}
+
+/// Goes along with one call's requests, in their extensions, which are never sent.
 #[derive(Clone)]
 pub(crate) struct Mark(Arc<MarkState>);
 
 struct MarkState {
     handed_over: AtomicBool,
-    is_over: AtomicBool,
+    over: CancellationToken,
     progress: Progress,
+    asker: Asker,
     pace: Mutex<Pace>,
 }
 
@@ -84,11 +95,12 @@ struct Pace {
 }
 
 impl Mark {
-    pub(crate) fn new(progress: Progress) -> Self {
+    pub(crate) fn new(progress: Progress, asker: Asker) -> Self {
         Self(Arc::new(MarkState {
             handed_over: AtomicBool::new(false),
-            is_over: AtomicBool::new(false),
+            over: CancellationToken::new(),
             progress,
+            asker,
             pace: Mutex::new(Pace { since: Instant::now(), count: 0 }),
         }))
     }
@@ -98,17 +110,28 @@ impl Mark {
         self.0.handed_over.load(Ordering::Acquire)
     }
 
-    /// Ends progress: the call has its outcome.
-    pub(crate) fn end(&self) {
-        self.0.is_over.store(true, Ordering::Release);
+    /// Ends the call's progress and questions when it is dropped: the call has its outcome.
+    pub(crate) fn ends_with(&self) -> DropGuard {
+        self.0.over.clone().drop_guard()
     }
 
-    fn wants_progress(&self) -> bool {
+    /// Waits until the call has its outcome.
+    pub(crate) async fn over(&self) {
+        self.0.over.cancelled().await;
+    }
+
+    /// Whom the call may ask.
+    pub(crate) fn asker(&self) -> &Asker {
+        &self.0.asker
+    }
+
+    /// Whether anybody hears the call's progress.
+    pub(crate) fn wants_progress(&self) -> bool {
         self.0.progress.is_wanted()
     }
 
     fn has_room(&self) -> bool {
-        if self.0.is_over.load(Ordering::Acquire) {
+        if self.0.over.is_cancelled() {
             return false;
         }
         let mut pace = self.0.pace.lock();
@@ -126,6 +149,7 @@ impl Wire {
             ended: CancellationToken::new(),
             stuck: CancellationToken::new(),
             tools_changed: Notify::new(),
+            offer_changed: Notify::new(),
             server: server.to_owned(),
             eraser,
             asked: Mutex::default(),
@@ -155,15 +179,13 @@ impl Wire {
             // What was asked before got no answer in time, and must not get one now.
             *asked = Asked::default();
         }
-        let mut token = None;
-        if let ClientRequest::CallToolRequest(call) = request
-            && let Some(mark) = call.extensions.get::<Mark>()
-        {
+        let marked = request.extensions().get::<Mark>().map(|mark| {
             mark.0.handed_over.store(true, Ordering::Release);
-            token = request.get_meta().get_progress_token().filter(|_| mark.wants_progress());
+            let token = request.get_meta().get_progress_token().filter(|_| mark.wants_progress());
             asked.marks.extend(token.clone().map(|token| (token, mark.clone())));
-        }
-        asked.requests.insert(id.clone(), token);
+            Marked { mark: mark.clone(), token }
+        });
+        asked.requests.insert(id.clone(), marked);
     }
 
     /// Takes a notification, or gives it back when it is rmcp's.
@@ -179,6 +201,12 @@ impl Wire {
             }
             ServerNotification::ToolListChangedNotification(_) => {
                 self.tools_changed.notify_one();
+                None
+            }
+            ServerNotification::PromptListChangedNotification(_)
+            | ServerNotification::ResourceListChangedNotification(_)
+            | ServerNotification::ResourceUpdatedNotification(_) => {
+                self.offer_changed.notify_one();
                 None
             }
             ServerNotification::CancelledNotification(cancelled) => {
@@ -200,7 +228,7 @@ impl Wire {
         let mark = self.asked.lock().marks.get(&params.progress_token).cloned();
         let Some(mark) = mark else { return };
         if mark.has_room() {
-            let message = params.message.map(|text| shortened(&text, NOTE_BYTES_MAX).into_owned());
+            let message = params.message.map(|text| self.note(&text));
             mark.0.progress.send(ToolProgress {
                 progress: Some(params.progress),
                 total: params.total,
@@ -210,12 +238,48 @@ impl Wire {
         }
     }
 
+    /// A line of the server's log. It does not say which call it is about, so it goes to a caller
+    /// only while there is but one.
     fn log(&self, note: &impl Serialize) {
-        if tracing::enabled!(tracing::Level::DEBUG) {
-            let note = serde_json::to_string(note).unwrap_or_default();
-            let note = self.eraser.erase(&note);
-            let note = shortened(&note, NOTE_BYTES_MAX);
-            tracing::debug!(server = self.server, "the server logs: {note}");
+        let mark = self.asked.lock().only_mark().cloned();
+        let heard = mark.filter(|mark| mark.wants_progress() && mark.has_room());
+        if heard.is_none() && !tracing::enabled!(tracing::Level::DEBUG) {
+            return;
+        }
+        let note = serde_json::to_value(note).unwrap_or_default();
+        let params = &note["params"];
+        let data = &params["data"];
+        let text = data.as_str().map_or_else(|| Cow::Owned(data.to_string()), Cow::Borrowed);
+        let text = match params["logger"].as_str() {
+            Some(logger) => self.note(&format!("{logger}: {text}")),
+            None => self.note(&text),
+        };
+        let level = params["level"].as_str().map(str::to_owned);
+        tracing::debug!(server = self.server, level, "the server logs: {text}");
+        if let Some(mark) = heard {
+            let (level, message) = (level, Some(text));
+            mark.0.progress.send(ToolProgress { level, message, ..ToolProgress::default() });
+        }
+    }
+
+    /// A text of the server as it may be passed on.
+    fn note(&self, text: &str) -> String {
+        // Erased before it is cut, so that no part of a secret is left; what is far too long is
+        // cut before.
+        let text = shortened(text, 64 * NOTE_BYTES_MAX);
+        shortened(&self.eraser.erase(&text), NOTE_BYTES_MAX).into_owned()
+    }
+
+    /// The call that a request of the server belongs to: that of the stream on which it came; where
+    /// the transport has but one stream for all, the only call in flight. With several it cannot be
+    /// told, and a question must reach nobody whose call is not the cause of it.
+    pub(crate) fn call_that_asks(&self, origin: Option<&InboundStreamOrigin>) -> Option<Mark> {
+        let asked = self.asked.lock();
+        match origin {
+            Some(InboundStreamOrigin::OutboundRequest(id)) => {
+                asked.requests.get(id)?.as_ref().map(|marked| marked.mark.clone())
+            }
+            Some(InboundStreamOrigin::Unassociated) | None => asked.only_mark().cloned(),
         }
     }
 
@@ -254,11 +318,17 @@ impl Wire {
 impl Asked {
     /// Forgets a request and tells whether it was there.
     fn settle(&mut self, id: &RequestId) -> bool {
-        let Some(token) = self.requests.remove(id) else { return false };
-        if let Some(token) = token {
+        let Some(marked) = self.requests.remove(id) else { return false };
+        if let Some(token) = marked.and_then(|marked| marked.token) {
             self.marks.remove(&token);
         }
         true
+    }
+
+    /// The call in flight, when there is but one.
+    fn only_mark(&self) -> Option<&Mark> {
+        let mut marked = self.requests.values().flatten();
+        marked.next().filter(|_| marked.next().is_none()).map(|marked| &marked.mark)
     }
 }
 

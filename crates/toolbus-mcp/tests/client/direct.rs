@@ -77,6 +77,7 @@ impl Agent {
             time: Time::Budget(PATIENCE),
             cancelled: CancellationToken::new(),
             progress: Progress::none(),
+            asker: toolbus_bus::Asker::none(),
         };
         self.invoker.invoke(call).await
     }

@@ -81,6 +81,7 @@ impl Fixture {
             time: Time::Default,
             cancelled: Default::default(),
             progress,
+            asker: toolbus_bus::Asker::none(),
         };
         self.invoker.invoke(call).await
     }
@@ -164,6 +165,7 @@ async fn nobody_to_run_scripts_is_told_at_once() {
         time: Time::Default,
         cancelled: Default::default(),
         progress: Progress::none(),
+        asker: toolbus_bus::Asker::none(),
     };
     let error = Invoker::new(registry).invoke(call).await.unwrap_err();
     assert_eq!(error.code, ErrorCode::Unroutable);

@@ -4,7 +4,7 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::requester::{self, Requester};
-use toolbus_bus::{Deadline, Envelope, Progress, PublishError, Topic};
+use toolbus_bus::{Asker, Deadline, Envelope, Progress, PublishError, Topic};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::envelope::new_id;
 use toolbus_wire::header::{self, Headers};
@@ -38,6 +38,8 @@ pub struct RemoteCall<'a> {
     pub cancelled: &'a CancellationToken,
     /// Takes progress.
     pub progress: &'a Progress,
+    /// Answers the call's questions.
+    pub asker: &'a Asker,
 }
 
 impl Remote {
@@ -60,6 +62,7 @@ impl Executor for Remote {
                 deadline: call.deadline,
                 cancelled: &call.cancelled,
                 progress: &call.progress,
+                asker: &call.asker,
             };
             remote.send(&self.requester).await
         })
@@ -103,6 +106,7 @@ impl RemoteCall<'_> {
             deadline: self.deadline,
             cancelled: self.cancelled,
             progress: self.progress.clone(),
+            asker: self.asker.clone(),
         };
         requester.request(request).await
     }

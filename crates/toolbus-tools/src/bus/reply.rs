@@ -17,6 +17,7 @@ pub fn reply_to(ids: &CallIds, outcome: Outcome) -> Reply {
             content: output.content,
             is_error: output.is_error,
             content_blocks: (!output.blocks.is_empty()).then_some(output.blocks),
+            structured_content: output.structured,
         }),
         Err(error) => Reply::of(&ToolError::new(ids.clone(), error.code, error.message)),
     }
@@ -42,6 +43,7 @@ pub fn output_of(envelope: &Envelope) -> Outcome {
     Ok(Output {
         content: response.content,
         blocks: response.content_blocks.unwrap_or_default(),
+        structured: response.structured_content,
         is_error: response.is_error,
     })
 }

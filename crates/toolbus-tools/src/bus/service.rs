@@ -87,6 +87,7 @@ impl Service for ToolService {
                 time: Time::Until(context.deadline),
                 cancelled: context.cancelled,
                 progress: context.progress,
+                asker: context.asker,
             };
             let ids = CallIds { tool_call_id: call.id.clone(), tool_name: call.tool.clone() };
             reply_to(&ids, self.invoker.invoke(call).await)

@@ -30,6 +30,7 @@ impl Stage {
             time: Time::Default,
             cancelled: tokio_util::sync::CancellationToken::new(),
             progress: toolbus_bus::Progress::none(),
+            asker: toolbus_bus::Asker::none(),
         };
         self.invoker.invoke(call).await
     }

@@ -48,6 +48,7 @@ fn call(arguments: Value) -> Call {
         time: Time::Default,
         cancelled: CancellationToken::new(),
         progress: Progress::none(),
+        asker: toolbus_bus::Asker::none(),
     }
 }
 
@@ -134,7 +135,7 @@ async fn what_a_tool_answers_is_the_outcome() {
         mime_type: None,
         uri: None,
     }];
-    let output = Output { content: None, blocks, is_error: true };
+    let output = Output { content: None, blocks, is_error: true, ..Output::default() };
     let answer = output.clone();
     let invoker = invoker(move |_| ready(Ok(answer.clone())));
     assert_eq!(invoker.invoke(call(json!({}))).await, Ok(output));

@@ -1,15 +1,21 @@
 //! What an agent and an MCP bridge tell each other about servers.
 //!
-//! Of newer C# code, listing and reading resources and answering questions are not here: a bridge
-//! answers them as it does any request that it does not know, see [`unknown_request_response`].
+//! The types of resources have the names that newer C# code gives them; their members are ours, in
+//! the style of the others. Of that code, answering questions is not here: a bridge answers it as it
+//! does any request that it does not know, see [`unknown_request_response`].
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::tool::ContentBlock;
 use super::{Message, Secret, field};
 use crate::frame::SHORT_STRING_BYTES_MAX;
+
+mod resource;
+
+pub use resource::*;
 
 /// Which servers came, changed or went since the last such message: first `removed_servers` are
 /// forgotten, then `servers` are put in place, by name without regard to case.
@@ -49,6 +55,9 @@ pub struct McpServerSummary {
     /// Names of its prompts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_names: Option<Vec<String>>,
+    /// Ours: how many resources it has, templates of resources included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource_count: Option<u32>,
     /// Id that outlives a change of its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_id: Option<String>,
@@ -131,7 +140,7 @@ pub struct McpGetServiceDetailsResponse {
     /// Digest of what it offers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<String>,
-    /// How many resources it has.
+    /// How many resources it has, templates of resources included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_count: Option<u32>,
     /// Ours: what to know of it beside its own words, such as tools that have changed.
@@ -280,6 +289,9 @@ pub struct McpPromptMessage {
     pub content: Option<String>,
     /// What kind of content it is, such as `text`.
     pub content_type: Option<String>,
+    /// Ours: the content itself, when it is more than text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block: Option<ContentBlock>,
 }
 
 /// The answer to a request at `mcp.manage` whose type nobody here knows, and that answer's own

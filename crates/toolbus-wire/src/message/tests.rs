@@ -343,6 +343,7 @@ fn our_own_messages_leave_out_what_is_absent() {
         tool_call_id: "c".to_owned(),
         ask_id: "a".to_owned(),
         kind: AskKind::Approval,
+        from: None,
         params: json!({"Why": 1}),
     };
     let body = r#"{"toolCallId":"c","askId":"a","kind":"approval","params":{"Why":1}}"#;
@@ -357,6 +358,11 @@ fn our_own_messages_leave_out_what_is_absent() {
     let body = r#"{"toolCallId":"c","askId":"a","result":{"action":"accept"}}"#;
     check_written(&answer, body);
     check(&body.parse().unwrap(), &answer);
+    let error = Some(AskError::new(AskErrorCode::Unsupported, "no model here"));
+    let refused = ToolAnswer { result: None, error, ..answer };
+    let body = r#"{"toolCallId":"c","askId":"a","error":{"code":"unsupported","message":"no model here"}}"#;
+    check_written(&refused, body);
+    check(&body.parse().unwrap(), &refused);
     let alive = Alive { instance: "i".to_owned(), calls: vec!["c".to_owned()] };
     check_written(&alive, r#"{"instance":"i","calls":["c"]}"#);
 }
@@ -389,6 +395,27 @@ fn a_prompt_is_asked_for_and_given() {
     });
     let read = json::read::<McpGetPromptResponse>(response.to_string().as_bytes()).unwrap();
     check_written(&read, &response.to_string());
+}
+
+#[test]
+fn resources_are_listed_and_read() {
+    let listed = json!({
+        "serverName": "s",
+        "resources": [{"uri": "demo://a", "name": "a", "mimeType": "text/plain", "size": 3}],
+        "templates": [{"uriTemplate": "demo://{id}", "name": "t"}],
+        "nextCursor": null, "error": null,
+    });
+    let read = json::read::<McpListResourcesResponse>(listed.to_string().as_bytes()).unwrap();
+    check_written(&read, &listed.to_string());
+    let contents = json!({
+        "serverName": "s", "uri": "demo://a",
+        "contents": [{"uri": "demo://a", "text": "abc"}, {"uri": "demo://b", "blob": "YWJj"}],
+        "error": null,
+    });
+    let read = json::read::<McpReadResourceResponse>(contents.to_string().as_bytes()).unwrap();
+    check_written(&read, &contents.to_string());
+    let refused = json::read::<McpReadResourceResponse>(br#"{"error":"no"}"#).unwrap();
+    assert_eq!((refused.contents.len(), refused.error.as_deref()), (0, Some("no")));
 }
 
 proptest! {

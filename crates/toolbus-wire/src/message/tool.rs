@@ -1,6 +1,7 @@
 //! Calls of tools and their outcomes.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{Message, field};
 use crate::{ErrorCode, json};
@@ -41,6 +42,9 @@ pub struct ToolInvokeResponse {
     /// The parts of the answer, when it is more than text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content_blocks: Option<Vec<ContentBlock>>,
+    /// Ours: the answer as a value, when the tool gives one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub structured_content: Option<Value>,
 }
 
 impl Message for ToolInvokeResponse {

@@ -40,6 +40,10 @@ pub struct ToolProgress {
     /// What the tool is doing, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// How grave `message` is, where it is a line of a log: `debug`, `info`, `notice`, `warning`,
+    /// `error`, `critical`, `alert` or `emergency`, as MCP and syslog have them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub level: Option<String>,
     /// Where `text` was written to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<OutputStream>,
@@ -73,6 +77,9 @@ pub struct ToolAsk {
     pub ask_id: String,
     /// What is asked for.
     pub kind: AskKind,
+    /// Who asks, in words for people, such as the name of an MCP server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
     /// The question, as the kind has it; for the first two kinds, as MCP has it.
     #[serde(default)]
     pub params: Value,
@@ -107,11 +114,53 @@ pub struct ToolAnswer {
     pub result: Option<Value>,
     /// Why there is no answer.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
+    pub error: Option<AskError>,
 }
 
 impl Message for ToolAnswer {
     const TYPE: &'static str = "Toolbus.ToolAnswer";
+}
+
+/// Why a question has no answer. A person who says no has answered: that is a result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "camelCase")]
+#[error("{message}")]
+pub struct AskError {
+    /// What kind of failure it is.
+    pub code: AskErrorCode,
+    /// What happened, for people and for whoever asked. Never holds a secret.
+    #[serde(default)]
+    pub message: String,
+}
+
+impl AskError {
+    /// An error of this kind.
+    #[must_use]
+    pub fn new(code: AskErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}
+
+text_enum! {
+    /// What kind of failure an [`AskError`] is.
+    pub enum AskErrorCode {
+        /// Nobody is there who answers such questions.
+        Unsupported = "unsupported",
+        /// No call of that id waits at the caller, or none whose questions it takes.
+        UnknownCall = "unknown_call",
+        /// Too many questions, at a time or in all.
+        Busy = "busy",
+        /// The question or its answer is over the limit.
+        TooLarge = "too_large",
+        /// The caller or the broker cannot be reached.
+        Unroutable = "unroutable",
+        /// The call's time was over before the answer came.
+        Timeout = "timeout",
+        /// The call was cancelled before the answer came.
+        Cancelled = "cancelled",
+        /// Whoever should have answered failed.
+        Failed = "failed",
+    }
 }
 
 /// A worker lives, sent once a second to each caller that it holds calls of and that named a

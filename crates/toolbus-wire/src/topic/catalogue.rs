@@ -75,6 +75,12 @@ pub fn tool_ask(agent: &AgentName, instance: &InstanceId) -> Topic {
     Topic::of_instance("tool.ask", agent, instance)
 }
 
+/// Ours: takes what callers answer to the questions of one worker.
+#[must_use]
+pub fn tool_answer(worker: &InstanceId) -> Topic {
+    Topic::of_name("tool.answer", worker)
+}
+
 /// Tells an agent which MCP servers there are.
 #[must_use]
 pub fn tool_meta_mcp(agent: &AgentName) -> Topic {

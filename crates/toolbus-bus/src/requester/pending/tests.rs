@@ -12,7 +12,7 @@ fn is_empty(pending: &Pending) -> bool {
 #[test]
 fn however_a_request_ends_its_places_are_given_up() {
     let pending = Arc::new(Pending::default());
-    let add = || pending.add("c", Progress::none()).unwrap();
+    let add = || pending.add("c", Progress::none(), Asker::none()).unwrap();
     let (answered, _reply) = add();
     let (lost, _) = add();
     let (dropped, _) = add();
@@ -30,8 +30,8 @@ fn however_a_request_ends_its_places_are_given_up() {
 #[test]
 fn calls_of_one_id_each_end_for_themselves() {
     let pending = Arc::new(Pending::default());
-    let (first, _) = pending.add("c", Progress::none()).unwrap();
-    let (second, mut reply) = pending.add("c", Progress::none()).unwrap();
+    let (first, _) = pending.add("c", Progress::none(), Asker::none()).unwrap();
+    let (second, mut reply) = pending.add("c", Progress::none(), Asker::none()).unwrap();
     drop(first);
     assert_eq!(pending.len(), 1);
     assert!(matches!(pending.answer(reply_to(second.correlation_id())), Answer::Taken));
@@ -44,7 +44,7 @@ fn what_has_ended_is_remembered_for_a_while_and_never_without_bound() {
     let end = |count: usize| {
         let mut first = None;
         for _ in 0..count {
-            let (waiting, _) = pending.add("c", Progress::none()).unwrap();
+            let (waiting, _) = pending.add("c", Progress::none(), Asker::none()).unwrap();
             first.get_or_insert_with(|| waiting.correlation_id().to_owned());
         }
         first.unwrap()
@@ -58,7 +58,7 @@ fn what_has_ended_is_remembered_for_a_while_and_never_without_bound() {
     // Answers, however many, do not push out what ended without one.
     let late = end(1);
     for _ in 0..2 * ANSWERED_MAX {
-        let (waiting, _reply) = pending.add("c", Progress::none()).unwrap();
+        let (waiting, _reply) = pending.add("c", Progress::none(), Asker::none()).unwrap();
         pending.answer(reply_to(waiting.correlation_id()));
     }
     assert!(matches!(pending.answer(reply_to(&late)), Answer::Late));

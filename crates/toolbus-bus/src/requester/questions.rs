@@ -1,0 +1,216 @@
+//! Questions of the calls under way: each is asked once, and its answer sent back, while its call
+//! waits.
+
+use std::collections::HashSet;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+use toolbus_wire::message::toolbus::{AskError, AskErrorCode, ToolAnswer, ToolAsk};
+use toolbus_wire::{Envelope, Topic, json};
+use tracing::Instrument as _;
+
+use super::pending::Pending;
+use crate::asker::{
+    ANSWER_BYTES_MAX, Asker, QUESTION_BYTES_MAX, QUESTIONS_MAX, QUESTIONS_OPEN_MAX, Question,
+};
+use crate::port::{Bus, PublishError};
+
+/// How long an answer is sent again while its worker's queue is away, and how often.
+const ANSWER_WAITS: Duration = Duration::from_secs(5);
+const ANSWER_EVERY: Duration = Duration::from_millis(250);
+/// Refusals that are being sent at a time. More questions than that are dropped: their workers
+/// give them up with their calls.
+const REFUSALS_MAX: usize = 256;
+
+/// Takes the questions that come for one requester.
+pub(super) struct Questions {
+    bus: Arc<dyn Bus>,
+    source: String,
+    pending: Arc<Pending>,
+    refusals: Arc<Semaphore>,
+    closed: CancellationToken,
+    tasks: TaskTracker,
+}
+
+/// What one call may ask. Dropped, it ends the questions that are open.
+pub(super) struct Askable {
+    asker: Asker,
+    seen: Mutex<HashSet<String>>,
+    room: Arc<Semaphore>,
+    ended: CancellationToken,
+    _end: DropGuard,
+}
+
+/// A question that may be put to the caller.
+pub(super) struct Admitted {
+    asker: Asker,
+    ended: CancellationToken,
+    _place: OwnedSemaphorePermit,
+}
+
+/// Why a question is not asked.
+pub(super) enum Turned {
+    /// It came before.
+    Again,
+    /// The worker is told this.
+    Away(AskError),
+}
+
+impl Askable {
+    /// `None` when the caller takes no questions.
+    pub(super) fn new(asker: Asker) -> Option<Arc<Self>> {
+        asker.is_there().then(|| {
+            let ended = CancellationToken::new();
+            Arc::new(Self {
+                asker,
+                seen: Mutex::default(),
+                room: Arc::new(Semaphore::new(QUESTIONS_OPEN_MAX)),
+                _end: ended.clone().drop_guard(),
+                ended,
+            })
+        })
+    }
+
+    fn admit(&self, ask_id: &str) -> Result<Admitted, Turned> {
+        let busy = |why| Turned::Away(AskError::new(AskErrorCode::Busy, why));
+        let mut seen = self.seen.lock();
+        if seen.contains(ask_id) {
+            return Err(Turned::Again);
+        }
+        if seen.len() >= QUESTIONS_MAX {
+            return Err(busy("this call has asked too much"));
+        }
+        let place = Arc::clone(&self.room).try_acquire_owned();
+        let place = place.map_err(|_| busy("this call asks too much at a time"))?;
+        seen.insert(ask_id.to_owned());
+        Ok(Admitted { asker: self.asker.clone(), ended: self.ended.clone(), _place: place })
+    }
+}
+
+impl Questions {
+    /// `closed` ends every question that is open.
+    pub(super) fn new(
+        bus: Arc<dyn Bus>,
+        source: &str,
+        pending: Arc<Pending>,
+        closed: CancellationToken,
+        tasks: TaskTracker,
+    ) -> Self {
+        let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
+        Self { bus, source: source.to_owned(), pending, refusals, closed, tasks }
+    }
+
+    /// Takes a question and returns at once; the answer follows.
+    pub(super) fn take(&self, envelope: &Envelope) {
+        let Some(reply_to) = envelope.reply_to.clone() else {
+            return tracing::warn!("a question that names no topic for its answer");
+        };
+        let bytes = envelope.body.len();
+        if bytes > QUESTION_BYTES_MAX {
+            let ask_id = envelope.correlation_id.clone().unwrap_or_default();
+            let ids = ToolAnswer { ask_id, ..ToolAnswer::default() };
+            let why = format!("a question of {bytes} bytes is over {QUESTION_BYTES_MAX}");
+            return self.refuse(reply_to, ids, AskError::new(AskErrorCode::TooLarge, why));
+        }
+        let ask = match json::read::<ToolAsk>(&envelope.body) {
+            Ok(ask) => ask,
+            Err(error) => return tracing::warn!(%error, "a question that cannot be read"),
+        };
+        let ToolAsk { tool_call_id, ask_id, kind, from, params } = ask;
+        let admitted = match self.pending.askable(&tool_call_id) {
+            Some(askable) => askable.admit(&ask_id),
+            None => Err(Turned::Away(AskError::new(
+                AskErrorCode::UnknownCall,
+                "no call of this id waits here that takes questions",
+            ))),
+        };
+        let ids = ToolAnswer { tool_call_id, ask_id, ..ToolAnswer::default() };
+        match admitted {
+            Ok(admitted) => self.put(reply_to, ids, admitted, Question { kind, from, params }),
+            Err(Turned::Again) => tracing::debug!(ask_id = ids.ask_id, "a question came again"),
+            Err(Turned::Away(error)) => self.refuse(reply_to, ids, error),
+        }
+    }
+
+    fn put(&self, reply_to: Topic, ids: ToolAnswer, admitted: Admitted, question: Question) {
+        let (bus, source, closed) =
+            (Arc::clone(&self.bus), self.source.clone(), self.closed.clone());
+        let task = async move {
+            let ended = admitted.ended.clone();
+            let answer = async move {
+                let answered = answer(&admitted.asker, question).await;
+                send(&*bus, &reply_to, envelope(ids, answered, &source)).await;
+            };
+            // What is dropped here is an answer that nobody wants any more.
+            tokio::select! {
+                () = answer => {}
+                () = ended.cancelled() => {}
+                () = closed.cancelled() => {}
+            }
+        };
+        self.tasks.spawn(task.in_current_span());
+    }
+
+    fn refuse(&self, reply_to: Topic, ids: ToolAnswer, error: AskError) {
+        tracing::debug!(ask_id = ids.ask_id, code = %error.code, "refused a question");
+        let Ok(place) = Arc::clone(&self.refusals).try_acquire_owned() else { return };
+        let answer = envelope(ids, Err(error), &self.source);
+        let (bus, closed) = (Arc::clone(&self.bus), self.closed.clone());
+        let task = async move {
+            closed.run_until_cancelled(send(&*bus, &reply_to, answer)).await;
+            drop(place);
+        };
+        self.tasks.spawn(task.in_current_span());
+    }
+}
+
+async fn answer(asker: &Asker, question: Question) -> Result<Value, AskError> {
+    let answered = AssertUnwindSafe(asker.ask(question)).catch_unwind().await;
+    answered.unwrap_or_else(|_| {
+        tracing::error!("whoever answers questions panicked");
+        Err(AskError::new(AskErrorCode::Failed, "the question could not be put"))
+    })
+}
+
+fn envelope(ids: ToolAnswer, answered: Result<Value, AskError>, source: &str) -> Envelope {
+    let ask_id = ids.ask_id.clone();
+    let (result, error) = match answered {
+        Ok(result) => (Some(result), None),
+        Err(error) => (None, Some(error)),
+    };
+    let answer = ToolAnswer { result, error, ..ids };
+    let envelope = Envelope::of(&answer, source);
+    let bytes = envelope.body.len();
+    let envelope = if bytes > ANSWER_BYTES_MAX {
+        let why = format!("an answer of {bytes} bytes is over {ANSWER_BYTES_MAX}");
+        let error = Some(AskError::new(AskErrorCode::TooLarge, why));
+        Envelope::of(&ToolAnswer { result: None, error, ..answer }, source)
+    } else {
+        envelope
+    };
+    envelope.with_correlation_id(ask_id)
+}
+
+/// Sends an answer, again while its worker's queue may come back. A worker that gets it twice takes
+/// the first.
+async fn send(bus: &dyn Bus, topic: &Topic, answer: Envelope) {
+    let give_up = Instant::now() + ANSWER_WAITS;
+    loop {
+        match bus.publish(topic, answer.clone()).await {
+            Ok(()) => return,
+            Err(PublishError::TooLarge { .. } | PublishError::Closed) => return,
+            Err(error) if Instant::now() >= give_up => {
+                return tracing::info!(%error, %topic, "dropped an answer: nobody takes it");
+            }
+            Err(_) => tokio::time::sleep(ANSWER_EVERY).await,
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Questions of the calls that run here to their callers, and the answers that come back.
+//!
+//! The queue for answers is made with the first question: most workers never ask.
+
+use std::collections::HashMap;
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::{Semaphore, oneshot};
+use tokio_util::sync::CancellationToken;
+use toolbus_wire::envelope::new_id;
+use toolbus_wire::message::toolbus::{AskError, AskErrorCode, ToolAnswer, ToolAsk};
+use toolbus_wire::name::InstanceId;
+use toolbus_wire::{Envelope, Topic, json, topic};
+
+use super::cancel::Name;
+use crate::asker::{
+    ANSWER_BYTES_MAX, Asker, QUESTION_BYTES_MAX, QUESTIONS_MAX, QUESTIONS_OPEN_MAX, Question,
+};
+use crate::port::{Bus, Consumer, Delivery, Disposition, Flow, PublishError, Subscription};
+use crate::{Deadline, TopicPattern};
+
+/// Questions that are open at a time, over all calls of one worker.
+const OPEN_MAX: usize = 1_024;
+/// How many answers are fetched ahead.
+const PREFETCH: NonZeroU16 = NonZeroU16::new(16).expect("16 is not zero");
+/// How long to wait before a question is sent again whose confirm was lost.
+const RESEND_AFTER: Duration = Duration::from_millis(100);
+
+/// Asks for one responder. Clones are the same.
+#[derive(Clone)]
+pub(super) struct Asks {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    bus: Arc<dyn Bus>,
+    source: String,
+    /// Name of the private subscription that takes answers, and its topic.
+    subscription: String,
+    topic: Topic,
+    open: Arc<Open>,
+    listening: tokio::sync::Mutex<Option<Consumer>>,
+}
+
+/// The questions without an answer so far, by their ids.
+#[derive(Default)]
+struct Open(Mutex<HashMap<String, oneshot::Sender<Result<Value, AskError>>>>);
+
+/// One call's right to ask.
+struct Right {
+    asks: Asks,
+    caller: Topic,
+    call: Arc<Name>,
+    deadline: Deadline,
+    cancelled: CancellationToken,
+    room: Semaphore,
+    asked: AtomicUsize,
+}
+
+impl Asks {
+    pub(super) fn new(bus: Arc<dyn Bus>, source: &str, subscription: &str) -> Self {
+        // The worker's own name will not do: a process may have several workers.
+        let worker = InstanceId::random();
+        let inner = Inner {
+            bus,
+            source: source.to_owned(),
+            subscription: format!("{subscription}.answers.{worker}"),
+            topic: topic::tool_answer(&worker),
+            open: Arc::default(),
+            listening: tokio::sync::Mutex::default(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Asks the caller of one call, at the topic that its request named. A question is given up
+    /// with the call, or a little before `deadline`, so that the call can still say so.
+    pub(super) fn asker(
+        &self,
+        caller: Option<Topic>,
+        call: &Arc<Name>,
+        deadline: Deadline,
+        cancelled: &CancellationToken,
+    ) -> Asker {
+        let Some(caller) = caller else { return Asker::none() };
+        let right = Arc::new(Right {
+            asks: self.clone(),
+            caller,
+            call: Arc::clone(call),
+            deadline: deadline.for_next_hop(),
+            cancelled: cancelled.clone(),
+            room: Semaphore::new(QUESTIONS_OPEN_MAX),
+            asked: AtomicUsize::new(0),
+        });
+        Asker::to(move |question| {
+            let right = Arc::clone(&right);
+            async move { right.ask(question).await }
+        })
+    }
+
+    pub(super) async fn stop(&self) {
+        let consumer = self.inner.listening.lock().await.take();
+        if let Some(consumer) = consumer {
+            consumer.stop(Duration::ZERO).await;
+        }
+    }
+
+    async fn listen(&self) -> Result<(), AskError> {
+        let mut listening = self.inner.listening.lock().await;
+        if listening.is_some() {
+            return Ok(());
+        }
+        let subscription = Subscription::private(
+            self.inner.subscription.clone(),
+            TopicPattern::from(self.inner.topic.clone()),
+            Flow::Ordered { prefetch: PREFETCH },
+        );
+        let open = Arc::clone(&self.inner.open);
+        let hear = move |delivery: Delivery| {
+            open.take(&delivery.envelope);
+            std::future::ready(Disposition::Ack)
+        };
+        let consumer = self.inner.bus.subscribe(subscription, Arc::new(hear)).await;
+        let consumer = consumer.map_err(|error| {
+            AskError::new(AskErrorCode::Unroutable, format!("answers cannot be heard: {error}"))
+        })?;
+        *listening = Some(consumer);
+        Ok(())
+    }
+}
+
+impl Right {
+    async fn ask(&self, question: Question) -> Result<Value, AskError> {
+        let busy = |why| AskError::new(AskErrorCode::Busy, why);
+        let _place = self.room.try_acquire().map_err(|_| busy("too many questions at a time"))?;
+        if self.asked.fetch_add(1, Ordering::Relaxed) >= QUESTIONS_MAX {
+            return Err(busy("too many questions of one call"));
+        }
+        // Every arm only waits. A question that is dropped takes its place in the table along.
+        tokio::select! {
+            biased;
+            () = self.cancelled.cancelled() => {
+                Err(AskError::new(AskErrorCode::Cancelled, "the call is over"))
+            }
+            answer = self.put(question) => answer,
+            () = tokio::time::sleep_until(self.deadline.at()) => {
+                Err(AskError::new(AskErrorCode::Timeout, "no answer came in time"))
+            }
+        }
+    }
+
+    async fn put(&self, question: Question) -> Result<Value, AskError> {
+        let Inner { bus, source, topic, open, .. } = &*self.asks.inner;
+        let ask_id = new_id();
+        let ask = ToolAsk {
+            tool_call_id: self.call.call_id.to_string(),
+            ask_id: ask_id.clone(),
+            kind: question.kind,
+            from: question.from,
+            params: question.params,
+        };
+        let mut envelope = Envelope::of(&ask, source.as_str()).with_expiry(self.deadline.left());
+        let bytes = envelope.body.len();
+        if bytes > QUESTION_BYTES_MAX {
+            let why = format!("a question of {bytes} bytes is over {QUESTION_BYTES_MAX}");
+            return Err(AskError::new(AskErrorCode::TooLarge, why));
+        }
+        envelope.correlation_id = Some(ask_id.clone());
+        envelope.reply_to = Some(topic.clone());
+        self.asks.listen().await?;
+        let (_place, mut answer) = open.add(ask_id)?;
+        let gone = |_| AskError::new(AskErrorCode::Cancelled, "the worker stops");
+        // The answer may overtake the broker's confirm.
+        tokio::select! {
+            biased;
+            answer = &mut answer => return answer.unwrap_or_else(|end| Err(gone(end))),
+            sent = send(&**bus, &self.caller, envelope) => sent?,
+        }
+        answer.await.unwrap_or_else(|end| Err(gone(end)))
+    }
+}
+
+/// Publishes a question, again while its confirm is lost: its id tells the caller that it is the
+/// same.
+async fn send(bus: &dyn Bus, caller: &Topic, question: Envelope) -> Result<(), AskError> {
+    loop {
+        match bus.publish(caller, question.clone()).await {
+            Ok(()) => return Ok(()),
+            Err(PublishError::Unconfirmed) => tokio::time::sleep(RESEND_AFTER).await,
+            Err(error) => {
+                let why = format!("the caller cannot be asked: {error}");
+                return Err(AskError::new(AskErrorCode::Unroutable, why));
+            }
+        }
+    }
+}
+
+impl Open {
+    fn add(
+        self: &Arc<Self>,
+        ask_id: String,
+    ) -> Result<(Place, oneshot::Receiver<Result<Value, AskError>>), AskError> {
+        let (sender, receiver) = oneshot::channel();
+        let mut open = self.0.lock();
+        if open.len() >= OPEN_MAX {
+            return Err(AskError::new(AskErrorCode::Busy, "too many questions are open here"));
+        }
+        open.insert(ask_id.clone(), sender);
+        drop(open);
+        Ok((Place { open: Arc::clone(self), ask_id }, receiver))
+    }
+
+    fn take(&self, envelope: &Envelope) {
+        let bytes = envelope.body.len();
+        let (ask_id, answer) = if bytes > ANSWER_BYTES_MAX {
+            let why = format!("an answer of {bytes} bytes is over {ANSWER_BYTES_MAX}");
+            let ask_id = envelope.correlation_id.clone().unwrap_or_default();
+            (ask_id, Err(AskError::new(AskErrorCode::TooLarge, why)))
+        } else {
+            match json::read::<ToolAnswer>(&envelope.body) {
+                Ok(ToolAnswer { ask_id, error: Some(error), .. }) => (ask_id, Err(error)),
+                Ok(ToolAnswer { ask_id, result, .. }) => (ask_id, Ok(result.unwrap_or_default())),
+                Err(error) => return tracing::warn!(%error, "an answer that cannot be read"),
+            }
+        };
+        let waiting = self.0.lock().remove(&ask_id);
+        // The receiver is gone when the question was given up in this very moment.
+        if waiting.is_none_or(|waiting| waiting.send(answer).is_err()) {
+            tracing::debug!(ask_id, "dropped an answer that nobody waits for");
+        }
+    }
+}
+
+/// A question's place in the table, given up when dropped.
+struct Place {
+    open: Arc<Open>,
+    ask_id: String,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.open.0.lock().remove(&self.ask_id);
+    }
+}

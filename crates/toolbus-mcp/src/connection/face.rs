@@ -1,0 +1,149 @@
+//! What a server sees of us: what we can do for it, and the answers to its requests.
+//!
+//! A request is led to the call that it belongs to, or refused; it waits no longer than that call,
+//! its connection, and the server's own patience.
+
+// The newer era has other ways for what these were for; servers of the older one go on to ask.
+#![expect(deprecated, reason = "sampling is deprecated by the newer era of the protocol")]
+
+use std::sync::Arc;
+
+use rmcp::handler::client::ClientHandler;
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, CreateMessageRequestMethod, CreateMessageRequestParams,
+    CreateMessageResult, CustomRequest, CustomResult, ElicitRequestParams, ElicitResult,
+    ElicitationAction, ElicitationCapability, ElicitationCreateRequestMethod, ErrorCode, ErrorData,
+    Extensions, FormElicitationCapability, Implementation, ListRootsRequestMethod, ListRootsResult,
+    ProtocolVersion, SamplingCapability, UrlElicitationCapability,
+};
+use rmcp::service::{InboundStreamOrigin, RequestContext};
+use rmcp::{RoleClient, model::ConstString as _};
+use serde_json::Value;
+use toolbus_wire::message::toolbus::{AskError, AskErrorCode};
+
+use super::question::{Inquiry, refusal};
+use crate::eraser::Eraser;
+use crate::transport::tap::{Mark, Wire};
+
+/// Answers the requests of one server.
+pub(super) struct Face {
+    pub(super) server: String,
+    pub(super) wire: Arc<Wire>,
+    pub(super) eraser: Eraser,
+}
+
+/// What every connection says that we can do. Whether a call's caller really can is known with the
+/// call: servers of the newer era are told then, see [`Mark`].
+pub(super) fn capabilities() -> ClientCapabilities {
+    let elicitation = ElicitationCapability::new()
+        .with_form(FormElicitationCapability::new())
+        .with_url(UrlElicitationCapability::default());
+    let mut capabilities = ClientCapabilities::default();
+    capabilities.elicitation = Some(elicitation);
+    capabilities.sampling = Some(SamplingCapability::default());
+    capabilities
+}
+
+impl Face {
+    /// The call that a request of the server belongs to.
+    fn call_of(&self, extensions: &Extensions) -> Result<Mark, AskError> {
+        let origin = extensions.get::<InboundStreamOrigin>();
+        self.wire.call_that_asks(origin).ok_or_else(|| {
+            tracing::info!(server = self.server, "refused a question that belongs to no one call");
+            AskError::new(
+                AskErrorCode::UnknownCall,
+                "the request belongs to no call in flight, or could belong to several",
+            )
+        })
+    }
+
+    async fn elicit(&self, params: Value, context: &RequestContext<RoleClient>) -> ElicitResult {
+        let cancel = || ElicitResult::new(ElicitationAction::Cancel);
+        let Ok(call) = self.call_of(&context.extensions) else { return cancel() };
+        let inquiry = self.inquiry(&call);
+        tokio::select! {
+            result = inquiry.elicit(params) => result,
+            () = call.over() => cancel(),
+            () = context.ct.cancelled() => cancel(),
+        }
+    }
+
+    async fn sample(
+        &self,
+        params: Value,
+        context: &RequestContext<RoleClient>,
+    ) -> Result<Value, AskError> {
+        let call = self.call_of(&context.extensions)?;
+        let over = || Err(AskError::new(AskErrorCode::Cancelled, "the call is over"));
+        let inquiry = self.inquiry(&call);
+        tokio::select! {
+            result = inquiry.sample(params) => result,
+            () = call.over() => over(),
+            () = context.ct.cancelled() => over(),
+        }
+    }
+
+    fn inquiry<'a>(&'a self, call: &'a Mark) -> Inquiry<'a> {
+        Inquiry { server: &self.server, eraser: &self.eraser, asker: call.asker() }
+    }
+}
+
+impl ClientHandler for Face {
+    fn get_info(&self) -> ClientConfig {
+        let implementation = Implementation::new("toolbus", env!("CARGO_PKG_VERSION"));
+        let mut config = ClientConfig::new(capabilities(), implementation);
+        config.protocol_version = ProtocolVersion::LATEST_WITH_INITIALIZE;
+        config
+    }
+
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        Ok(self.elicit(value(&request)?, &context).await)
+    }
+
+    async fn create_message(
+        &self,
+        params: CreateMessageRequestParams,
+        context: RequestContext<RoleClient>,
+    ) -> Result<CreateMessageResult, ErrorData> {
+        let completion = self.sample(value(&params)?, &context).await;
+        let completion = completion.map_err(|error| refusal(&error))?;
+        serde_json::from_value(completion).map_err(|error| {
+            tracing::warn!(server = self.server, %error, "an answer that is no completion");
+            refusal(&AskError::new(AskErrorCode::Failed, "the answer is no completion"))
+        })
+    }
+
+    async fn list_roots(
+        &self,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ListRootsResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListRootsRequestMethod>())
+    }
+
+    /// Also takes questions of a form that is newer than rmcp.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        context: RequestContext<RoleClient>,
+    ) -> Result<CustomResult, ErrorData> {
+        let CustomRequest { method, params, .. } = request;
+        let params = params.unwrap_or_default();
+        if method == ElicitationCreateRequestMethod::VALUE {
+            value(&self.elicit(params, &context).await).map(CustomResult)
+        } else if method == CreateMessageRequestMethod::VALUE {
+            let completion = self.sample(params, &context).await;
+            completion.map(CustomResult).map_err(|error| refusal(&error))
+        } else {
+            Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None))
+        }
+    }
+}
+
+fn value(message: &impl serde::Serialize) -> Result<Value, ErrorData> {
+    serde_json::to_value(message)
+        .map_err(|error| ErrorData::invalid_params(error.to_string(), None))
+}

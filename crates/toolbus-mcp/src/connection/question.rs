@@ -1,0 +1,102 @@
+//! A server's question to the caller of a call, and what the server is told.
+//!
+//! What a caller answers is checked for its form, and what it does not answer becomes what the
+//! protocol has for that: an elicitation that nobody decided about is cancelled, a completion that
+//! nobody gives is an error. Credentials of the configuration are erased from questions.
+
+use rmcp::model::{ElicitResult, ElicitationAction, ErrorCode, ErrorData};
+use serde_json::{Value, json};
+use toolbus_bus::{Asker, Question};
+use toolbus_wire::message::toolbus::{AskError, AskErrorCode, AskKind};
+
+use crate::eraser::Eraser;
+
+/// JSON-RPC code of a completion that the client does not give.
+const NOT_SAMPLED: ErrorCode = ErrorCode(-1);
+/// Deepest question. A form has five levels.
+const DEPTH_MAX: usize = 64;
+
+/// Puts the questions of one server to one caller.
+pub(super) struct Inquiry<'a> {
+    pub(super) server: &'a str,
+    pub(super) eraser: &'a Eraser,
+    pub(super) asker: &'a Asker,
+}
+
+impl Inquiry<'_> {
+    /// Asks for input, by a form or at a URL.
+    pub(super) async fn elicit(&self, params: Value) -> ElicitResult {
+        let is_form = params.get("mode").is_none_or(|mode| mode == "form");
+        let answer = match self.ask(AskKind::Elicitation, params).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                tracing::info!(server = self.server, code = %error.code, "nobody gives an input");
+                return ElicitResult::new(ElicitationAction::Cancel);
+            }
+        };
+        match serde_json::from_value::<ElicitResult>(answer) {
+            Ok(result) if is_form && lacks_content(&result) => {
+                tracing::warn!(server = self.server, "an input that was given holds none");
+                ElicitResult::new(ElicitationAction::Cancel)
+            }
+            // A refusal, or a visit to a URL, has nothing to go along.
+            Ok(result) if is_form && result.action == ElicitationAction::Accept => result,
+            Ok(result) => ElicitResult::new(result.action),
+            Err(error) => {
+                tracing::warn!(server = self.server, %error, "an answer that is none to a form");
+                ElicitResult::new(ElicitationAction::Cancel)
+            }
+        }
+    }
+
+    /// Asks for a completion, and checks nothing about it but that it is an object.
+    pub(super) async fn sample(&self, params: Value) -> Result<Value, AskError> {
+        match self.ask(AskKind::Sampling, params).await? {
+            answer @ Value::Object(_) => Ok(answer),
+            _ => Err(AskError::new(AskErrorCode::Failed, "the answer is no completion")),
+        }
+    }
+
+    async fn ask(&self, kind: AskKind, mut params: Value) -> Result<Value, AskError> {
+        if let Value::Object(members) = &mut params {
+            // That is between the server and us.
+            members.remove("_meta");
+        }
+        if !erase(&mut params, self.eraser, 0) {
+            return Err(AskError::new(AskErrorCode::TooLarge, "the question is too deep"));
+        }
+        let from = Some(format!("MCP server '{}'", self.server));
+        self.asker.ask(Question { kind, from, params }).await
+    }
+}
+
+/// The error that a server gets for its request.
+pub(super) fn refusal(error: &AskError) -> ErrorData {
+    ErrorData::new(NOT_SAMPLED, error.message.clone(), Some(json!({"code": error.code})))
+}
+
+fn lacks_content(result: &ElicitResult) -> bool {
+    result.action == ElicitationAction::Accept
+        && !result.content.as_ref().is_some_and(Value::is_object)
+}
+
+/// Erases secrets from every text, and says whether it reached all of them.
+fn erase(value: &mut Value, eraser: &Eraser, depth: usize) -> bool {
+    match value {
+        _ if depth > DEPTH_MAX => false,
+        Value::String(text) => {
+            if let std::borrow::Cow::Owned(erased) = eraser.erase(text) {
+                *text = erased;
+            }
+            true
+        }
+        Value::Array(items) => items.iter_mut().all(|item| erase(item, eraser, depth + 1)),
+        Value::Object(members) => {
+            members.values_mut().all(|member| erase(member, eraser, depth + 1))
+        }
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests;

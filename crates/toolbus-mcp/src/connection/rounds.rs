@@ -1,0 +1,235 @@
+//! One request that may take several rounds: a server may want something of the caller first.
+//!
+//! A server of the newer era answers with `input_required` and what it wants; the request is then
+//! made again with the answers and the state that the server gave. One of the older era may answer
+//! with an error that names addresses to visit; the request is then made again as it was. In both
+//! cases the server has said that it is not done, so making the request again does no harm.
+
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientRequest, ElicitationAction,
+    ErrorCode, ErrorData, GetExtensions as _, GetPromptRequest, GetPromptRequestParams,
+    InputRequest, InputRequests, InputRequiredResult, InputResponses, ReadResourceRequest,
+    ReadResourceRequestParams, RequestMetaObject, ServerResult,
+};
+use rmcp::service::{PeerRequestOptions, ServiceError};
+use serde_json::{Map, Value};
+use tokio::time::{Duration, Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+use toolbus_bus::{Asker, Progress};
+
+use super::question::Inquiry;
+use super::{Connection, Pending};
+use crate::call::CallError;
+use crate::connection::Ended;
+use crate::transport::tap::Mark;
+
+/// Most rounds of one request. Other clients have the same limit.
+const ROUNDS_MAX: u32 = 10;
+/// Most things that a server may want in one round.
+const WANTED_MAX: usize = 8;
+/// How long to wait when a server only wants to be asked again; doubled with every round.
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// JSON-RPC code of the error that names addresses to visit first.
+const URL_ELICITATION_REQUIRED: ErrorCode = ErrorCode(-32042);
+
+/// What is asked of a server. It can be put again.
+pub(super) enum What<'a> {
+    Tool { name: &'a str, arguments: &'a Map<String, Value> },
+    Prompt { name: &'a str, arguments: &'a Map<String, Value> },
+    Resource { uri: &'a str },
+}
+
+/// One request's limits, and who hears of it.
+pub(super) struct Terms<'a> {
+    pub(super) until: Instant,
+    pub(super) cancelled: &'a CancellationToken,
+    pub(super) progress: &'a Progress,
+    pub(super) asker: &'a Asker,
+}
+
+/// How a request ended, and whether it had gone out.
+pub(super) struct Exchange {
+    pub(super) response: Result<ServerResult, ServiceError>,
+    pub(super) mark: Mark,
+    /// It was answered before, by a server that wanted something first.
+    pub(super) is_repeated: bool,
+}
+
+/// What one more round takes along.
+#[derive(Default)]
+struct More {
+    responses: Option<InputResponses>,
+    state: Option<String>,
+}
+
+impl Connection {
+    /// Makes a request, in as many rounds as it takes.
+    pub(super) async fn exchange(
+        &self,
+        what: What<'_>,
+        terms: Terms<'_>,
+    ) -> Result<Exchange, Ended> {
+        let mark = Mark::new(terms.progress.clone(), terms.asker.clone());
+        let _over = mark.ends_with();
+        let mut more = None;
+        for round in 0..ROUNDS_MAX {
+            let request = what.request(more.take());
+            // Every arm only waits. The response goes first: it may have come before the end.
+            let response = tokio::select! {
+                biased;
+                response = self.round_trip(request, &mark) => response,
+                () = self.cut_off() => Err(ServiceError::TransportClosed),
+                () = terms.cancelled.cancelled() => return Err(Ended::Cancelled),
+                () = sleep_until(terms.until) => return Err(Ended::TimedOut),
+            };
+            let next = tokio::select! {
+                biased;
+                next = self.provide(&response, round, terms.asker) => next?,
+                () = self.cut_off() => None,
+                () = terms.cancelled.cancelled() => return Err(Ended::Cancelled),
+                () = sleep_until(terms.until) => return Err(Ended::TimedOut),
+            };
+            if next.is_none() {
+                return Ok(Exchange { response, mark, is_repeated: round > 0 });
+            }
+            more = next;
+        }
+        Err(self.failed(&format!("asks for more after {ROUNDS_MAX} rounds")))
+    }
+
+    async fn round_trip(
+        &self,
+        mut request: ClientRequest,
+        mark: &Mark,
+    ) -> Result<ServerResult, ServiceError> {
+        request.extensions_mut().insert(mark.clone());
+        let options = self.options(mark);
+        let handle = self.peer.send_cancellable_request(request, options).await?;
+        Pending::new(self, handle).response().await
+    }
+
+    /// Says with the request what its caller takes; only servers of the newer era hear that.
+    fn options(&self, mark: &Mark) -> PeerRequestOptions {
+        let mut options = PeerRequestOptions::no_options();
+        if self.is_of_the_newer_era {
+            let mut meta = RequestMetaObject::default();
+            if !mark.asker().is_there() {
+                meta.set_client_capabilities(ClientCapabilities::default());
+            }
+            if mark.wants_progress() {
+                #[expect(deprecated, reason = "there is nothing in its place yet")]
+                meta.set_log_level(rmcp::model::LoggingLevel::Info);
+            }
+            options = options.with_meta(meta);
+        }
+        options
+    }
+
+    /// What the server wants first; `None` when this was its last word.
+    async fn provide(
+        &self,
+        response: &Result<ServerResult, ServiceError>,
+        round: u32,
+        asker: &Asker,
+    ) -> Result<Option<More>, Ended> {
+        let inquiry = Inquiry { server: &self.server, eraser: &self.eraser, asker };
+        match response {
+            Ok(ServerResult::InputRequiredResult(wanted)) => {
+                let InputRequiredResult { input_requests, request_state, .. } = wanted;
+                let state = request_state.clone();
+                let responses = match input_requests {
+                    Some(requests) if !requests.is_empty() => {
+                        Some(self.answer(requests, &inquiry).await?)
+                    }
+                    _ => {
+                        sleep(AGAIN_AFTER * 2_u32.pow(round)).await;
+                        None
+                    }
+                };
+                Ok(Some(More { responses, state }))
+            }
+            Err(ServiceError::McpError(error)) if error.code == URL_ELICITATION_REQUIRED => {
+                let visited = asker.is_there() && visits(error, &inquiry).await;
+                Ok(visited.then(More::default))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    async fn answer(
+        &self,
+        requests: &InputRequests,
+        inquiry: &Inquiry<'_>,
+    ) -> Result<InputResponses, Ended> {
+        if requests.len() > WANTED_MAX {
+            return Err(self.failed("asks for too much at a time"));
+        }
+        let mut responses = InputResponses::new();
+        for (key, request) in requests {
+            let params = match serde_json::to_value(request) {
+                Ok(mut request) => request["params"].take(),
+                Err(_) => return Err(self.failed("asks for something that cannot be read")),
+            };
+            let response = match request {
+                InputRequest::Elicitation(_) => {
+                    serde_json::to_value(inquiry.elicit(params).await).unwrap_or_default()
+                }
+                InputRequest::CreateMessage(_) => {
+                    inquiry.sample(params).await.map_err(|error| {
+                        self.failed(&format!("asks for a completion that it does not get: {error}"))
+                    })?
+                }
+                _ => return Err(self.failed("asks for input that nobody here can give")),
+            };
+            responses.insert(key.clone(), response);
+        }
+        Ok(responses)
+    }
+
+    pub(super) fn failed(&self, what: &str) -> Ended {
+        let message = format!("MCP server '{}' {what}", self.server);
+        Ended::With(CallError::Failed { message })
+    }
+}
+
+/// Sends the caller to every address that the error names, and says whether it went to all.
+async fn visits(error: &ErrorData, inquiry: &Inquiry<'_>) -> bool {
+    let data = error.data.as_ref().and_then(|data| data.get("elicitations"));
+    let Some(Value::Array(elicitations)) = data else { return false };
+    if elicitations.is_empty() || elicitations.len() > WANTED_MAX {
+        return false;
+    }
+    for elicitation in elicitations {
+        let is_url = elicitation.get("mode").is_some_and(|mode| mode == "url");
+        if !is_url || inquiry.elicit(elicitation.clone()).await.action != ElicitationAction::Accept
+        {
+            return false;
+        }
+    }
+    true
+}
+
+impl What<'_> {
+    fn request(&self, more: Option<More>) -> ClientRequest {
+        let More { responses, state } = more.unwrap_or_default();
+        match *self {
+            Self::Tool { name, arguments } => {
+                let mut params = CallToolRequestParams::new(name.to_owned());
+                params.arguments = Some(arguments.clone());
+                (params.input_responses, params.request_state) = (responses, state);
+                ClientRequest::CallToolRequest(CallToolRequest::new(params))
+            }
+            Self::Prompt { name, arguments } => {
+                let mut params = GetPromptRequestParams::new(name);
+                params.arguments = Some(arguments.clone());
+                (params.input_responses, params.request_state) = (responses, state);
+                ClientRequest::GetPromptRequest(GetPromptRequest::new(params))
+            }
+            Self::Resource { uri } => {
+                let mut params = ReadResourceRequestParams::new(uri);
+                (params.input_responses, params.request_state) = (responses, state);
+                ClientRequest::ReadResourceRequest(ReadResourceRequest::new(params))
+            }
+        }
+    }
+}

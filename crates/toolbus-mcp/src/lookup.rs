@@ -1,0 +1,218 @@
+//! What is asked of a server beside calls: a prompt, a page of resources, a resource.
+//!
+//! All of these read, so one whose outcome is unknown is made again. Answers are bounded as those of
+//! calls are, and free of rmcp's types.
+
+use rmcp::model::{
+    GetPromptResult, ReadResourceResult, Resource, ResourceContents, ResourceTemplate, Role,
+};
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+use toolbus_bus::{Asker, Deadline};
+use toolbus_wire::message::mcp::{
+    McpGetPromptResponse, McpListResourcesResponse, McpPromptMessage, McpReadResourceResponse,
+    McpResource, McpResourceContents, McpResourceTemplate,
+};
+
+use crate::call_result::{BLOCKS_MAX, RESULT_BYTES_MAX, to_wire};
+
+/// Longest URI or cursor that is passed on to a server, in bytes.
+pub(crate) const URI_BYTES_MAX: usize = 64 << 10;
+/// Most resources of one page that are told, and bytes of them.
+const PAGE_MAX: usize = 1_000;
+const PAGE_BYTES_MAX: usize = 4 << 20;
+
+/// Who asks for something, and until when.
+#[derive(Debug, Clone)]
+pub struct Lookup {
+    /// The server, in any case.
+    pub server: String,
+    /// When the answer has to be there. The configuration may grant less.
+    pub deadline: Deadline,
+    /// Fires when nobody wants the answer any more.
+    pub cancelled: CancellationToken,
+    /// Answers what the server asks its client meanwhile.
+    pub asker: Asker,
+}
+
+/// What is asked for.
+#[derive(Debug, Clone)]
+pub(crate) enum Wanted {
+    Prompt {
+        name: String,
+        arguments: Map<String, Value>,
+    },
+    /// The page with this cursor, or the first one with the templates.
+    Resources {
+        cursor: Option<String>,
+    },
+    Resource {
+        uri: String,
+    },
+}
+
+/// What a server gave. Its name and the request's are the caller's to fill in.
+#[derive(Debug)]
+pub(crate) enum Found {
+    Prompt(McpGetPromptResponse),
+    Resources(McpListResourcesResponse),
+    Resource(McpReadResourceResponse),
+}
+
+impl Wanted {
+    /// The method that asks for it, for people.
+    pub(crate) fn method(&self) -> &'static str {
+        match self {
+            Self::Prompt { .. } => "prompts/get",
+            Self::Resources { .. } => "resources/list",
+            Self::Resource { .. } => "resources/read",
+        }
+    }
+
+    /// The longest text of it that a server gets as it is.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Prompt { name, .. } => name.len(),
+            Self::Resources { cursor } => cursor.as_ref().map_or(0, String::len),
+            Self::Resource { uri } => uri.len(),
+        }
+    }
+}
+
+/// A prompt, whole or an error: a conversation without its end is another one.
+pub(crate) fn prompt(result: GetPromptResult) -> Result<McpGetPromptResponse, String> {
+    let mut room = RESULT_BYTES_MAX;
+    if result.messages.len() > BLOCKS_MAX {
+        return Err(format!("the prompt has {} messages, too many", result.messages.len()));
+    }
+    let mut messages = Vec::new();
+    for message in result.messages {
+        let block = to_wire(message.content);
+        let bytes = crate::call_result::size(&block);
+        room = room.checked_sub(bytes).ok_or("the prompt is too long")?;
+        let is_text = block.kind == toolbus_wire::message::tool::ContentKind::Text;
+        messages.push(McpPromptMessage {
+            role: role(&message.role).to_owned(),
+            content: block.text.clone(),
+            content_type: Some(block.kind.to_string()),
+            block: (!is_text).then_some(block),
+        });
+    }
+    Ok(McpGetPromptResponse {
+        description: result.description,
+        messages,
+        ..McpGetPromptResponse::default()
+    })
+}
+
+fn role(role: &Role) -> &'static str {
+    match role {
+        Role::Assistant => "assistant",
+        _ => "user",
+    }
+}
+
+/// The contents of a resource. A text that is too long is cut; other contents that do not fit are
+/// left out, and how much is told.
+pub(crate) fn contents(result: ReadResourceResult) -> McpReadResourceResponse {
+    let mut room = RESULT_BYTES_MAX;
+    let mut left_out = 0;
+    let mut contents = Vec::new();
+    for one in result.contents {
+        let Some(mut one) = content(one) else { continue };
+        let body = one.text.as_ref().or(one.blob.as_ref()).map_or(0, String::len);
+        let rest = one.uri.len() + one.mime_type.as_ref().map_or(0, String::len);
+        if contents.len() >= BLOCKS_MAX || rest > room {
+            left_out += body;
+            continue;
+        }
+        room -= rest;
+        if body > room {
+            let Some(text) = &mut one.text else {
+                left_out += body;
+                continue;
+            };
+            text.truncate(text.floor_char_boundary(room));
+            left_out += body - text.len();
+        }
+        room -= body.min(room);
+        contents.push(one);
+    }
+    McpReadResourceResponse {
+        contents,
+        left_out_bytes: (left_out > 0).then_some(left_out as u64),
+        ..McpReadResourceResponse::default()
+    }
+}
+
+fn content(contents: ResourceContents) -> Option<McpResourceContents> {
+    let empty = McpResourceContents::default();
+    match contents {
+        ResourceContents::TextResourceContents { uri, mime_type, text, .. } => {
+            Some(McpResourceContents { uri, mime_type, text: Some(text), ..empty })
+        }
+        ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
+            Some(McpResourceContents { uri, mime_type, blob: Some(blob), ..empty })
+        }
+        _ => None,
+    }
+}
+
+/// One page of resources.
+pub(crate) fn page(
+    resources: Vec<Resource>,
+    templates: Vec<ResourceTemplate>,
+    next_cursor: Option<String>,
+) -> McpListResourcesResponse {
+    let mut room = Room { bytes: PAGE_BYTES_MAX, left_out: 0 };
+    let resources = resources.into_iter().map(|resource| McpResource {
+        uri: resource.uri,
+        name: resource.name,
+        title: resource.title,
+        description: resource.description,
+        mime_type: resource.mime_type,
+        size: resource.size,
+    });
+    let resources = room.take(resources);
+    let templates = templates.into_iter().map(|template| McpResourceTemplate {
+        uri_template: template.uri_template,
+        name: template.name,
+        title: template.title,
+        description: template.description,
+        mime_type: template.mime_type,
+    });
+    let templates = room.take(templates);
+    McpListResourcesResponse {
+        resources,
+        templates,
+        // A server whose cursors are endless ends here.
+        next_cursor: next_cursor.filter(|cursor| cursor.len() <= URI_BYTES_MAX),
+        left_out: (room.left_out > 0).then_some(room.left_out),
+        ..McpListResourcesResponse::default()
+    }
+}
+
+struct Room {
+    bytes: usize,
+    left_out: u32,
+}
+
+impl Room {
+    /// The entries that fit.
+    fn take<T: serde::Serialize>(&mut self, entries: impl Iterator<Item = T>) -> Vec<T> {
+        let mut taken = Vec::new();
+        for entry in entries {
+            let bytes = serde_json::to_string(&entry).map_or(usize::MAX, |text| text.len());
+            if taken.len() < PAGE_MAX && bytes <= self.bytes {
+                self.bytes -= bytes;
+                taken.push(entry);
+            } else {
+                self.left_out += 1;
+            }
+        }
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+use serde_json::json;
+
+use super::*;
+
+fn read(contents_of: Value) -> McpReadResourceResponse {
+    let result = json!({"contents": contents_of});
+    contents(serde_json::from_value(result).expect("a result"))
+}
+
+#[test]
+fn contents_are_text_or_bytes() {
+    let response = read(json!([
+        {"uri": "a://1", "mimeType": "text/plain", "text": "abc"},
+        {"uri": "a://2", "blob": "YWJj"},
+    ]));
+    let [text, blob] = &response.contents[..] else { panic!("{response:?}") };
+    assert_eq!(
+        (text.text.as_deref(), text.mime_type.as_deref()),
+        (Some("abc"), Some("text/plain"))
+    );
+    assert_eq!((blob.blob.as_deref(), blob.uri.as_str()), (Some("YWJj"), "a://2"));
+    assert_eq!(response.left_out_bytes, None);
+}
+
+#[test]
+fn a_text_that_is_too_long_is_cut_and_bytes_that_are_are_left_out() {
+    let long = "é".repeat(RESULT_BYTES_MAX / 2);
+    let response =
+        read(json!([{"uri": "a", "text": format!("x{long}")}, {"uri": "b", "text": "c"}]));
+    let kept = response.contents[0].text.as_deref().expect("text").len();
+    // One byte for the URI, and a character of two that is not cut in the middle.
+    assert_eq!(kept, RESULT_BYTES_MAX - 1);
+    assert_eq!(response.left_out_bytes, Some(3));
+    let response = read(json!([
+        {"uri": "a", "blob": "x".repeat(RESULT_BYTES_MAX)},
+        {"uri": "b", "text": "fits"},
+    ]));
+    assert_eq!(response.contents.len(), 1);
+    assert_eq!(response.left_out_bytes, Some(RESULT_BYTES_MAX as u64));
+}
+
+#[test]
+fn a_prompt_is_whole_or_none() {
+    let read = |messages: Value| {
+        prompt(serde_json::from_value(json!({"messages": messages})).expect("a result"))
+    };
+    let picture = json!({"type": "image", "data": "AAAA", "mimeType": "image/png"});
+    let response = read(json!([
+        {"role": "user", "content": {"type": "text", "text": "hi"}},
+        {"role": "assistant", "content": picture},
+    ]));
+    let messages = response.expect("a prompt").messages;
+    assert_eq!((messages[0].role.as_str(), messages[0].content.as_deref()), ("user", Some("hi")));
+    assert_eq!(
+        (messages[1].role.as_str(), messages[1].content_type.as_deref()),
+        ("assistant", Some("image"))
+    );
+    assert_eq!(messages[1].block.as_ref().and_then(|b| b.data.as_deref()), Some("AAAA"));
+    let long = "x".repeat(RESULT_BYTES_MAX / 2 + 1);
+    let long = json!({"role": "user", "content": {"type": "text", "text": long}});
+    assert_eq!(read(json!([long, long])), Err("the prompt is too long".to_owned()));
+}
+
+#[test]
+fn a_page_is_bounded() {
+    let many =
+        (0..PAGE_MAX + 7).map(|number| Resource::new(format!("a://{number}"), "n")).collect();
+    let response = page(many, Vec::new(), Some("c".repeat(URI_BYTES_MAX + 1)));
+    assert_eq!((response.resources.len(), response.left_out), (PAGE_MAX, Some(7)));
+    assert_eq!(response.next_cursor, None);
+    let large = vec![Resource::new("a", "x".repeat(PAGE_BYTES_MAX)), Resource::new("b", "n")];
+    let response = page(large, Vec::new(), None);
+    assert_eq!((response.resources.len(), response.left_out), (1, Some(1)));
+}

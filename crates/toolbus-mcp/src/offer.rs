@@ -1,0 +1,92 @@
+//! What a server offers beside tools: its prompts, and how many resources it has.
+//!
+//! Prompts are few and are kept; resources may be many and are listed when somebody asks.
+
+use rmcp::model::Prompt;
+use serde_json::{Value, json};
+
+/// Most prompts of one server; those after are not taken.
+pub(crate) const PROMPTS_MAX: usize = 1_000;
+/// Most bytes that are kept of the prompts of one server.
+const PROMPTS_BYTES_MAX: usize = 1 << 20;
+/// Most resources and templates of one server that are counted.
+pub(crate) const RESOURCES_MAX: usize = 10_000;
+
+/// What one server offers beside tools.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Offer {
+    /// Prompts as a bridge tells about them, by their names, in the server's order.
+    pub(crate) prompts: Vec<(String, Value)>,
+    /// Resources and templates of resources.
+    pub(crate) resources: usize,
+}
+
+impl Offer {
+    /// The prompts of a listing, within the limits.
+    pub(crate) fn prompts_of(listed: Vec<Prompt>) -> Vec<(String, Value)> {
+        let mut bytes = 0;
+        let mut prompts: Vec<(String, Value)> = Vec::new();
+        for prompt in listed.into_iter().take(PROMPTS_MAX) {
+            let told = describe(&prompt);
+            bytes += told.to_string().len();
+            let is_known = prompts.iter().any(|(name, _)| *name == prompt.name);
+            if bytes > PROMPTS_BYTES_MAX || is_known {
+                continue;
+            }
+            prompts.push((prompt.name, told));
+        }
+        prompts
+    }
+
+    pub(crate) fn prompt_count(&self) -> Option<u32> {
+        told(self.prompts.len())
+    }
+
+    pub(crate) fn resource_count(&self) -> Option<u32> {
+        told(self.resources)
+    }
+
+    pub(crate) fn prompt_names(&self) -> Option<Vec<String>> {
+        let names = || self.prompts.iter().map(|(name, _)| name.clone()).collect();
+        (!self.prompts.is_empty()).then(names)
+    }
+
+    pub(crate) fn prompt_details(&self) -> Option<Vec<Value>> {
+        let told = || self.prompts.iter().map(|(_, told)| told.clone()).collect();
+        (!self.prompts.is_empty()).then(told)
+    }
+}
+
+/// Nothing is told of what is not there.
+fn told(count: usize) -> Option<u32> {
+    (count > 0).then(|| u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+fn describe(prompt: &Prompt) -> Value {
+    let arguments = prompt.arguments.iter().flatten().map(|argument| {
+        let mut told = json!({
+            "name": argument.name,
+            "description": argument.description,
+            "required": argument.required == Some(true),
+        });
+        without_null(&mut told);
+        told
+    });
+    let mut told = json!({
+        "name": prompt.name,
+        "title": prompt.title,
+        "description": prompt.description,
+        "arguments": arguments.collect::<Vec<_>>(),
+    });
+    without_null(&mut told);
+    told
+}
+
+fn without_null(value: &mut Value) {
+    if let Value::Object(members) = value {
+        members.retain(|_, member| !member.is_null());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+//! Prompts and resources of the servers of a set.
+
+use serde_json::{Map, Value};
+use toolbus_wire::message::mcp::{
+    McpGetPromptResponse, McpListResourcesResponse, McpReadResourceResponse,
+};
+
+use super::Set;
+use crate::call::CallError;
+use crate::lookup::{Found, Lookup, Wanted};
+
+impl Set {
+    /// Gets a prompt of a server, filled in.
+    ///
+    /// # Errors
+    /// When there is none; see [`CallError`].
+    pub async fn prompt(
+        &self,
+        lookup: Lookup,
+        name: &str,
+        arguments: Map<String, Value>,
+    ) -> Result<McpGetPromptResponse, CallError> {
+        match self.look_up(lookup, Wanted::Prompt { name: name.to_owned(), arguments }).await? {
+            Found::Prompt(prompt) => Ok(prompt),
+            _ => Err(other_answer()),
+        }
+    }
+
+    /// Lists one page of a server's resources, with the first page its templates.
+    ///
+    /// # Errors
+    /// When there is none; see [`CallError`].
+    pub async fn resources(
+        &self,
+        lookup: Lookup,
+        cursor: Option<String>,
+    ) -> Result<McpListResourcesResponse, CallError> {
+        match self.look_up(lookup, Wanted::Resources { cursor }).await? {
+            Found::Resources(page) => Ok(page),
+            _ => Err(other_answer()),
+        }
+    }
+
+    /// Reads a resource of a server.
+    ///
+    /// # Errors
+    /// When it cannot be read; see [`CallError`].
+    pub async fn resource(
+        &self,
+        lookup: Lookup,
+        uri: &str,
+    ) -> Result<McpReadResourceResponse, CallError> {
+        match self.look_up(lookup, Wanted::Resource { uri: uri.to_owned() }).await? {
+            Found::Resource(contents) => Ok(contents),
+            _ => Err(other_answer()),
+        }
+    }
+
+    async fn look_up(&self, lookup: Lookup, wanted: Wanted) -> Result<Found, CallError> {
+        let server = self.route(Some(&lookup.server), wanted.method())?.server;
+        server.look_up(lookup, &wanted).await
+    }
+}
+
+fn other_answer() -> CallError {
+    CallError::Failed { message: "the server answered something else".to_owned() }
+}

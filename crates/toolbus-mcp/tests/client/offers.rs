@@ -1,0 +1,103 @@
+//! What servers offer beside tools.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use toolbus_bus::{Asker, Deadline};
+use toolbus_mcp::servers::Set;
+use toolbus_mcp::{CallError, Lookup, State};
+use toolbus_testkit::eventually;
+use toolbus_wire::ErrorCode;
+
+use crate::asks::asking;
+use crate::support::*;
+
+fn lookup(server: &str) -> Lookup {
+    Lookup {
+        server: server.to_owned(),
+        deadline: Deadline::after(PATIENCE),
+        cancelled: CancellationToken::new(),
+        asker: Asker::none(),
+    }
+}
+
+fn prompts(set: &Set) -> Vec<String> {
+    let summary = set.find("a").and_then(|status| status.summary).expect("a summary");
+    assert_eq!(summary.prompt_count, summary.prompt_names.as_ref().map(|names| names.len() as u32));
+    summary.prompt_names.unwrap_or_default()
+}
+
+#[tokio::test]
+async fn prompts_and_resources_are_told_and_given() {
+    let set = start(json!({"a": asking("older")})).await;
+    assert_eq!(prompts(&set), ["greet"]);
+    let details = set.details("a").expect("details");
+    let expected = json!({"name": "greet", "arguments": [{"name": "who", "required": false}]});
+    assert_eq!(details.prompts, Some(vec![expected]));
+    // Three pages of two; a server that knows no templates has none.
+    assert_eq!(details.resource_count, Some(6));
+
+    let prompt = set.prompt(lookup("A"), "greet", arguments(json!({"who": "Ada"}))).await.unwrap();
+    assert_eq!(prompt.messages[0].content.as_deref(), Some("greet Ada"));
+    let first = set.resources(lookup("a"), None).await.unwrap();
+    assert_eq!((first.resources.len(), first.next_cursor.as_deref()), (2, Some("1")));
+    let second = set.resources(lookup("a"), first.next_cursor).await.unwrap();
+    assert_eq!(second.resources[0].uri, "a://1-0");
+    let read = set.resource(lookup("a"), "a://1").await.unwrap();
+    assert_eq!(read.contents[0].text.as_deref(), Some("one"));
+
+    let error = set.resource(lookup("a"), "a://none").await.unwrap_err();
+    assert_eq!(error.to_string(), "MCP error -32002: no such resource");
+    let error = set.resource(lookup("nobody"), "a://1").await.unwrap_err();
+    assert!(matches!(error, CallError::NotConnected { .. }), "{error}");
+    let long = "x".repeat(100_000);
+    let error = set.resource(lookup("a"), &long).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidArguments);
+    set.close(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn a_flood_of_changes_is_one_new_list() {
+    let set = start(json!({"a": asking("older")})).await;
+    call(&set, "a", "change", json!({})).await.unwrap();
+    eventually(PATIENCE, async || {
+        let told = prompts(&set);
+        if told == ["greet", "another"] { Ok(()) } else { Err(format!("{told:?}")) }
+    })
+    .await;
+    set.close(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn a_prompt_may_need_input_first() {
+    let set = start(json!({"a": asking("newer")})).await;
+    let answer = json!({"action": "accept", "content": {"name": "Ada"}});
+    let asker = Asker::to(move |_| {
+        let answer = answer.clone();
+        async move { Ok(answer) }
+    });
+    let asked = Lookup { asker, ..lookup("a") };
+    let prompt = set.prompt(asked, "greet", arguments(json!({"who": "x"}))).await.unwrap();
+    let content: &str = prompt.messages[0].content.as_deref().expect("text");
+    assert!(content.contains("'action': 'accept'") && content.contains("Ada"), "{content}");
+    set.close(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_tell_what_it_offers_is_connected_all_the_same() {
+    let mut entry = asking("older");
+    entry["args"].as_array_mut().expect("arguments").push(Value::from("silent"));
+    let mut options = options();
+    options.connect_timeout = Duration::from_secs(9);
+    let began = Instant::now();
+    let set = start_with(json!({"a": entry}), options).await;
+    assert!(matches!(state(&set, "a"), State::Connected { .. }), "{:?}", state(&set, "a"));
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    assert_eq!(prompts(&set), Vec::<String>::new());
+    let soon = Lookup { deadline: Deadline::after(Duration::from_millis(300)), ..lookup("a") };
+    let error = set.resources(soon, None).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Timeout);
+    call(&set, "a", "echo", json!({})).await.unwrap();
+    set.close(Duration::ZERO).await;
+}
