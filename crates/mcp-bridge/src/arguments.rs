@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use toolbus_runtime::arguments::CommonArguments;
-use toolbus_runtime::config::Setting;
+use toolbus_runtime::config::{Setting, TimeSpan};
 
 /// Serves the tools of MCP servers on the bus.
 ///
@@ -40,6 +40,12 @@ pub enum Command {
     /// Without --all and without a tool, it only shows what has changed. A bridge that runs takes
     /// in what is accepted within seconds.
     Accept(Accept),
+    /// Log in at a server, as its entry in mcp.json says with auth
+    ///
+    /// Prints an address to open in a browser, on this machine or another one. A browser on another
+    /// machine ends at an address that it cannot open: paste that here. The token is kept for
+    /// bridges of the same user, which pick it up by themselves.
+    Login(Login),
 }
 
 /// `accept`.
@@ -57,6 +63,18 @@ pub struct Accept {
     /// Accept every tool of the server
     #[arg(long, requires = "of", conflicts_with = "tool")]
     pub all: bool,
+}
+
+/// `login`.
+#[derive(Debug, Args)]
+pub struct Login {
+    /// The server, by its name in mcp.json
+    #[arg(value_name = "SERVER")]
+    pub server: String,
+
+    /// How long to wait for the login, such as 90s or 10m
+    #[arg(long, value_name = "TIME", default_value = "5m")]
+    pub timeout: TimeSpan,
 }
 
 impl Arguments {

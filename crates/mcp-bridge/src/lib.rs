@@ -3,6 +3,7 @@
 
 mod accept;
 pub mod arguments;
+mod login;
 pub mod settings;
 
 use std::time::Duration;
@@ -15,31 +16,34 @@ use toolbus_runtime::service::{self, BoxError, Context, Exit, Program, Role};
 use toolbus_wire::name::{AgentName, InstanceId};
 
 use arguments::{Arguments, Command};
-use settings::Settings;
+use settings::{Offline, Settings};
 
 /// Runs the program, from its arguments to its exit code. `supervisor` looks after the servers that
 /// it starts.
 #[must_use]
 pub fn main(arguments: Arguments, supervisor: Supervisor) -> Exit {
-    let program = Program {
+    let program = |role| Program {
         name: env!("CARGO_PKG_NAME"),
         version: env!("CARGO_PKG_VERSION"),
-        role: Role::Service,
+        role,
         aliases: settings::ALIASES,
     };
     let own = arguments.settings();
     match arguments.command {
         None => {
-            service::run(&program, &arguments.common, own, |mut settings: Settings, context| {
+            let work = |mut settings: Settings, context| {
                 settings.mcp.supervisor = Some(supervisor);
                 serve(settings, context)
-            })
+            };
+            service::run(&program(Role::Service), &arguments.common, own, work)
         }
         Some(Command::Accept(options)) => {
-            let program = Program { role: Role::Command, ..program };
-            service::run(&program, &arguments.common, own, |settings, _| {
-                accept::run(options, settings)
-            })
+            let work = |settings, _| accept::run(options, settings);
+            service::run(&program(Role::Command), &arguments.common, own, work)
+        }
+        Some(Command::Login(login)) => {
+            let work = |settings: Offline, context| login::run(login, settings, context);
+            service::run(&program(Role::Command), &arguments.common, own, work)
         }
     }
 }

@@ -78,25 +78,30 @@ impl Settings {
 /// The same settings for what needs no broker.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub struct Offline(Settings);
+pub struct Offline {
+    settings: Settings,
+    /// None: a bridge that runs has the port.
+    #[serde(skip)]
+    health: HealthSettings,
+}
 
 impl Offline {
     /// The servers.
     #[must_use]
     pub fn mcp(&self) -> &McpSettings {
-        &self.0.mcp
+        &self.settings.mcp
     }
 }
 
 impl config::Settings for Offline {
     fn check(&self, mistakes: &mut Mistakes<'_>) {
-        self.0.check_agents(mistakes);
+        self.settings.check_agents(mistakes);
     }
 }
 
 impl ServiceSettings for Offline {
     fn frame(&self) -> FrameSettings<'_> {
-        self.0.frame()
+        FrameSettings { health: &self.health, ..self.settings.frame() }
     }
 }
 

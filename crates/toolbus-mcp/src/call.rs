@@ -147,6 +147,14 @@ pub enum CallError {
         /// The server.
         server: String,
     },
+    /// A person has to log in at the server.
+    #[error("MCP server '{server}' {reason}")]
+    NeedsLogin {
+        /// The server.
+        server: String,
+        /// How that is done, and what for.
+        reason: String,
+    },
     /// The server has had too many calls.
     #[error("MCP server '{server}' takes no more calls for now (HTTP 429)")]
     RateLimited {
@@ -185,7 +193,7 @@ impl CallError {
             Self::Timeout { .. } => ErrorCode::Timeout,
             Self::Cancelled { .. } => ErrorCode::Cancelled,
             Self::InvalidArguments { .. } => ErrorCode::InvalidArguments,
-            Self::Unauthorized { .. } => ErrorCode::AuthRequired,
+            Self::Unauthorized { .. } | Self::NeedsLogin { .. } => ErrorCode::AuthRequired,
             Self::RateLimited { .. } => ErrorCode::RateLimited,
             Self::OutcomeUnknown { .. } => ErrorCode::OutcomeUnknown,
             Self::Failed { .. } => ErrorCode::ExecutionFailed,

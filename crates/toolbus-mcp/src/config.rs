@@ -12,11 +12,13 @@ use serde_json::error::Category;
 
 use crate::server_name::ServerName;
 
+mod auth;
 mod document;
 mod entry;
 mod members;
 mod variables;
 
+pub use auth::{AuthorizationCode, ClientCredentials, Grant};
 pub use entry::{Endpoint, Entry, Launch, Protocol, Target};
 pub use variables::Variables;
 

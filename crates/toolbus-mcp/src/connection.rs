@@ -4,6 +4,7 @@
 //! end at once. Whoever holds it keeps it alive: the last one to let go closes it.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use crate::auth::{self, Authorization};
 use crate::catalogue::{Catalogue, Listing, PAGES_MAX};
 use crate::config::{Entry, Target};
 use crate::eraser::{Eraser, shortened};
@@ -34,6 +36,7 @@ use crate::transport::tap::{Tap, Wire};
 
 mod face;
 mod invoke;
+mod listen;
 mod lookup;
 mod question;
 mod rounds;
@@ -88,6 +91,40 @@ pub(crate) enum Handshake {
     Discover,
     /// By initializing. For servers that an unknown question breaks.
     Initialize,
+    /// By opening the event stream of the older HTTP transport, and initializing.
+    OlderHttp,
+}
+
+impl Handshake {
+    pub(crate) fn is_older_http(self) -> bool {
+        self == Self::OlderHttp
+    }
+}
+
+/// What the connections to one server share.
+pub(crate) struct Reach {
+    eraser: Eraser,
+    authorization: Option<Arc<Authorization>>,
+}
+
+impl Reach {
+    pub(crate) fn new(entry: &Entry, means: &Means) -> Self {
+        let eraser = entry.eraser();
+        let authorization = match &entry.target {
+            Target::Launch(_) => None,
+            Target::Endpoint(endpoint) => Authorization::of(
+                endpoint,
+                auth::Parts {
+                    server: &entry.name,
+                    clients: &means.clients,
+                    folder: means.tokens.clone(),
+                    eraser: eraser.clone(),
+                    tracker: means.tracker.clone(),
+                },
+            ),
+        };
+        Self { eraser, authorization }
+    }
 }
 
 /// What connections of all servers share.
@@ -98,6 +135,8 @@ pub(crate) struct Means {
     pub(crate) environment: Vec<(OsString, OsString)>,
     /// Who looks after the children; without, they are started directly.
     pub(crate) supervisor: Option<Supervisor>,
+    /// The folder that keeps tokens.
+    pub(crate) tokens: Option<PathBuf>,
 }
 
 impl Connection {
@@ -105,12 +144,13 @@ impl Connection {
     /// takes everything along that it has started. When `cut` fires, calls end.
     pub(crate) async fn open(
         entry: &Entry,
+        reach: &Reach,
         means: &Means,
         handshake: Handshake,
         cut: CancellationToken,
     ) -> Result<Self, Failure> {
         let server = entry.name.as_str();
-        let eraser = entry.eraser();
+        let eraser = reach.eraser.clone();
         let wire = Wire::new(server, eraser.clone());
         let face =
             Face { server: server.to_owned(), wire: Arc::clone(&wire), eraser: eraser.clone() };
@@ -139,9 +179,17 @@ impl Connection {
                 }
             }
             Target::Endpoint(endpoint) => {
-                let http = means.clients.open(endpoint, wire.ended.clone());
-                let transport = Tap::new(http, Arc::clone(&wire));
-                (shake_hands(transport, face, handshake).await?, None)
+                let (authorization, ended) = (reach.authorization.clone(), wire.ended.clone());
+                let service = if handshake.is_older_http() {
+                    let opening = means.clients.open_older(endpoint, authorization, ended);
+                    let opened = Box::pin(opening).await;
+                    let sse = opened.map_err(|error| Failure::stream(error, &eraser))?;
+                    shake_hands(Tap::new(sse, Arc::clone(&wire)), face, handshake).await?
+                } else {
+                    let http = means.clients.open(endpoint, authorization, ended);
+                    shake_hands(Tap::new(http, Arc::clone(&wire)), face, handshake).await?
+                };
+                (service, None)
             }
         };
         Ok(Self {
@@ -344,7 +392,7 @@ where
 {
     let eraser = face.eraser.clone();
     let lifecycle = match handshake {
-        Handshake::Initialize => ClientLifecycleMode::Initialize,
+        Handshake::Initialize | Handshake::OlderHttp => ClientLifecycleMode::Initialize,
         Handshake::Discover => ClientLifecycleMode::Auto {
             preferred_versions: vec![ProtocolVersion::LATEST],
             legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),

@@ -3,11 +3,14 @@
 use std::fmt;
 use std::time::Duration;
 
+use rmcp::RoleClient;
 use rmcp::service::{ClientInitializeError, ServiceError};
 use rmcp::transport::DynamicTransportError;
 
+use crate::auth;
 use crate::eraser::{Eraser, shortened};
 use crate::transport::http;
+use crate::transport::sse::Sse;
 
 /// Longest text of one, in bytes. Servers send whole pages.
 pub(crate) const TEXT_BYTES_MAX: usize = 500;
@@ -19,11 +22,22 @@ pub struct Failure {
     last_words: Option<String>,
     /// Whether a simpler handshake, on a new connection, may succeed.
     pub(crate) may_be_of_the_handshake: bool,
+    /// Whether the server took the request for no message of streamable HTTP, as one does that
+    /// speaks the older transport.
+    pub(crate) may_be_older_http: bool,
+    /// Whether a person has to log in.
+    pub(crate) needs_login: bool,
 }
 
 impl Failure {
     pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into(), last_words: None, may_be_of_the_handshake: false }
+        Self {
+            text: text.into(),
+            last_words: None,
+            may_be_of_the_handshake: false,
+            may_be_older_http: false,
+            needs_login: false,
+        }
     }
 
     pub(crate) fn start(command: &str, error: &std::io::Error) -> Self {
@@ -44,7 +58,7 @@ impl Failure {
             }
             ClientInitializeError::TransportError { error, .. } => {
                 let reached = !is_unreachable(error) && !is_unauthorized(error);
-                let failure = Self::erased(&transport(error), eraser);
+                let failure = Self::transport(error, eraser);
                 return Self { may_be_of_the_handshake: reached, ..failure };
             }
             ClientInitializeError::ConnectionClosed(_) => "it ended before it answered".to_owned(),
@@ -63,11 +77,35 @@ impl Failure {
     pub(crate) fn request(error: &ServiceError, eraser: &Eraser) -> Self {
         let text = match error {
             ServiceError::McpError(error) => json_rpc(error),
-            ServiceError::TransportSend(error) => transport(error),
+            ServiceError::TransportSend(error) => return Self::transport(error, eraser),
             ServiceError::TransportClosed => "the connection was closed".to_owned(),
             other => other.to_string(),
         };
         Self::erased(&text, eraser)
+    }
+
+    /// What kept a server's event stream from being opened.
+    pub(crate) fn stream(error: http::Error, eraser: &Eraser) -> Self {
+        let error = DynamicTransportError::new::<Sse, RoleClient>(error);
+        let reached = !is_unreachable(&error) && !is_unauthorized(&error);
+        Self { may_be_of_the_handshake: reached, ..Self::transport(&error, eraser) }
+    }
+
+    /// The failure of a server that takes none of the ways there are.
+    pub(crate) fn of_both_transports(newer: &Self, older: &Self) -> Self {
+        let newer = newer.text.split_once("; if").map_or(&*newer.text, |(what, _)| what);
+        let text = format!("{newer}, and not the older HTTP with server-sent events: {older}");
+        Self::new(shortened(&text, TEXT_BYTES_MAX))
+    }
+
+    fn transport(error: &DynamicTransportError, eraser: &Eraser) -> Self {
+        let http = error.error.downcast_ref();
+        Self {
+            may_be_older_http: matches!(http, Some(http::Error::UnexpectedServerResponse(text))
+                if may_be_older(text)),
+            needs_login: http.and_then(auth::carried).is_some_and(auth::Error::is_for_a_person),
+            ..Self::erased(&transport(error), eraser)
+        }
     }
 
     fn erased(text: &str, eraser: &Eraser) -> Self {
@@ -101,7 +139,11 @@ pub(crate) fn json_rpc(error: &rmcp::model::ErrorData) -> String {
 
 /// What an error of a transport means. The causes of reqwest's errors are where the facts are.
 fn transport(error: &DynamicTransportError) -> String {
-    match error.error.downcast_ref() {
+    let error_of_http = error.error.downcast_ref();
+    if let Some(error) = error_of_http.and_then(auth::carried) {
+        return error.to_string();
+    }
+    match error_of_http {
         Some(http::Error::Client(error)) if error.is_connect() => {
             format!("nothing answers at its address: {}", root(error))
         }
@@ -109,7 +151,7 @@ fn transport(error: &DynamicTransportError) -> String {
         _ if is_unauthorized(error) => "it asks for authorization".to_owned(),
         Some(http::Error::UnexpectedServerResponse(text)) if is_not_streamable(text) => format!(
             "it does not take streamable HTTP ({}); if it speaks the older HTTP with server-sent \
-             events, that is not supported",
+             events, its type is sse",
             text.split_once(':').map_or(&**text, |(status, _)| status)
         ),
         Some(other) => other.to_string(),
@@ -121,13 +163,21 @@ fn is_not_streamable(text: &str) -> bool {
     ["HTTP 404", "HTTP 405"].iter().any(|status| text.starts_with(status))
 }
 
+/// Whether an answer to the first message may be that of a server of the older transport: some HTTP
+/// 4xx, as the protocol's page about compatibility has it, that is not about who asks or how often.
+fn may_be_older(text: &str) -> bool {
+    let status = text.strip_prefix("HTTP ").and_then(|text| text.get(..3)?.parse().ok());
+    matches!(status, Some(400..=499)) && !matches!(status, Some(401 | 403 | 407 | 408 | 429))
+}
+
 /// Whether the server wants a credential, or another one.
 pub(crate) fn is_unauthorized(error: &DynamicTransportError) -> bool {
     match error.error.downcast_ref() {
         Some(http::Error::AuthRequired(_) | http::Error::InsufficientScope(_)) => true,
         // Without a challenge, it comes as text.
         Some(http::Error::UnexpectedServerResponse(text)) => text.starts_with("HTTP 401"),
-        _ => false,
+        Some(other) => auth::carried(other).is_some(),
+        None => false,
     }
 }
 
@@ -136,7 +186,7 @@ pub(crate) fn is_unreachable(error: &DynamicTransportError) -> bool {
     matches!(error.error.downcast_ref(), Some(http::Error::Client(error)) if error.is_connect())
 }
 
-fn root(error: &dyn std::error::Error) -> String {
+pub(crate) fn root(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(next) = cause.source() {
         cause = next;

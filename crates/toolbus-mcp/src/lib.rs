@@ -4,6 +4,7 @@
 //! tools. Nothing outside this crate sees the library that speaks the protocol.
 
 pub mod agent;
+mod auth;
 pub mod bridge;
 mod call;
 mod call_result;
@@ -29,6 +30,7 @@ mod tool_filter;
 mod transport;
 pub mod trust;
 
+pub use auth::login;
 pub use call::{Call, CallError};
 pub use call_result::{BLOCKS_MAX, CallResult, LeftOut, RESULT_BYTES_MAX};
 pub use catalogue::{CATALOGUE_BYTES_MAX, PAGES_MAX, TOOL_NAME_BYTES_MAX, TOOLS_MAX};

@@ -5,10 +5,10 @@
 //! server listed last is known while it is away.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Semaphore, TryAcquireError, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -20,7 +20,7 @@ use crate::call_result::CallResult;
 use crate::catalogue::Catalogue;
 use crate::claims::Position;
 use crate::config::Entry;
-use crate::connection::{Connection, Ended, Handshake, Identity};
+use crate::connection::{Connection, Ended, Handshake, Identity, Reach};
 use crate::failure::Failure;
 use crate::offer::Offer;
 use crate::servers::Shared;
@@ -55,8 +55,9 @@ pub(crate) struct Server {
     phase: watch::Sender<Phase>,
     /// The attempt that a call wants made without waiting for its time.
     wanted_attempt: watch::Sender<u64>,
-    /// The older handshake is what worked last time.
-    initialize_first: AtomicBool,
+    /// The handshake that worked last time.
+    handshake: Mutex<Handshake>,
+    reach: Reach,
     listed: RwLock<Option<Arc<Listed>>>,
     /// One listing at a time. Which state of its pins the last one was compared with.
     listing: tokio::sync::Mutex<Option<Stamp>>,
@@ -134,11 +135,12 @@ impl Server {
             running: Semaphore::new(shared.options.calls_per_server_max),
             stop: shared.stop.child_token(),
             position: shared.claims.position(&entry.name),
+            reach: Reach::new(&entry, &shared.means),
             entry,
             shared,
             phase: watch::Sender::new(Phase::Configured),
             wanted_attempt: watch::Sender::new(0),
-            initialize_first: AtomicBool::new(false),
+            handshake: Mutex::new(Handshake::Discover),
             listed: RwLock::default(),
             listing: tokio::sync::Mutex::default(),
             calls: TaskTracker::new(),
@@ -474,6 +476,9 @@ impl Server {
     fn error(&self, call: &Call, ended: Ended, budget: Budget) -> CallError {
         let (server, tool) = (self.name(), call.tool.clone());
         match ended {
+            Ended::NotSent(failure) if failure.needs_login => {
+                CallError::NeedsLogin { server, reason: failure.to_string() }
+            }
             Ended::NotSent(failure) => {
                 // A caller that named the server gets the name back as it gave it.
                 let server = call.server.clone().unwrap_or(server);

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -62,6 +63,9 @@ pub struct Options {
     pub tool_changes: ToolChanges,
     /// Where the definitions of tools are pinned.
     pub pins: Pins,
+    /// The folder that keeps the tokens of servers where a person has logged in. Without one
+    /// nobody can.
+    pub tokens: Option<PathBuf>,
     /// The environment of which children get a small part, see [`Options::new`].
     environment: Vec<(OsString, OsString)>,
 }
@@ -81,6 +85,7 @@ impl Options {
             registrations: None,
             tool_changes: ToolChanges::default(),
             pins: Pins::in_memory(),
+            tokens: None,
             environment: environment::minimal(environment),
         }
     }
@@ -201,6 +206,7 @@ impl Set {
             tracker: TaskTracker::new(),
             environment: options.environment.clone(),
             supervisor: options.supervisor.clone(),
+            tokens: options.tokens.clone(),
         };
         let (pins, beginning) = (options.pins.clone(), options.connect_timeout);
         let shared = Arc::new(Shared {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use toolbus_runtime::config::TimeSpan;
 
 use crate::bridge::StdioRegistration;
-use crate::config::{self, Config, Variables};
+use crate::config::{self, Config, Entry, Mistake, Variables};
 use crate::registrations::Registrations;
 use crate::reload::Sources;
 use crate::servers::{Options, Set, StartError};
@@ -31,6 +31,10 @@ pub struct McpSettings {
     /// The file that keeps the servers which agents register while the program runs. When not set:
     /// `mcp.registered.json` beside the file that lists the servers.
     pub registrations: Option<PathBuf>,
+    /// The folder that keeps the tokens of servers where a person has logged in with `mcp-bridge
+    /// login`, one file for each, for its owner only. When not set: `toolbus/tokens` in the user's
+    /// data folder (`XDG_DATA_HOME`, else `~/.local/share`).
+    pub tokens: Option<PathBuf>,
     /// Whether agents may register servers that are programs to start on this machine. That is
     /// running code of the agent's choice.
     pub allow_stdio_registration: bool,
@@ -62,6 +66,7 @@ impl Default for McpSettings {
         Self {
             config: None,
             registrations: None,
+            tokens: None,
             allow_stdio_registration: false,
             connect_timeout: TimeSpan::seconds(15),
             call_timeout: TimeSpan::seconds(60),
@@ -126,6 +131,7 @@ impl McpSettings {
         options.supervisor = self.supervisor.clone();
         options.tool_changes = self.tool_changes;
         options.pins = self.pins()?;
+        options.tokens = self.tokens_folder();
         options.registrations = Some(Arc::clone(&registrations));
         let set = Set::start(config.servers.clone(), options)?;
         let stdio_registration = self.stdio_registration();
@@ -173,6 +179,33 @@ impl McpSettings {
         } else {
             StdioRegistration::Denied
         }
+    }
+
+    /// The entry of one server. What is wrong with it is logged.
+    ///
+    /// # Errors
+    /// When the file is named and not there, or is not JSON.
+    pub fn entry(&self, server: &str) -> Result<Option<Entry>, Error> {
+        let (_, Config { servers, mistakes }) = self.read(self.file())?;
+        let is_of = |mistake: &Mistake| {
+            mistake.server.as_ref().is_some_and(|name| name.eq_ignore_ascii_case(server))
+        };
+        for mistake in mistakes.iter().filter(|mistake| is_of(mistake)) {
+            tracing::error!(%mistake, "a mistake in the list of MCP servers");
+        }
+        Ok(servers.into_iter().find(|entry| entry.name.matches(server)))
+    }
+
+    /// The folder that keeps tokens, where there is a place for one.
+    #[must_use]
+    pub fn tokens_folder(&self) -> Option<PathBuf> {
+        self.tokens.clone().or_else(|| {
+            let data = std::env::var_os("XDG_DATA_HOME")
+                .map(PathBuf::from)
+                .filter(|path| path.is_absolute())
+                .or_else(|| std::env::home_dir().map(|home| home.join(".local/share")));
+            data.map(|data| data.join("toolbus").join("tokens"))
+        })
     }
 
     /// The text of the file, if it is there, and what it says.

@@ -1,13 +1,15 @@
-//! The two ways to a server, both behind rmcp's transport port: a child process and HTTP.
+//! The ways to a server, all behind rmcp's transport port: a child process, HTTP, and older HTTP.
 //!
 //! A transport carries messages and nothing else: it neither retries nor knows what a tool is.
 //! Everything that a server can do to it is bounded here: lines, waits for a write, its stderr, its
 //! processes.
 
 pub(crate) mod environment;
+mod event;
 pub(crate) mod http;
 mod line;
 pub(crate) mod process;
+pub(crate) mod sse;
 pub(crate) mod stdio;
 pub(crate) mod tap;
 

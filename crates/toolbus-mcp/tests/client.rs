@@ -6,14 +6,20 @@
 mod asks;
 #[path = "client/direct.rs"]
 mod direct;
+#[path = "client/eras.rs"]
+mod eras;
 #[path = "client/files.rs"]
 mod files;
 #[path = "client/hostile.rs"]
 mod hostile;
 #[path = "client/hostile_http.rs"]
 mod hostile_http;
+#[path = "client/oauth.rs"]
+mod oauth;
 #[path = "client/offers.rs"]
 mod offers;
+#[path = "client/older_http.rs"]
+mod older_http;
 #[path = "client/real.rs"]
 mod real;
 #[path = "client/supervised.rs"]

@@ -25,10 +25,12 @@ pub struct StdioServer {
     pub args: Vec<String>,
 }
 
-/// A running server that speaks MCP over streamable HTTP on 127.0.0.1. Killed at drop.
+/// A running server that speaks MCP over HTTP on 127.0.0.1. Killed at drop.
 #[derive(Debug)]
 pub struct HttpServer {
     server: StdioServer,
+    /// What its entry calls its transport, and where it answers.
+    kind: (&'static str, &'static str),
     process: Option<Process>,
     address: SocketAddr,
     folder: TempDir,
@@ -59,8 +61,16 @@ pub fn time() -> Option<StdioServer> {
 /// # Panics
 /// When it does not start, or it is missing and `TOOLBUS_REQUIRE_REAL` is `1`.
 pub async fn everything_http() -> Option<HttpServer> {
-    let server = everything("streamableHttp")?;
-    Some(HttpServer::start(server).await.unwrap_or_else(|error| panic!("no server: {error:?}")))
+    HttpServer::everything("streamableHttp", ("http", "/mcp")).await
+}
+
+/// `server-everything` over the older HTTP transport with server-sent events, running. `None` where
+/// it has not been fetched and may be missing.
+///
+/// # Panics
+/// When it does not start, or it is missing and `TOOLBUS_REQUIRE_REAL` is `1`.
+pub async fn everything_sse() -> Option<HttpServer> {
+    HttpServer::everything("sse", ("sse", "/sse")).await
 }
 
 fn everything(transport: &str) -> Option<StdioServer> {
@@ -91,23 +101,32 @@ impl StdioServer {
 }
 
 impl HttpServer {
-    async fn start(server: StdioServer) -> anyhow::Result<Self> {
+    async fn everything(transport: &str, kind: (&'static str, &'static str)) -> Option<Self> {
+        let server = everything(transport)?;
+        let started = Self::start(server, kind).await;
+        Some(started.unwrap_or_else(|error| panic!("no server: {error:?}")))
+    }
+
+    async fn start(
+        server: StdioServer,
+        kind: (&'static str, &'static str),
+    ) -> anyhow::Result<Self> {
         let [port] = crate::ports::free()?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let folder = TempDir::with_prefix("toolbus-mcp-")?;
-        let mut started = Self { server, process: None, address, folder };
+        let mut started = Self { server, kind, process: None, address, folder };
         started.start_again().await?;
         Ok(started)
     }
 
     /// Where it answers.
     pub fn url(&self) -> String {
-        format!("http://{}/mcp", self.address)
+        format!("http://{}{}", self.address, self.kind.1)
     }
 
     /// The server's entry for an `mcp.json`.
     pub fn to_json(&self) -> Value {
-        json!({"type": "http", "url": self.url()})
+        json!({"type": self.kind.0, "url": self.url()})
     }
 
     /// Ends the server as a crash would.

@@ -8,6 +8,7 @@ use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
+use super::auth::{self, Grant};
 use super::members::Members;
 use super::{Mistake, Variables};
 use toolbus_wire::message::Secret;
@@ -27,6 +28,7 @@ const MEMBERS: &[&str] = &[
     "args",
     "env",
     "headers",
+    "auth",
     "allowedTools",
     "deniedTools",
     "timeoutMs",
@@ -42,6 +44,8 @@ const RESERVED_HEADERS: &[&str] = &[
     "transfer-encoding",
     "mcp-session-id",
     "mcp-protocol-version",
+    "mcp-method",
+    "mcp-name",
     "last-event-id",
 ];
 
@@ -89,6 +93,8 @@ pub struct Endpoint {
     pub url: Url,
     /// Sent with every request; every value is marked as sensitive.
     pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// How a token is had that is sent as well.
+    pub grant: Option<Grant>,
     /// What the operator says that the server speaks.
     pub protocol: Protocol,
 }
@@ -96,13 +102,21 @@ pub struct Endpoint {
 /// Which of the HTTP transports a server speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
-    /// To be found out. Until the older transport is there, the same as `StreamableHttp`.
+    /// To be found out: streamable HTTP, and the transport of 2024-11-05 for servers that do not
+    /// take it.
     Auto,
-    /// Streamable HTTP.
+    /// Streamable HTTP and nothing else.
     StreamableHttp,
-    /// HTTP with server-sent events, the transport of 2024-11-05, or so the entry says: existing
-    /// files call streamable HTTP by this name, so that is what is tried.
+    /// HTTP with server-sent events, the transport of 2024-11-05, or so the entry says. Existing
+    /// files call streamable HTTP by this name too, so it is found out as well.
     Sse,
+}
+
+impl Protocol {
+    /// Whether a server that does not take streamable HTTP is tried with the older transport.
+    pub(crate) fn falls_back(self) -> bool {
+        self != Self::StreamableHttp
+    }
 }
 
 impl Entry {
@@ -148,6 +162,11 @@ impl Entry {
         self.tool_timeouts.get(tool).copied().or(self.call_timeout)
     }
 
+    /// Whether the older HTTP transport is tried with a server that does not take the newer one.
+    pub(crate) fn falls_back(&self) -> bool {
+        matches!(&self.target, Target::Endpoint(endpoint) if endpoint.protocol.falls_back())
+    }
+
     /// What must be erased from everything that this server says.
     pub(crate) fn eraser(&self) -> Eraser {
         match &self.target {
@@ -166,7 +185,10 @@ impl Endpoint {
         let of_path = self.url.path().split('/').filter(|part| part.len() >= PATH_PART_MIN);
         let texts = of_headers
             .flat_map(|text| [Some(text), text.split_once(' ').map(|(_, credential)| credential)])
-            .chain([self.url.query()])
+            .chain([
+                self.url.query(),
+                self.grant.as_ref().and_then(Grant::secret).map(Secret::expose),
+            ])
             .chain(of_path.map(Some));
         texts.flatten().map(|text| Secret::from(text.to_owned()))
     }
@@ -188,6 +210,7 @@ impl fmt::Debug for Endpoint {
         f.debug_struct("Endpoint")
             .field("origin", &self.url.origin().ascii_serialization())
             .field("headers", &names)
+            .field("grant", &self.grant)
             .field("protocol", &self.protocol)
             .finish()
     }
@@ -197,7 +220,7 @@ fn target(members: &mut Members<'_>) -> Option<Target> {
     let kind = members.text("type").map(|kind| kind.to_ascii_lowercase());
     let (url, command) = (members.text("url"), members.text("command"));
     let (arguments, environment) = (members.texts("args"), members.secrets("env"));
-    let headers = headers(members);
+    let (mut headers, auth) = (headers(members), members.inside("auth"));
     let protocol = match kind.as_deref() {
         None | Some("auto") => Some(Protocol::Auto),
         Some("http" | "streamable-http" | "streamablehttp") => Some(Protocol::StreamableHttp),
@@ -229,10 +252,12 @@ fn target(members: &mut Members<'_>) -> Option<Target> {
             refuse_if(members, !arguments.is_empty(), "args", "goes with command, not with url");
             refuse_if(members, !environment.is_empty(), "env", "goes with command, not with url");
             let url = address(members, &url)?;
-            Some(Target::Endpoint(Endpoint { url, headers, protocol }))
+            let grant = auth.and_then(|auth| auth::read(members, auth, &url, &mut headers));
+            Some(Target::Endpoint(Endpoint { url, headers, grant, protocol }))
         }
         (None, Some(command), _) => {
             refuse_if(members, !headers.is_empty(), "headers", "goes with url, not with command");
+            refuse_if(members, auth.is_some(), "auth", "goes with url, not with command");
             check_variables(members, &environment);
             Some(Target::Launch(Launch { command, arguments, environment }))
         }
@@ -275,7 +300,8 @@ fn headers(members: &mut Members<'_>) -> Vec<(HeaderName, HeaderValue)> {
     let mut headers = Vec::new();
     for (name, value) in members.secrets("headers") {
         let path = format!("headers.{name}");
-        if RESERVED_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
+        let folded = name.to_ascii_lowercase();
+        if RESERVED_HEADERS.contains(&folded.as_str()) || folded.starts_with("mcp-param-") {
             members.wrong(&path, "is set by the transport itself");
             continue;
         }

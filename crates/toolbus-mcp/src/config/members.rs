@@ -95,6 +95,56 @@ impl<'a> Members<'a> {
         secrets
     }
 
+    /// A secret text that is not empty, with its variables replaced.
+    pub(super) fn secret(&mut self, member: &str) -> Option<Secret> {
+        let text = self.text(member)?;
+        match self.variables.expand(&text) {
+            Ok(text) if text.trim().is_empty() => self.wrong(member, "is empty"),
+            Ok(text) => return Some(Secret::from(text)),
+            Err(what) => self.wrong(member, what),
+        }
+        None
+    }
+
+    /// The number of a TCP port.
+    pub(super) fn port(&mut self, member: &str) -> Option<u16> {
+        let value = self.take(member)?;
+        let port =
+            value.as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0);
+        if port.is_none() {
+            self.wrong(member, "has to be a whole number from 1 to 65535");
+        }
+        port
+    }
+
+    /// The members of an object inside, to be read like those of an entry. What is wrong there is
+    /// told by [`Members::adopt`].
+    pub(super) fn inside(&mut self, member: &str) -> Option<Members<'a>> {
+        match self.take(member)? {
+            Value::Object(members) => Some(Members::new(self.server, members, self.variables)),
+            _ => {
+                self.wrong(member, "has to be an object");
+                None
+            }
+        }
+    }
+
+    /// Takes over what is wrong in an object inside.
+    pub(super) fn adopt(&mut self, member: &str, mistakes: Vec<Mistake>) {
+        self.mistakes.extend(mistakes.into_iter().map(|mistake| Mistake {
+            member: Some(match mistake.member {
+                Some(inner) => format!("{member}.{inner}"),
+                None => member.to_owned(),
+            }),
+            ..mistake
+        }));
+    }
+
+    /// How much is wrong so far.
+    pub(super) fn mistakes(&self) -> usize {
+        self.mistakes.len()
+    }
+
     /// Milliseconds from 1 to `max_ms`.
     pub(super) fn milliseconds(&mut self, member: &str, max_ms: u64) -> Option<u64> {
         let value = self.take(member)?;

@@ -122,7 +122,7 @@ fn every_mistake_of_an_entry_is_told() {
             r#"server "x": deniedTools[0]: has to be a text"#,
             r#"server "x": timeoutMs: has to be a whole number from 1 to 3600000"#,
             r#"server "x": toolTimeoutMs.t: has to be a whole number from 1 to 3600000"#,
-            "server \"x\": zzz: unknown member; there are type, url, command, args, env, headers, \
+            "server \"x\": zzz: unknown member; there are type, url, command, args, env, headers, auth, \
              allowedTools, deniedTools, timeoutMs, toolTimeoutMs, \
              toolChanges",
             r#"server "x": allowed_tools: unknown member, did you mean "allowedTools"?"#,
@@ -180,6 +180,67 @@ fn headers_and_variables() {
             r#"server "x": env.: is no environment variable"#,
             r#"server "x": env.A=B: is no environment variable"#,
         ],
+    );
+}
+
+#[test]
+fn authorization() {
+    let of = |entry| endpoint(check(entry, &[]));
+    let bearer =
+        of(json!({"url": "http://a/", "auth": {"type": "bearer", "token": "${TODO_TOKEN}"}}));
+    assert_eq!(bearer.headers[0].1, "Bearer s3cret-token");
+    assert!(bearer.headers[0].1.is_sensitive() && bearer.grant.is_none());
+
+    let client = json!({"type": "client_credentials", "clientId": "id", "clientSecret": "${TODO_TOKEN}",
+        "scopes": ["a"], "resource": "https://a"});
+    let service = of(json!({"url": "https://a/mcp", "auth": client}));
+    let Some(Grant::ClientCredentials(client)) = &service.grant else { panic!("{service:?}") };
+    assert_eq!((&*client.client_id, &*client.scopes), ("id", &["a".to_owned()][..]));
+    assert!(!format!("{service:?}").contains("s3cret"), "{service:?}");
+
+    let person = of(json!({"url": "http://127.0.0.1:1/", "auth": {"type": "authorization_code"}}));
+    let nothing = AuthorizationCode::default();
+    assert_eq!(person.grant, Some(Grant::AuthorizationCode(nothing)));
+
+    let wrong = |auth: Value, expected: &[&str]| {
+        let expected: Vec<_> = expected.iter().map(|e| format!("server \"x\": auth{e}")).collect();
+        let expected: Vec<_> = expected.iter().map(String::as_str).collect();
+        check(json!({"url": "http://a/", "auth": auth}), &expected);
+    };
+    wrong(json!("token"), &[": has to be an object"]);
+    let kinds = ".type: has to be bearer, client_credentials or authorization_code";
+    wrong(json!({}), &[kinds]);
+    wrong(json!({"type": "basic"}), &[kinds]);
+    wrong(json!({"type": "bearer", "token": "${EMPTY}"}), &[".token: is empty"]);
+    wrong(
+        json!({"type": "bearer", "tokn": "x"}),
+        &[".token: is missing", ".tokn: unknown member, did you mean \"token\"?"],
+    );
+    wrong(
+        json!({"type": "bearer", "token": "a\nb"}),
+        &[".token: has a character that no header may have"],
+    );
+    let insecure = ": needs an address that begins with https://, or is on this machine";
+    wrong(json!({"type": "authorization_code"}), &[insecure]);
+    wrong(json!({"type": "client_credentials", "clientId": "id"}), &[".clientSecret: is missing"]);
+    wrong(
+        json!({"type": "authorization_code", "clientSecret": "x", "redirectPort": 65_536,
+            "clientMetadataUrl": "https://a"}),
+        &[
+            ".clientSecret: goes with clientId",
+            ".clientMetadataUrl: has to begin with https:// and to have a path",
+            ".redirectPort: has to be a whole number from 1 to 65535",
+            insecure,
+        ],
+    );
+    check(
+        json!({"url": "http://a/", "headers": {"authorization": "x"},
+            "auth": {"type": "bearer", "token": "x"}}),
+        &["server \"x\": auth: goes without an Authorization in headers"],
+    );
+    check(
+        json!({"command": "a", "auth": {"type": "bearer", "token": "x"}}),
+        &["server \"x\": auth: goes with url, not with command"],
     );
 }
 

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::Connection;
 use super::rounds::{Exchange, Terms, What};
+use crate::auth;
 use crate::call::{Call, CallError};
 use crate::call_result::CallResult;
 use crate::eraser::shortened;
@@ -41,6 +42,7 @@ impl Connection {
     /// | the same for a tool that it does not list; −32601 | `tool_not_found` |
     /// | any other JSON-RPC error | `execution_failed` |
     /// | HTTP 401, or 403 with a challenge | `auth_required` |
+    /// | the same, and a token could not be had | not sent, or `auth_required` for a login |
     /// | HTTP 429 | `rate_limited` |
     /// | any other HTTP status, an answer that is too long | `execution_failed` |
     /// | no answer: the connection was never made, the session is gone | not sent |
@@ -133,7 +135,18 @@ impl Connection {
     pub(super) fn not_carried(&self, error: DynamicTransportError) -> Ended {
         let server = self.server.clone();
         let failure = |error| Failure::request(&ServiceError::TransportSend(error), &self.eraser);
-        match error.error.downcast_ref::<http::Error>() {
+        let http = error.error.downcast_ref::<http::Error>();
+        match http.and_then(auth::carried) {
+            // The token is good, and not for this tool.
+            Some(auth::Error::NeedsLogin { scope: Some(_), .. }) => {
+                let reason = failure(error).to_string();
+                return Ended::With(CallError::NeedsLogin { server, reason });
+            }
+            // Sent without a token that is good, it was refused, and so is whatever comes next.
+            Some(_) => return Ended::NotSent(failure(error)),
+            None => {}
+        }
+        match http {
             _ if is_unauthorized(&error) => Ended::With(CallError::Unauthorized { server }),
             Some(http::Error::HttpStatus(status)) if status.status == 429 => {
                 Ended::With(CallError::RateLimited { server })

@@ -12,6 +12,17 @@ fn secrets_are_erased_longest_first_and_short_ones_stay() {
 }
 
 #[test]
+fn what_one_clone_learns_all_erase_and_the_oldest_is_forgotten() {
+    let eraser = Eraser::new([]);
+    let clone = eraser.clone();
+    let token = |number: usize| Secret::from(format!("token-{number:03}"));
+    eraser.learn(&Secret::from("short".to_owned()));
+    (0..17).for_each(|number| eraser.learn(&token(number)));
+    (0..17).for_each(|_| eraser.learn(&token(16)));
+    assert_eq!(clone.erase("short token-000 token-001 token-016"), "short token-000 *** ***");
+}
+
+#[test]
 fn texts_are_cut_between_characters() {
     assert_eq!(shortened("äöü", 6), "äöü");
     assert_eq!(shortened("äöü", 5), "äö…");

@@ -66,6 +66,7 @@ impl Server {
         tokio::select! {
             () = connection.over() => connection.why_over().await,
             never = self.follow_tools(&connection) => match never {},
+            never = connection.hear_of_tools() => match never {},
         }
     }
 
@@ -79,23 +80,53 @@ impl Server {
         connected.await.unwrap_or(Err(Failure::timeout(limit)))
     }
 
+    /// Opens a connection in the way that worked last time, else in those that may work after the
+    /// failure of the one before.
     async fn open(&self) -> Result<Connection, Failure> {
-        if !self.initialize_first.load(Ordering::Relaxed) {
-            match self.shake(Handshake::Discover).await {
-                Err(failure) if failure.may_be_of_the_handshake => {
-                    tracing::debug!(server = %self.entry.name, %failure, "initialized instead");
+        let mut handshake = *self.handshake.lock();
+        let mut before: Option<Failure> = None;
+        loop {
+            let failure = match self.shake(handshake).await {
+                Ok(connection) => {
+                    *self.handshake.lock() = handshake;
+                    return Ok(connection);
                 }
-                done => return done,
+                Err(failure) => failure,
+            };
+            if let Some(next) = self.after(handshake, &failure) {
+                tracing::debug!(server = %self.entry.name, %failure, ?next, "tried in another way");
+                (handshake, before) = (next, Some(failure));
+                continue;
             }
+            if failure.may_be_of_the_handshake {
+                // The server may be another one by now.
+                *self.handshake.lock() = Handshake::Discover;
+            }
+            return Err(match before {
+                Some(newer) if failure.may_be_of_the_handshake && handshake.is_older_http() => {
+                    Failure::of_both_transports(&newer, &failure)
+                }
+                _ => failure,
+            });
         }
-        let opened = self.shake(Handshake::Initialize).await;
-        self.initialize_first.store(opened.is_ok(), Ordering::Relaxed);
-        opened
+    }
+
+    /// The way that is tried after another has failed.
+    fn after(&self, failed: Handshake, failure: &Failure) -> Option<Handshake> {
+        let may_be_older_http = failure.may_be_older_http && self.entry.falls_back();
+        match failed {
+            Handshake::Discover | Handshake::Initialize if may_be_older_http => {
+                Some(Handshake::OlderHttp)
+            }
+            Handshake::Discover if failure.may_be_of_the_handshake => Some(Handshake::Initialize),
+            _ => None,
+        }
     }
 
     async fn shake(&self, handshake: Handshake) -> Result<Connection, Failure> {
         let cut = self.stop.child_token();
-        Connection::open(&self.entry, &self.shared.means, handshake, cut).await
+        let means = &self.shared.means;
+        Connection::open(&self.entry, &self.reach, means, handshake, cut).await
     }
 
     async fn follow_tools(&self, connection: &Connection) -> Infallible {

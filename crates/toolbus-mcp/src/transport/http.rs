@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::stream::BoxStream;
 use reqwest::header::{HeaderName, HeaderValue};
-use reqwest::redirect;
+use reqwest::{Url, redirect};
 use rmcp::RoleClient;
 use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage};
 use rmcp::service::RxJsonRpcMessage;
@@ -21,6 +21,8 @@ use sse_stream::Sse;
 use tokio_util::sync::CancellationToken;
 
 use super::MESSAGE_BYTES_MAX;
+use super::sse::Sse as OlderHttp;
+use crate::auth::Authorization;
 use crate::config::Endpoint;
 
 /// How long a TCP and TLS connection may take to open.
@@ -29,7 +31,7 @@ const CONNECT_WAIT: Duration = Duration::from_secs(10);
 /// uvicorn 5 s), for a request that meets the server's closing has an unknown outcome.
 const IDLE_WAIT: Duration = Duration::from_secs(3);
 /// Requests to one server that are sent at the same time and not answered yet.
-const REQUESTS_MAX: usize = 256;
+pub(super) const REQUESTS_MAX: usize = 256;
 /// How often a broken event stream is opened again before it counts as lost.
 const STREAM_RETRIES_MAX: usize = 4;
 /// The first pause before that; each pause after is twice as long.
@@ -41,7 +43,8 @@ pub(crate) type Error = StreamableHttpError<reqwest::Error>;
 pub(crate) type Http = StreamableHttpClientTransport<Client>;
 
 /// The HTTP clients of all servers: one through the proxies of the environment, one without for
-/// servers on this machine. They share nothing but their pools of connections.
+/// servers on this machine. They share nothing but their pools of connections. Clones are the same.
+#[derive(Clone)]
 pub(crate) struct Clients {
     proxied: reqwest::Client,
     direct: reqwest::Client,
@@ -61,21 +64,46 @@ impl Clients {
         Ok(Self { proxied: builder().build()?, direct: builder().no_proxy().build()? })
     }
 
+    /// The client for an address.
+    pub(crate) fn to(&self, url: &Url) -> &reqwest::Client {
+        if is_local(url) { &self.direct } else { &self.proxied }
+    }
+
     /// A transport to one server. It sends nothing yet. When `ended` fires, whatever it waits for
     /// ends.
-    pub(crate) fn open(&self, endpoint: &Endpoint, ended: CancellationToken) -> Http {
-        let inner = if is_local(endpoint) { &self.direct } else { &self.proxied };
+    pub(crate) fn open(
+        &self,
+        endpoint: &Endpoint,
+        authorization: Option<Arc<Authorization>>,
+        ended: CancellationToken,
+    ) -> Http {
+        let inner = self.to(&endpoint.url).clone();
         let mut config = StreamableHttpClientTransportConfig::with_uri(endpoint.url.as_str())
             .max_concurrent_requests(REQUESTS_MAX)
             .custom_headers(endpoint.headers.iter().cloned().collect())
             .max_sse_event_size(MESSAGE_BYTES_MAX);
         config.retry_config = Arc::new(StreamRetries);
-        Http::with_client(Client { inner: inner.clone(), ended }, config)
+        Http::with_client(Client { inner, authorization, ended }, config)
+    }
+
+    /// Opens the older transport to one server. When `ended` fires, whatever it waits for ends.
+    ///
+    /// # Errors
+    /// When the server does not open an event stream that begins as it has to.
+    pub(crate) async fn open_older(
+        &self,
+        endpoint: &Endpoint,
+        authorization: Option<Arc<Authorization>>,
+        ended: CancellationToken,
+    ) -> Result<OlderHttp, Error> {
+        let inner = self.to(&endpoint.url).clone();
+        OlderHttp::open(endpoint, Client { inner, authorization, ended }).await
     }
 }
 
-fn is_local(endpoint: &Endpoint) -> bool {
-    match endpoint.url.host() {
+/// Whether an address is on this machine, by its name.
+pub(crate) fn is_local(url: &Url) -> bool {
+    match url.host() {
         Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
         Some(url::Host::Ipv4(address)) => address.is_loopback(),
         Some(url::Host::Ipv6(address)) => address.is_loopback(),
@@ -110,14 +138,30 @@ impl SseRetryPolicy for StreamRetries {
 /// The client of one connection.
 #[derive(Clone)]
 pub(crate) struct Client {
-    inner: reqwest::Client,
+    pub(super) inner: reqwest::Client,
+    authorization: Option<Arc<Authorization>>,
     ended: CancellationToken,
 }
 
 impl Client {
+    /// Makes a request, with a token where the server wants one.
+    pub(super) async fn send<T, F>(&self, request: impl Fn(Option<String>) -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        self.until_ended(async {
+            match &self.authorization {
+                // Boxed: seldom, and larger than the rest.
+                Some(authorization) => Box::pin(authorization.send(request)).await,
+                None => request(None).await,
+            }
+        })
+        .await
+    }
+
     /// rmcp's worker does not see the end of its connection while it waits for its first answer;
     /// so every request sees it itself.
-    async fn until_ended<T>(
+    pub(super) async fn until_ended<T>(
         &self,
         request: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
@@ -170,16 +214,17 @@ impl StreamableHttpClient for Client {
         event_bytes_max: usize,
     ) -> Result<StreamableHttpPostResponse, Error> {
         let has_session = session_id.is_some();
-        let response = self
-            .until_ended(self.inner.post_message_with_max_sse_event_size(
-                uri,
-                message,
-                session_id,
-                auth_header,
-                headers,
+        let post = |token: Option<String>| {
+            self.inner.post_message_with_max_sse_event_size(
+                Arc::clone(&uri),
+                message.clone(),
+                session_id.clone(),
+                token.or_else(|| auth_header.clone()),
+                headers.clone(),
                 event_bytes_max,
-            ))
-            .await?;
+            )
+        };
+        let response = self.send(post).await?;
         match response {
             StreamableHttpPostResponse::Json(ref answer, _)
                 if has_session && refuses_the_session(answer) =>
@@ -198,10 +243,9 @@ impl StreamableHttpClient for Client {
         headers: Headers,
     ) -> Result<(), Error> {
         // Sent after the end of the connection, so it must not end with it. rmcp bounds it.
-        self.inner
-            .delete_session(uri, session_id, auth_header, headers)
-            .await
-            .map_err(without_address)
+        let token = self.authorization.as_ref().and_then(|authorization| authorization.usable());
+        let token = token.map(|token| token.expose().to_owned()).or(auth_header);
+        self.inner.delete_session(uri, session_id, token, headers).await.map_err(without_address)
     }
 
     async fn get_stream(
@@ -232,15 +276,17 @@ impl StreamableHttpClient for Client {
         headers: Headers,
         event_bytes_max: usize,
     ) -> Result<Stream, Error> {
-        self.until_ended(self.inner.get_stream_with_max_sse_event_size(
-            uri,
-            session_id,
-            last_event_id,
-            auth_header,
-            headers,
-            event_bytes_max,
-        ))
-        .await
+        let get = |token: Option<String>| {
+            self.inner.get_stream_with_max_sse_event_size(
+                Arc::clone(&uri),
+                session_id.clone(),
+                last_event_id.clone(),
+                token.or_else(|| auth_header.clone()),
+                headers.clone(),
+                event_bytes_max,
+            )
+        };
+        self.send(get).await
     }
 }
 

@@ -81,7 +81,7 @@ impl CutLine {
         cut
     }
 
-    fn extend(&mut self, part: &[u8]) {
+    pub(super) fn extend(&mut self, part: &[u8]) {
         self.length += part.len() as u64;
         let missing = EDGE_BYTES.saturating_sub(self.head.len()).min(part.len());
         self.head.extend_from_slice(&part[..missing]);

@@ -86,7 +86,7 @@ impl Stdio {
 }
 
 #[expect(clippy::large_enum_variant, reason = "on its way to rmcp, which takes it unboxed")]
-enum Received {
+pub(super) enum Received {
     Message(RxJsonRpcMessage<RoleClient>),
     Nothing,
     End,
@@ -156,26 +156,26 @@ async fn write(stdin: &mut (impl AsyncWrite + Unpin), line: &[u8]) -> io::Result
     stdin.flush().await
 }
 
-fn failed(id: RequestId, what: String) -> Received {
+pub(super) fn failed(id: RequestId, what: String) -> Received {
     Received::Message(RxJsonRpcMessage::<RoleClient>::error(
         ErrorData::internal_error(what, None),
         Some(id),
     ))
 }
 
-fn too_long(bytes: u64) -> String {
+pub(super) fn too_long(bytes: u64) -> String {
     format!("the server's answer has {bytes} bytes, more than {MESSAGE_BYTES_MAX}")
 }
 
 #[expect(clippy::large_enum_variant, reason = "on its way to rmcp, which takes it unboxed")]
-enum Parsed {
+pub(super) enum Parsed {
     Message(RxJsonRpcMessage<RoleClient>),
     /// An answer to this request, though not one that can be understood.
     Answer(RequestId),
     Stray,
 }
 
-fn parse(line: &[u8]) -> Parsed {
+pub(super) fn parse(line: &[u8]) -> Parsed {
     let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
     if let Ok(message) = serde_json::from_slice(line) {
         return Parsed::Message(message);
@@ -199,7 +199,7 @@ fn id_of(message: &Value) -> Option<RequestId> {
 impl CutLine {
     /// The request that this line answers, when one of its ends shows it: the id stands before the
     /// result, or after it.
-    fn answers(&self) -> Option<RequestId> {
+    pub(super) fn answers(&self) -> Option<RequestId> {
         before_the_result(&self.head).or_else(|| after_the_result(&self.tail))
     }
 }

@@ -1,7 +1,5 @@
 //! HTTP servers that do something wrong: every call and every attempt to connect ends, typed.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -12,29 +10,16 @@ use toolbus_wire::ErrorCode;
 
 use crate::support::*;
 
-struct Server {
-    child: Child,
-    port: u16,
-}
+struct Server(Script);
 
 impl Server {
     fn start(kind: &str) -> Self {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/servers/hostile_http.py");
-        let mut child = Command::new("python3")
-            .args(["-I", script, kind])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("python3");
-        let mut port = String::new();
-        let stdout = child.stdout.take().expect("a pipe");
-        BufReader::new(stdout).read_line(&mut port).expect("a port");
-        Self { child, port: port.trim().parse().expect("a port") }
+        Self(Script::start("hostile_http.py", kind))
     }
 
     fn entry(&self) -> Value {
         json!({
-            "url": format!("http://127.0.0.1:{}/s3cret-path-to-it?key=s3cret-query", self.port),
+            "url": self.0.url("/s3cret-path-to-it?key=s3cret-query"),
             "headers": {"Authorization": "Bearer s3cret-token"},
         })
     }
@@ -42,20 +27,13 @@ impl Server {
     /// How many TCP connections to it are open, of anybody.
     fn connections(&self) -> usize {
         let table = std::fs::read_to_string("/proc/net/tcp").expect("/proc/net/tcp");
-        let server = format!("0100007F:{:04X}", self.port);
+        let server = format!("0100007F:{:04X}", self.0.port);
         let is_open = |line: &&str| {
             let mut columns = line.split_whitespace().skip(2);
             // State 01 is an established connection.
             columns.next() == Some(server.as_str()) && columns.next() == Some("01")
         };
         table.lines().filter(is_open).count()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -84,8 +62,12 @@ async fn check_connect(kind: &str, mut entry_changes: impl FnMut(&mut Value), ex
 #[tokio::test]
 async fn attempts_to_connect_end_with_their_reason() {
     let as_it_is = |_: &mut Value| {};
-    let older = "it does not take streamable HTTP (HTTP 405 Method Not Allowed); if it speaks the \
-                 older HTTP with server-sent events, that is not supported";
+    let newer = "it does not take streamable HTTP (HTTP 405 Method Not Allowed)";
+    let older = &format!(
+        "{newer}, and not the older HTTP with server-sent events: unexpected server response: the \
+         event stream ended before it named an address"
+    );
+    let newer = &format!("{newer}; if it speaks the older HTTP with server-sent events, its type");
     tokio::join!(
         check_connect("silent", as_it_is, "it did not finish connecting within 2000 ms"),
         check_connect("page", as_it_is, "Unexpected content type: Some(\"text/html\")"),
@@ -94,6 +76,8 @@ async fn attempts_to_connect_end_with_their_reason() {
         check_connect("unauthorized-silently", as_it_is, "it asks for authorization"),
         check_connect("unknown-token", as_it_is, "unexpected server response: HTTP 400 Bad Reque"),
         check_connect("older", |entry| entry["type"] = json!("sse"), older),
+        check_connect("older", as_it_is, older),
+        check_connect("older", |entry| entry["type"] = json!("http"), newer),
         check_connect("elsewhere", as_it_is, "unexpected server response: HTTP 307"),
     );
 }

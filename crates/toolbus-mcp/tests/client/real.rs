@@ -13,14 +13,14 @@ use toolbus_wire::message::tool::ContentKind;
 
 use crate::support::*;
 
-const DENIED: &str = "gzip-file-as-resource";
+pub(crate) const DENIED: &str = "gzip-file-as-resource";
 
 fn text(result: toolbus_mcp::CallResult) -> String {
     result.text.expect("text")
 }
 
 /// What the recorded answers of `server-everything` say, whatever the transport.
-async fn answers_as_recorded(set: &toolbus_mcp::servers::Set) {
+pub(crate) async fn answers_as_recorded(set: &toolbus_mcp::servers::Set) {
     let hello = "héllo <b>\"q\"</b> & 日本 🦀 + 'x'";
     let echo = call(set, "everything", "echo", json!({"message": hello})).await.unwrap();
     assert_eq!(text(echo), format!("Echo: {hello}"));
@@ -56,7 +56,7 @@ async fn answers_as_recorded(set: &toolbus_mcp::servers::Set) {
     assert!(!tool_names(set, "everything").contains(&DENIED.to_owned()));
 }
 
-async fn progress_timeout_and_cancellation(set: &toolbus_mcp::servers::Set) {
+pub(crate) async fn progress_timeout_and_cancellation(set: &toolbus_mcp::servers::Set) {
     let slow = |seconds: f64, steps: u32| {
         let args = json!({"duration": seconds, "steps": steps});
         call_of("everything", "trigger-long-running-operation", args)

@@ -1,6 +1,8 @@
 //! What the tests share: sets from JSON, calls, and processes that must be gone.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,6 +81,64 @@ pub(crate) fn progress() -> (Progress, Arc<Mutex<Vec<ToolProgress>>>) {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&heard);
     (Progress::to(move |progress| sink.lock().push(progress)), heard)
+}
+
+/// A server in Python that listens on a port of 127.0.0.1 and prints it. Killed at drop.
+pub(crate) struct Script {
+    child: Child,
+    pub(crate) port: u16,
+}
+
+impl Script {
+    /// Starts `tests/servers/NAME` with one argument.
+    pub(crate) fn start(name: &str, argument: &str) -> Self {
+        Self::start_with("python3", name, argument)
+    }
+
+    /// The same, with another Python.
+    pub(crate) fn start_with(python: &str, name: &str, argument: &str) -> Self {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers").join(name);
+        let mut child = Command::new(python)
+            .args([Path::new("-I"), &script, Path::new(argument)])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("python3");
+        let mut port = String::new();
+        let stdout = child.stdout.take().expect("a pipe");
+        BufReader::new(stdout).read_line(&mut port).expect("a port");
+        Self { child, port: port.trim().parse().expect("a port") }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    /// A request of a test, beside the connections that are tested.
+    pub(crate) async fn ask(&self, path: &str, order: Option<Value>) -> Value {
+        let client = reqwest::Client::builder().no_proxy().build().expect("a client");
+        let request = match order {
+            Some(order) => client.post(self.url(path)).body(order.to_string()),
+            None => client.get(self.url(path)),
+        };
+        let answer = request.send().await.expect("an answer").text().await.expect("a text");
+        serde_json::from_str(&answer).expect("JSON")
+    }
+
+    /// What it was asked so far.
+    pub(crate) async fn log(&self) -> Vec<Value> {
+        match self.ask("/log", None).await {
+            Value::Array(log) => log,
+            other => panic!("no log: {other}"),
+        }
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 /// The entry of a hostile server: `tests/servers/hostile.py` with what it should do. Each of its

@@ -1,0 +1,352 @@
+//! Tokens for servers that ask for OAuth: had, kept, renewed, and asked for again.
+//!
+//! rmcp knows the protocol (discovery, registration, PKCE, the token requests); this decides when
+//! it is used. Invariants: one token is obtained at a time; whoever waited takes that one. A token
+//! request that was begun is not dropped with the call that wanted it, for the answer may hold the
+//! only refresh token that is still good. A request of a server is sent again once at most. No
+//! token is in an error, a log or a `Debug` text, and each is erased from what the server says.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use oauth2::TokenResponse as _;
+use parking_lot::Mutex;
+use reqwest::Url;
+use rmcp::transport::auth::OAuthTokenResponse;
+use rmcp::transport::{
+    AuthorizationManager, ClientCredentialsConfig, OAuthHttpClient, StoredCredentials,
+};
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+use toolbus_wire::message::Secret;
+
+use crate::config::{AuthorizationCode, ClientCredentials, Endpoint, Grant};
+use crate::eraser::Eraser;
+use crate::server_name::ServerName;
+use crate::transport::http::{self, Clients};
+
+mod callback;
+mod discovery;
+mod error;
+pub mod login;
+mod refusal;
+mod requests;
+mod store;
+
+pub(crate) use error::Error;
+use refusal::Refusal;
+use requests::Requests;
+use store::Store;
+
+/// How long it may take to have a token, everything included.
+const OBTAIN_WAIT: Duration = Duration::from_secs(20);
+/// How long before its end a token is taken for one that has ended; less for one that lives short.
+const EARLY: Duration = Duration::from_secs(30);
+
+/// The authorization of one server, over all its connections.
+pub(crate) struct Authorization {
+    server: ServerName,
+    /// Without its query, which is no part of what a token is for.
+    url: Url,
+    grant: Grant,
+    requests: Arc<dyn OAuthHttpClient>,
+    store: Store,
+    eraser: Eraser,
+    tracker: TaskTracker,
+    current: Mutex<Option<Token>>,
+    obtaining: tokio::sync::Mutex<Known>,
+}
+
+/// What is known of the authorization server, and of what was asked for.
+#[derive(Default)]
+struct Known {
+    manager: Option<AuthorizationManager>,
+    /// What a server asked for beyond what is configured.
+    scopes: Vec<String>,
+}
+
+#[derive(Clone)]
+struct Token {
+    value: Secret,
+    /// When it should not be used any more. Not said means when it is refused.
+    until: Option<SystemTime>,
+}
+
+/// Why a token is wanted.
+enum Occasion {
+    /// There is none that can be used.
+    Missing,
+    /// The server refused this one, or a request without one.
+    Refused(Option<Secret>, Refusal),
+}
+
+/// Where an authorization has its parts from.
+pub(crate) struct Parts<'a> {
+    pub(crate) server: &'a ServerName,
+    pub(crate) clients: &'a Clients,
+    /// The folder that keeps tokens; see [`crate::settings::McpSettings::tokens`].
+    pub(crate) folder: Option<PathBuf>,
+    pub(crate) eraser: Eraser,
+    pub(crate) tracker: TaskTracker,
+}
+
+impl Authorization {
+    /// The authorization of a server that has one.
+    pub(crate) fn of(endpoint: &Endpoint, parts: Parts<'_>) -> Option<Arc<Self>> {
+        let grant = endpoint.grant.clone()?;
+        let mut url = endpoint.url.clone();
+        url.set_query(None);
+        url.set_fragment(None);
+        Some(Arc::new(Self {
+            requests: Arc::new(Requests::new(parts.clients, &url)),
+            store: Store::new(parts.folder, parts.server, &url, parts.eraser.clone()),
+            server: parts.server.clone(),
+            url,
+            grant,
+            eraser: parts.eraser,
+            tracker: parts.tracker,
+            current: Mutex::default(),
+            obtaining: tokio::sync::Mutex::default(),
+        }))
+    }
+
+    /// Makes a request with the token there is, and once more with another when the server refuses
+    /// that one: it did not run what it refused.
+    pub(crate) async fn send<T, F>(
+        self: &Arc<Self>,
+        request: impl Fn(Option<String>) -> F,
+    ) -> Result<T, http::Error>
+    where
+        F: Future<Output = Result<T, http::Error>>,
+    {
+        let first = match self.usable() {
+            Some(token) => Some(token),
+            None => self.have(Occasion::Missing).await?,
+        };
+        let exposed = |token: &Secret| token.expose().to_owned();
+        let error = match request(first.as_ref().map(exposed)).await {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        let Some(refusal) = Refusal::of(&error) else { return Err(error) };
+        let second = self.have(Occasion::Refused(first, refusal)).await?;
+        let answer = request(second.as_ref().map(exposed)).await;
+        answer.map_err(|error| match Refusal::of(&error) {
+            Some(Refusal::Token { .. }) => Error::Refused.into(),
+            _ => error,
+        })
+    }
+
+    /// The token there is, unless it has ended.
+    pub(crate) fn usable(&self) -> Option<Secret> {
+        let current = self.current.lock();
+        current.as_ref().filter(|token| token.is_usable()).map(|token| token.value.clone())
+    }
+
+    /// A token, or none where the server may do without one. In a task of its own, which ends by
+    /// itself: a refresh token is good once, and its successor must not be lost.
+    async fn have(self: &Arc<Self>, occasion: Occasion) -> Result<Option<Secret>, Error> {
+        let this = Arc::clone(self);
+        let task = self.tracker.spawn(async move {
+            let obtained = timeout(OBTAIN_WAIT, this.obtain(occasion)).await;
+            obtained.unwrap_or_else(|_| Err(Error::slow(OBTAIN_WAIT)))
+        });
+        task.await.unwrap_or_else(|_| Err(Error::Server("the attempt failed".to_owned())))
+    }
+
+    async fn obtain(&self, occasion: Occasion) -> Result<Option<Secret>, Error> {
+        let mut known = self.obtaining.lock().await;
+        let refused = match &occasion {
+            Occasion::Missing => None,
+            Occasion::Refused(token, _) => token.clone(),
+        };
+        if let Some(token) = self.usable().filter(|token| Some(token) != refused.as_ref()) {
+            return Ok(Some(token));
+        }
+        *self.current.lock() = None;
+        let obtained = match &self.grant {
+            Grant::ClientCredentials(client) => {
+                self.exchange(client, &mut known, &occasion).await.map(Some)
+            }
+            Grant::AuthorizationCode(code) => self.recall(code, &mut known, &occasion).await,
+        };
+        match obtained {
+            Ok(token) => {
+                self.current.lock().clone_from(&token);
+                Ok(token.map(|token| token.value))
+            }
+            Err(error) => {
+                // What was discovered may be what is wrong.
+                known.manager = None;
+                Err(error)
+            }
+        }
+    }
+
+    /// A token for a program's own id and secret.
+    async fn exchange(
+        &self,
+        client: &ClientCredentials,
+        known: &mut Known,
+        occasion: &Occasion,
+    ) -> Result<Token, Error> {
+        if let Some(scopes) = occasion.scopes() {
+            known.scopes.extend(scopes.iter().cloned());
+            known.scopes.sort();
+            known.scopes.dedup();
+        }
+        let mut manager = self.manager(known, occasion).await?;
+        let new = known.scopes.iter().filter(|scope| !client.scopes.contains(scope));
+        let config = ClientCredentialsConfig::ClientSecret {
+            client_id: client.client_id.clone(),
+            client_secret: client.client_secret.expose().to_owned(),
+            scopes: client.scopes.iter().chain(new).cloned().collect(),
+            resource: Some(client.resource.clone().unwrap_or_else(|| self.url.to_string())),
+        };
+        let given = discovery::quietly(async {
+            manager.validate_client_credentials_metadata(&config)?;
+            manager.configure_client_credentials(&config)?;
+            manager.exchange_client_credentials(&config).await
+        });
+        let given = given.await.map_err(|error| self.explain(error))?;
+        known.manager = Some(manager);
+        let token = Token::of(&given, SystemTime::now());
+        self.eraser.learn(&token.value);
+        tracing::debug!(server = %self.server, "a token was given");
+        Ok(token)
+    }
+
+    /// The token that a login has left, renewed where needed. None when nobody has logged in and
+    /// the server was not asked yet whether that matters.
+    async fn recall(
+        &self,
+        code: &AuthorizationCode,
+        known: &mut Known,
+        occasion: &Occasion,
+    ) -> Result<Option<Token>, Error> {
+        let kept = self.store.read().await?.filter(|kept| kept.is_of(code));
+        let token = kept.as_ref().and_then(|kept| Token::kept(&kept.credentials));
+        let (Some(kept), Some(token)) = (kept, token) else {
+            return match occasion {
+                Occasion::Missing => Ok(None),
+                Occasion::Refused(..) => Err(self.needs_login(None)),
+            };
+        };
+        if occasion.refused() != Some(&token.value) && token.is_usable() {
+            return Ok(Some(token));
+        }
+        if let Some(scopes) = occasion.scopes() {
+            // Only a person can grant more.
+            self.store.want(scopes).await?;
+            return Err(self.needs_login(Some(scopes.join(" "))));
+        }
+        let mut manager = self.manager(known, occasion).await?;
+        manager.set_credential_store(self.store.clone());
+        let client = kept.client(code);
+        let renewed = discovery::quietly(async {
+            // False when another authorization server has taken over: its predecessor's tokens are
+            // not for it.
+            if !manager.initialize_from_store().await? {
+                return Err(rmcp::transport::AuthError::AuthorizationRequired);
+            }
+            manager.configure_client(client)?;
+            manager.refresh_token().await
+        });
+        let renewed = renewed.await.map_err(|error| self.explain(error))?;
+        known.manager = Some(manager);
+        tracing::debug!(server = %self.server, "the token was renewed");
+        Ok(Some(Token::of(&renewed, SystemTime::now())))
+    }
+
+    async fn manager(
+        &self,
+        known: &mut Known,
+        occasion: &Occasion,
+    ) -> Result<AuthorizationManager, Error> {
+        match known.manager.take() {
+            Some(manager) => Ok(manager),
+            None => {
+                let requests = Arc::clone(&self.requests);
+                let found = discovery::manager(&self.url, requests, occasion.challenge()).await;
+                found.map(|found| found.manager).map_err(|error| self.explain(error))
+            }
+        }
+    }
+
+    fn needs_login(&self, scope: Option<String>) -> Error {
+        Error::NeedsLogin { server: self.server.clone(), scope }
+    }
+
+    fn explain(&self, error: rmcp::transport::AuthError) -> Error {
+        Error::explain(error, &self.server, &self.eraser)
+    }
+}
+
+impl Occasion {
+    fn refused(&self) -> Option<&Secret> {
+        match self {
+            Self::Missing => None,
+            Self::Refused(token, _) => token.as_ref(),
+        }
+    }
+
+    fn challenge(&self) -> Option<&str> {
+        match self {
+            Self::Refused(_, Refusal::Token { challenge }) => Some(challenge),
+            _ => None,
+        }
+    }
+
+    fn scopes(&self) -> Option<&[String]> {
+        match self {
+            Self::Refused(_, Refusal::Scopes(scopes)) => Some(scopes),
+            _ => None,
+        }
+    }
+}
+
+impl Token {
+    fn of(given: &OAuthTokenResponse, at: SystemTime) -> Self {
+        let lifetime = given.expires_in();
+        Self {
+            value: Secret::from(given.access_token().secret().clone()),
+            until: lifetime.and_then(|lifetime| {
+                at.checked_add(lifetime.saturating_sub(EARLY.min(lifetime / 4)))
+            }),
+        }
+    }
+
+    fn kept(credentials: &StoredCredentials) -> Option<Self> {
+        let received_at = Duration::from_secs(credentials.token_received_at.unwrap_or(0));
+        let at = SystemTime::UNIX_EPOCH.checked_add(received_at)?;
+        Some(Self::of(credentials.token_response.as_ref()?, at))
+    }
+
+    fn is_usable(&self) -> bool {
+        self.until.is_none_or(|until| SystemTime::now() < until)
+    }
+}
+
+impl fmt::Debug for Authorization {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authorization").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+/// Carried through rmcp, whose errors have no place for ours.
+impl From<Error> for http::Error {
+    fn from(error: Error) -> Self {
+        Self::Io(io::Error::other(error))
+    }
+}
+
+/// The error of ours that rmcp carried.
+pub(crate) fn carried(error: &http::Error) -> Option<&Error> {
+    match error {
+        http::Error::Io(error) => error.get_ref()?.downcast_ref(),
+        _ => None,
+    }
+}

@@ -1,0 +1,90 @@
+//! Why there is no token, in words that people and models may read: no token, no address.
+
+use std::time::Duration;
+
+use rmcp::transport::AuthError;
+
+use crate::eraser::{Eraser, shortened};
+use crate::failure::root;
+use crate::server_name::ServerName;
+
+/// Longest text of an authorization server that is repeated, in bytes.
+const TEXT_BYTES_MAX: usize = 200;
+
+/// Why there is no token.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Error {
+    /// A person has to log in.
+    #[error("needs login: mcp-bridge login {server}{}", for_the(scope.as_deref()))]
+    NeedsLogin {
+        /// Where.
+        server: ServerName,
+        /// What the login has to be for, when one of lesser scope is there.
+        scope: Option<String>,
+    },
+    /// The server does not take what its authorization server gave.
+    #[error("it does not take the token that was given for it")]
+    Refused,
+    /// What the server or its authorization server say about themselves cannot be used.
+    #[error("its authorization metadata cannot be used: {0}")]
+    Metadata(String),
+    /// The authorization server does not give a token.
+    #[error("its authorization server gives no token: {0}")]
+    Server(String),
+    /// The tokens cannot be kept.
+    #[error("its token cannot be kept: {0}")]
+    Store(String),
+}
+
+impl Error {
+    pub(super) fn slow(limit: Duration) -> Self {
+        Self::Server(format!("it did not answer within {} ms", limit.as_millis()))
+    }
+
+    /// What an error of rmcp means. Its own texts may name addresses and repeat whole answers.
+    pub(super) fn explain(error: AuthError, server: &ServerName, eraser: &Eraser) -> Self {
+        let metadata = |what: &str| Self::Metadata(what.to_owned());
+        match error {
+            AuthError::AuthorizationRequired | AuthError::TokenRefreshRejected(_) => {
+                Self::NeedsLogin { server: server.clone(), scope: None }
+            }
+            AuthError::CredentialStoreError(what) => Self::Store(what),
+            AuthError::DiscoveryRequestFailed { source, .. } => {
+                Self::Metadata(format!("it was not given: {}", root(&*source)))
+            }
+            AuthError::AuthorizationServerMismatch { .. } => {
+                metadata("its issuer is not the one that was asked")
+            }
+            AuthError::AuthorizationServerMissingIssuer { .. } => metadata("it names no issuer"),
+            AuthError::ProtectedResourceMetadataInvalid { .. } => {
+                metadata("it is not about this server")
+            }
+            AuthError::AuthorizationServersUnavailable { .. } => {
+                metadata("none of its authorization servers has any")
+            }
+            AuthError::NoAuthorizationSupport => metadata("there is none"),
+            AuthError::PkceUnsupported => metadata("its authorization server has no PKCE (S256)"),
+            AuthError::TokenRefreshFailed(text)
+            | AuthError::TokenExchangeFailed(text)
+            | AuthError::ClientCredentialsError(text)
+            | AuthError::RegistrationFailed(text)
+            | AuthError::AuthorizationFailed(text) => Self::server(&text, eraser),
+            other => Self::server(&other.to_string(), eraser),
+        }
+    }
+
+    /// What an authorization server says.
+    pub(super) fn server(text: &str, eraser: &Eraser) -> Self {
+        let text: String = text.chars().filter(|c| !c.is_control()).collect();
+        Self::Server(shortened(&eraser.erase(&text), TEXT_BYTES_MAX).into_owned())
+    }
+
+    /// Whether a person has to do something.
+    pub(crate) fn is_for_a_person(&self) -> bool {
+        matches!(self, Self::NeedsLogin { .. })
+    }
+}
+
+fn for_the(scope: Option<&str>) -> String {
+    scope.map_or_else(String::new, |scope| format!(" (for the scope \"{scope}\")"))
+}

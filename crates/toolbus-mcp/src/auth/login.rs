@@ -1,0 +1,187 @@
+//! The login of a person: an address to open, and what comes back from there.
+//!
+//! It is bounded in time, ends with nothing kept when it fails, and shows neither code nor token.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::Url;
+use rmcp::transport::{
+    AuthError, AuthorizationManager, AuthorizationRequest, AuthorizationSession,
+};
+use tokio::io::AsyncBufRead;
+use tokio::time::timeout;
+use toolbus_wire::message::Secret;
+
+use super::callback::Callback;
+use super::discovery::{self, Found, quietly};
+use super::requests::{Requests, may_be_asked};
+use super::store::{Kept, Store};
+use crate::config::{AuthorizationCode, Entry, Grant, Target};
+use crate::eraser::Eraser;
+use crate::server_name::ServerName;
+use crate::transport::http::{Clients, is_local};
+
+/// What we are called where we register ourselves.
+const CLIENT_NAME: &str = "Toolbus";
+
+/// A login that has begun.
+pub struct Login {
+    server: ServerName,
+    session: AuthorizationSession,
+    callback: Callback,
+    state: String,
+    eraser: Eraser,
+}
+
+/// Why there was no login.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The server's entry does not ask for one.
+    #[error("the entry of '{0}' in mcp.json has no auth of type authorization_code")]
+    NotNeeded(String),
+    /// There is no such entry.
+    #[error("there is no server '{0}' in mcp.json")]
+    NoServer(String),
+    /// Nobody answered in time.
+    #[error("nobody logged in within {} s", .0.as_secs())]
+    TimedOut(Duration),
+    /// The authorization server said no.
+    #[error("the login was refused: {0}")]
+    Refused(String),
+    /// The port for the browser cannot be had.
+    #[error("the port for the browser to come back to cannot be had")]
+    Port(#[source] std::io::Error),
+    /// The HTTP client cannot be built.
+    #[error("the HTTP client cannot be built")]
+    Client(#[from] reqwest::Error),
+    /// It is the authorization server, what is said about it, or the file for the tokens.
+    #[error("no login at '{server}': {reason}")]
+    Failed {
+        /// The server.
+        server: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl Login {
+    /// Finds the authorization server of an entry and becomes its client: the configured one, one
+    /// by metadata document, or one that is registered now.
+    ///
+    /// # Errors
+    /// When the entry asks for no login, or there is no way to one.
+    pub async fn begin(entry: &Entry, tokens: Option<PathBuf>) -> Result<Self, Error> {
+        let Target::Endpoint(endpoint) = &entry.target else {
+            return Err(Error::NotNeeded(entry.name.to_string()));
+        };
+        let Some(Grant::AuthorizationCode(code)) = &endpoint.grant else {
+            return Err(Error::NotNeeded(entry.name.to_string()));
+        };
+        let mut url = endpoint.url.clone();
+        url.set_query(None);
+        url.set_fragment(None);
+        let eraser = entry.eraser();
+        let explain = |error| failed(error, &entry.name, &eraser);
+        let store = Store::new(tokens, &entry.name, &url, eraser.clone());
+        let kept = store.read().await.map_err(|error| told(&error, &entry.name))?;
+        let requests = Requests::new(&Clients::new()?, &url);
+        let found = discovery::manager(&url, Arc::new(requests), None).await.map_err(explain)?;
+        let callback = Callback::listen(code.redirect_port).await.map_err(Error::Port)?;
+        let scopes = scopes(&found.manager, code, kept.as_ref()).await;
+        let session = quietly(authorize(found, code, &store, callback.redirect_uri(), scopes));
+        let session = session.await.map_err(explain)?;
+        let page = Url::parse(session.get_authorization_url()).map_err(|e| explain(e.into()))?;
+        if !may_be_asked(&page, is_local(&url)) {
+            let insecure = super::Error::Metadata("its page for logins is not https".to_owned());
+            return Err(told(&insecure, &entry.name));
+        }
+        let state = page.query_pairs().find(|(name, _)| name == "state");
+        let state = state.map(|(_, value)| value.into_owned()).unwrap_or_default();
+        Ok(Self { server: entry.name.clone(), session, callback, state, eraser })
+    }
+
+    /// The address to open in a browser.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        self.session.get_authorization_url()
+    }
+
+    /// Waits up to `limit` for the person to have logged in, takes the token and keeps it. The
+    /// address that the browser ends at may also come as a line of `pasted`.
+    ///
+    /// # Errors
+    /// When nobody did, or there is no token for it.
+    pub async fn finish(
+        self,
+        limit: Duration,
+        pasted: impl AsyncBufRead + Unpin,
+    ) -> Result<(), Error> {
+        let answer = timeout(limit, self.callback.answer(&self.state, pasted)).await;
+        let answer = answer.unwrap_or(Err(Error::TimedOut(limit)))?;
+        let exchanged = quietly(self.session.handle_callback_url(answer.as_str())).await;
+        exchanged.map_err(|error| failed(error, &self.server, &self.eraser)).map(drop)
+    }
+}
+
+/// What to ask for: what is configured, else what the server says that it needs; and what the
+/// server asked for since, with what was granted before.
+async fn scopes(
+    manager: &AuthorizationManager,
+    code: &AuthorizationCode,
+    kept: Option<&Kept>,
+) -> Vec<String> {
+    let mut scopes = match &code.scopes[..] {
+        [] => manager.select_initial_scopes(&[]).await,
+        configured => configured.to_vec(),
+    };
+    if let Some(kept) = kept.filter(|kept| !kept.wanted_scopes.is_empty()) {
+        for scope in kept.credentials.granted_scopes.iter().chain(&kept.wanted_scopes) {
+            if !scopes.contains(scope) {
+                scopes.push(scope.clone());
+            }
+        }
+    }
+    scopes
+}
+
+async fn authorize(
+    found: Found,
+    code: &AuthorizationCode,
+    store: &Store,
+    redirect_uri: String,
+    scopes: Vec<String>,
+) -> Result<AuthorizationSession, AuthError> {
+    let Found { mut manager, knows_documents } = found;
+    let request = AuthorizationRequest::new(&*redirect_uri).with_scopes(scopes.clone());
+    let request = request.with_initial_scope_selection();
+    let (request, secret) = if let Some(id) = &code.client_id {
+        let request = request.with_preregistered_client(id);
+        match &code.client_secret {
+            Some(secret) => (request.with_client_secret(secret.expose()), None),
+            None => (request, None),
+        }
+    } else if let Some(url) = code.client_metadata_url.as_ref().filter(|_| knows_documents) {
+        (request.with_client_metadata_url(url), None)
+    } else {
+        let names: Vec<&str> = scopes.iter().map(String::as_str).collect();
+        let client = manager.register_client(CLIENT_NAME, &redirect_uri, &names).await?;
+        let request = request.with_preregistered_client(client.client_id);
+        match client.client_secret {
+            Some(secret) => (request.with_client_secret(&*secret), Some(Secret::from(secret))),
+            None => (request, None),
+        }
+    };
+    manager.set_credential_store(store.of_client(secret));
+    AuthorizationSession::new(manager, request).await.map_err(|(_, error)| error)
+}
+
+fn failed(error: AuthError, server: &ServerName, eraser: &Eraser) -> Error {
+    told(&super::Error::explain(error, server, eraser), server)
+}
+
+fn told(error: &super::Error, server: &ServerName) -> Error {
+    Error::Failed { server: server.to_string(), reason: error.to_string() }
+}

@@ -1,0 +1,157 @@
+//! The member `auth` of an entry: how the bridge shows a server who it is.
+//!
+//! | `type` | is |
+//! |---|---|
+//! | `bearer` | a token that the operator has: it becomes the header `Authorization` |
+//! | `client_credentials` | OAuth 2.1 for a program that has an id and a secret |
+//! | `authorization_code` | OAuth 2.1 for a person, who logs in once with `mcp-bridge login` |
+//!
+//! OAuth is for addresses that nobody on the way can read or change: `https`, or this machine.
+
+use reqwest::Url;
+use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use toolbus_wire::message::Secret;
+
+use super::members::Members;
+use crate::transport::http::is_local;
+
+const BEARER: &[&str] = &["type", "token"];
+const CLIENT_CREDENTIALS: &[&str] = &["type", "clientId", "clientSecret", "scopes", "resource"];
+const AUTHORIZATION_CODE: &[&str] =
+    &["type", "clientId", "clientSecret", "clientMetadataUrl", "scopes", "redirectPort"];
+
+/// How a token for a server is had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Grant {
+    /// With an id and a secret of our own.
+    ClientCredentials(ClientCredentials),
+    /// By a person who has logged in.
+    AuthorizationCode(AuthorizationCode),
+}
+
+/// OAuth's client credentials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientCredentials {
+    /// Who we are to the authorization server.
+    pub client_id: String,
+    /// What proves it.
+    pub client_secret: Secret,
+    /// What is asked for; nothing means what the authorization server gives by itself.
+    pub scopes: Vec<String>,
+    /// What the token is for, when that is not the server's address.
+    pub resource: Option<String>,
+}
+
+/// OAuth's authorization code, with PKCE.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AuthorizationCode {
+    /// The client that is registered already. Without it one is registered at the login.
+    pub client_id: Option<String>,
+    /// Its secret, where it has one.
+    pub client_secret: Option<Secret>,
+    /// An https address that describes the client and is its id, for authorization servers that
+    /// know such; it is preferred to registering.
+    pub client_metadata_url: Option<String>,
+    /// What is asked for; nothing means what the server says that it needs.
+    pub scopes: Vec<String>,
+    /// The port on 127.0.0.1 that the login comes back to; nothing means any.
+    pub redirect_port: Option<u16>,
+}
+
+impl Grant {
+    /// What must be erased from texts.
+    pub(crate) fn secret(&self) -> Option<&Secret> {
+        match self {
+            Self::ClientCredentials(client) => Some(&client.client_secret),
+            Self::AuthorizationCode(code) => code.client_secret.as_ref(),
+        }
+    }
+}
+
+/// Reads `auth`. A bearer token becomes one of `headers`.
+pub(super) fn read(
+    members: &mut Members<'_>,
+    mut auth: Members<'_>,
+    url: &Url,
+    headers: &mut Vec<(HeaderName, HeaderValue)>,
+) -> Option<Grant> {
+    if headers.iter().any(|(name, _)| *name == AUTHORIZATION) {
+        auth.wrong("", "goes without an Authorization in headers");
+    }
+    let kind = auth.text("type");
+    let (grant, known) = match kind.as_deref() {
+        Some("bearer") => {
+            headers.extend(bearer(&mut auth).map(|value| (AUTHORIZATION, value)));
+            (None, BEARER)
+        }
+        Some("client_credentials") => (client_credentials(&mut auth), CLIENT_CREDENTIALS),
+        Some("authorization_code") => (authorization_code(&mut auth), AUTHORIZATION_CODE),
+        _ => {
+            let what = "has to be bearer, client_credentials or authorization_code";
+            members.wrong("auth.type", what);
+            return None;
+        }
+    };
+    if grant.is_some() && url.scheme() != "https" && !is_local(url) {
+        auth.wrong("", "needs an address that begins with https://, or is on this machine");
+    }
+    members.adopt("auth", auth.finish(known));
+    grant
+}
+
+fn bearer(auth: &mut Members<'_>) -> Option<HeaderValue> {
+    let token = required(auth, "token")?;
+    match HeaderValue::try_from(format!("Bearer {}", token.expose().trim())) {
+        Ok(mut value) => {
+            value.set_sensitive(true);
+            Some(value)
+        }
+        Err(_) => {
+            auth.wrong("token", "has a character that no header may have");
+            None
+        }
+    }
+}
+
+fn client_credentials(auth: &mut Members<'_>) -> Option<Grant> {
+    let client_id = required(auth, "clientId");
+    let client_secret = required(auth, "clientSecret");
+    let (scopes, resource) = (auth.texts("scopes"), auth.text("resource"));
+    Some(Grant::ClientCredentials(ClientCredentials {
+        client_id: client_id?.expose().to_owned(),
+        client_secret: client_secret?,
+        scopes,
+        resource,
+    }))
+}
+
+fn authorization_code(auth: &mut Members<'_>) -> Option<Grant> {
+    let client_id = auth.secret("clientId").map(|id| id.expose().to_owned());
+    let client_secret = auth.secret("clientSecret");
+    let client_metadata_url = auth.text("clientMetadataUrl");
+    if client_secret.is_some() && client_id.is_none() {
+        auth.wrong("clientSecret", "goes with clientId");
+    }
+    let is_https = |text: &String| {
+        Url::parse(text).is_ok_and(|url| url.scheme() == "https" && url.path() != "/")
+    };
+    if client_metadata_url.as_ref().is_some_and(|url| !is_https(url)) {
+        auth.wrong("clientMetadataUrl", "has to begin with https:// and to have a path");
+    }
+    Some(Grant::AuthorizationCode(AuthorizationCode {
+        client_id,
+        client_secret,
+        client_metadata_url,
+        scopes: auth.texts("scopes"),
+        redirect_port: auth.port("redirectPort"),
+    }))
+}
+
+fn required(auth: &mut Members<'_>, member: &str) -> Option<Secret> {
+    let before = auth.mistakes();
+    let value = auth.secret(member);
+    if value.is_none() && auth.mistakes() == before {
+        auth.wrong(member, "is missing");
+    }
+    value
+}
