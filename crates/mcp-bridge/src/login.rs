@@ -26,7 +26,7 @@ pub(crate) async fn run(
 async fn log_in(login: Login, settings: &McpSettings) -> Result<(), BoxError> {
     let entry = settings.entry(&login.server)?;
     let entry = entry.ok_or_else(|| login::Error::NoServer(login.server.clone()))?;
-    let begun = Box::pin(login::Login::begin(&entry, settings.tokens_folder())).await?;
+    let begun = login::Login::begin(&entry, settings.tokens_folder()).await?;
     say(&format!(
         "Open this address in a browser to log in at {}:\n\n  {}\n\n\
          If the browser ends at an address that it cannot open, paste that here.",

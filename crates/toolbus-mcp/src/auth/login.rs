@@ -88,11 +88,13 @@ impl Login {
         let store = Store::new(tokens, &entry.name, &url, eraser.clone());
         let kept = store.read().await.map_err(|error| told(&error, &entry.name))?;
         let requests = Requests::new(&Clients::new()?, &url);
-        let found = discovery::manager(&url, Arc::new(requests), None).await.map_err(explain)?;
+        // Boxed: it is large, and part of whoever begins a login.
+        let finding = Box::pin(discovery::manager(&url, Arc::new(requests), None));
+        let found = finding.await.map_err(explain)?;
         let callback = Callback::listen(code.redirect_port).await.map_err(Error::Port)?;
         let scopes = scopes(&found.manager, code, kept.as_ref()).await;
-        let session = quietly(authorize(found, code, &store, callback.redirect_uri(), scopes));
-        let session = session.await.map_err(explain)?;
+        let session = authorize(found, code, &store, callback.redirect_uri(), scopes);
+        let session = Box::pin(quietly(session)).await.map_err(explain)?;
         let page = Url::parse(session.get_authorization_url()).map_err(|e| explain(e.into()))?;
         if !may_be_asked(&page, is_local(&url)) {
             let insecure = super::Error::Metadata("its page for logins is not https".to_owned());
