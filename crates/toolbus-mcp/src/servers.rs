@@ -1,6 +1,5 @@
 //! All servers of a bridge: which there are, which of them takes a call, and what has changed.
 
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,18 +27,18 @@ use crate::transport::{environment, http};
 use crate::trust::findings::{Reader, named};
 use crate::trust::{AcceptError, Pins, ToolChanges, Trust};
 
+mod apply;
+mod changes;
+mod lookup;
+mod register;
 mod route;
+
+pub(crate) use apply::Wanted;
+pub use changes::{Change, Changes};
+pub use register::{REGISTERED_MAX, Registered, UnregisterError};
 
 /// Most clashes of names that are told of one server.
 const CLASHES_TOLD_MAX: usize = 20;
-
-mod apply;
-mod lookup;
-mod register;
-
-pub(crate) use apply::Wanted;
-pub use register::{REGISTERED_MAX, Registered, UnregisterError};
-
 /// How long calls that are running on a server may go on after it was removed.
 const REMOVE_GRACE: Duration = Duration::from_secs(10);
 
@@ -161,23 +160,6 @@ pub enum AddError {
     /// Everything is closed.
     #[error("the servers are closed")]
     Closed,
-}
-
-/// A difference in what there is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "told one at a time, never kept")]
-pub enum Change {
-    /// A server is there for the first time, or has other tools than before.
-    Listed(McpServerSummary),
-    /// A server was removed.
-    Removed(String),
-}
-
-/// Tells differences in what there is, see [`Set::changes`].
-pub struct Changes {
-    set: std::sync::Weak<Inner>,
-    news: watch::Receiver<()>,
-    told: HashMap<ServerName, u64>,
 }
 
 impl Shared {
@@ -380,14 +362,6 @@ impl Set {
         true
     }
 
-    /// Differences in what there is, beginning with everything that is there now.
-    #[must_use]
-    pub fn changes(&self) -> Changes {
-        let mut news = self.0.shared.news.subscribe();
-        news.mark_changed();
-        Changes { set: Arc::downgrade(&self.0), news, told: HashMap::new() }
-    }
-
     /// Ends everything: takes no more calls, waits up to `grace` for those that run, closes every
     /// connection, and returns when every child is gone.
     pub async fn close(&self, grace: Duration) {
@@ -469,40 +443,5 @@ impl Drop for Unfinished<'_> {
             drop(servers);
             server.abandon();
         }
-    }
-}
-
-impl Changes {
-    /// The next difference: waits for one. `None` when the servers are closed.
-    ///
-    /// Differences are taken from how things are, so one that has passed is not told, and nothing
-    /// piles up for a listener that is slow. A future of this may be dropped at any time.
-    pub async fn next(&mut self) -> Option<Change> {
-        loop {
-            self.news.borrow_and_update();
-            {
-                let set = self.set.upgrade()?;
-                if let Some(change) = self.difference(&set.servers.read()) {
-                    return Some(change);
-                }
-                if set.shared.stop.is_cancelled() {
-                    return None;
-                }
-            }
-            self.news.changed().await.ok()?;
-        }
-    }
-
-    fn difference(&mut self, servers: &[Arc<Server>]) -> Option<Change> {
-        let is_there = |name: &ServerName| servers.iter().any(|server| server.entry.name == *name);
-        if let Some(name) = self.told.keys().find(|name| !is_there(name)).cloned() {
-            self.told.remove(&name);
-            return Some(Change::Removed(name.as_str().to_owned()));
-        }
-        servers.iter().find_map(|server| {
-            let revision = server.listed()?.revision;
-            let told = self.told.insert(server.entry.name.clone(), revision);
-            if told == Some(revision) { None } else { server.summary().map(Change::Listed) }
-        })
     }
 }
