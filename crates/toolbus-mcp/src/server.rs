@@ -260,13 +260,6 @@ impl Server {
         Ok(())
     }
 
-    /// What it offers beside tools. A server that takes long to tell is connected all the same.
-    async fn offer_of(&self, connection: &Connection) -> Offer {
-        let known = self.listed().map(|listed| listed.offer.clone());
-        // Boxed: it is large, and part of every future that connects.
-        Box::pin(connection.offer(known, self.shared.options.connect_timeout / 3)).await
-    }
-
     fn learn(&self, reviewed: Reviewed, offer: Offer) {
         let Reviewed { identity, catalogue, findings, claims, .. } = reviewed;
         let new = Listed { identity, catalogue, findings, offer, revision: 0 };

@@ -6,6 +6,13 @@ use super::*;
 use crate::lookup::{Found, Lookup, URI_BYTES_MAX, Wanted};
 
 impl Server {
+    /// What it offers beside tools. A server that takes long to tell is connected all the same.
+    pub(super) async fn offer_of(&self, connection: &Connection) -> Offer {
+        let known = self.listed().map(|listed| listed.offer.clone());
+        // Boxed: it is large, and part of every future that connects.
+        Box::pin(connection.offer(known, self.shared.options.connect_timeout / 3)).await
+    }
+
     /// Asks for something that only reads: once more when the first attempt was lost.
     pub(crate) async fn look_up(
         &self,

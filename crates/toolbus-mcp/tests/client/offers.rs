@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::{Asker, Deadline};
 use toolbus_mcp::servers::Set;
-use toolbus_mcp::{CallError, Lookup, State};
+use toolbus_mcp::{Lookup, State};
 use toolbus_testkit::eventually;
 use toolbus_wire::ErrorCode;
 
@@ -50,7 +50,7 @@ async fn prompts_and_resources_are_told_and_given() {
     let error = set.resource(lookup("a"), "a://none").await.unwrap_err();
     assert_eq!(error.to_string(), "MCP error -32002: no such resource");
     let error = set.resource(lookup("nobody"), "a://1").await.unwrap_err();
-    assert!(matches!(error, CallError::NotConnected { .. }), "{error}");
+    assert_eq!(error.code(), ErrorCode::ToolNotFound, "{error}");
     let long = "x".repeat(100_000);
     let error = set.resource(lookup("a"), &long).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidArguments);
