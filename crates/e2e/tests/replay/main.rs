@@ -146,8 +146,9 @@ async fn management_is_answered_as_recorded() {
     let url = second.url();
     let pairs = stage.replay(|request| request.replace("http://127.0.0.1:3901/mcp", &url)).await;
     assert_eq!(pairs.len(), 7, "every recorded answer has ours beside it");
-    for (recorded, ours) in &pairs {
-        assert_alike(recorded, ours, &[]);
+    for (recorded, mut ours) in pairs {
+        leave_out_tools_that_ask(&mut ours);
+        assert_alike(&recorded, &ours, &[]);
     }
     // On purpose: an unknown request is answered, not dropped, and one that names no reply topic is
     // a dead letter there and here.
@@ -157,6 +158,20 @@ async fn management_is_answered_as_recorded() {
     stage.expect_dead_letter("rockbot.mcp-bridge.RockBot.manage.dlq", "c-noreply").await;
     bridge.stop(Duration::from_secs(1)).await;
     stage.strike().await;
+}
+
+/// On purpose: ours can be asked, so the server offers three tools that it offers no C# client.
+fn leave_out_tools_that_ask(ours: &mut Reply) {
+    const ASK: [&str; 3] =
+        ["trigger-elicitation-request", "trigger-url-elicitation", "trigger-sampling-request"];
+    if let Some(tools) = ours.body["tools"].as_array_mut() {
+        tools.retain(|tool| !ASK.iter().any(|name| tool["name"] == *name));
+    }
+    let available = ours.body["summary"].as_str().and_then(|text| text.split_once(" tool(s)"));
+    if let Some((count, rest)) = available {
+        let count: usize = count.parse().expect("a number of tools");
+        ours.body["summary"] = format!("{} tool(s){rest}", count - ASK.len()).into();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
