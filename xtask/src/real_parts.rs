@@ -16,7 +16,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(20);
 /// Installs and fetches what tests and benchmarks use and this machine lacks.
 pub(crate) fn prepare() -> anyhow::Result<()> {
     workspace::run(&mut workspace::script("dev/setup"))?;
-    let fetch = ["everything", "time", "otelcol"];
+    let fetch = ["everything", "time", "otelcol", "openrouter-sdk"];
     // Where the parts are does not interest here: the tests ask for themselves.
     workspace::run(workspace::script("dev/parts/fetch").args(fetch).stdout(Stdio::null()))
 }

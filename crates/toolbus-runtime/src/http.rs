@@ -3,6 +3,8 @@
 //!
 //! What is served, and how large a body may be, is the router's affair.
 
+pub mod visitors;
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -40,6 +42,8 @@ pub struct Limits {
 pub struct Server {
     address: SocketAddr,
     stop: CancellationToken,
+    /// Fires with `stop` at the latest.
+    ending: CancellationToken,
     tasks: TaskTracker,
 }
 
@@ -48,6 +52,15 @@ impl Server {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Closes the port, lets requests that run be answered, for `grace` at most, and closes what is
+    /// left. Tells whether nothing was left.
+    pub async fn drain(self, grace: Duration) -> bool {
+        self.ending.cancel();
+        let drained = tokio::time::timeout(grace, self.tasks.wait()).await.is_ok();
+        self.close().await;
+        drained
     }
 
     /// Closes the port and its connections, and waits until they are closed.
@@ -70,9 +83,10 @@ impl Drop for Server {
 pub async fn serve(address: &ListenAddress, router: Router, limits: Limits) -> io::Result<Server> {
     let listener = bind(address).await?;
     let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-    let server = Server { address: listener.local_addr()?, stop, tasks };
-    let (stop, tasks) = (server.stop.clone(), server.tasks.clone());
-    let acceptor = Acceptor { router, limits, stop, tasks };
+    let ending = stop.child_token();
+    let server = Server { address: listener.local_addr()?, stop, ending, tasks };
+    let (stop, ending) = (server.stop.clone(), server.ending.clone());
+    let acceptor = Acceptor { router, limits, stop, ending, tasks: server.tasks.clone() };
     server.tasks.spawn(acceptor.run(listener));
     server.tasks.close();
     Ok(server)
@@ -92,6 +106,7 @@ struct Acceptor {
     router: Router,
     limits: Limits,
     stop: CancellationToken,
+    ending: CancellationToken,
     tasks: TaskTracker,
 }
 
@@ -100,9 +115,9 @@ impl Acceptor {
         let slots = Arc::new(Semaphore::new(self.limits.connections_max));
         // Dropping either wait loses nothing: a connection not accepted stays in the queue.
         while let Some(Ok(slot)) =
-            self.stop.run_until_cancelled(Arc::clone(&slots).acquire_owned()).await
+            self.ending.run_until_cancelled(Arc::clone(&slots).acquire_owned()).await
         {
-            match self.stop.run_until_cancelled(listener.accept()).await {
+            match self.ending.run_until_cancelled(listener.accept()).await {
                 None => return,
                 Some(Ok((stream, _))) => {
                     let connection = self.connection(stream);
@@ -126,13 +141,23 @@ impl Acceptor {
             .max_buf_size(HEAD_BYTES_MAX)
             .serve_connection(TokioIo::new(stream), TowerToHyperService::new(self.router.clone()));
         let (stop, lifetime) = (self.stop.clone(), self.limits.lifetime);
+        let ending = self.ending.clone();
+        let served = async move {
+            let mut served = std::pin::pin!(served);
+            // Both arms only wait; the connection is waited for again below.
+            tokio::select! {
+                _ = served.as_mut() => return,
+                () = ending.cancelled() => served.as_mut().graceful_shutdown(),
+            }
+            let _ = served.await;
+        };
         async move {
             // How a client's connection ends is nobody's concern: it errs, or its time is up.
             let _ = stop
                 .run_until_cancelled(async {
                     match lifetime {
                         Some(lifetime) => drop(tokio::time::timeout(lifetime, served).await),
-                        None => drop(served.await),
+                        None => served.await,
                     }
                 })
                 .await;

@@ -42,7 +42,12 @@ const RESERVED: [(&str, &[&str]); 6] = [
 ];
 
 /// A crate that must not have another anywhere below it.
-const WITHOUT: [(&str, &str); 1] = [("toolbus-wire", "tokio")];
+const WITHOUT: [(&str, &str); 3] = [
+    ("toolbus-wire", "tokio"),
+    // It holds a credential, and whoever is on the bus has no business with it.
+    ("openrouter-mcp", "toolbus-wire"),
+    ("openrouter-mcp", "lapin"),
+];
 
 /// One of our packages, as far as the laws go.
 #[derive(Debug)]

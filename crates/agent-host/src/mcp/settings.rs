@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolbus_runtime::config::{ListenAddress, Mistakes};
+use toolbus_runtime::http::visitors;
 
 /// How the agent's tools are offered to MCP clients.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -27,21 +28,7 @@ pub struct McpFaceSettings {
 impl McpFaceSettings {
     /// Tells what is wrong with them, under the key that they have.
     pub(crate) fn check(&self, key: &str, mistakes: &mut Mistakes<'_>) {
-        let is_local = |host: &str| {
-            host == "localhost"
-                || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
-        };
-        if let Some(address) = &self.address
-            && !is_local(address.host())
-            && self.allowed_hosts.is_empty()
-        {
-            let what = "others can reach it, so allowed_hosts has to name what they reach it by";
-            mistakes.add(&format!("{key}.address"), what);
-        }
-        let is_origin = |origin: &String| origin.contains("://") && !origin.ends_with('/');
-        if let Some(other) = self.allowed_origins.iter().find(|origin| !is_origin(origin)) {
-            let what = format!("{other:?} is not an origin, such as https://chat.example.com");
-            mistakes.add(&format!("{key}.allowed_origins"), what);
-        }
+        let Self { address, allowed_hosts, allowed_origins } = self;
+        visitors::check(key, address.as_ref(), allowed_hosts, allowed_origins, mistakes);
     }
 }

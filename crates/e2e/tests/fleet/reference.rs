@@ -11,8 +11,8 @@ const HEAD: &str = "\
 
 Made from the settings' own types; `UPDATE_DOCS=1 cargo test -p e2e reference` writes it anew.
 
-Every program takes `--bus URL`, `--config FILE`, `--health ADDRESS`, `--name NAME` and
-`--log FILTER`, and `--help` tells the rest. `--print-config` shows the settings that hold, where
+Every program takes `--config FILE`, `--health ADDRESS`, `--name NAME` and `--log FILTER`, all but
+`openrouter-mcp` take `--bus URL`, and `--help` tells the rest. `--print-config` shows the settings that hold, where
 each comes from, and no secrets. All mistakes are told at once.
 
 A file is TOML, with the keys below: `bus.url` is `url` in the table `[bus]`. Times are written as
@@ -40,6 +40,11 @@ fn the_page_of_settings_is_true() {
         mcp_bridge::settings::ALIASES,
     );
     section::<scripts_manager::settings::Settings>(&mut page, "scripts-manager", &[]);
+    section::<openrouter_mcp::settings::Settings>(
+        &mut page,
+        "openrouter-mcp",
+        openrouter_mcp::settings::ALIASES,
+    );
     let page = format!("{}\n", page.trim_end());
 
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");

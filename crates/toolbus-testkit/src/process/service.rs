@@ -19,7 +19,8 @@ use super::Process;
 mod tests;
 
 /// Names of the environment that would change what our programs do; a test sets what it wants.
-const FOREIGN_SETTINGS: [&str; 4] = ["TOOLBUS_", "OTEL_", "RabbitMq__", "RUST_LOG"];
+const FOREIGN_SETTINGS: [&str; 6] =
+    ["TOOLBUS_", "OTEL_", "RabbitMq__", "RUST_LOG", "OpenRouter__", "OPENROUTER_"];
 
 /// How one of our programs is to be started.
 #[derive(Debug)]

@@ -1,0 +1,136 @@
+//! The methods of the protocol. Each is led on to whoever knows; nothing is decided here.
+
+use std::sync::Arc;
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod,
+    CompleteRequestParams, CompleteResult, ContentBlock, ErrorData, Implementation,
+    ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod,
+    ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+};
+use rmcp::service::RequestContext;
+use rmcp::{RoleServer, ServerHandler};
+use toolbus_runtime::service::on_one_line;
+use tracing::Instrument as _;
+
+use crate::error::Error;
+use crate::openrouter::OpenRouter;
+use crate::record::Recorder;
+use crate::tools::OpenRouterTool;
+
+/// What clients are told that this is for.
+const INSTRUCTIONS: &str = "Reads what an OpenRouter account says of itself: credits, API keys, \
+    models and generations. Nothing can be changed or spent. Results are OpenRouter's own JSON.";
+
+/// Answers clients. Clones are the same.
+#[derive(Debug, Clone)]
+pub(crate) struct Handler {
+    openrouter: Arc<OpenRouter>,
+    recorder: Recorder,
+}
+
+impl Handler {
+    pub(crate) fn new(openrouter: Arc<OpenRouter>) -> Self {
+        Self { openrouter, recorder: Recorder::new() }
+    }
+
+    async fn call(
+        &self,
+        tool: OpenRouterTool,
+        request: CallToolRequestParams,
+    ) -> Result<String, Error> {
+        let endpoint = tool.endpoint(request.arguments.unwrap_or_default())?;
+        self.openrouter.ask(endpoint).await
+    }
+}
+
+impl ServerHandler for Handler {
+    fn get_info(&self) -> ServerConfig {
+        let program = Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(program.with_title("OpenRouter account, read only"))
+            .with_instructions(INSTRUCTIONS)
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        OpenRouterTool::named(name).map(OpenRouterTool::definition)
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let tools = OpenRouterTool::ALL.map(OpenRouterTool::definition);
+        Ok(ListToolsResult::with_all_items(tools.to_vec()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let Some(tool) = OpenRouterTool::named(&request.name) else {
+            let what = format!("there is no tool {:?}", request.name);
+            return Err(ErrorData::invalid_params(what, None));
+        };
+        let recording = self.recorder.begin(tool.name(), &context.meta);
+        let call = self.call(tool, request).instrument(recording.span().clone());
+        // Both arms only wait: a read that nobody wants any more is dropped wherever it is.
+        let outcome = tokio::select! {
+            biased;
+            () = context.ct.cancelled() => Err(Error::Cancelled),
+            outcome = call => outcome,
+        };
+        if let Err(error) = &outcome {
+            let _entered = recording.span().enter();
+            tracing::info!(
+                tool = tool.name(),
+                code = error.code(),
+                error = on_one_line(error),
+                "failed"
+            );
+        }
+        recording.end(&outcome);
+        let result = match outcome {
+            Ok(json) => CallToolResult::success(vec![ContentBlock::text(json)]),
+            Err(error) => error.result(),
+        };
+        Ok(result.into())
+    }
+
+    // What is not offered is not there, rather than empty, as rmcp has it by itself.
+
+    async fn list_prompts(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
+    }
+
+    async fn list_resources(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListResourcesRequestMethod>())
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListResourceTemplatesRequestMethod>())
+    }
+
+    async fn complete(
+        &self,
+        _request: CompleteRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        Err(ErrorData::method_not_found::<CompleteRequestMethod>())
+    }
+}

@@ -1,0 +1,128 @@
+//! The account's key: where it comes from, and the one header that it goes into.
+//!
+//! It is never part of a log, a result or an error. Nothing here prints it, and what comes from
+//! outside passes [`ApiKey::redacted`] before anybody sees it.
+
+use std::borrow::Cow;
+use std::io;
+use std::path::PathBuf;
+
+use reqwest::header::HeaderValue;
+use tokio::io::AsyncReadExt as _;
+use toolbus_runtime::config::{MASK, Secret};
+
+use crate::settings::OpenRouterSettings;
+
+#[cfg(test)]
+mod tests;
+
+/// Longest key that is taken, in bytes; OpenRouter's have 73.
+const KEY_BYTES_MAX: usize = 1024;
+/// Shortest text that is looked for in what comes from outside, in bytes: a shorter one is no key
+/// of OpenRouter's, and would mask ordinary words.
+const REDACTED_BYTES_MIN: usize = 8;
+
+/// Why there is no key. The texts are for clients too: they name no file of this machine.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// None is set.
+    #[error("no OpenRouter API key is set")]
+    Missing,
+    /// The file that it should be in cannot be read.
+    #[error("the file with the OpenRouter API key cannot be read")]
+    Unreadable(#[source] io::Error),
+    /// What is set cannot be a key.
+    #[error("what is set as the OpenRouter API key is none: {0}")]
+    Malformed(&'static str),
+}
+
+/// Where the key comes from.
+#[derive(Debug)]
+pub enum KeySource {
+    /// The settings.
+    Settings(Option<Secret>),
+    /// A file.
+    File(PathBuf),
+}
+
+/// A key that a header can carry.
+#[derive(Debug)]
+pub struct ApiKey(Secret);
+
+impl KeySource {
+    /// As the settings say.
+    #[must_use]
+    pub fn of(settings: &OpenRouterSettings) -> Self {
+        match &settings.api_key_file {
+            Some(file) => Self::File(file.clone()),
+            None => Self::Settings(settings.api_key.clone()),
+        }
+    }
+
+    /// The key as it is now. A file is read anew: it is small, and looking whether it changed is
+    /// not sure to see it.
+    ///
+    /// # Errors
+    /// When there is none, or what there is cannot be a key.
+    pub async fn load(&self) -> Result<ApiKey, Error> {
+        match self {
+            Self::Settings(None) => Err(Error::Missing),
+            Self::Settings(Some(secret)) => ApiKey::read(secret.expose()),
+            Self::File(path) => {
+                let text = read(path).await.map_err(Error::Unreadable)?;
+                ApiKey::read(&text)
+            }
+        }
+    }
+}
+
+impl ApiKey {
+    /// Takes the text for a key; white space around it does not count.
+    ///
+    /// # Errors
+    /// When it is empty, too long, or has characters that a key cannot have.
+    pub fn read(text: &str) -> Result<Self, Error> {
+        let text = text.trim();
+        if text.is_empty() {
+            return Err(Error::Missing);
+        }
+        if text.len() > KEY_BYTES_MAX {
+            return Err(Error::Malformed("it is too long"));
+        }
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(Error::Malformed("it has white space or other characters that no key has"));
+        }
+        Ok(Self(Secret::from(text.to_owned())))
+    }
+
+    /// The value of the `Authorization` header; it does not print itself.
+    pub(crate) fn bearer(&self) -> HeaderValue {
+        let text = format!("Bearer {}", self.0.expose());
+        let mut value =
+            HeaderValue::from_str(&text).expect("a key has only characters of a header");
+        value.set_sensitive(true);
+        value
+    }
+
+    /// The text without the key in it.
+    pub(crate) fn redacted<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let key = self.0.expose();
+        if key.len() >= REDACTED_BYTES_MIN && text.contains(key) {
+            Cow::Owned(text.replace(key, MASK))
+        } else {
+            Cow::Borrowed(text)
+        }
+    }
+}
+
+async fn read(path: &PathBuf) -> io::Result<String> {
+    // Opening a pipe would wait for somebody to write into it.
+    if !tokio::fs::metadata(path).await?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));
+    }
+    let mut text = String::new();
+    // One byte more than a key may have shows that there is more.
+    let limit = u64::try_from(KEY_BYTES_MAX + 1).expect("it is small");
+    tokio::fs::File::open(path).await?.take(limit).read_to_string(&mut text).await?;
+    Ok(text)
+}
