@@ -62,7 +62,7 @@ async fn a_node_survives_crash_stop_and_pause() {
     assert!(vhost.publish("", "kept", persistent, b"1").await.unwrap());
 
     for _ in 0..2 {
-        node.crash();
+        node.crash().await.unwrap();
         assert!(vhost.queues().await.is_err(), "the broker still answers");
         let started = Instant::now();
         node.start_again().await.unwrap();

@@ -32,7 +32,7 @@ async fn every_process_and_every_call_lives_through_a_crash() {
     let running = running.run(2 * LIMIT);
     let crash = async {
         servers.wait_for_marks(&["wait"]).await;
-        node.crash();
+        node.crash().await.unwrap();
         for service in [&bridge, &manager, &serve] {
             let report = is_ready(service, false).await;
             assert_eq!(report["components"]["bus"]["state"], "down", "{report}");
@@ -84,7 +84,7 @@ async fn a_request_that_waits_is_answered_after_the_broker_comes_back() {
     assert_eq!(answer(frame).await["output"], "waited\n");
 
     let frame = waiting(&mut manager).await;
-    node.crash();
+    node.crash().await.unwrap();
     node.start_again().await.unwrap();
     let _manager = scripts(&bus).await;
     let answer = answer(frame).await;

@@ -103,7 +103,7 @@ async fn a_power_cut_loses_no_confirmed_message() {
 
     let traffic = Traffic::start(&caller, "work");
     traffic.confirmed_beyond(200).await;
-    node.crash();
+    node.crash().await.unwrap();
     eventually(PATIENCE, async || match (worker.health(), caller.health()) {
         (Health::Down { .. }, Health::Down { .. }) => Ok(()),
         other => Err(other),

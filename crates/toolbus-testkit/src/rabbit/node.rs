@@ -106,9 +106,15 @@ impl Node {
     }
 
     /// Ends the broker as a crash would (SIGKILL). What it had confirmed is still there after
-    /// [`Node::start_again`].
-    pub fn crash(&mut self) {
+    /// [`Node::start_again`], and so are the queues that were declared before this call: the broker
+    /// answers a declaration up to two seconds before it is on disk, so that is waited for.
+    ///
+    /// # Errors
+    /// When the broker does not answer before its end.
+    pub async fn crash(&mut self) -> anyhow::Result<()> {
+        let written = self.ctl(&["eval", "mnesia:sync_log()."]).await.map(drop);
         self.server = None;
+        written
     }
 
     /// Stops the broker in order: clients are told, queues are flushed.
