@@ -25,6 +25,14 @@ tidy:
 bench NAME *ARGUMENTS:
     cargo xtask bench {{NAME}} {{ARGUMENTS}}
 
+# Starts a real one-node Kubernetes for the tests, and prints where its kubeconfig is.
+kube-up *IMAGES:
+    dev/kube/up {{IMAGES}}
+
+# Ends it.
+kube-down:
+    dev/kube/down
+
 # Runs what CI runs.
 ci:
     cargo xtask ci
