@@ -171,7 +171,7 @@ pub(crate) fn canary() -> (Script, Run) {
         timeout: CANARY_TIMEOUT,
         packages: Vec::new(),
     };
-    (script, Run { cancelled: CancellationToken::new(), live: None })
+    (script, Run { call_id: String::new(), cancelled: CancellationToken::new(), live: None })
 }
 
 /// Judges what it found.

@@ -7,7 +7,9 @@
 mod response;
 pub mod runner;
 mod service;
+mod texts;
 pub mod tool;
 
 pub use runner::{Outcome, Run, Runner, Script};
 pub use service::{Unavailable, serve};
+pub use texts::Texts;

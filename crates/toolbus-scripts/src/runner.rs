@@ -31,6 +31,8 @@ pub struct Script {
 
 /// What surrounds one run.
 pub struct Run {
+    /// The call's id as its caller wrote it, of any length and content: for people who look for it.
+    pub call_id: String,
     /// Fires when nobody wants the outcome any more; the runner kills the script at once.
     pub cancelled: CancellationToken,
     /// Takes output as it comes. Called on the runner's own task, so it must not block.

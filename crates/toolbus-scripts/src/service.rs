@@ -93,7 +93,11 @@ impl Service for ScriptService {
                 timeout: asked.min(left),
                 packages: request.pip_packages.unwrap_or_default(),
             };
-            let run = Run { cancelled: context.cancelled, live: live(context.progress) };
+            let run = Run {
+                call_id: request.tool_call_id.clone(),
+                cancelled: context.cancelled,
+                live: live(context.progress),
+            };
             // Whichever is shorter is what ends a script: its own timeout, or the call's deadline.
             let asked = if left < asked { context.deadline.asked() } else { asked };
             let call_id = &request.tool_call_id;

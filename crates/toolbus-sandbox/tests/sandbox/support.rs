@@ -50,7 +50,7 @@ pub(crate) fn script(source: &str) -> Script {
 }
 
 pub(crate) fn unwatched() -> Run {
-    Run { cancelled: CancellationToken::new(), live: None }
+    Run { call_id: String::new(), cancelled: CancellationToken::new(), live: None }
 }
 
 pub(crate) async fn run(runner: &impl Runner, source: &str) -> Outcome {
