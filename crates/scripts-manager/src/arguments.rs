@@ -12,16 +12,25 @@ pub struct Arguments {
     #[command(flatten)]
     pub common: CommonArguments,
 
-    /// Where scripts run: local (bubblewrap on this machine) or kubernetes
+    /// Where scripts run: local (bubblewrap on this machine) or kubernetes (pods)
     /// [default: local] [env: TOOLBUS_RUNNER]
     #[arg(long, value_name = "RUNNER")]
     pub runner: Option<String>,
+
+    /// Makes the namespace of the pods and its network policy where they are missing; needs the
+    /// rights to
+    #[arg(long)]
+    pub prepare_namespace: bool,
 }
 
 impl Arguments {
     /// What this program's own options set.
     pub(crate) fn settings(&self) -> Vec<Setting> {
         let runner = self.runner.as_deref();
-        runner.map(|runner| Setting::text("runner", runner, "--runner")).into_iter().collect()
+        let runner = runner.map(|runner| Setting::text("runner", runner, "--runner"));
+        let prepare = self
+            .prepare_namespace
+            .then(|| Setting::text("kubernetes.prepare_namespace", "true", "--prepare-namespace"));
+        runner.into_iter().chain(prepare).collect()
     }
 }

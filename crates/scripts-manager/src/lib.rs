@@ -1,17 +1,25 @@
-//! Runs scripts for a fleet: serves `script.invoke` with a runner of this machine.
+//! Runs scripts for a fleet: serves `script.invoke` with a runner of this machine or of a cluster.
 
 pub mod arguments;
+pub mod kubernetes;
 pub mod settings;
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::timeout;
 use toolbus_rabbitmq::{Start, join};
 use toolbus_runtime::health::{Need, State};
 use toolbus_runtime::service::{self, BoxError, Context, Exit, Program, Role};
+use toolbus_scripts::Runner;
 use toolbus_wire::name::InstanceId;
 
 use arguments::Arguments;
-use settings::Settings;
+use kubernetes::KubernetesRunner;
+use settings::{RunnerKind, Settings};
+
+/// How long stopping waits for the last pods to be deleted.
+const DELETION_LIMIT: Duration = Duration::from_secs(2);
 
 /// Runs the program, from its arguments to its exit code.
 #[must_use]
@@ -28,7 +36,7 @@ pub fn main(arguments: Arguments) -> Exit {
 async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     let ready = context.health.component("scripts", Need::Required);
     // The runner first: without one there is nothing to serve, and this says why.
-    let runner = settings.scripts.runner().await?;
+    let (runner, pods) = runner(&settings).await?;
     let name = runner.name();
     let bus = match join::join(&settings.bus, &context, Start::Whenever).await {
         Err(join::Error::Stopped) => return Ok(Exit::SUCCESS),
@@ -44,6 +52,28 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     context.shutdown.requested().cancelled().await;
     // A part of the grace stays for leaving the bus.
     worker.stop(settings.shutdown.grace.duration() * 4 / 5).await;
+    if let Some(pods) = pods {
+        // What is cancelled has been told; its pods take a moment to be deleted.
+        let _ = timeout(DELETION_LIMIT, pods.idle()).await;
+    }
     bus.close(Duration::from_secs(1)).await;
     Ok(Exit::SUCCESS)
+}
+
+/// The runner that the settings ask for; the second is the same one, where it has pods to delete.
+async fn runner(
+    settings: &Settings,
+) -> Result<(Arc<dyn Runner>, Option<KubernetesRunner>), BoxError> {
+    match settings.runner {
+        RunnerKind::Local => Ok((settings.scripts.runner().await?, None)),
+        RunnerKind::Kubernetes => {
+            let client = kube::Client::try_default()
+                .await
+                .map_err(kubernetes::Unavailable::Configuration)?;
+            let concurrent = usize::from(settings.scripts.max_concurrent.get());
+            let runner =
+                KubernetesRunner::start(client, settings.kubernetes.clone(), concurrent).await?;
+            Ok((Arc::new(runner.clone()), Some(runner)))
+        }
+    }
 }

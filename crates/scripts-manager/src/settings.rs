@@ -9,6 +9,8 @@ use toolbus_runtime::settings::{
 };
 use toolbus_sandbox::settings::ScriptsSettings;
 
+use crate::kubernetes::settings::KubernetesSettings;
+
 /// Settings of `scripts-manager`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -19,8 +21,10 @@ pub struct Settings {
     pub runner: RunnerKind,
     /// The bus to join.
     pub bus: BusSettings,
-    /// How scripts run on this machine.
+    /// How scripts run on this machine; how many at a time, anywhere.
     pub scripts: ScriptsSettings,
+    /// How scripts run in pods.
+    pub kubernetes: KubernetesSettings,
     /// The health port.
     pub health: HealthSettings,
     /// Logs.
@@ -38,15 +42,12 @@ pub enum RunnerKind {
     /// In a sandbox on this machine.
     #[default]
     Local,
-    /// In pods of a cluster. Not in this version yet.
+    /// In pods of a cluster, one for each.
     Kubernetes,
 }
 
 impl config::Settings for Settings {
     fn check(&self, mistakes: &mut Mistakes<'_>) {
-        if self.runner == RunnerKind::Kubernetes {
-            mistakes.add("runner", "this version runs scripts on this machine only: use local");
-        }
         if self.bus.url.is_none() {
             mistakes.add("bus.url", "a worker needs a broker: --bus or TOOLBUS_BUS names it");
         }

@@ -1,0 +1,267 @@
+//! Runs each script in a pod of its own, which is made for it and deleted with it.
+//!
+//! How a run goes, file by file: `pod` describes the pod, `birth` attaches to it while it is being
+//! made, `life` hands the script over (`protocol`, `attach`) and hears how it ends, `watch` learns
+//! what shows nowhere else. `supervisor.py` is the pod's first process.
+//!
+//! Invariants: never more pods at a time than configured, and a bounded number of scripts waiting;
+//! every pod that was asked for is deleted, whatever becomes of its run and of whoever waits for it;
+//! a pod runs one script, once.
+
+mod attach;
+mod birth;
+mod errors;
+mod life;
+mod namespace;
+mod pod;
+mod protocol;
+pub mod settings;
+mod watch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, PostParams};
+use kube::{Api, Client};
+use tokio::sync::Semaphore;
+use tokio::time::sleep;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+use toolbus_scripts::runner::{
+    Error, INPUT_BYTES_MAX, OUTPUT_BYTES_MAX, Outcome, Run, Runner, SCRIPT_BYTES_MAX, Script,
+};
+use uuid::Uuid;
+
+pub use namespace::Unavailable;
+use settings::KubernetesSettings;
+
+/// Scripts that may wait for their turn; one more is refused as busy.
+const WAITING_MAX: usize = 16;
+/// What one script may use beside its pod's limits: as in the local sandbox.
+const PROCESSES: u32 = 64;
+const OPEN_FILES: u32 = 256;
+const FILE_BYTES: u64 = 64 << 20;
+const ADDRESS_SPACE_BYTES: u64 = 4 << 30;
+/// Attempts to make or delete a pod when the cluster is busy or away, and the first pause between
+/// them, which doubles.
+const ATTEMPTS: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Runs scripts in pods. Cheap to clone.
+#[derive(Clone)]
+pub struct KubernetesRunner {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    client: Client,
+    pods: Api<Pod>,
+    settings: KubernetesSettings,
+    watch: watch::Watch,
+    /// Scripts that run or wait.
+    admitted: Arc<Semaphore>,
+    admitted_max: usize,
+    /// Scripts that run.
+    running: Semaphore,
+    tasks: TaskTracker,
+    /// Ends the watches with the runner.
+    _watching: DropGuard,
+}
+
+impl KubernetesRunner {
+    /// Connects to the cluster, checks what this service may do there, and begins to watch.
+    ///
+    /// # Errors
+    /// [`Unavailable`] says what is missing and what to do.
+    pub async fn start(
+        client: Client,
+        settings: KubernetesSettings,
+        max_concurrent: usize,
+    ) -> Result<Self, Unavailable> {
+        namespace::check(&client, &settings).await?;
+        let pods = Api::namespaced(client.clone(), &settings.namespace);
+        let tasks = TaskTracker::new();
+        let watch = watch::Watch::default();
+        let stop = CancellationToken::new();
+        {
+            let (watch, client, stop) = (watch.clone(), client.clone(), stop.clone());
+            let namespace = settings.namespace.clone();
+            // Not among the tracked tasks, which are those that `idle` waits for.
+            TaskTracker::new().spawn(async move { watch.run(client, &namespace, stop).await });
+        }
+        let admitted_max = max_concurrent + WAITING_MAX;
+        let shared = Shared {
+            client,
+            pods,
+            settings,
+            watch,
+            admitted: Arc::new(Semaphore::new(admitted_max)),
+            admitted_max,
+            running: Semaphore::new(max_concurrent),
+            tasks,
+            _watching: stop.drop_guard(),
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Waits until no script runs and no pod is left to delete.
+    pub async fn idle(&self) {
+        self.shared.tasks.close();
+        self.shared.tasks.wait().await;
+        self.shared.tasks.reopen();
+    }
+}
+
+impl Runner for KubernetesRunner {
+    fn name(&self) -> &'static str {
+        "kubernetes"
+    }
+
+    fn run(&self, script: Script, run: Run) -> BoxFuture<'_, Result<Outcome, Error>> {
+        Arc::clone(&self.shared).admit(script, run).boxed()
+    }
+}
+
+impl Shared {
+    async fn admit(self: Arc<Self>, script: Script, run: Run) -> Result<Outcome, Error> {
+        check(&script)?;
+        let place = Arc::clone(&self.admitted).try_acquire_owned().map_err(|_| {
+            Error::Busy(format!("{} scripts run or wait already", self.admitted_max))
+        })?;
+        // Fires as well when the caller drops this future: the task below sees to the end.
+        let cancelled = run.cancelled.child_token();
+        let guard = cancelled.clone().drop_guard();
+        let shared = Arc::clone(&self);
+        let run = Run { cancelled, ..run };
+        let task = self.tasks.spawn(async move {
+            let outcome = shared.run(script, run).await;
+            drop(place);
+            outcome
+        });
+        let outcome = task.await.map_err(|error| Error::OutcomeUnknown(error.to_string()))?;
+        drop(guard);
+        outcome
+    }
+
+    async fn run(self: Arc<Self>, script: Script, run: Run) -> Result<Outcome, Error> {
+        let permit = tokio::select! {
+            () = run.cancelled.cancelled() => return Err(Error::Cancelled),
+            permit = self.running.acquire() => permit,
+        };
+        let permit = permit.map_err(|error| Error::Failed(error.to_string()))?;
+        let name = pod::name(&run.call_id);
+        let mut follower = self.watch.follow(&name);
+        let created = self.create(&name, &script, &run).await;
+        let outcome = match created {
+            // The answer may have been lost on a pod that was made all the same, so it is deleted
+            // below in any case.
+            Err(error) => Err(error),
+            Ok(()) => self.in_pod(&name, script, &run, &mut follower).await,
+        };
+        drop(permit);
+        let shared = Arc::clone(&self);
+        self.tasks.spawn(async move { shared.delete(&name).await });
+        outcome
+    }
+
+    async fn in_pod(
+        &self,
+        name: &str,
+        script: Script,
+        run: &Run,
+        follower: &mut watch::Follower,
+    ) -> Result<Outcome, Error> {
+        let nonce = Uuid::new_v4().simple().to_string();
+        let wait = birth::Wait {
+            client: &self.client,
+            namespace: &self.settings.namespace,
+            name,
+            nonce: &nonce,
+            limit: self.settings.start_timeout.duration(),
+            cancelled: &run.cancelled,
+        };
+        let born = wait.born(follower).await?;
+        let settings = protocol::Settings {
+            timeout_ms: u64::try_from(script.timeout.as_millis()).unwrap_or(u64::MAX),
+            output_bytes: OUTPUT_BYTES_MAX,
+            processes: PROCESSES,
+            open_files: OPEN_FILES,
+            file_bytes: FILE_BYTES,
+            address_space_bytes: ADDRESS_SPACE_BYTES,
+        };
+        let request = protocol::request(&settings, &script.source, &script.input);
+        let life = life::Life {
+            pods: &self.pods,
+            name,
+            nonce: &nonce,
+            timeout: script.timeout,
+            cancelled: &run.cancelled,
+            live: run.live.clone(),
+        };
+        life.run(born, request, follower).await
+    }
+
+    async fn create(&self, name: &str, script: &Script, run: &Run) -> Result<(), Error> {
+        let life = script.timeout + self.settings.start_timeout.duration();
+        let pod = pod::describe(&self.settings, name, &run.call_id, life);
+        let mut pause = PAUSE;
+        for attempt in 1.. {
+            let parameters = PostParams::default();
+            let created = tokio::select! {
+                created = self.pods.create(&parameters, &pod) => created,
+                () = run.cancelled.cancelled() => return Err(Error::Cancelled),
+            };
+            match created {
+                Ok(_) => break,
+                // The name is new, so it can only be ours: the answer to an attempt was lost.
+                Err(error) if attempt > 1 && errors::is_conflict(&error) => break,
+                Err(error) if attempt < ATTEMPTS && errors::is_transient(&error) => {
+                    sleep(pause).await;
+                    pause *= 2;
+                }
+                Err(error) => return Err(errors::of_creation(&error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes a pod, and with it its processes at once.
+    async fn delete(&self, name: &str) {
+        let parameters = DeleteParams::default().grace_period(0);
+        let mut pause = PAUSE;
+        for _ in 0..ATTEMPTS {
+            match self.pods.delete(name, &parameters).await {
+                Ok(_) => return,
+                Err(error) if errors::is_not_found(&error) => return,
+                Err(error) => {
+                    tracing::warn!(pod = name, error = %errors::chain(&error), "a pod was not deleted");
+                }
+            }
+            sleep(pause).await;
+            pause *= 2;
+        }
+    }
+}
+
+/// Checks what can be checked before anything is made.
+fn check(script: &Script) -> Result<(), Error> {
+    let invalid = |text: String| Err(Error::Invalid(text));
+    if script.source.len() > SCRIPT_BYTES_MAX {
+        return invalid(format!("the script is longer than {SCRIPT_BYTES_MAX} bytes"));
+    }
+    if script.input.len() > INPUT_BYTES_MAX {
+        return invalid(format!("the input is longer than {INPUT_BYTES_MAX} bytes"));
+    }
+    if script.input.contains('\0') {
+        return invalid(
+            "the input contains a zero byte, which no environment can carry".to_owned(),
+        );
+    }
+    if !script.packages.is_empty() {
+        return Err(Error::Packages("packages cannot be installed in pods yet".to_owned()));
+    }
+    Ok(())
+}

@@ -1,0 +1,157 @@
+//! From a pod that was just asked for to one whose first process answers.
+//!
+//! Nobody says when a container begins to run (the cluster learns of it up to a second later), so
+//! attaching is tried until it succeeds. An attempt that comes too early is refused, or accepted and
+//! closed at once; either way it is made again. That the first process answers proves both
+//! directions of the connection, before the script is entrusted to it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use kube::Client;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use toolbus_scripts::runner::Error;
+
+use super::attach::{Frame, Input, Output, attach};
+use super::protocol::{self, Report, Reports};
+use super::watch::{Follower, Known};
+
+/// Between two attempts, while the pod is young and when it is not.
+const PAUSE: Duration = Duration::from_millis(10);
+const PAUSE_LONG: Duration = Duration::from_millis(100);
+const YOUNG: Duration = Duration::from_secs(2);
+/// Attaching before a node has the pod is in vain, so that is waited for; not longer than this, in
+/// case the watch is behind.
+const SCHEDULING: Duration = Duration::from_millis(150);
+/// After this without an answer the first process is asked again.
+const HELLO_AGAIN: Duration = Duration::from_millis(250);
+/// How long no node may take a pod. Another script may end meanwhile and make room.
+const UNSCHEDULABLE: Duration = Duration::from_secs(3);
+const COMPLAINT_BYTES_MAX: usize = 2 << 10;
+
+/// A pod that answers.
+pub(super) struct Born {
+    pub(super) input: Input,
+    pub(super) output: Output,
+    pub(super) reports: Reports,
+}
+
+/// What a pod is waited for with.
+pub(super) struct Wait<'a> {
+    pub(super) client: &'a Client,
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
+    pub(super) nonce: &'a str,
+    pub(super) limit: Duration,
+    pub(super) cancelled: &'a CancellationToken,
+}
+
+impl Wait<'_> {
+    /// Waits until the pod answers, or for the first reason why it never will.
+    pub(super) async fn born(&self, follower: &mut Follower) -> Result<Born, Error> {
+        let mut known = follower.known.clone();
+        let start = Instant::now();
+        let mut said = Vec::new();
+        let answers = async {
+            let scheduled = known.wait_for(|known| known.scheduled);
+            // Either way attaching is tried: it is the one thing that tells for certain.
+            let _ = timeout(SCHEDULING, scheduled).await;
+            let mut attempts = 0_u32;
+            loop {
+                attempts += 1;
+                if let Some(born) = self.attempt(&mut said).await {
+                    tracing::debug!(attempts, elapsed = ?start.elapsed(), "the pod answers");
+                    return born;
+                }
+                sleep(if start.elapsed() < YOUNG { PAUSE } else { PAUSE_LONG }).await;
+            }
+        };
+        let failure = tokio::select! {
+            born = answers => return Ok(born),
+            () = self.cancelled.cancelled() => return Err(Error::Cancelled),
+            error = hopeless(follower) => error,
+            () = sleep_until(start + self.limit) => {
+                Error::Failed(format!("the pod did not start within {:?}", self.limit))
+            }
+        };
+        let said = String::from_utf8_lossy(&said).trim().to_owned();
+        Err(match failure {
+            Error::Failed(text) if !said.is_empty() => Error::Failed(format!("{text}: {said}")),
+            failure => failure,
+        })
+    }
+
+    /// One attempt; `None` when it has to be made again.
+    async fn attempt(&self, said: &mut Vec<u8>) -> Option<Born> {
+        let (mut input, mut output) = match attach(self.client, self.namespace, self.name).await {
+            Ok(halves) => halves,
+            Err(error) => {
+                tracing::trace!(%error, "attaching was refused");
+                return None;
+            }
+        };
+        let hello: Bytes = protocol::hello(self.nonce);
+        let mut reports = Reports::new(self.nonce);
+        loop {
+            input.send(&hello).await.ok()?;
+            let again = Instant::now() + HELLO_AGAIN;
+            while let Ok(frame) = tokio::time::timeout_at(again, output.next()).await {
+                match frame {
+                    Frame::Stdout(bytes) => {
+                        // Nothing but this can be the first that is heard.
+                        if reports.accept(&bytes).ok()?.contains(&Report::Ready) {
+                            return Some(Born { input, output, reports });
+                        }
+                    }
+                    Frame::Stderr(bytes) => {
+                        let room = COMPLAINT_BYTES_MAX.saturating_sub(said.len());
+                        said.extend_from_slice(&bytes[..bytes.len().min(room)]);
+                    }
+                    Frame::Closed(reason) => {
+                        tracing::trace!(reason, "attaching came too early");
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Waits until it is certain that the pod will not start.
+async fn hopeless(follower: &mut Follower) -> Error {
+    let known = &mut follower.known;
+    let is_hopeless =
+        |known: &Known| known.broken.is_some() || known.ended.is_some() || known.deleted;
+    loop {
+        let seen = known.borrow_and_update().clone();
+        if let Some(reason) = seen.broken {
+            return Error::Failed(format!("the pod cannot start: {reason}"));
+        }
+        if let Some(ended) = seen.ended {
+            let code =
+                ended.exit_code.map(|code| format!(", exit code {code}")).unwrap_or_default();
+            return Error::Failed(format!(
+                "the pod ended before the script started: {}{code} {}",
+                ended.reason, ended.message
+            ));
+        }
+        if seen.deleted {
+            return Error::Failed("the pod was deleted before the script started".to_owned());
+        }
+        let changed = match seen.unschedulable {
+            None => known.changed().await,
+            Some(reason) => {
+                let better = known.wait_for(|known| known.scheduled || is_hopeless(known));
+                match timeout(UNSCHEDULABLE, better).await {
+                    Ok(changed) => changed.map(drop),
+                    Err(_) => return Error::Busy(format!("no node has room: {reason}")),
+                }
+            }
+        };
+        if changed.is_err() {
+            // The watch is gone, which says nothing about the pod.
+            std::future::pending::<()>().await;
+        }
+    }
+}

@@ -1,0 +1,59 @@
+# The child that is made while nothing has been read yet: waits for its script, takes its limits, and
+# becomes it.
+
+def await_script(orders, out, err, path):
+    import json
+    import os
+    import resource
+    import signal
+
+    def frame():
+        return take(int.from_bytes(take(4), "big"))
+
+    def take(count):
+        parts = []
+        while count:
+            part = os.read(orders, min(count, 1 << 20))
+            if not part:
+                os._exit(125)
+            parts.append(part)
+            count -= len(part)
+        return b"".join(parts)
+
+    os.setsid()
+    null = os.open("/dev/null", os.O_RDWR)
+    for file, number in (null, 0), (out, 1), (err, 2):
+        os.dup2(file, number)
+    # Nothing else of the first process stays open here.
+    kept = os.dup2(orders, 3)
+    os.closerange(4, 1 << 20)
+    orders = kept
+    work, temporary = "/dev/shm/work", "/dev/shm/tmp"
+    for folder in work, temporary:
+        os.mkdir(folder, 0o700)
+    os.chdir(work)
+    os.environ.update(
+        PATH=path, HOME=work, TMPDIR=temporary, LANG="C.UTF-8", USER="sandbox",
+        PYTHONDONTWRITEBYTECODE="1", MALLOC_ARENA_MAX="1", OPENBLAS_NUM_THREADS="1",
+    )
+    settings = json.loads(frame())
+    source, data = frame().decode(), frame()
+    os.close(orders)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # The kernel takes the script before the first process when memory runs out, and gives the first
+    # process its turn when the script wants all of the processor.
+    with open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")
+    os.nice(10)
+    for what, limit in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NPROC, settings["processes"]),
+        (resource.RLIMIT_NOFILE, settings["open_files"]),
+        (resource.RLIMIT_FSIZE, settings["file_bytes"]),
+        (resource.RLIMIT_AS, settings["address_space_bytes"]),
+    ):
+        resource.setrlimit(what, (limit, limit))
+    return source, data
+
+
+become_script(*await_script(*supervise()))

@@ -1,0 +1,65 @@
+//! What an error of the cluster means to the caller of a script.
+
+use kube::core::Status;
+use toolbus_scripts::runner::Error;
+
+/// Whether the same request may succeed a moment later.
+pub(super) fn is_transient(error: &kube::Error) -> bool {
+    match error {
+        // A namespace that was just made has no service account for a moment.
+        kube::Error::Api(status) if status.message.contains("error looking up service account") => {
+            true
+        }
+        kube::Error::Api(status) => matches!(status.code, 429 | 500 | 502..=504),
+        kube::Error::HyperError(_) | kube::Error::Service(_) => true,
+        _ => false,
+    }
+}
+
+/// Whether the cluster says that there is no such thing.
+pub(super) fn is_not_found(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
+}
+
+/// Whether the cluster says that it is there already.
+pub(super) fn is_conflict(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 409)
+}
+
+/// Why a pod could not be made.
+pub(super) fn of_creation(error: &kube::Error) -> Error {
+    match error {
+        kube::Error::Api(status) if is_quota(status) => {
+            Error::Busy(format!("the namespace's quota is used up: {}", status.message))
+        }
+        kube::Error::Api(status) if status.code == 429 => {
+            Error::Busy(format!("the cluster is busy: {}", status.message))
+        }
+        kube::Error::Api(status) if matches!(status.code, 401 | 403 | 404) => {
+            Error::Unavailable(format!("the cluster refuses pods: {}", status.message))
+        }
+        kube::Error::Api(status) => {
+            Error::Failed(format!("the cluster takes no such pod: {}", status.message))
+        }
+        error => Error::Unavailable(format!("the cluster does not answer: {}", chain(error))),
+    }
+}
+
+fn is_quota(status: &Status) -> bool {
+    status.code == 403 && status.message.contains("exceeded quota")
+}
+
+/// An error with all its causes.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let part = error.to_string();
+        if !text.contains(&part) {
+            text.push_str(": ");
+            text.push_str(&part);
+        }
+        cause = error.source();
+    }
+    text
+}

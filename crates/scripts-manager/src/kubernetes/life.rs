@@ -1,0 +1,290 @@
+//! A script in its pod, from the moment it is handed over to its end.
+//!
+//! The outcome is what the pod says, heard through the attached streams. Where these break, the
+//! container's log, which has every line, takes their place. Invariants: the pod's own clock ends
+//! the script, and the manager's clock, a little behind it, ends the waiting; no outcome is told
+//! twice or guessed.
+
+use std::time::Duration;
+
+use futures_util::{AsyncRead, AsyncReadExt as _};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::LogParams;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use toolbus_scripts::Texts;
+use toolbus_scripts::runner::{Ending, Error, LiveOutput, Outcome, Usage};
+
+use super::attach::{Frame, Input, Output};
+use super::birth::Born;
+use super::protocol::{self, End, Report, Reports};
+use super::watch::Follower;
+
+/// How much later than the pod's own clock the manager's fires.
+const BEHIND: Duration = Duration::from_millis(300);
+/// How long a pod that was told to end its script may take to say so.
+const KILLED: Duration = Duration::from_millis(200);
+/// How long a script may take to start after it was handed over. It takes a millisecond.
+const HANDOVER: Duration = Duration::from_secs(5);
+/// Attempts to read the log, and the pause before each but the first.
+const LOG_ATTEMPTS: u32 = 4;
+const LOG_PAUSE: Duration = Duration::from_millis(300);
+/// More than all that a pod writes in base64, and what the log may repeat: a bound for the reader.
+const LOG_BYTES: i64 = 16 << 20;
+/// How long the watch may take to say how a container ended.
+const VERDICT: Duration = Duration::from_secs(3);
+
+/// A script that was handed over.
+pub(super) struct Life<'a> {
+    pub(super) pods: &'a Api<Pod>,
+    pub(super) name: &'a str,
+    pub(super) nonce: &'a str,
+    pub(super) timeout: Duration,
+    pub(super) cancelled: &'a CancellationToken,
+    pub(super) live: Option<LiveOutput>,
+}
+
+/// Why the waiting ended without the pod's own word.
+enum Stop {
+    TimedOut,
+    Cancelled,
+}
+
+/// What was heard so far.
+struct Heard {
+    texts: Texts,
+    started: Option<Instant>,
+    end: Option<End>,
+}
+
+impl Heard {
+    fn new(live: Option<LiveOutput>) -> Self {
+        Self { texts: Texts::new(live), started: None, end: None }
+    }
+
+    fn take(&mut self, report: Report) {
+        match report {
+            Report::Ready => {}
+            Report::Started => _ = self.started.get_or_insert_with(Instant::now),
+            Report::Output(stream, bytes) => self.texts.accept(stream, &bytes),
+            Report::Ended(end) => self.end = Some(end),
+        }
+    }
+
+    fn outcome(self, ending: Ending, elapsed: Duration, usage: Option<Usage>) -> Outcome {
+        let (output, stdout, stderr) = self.texts.finish();
+        Outcome { output, stdout, stderr, ending, elapsed, usage }
+    }
+}
+
+impl Life<'_> {
+    /// Hands the script over and waits for its end.
+    pub(super) async fn run(
+        &self,
+        born: Born,
+        request: bytes::Bytes,
+        follower: &mut Follower,
+    ) -> Result<Outcome, Error> {
+        let Born { mut input, mut output, mut reports } = born;
+        let mut heard = Heard::new(self.live.clone());
+        let handed = Instant::now();
+        let sent = tokio::select! {
+            sent = timeout(HANDOVER, input.send(&request)) => matches!(sent, Ok(Ok(()))),
+            () = self.cancelled.cancelled() => return Err(Error::Cancelled),
+        };
+        drop(request);
+        let stop = if sent {
+            self.listen(&mut output, &mut reports, &mut heard, handed).await
+        } else {
+            Err("the connection broke while the script was handed over".to_owned())
+        };
+        match stop {
+            Ok(None) => {
+                let _ = timeout(KILLED, input.send(&protocol::acknowledge())).await;
+            }
+            Ok(Some(stop)) => {
+                return Ok(self.stopped(stop, (input, output, reports), heard).await);
+            }
+            Err(broken) => {
+                tracing::warn!(
+                    pod = self.name,
+                    reason = broken,
+                    "the attached streams broke: reading the log"
+                );
+                let live_started = heard.started;
+                heard = self.read_log(live_started, handed, follower).await?;
+            }
+        }
+        let end = heard.end.take();
+        match end {
+            Some(end) => Ok(heard.outcome(end.ending, end.elapsed, Some(end.usage))),
+            None => self.without_word(heard, handed, follower).await,
+        }
+    }
+
+    /// Takes what the pod says until its end. `Ok(None)` is the end, `Err` a broken stream.
+    async fn listen(
+        &self,
+        output: &mut Output,
+        reports: &mut Reports,
+        heard: &mut Heard,
+        handed: Instant,
+    ) -> Result<Option<Stop>, String> {
+        while heard.end.is_none() {
+            let deadline = match heard.started {
+                Some(started) => started + self.timeout + BEHIND,
+                None => handed + HANDOVER,
+            };
+            let frame = tokio::select! {
+                frame = output.next() => frame,
+                () = self.cancelled.cancelled() => return Ok(Some(Stop::Cancelled)),
+                () = sleep_until(deadline) => match heard.started {
+                    Some(_) => return Ok(Some(Stop::TimedOut)),
+                    None => return Err("the script was handed over and nothing came back".to_owned()),
+                },
+            };
+            match frame {
+                Frame::Stdout(bytes) => {
+                    for report in reports.accept(&bytes).map_err(|error| error.to_string())? {
+                        heard.take(report);
+                    }
+                }
+                Frame::Stderr(bytes) => {
+                    tracing::warn!(pod = self.name, said = %String::from_utf8_lossy(&bytes), "the first process of a pod complains");
+                }
+                Frame::Closed(reason) => return Err(reason),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Ends the script, and waits a moment for what the pod says of it.
+    async fn stopped(
+        &self,
+        stop: Stop,
+        (mut input, mut output, mut reports): (Input, Output, Reports),
+        mut heard: Heard,
+    ) -> Outcome {
+        let said = async {
+            input.send(&protocol::kill()).await.ok()?;
+            while heard.end.is_none() {
+                match output.next().await {
+                    Frame::Stdout(bytes) => {
+                        reports
+                            .accept(&bytes)
+                            .ok()?
+                            .into_iter()
+                            .for_each(|report| heard.take(report));
+                    }
+                    Frame::Stderr(_) => {}
+                    Frame::Closed(_) => return None,
+                }
+            }
+            input.send(&protocol::acknowledge()).await.ok()
+        };
+        let _ = timeout(KILLED, said).await;
+        let elapsed = heard.started.map_or(Duration::ZERO, |started| started.elapsed());
+        let end = heard.end.take();
+        let usage = end.as_ref().map(|end| end.usage);
+        let elapsed = end.as_ref().map_or(elapsed, |end| end.elapsed);
+        let ending = match (end, stop) {
+            // It ended by itself just before.
+            (Some(end), _) if end.ending != Ending::Cancelled => end.ending,
+            (_, Stop::Cancelled) => Ending::Cancelled,
+            (_, Stop::TimedOut) => Ending::TimedOut,
+        };
+        heard.outcome(ending, elapsed, usage)
+    }
+
+    /// All that the pod ever said, from its log. The output was live already as far as it was heard.
+    async fn read_log(
+        &self,
+        started: Option<Instant>,
+        handed: Instant,
+        follower: &Follower,
+    ) -> Result<Heard, Error> {
+        let deadline = started.unwrap_or(handed) + self.timeout + BEHIND;
+        let mut last = String::new();
+        for attempt in 0..LOG_ATTEMPTS {
+            if attempt > 0 {
+                sleep(LOG_PAUSE).await;
+            }
+            let mut heard = Heard::new(None);
+            heard.started = started;
+            let parameters =
+                LogParams { follow: true, limit_bytes: Some(LOG_BYTES), ..LogParams::default() };
+            let read = async {
+                let log = self.pods.log_stream(self.name, &parameters).await;
+                let log = log.map_err(|error| super::errors::chain(&error))?;
+                self.follow_log(Box::pin(log), &mut heard).await
+            };
+            let done = tokio::select! {
+                done = read => done,
+                // Whether it ended or not: its time is over, and it is deleted next.
+                () = self.cancelled.cancelled() => Ok(()),
+                () = sleep_until(deadline + HANDOVER) => Ok(()),
+            };
+            match done {
+                Ok(()) => return Ok(heard),
+                Err(reason) => last = reason,
+            }
+            if follower.known.borrow().deleted {
+                break;
+            }
+        }
+        Err(Error::OutcomeUnknown(format!("neither its streams nor its log can be read: {last}")))
+    }
+
+    async fn follow_log(
+        &self,
+        mut log: impl AsyncRead + Unpin,
+        heard: &mut Heard,
+    ) -> Result<(), String> {
+        let mut reports = Reports::new(self.nonce);
+        let mut buffer = vec![0; 32 << 10];
+        while heard.end.is_none() {
+            let count = log.read(&mut buffer).await.map_err(|error| error.to_string())?;
+            if count == 0 {
+                break;
+            }
+            for report in reports.accept(&buffer[..count]).map_err(|error| error.to_string())? {
+                heard.take(report);
+            }
+        }
+        Ok(())
+    }
+
+    /// The pod never said how the script ended: what the cluster knows has to do.
+    async fn without_word(
+        &self,
+        heard: Heard,
+        handed: Instant,
+        follower: &mut Follower,
+    ) -> Result<Outcome, Error> {
+        let elapsed = heard.started.unwrap_or(handed).elapsed();
+        if self.cancelled.is_cancelled() {
+            return Ok(heard.outcome(Ending::Cancelled, elapsed, None));
+        }
+        if elapsed >= self.timeout {
+            return Ok(heard.outcome(Ending::TimedOut, elapsed, None));
+        }
+        let ended = follower.known.wait_for(|known| known.ended.is_some() || known.deleted);
+        // Either way, what is known then is all that can be known.
+        let _ = timeout(VERDICT, ended).await.is_ok();
+        let known = follower.known.borrow().clone();
+        match known.ended {
+            Some(ended) if ended.reason == "OOMKilled" => {
+                Ok(heard.outcome(Ending::OutOfMemory, elapsed, None))
+            }
+            Some(ended) if ended.reason == "DeadlineExceeded" => {
+                Ok(heard.outcome(Ending::TimedOut, elapsed, None))
+            }
+            Some(ended) => Err(Error::OutcomeUnknown(
+                format!("its pod ended: {} {}", ended.reason, ended.message).trim_end().to_owned(),
+            )),
+            None if known.deleted => Err(Error::OutcomeUnknown("its pod was deleted".to_owned())),
+            None => Err(Error::OutcomeUnknown("its pod says nothing any more".to_owned())),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What a script's pod is: its name, and everything that it may see and use.
+//!
+//! The pod passes the cluster's `restricted` level and more. Invariants: nothing of a request is in
+//! it but the call's id, which stands in an annotation, the one place that takes any text; no two
+//! pods have a user id in common but by chance, so that the kernel's count of a user's processes is
+//! that of one pod.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+
+use super::protocol;
+use super::settings::KubernetesSettings;
+
+/// The label that all pods of ours have, and its value.
+pub(super) const SELECTOR: &str = "app.kubernetes.io/managed-by=toolbus-scripts-manager";
+/// The container's name.
+pub(super) const CONTAINER: &str = "script";
+const CALL_ID: &str = "rockbot.dev/tool-call-id";
+/// Longer ids are cut in the annotation; all annotations together have 256 KiB.
+const CALL_ID_CHARS_MAX: usize = 1024;
+/// User ids begin here, far above those that systems give to people and services.
+const USER_ID_FIRST: u32 = 1_000_000_000;
+const USER_IDS: u32 = 1_000_000_000;
+const GROUP_ID: u32 = 65534;
+/// What is added to all other times before the cluster itself ends a pod: it must never come first.
+const DEADLINE_SLACK: Duration = Duration::from_secs(30);
+
+/// A name for the pod of a call: valid whatever the call's id, and new each time.
+pub(super) fn name(call_id: &str) -> String {
+    let digest = Sha256::digest(call_id.as_bytes());
+    let digest: String = digest[..6].iter().map(|byte| format!("{byte:02x}")).collect();
+    let random = Uuid::new_v4().simple().to_string();
+    format!("rockbot-script-{digest}-{}", &random[..12])
+}
+
+/// The pod `name` for one call. `life` is the longest that it may need, all told.
+pub(super) fn describe(
+    settings: &KubernetesSettings,
+    name: &str,
+    call_id: &str,
+    life: Duration,
+) -> Pod {
+    let call_id: String = call_id.chars().take(CALL_ID_CHARS_MAX).collect();
+    let mut pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "labels": {
+                "app": "rockbot-script",
+                "app.kubernetes.io/managed-by": "toolbus-scripts-manager",
+            },
+            "annotations": {CALL_ID: call_id},
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 0,
+            "activeDeadlineSeconds": (life + DEADLINE_SLACK).as_secs(),
+            "automountServiceAccountToken": false,
+            "enableServiceLinks": false,
+            // A resolver that is not there: names are looked up nowhere.
+            "dnsPolicy": "None",
+            "dnsConfig": {"nameservers": ["127.0.0.1"]},
+            "hostname": "sandbox",
+            "securityContext": {
+                "runAsNonRoot": true,
+                "runAsUser": user_id(name),
+                "runAsGroup": GROUP_ID,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [{
+                "name": CONTAINER,
+                "image": settings.image,
+                "imagePullPolicy": "IfNotPresent",
+                "command": ["python3", "-I", "-B", "-c", protocol::PROGRAM.as_str()],
+                "stdin": true,
+                "workingDir": "/",
+                "env": [
+                    {"name": "LANG", "value": "C.UTF-8"},
+                    // An arena for each thread would reserve address space beyond the limit.
+                    {"name": "MALLOC_ARENA_MAX", "value": "1"},
+                ],
+                "resources": {
+                    "requests": {"cpu": settings.cpu_request, "memory": settings.memory_request},
+                    "limits": {
+                        "cpu": settings.cpu_limit,
+                        "memory": settings.memory_limit,
+                        "ephemeral-storage": settings.ephemeral_storage_limit,
+                    },
+                },
+                "securityContext": {
+                    "allowPrivilegeEscalation": false,
+                    "readOnlyRootFilesystem": true,
+                    "capabilities": {"drop": ["ALL"]},
+                },
+            }],
+        },
+    });
+    if let Some(class) = &settings.runtime_class {
+        pod["spec"]["runtimeClassName"] = json!(class);
+    }
+    if settings.user_namespaces {
+        pod["spec"]["hostUsers"] = json!(false);
+    }
+    serde_json::from_value(pod).expect("the template is a pod")
+}
+
+fn user_id(name: &str) -> u32 {
+    let digest = Sha256::digest(name.as_bytes());
+    let number = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
+    USER_ID_FIRST + number % USER_IDS
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,214 @@
+//! What the manager and the first process of a pod say to each other.
+//!
+//! The other half is `supervisor.py`, which describes both directions. Invariants: a line that does
+//! not begin with the nonce of its pod is nobody's; a gap in the numbers means that output was lost
+//! on the way, and is an error, never skipped.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use toolbus_scripts::runner::{Ending, Stream, Usage};
+
+/// Most bytes of one line: a piece of output in base64, and what stands before it.
+const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// The program of a pod's first process, for `python3 -c`. Without comments, because every pod's
+/// description carries it.
+pub(super) static PROGRAM: LazyLock<String> = LazyLock::new(|| {
+    let sources = [
+        include_str!("filter.py"),
+        include_str!("script.py"),
+        include_str!("supervisor.py"),
+        include_str!("child.py"),
+    ];
+    let lines = sources.iter().flat_map(|source| source.lines());
+    let code = lines.filter(|line| {
+        let code = line.trim_start();
+        !code.is_empty() && !code.starts_with('#')
+    });
+    code.flat_map(|line| [line, "\n"]).collect()
+});
+
+/// What one script may use and take, as its pod is told.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Settings {
+    pub(super) timeout_ms: u64,
+    pub(super) output_bytes: usize,
+    pub(super) processes: u32,
+    pub(super) open_files: u32,
+    pub(super) file_bytes: u64,
+    pub(super) address_space_bytes: u64,
+}
+
+/// Asks whether anybody listens, and says how answers begin.
+pub(super) fn hello(nonce: &str) -> Bytes {
+    message(b'H', nonce.as_bytes())
+}
+
+/// The script and all it needs; it starts when this has arrived.
+pub(super) fn request(settings: &Settings, source: &str, input: &str) -> Bytes {
+    let settings = serde_json::to_vec(settings).expect("numbers can be written as JSON");
+    let parts: [(u8, &[u8]); 4] =
+        [(b'L', &settings), (b'S', source.as_bytes()), (b'I', input.as_bytes()), (b'G', b"")];
+    let length = parts.iter().map(|(_, body)| 5 + body.len()).sum();
+    let mut request = Vec::with_capacity(length);
+    for (kind, body) in parts {
+        append(&mut request, kind, body);
+    }
+    request.into()
+}
+
+/// Ends the script.
+pub(super) fn kill() -> Bytes {
+    message(b'K', b"")
+}
+
+/// The end was heard.
+pub(super) fn acknowledge() -> Bytes {
+    message(b'A', b"")
+}
+
+fn message(kind: u8, body: &[u8]) -> Bytes {
+    let mut message = Vec::with_capacity(5 + body.len());
+    append(&mut message, kind, body);
+    message.into()
+}
+
+fn append(message: &mut Vec<u8>, kind: u8, body: &[u8]) {
+    let length = u32::try_from(body.len()).expect("the runner bounds scripts and inputs");
+    message.push(kind);
+    message.extend_from_slice(&length.to_be_bytes());
+    message.extend_from_slice(body);
+}
+
+/// What a pod tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Report {
+    /// It listens, and is heard.
+    Ready,
+    /// The script runs.
+    Started,
+    /// The script wrote this.
+    Output(Stream, Vec<u8>),
+    /// The script ended.
+    Ended(End),
+}
+
+/// How a script ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct End {
+    pub(super) ending: Ending,
+    pub(super) elapsed: Duration,
+    pub(super) usage: Usage,
+}
+
+/// Why what came from a pod cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Error {
+    /// Something is missing between two lines.
+    #[error("output was lost on its way: line {expected} is missing")]
+    Gap {
+        /// The number that should have come.
+        expected: u64,
+    },
+    /// A line of the pod that says nothing known.
+    #[error("an unknown report: {0}")]
+    Unknown(String),
+    /// A line without an end.
+    #[error("a line of more than {LINE_BYTES_MAX} bytes")]
+    TooLong,
+}
+
+/// Puts reports together out of the bytes that a pod wrote.
+#[derive(Debug)]
+pub(super) struct Reports {
+    nonce: String,
+    /// What is not a whole line yet.
+    pending: Vec<u8>,
+    next: u64,
+}
+
+impl Reports {
+    pub(super) fn new(nonce: &str) -> Self {
+        Self { nonce: nonce.to_owned(), pending: Vec::new(), next: 0 }
+    }
+
+    /// Takes bytes and gives the reports that they complete, up to the first mistake.
+    pub(super) fn accept(&mut self, bytes: &[u8]) -> Result<Vec<Report>, Error> {
+        let mut reports = Vec::new();
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.pending.extend_from_slice(part);
+            if self.pending.last() != Some(&b'\n') {
+                break;
+            }
+            let line = std::mem::take(&mut self.pending);
+            if let Some(report) = self.line(&line[..line.len() - 1])? {
+                reports.push(report);
+            }
+        }
+        if self.pending.len() > LINE_BYTES_MAX {
+            return Err(Error::TooLong);
+        }
+        Ok(reports)
+    }
+
+    fn line(&mut self, line: &[u8]) -> Result<Option<Report>, Error> {
+        let Some((number, word, text)) = self.split(line) else { return Ok(None) };
+        if number != self.next {
+            return Err(Error::Gap { expected: self.next });
+        }
+        self.next += 1;
+        let unknown =
+            || Error::Unknown(format!("{word} {}", text.chars().take(100).collect::<String>()));
+        let report = match word {
+            "ready" => Report::Ready,
+            "started" => Report::Started,
+            "out" | "err" => {
+                let stream = if word == "out" { Stream::Stdout } else { Stream::Stderr };
+                Report::Output(stream, STANDARD.decode(text).map_err(|_| unknown())?)
+            }
+            "end" => Report::Ended(end(text).ok_or_else(unknown)?),
+            _ => return Err(unknown()),
+        };
+        Ok(Some(report))
+    }
+
+    /// Number, word and text of a line of this pod.
+    fn split<'a>(&self, line: &'a [u8]) -> Option<(u64, &'a str, &'a str)> {
+        let line = std::str::from_utf8(line).ok()?;
+        let rest = line.strip_prefix(&self.nonce)?.strip_prefix(' ')?;
+        let mut parts = rest.splitn(3, ' ');
+        Some((parts.next()?.parse().ok()?, parts.next()?, parts.next().unwrap_or_default()))
+    }
+}
+
+#[derive(Deserialize)]
+struct WireEnd {
+    elapsed_ms: u64,
+    cpu_ms: u64,
+    memory_peak: u64,
+    cause: Option<String>,
+    signal: Option<i32>,
+    code: Option<i32>,
+}
+
+fn end(text: &str) -> Option<End> {
+    let end: WireEnd = serde_json::from_str(text).ok()?;
+    let ending = match (end.cause.as_deref(), end.signal, end.code) {
+        (Some("timed_out"), ..) => Ending::TimedOut,
+        (Some("cancelled"), ..) => Ending::Cancelled,
+        (Some("out_of_memory"), ..) => Ending::OutOfMemory,
+        (None, Some(signal), None) => Ending::Killed { signal },
+        (None, None, Some(code)) => Ending::Exited(code),
+        _ => return None,
+    };
+    let usage = Usage { cpu: Duration::from_millis(end.cpu_ms), memory_peak: end.memory_peak };
+    Some(End { ending, elapsed: Duration::from_millis(end.elapsed_ms), usage })
+}
+
+#[cfg(test)]
+mod tests;

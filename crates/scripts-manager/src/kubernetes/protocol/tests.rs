@@ -1,0 +1,94 @@
+//! Lines of pods, as they may arrive.
+
+use super::*;
+
+fn reports(pieces: &[&str]) -> Result<Vec<Report>, Error> {
+    let mut reader = Reports::new("n0");
+    let mut reports = Vec::new();
+    for piece in pieces {
+        reports.extend(reader.accept(piece.as_bytes())?);
+    }
+    Ok(reports)
+}
+
+#[test]
+fn lines_are_put_together_wherever_they_are_cut() {
+    let text = "n0 0 ready \nn0 1 started \nn0 2 out aMOp\nn0 3 err /w==\n\
+                n0 4 end {\"elapsed_ms\": 5, \"cpu_ms\": 3, \"memory_peak\": 7, \"code\": 2}\n";
+    let usage = Usage { cpu: Duration::from_millis(3), memory_peak: 7 };
+    let end = End { ending: Ending::Exited(2), elapsed: Duration::from_millis(5), usage };
+    let expected = vec![
+        Report::Ready,
+        Report::Started,
+        Report::Output(Stream::Stdout, "hé".as_bytes().to_vec()),
+        Report::Output(Stream::Stderr, vec![0xff]),
+        Report::Ended(end),
+    ];
+    assert_eq!(reports(&[text]), Ok(expected.clone()));
+    for cut in 0..text.len() {
+        let (first, second) = text.split_at(cut);
+        assert_eq!(reports(&[first, second]), Ok(expected.clone()), "cut at {cut}");
+    }
+}
+
+#[test]
+fn every_way_to_end_is_understood_and_a_strange_one_is_not() {
+    let check = |members: &str, expected: Option<Ending>| {
+        let line = format!(
+            "n0 0 end {{\"elapsed_ms\": 1, \"cpu_ms\": 1, \"memory_peak\": 1, {members}}}\n"
+        );
+        let ending = match reports(&[&line]) {
+            Ok(reports) => match &reports[..] {
+                [Report::Ended(end)] => Some(end.ending.clone()),
+                other => panic!("{other:?}"),
+            },
+            Err(error) => {
+                assert!(matches!(error, Error::Unknown(_)), "{error:?}");
+                None
+            }
+        };
+        assert_eq!(ending, expected, "{members}");
+    };
+    check("\"code\": 255", Some(Ending::Exited(255)));
+    check("\"signal\": 11", Some(Ending::Killed { signal: 11 }));
+    check("\"cause\": \"timed_out\"", Some(Ending::TimedOut));
+    check("\"cause\": \"cancelled\"", Some(Ending::Cancelled));
+    check("\"cause\": \"out_of_memory\"", Some(Ending::OutOfMemory));
+    check("\"cause\": \"tired\"", None);
+    check("\"code\": null", None);
+}
+
+#[test]
+fn strangers_are_not_heard_and_losses_are_noticed() {
+    assert_eq!(reports(&["other 0 ready \nn01 0 ready \n\nn0\n"]), Ok(vec![]));
+    assert_eq!(reports(&["n0 0 ready \nn0 2 started \n"]), Err(Error::Gap { expected: 1 }));
+    assert_eq!(reports(&["n0 0 ready \nn0 0 ready \n"]), Err(Error::Gap { expected: 1 }));
+    assert!(matches!(reports(&["n0 0 shout x\n"]), Err(Error::Unknown(_))));
+    assert!(matches!(reports(&["n0 0 out %%\n"]), Err(Error::Unknown(_))));
+    let long = "x".repeat(LINE_BYTES_MAX);
+    assert_eq!(reports(&[&long, "x"]), Err(Error::TooLong));
+}
+
+#[test]
+fn requests_are_read_as_they_were_meant() {
+    let settings = Settings {
+        timeout_ms: 1,
+        output_bytes: 2,
+        processes: 3,
+        open_files: 4,
+        file_bytes: 5,
+        address_space_bytes: 6,
+    };
+    let request = request(&settings, "é", "");
+    let json = br#"{"timeout_ms":1,"output_bytes":2,"processes":3,"open_files":4,"file_bytes":5,"address_space_bytes":6}"#;
+    let mut expected = vec![b'L', 0, 0, 0, u8::try_from(json.len()).expect("short")];
+    expected.extend_from_slice(json);
+    expected.extend_from_slice(b"S\0\0\0\x02\xc3\xa9I\0\0\0\0G\0\0\0\0");
+    assert_eq!(request, expected);
+}
+
+#[test]
+fn the_program_fits_into_every_pods_description() {
+    assert!(PROGRAM.len() < 24 << 10, "{} bytes", PROGRAM.len());
+    assert!(PROGRAM.lines().all(|line| !line.trim_start().starts_with('#')));
+}

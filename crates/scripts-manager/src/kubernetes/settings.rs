@@ -1,0 +1,53 @@
+//! The settings of scripts in pods.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use toolbus_runtime::config::TimeSpan;
+
+/// How scripts run in pods of a cluster. Which cluster is what kubectl would take: KUBECONFIG, else
+/// `~/.kube/config`, else the cluster that the service itself runs in.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct KubernetesSettings {
+    /// The namespace of the pods.
+    pub namespace: String,
+    /// The image that scripts run in. It needs `python3`, 3.11 or newer.
+    pub image: String,
+    /// Most processor time that one script gets, as Kubernetes writes it.
+    pub cpu_limit: String,
+    /// Processor time that the scheduler sets aside for one script.
+    pub cpu_request: String,
+    /// Most memory of one script, all its processes and files together.
+    pub memory_limit: String,
+    /// Memory that the scheduler sets aside for one script.
+    pub memory_request: String,
+    /// Most disk space that one pod may take up outside of memory, its log included.
+    pub ephemeral_storage_limit: String,
+    /// A runtime class, such as that of gVisor or Kata Containers.
+    pub runtime_class: Option<String>,
+    /// Gives each pod a user namespace of its own. Needs Kubernetes 1.33 and containerd 2.0 or newer.
+    pub user_namespaces: bool,
+    /// How long a pod may take until its script starts, with pulling the image.
+    pub start_timeout: TimeSpan,
+    /// Makes the namespace and its network policy at start where they are missing and this service
+    /// may make them.
+    pub prepare_namespace: bool,
+}
+
+impl Default for KubernetesSettings {
+    fn default() -> Self {
+        Self {
+            namespace: "rockbot-scripts".to_owned(),
+            image: "python:3.12-slim".to_owned(),
+            cpu_limit: "500m".to_owned(),
+            cpu_request: "50m".to_owned(),
+            memory_limit: "256Mi".to_owned(),
+            memory_request: "64Mi".to_owned(),
+            ephemeral_storage_limit: "64Mi".to_owned(),
+            runtime_class: None,
+            user_namespaces: false,
+            start_timeout: TimeSpan::seconds(60),
+            prepare_namespace: false,
+        }
+    }
+}

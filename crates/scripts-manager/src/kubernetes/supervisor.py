@@ -1,0 +1,320 @@
+# The first process of a pod: takes one script from its standard input, runs it as a child, and tells
+# what came of it on its standard output.
+#
+# What it takes are messages: a letter, four bytes of length (most significant first), and that much.
+#
+#   H nonce     is answered with `ready`. Repeated until it is: what is attached to a container may
+#               deliver in one direction before the other.
+#   L settings  limits and times, as JSON
+#   S source, I input, G (go)
+#   K           kills the script
+#   A           the end has been heard: there is nothing left to do
+#
+# What it tells are lines: the nonce, a number that counts up, a word, and a text. The script has
+# pipes of its own and no way to this process's descriptors: not by inheritance, and not by /proc,
+# since this process is not dumpable. The nonce is not in its memory either: the child that becomes
+# the script is made before anything is read.
+#
+# It must never block: a reader that stalls must not keep the clock from ending the script. It must not
+# end before the end has been heard, because what is written last is lost to those attached when a
+# container ends; the container's log has it all the same.
+
+def supervise():
+    import binascii
+    import ctypes
+    import json
+    import os
+    import resource
+    import select
+    import signal
+    import struct
+    import time
+
+    INPUT, OUTPUT = 0, 1
+    PIECE = 32 << 10        # most bytes of output in one line
+    LINGER = 15.0           # seconds to wait for the end to be heard
+    DRAIN = 0.2             # seconds in which output may come after the script's end
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def dumpable(value):
+        if libc.prctl(4, value, 0, 0, 0):
+            raise OSError(ctypes.get_errno(), "PR_SET_DUMPABLE")
+
+    def signal_file(signals):
+        mask = (ctypes.c_ulong * 16)()
+        mask[0] = sum(1 << (number - 1) for number in signals)
+        file = libc.signalfd(-1, ctypes.byref(mask), 0o2000000 | 0o4000)
+        if file < 0:
+            raise OSError(ctypes.get_errno(), "signalfd")
+        return file
+
+    def forget_environment():
+        # The block that the kernel shows as /proc/PID/environ; children would show it, too.
+        os.environ.clear()
+        with open("/proc/self/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+        start, end = int(fields[47]), int(fields[48])
+        ctypes.memset(start, 0, end - start)
+
+    def read_number(path, word=None):
+        try:
+            with open(path) as file:
+                for line in file:
+                    parts = line.split()
+                    if word is None or parts[0] == word:
+                        return int(parts[-1])
+        except (OSError, ValueError, IndexError):
+            pass
+        return 0
+
+    def out_of_memory_kills():
+        return (read_number("/sys/fs/cgroup/memory.events", "oom_kill")
+                + read_number("/sys/fs/cgroup/memory/memory.oom_control", "oom_kill"))
+
+    def kill_everything():
+        """Until nothing is left: what was just forked may have been missed."""
+        end = time.monotonic() + 2
+        while time.monotonic() < end:
+            try:
+                os.kill(-1, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            try:
+                while reap():
+                    pass
+            except ChildProcessError:
+                return
+            time.sleep(0.001)
+
+    def reap():
+        number, status, used = os.wait4(-1, os.WNOHANG)
+        if number and number == state.child:
+            state.status = status
+        return number
+
+    class State:
+        nonce = None            # what the lines begin with
+        count = 0
+        pending = bytearray()   # what has not been written yet
+        arrived = bytearray()   # what is not a whole message yet
+        settings = {}
+        source = data = None
+        child = None            # process number
+        status = None           # wait status
+        cause = None            # why it was killed, if it was
+        started = ended = None
+        kills_before = 0
+        acknowledged = False
+
+    state = State()
+
+    def tell(word, text=b""):
+        line = b"%s %d %s %s\n" % (bytes(state.nonce), state.count, word, text)
+        state.count += 1
+        state.pending += line
+        flush()
+
+    def flush():
+        while state.pending:
+            try:
+                written = os.write(OUTPUT, memoryview(state.pending)[:65536])
+            except BlockingIOError:
+                return
+            del state.pending[:written]
+
+    def stop(cause):
+        if state.started is not None and state.status is None:
+            state.cause = cause
+            kill_everything()
+
+    def take_messages():
+        while len(state.arrived) >= 5:
+            length = int.from_bytes(state.arrived[1:5], "big")
+            if len(state.arrived) < 5 + length:
+                return
+            kind = state.arrived[:1]
+            body = state.arrived[5:5 + length]
+            del state.arrived[:5 + length]
+            take(bytes(kind), body)
+
+    def take(kind, body):
+        if kind == b"H":
+            if state.nonce is None:
+                state.nonce = body
+            if state.started is None:
+                tell(b"ready")
+        elif kind == b"L":
+            state.settings = json.loads(body)
+        elif kind == b"S":
+            state.source = bytes(body)
+        elif kind == b"I":
+            state.data = bytes(body)
+        elif kind == b"G":
+            if state.started is None:
+                start()
+        elif kind == b"K":
+            stop("cancelled")
+        elif kind == b"A":
+            state.acknowledged = True
+
+    def start():
+        frames = [json.dumps(state.settings).encode(), state.source, state.data]
+        state.kills_before = out_of_memory_kills()
+        state.started = time.monotonic()
+        tell(b"started")
+        # The child reads all of it before it does anything else, so this does not wait for long.
+        try:
+            with open(orders, "wb") as file:
+                for frame in frames:
+                    file.write(len(frame).to_bytes(4, "big"))
+                    file.write(frame)
+        except BrokenPipeError:
+            pass  # it is gone, and that is noticed by its end
+        state.source = state.data = None
+        for file in streams:
+            streams[file][1] = state.settings["output_bytes"] + 4
+            poll.register(file, select.POLLIN)
+
+    def read_output(file):
+        try:
+            piece = os.read(file, PIECE)
+        except BlockingIOError:
+            return False
+        if not piece:
+            poll.unregister(file)
+            os.close(file)
+            del streams[file]
+            return False
+        stream = streams[file]
+        # More than is kept is read, and goes nowhere.
+        kept = piece[:stream[1]]
+        if kept:
+            stream[1] -= len(kept)
+            tell(stream[0], binascii.b2a_base64(kept, newline=False))
+        return True
+
+    def read_input():
+        try:
+            piece = os.read(INPUT, 1 << 20)
+        except BlockingIOError:
+            return
+        if piece:
+            state.arrived += piece
+            take_messages()
+        else:
+            poll.unregister(INPUT)
+
+    def read_signals():
+        while True:
+            try:
+                information = os.read(signals, 128)
+            except BlockingIOError:
+                break
+            number, _, _, sender = struct.unpack_from("=IiiI", information)
+            # From inside the pod it is the script's; from outside, where the sender has no number
+            # here, the pod is to end. With this process, all others do.
+            if number == signal.SIGTERM and sender == 0:
+                os._exit(143)
+        try:
+            while reap():
+                pass
+        except ChildProcessError:
+            pass
+
+    def finish():
+        ended = time.monotonic()
+        kill_everything()
+        for file in list(streams):
+            while file in streams and read_output(file):
+                pass
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        peak = (read_number("/sys/fs/cgroup/memory.peak")
+                or read_number("/sys/fs/cgroup/memory/memory.max_usage_in_bytes")
+                or used.ru_maxrss << 10)
+        end = {
+            "elapsed_ms": int((ended - state.started) * 1000),
+            "cpu_ms": int((used.ru_utime + used.ru_stime) * 1000),
+            "memory_peak": peak,
+        }
+        cause = state.cause
+        if cause is None and out_of_memory_kills() > state.kills_before:
+            cause = "out_of_memory"
+        if cause is not None:
+            end["cause"] = cause
+        elif os.WIFSIGNALED(state.status):
+            end["signal"] = os.WTERMSIG(state.status)
+        else:
+            end["code"] = os.WEXITSTATUS(state.status)
+        tell(b"end", json.dumps(end).encode())
+        state.ended = time.monotonic()
+
+    def next_deadline():
+        if state.started is None:
+            return None
+        if state.ended is not None:
+            return state.ended + LINGER
+        if state.status is not None:
+            return drained
+        return state.started + state.settings["timeout_ms"] / 1000
+
+    if os.getpid() != 1:
+        raise RuntimeError("this kills every process that it sees, so it must be the first one")
+    path = os.environ.get("PATH", os.defpath)
+    forget_environment()
+    dumpable(0)
+    deny_calls()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    handled = {signal.SIGTERM, signal.SIGCHLD}
+    signal.pthread_sigmask(signal.SIG_BLOCK, handled)
+    orders_read, orders = os.pipe()
+    out_read, out_write = os.pipe()
+    err_read, err_write = os.pipe()
+    state.child = os.fork()
+    if state.child == 0:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, handled)
+        dumpable(1)
+        return orders_read, out_write, err_write, path
+    for file in orders_read, out_write, err_write:
+        os.close(file)
+    for file in INPUT, OUTPUT, out_read, err_read:
+        os.set_blocking(file, False)
+    signals = signal_file(handled)
+    streams = {out_read: [b"out", 0], err_read: [b"err", 0]}
+    poll = select.poll()
+    poll.register(INPUT, select.POLLIN)
+    poll.register(signals, select.POLLIN)
+    writing = False
+    drained = None
+    while not (state.acknowledged and not state.pending):
+        if state.status is not None and state.ended is None:
+            if state.started is None:
+                raise RuntimeError("the child ended before it was a script")
+            if drained is None:
+                drained = time.monotonic() + DRAIN
+            # What it left behind may still be writing.
+            if not streams or state.cause or time.monotonic() >= drained:
+                finish()
+        deadline = next_deadline()
+        if deadline is not None and time.monotonic() >= deadline:
+            if state.ended is not None:
+                break
+            if state.status is None:
+                stop("timed_out")
+            continue
+        if writing != bool(state.pending):
+            writing = bool(state.pending)
+            if writing:
+                poll.register(OUTPUT, select.POLLOUT)
+            else:
+                poll.unregister(OUTPUT)
+        wait = None if deadline is None else (deadline - time.monotonic()) * 1000 + 1
+        for file, _ in poll.poll(wait):
+            if file == INPUT:
+                read_input()
+            elif file == OUTPUT:
+                flush()
+            elif file == signals:
+                read_signals()
+            elif file in streams:
+                read_output(file)
+    os._exit(0)

@@ -1,0 +1,5 @@
+//! Scripts in pods of a real cluster. Runs where `TOOLBUS_TEST_KUBECONFIG` names one.
+
+mod measure;
+mod ordinary;
+mod support;

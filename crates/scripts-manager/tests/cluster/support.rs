@@ -1,0 +1,89 @@
+//! What the tests share: the cluster, a runner in a namespace of its own, and short ways to run
+//! scripts.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use scripts_manager::kubernetes::KubernetesRunner;
+use scripts_manager::kubernetes::settings::KubernetesSettings;
+use tokio_util::sync::CancellationToken;
+use toolbus_scripts::runner::{Ending, Outcome, Run, Runner, Script};
+
+/// The tests' namespace. It stays between runs; the pods in it do not.
+pub(crate) const NAMESPACE: &str = "toolbus-test-scripts";
+
+/// A client of the cluster. `None` skips the test, unless real parts are required.
+#[allow(clippy::print_stderr)]
+pub(crate) async fn client() -> Option<Client> {
+    let required = std::env::var_os("TOOLBUS_REQUIRE_REAL").is_some_and(|value| value == "1");
+    let Some(path) = std::env::var_os("TOOLBUS_TEST_KUBECONFIG").map(PathBuf::from) else {
+        assert!(!required, "TOOLBUS_TEST_KUBECONFIG names no cluster, though one is required");
+        eprintln!("skipped: TOOLBUS_TEST_KUBECONFIG names no cluster");
+        return None;
+    };
+    let kubeconfig = Kubeconfig::read_from(&path).expect("the kubeconfig can be read");
+    let options = KubeConfigOptions::default();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+    Some(Client::try_from(config.expect("a configuration")).expect("a client"))
+}
+
+pub(crate) fn settings() -> KubernetesSettings {
+    KubernetesSettings {
+        namespace: NAMESPACE.to_owned(),
+        prepare_namespace: true,
+        // Two processors share the tests' node with the cluster itself.
+        cpu_request: "10m".to_owned(),
+        ..KubernetesSettings::default()
+    }
+}
+
+/// A runner with the tests' settings.
+pub(crate) async fn runner() -> Option<KubernetesRunner> {
+    let runner = KubernetesRunner::start(client().await?, settings(), 8).await;
+    Some(runner.expect("the cluster takes scripts"))
+}
+
+pub(crate) fn script(source: &str) -> Script {
+    Script {
+        source: source.to_owned(),
+        input: String::new(),
+        timeout: Duration::from_secs(20),
+        packages: Vec::new(),
+    }
+}
+
+pub(crate) fn unwatched() -> Run {
+    Run { call_id: "call_AbC/ü ".to_owned(), cancelled: CancellationToken::new(), live: None }
+}
+
+pub(crate) async fn run(runner: &impl Runner, source: &str) -> Outcome {
+    runner.run(script(source), unwatched()).await.expect("the script runs")
+}
+
+pub(crate) async fn run_for(runner: &impl Runner, source: &str, timeout: Duration) -> Outcome {
+    let script = Script { timeout, ..script(source) };
+    runner.run(script, unwatched()).await.expect("the script runs")
+}
+
+/// Runs a script and checks its merged output and its ending.
+pub(crate) async fn check(runner: &impl Runner, source: &str, output: &str, ending: Ending) {
+    let outcome = run(runner, source).await;
+    assert_eq!((outcome.output.text.as_str(), &outcome.ending), (output, &ending), "{source}");
+}
+
+/// The pods of calls with this id.
+pub(crate) async fn pods_of(client: &Client, call_id: &str) -> Vec<Pod> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+    let pods = pods.list(&ListParams::default()).await.expect("pods").items;
+    let is_of = |pod: &Pod| {
+        let annotations = pod.metadata.annotations.as_ref();
+        annotations
+            .and_then(|all| all.get("rockbot.dev/tool-call-id"))
+            .is_some_and(|id| id == call_id)
+    };
+    pods.into_iter().filter(is_of).collect()
+}
