@@ -16,9 +16,9 @@ use toolbus_scripts::runner::{Ending, Outcome, Run, Runner, Script};
 /// The tests' namespace. It stays between runs; the pods in it do not.
 pub(crate) const NAMESPACE: &str = "toolbus-test-scripts";
 
-/// A client of the cluster. `None` skips the test, unless real parts are required.
+/// How the cluster is reached. `None` skips the test, unless real parts are required.
 #[allow(clippy::print_stderr)]
-pub(crate) async fn client() -> Option<Client> {
+pub(crate) async fn config() -> Option<Config> {
     let required = std::env::var_os("TOOLBUS_REQUIRE_REAL").is_some_and(|value| value == "1");
     let Some(path) = std::env::var_os("TOOLBUS_TEST_KUBECONFIG").map(PathBuf::from) else {
         assert!(!required, "TOOLBUS_TEST_KUBECONFIG names no cluster, though one is required");
@@ -28,7 +28,11 @@ pub(crate) async fn client() -> Option<Client> {
     let kubeconfig = Kubeconfig::read_from(&path).expect("the kubeconfig can be read");
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-    Some(Client::try_from(config.expect("a configuration")).expect("a client"))
+    Some(config.expect("a configuration"))
+}
+
+pub(crate) async fn client() -> Option<Client> {
+    Some(Client::try_from(config().await?).expect("a client"))
 }
 
 pub(crate) fn settings() -> KubernetesSettings {
