@@ -1,7 +1,6 @@
 //! Scripts in pods of a real cluster. Runs where `TOOLBUS_TEST_KUBECONFIG` names one.
 
 mod faults;
-mod measure;
 mod ordinary;
 mod proxy;
 mod support;

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
 use toolbus_scripts::runner::{Ending, Error, OUTPUT_BYTES_MAX, Run, Runner, Script, Stream};
 
@@ -169,4 +170,15 @@ async fn packages_and_oversized_requests_are_refused_before_a_pod_is_made() {
     let zero = Script { input: "a\0b".to_owned(), ..script("") };
     let refused = runner.run(zero, unwatched()).await;
     assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+}
+
+#[tokio::test]
+async fn eight_at_once_all_answer_for_themselves() {
+    let Some(runner) = runner().await else { return };
+    let runs = (0..8).map(async |number| {
+        let expected = format!("{number}\n");
+        check(&runner, &format!("print({number})"), &expected, Ending::Exited(0)).await;
+    });
+    join_all(runs).await;
+    runner.idle().await;
 }
