@@ -9,15 +9,17 @@
 //! that others can reach needs the names that it is reached by. A request whose `Host` or `Origin`
 //! is not one of those is refused, or any web page could call tools through its reader's browser.
 //!
-//! Not here yet, each for want of a way over the bus: resources, prompts and completion (they belong
-//! into [`handler`], beside the tools), and questions of a server to its client (a call's progress
-//! goes by [`news`], and its questions will).
+//! `/mcp/NAME` has the prompts and resources of its server too, where it has such.
+//!
+//! Not here, for want of a way over the bus: completion of arguments, subscriptions of resources.
+//! Not here yet: questions of a server to its client.
 
 mod handler;
 mod news;
 mod offer;
 mod outcome;
 mod paths;
+mod reading;
 mod settings;
 
 use std::net::SocketAddr;

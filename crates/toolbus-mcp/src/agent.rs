@@ -10,6 +10,7 @@ mod index;
 mod manage;
 mod offers;
 mod proxy;
+mod reads;
 mod tools;
 
 use std::num::NonZeroU16;

@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CompleteRequestMethod, CompleteRequestParams,
-    CompleteResult, ErrorData, Implementation, ListPromptsRequestMethod, ListPromptsResult,
+    CompleteResult, ErrorData, GetPromptRequestMethod, GetPromptRequestParams, GetPromptResponse,
+    Implementation, ListPromptsRequestMethod, ListPromptsResult,
     ListResourceTemplatesRequestMethod, ListResourceTemplatesResult, ListResourcesRequestMethod,
-    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
-    Tool,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, PromptsCapability,
+    ProtocolVersion, ReadResourceRequestMethod, ReadResourceRequestParams, ReadResourceResponse,
+    ResourcesCapability, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use toolbus_tools::call::{Arguments, Call, CallError, Time};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::envelope::new_id;
@@ -32,17 +34,27 @@ pub(super) struct Handler {
 }
 
 impl Handler {
-    /// Answers with what `offer` has; `calls` bounds how many calls run over all paths.
+    /// Answers with what `offer` has; `calls` bounds how many calls and other requests
+    /// over the bus run, over all paths.
     pub(super) fn new(offer: Offer, calls: Arc<Semaphore>) -> Self {
         Self { offer, calls }
+    }
+
+    /// Room for a request that is answered over the bus.
+    fn permit(&self) -> Result<SemaphorePermit<'_>, ErrorData> {
+        let permit = self.calls.try_acquire();
+        permit.map_err(|_| ErrorData::internal_error("busy: too many calls are running", None))
     }
 }
 
 impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
         let program = Implementation::new("toolbus", env!("CARGO_PKG_VERSION"));
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
-            .with_server_info(program.with_title(self.offer.title()))
+        let mut capabilities = ServerCapabilities::builder().enable_tools().build();
+        let offered = self.offer.beside_tools();
+        capabilities.prompts = offered.prompts.then(PromptsCapability::default);
+        capabilities.resources = offered.resources.then(ResourcesCapability::default);
+        ServerConfig::new(capabilities).with_server_info(program.with_title(self.offer.title()))
     }
 
     /// Without waiting, for the check of headers that repeat arguments.
@@ -74,6 +86,8 @@ impl ServerHandler for Handler {
         let Some(Target { tool, arguments }) = target else {
             return Err(ErrorData::invalid_params(format!("there is no tool {tool:?}"), None));
         };
+        let is_newer =
+            context.protocol_version().is_some_and(|era| era >= ProtocolVersion::V_2026_07_28);
         let news = News::of(&context);
         let call = Call {
             id: new_id(),
@@ -87,33 +101,70 @@ impl ServerHandler for Handler {
             asker: toolbus_bus::Asker::none(),
         };
         let ended = news.tell_during(self.offer.agent().invoker().invoke(call)).await;
-        outcome::answer(ended).map(CallToolResponse::from)
+        let result = outcome::answer(ended)?;
+        let result = if is_newer { result } else { outcome::without_bare_values(result) };
+        Ok(result.into())
     }
 
     // What is not offered is not there, rather than empty, as rmcp has it by itself.
 
     async fn list_prompts(
         &self,
-        _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
+        let _permit = self.permit()?;
+        let reading = self.offer.prompts(&context.ct);
+        let reading =
+            reading.ok_or_else(ErrorData::method_not_found::<ListPromptsRequestMethod>)?;
+        reading.prompts(request.and_then(|request| request.cursor)).await
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let _permit = self.permit()?;
+        let reading = self.offer.prompts(&context.ct);
+        let reading = reading.ok_or_else(ErrorData::method_not_found::<GetPromptRequestMethod>)?;
+        reading.prompt(request).await.map(GetPromptResponse::from)
     }
 
     async fn list_resources(
         &self,
-        _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        Err(ErrorData::method_not_found::<ListResourcesRequestMethod>())
+        let _permit = self.permit()?;
+        let reading = self.offer.resources(&context.ct);
+        let reading =
+            reading.ok_or_else(ErrorData::method_not_found::<ListResourcesRequestMethod>)?;
+        reading.resources(request.and_then(|request| request.cursor)).await
     }
 
     async fn list_resource_templates(
         &self,
-        _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Err(ErrorData::method_not_found::<ListResourceTemplatesRequestMethod>())
+        let _permit = self.permit()?;
+        let reading = self.offer.resources(&context.ct);
+        let reading = reading
+            .ok_or_else(ErrorData::method_not_found::<ListResourceTemplatesRequestMethod>)?;
+        reading.templates(request.and_then(|request| request.cursor)).await
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let _permit = self.permit()?;
+        let reading = self.offer.resources(&context.ct);
+        let reading =
+            reading.ok_or_else(ErrorData::method_not_found::<ReadResourceRequestMethod>)?;
+        reading.resource(request.uri).await.map(ReadResourceResponse::from)
     }
 
     async fn complete(

@@ -1,4 +1,5 @@
-//! What clients are offered at one path: which tools there are, and what a call of one of them is.
+//! What clients are offered at one path: which tools there are, what a call of one of them is, and
+//! whether there are prompts and resources.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -6,9 +7,11 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use rmcp::model::{ErrorData, ListToolsResult, Tool, ToolAnnotations};
 use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
 use toolbus_tools::call::CallError;
 use toolbus_wire::message::mcp::McpToolDetails;
 
+use super::reading::Reading;
 use crate::agent::Agent;
 
 /// Tools of one page of a list.
@@ -28,6 +31,13 @@ pub(super) struct Offer {
 struct ServerOffer {
     name: String,
     tools: RwLock<Arc<Vec<Tool>>>,
+}
+
+/// What one MCP server has beside tools.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct BesideTools {
+    pub(super) prompts: bool,
+    pub(super) resources: bool,
 }
 
 /// What a call of an offered tool is to the invoker.
@@ -57,6 +67,33 @@ impl Offer {
             None => format!("Toolbus, agent {}", self.agent.name()),
             Some(server) => format!("{}, by Toolbus", server.name),
         }
+    }
+
+    /// What there is beside tools, as it was announced last. The agent itself has nothing of it.
+    pub(super) fn beside_tools(&self) -> BesideTools {
+        let Some(server) = &self.server else { return BesideTools::default() };
+        let known = self.agent.services().servers();
+        let known = known.iter().find(|s| s.server_name.eq_ignore_ascii_case(&server.name));
+        let some = |count: Option<u32>| count.is_some_and(|count| count > 0);
+        known.map_or_else(BesideTools::default, |known| BesideTools {
+            prompts: some(known.prompt_count),
+            resources: some(known.resource_count),
+        })
+    }
+
+    /// The server, where it has prompts.
+    pub(super) fn prompts<'a>(&'a self, cancelled: &'a CancellationToken) -> Option<Reading<'a>> {
+        self.reading(cancelled).filter(|_| self.beside_tools().prompts)
+    }
+
+    /// The server, where it has resources.
+    pub(super) fn resources<'a>(&'a self, cancelled: &'a CancellationToken) -> Option<Reading<'a>> {
+        self.reading(cancelled).filter(|_| self.beside_tools().resources)
+    }
+
+    fn reading<'a>(&'a self, cancelled: &'a CancellationToken) -> Option<Reading<'a>> {
+        let server = &self.server.as_ref()?.name;
+        Some(Reading { services: self.agent.services(), server, cancelled })
     }
 
     /// The tools, as they are now, in an order that stays.

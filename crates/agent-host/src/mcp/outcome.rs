@@ -2,8 +2,10 @@
 //!
 //! An error of the protocol is only what the client's author has to mend: a tool that there is not.
 //! Everything else is a result that says it failed, so that the model reads it and can do better.
+//! A resource without contents is a link: the bus has no other sign of one.
 
 use rmcp::model::{CallToolResult, ContentBlock as Block, ErrorData, Resource, ResourceContents};
+use serde_json::Value;
 use toolbus_tools::call::{CallError, Outcome, Output};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::message::tool::{ContentBlock, ContentKind};
@@ -19,22 +21,34 @@ pub(super) fn answer(outcome: Outcome) -> Result<CallToolResult, ErrorData> {
     }
 }
 
+/// The result for a client of the older era, which takes no values but objects.
+pub(super) fn without_bare_values(mut result: CallToolResult) -> CallToolResult {
+    result.structured_content = result.structured_content.filter(Value::is_object);
+    result
+}
+
 /// A result that tells of an error.
 pub(super) fn failed(error: &CallError) -> CallToolResult {
     CallToolResult::error(vec![Block::text(format!("{}: {}", error.code, error.message))])
 }
 
-/// Without blocks the text is all there is; with blocks it is in them.
+/// Without blocks the text is all there is; with blocks it is in them. The value goes beside them.
 fn result(output: Output) -> CallToolResult {
     let content = if output.blocks.is_empty() {
         output.content.into_iter().map(Block::text).collect()
     } else {
         output.blocks.into_iter().map(block).collect()
     };
-    if output.is_error { CallToolResult::error(content) } else { CallToolResult::success(content) }
+    let mut result = if output.is_error {
+        CallToolResult::error(content)
+    } else {
+        CallToolResult::success(content)
+    };
+    result.structured_content = output.structured;
+    result
 }
 
-fn block(block: ContentBlock) -> Block {
+pub(super) fn block(block: ContentBlock) -> Block {
     let ContentBlock { kind, text, data, mime_type, uri } = block;
     let kind_of_data = || mime_type.clone().unwrap_or_else(|| "application/octet-stream".into());
     match (kind, text, data) {

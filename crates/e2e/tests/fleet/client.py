@@ -9,6 +9,9 @@ A step is {"url", "do", ...} with `do` one of
   list                       the server, the protocol and the names of the tools
   call   tool arguments      the result, or the error of the protocol, and the progress meanwhile
   cancel tool arguments file the same, given up as soon as the file is there
+  read   prompt arguments uri
+                             the prompts, the prompt, the resources, the templates and the resource;
+                             what is refused is the code of its error
   send   headers             the HTTP status of a request with these headers
 """
 
@@ -47,6 +50,24 @@ async def call(client, step):
     return result | {"progress": progress}
 
 
+async def read(client, step):
+    wanted = {
+        "prompts": client.list_prompts(),
+        "prompt": client.get_prompt(step["prompt"], step["arguments"]),
+        "resources": client.list_resources(),
+        "templates": client.list_resource_templates(),
+        "resource": client.read_resource(step["uri"]),
+    }
+    told = {}
+    for name, asked in wanted.items():
+        try:
+            result = await asked
+            told[name] = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+        except MCPError as error:
+            told[name] = error.error.code
+    return told
+
+
 async def cancel(client, step):
     running = asyncio.create_task(call(client, step))
     while not os.path.exists(step["file"]):
@@ -80,7 +101,7 @@ def send(step):
 
 
 async def main():
-    steps = {"list": list_tools, "call": call, "cancel": cancel}
+    steps = {"list": list_tools, "call": call, "read": read, "cancel": cancel}
     for step in json.load(sys.stdin):
         if step["do"] == "send":
             told = send(step)

@@ -111,6 +111,10 @@ async fn clients_of_both_eras_list_and_call() {
                 ],
             )
             .await;
+        let weather =
+            host.call("/everything", "get-structured-content", json!({"location": "Chicago"}));
+        let [weather] = host.does(era, [weather]).await;
+        assert!(weather["structuredContent"]["temperature"].is_number(), "{weather}");
         assert_eq!(echoed["content"], json!([{"type": "text", "text": "Echo: hi"}]));
         let kinds: Vec<_> =
             image["content"].as_array().unwrap().iter().map(|b| &b["type"]).collect();
@@ -120,6 +124,52 @@ async fn clients_of_both_eras_list_and_call() {
         assert!([&echoed, &image, &marked, &script].iter().all(|told| told["isError"] != true));
     }
     assert_eq!(servers.marks(), ["mark", "mark"]);
+}
+
+#[tokio::test]
+async fn prompts_and_resources_are_read_where_a_server_has_them() {
+    let Some((host, _servers)) = Host::start().await else { return };
+    let read = |path: &str, prompt: &str, uri: &str| {
+        let arguments = json!({"city": "Graz"});
+        let what = json!({"do": "read", "prompt": prompt, "arguments": arguments, "uri": uri});
+        host.step(path, what)
+    };
+    let text = "demo://resource/dynamic/text/1";
+    for (era, _) in ERAS {
+        let [there, unknown, marks, own] = host
+            .does(
+                era,
+                [
+                    read("/everything", "args-prompt", text),
+                    read("/everything", "no-such-prompt", "demo://nothing"),
+                    read("/marks", "args-prompt", text),
+                    read("", "args-prompt", text),
+                ],
+            )
+            .await;
+        let prompts = there["prompts"]["prompts"].as_array().unwrap();
+        let prompt = prompts.iter().find(|prompt| prompt["name"] == "args-prompt").unwrap();
+        assert_eq!(prompt["arguments"][0]["required"], true, "{prompt}");
+        let said = &there["prompt"]["messages"][0];
+        assert_eq!(said["role"], "user", "{said}");
+        assert!(said["content"]["text"].as_str().unwrap().contains("Graz"), "{said}");
+        assert!(!there["resources"]["resources"].as_array().unwrap().is_empty(), "{there}");
+        let templates = there["templates"]["resourceTemplates"].as_array().unwrap();
+        let is_of_text = |template: &&Value| {
+            template["uriTemplate"].as_str().is_some_and(|uri| uri.contains("/text/"))
+        };
+        assert!(templates.iter().any(|template| is_of_text(&template)), "{there}");
+        let contents = &there["resource"]["contents"][0];
+        assert_eq!(contents["uri"], text, "{contents}");
+        assert!(contents["text"].as_str().is_some_and(|text| !text.is_empty()), "{contents}");
+
+        assert_eq!((&unknown["prompt"], &unknown["resource"]), (&json!(-32602), &json!(-32602)));
+        for without in [marks, own] {
+            for what in ["prompts", "prompt", "resources", "templates", "resource"] {
+                assert_eq!(without[what], -32601, "{what}: {without}");
+            }
+        }
+    }
 }
 
 #[tokio::test]

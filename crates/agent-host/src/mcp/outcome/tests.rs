@@ -1,4 +1,4 @@
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::*;
 
@@ -46,6 +46,21 @@ fn text_is_a_block_and_blocks_are_instead_of_it() {
     ]);
     let output = Output { content: some("hi"), blocks, ..Output::default() };
     check(Ok(output), json!({"content": expected, "isError": false}));
+}
+
+#[test]
+fn a_value_goes_beside_the_text() {
+    let text = json!([{"type": "text", "text": "3"}]);
+    let of = |value: Value| Output { structured: Some(value), ..Output::text("3") };
+    let object = json!({"sum": 3});
+    let expected = json!({"content": text, "structuredContent": object, "isError": false});
+    check(Ok(of(object.clone())), expected);
+    let failed = Output { is_error: true, ..of(object.clone()) };
+    check(Ok(failed), json!({"content": text, "structuredContent": object, "isError": true}));
+    let kept =
+        |value: Value| without_bare_values(answer(Ok(of(value))).unwrap()).structured_content;
+    assert_eq!(kept(object.clone()), Some(object));
+    assert_eq!(kept(json!([3])), None);
 }
 
 #[test]

@@ -1,0 +1,74 @@
+//! What servers offer beside tools, for front doors: prompts and resources, asked of the bridge now.
+//!
+//! The tools of models ask for the same, see [`super::offers`]; here the answers stay typed.
+
+use tokio_util::sync::CancellationToken;
+use toolbus_bus::Deadline;
+use toolbus_tools::call::CallError;
+use toolbus_wire::Message;
+use toolbus_wire::message::mcp::{
+    McpGetPromptRequest, McpGetPromptResponse, McpListResourcesRequest, McpListResourcesResponse,
+    McpReadResourceRequest, McpReadResourceResponse,
+};
+
+use super::Services;
+use super::manage::{self, ask};
+
+impl Services {
+    /// A prompt of a server, filled in. `cancelled` fires when nobody wants it any more.
+    ///
+    /// # Errors
+    /// When no bridge answers in time, or the server does not give it.
+    pub async fn prompt(
+        &self,
+        wanted: &McpGetPromptRequest,
+        cancelled: &CancellationToken,
+    ) -> Result<McpGetPromptResponse, CallError> {
+        let answer: McpGetPromptResponse = self.look_up(wanted, cancelled).await?;
+        refused(answer.error.as_deref())?;
+        Ok(answer)
+    }
+
+    /// One page of a server's resources, with the first page its templates.
+    ///
+    /// # Errors
+    /// When no bridge answers in time, or the server does not list them.
+    pub async fn resources(
+        &self,
+        wanted: &McpListResourcesRequest,
+        cancelled: &CancellationToken,
+    ) -> Result<McpListResourcesResponse, CallError> {
+        let answer: McpListResourcesResponse = self.look_up(wanted, cancelled).await?;
+        refused(answer.error.as_deref())?;
+        Ok(answer)
+    }
+
+    /// The contents of a server's resource.
+    ///
+    /// # Errors
+    /// When no bridge answers in time, or the server does not let it be read.
+    pub async fn resource(
+        &self,
+        wanted: &McpReadResourceRequest,
+        cancelled: &CancellationToken,
+    ) -> Result<McpReadResourceResponse, CallError> {
+        let answer: McpReadResourceResponse = self.look_up(wanted, cancelled).await?;
+        refused(answer.error.as_deref())?;
+        Ok(answer)
+    }
+
+    async fn look_up<Q: Message, A: Message>(
+        &self,
+        question: &Q,
+        cancelled: &CancellationToken,
+    ) -> Result<A, CallError> {
+        let limits = (Deadline::after(manage::TIMEOUT), cancelled);
+        let timed_out = || "no bridge answers for this MCP server in time".to_owned();
+        ask(&self.inner.requester, question, limits, timed_out).await
+    }
+}
+
+/// What the bridge says instead of an answer.
+fn refused(error: Option<&str>) -> Result<(), CallError> {
+    error.map_or(Ok(()), |error| Err(CallError::execution_failed(error)))
+}
