@@ -12,13 +12,18 @@
 //! `/mcp/NAME` has the prompts and resources of its server too, where it has such.
 //!
 //! Not here, for want of a way over the bus: completion of arguments, subscriptions of resources.
-//! Not here yet: questions of a server to its client.
+//!
+//! A call's progress, the log of its server and its questions go to the client that made it: see
+//! [`news`], [`log`] and [`questions`].
 
+mod era;
 mod handler;
+mod log;
 mod news;
 mod offer;
 mod outcome;
 mod paths;
+mod questions;
 mod reading;
 mod settings;
 

@@ -9,7 +9,7 @@ use rmcp::model::{
     Implementation, ListPromptsRequestMethod, ListPromptsResult,
     ListResourceTemplatesRequestMethod, ListResourceTemplatesResult, ListResourcesRequestMethod,
     ListResourcesResult, ListToolsResult, PaginatedRequestParams, PromptsCapability,
-    ProtocolVersion, ReadResourceRequestMethod, ReadResourceRequestParams, ReadResourceResponse,
+    ReadResourceRequestMethod, ReadResourceRequestParams, ReadResourceResponse,
     ResourcesCapability, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
@@ -19,25 +19,34 @@ use toolbus_tools::call::{Arguments, Call, CallError, Time};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::envelope::new_id;
 
+use super::era;
+use super::log::Session;
 use super::news::News;
 use super::offer::{self, Offer, Target};
 use super::outcome;
+use super::questions::Questions;
 
 /// Who calls, for the records.
 const CALLER: &str = "mcp";
 
-/// Answers the clients of one path. Clones are the same.
+/// Answers the clients of one path. Clones are of one session.
 #[derive(Clone)]
 pub(super) struct Handler {
     offer: Offer,
     calls: Arc<Semaphore>,
+    log: Session,
 }
 
 impl Handler {
     /// Answers with what `offer` has; `calls` bounds how many calls and other requests
     /// over the bus run, over all paths.
     pub(super) fn new(offer: Offer, calls: Arc<Semaphore>) -> Self {
-        Self { offer, calls }
+        Self { offer, calls, log: Session::default() }
+    }
+
+    /// The same for another session.
+    pub(super) fn for_session(&self) -> Self {
+        Self { log: Session::default(), ..self.clone() }
     }
 
     /// Room for a request that is answered over the bus.
@@ -51,6 +60,7 @@ impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
         let program = Implementation::new("toolbus", env!("CARGO_PKG_VERSION"));
         let mut capabilities = ServerCapabilities::builder().enable_tools().build();
+        capabilities.logging = Some(serde_json::Map::new());
         let offered = self.offer.beside_tools();
         capabilities.prompts = offered.prompts.then(PromptsCapability::default);
         capabilities.resources = offered.resources.then(ResourcesCapability::default);
@@ -86,9 +96,9 @@ impl ServerHandler for Handler {
         let Some(Target { tool, arguments }) = target else {
             return Err(ErrorData::invalid_params(format!("there is no tool {tool:?}"), None));
         };
-        let is_newer =
-            context.protocol_version().is_some_and(|era| era >= ProtocolVersion::V_2026_07_28);
-        let news = News::of(&context);
+        let is_newer = era::is_newer(&context);
+        let news = News::of(&context, self.log.threshold(&context));
+        let questions = Questions::of(&context);
         let call = Call {
             id: new_id(),
             tool,
@@ -98,12 +108,23 @@ impl ServerHandler for Handler {
             time: Time::Default,
             cancelled: context.ct.clone(),
             progress: news.progress(),
-            asker: toolbus_bus::Asker::none(),
+            asker: questions.asker(),
         };
-        let ended = news.tell_during(self.offer.agent().invoker().invoke(call)).await;
+        let call = questions.answer_during(self.offer.agent().invoker().invoke(call));
+        let ended = news.tell_during(call).await;
         let result = outcome::answer(ended)?;
         let result = if is_newer { result } else { outcome::without_bare_values(result) };
         Ok(result.into())
+    }
+
+    #[expect(deprecated, reason = "the protocol has nothing in place of its log yet")]
+    async fn set_level(
+        &self,
+        request: rmcp::model::SetLevelRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.log.set(request.level);
+        Ok(())
     }
 
     // What is not offered is not there, rather than empty, as rmcp has it by itself.

@@ -1,7 +1,8 @@
 //! What a client hears of a call while it runs.
 //!
 //! Progress goes to clients that asked for it by a token, in order, and all of it before the
-//! result. It may be lost where a client takes it too slowly; nothing waits for it.
+//! result. Lines of a log are told as such to clients that hear them, and as progress to others.
+//! Either may be lost where a client takes it too slowly; nothing waits for it.
 
 use rmcp::RoleServer;
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
@@ -10,6 +11,8 @@ use tokio::sync::mpsc;
 use toolbus_bus::Progress;
 use toolbus_wire::message::toolbus::ToolProgress;
 
+use super::log::Threshold;
+
 /// Pieces of news of one call that wait to be sent; more are lost.
 const WAITING_MAX: usize = 32;
 
@@ -17,33 +20,38 @@ const WAITING_MAX: usize = 32;
 pub(super) struct News {
     peer: Peer<RoleServer>,
     token: Option<ProgressToken>,
+    threshold: Threshold,
     sender: mpsc::Sender<ToolProgress>,
     waiting: mpsc::Receiver<ToolProgress>,
 }
 
 impl News {
-    pub(super) fn of(context: &RequestContext<RoleServer>) -> Self {
+    pub(super) fn of(context: &RequestContext<RoleServer>, threshold: Threshold) -> Self {
         let (sender, waiting) = mpsc::channel(WAITING_MAX);
         let token = context.meta.get_progress_token();
-        Self { peer: context.peer.clone(), token, sender, waiting }
+        Self { peer: context.peer.clone(), token, threshold, sender, waiting }
     }
 
-    /// Where the call's progress goes. Nowhere when the client wants none.
+    /// Where the call's progress goes. Nowhere when the client wants no news.
     pub(super) fn progress(&self) -> Progress {
-        if self.token.is_none() {
+        let wants_progress = self.token.is_some();
+        if !wants_progress && !self.threshold.hears() {
             return Progress::none();
         }
         let sender = self.sender.clone();
         // A piece that finds no room is lost.
-        Progress::to(move |news| drop(sender.try_send(news)))
+        Progress::to(move |news| {
+            if wants_progress || news.level.is_some() {
+                drop(sender.try_send(news));
+            }
+        })
     }
 
     /// Waits for the call, and tells the client what there is to tell meanwhile.
     pub(super) async fn tell_during<T>(self, call: impl Future<Output = T>) -> T {
-        let Self { peer, token, sender, mut waiting } = self;
-        let Some(token) = token else { return call.await };
+        let Self { peer, token, threshold, sender, mut waiting } = self;
         let mut call = std::pin::pin!(call);
-        let mut told = Told { peer, token, last: None };
+        let mut told = Told { peer, token, threshold, last: None };
         // Both arms only wait; what was received is sent outside.
         let outcome = loop {
             let news = tokio::select! {
@@ -63,12 +71,17 @@ impl News {
 
 struct Told {
     peer: Peer<RoleServer>,
-    token: ProgressToken,
+    token: Option<ProgressToken>,
+    threshold: Threshold,
     last: Option<f64>,
 }
 
 impl Told {
     async fn tell(&mut self, news: ToolProgress) {
+        if self.threshold.tell(&self.peer, &news).await {
+            return;
+        }
+        let Some(token) = self.token.clone() else { return };
         let progress = match (news.progress, self.last) {
             // The protocol wants a number that grows. News that bring none count.
             (None, last) => last.map_or(0.0, |last| last + 1.0),
@@ -76,7 +89,7 @@ impl Told {
             (Some(progress), _) => progress,
         };
         self.last = Some(progress);
-        let mut params = ProgressNotificationParam::new(self.token.clone(), progress);
+        let mut params = ProgressNotificationParam::new(token, progress);
         params.total = news.total;
         params.message = news.message.or(news.text);
         // A client that has gone needs no progress.

@@ -115,7 +115,7 @@ impl Paths {
 impl Spot {
     fn new(handler: Handler, config: &StreamableHttpServerConfig) -> Self {
         let sessions = Arc::new(LocalSessionManager::default());
-        let make = move || Ok(handler.clone());
+        let make = move || Ok(handler.for_session());
         Self { service: Service::new(make, Arc::clone(&sessions), config.clone()), sessions }
     }
 
