@@ -30,9 +30,7 @@ use tokio::sync::Semaphore;
 use tokio::time::sleep;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
-use toolbus_scripts::runner::{
-    Error, INPUT_BYTES_MAX, OUTPUT_BYTES_MAX, Outcome, Run, Runner, SCRIPT_BYTES_MAX, Script,
-};
+use toolbus_scripts::runner::{Error, OUTPUT_BYTES_MAX, Outcome, Run, Runner, Script};
 use uuid::Uuid;
 
 pub use namespace::Unavailable;
@@ -127,7 +125,10 @@ impl Runner for KubernetesRunner {
 
 impl Shared {
     async fn admit(self: Arc<Self>, script: Script, run: Run) -> Result<Outcome, Error> {
-        check(&script)?;
+        script.check()?;
+        if !script.packages.is_empty() {
+            return Err(Error::Packages("packages cannot be installed in pods yet".to_owned()));
+        }
         let place = Arc::clone(&self.admitted).try_acquire_owned().map_err(|_| {
             Error::Busy(format!("{} scripts run or wait already", self.admitted_max))
         })?;
@@ -244,24 +245,4 @@ impl Shared {
             pause *= 2;
         }
     }
-}
-
-/// Checks what can be checked before anything is made.
-fn check(script: &Script) -> Result<(), Error> {
-    let invalid = |text: String| Err(Error::Invalid(text));
-    if script.source.len() > SCRIPT_BYTES_MAX {
-        return invalid(format!("the script is longer than {SCRIPT_BYTES_MAX} bytes"));
-    }
-    if script.input.len() > INPUT_BYTES_MAX {
-        return invalid(format!("the input is longer than {INPUT_BYTES_MAX} bytes"));
-    }
-    if script.input.contains('\0') {
-        return invalid(
-            "the input contains a zero byte, which no environment can carry".to_owned(),
-        );
-    }
-    if !script.packages.is_empty() {
-        return Err(Error::Packages("packages cannot be installed in pods yet".to_owned()));
-    }
-    Ok(())
 }

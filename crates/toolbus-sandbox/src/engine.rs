@@ -15,9 +15,7 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolbus_scripts::runner::{
-    Error, INPUT_BYTES_MAX, LiveOutput, Outcome, Run, SCRIPT_BYTES_MAX, Script,
-};
+use toolbus_scripts::runner::{Error, LiveOutput, Outcome, Run, Script};
 
 use crate::cgroup::{Group, Hierarchy};
 use crate::config::Config;
@@ -216,18 +214,7 @@ impl Engine {
 
 /// Checks what can be checked before anything is started.
 fn check(script: &Script) -> Result<Requirements, Error> {
-    let invalid = |text: String| Err(Error::Invalid(text));
-    if script.source.len() > SCRIPT_BYTES_MAX {
-        return invalid(format!("the script is longer than {SCRIPT_BYTES_MAX} bytes"));
-    }
-    if script.input.len() > INPUT_BYTES_MAX {
-        return invalid(format!("the input is longer than {INPUT_BYTES_MAX} bytes"));
-    }
-    if script.input.contains('\0') {
-        return invalid(
-            "the input contains a zero byte, which no environment can carry".to_owned(),
-        );
-    }
+    script.check()?;
     Requirements::parse(&script.packages).map_err(|error| Error::Invalid(error.to_string()))
 }
 

@@ -29,6 +29,29 @@ pub struct Script {
     pub packages: Vec<String>,
 }
 
+impl Script {
+    /// Checks what no runner takes, before anything is started for it. Packages are each runner's
+    /// own to check.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when a text is too long, or no environment can carry the input.
+    pub fn check(&self) -> Result<(), Error> {
+        let invalid = |text: String| Err(Error::Invalid(text));
+        if self.source.len() > SCRIPT_BYTES_MAX {
+            return invalid(format!("the script is longer than {SCRIPT_BYTES_MAX} bytes"));
+        }
+        if self.input.len() > INPUT_BYTES_MAX {
+            return invalid(format!("the input is longer than {INPUT_BYTES_MAX} bytes"));
+        }
+        if self.input.contains('\0') {
+            return invalid(
+                "the input contains a zero byte, which no environment can carry".to_owned(),
+            );
+        }
+        Ok(())
+    }
+}
+
 /// What surrounds one run.
 pub struct Run {
     /// The call's id as its caller wrote it, of any length and content: for people who look for it.
