@@ -4,7 +4,9 @@
 
 mod bench;
 mod ci;
+mod cluster;
 mod conformance;
+mod keeper;
 mod real_parts;
 mod test;
 mod tidy;
@@ -15,8 +17,8 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask TASK
 
-  test [ARGUMENTS OF cargo test]   installs and fetches what is missing, starts a private
-                                   RabbitMQ, runs all tests; with -p only that package's
+  test [ARGUMENTS OF cargo test]   installs and fetches what is missing, runs all tests with
+                                   a private RabbitMQ and Kubernetes; with -p only that package's
   bench NAME [--keep]              runs one benchmark; --keep puts its table under docs/benchmarks
   conformance [--keep]             runs the official MCP conformance suite; --keep writes its table
                                    to docs/conformance.md
@@ -34,6 +36,8 @@ fn main() -> ExitCode {
         ["conformance", "--keep"] => conformance::run(conformance::Table::Keep),
         ["tidy"] => tidy::run(),
         ["ci"] => ci::run(),
+        // Not for people: how cargo starts a test program.
+        ["run-program", program, rest @ ..] => cluster::run_program(program, rest),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

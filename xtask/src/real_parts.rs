@@ -1,17 +1,14 @@
 //! The real parts of a test run: installs and fetches them, and keeps the broker that all tests
 //! share running for as long as the value lives.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::BufRead as _;
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, ensure};
 
+use crate::keeper::Keeper;
 use crate::workspace;
-
-/// An orderly end takes a moment; past this the broker's own guards end it.
-const STOP_LIMIT: Duration = Duration::from_secs(20);
 
 /// Installs and fetches what tests and benchmarks use and this machine lacks.
 pub(crate) fn prepare() -> anyhow::Result<()> {
@@ -23,33 +20,22 @@ pub(crate) fn prepare() -> anyhow::Result<()> {
 
 /// The running broker, or nothing where the environment names one already.
 pub(crate) struct RealParts {
-    keeper: Option<(Child, ChildStdin)>,
+    keeper: Option<Keeper>,
     environment: Vec<(String, String)>,
 }
 
 impl RealParts {
     /// Starts the broker by the program `real-parts` in `folder`, which must have been built.
     pub(crate) fn start(folder: &Path) -> anyhow::Result<Self> {
-        use std::os::unix::process::CommandExt as _;
-
         let required = ("TOOLBUS_REQUIRE_REAL".to_owned(), "1".to_owned());
         let mut parts = Self { keeper: None, environment: vec![required] };
         if std::env::var_os("TOOLBUS_TEST_AMQP").is_some() {
             return Ok(parts);
         }
-        // In a group of its own, so that an interrupt from the terminal, which ends this process,
-        // leaves it the time to put things away.
-        let mut child = Command::new(folder.join("real-parts"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .process_group(0)
-            .spawn()
-            .context("starting real-parts")?;
-        let stdin = child.stdin.take().context("real-parts has no standard input")?;
-        let stdout = child.stdout.take().context("real-parts has no standard output")?;
-        parts.keeper = Some((child, stdin));
+        let (keeper, stdout) = Keeper::start(&mut Command::new(folder.join("real-parts")))?;
+        parts.keeper = Some(keeper);
         let mut ready = false;
-        for line in BufReader::new(stdout).lines() {
+        for line in stdout.lines() {
             let line = line.context("output of real-parts")?;
             if line == "ready" {
                 ready = true;
@@ -75,22 +61,5 @@ impl RealParts {
     /// Tells a command where the parts are, and that none may be missing.
     pub(crate) fn describe_to<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command.envs(self.environment.iter().map(|(name, value)| (name, value)))
-    }
-}
-
-impl Drop for RealParts {
-    fn drop(&mut self) {
-        let Some((mut child, stdin)) = self.keeper.take() else { return };
-        drop(stdin);
-        let end = Instant::now() + STOP_LIMIT;
-        while matches!(child.try_wait(), Ok(None)) {
-            if Instant::now() > end {
-                // Fails only when it has just ended.
-                let _ = child.kill();
-                let _ = child.wait();
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
     }
 }

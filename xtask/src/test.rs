@@ -8,6 +8,7 @@ use std::process::{ExitCode, Stdio};
 
 use anyhow::Context as _;
 
+use crate::cluster;
 use crate::real_parts::{self, RealParts};
 use crate::workspace;
 
@@ -59,6 +60,7 @@ pub(crate) fn test(arguments: &[&str]) -> anyhow::Result<Outcome> {
     if !arguments.iter().any(|argument| argument.starts_with("-p") || *argument == "--package") {
         command.arg("--workspace");
     }
+    cluster::start_programs_by_us(&mut command)?;
     command.args(arguments).stdout(Stdio::piped());
     let mut child = parts.describe_to(&mut command).spawn().context("starting cargo test")?;
     let mut stdout = child.stdout.take().context("cargo test has no output")?;
