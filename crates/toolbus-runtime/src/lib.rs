@@ -1,5 +1,8 @@
 //! What every service needs around its work: configuration, telemetry, health and shutdown.
+//!
+//! Whatever links this crate allocates its memory with mimalloc.
 
+mod allocator;
 pub mod arguments;
 pub mod config;
 pub mod health;
