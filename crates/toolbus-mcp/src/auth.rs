@@ -64,6 +64,9 @@ pub(crate) struct Authorization {
 #[derive(Default)]
 struct Known {
     manager: Option<AuthorizationManager>,
+    /// What the server said last when it refused a request: where its metadata is may be said
+    /// nowhere else.
+    challenge: Option<String>,
     /// What a server asked for beyond what is configured.
     scopes: Vec<String>,
 }
@@ -133,11 +136,19 @@ impl Authorization {
         };
         let Some(refusal) = Refusal::of(&error) else { return Err(error) };
         let second = self.have(Occasion::Refused(first, refusal)).await?;
-        let answer = request(second.as_ref().map(exposed)).await;
-        answer.map_err(|error| match Refusal::of(&error) {
-            Some(Refusal::Token { .. }) => Error::Refused.into(),
-            _ => error,
-        })
+        let error = match request(second.as_ref().map(exposed)).await {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        match Refusal::of(&error) {
+            Some(Refusal::Token { .. }) => Err(Error::Refused.into()),
+            // Tells whether it is any use to ask for more. If so, the next call has it.
+            Some(refusal) => match self.have(Occasion::Refused(second, refusal)).await {
+                Ok(_) => Err(error),
+                Err(reason) => Err(reason.into()),
+            },
+            None => Err(error),
+        }
     }
 
     /// The token there is, unless it has ended.
@@ -166,17 +177,23 @@ impl Authorization {
         if let Some(token) = self.usable().filter(|token| Some(token) != refused.as_ref()) {
             return Ok(Some(token));
         }
-        *self.current.lock() = None;
+        if let Some(challenge) = occasion.challenge() {
+            known.challenge = Some(challenge.to_owned());
+        }
+        let before = self.current.lock().take();
         let obtained = match &self.grant {
-            Grant::ClientCredentials(client) => {
-                self.exchange(client, &mut known, &occasion).await.map(Some)
-            }
+            Grant::ClientCredentials(client) => self.exchange(client, &mut known, &occasion).await,
             Grant::AuthorizationCode(code) => self.recall(code, &mut known, &occasion).await,
         };
         match obtained {
             Ok(token) => {
                 self.current.lock().clone_from(&token);
                 Ok(token.map(|token| token.value))
+            }
+            Err(error @ Error::Scope(_)) => {
+                // The token is as good as it was for everything else.
+                *self.current.lock() = before;
+                Err(error)
             }
             Err(error) => {
                 // What was discovered may be what is wrong.
@@ -186,19 +203,28 @@ impl Authorization {
         }
     }
 
-    /// A token for a program's own id and secret.
+    /// A token for a program's own id and secret. None where nothing tells who gives tokens before
+    /// the server has refused a request.
     async fn exchange(
         &self,
         client: &ClientCredentials,
         known: &mut Known,
         occasion: &Occasion,
-    ) -> Result<Token, Error> {
+    ) -> Result<Option<Token>, Error> {
         if let Some(scopes) = occasion.scopes() {
+            let is_asked_for =
+                |scope| client.scopes.contains(scope) || known.scopes.contains(scope);
+            if scopes.iter().all(is_asked_for) {
+                return Err(Error::Scope(scopes.join(" ")));
+            }
             known.scopes.extend(scopes.iter().cloned());
             known.scopes.sort();
             known.scopes.dedup();
         }
-        let mut manager = self.manager(known, occasion).await?;
+        let mut manager = match self.manager(known).await {
+            Err(Error::NoMetadata) if matches!(occasion, Occasion::Missing) => return Ok(None),
+            found => found?,
+        };
         let new = known.scopes.iter().filter(|scope| !client.scopes.contains(scope));
         let config = ClientCredentialsConfig::ClientSecret {
             client_id: client.client_id.clone(),
@@ -216,7 +242,7 @@ impl Authorization {
         let token = Token::of(&given, SystemTime::now());
         self.eraser.learn(&token.value);
         tracing::debug!(server = %self.server, "a token was given");
-        Ok(token)
+        Ok(Some(token))
     }
 
     /// The token that a login has left, renewed where needed. None when nobody has logged in and
@@ -228,8 +254,11 @@ impl Authorization {
         occasion: &Occasion,
     ) -> Result<Option<Token>, Error> {
         let kept = self.store.read().await?.filter(|kept| kept.is_of(code));
-        let token = kept.as_ref().and_then(|kept| Token::kept(&kept.credentials));
+        let token = kept.as_ref().and_then(|kept| Token::kept(kept.credentials.as_ref()?));
         let (Some(kept), Some(token)) = (kept, token) else {
+            if let Some(challenge) = occasion.challenge() {
+                self.store.note(challenge).await?;
+            }
             return match occasion {
                 Occasion::Missing => Ok(None),
                 Occasion::Refused(..) => Err(self.needs_login(None)),
@@ -239,11 +268,15 @@ impl Authorization {
             return Ok(Some(token));
         }
         if let Some(scopes) = occasion.scopes() {
+            if scopes.iter().all(|scope| kept.asked_scopes.contains(scope)) {
+                return Err(Error::Scope(scopes.join(" ")));
+            }
             // Only a person can grant more.
             self.store.want(scopes).await?;
             return Err(self.needs_login(Some(scopes.join(" "))));
         }
-        let mut manager = self.manager(known, occasion).await?;
+        known.challenge = known.challenge.take().or_else(|| kept.challenge.clone());
+        let mut manager = self.manager(known).await?;
         manager.set_credential_store(self.store.clone());
         let client = kept.client(code);
         let renewed = discovery::quietly(async {
@@ -261,16 +294,13 @@ impl Authorization {
         Ok(Some(Token::of(&renewed, SystemTime::now())))
     }
 
-    async fn manager(
-        &self,
-        known: &mut Known,
-        occasion: &Occasion,
-    ) -> Result<AuthorizationManager, Error> {
+    async fn manager(&self, known: &mut Known) -> Result<AuthorizationManager, Error> {
         match known.manager.take() {
             Some(manager) => Ok(manager),
             None => {
                 let requests = Arc::clone(&self.requests);
-                let found = discovery::manager(&self.url, requests, occasion.challenge()).await;
+                let challenge = known.challenge.as_deref();
+                let found = discovery::manager(&self.url, requests, challenge).await;
                 found.map(|found| found.manager).map_err(|error| self.explain(error))
             }
         }
@@ -295,7 +325,9 @@ impl Occasion {
 
     fn challenge(&self) -> Option<&str> {
         match self {
-            Self::Refused(_, Refusal::Token { challenge }) => Some(challenge),
+            Self::Refused(_, Refusal::Token { challenge }) if !challenge.is_empty() => {
+                Some(challenge)
+            }
             _ => None,
         }
     }

@@ -155,6 +155,14 @@ pub enum CallError {
         /// How that is done, and what for.
         reason: String,
     },
+    /// The server wants more than its token is for, and asking for that was in vain.
+    #[error("MCP server '{server}' {reason}")]
+    NotGranted {
+        /// The server.
+        server: String,
+        /// What it wants.
+        reason: String,
+    },
     /// The server has had too many calls.
     #[error("MCP server '{server}' takes no more calls for now (HTTP 429)")]
     RateLimited {
@@ -188,7 +196,9 @@ impl CallError {
             | Self::ServerUnknown { .. }
             | Self::ToolNotListed { .. }
             | Self::ToolUnknown { .. } => ErrorCode::ToolNotFound,
-            Self::Denied { .. } | Self::Withheld { .. } => ErrorCode::Denied,
+            Self::Denied { .. } | Self::Withheld { .. } | Self::NotGranted { .. } => {
+                ErrorCode::Denied
+            }
             Self::Busy { .. } => ErrorCode::Busy,
             Self::Timeout { .. } => ErrorCode::Timeout,
             Self::Cancelled { .. } => ErrorCode::Cancelled,

@@ -1,11 +1,21 @@
 //! Finds a server's authorization server.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use reqwest::Url;
+use reqwest::header::{ACCEPT, WWW_AUTHENTICATE};
+use reqwest::{StatusCode, Url};
 use rmcp::transport::{AuthError, AuthorizationManager, OAuthHttpClient};
+use serde_json::json;
+use tokio::time::timeout;
 use tracing::Dispatch;
 use tracing::instrument::WithSubscriber;
+
+use crate::config::Endpoint;
+use crate::transport::http::Clients;
+
+/// How long a server may take to refuse a request.
+const REFUSAL_WAIT: Duration = Duration::from_secs(10);
 
 /// The member of an authorization server's metadata that says so.
 const DOCUMENTS: &str = "client_id_metadata_document_supported";
@@ -40,6 +50,27 @@ pub(super) async fn manager(
         Ok(Found { manager, knows_documents })
     })
     .await
+}
+
+/// What a server says when it refuses a request that has no token: where its metadata is, and which
+/// scope it wants. None when it does not refuse, or says nothing.
+///
+/// Asked as it will be asked again and again, by POST: many servers answer GET with 404 or 405, token
+/// or not. The request is one that opens no session.
+pub(super) async fn challenge(clients: &Clients, endpoint: &Endpoint) -> Option<String> {
+    let question = json!({"jsonrpc": "2.0", "id": 0, "method": "server/discover", "params": {}});
+    let request = clients.to(&endpoint.url).post(endpoint.url.clone());
+    let request = request
+        .headers(endpoint.headers.iter().cloned().collect())
+        .header(ACCEPT, "application/json, text/event-stream")
+        .json(&question);
+    let answer = timeout(REFUSAL_WAIT, request.send()).await.ok()?.ok()?;
+    if answer.status() != StatusCode::UNAUTHORIZED {
+        return None;
+    }
+    let said = answer.headers().get_all(WWW_AUTHENTICATE).iter();
+    let said: Vec<&str> = said.filter_map(|value| value.to_str().ok()).collect();
+    (!said.is_empty()).then(|| said.join(", "))
 }
 
 /// Runs what rmcp does for OAuth without its logs: they hold codes, and what authorization servers

@@ -22,12 +22,18 @@ pub(crate) enum Error {
         /// What the login has to be for, when one of lesser scope is there.
         scope: Option<String>,
     },
+    /// The server wants more than its token is for, and that was asked for already.
+    #[error("asks for the scope \"{0}\", which was asked for and not given")]
+    Scope(String),
     /// The server does not take what its authorization server gave.
     #[error("it does not take the token that was given for it")]
     Refused,
     /// What the server or its authorization server say about themselves cannot be used.
     #[error("its authorization metadata cannot be used: {0}")]
     Metadata(String),
+    /// They say nothing, at none of the places where they are looked for.
+    #[error("its authorization metadata cannot be used: there is none")]
+    NoMetadata,
     /// The authorization server does not give a token.
     #[error("its authorization server gives no token: {0}")]
     Server(String),
@@ -62,7 +68,7 @@ impl Error {
             AuthError::AuthorizationServersUnavailable { .. } => {
                 metadata("none of its authorization servers has any")
             }
-            AuthError::NoAuthorizationSupport => metadata("there is none"),
+            AuthError::NoAuthorizationSupport => Self::NoMetadata,
             AuthError::PkceUnsupported => metadata("its authorization server has no PKCE (S256)"),
             AuthError::TokenRefreshFailed(text)
             | AuthError::TokenExchangeFailed(text)

@@ -17,7 +17,7 @@ use toolbus_wire::message::Secret;
 use super::callback::Callback;
 use super::discovery::{self, Found, quietly};
 use super::requests::{Requests, may_be_asked};
-use super::store::{Kept, Store};
+use super::store::{Kept, LoginNotes, Store};
 use crate::config::{AuthorizationCode, Entry, Grant, Target};
 use crate::eraser::Eraser;
 use crate::server_name::ServerName;
@@ -87,13 +87,19 @@ impl Login {
         let explain = |error| failed(error, &entry.name, &eraser);
         let store = Store::new(tokens, &entry.name, &url, eraser.clone());
         let kept = store.read().await.map_err(|error| told(&error, &entry.name))?;
-        let requests = Requests::new(&Clients::new()?, &url);
+        let clients = Clients::new()?;
+        // The server's own word of today, or what it told a bridge that was refused later than at
+        // its first request.
+        let challenge = discovery::challenge(&clients, endpoint).await;
+        let challenge = challenge.or_else(|| kept.as_ref()?.challenge.clone());
+        let requests = Requests::new(&clients, &url);
         // Boxed: it is large, and part of whoever begins a login.
-        let finding = Box::pin(discovery::manager(&url, Arc::new(requests), None));
-        let found = finding.await.map_err(explain)?;
+        let finding = discovery::manager(&url, Arc::new(requests), challenge.as_deref());
+        let found = Box::pin(finding).await.map_err(explain)?;
         let callback = Callback::listen(code.redirect_port).await.map_err(Error::Port)?;
-        let scopes = scopes(&found.manager, code, kept.as_ref()).await;
-        let session = authorize(found, code, &store, callback.redirect_uri(), scopes);
+        let asked_scopes = scopes(&found.manager, code, kept.as_ref()).await;
+        let notes = LoginNotes { client_secret: None, asked_scopes, challenge };
+        let session = authorize(found, code, &store, callback.redirect_uri(), notes);
         let session = Box::pin(quietly(session)).await.map_err(explain)?;
         let page = Url::parse(session.get_authorization_url()).map_err(|e| explain(e.into()))?;
         if !may_be_asked(&page, is_local(&url)) {
@@ -140,7 +146,8 @@ async fn scopes(
         configured => configured.to_vec(),
     };
     if let Some(kept) = kept.filter(|kept| !kept.wanted_scopes.is_empty()) {
-        for scope in kept.credentials.granted_scopes.iter().chain(&kept.wanted_scopes) {
+        let granted = kept.credentials.as_ref().map(|given| &given.granted_scopes);
+        for scope in granted.into_iter().flatten().chain(&kept.wanted_scopes) {
             if !scopes.contains(scope) {
                 scopes.push(scope.clone());
             }
@@ -154,9 +161,10 @@ async fn authorize(
     code: &AuthorizationCode,
     store: &Store,
     redirect_uri: String,
-    scopes: Vec<String>,
+    notes: LoginNotes,
 ) -> Result<AuthorizationSession, AuthError> {
     let Found { mut manager, knows_documents } = found;
+    let scopes = &notes.asked_scopes;
     let request = AuthorizationRequest::new(&*redirect_uri).with_scopes(scopes.clone());
     let request = request.with_initial_scope_selection();
     let (request, secret) = if let Some(id) = &code.client_id {
@@ -176,7 +184,7 @@ async fn authorize(
             None => (request, None),
         }
     };
-    manager.set_credential_store(store.of_client(secret));
+    manager.set_credential_store(store.of_login(LoginNotes { client_secret: secret, ..notes }));
     AuthorizationSession::new(manager, request).await.map_err(|(_, error)| error)
 }
 

@@ -28,6 +28,8 @@ use crate::server_name::ServerName;
 
 /// Longest file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Longest challenge of a server that is kept, in bytes.
+const CHALLENGE_BYTES_MAX: usize = 4 << 10;
 /// How long another process may hold the file: longer than one refresh takes.
 const LOCK_WAIT: Duration = Duration::from_secs(15);
 /// How often it is tried meanwhile.
@@ -39,8 +41,19 @@ pub(super) struct Store {
     file: Option<Arc<Path>>,
     url: Url,
     eraser: Eraser,
+    /// The login that is being made.
+    login: LoginNotes,
+}
+
+/// What a login has to be remembered by, beside the tokens it brings.
+#[derive(Clone, Default)]
+pub(super) struct LoginNotes {
     /// The secret of a client that was registered just now.
-    client_secret: Option<Secret>,
+    pub(super) client_secret: Option<Secret>,
+    /// What it asks for.
+    pub(super) asked_scopes: Vec<String>,
+    /// What the server said when it refused a request without a token.
+    pub(super) challenge: Option<String>,
 }
 
 /// What the file holds.
@@ -51,22 +64,45 @@ pub(super) struct Kept {
     /// The secret of the client that was registered at the login, where it got one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     client_secret: Option<Secret>,
+    /// What the last login asked for, whether or not it was given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) asked_scopes: Vec<String>,
     /// What the server asked for since, which the next login has to be for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) wanted_scopes: Vec<String>,
-    pub(super) credentials: StoredCredentials,
+    /// What the server said when it refused a request without a token: the header
+    /// `WWW-Authenticate`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) challenge: Option<String>,
+    /// None before the first login.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) credentials: Option<StoredCredentials>,
 }
 
 impl Kept {
+    fn nothing(url: &Url) -> Self {
+        Self {
+            url: url.to_string(),
+            client_secret: None,
+            asked_scopes: Vec::new(),
+            wanted_scopes: Vec::new(),
+            challenge: None,
+            credentials: None,
+        }
+    }
+
     /// Whether it was got by a client as this one is configured.
     pub(super) fn is_of(&self, code: &AuthorizationCode) -> bool {
-        code.client_id.as_ref().is_none_or(|id| *id == self.credentials.client_id)
+        let credentials = self.credentials.as_ref();
+        let known = credentials.map(|credentials| &credentials.client_id);
+        code.client_id.as_ref().is_none_or(|id| known.is_none_or(|known| id == known))
     }
 
     /// The client that the tokens were given to.
     pub(super) fn client(&self, code: &AuthorizationCode) -> OAuthClientConfig {
+        let id = self.credentials.as_ref().map_or("", |credentials| &credentials.client_id);
         // No redirect happens where this is used.
-        let client = OAuthClientConfig::new(&*self.credentials.client_id, &*self.url);
+        let client = OAuthClientConfig::new(id, &*self.url);
         match code.client_secret.as_ref().or(self.client_secret.as_ref()) {
             Some(secret) => client.with_client_secret(secret.expose()),
             None => client,
@@ -83,12 +119,12 @@ impl Store {
     ) -> Self {
         let name = server.as_str().to_ascii_lowercase();
         let file = folder.map(|folder| folder.join(format!("{name}.json")).into());
-        Self { file, url: url.clone(), eraser, client_secret: None }
+        Self { file, url: url.clone(), eraser, login: LoginNotes::default() }
     }
 
-    /// The same file, for a client that was given this secret when it was registered.
-    pub(super) fn of_client(&self, client_secret: Option<Secret>) -> Self {
-        Self { client_secret, ..self.clone() }
+    /// The same file, for a login that is being made.
+    pub(super) fn of_login(&self, login: LoginNotes) -> Self {
+        Self { login, ..self.clone() }
     }
 
     /// What is kept for this server at this address. A file that makes no sense keeps nothing.
@@ -104,7 +140,8 @@ impl Store {
                 return Ok(None);
             }
         };
-        if let Some(given) = &kept.credentials.token_response {
+        let credentials = kept.credentials.as_ref();
+        if let Some(given) = credentials.and_then(|given| given.token_response.as_ref()) {
             let refresh = given.refresh_token().map(|token| token.secret());
             for secret in [Some(given.access_token().secret()), refresh].into_iter().flatten() {
                 self.eraser.learn(&Secret::from(secret.clone()));
@@ -128,6 +165,20 @@ impl Store {
         self.write(&kept).await
     }
 
+    /// Notes how the server has refused a request without a token, for the login that this needs.
+    /// Without a folder for tokens there is nothing to note it in.
+    pub(super) async fn note(&self, challenge: &str) -> Result<(), Error> {
+        if self.file.is_none() || challenge.len() > CHALLENGE_BYTES_MAX {
+            return Ok(());
+        }
+        let before = self.read().await?;
+        if before.as_ref().is_some_and(|kept| kept.challenge.as_deref() == Some(challenge)) {
+            return Ok(());
+        }
+        let kept = before.unwrap_or_else(|| Kept::nothing(&self.url));
+        self.write(&Kept { challenge: Some(challenge.to_owned()), ..kept }).await
+    }
+
     async fn write(&self, kept: &Kept) -> Result<(), Error> {
         let file = self.file.clone().ok_or_else(|| {
             Error::Store("there is no folder for tokens: set mcp.tokens".to_owned())
@@ -138,17 +189,18 @@ impl Store {
 
     async fn put(&self, credentials: StoredCredentials) -> Result<(), Error> {
         let before = self.read().await?;
-        let (client_secret, mut wanted_scopes) = match before {
-            Some(kept) if kept.credentials.client_id == credentials.client_id => {
-                (kept.client_secret, kept.wanted_scopes)
-            }
-            Some(kept) => (None, kept.wanted_scopes),
-            None => (None, Vec::new()),
-        };
-        wanted_scopes.retain(|scope| !credentials.granted_scopes.contains(scope));
-        let url = self.url.to_string();
-        let client_secret = self.client_secret.clone().or(client_secret);
-        self.write(&Kept { url, client_secret, wanted_scopes, credentials }).await?;
+        let mut kept = before.unwrap_or_else(|| Kept::nothing(&self.url));
+        let login = self.login.clone();
+        if kept.credentials.is_none_or(|known| known.client_id != credentials.client_id) {
+            kept.client_secret = None;
+        }
+        kept.client_secret = login.client_secret.or(kept.client_secret);
+        if !login.asked_scopes.is_empty() {
+            kept.asked_scopes = login.asked_scopes;
+        }
+        kept.challenge = login.challenge.or(kept.challenge);
+        kept.wanted_scopes.retain(|scope| !credentials.granted_scopes.contains(scope));
+        self.write(&Kept { credentials: Some(credentials), ..kept }).await?;
         // Learns what is new.
         self.read().await.map(drop)
     }
@@ -157,7 +209,7 @@ impl Store {
 #[async_trait]
 impl CredentialStore for Store {
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
-        Ok(self.read().await.map_err(failed)?.map(|kept| kept.credentials))
+        Ok(self.read().await.map_err(failed)?.and_then(|kept| kept.credentials))
     }
 
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
@@ -179,9 +231,10 @@ impl CredentialStore for Store {
             let given = credentials.token_response.as_ref()?;
             given.refresh_token().map(|token| token.secret().clone())
         };
-        match self.read().await.map_err(failed)? {
-            Some(mut kept) if refresh(&kept.credentials) == refresh(used) => {
-                kept.credentials.token_response = None;
+        let Some(mut kept) = self.read().await.map_err(failed)? else { return Ok(()) };
+        match &mut kept.credentials {
+            Some(credentials) if refresh(credentials) == refresh(used) => {
+                credentials.token_response = None;
                 self.write(&kept).await.map_err(failed)
             }
             _ => Ok(()),

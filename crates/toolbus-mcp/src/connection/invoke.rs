@@ -142,6 +142,10 @@ impl Connection {
                 let reason = failure(error).to_string();
                 return Ended::With(CallError::NeedsLogin { server, reason });
             }
+            Some(auth::Error::Scope(_)) => {
+                let reason = failure(error).to_string();
+                return Ended::With(CallError::NotGranted { server, reason });
+            }
             // Sent without a token that is good, it was refused, and so is whatever comes next.
             Some(_) => return Ended::NotSent(failure(error)),
             None => {}

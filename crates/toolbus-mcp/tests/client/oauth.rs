@@ -150,13 +150,14 @@ async fn a_token_that_has_ended_is_renewed_before_it_is_used() {
     let (server, folder) = (server(json!({"lifetime": 1})), tempfile::tempdir().unwrap());
     log_in(&server, &person(), folder.path()).await.unwrap();
     let set = start_keeping(&server, &person(), folder.path()).await;
+    let before = server.log().await.len();
     eventually(PATIENCE, async || {
         echo(&set).await.unwrap();
         let renewed = grants(&server).await.len();
         if renewed > 3 { Ok(()) } else { Err(format!("{renewed} tokens")) }
     })
     .await;
-    let log = server.log().await;
+    let log = server.log().await.split_off(before);
     let refused = log.iter().filter(|request| request["token"] == false).count();
     assert_eq!(refused, 0, "{log:?}");
     set.close(PATIENCE).await;
@@ -180,6 +181,83 @@ async fn what_needs_more_than_was_granted_needs_a_login_for_that() {
     log_in(&server, &person(), folder.path()).await.unwrap();
     let admin = call(&set, "h", "admin", json!({})).await.unwrap();
     assert_eq!(admin.text.as_deref(), Some("here"));
+    set.close(PATIENCE).await;
+}
+
+/// The text and the code of what a call of the tool `admin` ends in.
+async fn admin(set: &Set) -> Result<String, (String, ErrorCode)> {
+    let called = call(set, "h", "admin", json!({})).await;
+    called
+        .map(|result| result.text.expect("text"))
+        .map_err(|error| (error.to_string(), error.code()))
+}
+
+#[tokio::test]
+async fn what_is_asked_for_and_not_given_is_not_asked_for_without_end() {
+    let asks = "MCP server 'h' asks for the scope \"admin\", which was asked for and not given";
+    let in_vain = Err((asks.to_owned(), ErrorCode::Denied));
+    let server = server(json!({"given": ["tools"]}));
+    let set = start(entry(&server, &service())).await;
+    for _ in 0..3 {
+        assert_eq!(admin(&set).await, in_vain);
+    }
+    assert_eq!(grants(&server).await, ["client_credentials"; 2], "the second one for the scope");
+    assert_eq!(echo(&set).await.unwrap(), "here");
+    set.close(PATIENCE).await;
+
+    let folder = tempfile::tempdir().unwrap();
+    log_in(&server, &person(), folder.path()).await.unwrap();
+    let set = start_keeping(&server, &person(), folder.path()).await;
+    let (error, code) = admin(&set).await.unwrap_err();
+    assert!(error.contains("needs login") && code == ErrorCode::AuthRequired, "{error}");
+    log_in(&server, &person(), folder.path()).await.unwrap();
+    // Another login would not help.
+    for _ in 0..3 {
+        assert_eq!(admin(&set).await, in_vain);
+    }
+    assert_eq!(echo(&set).await.unwrap(), "here");
+    set.close(PATIENCE).await;
+}
+
+#[tokio::test]
+async fn where_to_log_in_and_what_for_is_what_the_refusal_says() {
+    let server = server(json!({"hidden": true}));
+    let set = start(entry(&server, &service())).await;
+    assert_eq!(echo(&set).await.unwrap(), "here");
+    set.close(PATIENCE).await;
+
+    // The person is there before any bridge is.
+    let folder = tempfile::tempdir().unwrap();
+    let login = begin(&server, &person(), folder.path()).await.unwrap();
+    assert!(login.url().contains("scope=tools&"), "{}", login.url());
+    log_in(&server, &person(), folder.path()).await.unwrap();
+
+    // The token has ended when the bridge starts: it is renewed before it is used, though nobody
+    // has said yet where.
+    let file = folder.path().join("h.json");
+    let mut kept: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    kept["credentials"]["token_received_at"] = json!(1);
+    std::fs::write(&file, kept.to_string()).unwrap();
+    let set = start_keeping(&server, &person(), folder.path()).await;
+    assert_eq!(echo(&set).await.unwrap(), "here");
+    let expected = ["client_credentials", "authorization_code", "refresh_token"];
+    assert_eq!(grants(&server).await, expected);
+    set.close(PATIENCE).await;
+}
+
+#[tokio::test]
+async fn a_server_may_refuse_later_than_at_the_first_request() {
+    let open = ["server/discover", "initialize", "notifications/initialized", "tools/list"];
+    let server = server(json!({"hidden": true, "open": open}));
+    let folder = tempfile::tempdir().unwrap();
+    let set = start_keeping(&server, &person(), folder.path()).await;
+    assert!(matches!(state(&set, "h"), State::Connected { .. }), "{:?}", state(&set, "h"));
+    let error = begin(&server, &person(), folder.path()).await.err().expect("nothing is known");
+    assert!(error.to_string().ends_with("cannot be used: there is none"), "{error}");
+
+    assert_eq!(echo(&set).await.unwrap_err().to_string(), format!("MCP server 'h' {NEEDS_LOGIN}"));
+    log_in(&server, &person(), folder.path()).await.unwrap();
+    assert_eq!(echo(&set).await.unwrap(), "here");
     set.close(PATIENCE).await;
 }
 

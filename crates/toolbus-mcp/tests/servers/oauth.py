@@ -26,6 +26,9 @@ behaviour = {
     "registration": True,  # whether clients can register
     "secret": False,  # whether those that register get a secret
     "challenge": True,  # whether a 401 names the metadata
+    "hidden": False,  # whether only the 401 of a POST names them, and they are nowhere else
+    "open": [],  # the methods that need no token
+    "given": None,  # the scopes that tokens have at most
     "iss": None,  # what the redirect says instead of the issuer
     "token_status": None,  # the status of every answer of the token endpoint
     "token_endpoint": None,
@@ -61,13 +64,16 @@ class Handler(BaseHTTPRequestHandler):
         if path == "/log":
             return self.reply(200, log)
         log.append({"path": path, "query": query})
-        if path == "/mcp":
+        if path == "/mcp" and not behaviour["hidden"]:
             return self.refuse() if not self.token() else self.reply(405, b"")
-        if path == "/.well-known/oauth-protected-resource/mcp" and behaviour["metadata"]:
+        if path == resource_metadata() and behaviour["metadata"]:
+            scopes = ["profile"] if behaviour["hidden"] else ["tools"]
             return self.reply(200, {"resource": behaviour["resource"] or base() + "/mcp",
-                                    "authorization_servers": behaviour["servers"] or [base()],
-                                    "scopes_supported": ["tools"]})
-        if path == "/.well-known/oauth-authorization-server" and behaviour["metadata"]:
+                                    "authorization_servers": behaviour["servers"] or [issuer()],
+                                    "scopes_supported": scopes})
+        where = "/tenant/.well-known/openid-configuration" if behaviour["hidden"] \
+            else "/.well-known/oauth-authorization-server"
+        if path == where and behaviour["metadata"]:
             return self.reply(200, metadata())
         if path == "/authorize":
             return self.authorize(query)
@@ -128,7 +134,7 @@ class Handler(BaseHTTPRequestHandler):
         code = "s3cret-code-" + secrets.token_hex(8)
         codes[code] = query
         back = urlencode({"code": code, "state": query["state"],
-                          "iss": behaviour["iss"] or base()})
+                          "iss": behaviour["iss"] or issuer()})
         self.reply(302, b"", Location=query["redirect_uri"] + "?" + back)
 
     def give(self, form):
@@ -164,6 +170,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def issue(self, id, scope, form, renewable):
         token = "s3cret-access-" + secrets.token_hex(12)
+        if behaviour["given"] is not None:
+            scope = " ".join(s for s in scope.split() if s in behaviour["given"])
         access[token] = {"scope": scope.split(),
                          "audience": behaviour["audience"] or form.get("resource")}
         answer = {"access_token": token, "token_type": "Bearer", "scope": scope}
@@ -182,7 +190,7 @@ class Handler(BaseHTTPRequestHandler):
         return known if known and known["audience"] == base() + "/mcp" else None
 
     def refuse(self):
-        where = base() + "/.well-known/oauth-protected-resource/mcp"
+        where = base() + resource_metadata()
         challenge = f'Bearer resource_metadata="{where}", scope="tools"'
         body = self.headers.get("Authorization", "").encode() if behaviour["repeat"] else b""
         if behaviour["challenge"]:
@@ -193,7 +201,7 @@ class Handler(BaseHTTPRequestHandler):
     def speak(self, message):
         method, id, params = message["method"], message.get("id"), message.get("params", {})
         token = self.token()
-        if token is None:
+        if token is None and method not in behaviour["open"]:
             return self.refuse()
         if id is None:
             return self.reply(202, b"")
@@ -221,8 +229,17 @@ def base():
     return f"http://127.0.0.1:{server.server_address[1]}"
 
 
+def issuer():
+    return base() + ("/tenant" if behaviour["hidden"] else "")
+
+
+def resource_metadata():
+    return "/elsewhere.json" if behaviour["hidden"] \
+        else "/.well-known/oauth-protected-resource/mcp"
+
+
 def metadata():
-    known = {"issuer": behaviour["issuer"] or base(),
+    known = {"issuer": behaviour["issuer"] or issuer(),
              "authorization_endpoint": base() + "/authorize",
              "token_endpoint": behaviour["token_endpoint"] or base() + "/token",
              "response_types_supported": ["code"],

@@ -29,7 +29,8 @@ async fn only_its_owner_reads_it_and_it_is_for_one_address() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = store(folder.path(), URL);
     let secret = Secret::from("client-secret".to_owned());
-    store.of_client(Some(secret)).save(credentials("refresh-1", &["a"])).await.expect("saved");
+    let login = LoginNotes { client_secret: Some(secret), ..LoginNotes::default() };
+    store.of_login(login).save(credentials("refresh-1", &["a"])).await.expect("saved");
     let file = folder.path().join("a/b/linear.app.json");
     let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
     assert_eq!((mode(&file), mode(&folder.path().join("a/b"))), (0o600, 0o700));
