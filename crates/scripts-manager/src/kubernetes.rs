@@ -1,7 +1,7 @@
 //! Runs each script in a pod of its own, which is made for it and deleted with it.
 //!
-//! How a run goes, file by file: `pod` describes the pod, `birth` attaches to it while it is being
-//! made, `life` hands the script over (`protocol`, `attach`) and hears how it ends, `watch` learns
+//! How a run goes, file by file: `pod` describes the pod, `keeper` makes and deletes it, `birth`
+//! attaches to it while it is being made, `life` hands the script over (`protocol`, `attach`) and hears how it ends, `watch` learns
 //! what shows nowhere else. `supervisor.py` is the pod's first process.
 //!
 //! Invariants: never more pods at a time than configured, and a bounded number of scripts waiting;
@@ -11,6 +11,7 @@
 mod attach;
 mod birth;
 mod errors;
+mod keeper;
 mod life;
 mod namespace;
 mod pod;
@@ -19,21 +20,20 @@ pub mod settings;
 mod watch;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client};
 use tokio::sync::Semaphore;
-use tokio::time::sleep;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use toolbus_scripts::runner::{Error, OUTPUT_BYTES_MAX, Outcome, Run, Runner, Script};
 use uuid::Uuid;
 
+use keeper::{Keeper, Kept, Made};
 pub use namespace::Unavailable;
+use pod::Identity;
 use settings::KubernetesSettings;
 
 /// Scripts that may wait for their turn; one more is refused as busy.
@@ -43,10 +43,6 @@ const PROCESSES: u32 = 64;
 const OPEN_FILES: u32 = 256;
 const FILE_BYTES: u64 = 64 << 20;
 const ADDRESS_SPACE_BYTES: u64 = 4 << 30;
-/// Attempts to make or delete a pod when the cluster is busy or away, and the first pause between
-/// them, which doubles.
-const ATTEMPTS: u32 = 5;
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// Runs scripts in pods. Cheap to clone.
 #[derive(Clone)]
@@ -58,7 +54,9 @@ struct Shared {
     client: Client,
     pods: Api<Pod>,
     settings: KubernetesSettings,
-    watch: watch::Watch,
+    keeper: Arc<Keeper>,
+    /// Who this is among the managers of the namespace: new for each process.
+    manager: String,
     /// Scripts that run or wait.
     admitted: Arc<Semaphore>,
     admitted_max: usize,
@@ -90,12 +88,15 @@ impl KubernetesRunner {
             // Not among the tracked tasks, which are those that `idle` waits for.
             TaskTracker::new().spawn(async move { watch.run(client, &namespace, stop).await });
         }
+        let limit = settings.start_timeout.duration();
+        let keeper = Keeper::new(pods.clone(), watch, limit, tasks.clone());
         let admitted_max = max_concurrent + WAITING_MAX;
         let shared = Shared {
             client,
             pods,
             settings,
-            watch,
+            keeper: Arc::new(keeper),
+            manager: Uuid::new_v4().simple().to_string(),
             admitted: Arc::new(Semaphore::new(admitted_max)),
             admitted_max,
             running: Semaphore::new(max_concurrent),
@@ -153,34 +154,27 @@ impl Shared {
             permit = self.running.acquire() => permit,
         };
         let permit = permit.map_err(|error| Error::Failed(error.to_string()))?;
-        let name = pod::name(&run.call_id);
-        let mut follower = self.watch.follow(&name);
-        let created = self.create(&name, &script, &run).await;
-        let outcome = match created {
-            // The answer may have been lost on a pod that was made all the same, so it is deleted
-            // below in any case.
-            Err(error) => Err(error),
-            Ok(()) => self.in_pod(&name, script, &run, &mut follower).await,
+        let identity = Identity::of_call(&self.manager, run.key, &run.call_id);
+        let life = script.timeout + self.settings.start_timeout.duration();
+        let description = pod::describe(&self.settings, &identity, life);
+        let outcome = match self.keeper.make(&identity, description, &run.cancelled).await? {
+            Made::New(mut kept) => self.in_pod(&mut kept, script, &run).await,
+            Made::There => {
+                Err(Error::OutcomeUnknown("another worker runs this very call".to_owned()))
+            }
         };
         drop(permit);
-        let shared = Arc::clone(&self);
-        self.tasks.spawn(async move { shared.delete(&name).await });
         outcome
     }
 
-    async fn in_pod(
-        &self,
-        name: &str,
-        script: Script,
-        run: &Run,
-        follower: &mut watch::Follower,
-    ) -> Result<Outcome, Error> {
-        let nonce = Uuid::new_v4().simple().to_string();
+    async fn in_pod(&self, kept: &mut Kept, script: Script, run: &Run) -> Result<Outcome, Error> {
+        let (name, nonce) = (kept.name.as_str(), kept.nonce.as_str());
+        let follower = &mut kept.follower;
         let wait = birth::Wait {
             client: &self.client,
             namespace: &self.settings.namespace,
             name,
-            nonce: &nonce,
+            nonce,
             limit: self.settings.start_timeout.duration(),
             cancelled: &run.cancelled,
         };
@@ -197,52 +191,11 @@ impl Shared {
         let life = life::Life {
             pods: &self.pods,
             name,
-            nonce: &nonce,
+            nonce,
             timeout: script.timeout,
             cancelled: &run.cancelled,
             live: run.live.clone(),
         };
         life.run(born, request, follower).await
-    }
-
-    async fn create(&self, name: &str, script: &Script, run: &Run) -> Result<(), Error> {
-        let life = script.timeout + self.settings.start_timeout.duration();
-        let pod = pod::describe(&self.settings, name, &run.call_id, life);
-        let mut pause = PAUSE;
-        for attempt in 1.. {
-            let parameters = PostParams::default();
-            let created = tokio::select! {
-                created = self.pods.create(&parameters, &pod) => created,
-                () = run.cancelled.cancelled() => return Err(Error::Cancelled),
-            };
-            match created {
-                Ok(_) => break,
-                // The name is new, so it can only be ours: the answer to an attempt was lost.
-                Err(error) if attempt > 1 && errors::is_conflict(&error) => break,
-                Err(error) if attempt < ATTEMPTS && errors::is_transient(&error) => {
-                    sleep(pause).await;
-                    pause *= 2;
-                }
-                Err(error) => return Err(errors::of_creation(&error)),
-            }
-        }
-        Ok(())
-    }
-
-    /// Deletes a pod, and with it its processes at once.
-    async fn delete(&self, name: &str) {
-        let parameters = DeleteParams::default().grace_period(0);
-        let mut pause = PAUSE;
-        for _ in 0..ATTEMPTS {
-            match self.pods.delete(name, &parameters).await {
-                Ok(_) => return,
-                Err(error) if errors::is_not_found(&error) => return,
-                Err(error) => {
-                    tracing::warn!(pod = name, error = %errors::chain(&error), "a pod was not deleted");
-                }
-            }
-            sleep(pause).await;
-            pause *= 2;
-        }
     }
 }

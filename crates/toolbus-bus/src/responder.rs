@@ -8,6 +8,7 @@
 
 mod asks;
 mod cancel;
+mod key;
 mod memory;
 mod outbox;
 mod vitals;
@@ -37,6 +38,7 @@ use crate::port::{
 use crate::{Asker, Deadline, Progress, TopicPattern};
 use asks::Asks;
 use cancel::{Cancels, Name};
+pub use key::CallKey;
 use memory::{Memory, Recalled};
 use outbox::Outbox;
 use vitals::Vitals;
@@ -87,6 +89,8 @@ pub enum Repeat {
     Never,
     /// It is declared idempotent or read-only.
     Harmless,
+    /// The service finds out whether it ran: [`Context::redelivered`] asks for that.
+    FoundOut,
 }
 
 /// A request that cannot be read.
@@ -144,6 +148,11 @@ impl Reply {
 pub struct Context {
     /// Who asked, as the message says.
     pub source: String,
+    /// The call's identity, which it keeps when it comes again, here or at another worker.
+    pub key: CallKey,
+    /// The call came before, and may have been started by a worker that was lost. Only calls that
+    /// may run again come to a service then, and those of which it finds out.
+    pub redelivered: bool,
     /// When the work must have ended: earlier than the caller's own deadline, so that the answer
     /// is there in time.
     pub deadline: Deadline,
@@ -296,9 +305,9 @@ impl<S: Service> Worker<S> {
     /// The call's outcome: remembered, shared with a run that is under way, or new.
     async fn outcome(&self, call: Call<S::Request>, delivery: &mut Delivery) -> Reply {
         let Call { ids, request, default_budget, repeat } = call;
-        let envelope = &mut delivery.envelope;
-        let deadline = Deadline::of_request(&envelope.headers, default_budget);
-        let place = match self.memory.recall(envelope, &ids.tool_call_id) {
+        let key = CallKey::of(&delivery.envelope, &ids.tool_call_id);
+        let deadline = Deadline::of_request(&delivery.envelope.headers, default_budget);
+        let place = match self.memory.recall(key) {
             Recalled::Done(reply) => return reply,
             Recalled::Running(run) => {
                 let outcome = run.outcome().await;
@@ -315,7 +324,7 @@ impl<S: Service> Worker<S> {
         } else if deadline.is_past() {
             self.service.fail(&ids, Failure::Timeout { asked: deadline.asked() })
         } else {
-            self.run(request, &ids, envelope, deadline).await
+            self.run(request, (&ids, key), delivery, deadline).await
         };
         let reply = self.bounded(reply, &ids);
         place.remember(reply.clone());
@@ -326,10 +335,11 @@ impl<S: Service> Worker<S> {
     async fn run(
         &self,
         request: S::Request,
-        ids: &CallIds,
-        envelope: &mut Envelope,
+        (ids, key): (&CallIds, CallKey),
+        delivery: &mut Delivery,
         deadline: Deadline,
     ) -> Reply {
+        let envelope = &mut delivery.envelope;
         let running = self.cancels.running(&envelope.source, &ids.tool_call_id);
         if running.token().is_cancelled() {
             return self.service.fail(ids, Failure::Cancelled);
@@ -342,6 +352,8 @@ impl<S: Service> Worker<S> {
         let sent = Arc::new(AtomicU64::new(0));
         let context = Context {
             source: std::mem::take(&mut envelope.source),
+            key,
+            redelivered: delivery.redelivered,
             deadline,
             cancelled: running.token().clone(),
             progress: self.progress(news_to, running.name(), Arc::clone(&sent)),

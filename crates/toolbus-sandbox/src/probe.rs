@@ -9,7 +9,6 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use tokio::process::Command;
-use tokio_util::sync::CancellationToken;
 use toolbus_scripts::runner::{Ending, Error, Outcome, Run, Script};
 
 /// Looks around in a sandbox.
@@ -171,7 +170,7 @@ pub(crate) fn canary() -> (Script, Run) {
         timeout: CANARY_TIMEOUT,
         packages: Vec::new(),
     };
-    (script, Run { call_id: String::new(), cancelled: CancellationToken::new(), live: None })
+    (script, Run::alone(""))
 }
 
 /// Judges what it found.

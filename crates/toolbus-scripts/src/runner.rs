@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
+pub use toolbus_bus::responder::CallKey;
 
 /// Longest script text that a runner takes, in bytes.
 pub const SCRIPT_BYTES_MAX: usize = 1 << 20;
@@ -56,10 +57,29 @@ impl Script {
 pub struct Run {
     /// The call's id as its caller wrote it, of any length and content: for people who look for it.
     pub call_id: String,
+    /// What makes it this call and no other, also in another process.
+    pub key: CallKey,
+    /// The call came before, and a runner that was lost may have started its script, which must not
+    /// be started again. Only runners that [adopt](Runner::adopts) get such calls.
+    pub redelivered: bool,
     /// Fires when nobody wants the outcome any more; the runner kills the script at once.
     pub cancelled: CancellationToken,
     /// Takes output as it comes. Called on the runner's own task, so it must not block.
     pub live: Option<LiveOutput>,
+}
+
+impl Run {
+    /// A call of its own that nobody watches or cancels.
+    #[must_use]
+    pub fn alone(call_id: &str) -> Self {
+        Self {
+            call_id: call_id.to_owned(),
+            key: CallKey::unique(),
+            redelivered: false,
+            cancelled: CancellationToken::new(),
+            live: None,
+        }
+    }
 }
 
 /// Receives chunks of output while a script runs: valid UTF-8, in order of arrival.
@@ -158,6 +178,12 @@ pub enum Error {
 pub trait Runner: Send + Sync + 'static {
     /// A short name for logs and metrics, such as `bubblewrap`.
     fn name(&self) -> &'static str;
+
+    /// Whether it finds the script of a call that a lost runner had started. Where it does not, the
+    /// outcome of such a call is unknown.
+    fn adopts(&self) -> bool {
+        false
+    }
 
     /// Runs a script to its end. When the future is dropped the script is killed all the same.
     fn run(&self, script: Script, run: Run) -> BoxFuture<'_, Result<Outcome, Error>>;

@@ -78,7 +78,7 @@ impl Service for ScriptService {
             default_budget: Duration::from_secs(timeout_seconds(&request))
                 + WAIT_BESIDE_TIMEOUT
                 + beside,
-            repeat: Repeat::Never,
+            repeat: if self.runner.adopts() { Repeat::FoundOut } else { Repeat::Never },
             request,
         })
     }
@@ -95,6 +95,8 @@ impl Service for ScriptService {
             };
             let run = Run {
                 call_id: request.tool_call_id.clone(),
+                key: context.key,
+                redelivered: context.redelivered,
                 cancelled: context.cancelled,
                 live: live(context.progress),
             };

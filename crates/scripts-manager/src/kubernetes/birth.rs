@@ -92,7 +92,7 @@ impl Wait<'_> {
             }
         };
         let hello: Bytes = protocol::hello(self.nonce);
-        let mut reports = Reports::new(self.nonce);
+        let mut reports = Reports::joining(self.nonce);
         loop {
             input.send(&hello).await.ok()?;
             let again = Instant::now() + HELLO_AGAIN;

@@ -10,6 +10,8 @@ pub(super) fn is_transient(error: &kube::Error) -> bool {
         kube::Error::Api(status) if status.message.contains("error looking up service account") => {
             true
         }
+        // Two pods were counted against a quota at the same moment.
+        kube::Error::Api(status) if status.is_conflict() => true,
         kube::Error::Api(status) => matches!(status.code, 429 | 500 | 502..=504),
         kube::Error::HyperError(_) | kube::Error::Service(_) => true,
         _ => false,
@@ -22,8 +24,13 @@ pub(super) fn is_not_found(error: &kube::Error) -> bool {
 }
 
 /// Whether the cluster says that it is there already.
+pub(super) fn is_there(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_already_exists())
+}
+
+/// Whether the cluster says that it is not as the request takes it to be.
 pub(super) fn is_conflict(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 409)
+    matches!(error, kube::Error::Api(status) if status.is_conflict())
 }
 
 /// Why a pod could not be made.

@@ -174,7 +174,7 @@ async fn prepare(client: &Client, namespace: &str) -> Result<(), Unavailable> {
 
 fn made<K>(result: Result<K, kube::Error>) -> Result<(), kube::Error> {
     match result {
-        Err(error) if !errors::is_conflict(&error) => Err(error),
+        Err(error) if !errors::is_there(&error) => Err(error),
         _ => Ok(()),
     }
 }

@@ -1,15 +1,19 @@
 //! What a script's pod is: its name, and everything that it may see and use.
 //!
 //! The pod passes the cluster's `restricted` level and more. Invariants: nothing of a request is in
-//! it but the call's id, which stands in an annotation, the one place that takes any text; no two
+//! it but the call's id, which stands in an annotation, the one place that takes any text, and its
+//! key, which is a number to everybody else; one call has one name, so that the cluster itself takes
+//! no second pod for it; no two
 //! pods have a user id in common but by chance, so that the kernel's count of a user's processes is
 //! that of one pod.
 
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
+use toolbus_scripts::runner::CallKey;
 use uuid::Uuid;
 
 use super::protocol;
@@ -19,6 +23,13 @@ use super::settings::KubernetesSettings;
 pub(super) const SELECTOR: &str = "app.kubernetes.io/managed-by=toolbus-scripts-manager";
 /// The container's name.
 pub(super) const CONTAINER: &str = "script";
+/// The label that names a pod's call, as far as labels are long.
+pub(super) const CALL: &str = "toolbus.dev/call";
+/// The label that names the manager which a pod belongs to.
+pub(super) const MANAGER: &str = "toolbus.dev/manager";
+/// The annotation with what a pod's reports begin with. The script never sees it: nothing in the pod
+/// reaches the cluster.
+const NONCE: &str = "toolbus.dev/nonce";
 const CALL_ID: &str = "rockbot.dev/tool-call-id";
 /// Longer ids are cut in the annotation; all annotations together have 256 KiB.
 const CALL_ID_CHARS_MAX: usize = 1024;
@@ -29,33 +40,68 @@ const GROUP_ID: u32 = 65534;
 /// What is added to all other times before the cluster itself ends a pod: it must never come first.
 const DEADLINE_SLACK: Duration = Duration::from_secs(30);
 
-/// A name for the pod of a call: valid whatever the call's id, and new each time.
-pub(super) fn name(call_id: &str) -> String {
-    let digest = Sha256::digest(call_id.as_bytes());
-    let digest: String = digest[..6].iter().map(|byte| format!("{byte:02x}")).collect();
-    let random = Uuid::new_v4().simple().to_string();
-    format!("rockbot-script-{digest}-{}", &random[..12])
+/// What makes a pod this one and no other.
+#[derive(Debug)]
+pub(super) struct Identity {
+    /// The pod's name.
+    pub(super) name: String,
+    /// What its reports begin with, new for each pod.
+    pub(super) nonce: String,
+    /// The manager that made it.
+    pub(super) manager: String,
+    /// The call that it is for, with its id as its caller wrote it.
+    pub(super) call: Option<(CallKey, String)>,
 }
 
-/// The pod `name` for one call. `life` is the longest that it may need, all told.
-pub(super) fn describe(
-    settings: &KubernetesSettings,
-    name: &str,
-    call_id: &str,
-    life: Duration,
-) -> Pod {
-    let call_id: String = call_id.chars().take(CALL_ID_CHARS_MAX).collect();
+impl Identity {
+    /// The pod of a call: valid whatever the call's id, and always the same name.
+    pub(super) fn of_call(manager: &str, key: CallKey, call_id: &str) -> Self {
+        Self {
+            name: format!("rockbot-script-{}", call_label(key)),
+            nonce: Uuid::new_v4().simple().to_string(),
+            manager: manager.to_owned(),
+            call: Some((key, call_id.to_owned())),
+        }
+    }
+}
+
+/// The value of the label [`CALL`].
+pub(super) fn call_label(key: CallKey) -> String {
+    let mut label = key.to_string();
+    label.truncate(32);
+    label
+}
+
+/// What a pod's reports begin with.
+pub(super) fn nonce(pod: &Pod) -> Option<&str> {
+    pod.annotations().get(NONCE).map(String::as_str)
+}
+
+/// Labels and annotations: what changes with a pod's call and owner.
+fn metadata(identity: &Identity) -> serde_json::Value {
+    let mut metadata = json!({
+        "name": identity.name,
+        "labels": {
+            "app": "rockbot-script",
+            "app.kubernetes.io/managed-by": "toolbus-scripts-manager",
+            MANAGER: identity.manager,
+        },
+        "annotations": {NONCE: identity.nonce},
+    });
+    if let Some((key, call_id)) = &identity.call {
+        let call_id: String = call_id.chars().take(CALL_ID_CHARS_MAX).collect();
+        metadata["labels"][CALL] = json!(call_label(*key));
+        metadata["annotations"][CALL_ID] = json!(call_id);
+    }
+    metadata
+}
+
+/// The pod of this identity. `life` is the longest that it may need, all told.
+pub(super) fn describe(settings: &KubernetesSettings, identity: &Identity, life: Duration) -> Pod {
     let mut pod = json!({
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "labels": {
-                "app": "rockbot-script",
-                "app.kubernetes.io/managed-by": "toolbus-scripts-manager",
-            },
-            "annotations": {CALL_ID: call_id},
-        },
+        "metadata": metadata(identity),
         "spec": {
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": 0,
@@ -68,7 +114,7 @@ pub(super) fn describe(
             "hostname": "sandbox",
             "securityContext": {
                 "runAsNonRoot": true,
-                "runAsUser": user_id(name),
+                "runAsUser": user_id(&identity.name),
                 "runAsGroup": GROUP_ID,
                 "seccompProfile": {"type": "RuntimeDefault"},
             },

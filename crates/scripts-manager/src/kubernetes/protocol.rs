@@ -129,12 +129,19 @@ pub(super) struct Reports {
     nonce: String,
     /// What is not a whole line yet.
     pending: Vec<u8>,
-    next: u64,
+    /// `None` until the pod says that it listens.
+    next: Option<u64>,
 }
 
 impl Reports {
+    /// All reports, from the first.
     pub(super) fn new(nonce: &str) -> Self {
-        Self { nonce: nonce.to_owned(), pending: Vec::new(), next: 0 }
+        Self { nonce: nonce.to_owned(), pending: Vec::new(), next: Some(0) }
+    }
+
+    /// Those from the next `ready` on: it may have been said before, to somebody who is gone.
+    pub(super) fn joining(nonce: &str) -> Self {
+        Self { next: None, ..Self::new(nonce) }
     }
 
     /// Takes bytes and gives the reports that they complete, up to the first mistake.
@@ -158,10 +165,15 @@ impl Reports {
 
     fn line(&mut self, line: &[u8]) -> Result<Option<Report>, Error> {
         let Some((number, word, text)) = self.split(line) else { return Ok(None) };
-        if number != self.next {
-            return Err(Error::Gap { expected: self.next });
+        let expected = match self.next {
+            Some(expected) => expected,
+            None if word == "ready" => number,
+            None => return Ok(None),
+        };
+        if number != expected {
+            return Err(Error::Gap { expected });
         }
-        self.next += 1;
+        self.next = Some(number + 1);
         let unknown =
             || Error::Unknown(format!("{word} {}", text.chars().take(100).collect::<String>()));
         let report = match word {

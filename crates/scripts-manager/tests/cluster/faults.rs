@@ -19,7 +19,7 @@ async fn failure(settings: KubernetesSettings) -> Option<Error> {
     let client = client().await?;
     let runner = KubernetesRunner::start(client.clone(), settings, 8).await.expect("a runner");
     let call_id = format!("failing {:?}", Instant::now());
-    let run = Run { call_id: call_id.clone(), ..unwatched() };
+    let run = Run::alone(&call_id);
     let start = Instant::now();
     let error = runner.run(script("print(1)"), run).await.expect_err("it cannot run");
     assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
@@ -99,7 +99,7 @@ async fn a_pod_that_is_deleted_while_its_script_runs_has_no_known_outcome() {
         move |_, _: &str| heard.cancel()
     };
     let call_id = format!("deleted {}", std::process::id());
-    let run = Run { call_id: call_id.clone(), live: Some(Arc::new(live)), ..unwatched() };
+    let run = Run { live: Some(Arc::new(live)), ..Run::alone(&call_id) };
     let deleting = async {
         heard.cancelled().await;
         let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);

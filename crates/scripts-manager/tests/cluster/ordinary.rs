@@ -115,7 +115,7 @@ async fn a_cancelled_script_ends_at_once_and_its_pod_is_gone() {
     };
     let call_id = format!("cancelled {}", std::process::id());
     let run =
-        Run { call_id: call_id.clone(), cancelled: cancelled.clone(), live: Some(Arc::new(live)) };
+        Run { cancelled: cancelled.clone(), live: Some(Arc::new(live)), ..Run::alone(&call_id) };
     let source =
         "import signal, time\nsignal.signal(15, signal.SIG_IGN)\nprint('here')\ntime.sleep(60)";
     let running = runner.run(script(source), run);

@@ -10,7 +10,6 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use scripts_manager::kubernetes::KubernetesRunner;
 use scripts_manager::kubernetes::settings::KubernetesSettings;
-use tokio_util::sync::CancellationToken;
 use toolbus_scripts::runner::{Ending, Outcome, Run, Runner, Script};
 
 /// The tests' namespace. It stays between runs; the pods in it do not.
@@ -61,7 +60,7 @@ pub(crate) fn script(source: &str) -> Script {
 }
 
 pub(crate) fn unwatched() -> Run {
-    Run { call_id: "call_AbC/ü ".to_owned(), cancelled: CancellationToken::new(), live: None }
+    Run::alone("call_AbC/ü ")
 }
 
 pub(crate) async fn run(runner: &impl Runner, source: &str) -> Outcome {

@@ -4,16 +4,14 @@
 //! bounded in entries, bytes and time, and lives as long as its process.
 
 use std::collections::{HashMap, VecDeque, hash_map};
-use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use toolbus_wire::Envelope;
 
-use super::Reply;
+use super::{CallKey, Reply};
 
 /// How long an outcome is remembered.
 pub(super) const REMEMBERED_FOR: Duration = Duration::from_secs(600);
@@ -28,24 +26,16 @@ const ENTRY_BYTES: usize = 256;
 /// The memory. Clones are the same memory.
 #[derive(Clone, Default)]
 pub(super) struct Memory {
-    hashers: (RandomState, RandomState),
     table: Arc<Mutex<Table>>,
 }
 
 #[derive(Default)]
 struct Table {
-    entries: HashMap<Digest, Entry>,
+    entries: HashMap<CallKey, Entry>,
     /// Outcomes in the order in which they were remembered.
-    done: VecDeque<(Instant, Digest)>,
+    done: VecDeque<(Instant, CallKey)>,
     bytes: usize,
 }
-
-/// What makes two requests the same call: source, correlation id or else message id, call id, and
-/// body. (The call id alone does not: models number their calls `call_1` in every session.)
-///
-/// Kept as 128 bits of a hash that is keyed anew in each process, so nobody can aim for a
-/// collision; and two calls that collided by chance would have to be of one caller.
-type Digest = (u64, u64);
 
 enum Entry {
     Running(Arc<Slot>),
@@ -64,12 +54,10 @@ pub(super) enum Recalled {
 
 impl Memory {
     /// What is known of the call; when it is nothing, its place is taken.
-    pub(super) fn recall(&self, envelope: &Envelope, call_id: &str) -> Recalled {
-        // Outside the lock: a body may be long.
-        let digest = self.digest(envelope, call_id);
+    pub(super) fn recall(&self, key: CallKey) -> Recalled {
         let mut table = self.table.lock();
         table.forget_old(Instant::now());
-        match table.entries.entry(digest) {
+        match table.entries.entry(key) {
             hash_map::Entry::Occupied(known) => match known.get() {
                 Entry::Done(reply) => Recalled::Done(reply.clone()),
                 Entry::Running(slot) => Recalled::Running(Run(Arc::clone(slot))),
@@ -77,23 +65,17 @@ impl Memory {
             hash_map::Entry::Vacant(place) => {
                 let slot = Arc::new(Slot::default());
                 place.insert(Entry::Running(Arc::clone(&slot)));
-                Recalled::New(Place { memory: self.clone(), digest, slot: Some(slot) })
+                Recalled::New(Place { memory: self.clone(), key, slot: Some(slot) })
             }
         }
-    }
-
-    fn digest(&self, envelope: &Envelope, call_id: &str) -> Digest {
-        let correlation = envelope.correlation_id.as_deref().unwrap_or(&envelope.message_id);
-        let key = (envelope.source.as_str(), correlation, call_id, &*envelope.body);
-        (self.hashers.0.hash_one(key), self.hashers.1.hash_one(key))
     }
 }
 
 impl Table {
-    fn remember(&mut self, digest: Digest, reply: Reply, now: Instant) {
+    fn remember(&mut self, key: CallKey, reply: Reply, now: Instant) {
         self.bytes += ENTRY_BYTES + reply.body.len();
-        self.entries.insert(digest, Entry::Done(reply));
-        self.done.push_back((now, digest));
+        self.entries.insert(key, Entry::Done(reply));
+        self.done.push_back((now, key));
         while self.done.len() > ENTRIES_MAX || (self.bytes > BYTES_MAX && self.done.len() > 1) {
             self.forget_oldest();
         }
@@ -106,8 +88,8 @@ impl Table {
     }
 
     fn forget_oldest(&mut self) {
-        let Some((_, digest)) = self.done.pop_front() else { return };
-        if let Some(Entry::Done(reply)) = self.entries.remove(&digest) {
+        let Some((_, key)) = self.done.pop_front() else { return };
+        if let Some(Entry::Done(reply)) = self.entries.remove(&key) {
             self.bytes -= ENTRY_BYTES + reply.body.len();
         }
     }
@@ -162,7 +144,7 @@ impl Run {
 /// The place of a call that runs. Dropped without an outcome, the call is forgotten.
 pub(super) struct Place {
     memory: Memory,
-    digest: Digest,
+    key: CallKey,
     /// Taken out when the run has ended.
     slot: Option<Arc<Slot>>,
 }
@@ -170,7 +152,7 @@ pub(super) struct Place {
 impl Place {
     /// Remembers the outcome, for everybody who asks from now on or waits already.
     pub(super) fn remember(mut self, reply: Reply) {
-        self.memory.table.lock().remember(self.digest, reply.clone(), Instant::now());
+        self.memory.table.lock().remember(self.key, reply.clone(), Instant::now());
         if let Some(slot) = self.slot.take() {
             slot.end(Outcome::Reply(reply));
         }
@@ -180,7 +162,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take() {
-            self.memory.table.lock().entries.remove(&self.digest);
+            self.memory.table.lock().entries.remove(&self.key);
             slot.end(Outcome::Lost);
         }
     }

@@ -76,6 +76,10 @@ impl Scripted {
                 return Reply::of(&ToolInvokeResponse { content, ..response(request) });
             }
             "held" => self.released(id).await,
+            "found out" => {
+                let content = Some(format!("{id} again: {} {}", context.redelivered, context.key));
+                return Reply::of(&ToolInvokeResponse { content, ..response(request) });
+            }
             "sleep" => tokio::time::sleep(seconds()).await,
             "panic" => panic!("on request"),
             "held, then panic twice" => {
@@ -153,13 +157,12 @@ impl Service for Scripted {
             ids: CallIds::of_malformed(&envelope.body),
             reason: error.to_string(),
         })?;
-        let harmless = request.tool_name == "harmless";
-        Ok(Call {
-            ids: CallIds::from(&request),
-            request,
-            default_budget: 60 * SECOND,
-            repeat: if harmless { Repeat::Harmless } else { Repeat::Never },
-        })
+        let repeat = match request.tool_name.as_str() {
+            "harmless" => Repeat::Harmless,
+            "found out" => Repeat::FoundOut,
+            _ => Repeat::Never,
+        };
+        Ok(Call { ids: CallIds::from(&request), request, default_budget: 60 * SECOND, repeat })
     }
 
     fn serve(&self, request: ToolInvokeRequest, context: Context) -> BoxFuture<'_, Reply> {

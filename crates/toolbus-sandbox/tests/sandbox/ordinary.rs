@@ -251,11 +251,7 @@ async fn output_is_live() {
             seen.lock().expect("lock").push((stream, text.to_owned(), start.elapsed()));
         }
     };
-    let watched = Run {
-        call_id: String::new(),
-        cancelled: CancellationToken::new(),
-        live: Some(Arc::new(live)),
-    };
+    let watched = Run { live: Some(Arc::new(live)), ..Run::alone("") };
     let source = "import sys, time\nprint('one')\ntime.sleep(0.6)\nprint('two', file=sys.stderr)";
     sandbox.run(script(source), watched).await.expect("it runs");
     let seen = seen.lock().expect("lock");
@@ -285,7 +281,7 @@ async fn a_cancelled_script_is_gone_within_300_ms() {
         move |_: Stream, _: &str| seen.cancel()
     };
     let watched =
-        Run { call_id: String::new(), cancelled: cancelled.clone(), live: Some(Arc::new(live)) };
+        Run { cancelled: cancelled.clone(), live: Some(Arc::new(live)), ..Run::alone("") };
     let running = sandbox.run(script("print('here')\nwhile True: pass"), watched);
     let cancel = async {
         seen.cancelled().await;
@@ -297,7 +293,7 @@ async fn a_cancelled_script_is_gone_within_300_ms() {
     let outcome = outcome.expect("it ran");
     assert_eq!((outcome.output.text.as_str(), outcome.ending), ("here\n", Ending::Cancelled));
     assert!(took < Duration::from_millis(300), "{took:?}");
-    let never = Run { call_id: String::new(), cancelled, live: None };
+    let never = Run { cancelled, ..Run::alone("") };
     let refused = sandbox.run(script("print(1)"), never).await;
     assert_eq!(refused, Err(Error::Cancelled));
 }

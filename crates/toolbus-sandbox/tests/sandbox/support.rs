@@ -4,7 +4,6 @@ use std::fs;
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
-use tokio_util::sync::CancellationToken;
 use toolbus_sandbox::{Config, Sandbox, Unavailable};
 use toolbus_scripts::runner::{Ending, Error, Outcome, Run, Runner, Script};
 
@@ -50,7 +49,7 @@ pub(crate) fn script(source: &str) -> Script {
 }
 
 pub(crate) fn unwatched() -> Run {
-    Run { call_id: String::new(), cancelled: CancellationToken::new(), live: None }
+    Run::alone("")
 }
 
 pub(crate) async fn run(runner: &impl Runner, source: &str) -> Outcome {

@@ -1,30 +1,36 @@
 //! What pods are called and described as.
 
-use std::collections::HashSet;
-
 use super::*;
 
 fn described(settings: &KubernetesSettings) -> serde_json::Value {
-    let pod = describe(settings, "rockbot-script-1", "call_1", Duration::from_secs(90));
+    let identity = Identity::of_call("m1", CallKey::unique(), "call_1");
+    let pod = describe(settings, &identity, Duration::from_secs(90));
     let mut pod = serde_json::to_value(pod).expect("a pod");
     pod["spec"]["containers"][0]["command"][4] = json!("…");
     pod
 }
 
 #[test]
-fn any_call_id_gives_a_valid_name_and_no_two_calls_share_one() {
+fn any_call_id_gives_a_valid_pod_and_a_call_has_one_name() {
     let long = "x".repeat(10_000);
     for id in ["call_AbC", "", "ü/ \n\0", "a.b", &long] {
-        let name = name(id);
-        assert!(name.len() <= 63, "{name}");
-        assert!(
-            name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-')),
-            "{name}"
-        );
+        let key = CallKey::unique();
+        let identity = Identity::of_call("m1", key, id);
+        assert_eq!(identity.name, Identity::of_call("m2", key, id).name);
+        assert_ne!(identity.nonce, Identity::of_call("m1", key, id).nonce);
+        assert_ne!(identity.name, Identity::of_call("m1", CallKey::unique(), id).name);
+        let pod = describe(&KubernetesSettings::default(), &identity, Duration::ZERO);
+        let is_plain = |text: &str| {
+            text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.'))
+        };
+        for text in pod.labels().values().chain([&identity.name]) {
+            assert!(text.len() <= 63 && is_plain(text), "{text}");
+        }
+        assert_eq!(pod.labels()[CALL], key.to_string()[..32]);
+        assert_eq!(pod.labels()[MANAGER], "m1");
+        assert_eq!(nonce(&pod), Some(identity.nonce.as_str()));
+        assert!(id.starts_with(&pod.annotations()[CALL_ID]));
     }
-    let names: HashSet<String> = (0..100).map(|_| name("call_1")).collect();
-    assert_eq!(names.len(), 100);
-    assert!(names.iter().map(|name| &name[..27]).collect::<HashSet<_>>().len() == 1);
 }
 
 #[test]
@@ -32,7 +38,7 @@ fn nothing_of_the_description_is_lost_and_nothing_is_weakened() {
     let pod = described(&KubernetesSettings::default());
     let spec = &pod["spec"];
     let container = &spec["containers"][0];
-    assert_eq!(pod["metadata"]["annotations"], json!({"rockbot.dev/tool-call-id": "call_1"}));
+    assert_eq!(pod["metadata"]["annotations"]["rockbot.dev/tool-call-id"], json!("call_1"));
     let expected = json!({
         "restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "activeDeadlineSeconds": 120,
         "automountServiceAccountToken": false, "enableServiceLinks": false, "dnsPolicy": "None",

@@ -70,6 +70,14 @@ fn strangers_are_not_heard_and_losses_are_noticed() {
 }
 
 #[test]
+fn who_comes_later_hears_from_the_next_ready_on() {
+    let mut reader = Reports::joining("n0");
+    let accepted = reader.accept(b"n0 6 out aA==\nn0 7 ready \nn0 8 started \n");
+    assert_eq!(accepted, Ok(vec![Report::Ready, Report::Started]));
+    assert_eq!(reader.accept(b"n0 10 ready \n"), Err(Error::Gap { expected: 9 }));
+}
+
+#[test]
 fn requests_are_read_as_they_were_meant() {
     let settings = Settings {
         timeout_ms: 1,

@@ -1,4 +1,5 @@
 use bytes::Bytes;
+use toolbus_wire::Envelope;
 use toolbus_wire::header::Headers;
 
 use super::*;
@@ -15,14 +16,14 @@ fn reply(bytes: usize) -> Reply {
 }
 
 fn run(memory: &Memory, envelope: &Envelope, call_id: &str, outcome: Reply) {
-    match memory.recall(envelope, call_id) {
+    match memory.recall(CallKey::of(envelope, call_id)) {
         Recalled::New(place) => place.remember(outcome),
         _ => panic!("the call is known already"),
     }
 }
 
 fn is_known(memory: &Memory, envelope: &Envelope, call_id: &str) -> bool {
-    !matches!(memory.recall(envelope, call_id), Recalled::New(_))
+    !matches!(memory.recall(CallKey::of(envelope, call_id)), Recalled::New(_))
 }
 
 #[tokio::test]
@@ -35,6 +36,20 @@ async fn source_correlation_call_and_body_make_a_call() {
     assert!(!is_known(&memory, &request("b", Some("c1"), "{}"), "call_1"));
     assert!(!is_known(&memory, &request("a", Some("c2"), "{}"), "call_1"));
     assert!(!is_known(&memory, &request("a", Some("c1"), "{ }"), "call_1"));
+}
+
+#[test]
+fn a_key_is_the_same_in_every_process_and_its_parts_do_not_run_into_each_other() {
+    let key = |source, correlation, call_id, body| {
+        CallKey::of(&request(source, Some(correlation), body), call_id).to_string()
+    };
+    assert_eq!(
+        key("RockBot", "c1", "call_1", "{}"),
+        "8d751781f9a5e229f140bec3a9506cc718fd060a3bcd3352dc4bf32103acf49d"
+    );
+    assert_ne!(key("a", "bc", "d", "e"), key("ab", "c", "d", "e"));
+    assert_ne!(key("a", "b", "cd", "e"), key("a", "b", "c", "de"));
+    assert_ne!(CallKey::unique(), CallKey::unique());
 }
 
 #[tokio::test]
@@ -81,9 +96,13 @@ async fn outcomes_are_forgotten_by_age_number_and_bytes() {
 async fn a_second_request_waits_for_the_run_of_the_first() {
     let memory = Memory::default();
     let envelope = request("a", Some("c1"), "{}");
-    let Recalled::New(place) = memory.recall(&envelope, "c") else { panic!("new") };
-    let Recalled::Running(second) = memory.recall(&envelope, "c") else { panic!("running") };
-    let Recalled::Running(third) = memory.recall(&envelope, "c") else { panic!("running") };
+    let Recalled::New(place) = memory.recall(CallKey::of(&envelope, "c")) else { panic!("new") };
+    let Recalled::Running(second) = memory.recall(CallKey::of(&envelope, "c")) else {
+        panic!("running")
+    };
+    let Recalled::Running(third) = memory.recall(CallKey::of(&envelope, "c")) else {
+        panic!("running")
+    };
     let waiting = futures_util::future::join(second.outcome(), third.outcome());
     let ending = async {
         tokio::task::yield_now().await;
@@ -98,8 +117,10 @@ async fn a_second_request_waits_for_the_run_of_the_first() {
 async fn a_run_that_is_dropped_is_forgotten_and_its_followers_are_told() {
     let memory = Memory::default();
     let envelope = request("a", Some("c1"), "{}");
-    let Recalled::New(place) = memory.recall(&envelope, "c") else { panic!("new") };
-    let Recalled::Running(second) = memory.recall(&envelope, "c") else { panic!("running") };
+    let Recalled::New(place) = memory.recall(CallKey::of(&envelope, "c")) else { panic!("new") };
+    let Recalled::Running(second) = memory.recall(CallKey::of(&envelope, "c")) else {
+        panic!("running")
+    };
     drop(place);
     assert_eq!(within("the second is told", second.outcome()).await, None);
     assert!(!is_known(&memory, &envelope, "c"));

@@ -129,6 +129,20 @@ async fn what_is_harmless_runs_again_after_its_worker_was_lost() {
     assert_eq!(stage.outcomes(1).await, ["c was run RockBot"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_service_that_finds_out_is_given_the_key_and_the_mark() {
+    let bus = Faulty::new();
+    let first = request("c", "found out", "");
+    let key = CallKey::of(&first, "c");
+    redelivered(&bus, first).await;
+    let stage = Stage::start_on(bus, 1).await;
+    assert_eq!(stage.outcomes(1).await, [format!("c again: true {key}")]);
+    let second = request("d", "found out", "");
+    let key = CallKey::of(&second, "d");
+    stage.publish(second).await;
+    assert_eq!(stage.outcomes(2).await[1], format!("d again: false {key}"));
+}
+
 /// The call had ended before its connection broke, and the broker did not hear of it.
 #[tokio::test(start_paused = true)]
 async fn what_is_redelivered_and_remembered_has_its_first_outcome() {

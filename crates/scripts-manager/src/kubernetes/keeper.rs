@@ -1,0 +1,210 @@
+//! The life of pods: they are made here, and whatever was made is deleted.
+//!
+//! Invariants: a pod that was asked for is held by a [`Kept`], and dropping that deletes it, also
+//! when nobody knows whether the cluster had made it yet; nothing is deleted that another manager
+//! made under the same name; no request to the cluster lasts longer than [`REQUEST_LIMIT`].
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::{Api, ResourceExt as _};
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use toolbus_scripts::runner::Error;
+
+use super::errors;
+use super::pod::{self, Identity};
+use super::watch::{Follower, Watch};
+
+/// How long the cluster may take to answer one request.
+const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+/// The pause between two attempts to make or delete a pod: it doubles, up to the longest.
+const PAUSE: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// Makes and deletes the pods of one manager.
+pub(super) struct Keeper {
+    pods: Api<Pod>,
+    watch: Watch,
+    /// How long the cluster may take to take a pod, with all attempts.
+    limit: Duration,
+    tasks: TaskTracker,
+}
+
+/// What became of the wish for a pod.
+pub(super) enum Made {
+    /// The cluster has taken it.
+    New(Kept),
+    /// There is one of this name already, which is somebody else's.
+    There,
+}
+
+/// A pod of ours. It is deleted when this is dropped.
+pub(super) struct Kept {
+    keeper: Arc<Keeper>,
+    /// The pod's name.
+    pub(super) name: String,
+    /// What its reports begin with.
+    pub(super) nonce: String,
+    /// `None` while nobody knows whether it was made.
+    uid: Option<String>,
+    /// What the cluster says of it.
+    pub(super) follower: Follower,
+    /// It was never made, or it belongs to somebody else.
+    is_gone: bool,
+}
+
+impl Keeper {
+    /// `tasks` are where pods are made and deleted, whoever waits for it.
+    pub(super) fn new(pods: Api<Pod>, watch: Watch, limit: Duration, tasks: TaskTracker) -> Self {
+        Self { pods, watch, limit, tasks }
+    }
+
+    /// Asks for a pod. The cluster has taken it then, no more: it does not run yet.
+    ///
+    /// # Errors
+    /// When it was not taken, with the cluster's reason, or cancelled. A request that is under way
+    /// then is still waited for, elsewhere, so that its pod can be deleted.
+    pub(super) async fn make(
+        self: &Arc<Self>,
+        identity: &Identity,
+        description: Pod,
+        cancelled: &CancellationToken,
+    ) -> Result<Made, Error> {
+        let kept = Kept {
+            keeper: Arc::clone(self),
+            name: identity.name.clone(),
+            nonce: identity.nonce.clone(),
+            uid: None,
+            follower: self.watch.follow(&identity.name),
+            is_gone: false,
+        };
+        let stop = cancelled.clone();
+        // What it gives is dropped, and so the pod deleted, when nobody waits for it any more.
+        let making = self.tasks.spawn(kept.make(description, stop));
+        tokio::select! {
+            made = making => made.unwrap_or_else(|error| Err(Error::Failed(error.to_string()))),
+            () = cancelled.cancelled() => Err(Error::Cancelled),
+        }
+    }
+
+    /// Deletes a pod, and with it its processes; tries until it is gone.
+    async fn delete(&self, name: &str, nonce: &str, mut uid: Option<String>) {
+        let mut pause = PAUSE;
+        loop {
+            let deleted = match &uid {
+                Some(uid) => self.delete_exactly(name, uid).await,
+                None => match limited(self.pods.get_opt(name)).await {
+                    Ok(Some(pod)) if pod::nonce(&pod) == Some(nonce) => {
+                        uid = pod.uid();
+                        continue;
+                    }
+                    Ok(_) => Ok(()),
+                    Err(error) => Err(error),
+                },
+            };
+            let Err(error) = deleted else { return };
+            tracing::warn!(pod = name, error = %errors::chain(&error), "a pod was not deleted");
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Deletes this very pod, not one that came to have its name.
+    async fn delete_exactly(&self, name: &str, uid: &str) -> Result<(), kube::Error> {
+        let this = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+        let parameters = DeleteParams::default().grace_period(0).preconditions(this);
+        match limited(self.pods.delete(name, &parameters)).await {
+            Err(error) if !errors::is_not_found(&error) && !errors::is_conflict(&error) => {
+                Err(error)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Kept {
+    async fn make(mut self, description: Pod, cancelled: CancellationToken) -> Result<Made, Error> {
+        let end = Instant::now() + self.keeper.limit;
+        let mut pause = PAUSE;
+        loop {
+            let parameters = PostParams::default();
+            let created = limited(self.keeper.pods.create(&parameters, &description));
+            let error = match timeout_at(end, created).await {
+                Ok(Ok(pod)) => {
+                    self.uid = pod.uid();
+                    return Ok(Made::New(self));
+                }
+                Ok(Err(error)) if errors::is_there(&error) => return self.of_that_name().await,
+                Ok(Err(error)) => error,
+                Err(_) => late(self.keeper.limit),
+            };
+            if !errors::is_transient(&error) {
+                // It was looked at and refused.
+                self.is_gone = matches!(error, kube::Error::Api(_));
+                return Err(errors::of_creation(&error));
+            }
+            if Instant::now() + pause >= end {
+                return Err(errors::of_creation(&error));
+            }
+            // What was asked for may have been made all the same, so `self` is dropped as it is.
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = cancelled.cancelled() => return Err(Error::Cancelled),
+            }
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// There is a pod of the name: ours, when the answer to an attempt was lost.
+    async fn of_that_name(mut self) -> Result<Made, Error> {
+        match limited(self.keeper.pods.get_opt(&self.name)).await {
+            Ok(Some(pod)) if pod::nonce(&pod) == Some(&self.nonce) => {
+                self.uid = pod.uid();
+                Ok(Made::New(self))
+            }
+            Ok(_) => {
+                self.is_gone = true;
+                Ok(Made::There)
+            }
+            Err(error) => Err(errors::of_creation(&error)),
+        }
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if self.is_gone {
+            return;
+        }
+        let (keeper, uid) = (Arc::clone(&self.keeper), self.uid.take());
+        let (name, nonce) = (std::mem::take(&mut self.name), std::mem::take(&mut self.nonce));
+        let deleting = async move { keeper.delete(&name, &nonce, uid).await };
+        // Without a runtime nothing can be deleted any more; the next manager does it.
+        if let Ok(runtime) = Handle::try_current() {
+            self.keeper.tasks.spawn_on(deleting, &runtime);
+        }
+    }
+}
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Kept").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A request to the cluster, within its time.
+async fn limited<T>(
+    request: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, kube::Error> {
+    timeout(REQUEST_LIMIT, request).await.unwrap_or_else(|_| Err(late(REQUEST_LIMIT)))
+}
+
+fn late(limit: Duration) -> kube::Error {
+    kube::Error::Service(format!("no answer within {limit:?}").into())
+}
