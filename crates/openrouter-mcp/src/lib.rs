@@ -11,6 +11,7 @@ pub mod error;
 mod getter;
 mod handler;
 pub mod key;
+pub mod metrics;
 pub mod openrouter;
 mod page;
 mod record;

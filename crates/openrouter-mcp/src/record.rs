@@ -10,9 +10,7 @@ use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
 use crate::error::Error;
-
-/// Bounds of the histogram, in seconds: those that the conventions name for MCP.
-const BOUNDS: [f64; 13] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0];
+use crate::metrics::{DURATION, ERROR, METHOD, TOOL};
 
 /// Records calls. To be made after telemetry was started.
 #[derive(Debug, Clone)]
@@ -31,13 +29,7 @@ pub(crate) struct Recording<'a> {
 
 impl Recorder {
     pub(crate) fn new() -> Self {
-        let duration = global::meter("openrouter-mcp")
-            .f64_histogram("mcp.server.operation.duration")
-            .with_unit("s")
-            .with_description("How long requests of MCP clients took")
-            .with_boundaries(BOUNDS.to_vec())
-            .build();
-        Self { duration }
+        Self { duration: DURATION.histogram(&global::meter("openrouter-mcp")) }
     }
 
     /// Begins the recording of a call. Its span is a child of the caller's, where `meta` has one.
@@ -74,14 +66,11 @@ impl Recording<'_> {
 
     fn write(&mut self, error: Option<&'static str>) {
         self.ended = true;
-        let mut tags = vec![
-            KeyValue::new("mcp.method.name", "tools/call"),
-            KeyValue::new("gen_ai.tool.name", self.tool),
-        ];
+        let mut tags = vec![KeyValue::new(METHOD, "tools/call"), KeyValue::new(TOOL, self.tool)];
         if let Some(code) = error {
-            self.span.record("error.type", code);
+            self.span.record(ERROR, code);
             self.span.record("otel.status_code", "ERROR");
-            tags.push(KeyValue::new("error.type", code));
+            tags.push(KeyValue::new(ERROR, code));
         }
         self.recorder.duration.record(self.started.elapsed().as_secs_f64(), &tags);
     }

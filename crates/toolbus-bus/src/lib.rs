@@ -13,6 +13,7 @@ pub mod asker;
 pub mod conformance;
 pub mod deadline;
 pub mod memory;
+pub mod metrics;
 pub mod pattern;
 pub mod port;
 pub mod progress;

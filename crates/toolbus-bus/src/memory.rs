@@ -18,9 +18,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolbus_wire::{Envelope, Topic};
 
+use crate::metrics::Traffic;
 use crate::port::{
     BODY_BYTES_MAX, Bus, Consumer, Handler, Health, Lifetime, PublishError, SubscribeError,
-    Subscription,
+    Subscription, publishing,
 };
 use crate::trace;
 use queue::{Message, Queue};
@@ -51,8 +52,11 @@ pub struct DeadLetter {
     pub envelope: Envelope,
 }
 
-#[derive(Default)]
+/// What OpenTelemetry calls the broker: a name of our own, since it has none for this one.
+const SYSTEM: &str = "toolbus_memory";
+
 struct Broker {
+    traffic: Traffic,
     routes: RwLock<Routes>,
     dead_letters: Mutex<DeadLetters>,
     /// Messages that wait for their retry.
@@ -89,7 +93,13 @@ impl MemoryBus {
     /// A new broker, and the first connection to it.
     #[must_use]
     pub fn new() -> Self {
-        Self { broker: Arc::default(), connection: Arc::default() }
+        let broker = Broker {
+            traffic: Traffic::new(SYSTEM),
+            routes: RwLock::default(),
+            dead_letters: Mutex::default(),
+            delays: TaskTracker::new(),
+        };
+        Self { broker: Arc::new(broker), connection: Arc::default() }
     }
 
     /// Another connection to the same broker, closed apart from this one.
@@ -139,9 +149,10 @@ impl Bus for MemoryBus {
         topic: &'a Topic,
         envelope: Envelope,
     ) -> BoxFuture<'a, Result<(), PublishError>> {
-        let span = trace::publish_span(topic.as_str(), &envelope);
-        let result = span.in_scope(|| self.deliver(topic, envelope));
-        Box::pin(std::future::ready(result))
+        let traffic = &self.broker.traffic;
+        Box::pin(publishing(traffic, topic, envelope, async |envelope| {
+            self.deliver(topic, envelope)
+        }))
     }
 
     fn subscribe(

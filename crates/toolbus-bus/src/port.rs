@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 use toolbus_wire::{Envelope, Topic};
 use tracing::Instrument as _;
 
+use crate::metrics::{DeadLetterReason, Traffic};
 use crate::{TopicPattern, trace};
 
 /// Largest body that is published, in bytes: what a stock RabbitMQ 4 takes.
@@ -79,6 +80,21 @@ pub enum PublishError {
     /// This process has closed its bus.
     #[error("the bus is closed")]
     Closed,
+}
+
+impl PublishError {
+    /// Which of them it is, for metrics and spans.
+    #[must_use]
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::Unroutable(_) => "unroutable",
+            Self::Refused(_) => "refused",
+            Self::TooLarge { .. } => "too_large",
+            Self::Unavailable(_) => "unavailable",
+            Self::Unconfirmed => "unconfirmed",
+            Self::Closed => "closed",
+        }
+    }
 }
 
 /// Why a subscription was not made.
@@ -213,18 +229,63 @@ where
     }
 }
 
-/// Runs a handler on a delivery in its `process` span, and turns a panic into a dead letter.
-/// For adapters.
-pub async fn dispatch(handler: &dyn Handler, delivery: Delivery) -> Disposition {
-    let span = trace::process_span(&delivery);
-    AssertUnwindSafe(async { handler.handle(delivery).await })
+/// Publishes a message by `work` in its `publish` span, and records it. For adapters.
+///
+/// It is recorded when the future is dropped, too: whoever has the reply already does not wait for
+/// the confirm.
+pub async fn publishing<Fut>(
+    traffic: &Traffic,
+    topic: &Topic,
+    envelope: Envelope,
+    work: impl FnOnce(Envelope) -> Fut,
+) -> Result<(), PublishError>
+where
+    Fut: Future<Output = Result<(), PublishError>>,
+{
+    let span = trace::publish_span(traffic.system(), topic, &envelope);
+    let mut record = traffic.publishing(topic.template());
+    let result = work(envelope).instrument(span.clone()).await;
+    if let Err(error) = &result {
+        trace::fail(&span, error.label());
+        record.error = Some(error.label());
+    }
+    result
+}
+
+/// Runs a handler on a delivery in its `process` span, turns a panic into a dead letter, and
+/// records it all. For adapters.
+pub async fn dispatch(handler: &dyn Handler, delivery: Delivery, traffic: &Traffic) -> Disposition {
+    let destination = delivery.topic.template();
+    let span = trace::process_span(traffic.system(), &delivery);
+    let mut record = traffic.processing(destination, delivery.redelivered);
+    record.error = Some("dropped");
+    let handled = AssertUnwindSafe(async { handler.handle(delivery).await })
         .catch_unwind()
-        .instrument(span)
-        .await
-        .unwrap_or_else(|_| {
+        .instrument(span.clone())
+        .await;
+    let (disposition, result, error) = match handled {
+        Ok(disposition @ Disposition::Ack) => (disposition, "ack", None),
+        Ok(disposition @ Disposition::Retry { .. }) => {
+            traffic.retried(destination);
+            (disposition, "retry", Some("retry"))
+        }
+        Ok(disposition @ Disposition::DeadLetter { .. }) => {
+            traffic.dead_letter(destination, DeadLetterReason::Refused);
+            (disposition, "deadletter", Some("dead_letter"))
+        }
+        Err(_) => {
             tracing::error!("a message handler panicked");
-            Disposition::DeadLetter { reason: "the handler panicked".into() }
-        })
+            traffic.dead_letter(destination, DeadLetterReason::HandlerPanicked);
+            let reason = "the handler panicked".into();
+            (Disposition::DeadLetter { reason }, "deadletter", Some("panic"))
+        }
+    };
+    record.error = error;
+    span.record("messaging.result", result);
+    if let Some(error) = error {
+        trace::fail(&span, error);
+    }
+    disposition
 }
 
 /// A running subscription. Dropping it stops it without waiting.

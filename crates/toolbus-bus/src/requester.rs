@@ -21,6 +21,7 @@ use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{Envelope, Topic, header, json, message, queue, topic};
 use tracing::Instrument as _;
 
+use crate::metrics::Asked;
 use crate::port::{
     Bus, Consumer, Delivery, Disposition, Flow, Handler, PublishError, SubscribeError, Subscription,
 };
@@ -53,6 +54,7 @@ struct Inner {
     ask_topic: Topic,
     pending: Arc<Pending>,
     counters: Arc<Counters>,
+    asked: Arc<Asked>,
     closed: CancellationToken,
     tasks: TaskTracker,
     consumer: parking_lot::Mutex<Option<Consumer>>,
@@ -105,6 +107,20 @@ pub enum Error {
     Closed,
 }
 
+impl Error {
+    /// Which of them it is, for metrics.
+    fn label(&self) -> &'static str {
+        match self {
+            Self::Publish(error) => error.label(),
+            Self::Timeout { .. } => "timeout",
+            Self::WorkerLost => "worker_lost",
+            Self::Cancelled => "cancelled",
+            Self::Busy => "busy",
+            Self::Closed => "closed",
+        }
+    }
+}
+
 /// What came that nobody waited for, and how many wait.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -134,10 +150,12 @@ impl Requester {
     ) -> Result<Self, SubscribeError> {
         let pending = Arc::new(Pending::default());
         let counters = Arc::new(Counters::default());
+        let asked = Arc::new(Asked::new(agent.as_str()));
         let (closed, tasks) = (CancellationToken::new(), TaskTracker::new());
         let reader = Reader {
             pending: Arc::clone(&pending),
             counters: Arc::clone(&counters),
+            asked: Arc::clone(&asked),
             questions: Questions::new(
                 Arc::clone(&bus),
                 agent.as_str(),
@@ -160,6 +178,7 @@ impl Requester {
             agent,
             pending,
             counters,
+            asked,
             closed,
             tasks,
             consumer: parking_lot::Mutex::new(Some(consumer)),
@@ -194,6 +213,7 @@ impl Requester {
         if takes_questions {
             envelope.headers.set(header::ASK_TO, inner.ask_topic.as_str());
         }
+        let record = inner.asked.wait(topic.template());
         let sent = send(&*inner.bus, topic, envelope);
         let end = tokio::select! {
             biased;
@@ -206,6 +226,7 @@ impl Requester {
         if let Err(error @ (Error::Timeout { .. } | Error::Cancelled)) = &end {
             inner.tell_worker_to_stop(call_id, error);
         }
+        record.end(end.as_ref().err().map(Error::label));
         end
     }
 
@@ -349,6 +370,7 @@ async fn watch(bus: Arc<dyn Bus>, pending: Arc<Pending>, closed: CancellationTok
 struct Reader {
     pending: Arc<Pending>,
     counters: Arc<Counters>,
+    asked: Arc<Asked>,
     questions: Questions,
 }
 
@@ -383,10 +405,12 @@ impl Reader {
             pending::Answer::Taken => {}
             pending::Answer::Late => {
                 self.counters.late.fetch_add(1, Ordering::Relaxed);
+                self.asked.dropped("late");
                 tracing::debug!("dropped a reply that came late");
             }
             pending::Answer::Unknown(correlation_id) => {
                 self.counters.unknown.fetch_add(1, Ordering::Relaxed);
+                self.asked.dropped("unknown");
                 tracing::warn!(correlation_id, "dropped a reply to nothing that was asked");
             }
         }

@@ -29,8 +29,9 @@ use toolbus_wire::header::{self, Headers};
 use toolbus_wire::message::tool::CallIds;
 use toolbus_wire::message::toolbus::ToolCancel;
 use toolbus_wire::name::InstanceId;
-use toolbus_wire::{Envelope, Message, Topic, json, topic};
+use toolbus_wire::{Envelope, ErrorCode, Message, Topic, json, topic};
 
+use crate::metrics::{Answered, AtWork};
 use crate::port::{
     BODY_BYTES_MAX, Bus, Consumer, Delivery, Disposition, Flow, Handler, SubscribeError,
     Subscription,
@@ -45,6 +46,8 @@ use vitals::Vitals;
 
 /// How long work that was told to stop may take to tidy up before it is dropped.
 const CANCEL_GRACE: Duration = Duration::from_millis(300);
+/// Why a request becomes a dead letter that nobody can be told the outcome of.
+const NO_REPLY_TOPIC: &str = "the request names no reply topic";
 
 /// One kind of request: how it is read, done, and answered.
 pub trait Service: Send + Sync + 'static {
@@ -125,6 +128,20 @@ pub enum Failure {
     },
 }
 
+impl Failure {
+    /// Which of them it is, for metrics: the code that callers of tools are told.
+    fn label(&self) -> &'static str {
+        let code = match self {
+            Self::Malformed(_) => ErrorCode::InvalidArguments,
+            Self::Timeout { .. } => ErrorCode::Timeout,
+            Self::Cancelled => ErrorCode::Cancelled,
+            Self::OutcomeUnknown => ErrorCode::OutcomeUnknown,
+            Self::Crashed | Self::TooLarge { .. } => ErrorCode::ExecutionFailed,
+        };
+        code.label()
+    }
+}
+
 /// A reply, ready to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
@@ -134,13 +151,22 @@ pub struct Reply {
     pub body: Bytes,
     /// Headers beside those of every message.
     pub headers: Headers,
+    /// The code of the error that it tells of, for metrics and spans: one of a fixed set.
+    pub error: Option<&'static str>,
 }
 
 impl Reply {
     /// A reply that carries this body.
     #[must_use]
     pub fn of<M: Message>(body: &M) -> Self {
-        Self { message_type: M::TYPE.into(), body: json::write(body), headers: Headers::new() }
+        let (message_type, body) = (M::TYPE.into(), json::write(body));
+        Self { message_type, body, headers: Headers::new(), error: None }
+    }
+
+    /// The same reply, which tells of an error of this code.
+    #[must_use]
+    pub fn failing(self, code: &'static str) -> Self {
+        Self { error: Some(code), ..self }
     }
 }
 
@@ -225,6 +251,7 @@ impl Responder {
             outbox: outbox.clone(),
             vitals: vitals.clone(),
             asks: asks.clone(),
+            answered: Answered::new(listen.topic.template()),
             _end: end,
         };
         let subscription = Subscription::durable(
@@ -261,6 +288,7 @@ struct Worker<S> {
     outbox: Outbox,
     vitals: Vitals,
     asks: Asks,
+    answered: Answered,
     _end: DropGuard,
 }
 
@@ -272,24 +300,36 @@ impl<S: Service> Handler for Worker<S> {
 
 impl<S: Service> Worker<S> {
     async fn answer(&self, mut delivery: Delivery) -> Disposition {
+        let record = self.answered.work(&delivery.envelope.source);
         let explicit = delivery.envelope.reply_to.clone();
         let parsed = self.parse(&delivery.envelope);
+        let unanswered = |record: AtWork<'_>, reason: Cow<'static, str>| {
+            record.end(Some("dead_letter"));
+            Disposition::DeadLetter { reason }
+        };
         let reply = match (parsed, &explicit) {
             (Err(malformed), Some(_)) => {
                 tracing::info!(reason = malformed.reason, "refused a malformed request");
-                self.service.fail(&malformed.ids, Failure::Malformed(malformed.reason))
+                self.fail(&malformed.ids, Failure::Malformed(malformed.reason))
             }
-            (Err(malformed), None) => return dead_letter(malformed.reason),
+            (Err(malformed), None) => return unanswered(record, malformed.reason.into()),
             (Ok(_), None) if self.service.default_reply_topic().is_none() => {
-                return dead_letter("the request names no reply topic");
+                return unanswered(record, NO_REPLY_TOPIC.into());
             }
-            (Ok(call), _) => self.outcome(call, &mut delivery).await,
+            (Ok(call), _) => self.outcome(call, &mut delivery, &record).await,
         };
         let Some(reply_to) = explicit.or_else(|| self.service.default_reply_topic()) else {
-            return dead_letter("the request names no reply topic");
+            return unanswered(record, NO_REPLY_TOPIC.into());
         };
+        record.end(reply.error);
         self.send(&reply_to, delivery.envelope, reply).await;
         Disposition::Ack
+    }
+
+    /// The service's reply to a failure, marked as one.
+    fn fail(&self, ids: &CallIds, failure: Failure) -> Reply {
+        let label = failure.label();
+        self.service.fail(ids, failure).failing(label)
     }
 
     fn parse(&self, envelope: &Envelope) -> Result<Call<S::Request>, Malformed> {
@@ -303,15 +343,24 @@ impl<S: Service> Worker<S> {
     }
 
     /// The call's outcome: remembered, shared with a run that is under way, or new.
-    async fn outcome(&self, call: Call<S::Request>, delivery: &mut Delivery) -> Reply {
+    async fn outcome(
+        &self,
+        call: Call<S::Request>,
+        delivery: &mut Delivery,
+        record: &AtWork<'_>,
+    ) -> Reply {
         let Call { ids, request, default_budget, repeat } = call;
         let key = CallKey::of(&delivery.envelope, &ids.tool_call_id);
         let deadline = Deadline::of_request(&delivery.envelope.headers, default_budget);
         let place = match self.memory.recall(key) {
-            Recalled::Done(reply) => return reply,
+            Recalled::Done(reply) => {
+                record.repeats();
+                return reply;
+            }
             Recalled::Running(run) => {
+                record.repeats();
                 let outcome = run.outcome().await;
-                return outcome.unwrap_or_else(|| self.service.fail(&ids, Failure::OutcomeUnknown));
+                return outcome.unwrap_or_else(|| self.fail(&ids, Failure::OutcomeUnknown));
             }
             Recalled::New(place) => place,
         };
@@ -320,9 +369,9 @@ impl<S: Service> Worker<S> {
                 call_id = ids.tool_call_id,
                 "a redelivered call that was started elsewhere: its outcome is unknown"
             );
-            self.service.fail(&ids, Failure::OutcomeUnknown)
+            self.fail(&ids, Failure::OutcomeUnknown)
         } else if deadline.is_past() {
-            self.service.fail(&ids, Failure::Timeout { asked: deadline.asked() })
+            self.fail(&ids, Failure::Timeout { asked: deadline.asked() })
         } else {
             self.run(request, (&ids, key), delivery, deadline).await
         };
@@ -342,7 +391,7 @@ impl<S: Service> Worker<S> {
         let envelope = &mut delivery.envelope;
         let running = self.cancels.running(&envelope.source, &ids.tool_call_id);
         if running.token().is_cancelled() {
-            return self.service.fail(ids, Failure::Cancelled);
+            return self.fail(ids, Failure::Cancelled);
         }
         let headers = std::mem::take(&mut envelope.headers);
         let topic_of = |name| headers.get(name).and_then(|text| Topic::parse(text).ok());
@@ -374,11 +423,11 @@ impl<S: Service> Worker<S> {
             End::Reply(reply) => reply,
             End::Cancelled => match tokio::time::timeout(CANCEL_GRACE, work).await {
                 Ok(reply) => reply,
-                Err(_) => return self.service.fail(ids, Failure::Cancelled),
+                Err(_) => return self.fail(ids, Failure::Cancelled),
             },
             End::Late => {
                 running.token().cancel();
-                return self.service.fail(ids, Failure::Timeout { asked: deadline.asked() });
+                return self.fail(ids, Failure::Timeout { asked: deadline.asked() });
             }
         };
         if sent.load(Ordering::Relaxed) > 0 {
@@ -387,7 +436,7 @@ impl<S: Service> Worker<S> {
         reply.unwrap_or_else(|_| {
             let (call_id, tool) = (&ids.tool_call_id, &ids.tool_name);
             tracing::error!(call_id, tool, "a service panicked");
-            self.service.fail(ids, Failure::Crashed)
+            self.fail(ids, Failure::Crashed)
         })
     }
 
@@ -405,7 +454,7 @@ impl<S: Service> Worker<S> {
     fn bounded(&self, reply: Reply, ids: &CallIds) -> Reply {
         match reply.body.len() {
             ..=BODY_BYTES_MAX => reply,
-            bytes => self.service.fail(ids, Failure::TooLarge { bytes }),
+            bytes => self.fail(ids, Failure::TooLarge { bytes }),
         }
     }
 
@@ -423,10 +472,6 @@ enum End {
     Reply(std::thread::Result<Reply>),
     Cancelled,
     Late,
-}
-
-fn dead_letter(reason: impl Into<Cow<'static, str>>) -> Disposition {
-    Disposition::DeadLetter { reason: reason.into() }
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
 //! Trace context at the bus: spans of publishing and processing, and how they hang together.
 //!
 //! The context of the span that publishes travels in the envelope, and the span that processes the
-//! message becomes its child, so one call is one trace through any number of processes.
+//! message becomes its child, so one call is one trace through any number of processes. Their names
+//! and attributes are listed in [`crate::metrics::SPANS`].
 
 use opentelemetry::trace::{
     SpanContext, SpanId, TraceContextExt as _, TraceFlags, TraceId, TraceState,
 };
 use toolbus_wire::message::toolbus::Alive;
-use toolbus_wire::{Envelope, TraceContext, message};
+use toolbus_wire::{Envelope, Topic, TraceContext, message};
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
@@ -15,25 +16,29 @@ use crate::Delivery;
 
 /// The span of publishing a message (OpenTelemetry kind: producer); none for a sign of life, which
 /// belongs to no call and comes every second.
-#[must_use]
-pub fn publish_span(topic: &str, envelope: &Envelope) -> Span {
+pub(crate) fn publish_span(system: &str, topic: &Topic, envelope: &Envelope) -> Span {
     if message::is::<Alive>(envelope) {
         return Span::none();
     }
     tracing::info_span!(
         "publish",
         otel.kind = "producer",
-        messaging.system = "rabbitmq",
-        messaging.destination.name = topic,
+        otel.status_code = tracing::field::Empty,
+        messaging.system = system,
+        messaging.operation.name = "publish",
+        messaging.operation.type = "send",
+        messaging.destination.name = topic.as_str(),
+        messaging.destination.template = topic.template(),
         messaging.message.id = envelope.message_id,
+        messaging.message.conversation_id = envelope.correlation_id,
         messaging.message.body.size = envelope.body.len(),
+        error.type = tracing::field::Empty,
     )
 }
 
 /// The span of processing a message (OpenTelemetry kind: consumer), as a child of the span that
 /// published it; none for a sign of life.
-#[must_use]
-pub fn process_span(delivery: &Delivery) -> Span {
+pub(crate) fn process_span(system: &str, delivery: &Delivery) -> Span {
     let envelope = &delivery.envelope;
     if message::is::<Alive>(envelope) {
         return Span::none();
@@ -41,15 +46,29 @@ pub fn process_span(delivery: &Delivery) -> Span {
     let span = tracing::info_span!(
         "process",
         otel.kind = "consumer",
-        messaging.system = "rabbitmq",
+        otel.status_code = tracing::field::Empty,
+        messaging.system = system,
+        messaging.operation.name = "process",
+        messaging.operation.type = "process",
         messaging.destination.name = delivery.topic.as_str(),
+        messaging.destination.template = delivery.topic.template(),
         messaging.message.id = envelope.message_id,
+        messaging.message.conversation_id = envelope.correlation_id,
+        messaging.message.body.size = envelope.body.len(),
+        messaging.result = tracing::field::Empty,
+        error.type = tracing::field::Empty,
     );
     if let (false, Some(parent)) = (span.is_disabled(), envelope.trace.as_ref().and_then(remote)) {
         // It fails only where no OpenTelemetry layer is installed, and then there is no trace.
         let _ = span.set_parent(opentelemetry::Context::new().with_remote_span_context(parent));
     }
     span
+}
+
+/// Marks a span as failed, in these words.
+pub(crate) fn fail(span: &Span, error: &'static str) {
+    span.record("error.type", error);
+    span.record("otel.status_code", "ERROR");
 }
 
 /// Writes the context of `span` into the envelope. Where there is none, what the envelope carries

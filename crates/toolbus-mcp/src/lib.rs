@@ -16,6 +16,7 @@ pub mod direct_name;
 mod eraser;
 mod failure;
 mod lookup;
+pub mod metrics;
 mod nearest;
 mod offer;
 mod registrations;

@@ -19,6 +19,7 @@ use crate::claims::Claims;
 use crate::config::Entry;
 use crate::connection::Means;
 use crate::failure::Failure;
+use crate::metrics::{self, Metrics};
 use crate::registrations::Registrations;
 use crate::server::{Origin, Server, State};
 use crate::server_name::ServerName;
@@ -116,6 +117,7 @@ pub(crate) struct Shared {
     pub(crate) stop: CancellationToken,
     pub(crate) trust: Trust,
     pub(crate) claims: Claims,
+    pub(crate) metrics: Metrics,
     revision: AtomicU64,
     news: watch::Sender<()>,
 }
@@ -194,6 +196,7 @@ impl Set {
         let shared = Arc::new(Shared {
             trust: Trust::new(pins, options.tool_changes, beginning),
             claims: Claims::default(),
+            metrics: Metrics::new(),
             options,
             means,
             stop: CancellationToken::new(),
@@ -206,7 +209,9 @@ impl Set {
             server
         };
         let servers = RwLock::new(entries.into_iter().map(start).collect());
-        Ok(Self(Arc::new(Inner { shared, servers })))
+        let set = Self(Arc::new(Inner { shared, servers }));
+        metrics::observe(set.downgrade());
+        Ok(set)
     }
 
     /// Waits until the first attempt of every server has ended, well or not: at most the time that
@@ -220,6 +225,12 @@ impl Set {
     #[must_use]
     pub fn list(&self) -> Vec<Status> {
         self.servers().iter().map(|server| self.status(server)).collect()
+    }
+
+    /// Where each of them stands.
+    pub(crate) fn states(&self) -> Vec<(ServerName, State)> {
+        let servers = self.servers();
+        servers.iter().map(|server| (server.entry.name.clone(), server.state())).collect()
     }
 
     /// One server, by its name in any case.

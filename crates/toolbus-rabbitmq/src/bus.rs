@@ -9,15 +9,15 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use toolbus_bus::port::{
     BODY_BYTES_MAX, Bus, Consumer, Handler, Health, PublishError, SubscribeError, Subscription,
+    publishing,
 };
 use toolbus_bus::trace;
 use toolbus_wire::{Envelope, Topic};
-use tracing::Instrument as _;
 
 use crate::consumer::Running;
 use crate::frame::{properties_of, short};
 use crate::state::{Message, SendError, Shared};
-use crate::{Config, ConnectError, Start, supervisor, topology};
+use crate::{Config, ConnectError, Start, metrics, supervisor, topology};
 
 /// A message bus on one connection to a RabbitMQ broker.
 ///
@@ -38,6 +38,7 @@ impl RabbitBus {
         config.check()?;
         let start = config.start;
         let shared = Arc::new(Shared::new(config));
+        metrics::observe(&shared);
         let first = match start {
             Start::Within(limit) => Some(supervisor::connect_first(&shared, limit).await?),
             Start::Whenever => None,
@@ -133,9 +134,8 @@ impl Bus for RabbitBus {
         topic: &'a Topic,
         envelope: Envelope,
     ) -> BoxFuture<'a, Result<(), PublishError>> {
-        let span = trace::publish_span(topic.as_str(), &envelope);
-        let publish = self.publish_now(topic, envelope);
-        if span.is_disabled() { Box::pin(publish) } else { Box::pin(publish.instrument(span)) }
+        let traffic = &self.shared.traffic;
+        Box::pin(publishing(traffic, topic, envelope, |envelope| self.publish_now(topic, envelope)))
     }
 
     fn subscribe(

@@ -15,6 +15,7 @@ use lapin::{BasicProperties, Channel};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use toolbus_bus::metrics::DeadLetterReason;
 use toolbus_bus::port::{
     ATTEMPTS_MAX, BODY_BYTES_MAX, Delivery, Disposition, Handler, Lifetime, Subscription, dispatch,
 };
@@ -151,11 +152,14 @@ impl Work {
             Ok(delivery) => delivery,
             Err(reason) => {
                 tracing::warn!(queue = place.queue, reason, "dead letter");
+                let of = Topic::parse(&place.subscription.name)
+                    .map_or("other", |topic| topic.template());
+                place.shared.traffic.dead_letter(of, DeadLetterReason::Unreadable);
                 return place.reject(tag);
             }
         };
         let (topic, attempt) = (delivery.topic.clone(), delivery.attempt);
-        let disposition = dispatch(handler, delivery).await;
+        let disposition = dispatch(handler, delivery, &place.shared.traffic).await;
         if disposition == Disposition::Ack {
             return place.ack(tag);
         }
@@ -163,6 +167,7 @@ impl Work {
         match disposition {
             Disposition::Ack => {}
             Disposition::Retry { .. } if attempt >= ATTEMPTS_MAX => {
+                held.count(DeadLetterReason::GaveUp);
                 held.dead_letter(&format!("gave up after {ATTEMPTS_MAX} attempts")).await;
             }
             Disposition::Retry { after } => held.retry(after).await,
@@ -203,7 +208,10 @@ impl Held<'_> {
         match sent {
             Ok(()) => place.ack(self.tag),
             Err(failure) if failure.is_of_connection() => place.requeue(self.tag),
-            Err(failure) => self.dead_letter(&format!("it could not be put off: {failure}")).await,
+            Err(failure) => {
+                self.count(DeadLetterReason::NotPutOff);
+                self.dead_letter(&format!("it could not be put off: {failure}")).await;
+            }
         }
     }
 
@@ -216,6 +224,11 @@ impl Held<'_> {
     ) -> Result<(), Failure> {
         self.place.lease(delay).await.map_err(Failure::Declare)?;
         self.publish(exchange, name, properties).await.map_err(Failure::Send)
+    }
+
+    /// Counts a dead letter that the handler did not ask for.
+    fn count(&self, reason: DeadLetterReason) {
+        self.place.shared.traffic.dead_letter(self.topic.template(), reason);
     }
 
     /// Keeps the message where people can look at it, and says why.

@@ -21,6 +21,7 @@
 //! | `consumer` | one subscription's channel; `delivery` one message on it |
 //! | `topology` | what is declared; `retry` how messages wait |
 //! | `state` | what all of them share |
+//! | `metrics` | what is counted of the connection |
 
 mod backoff;
 mod bus;
@@ -32,6 +33,7 @@ mod frame;
 mod guard;
 pub mod join;
 mod link;
+pub mod metrics;
 mod publisher;
 mod retry;
 mod state;

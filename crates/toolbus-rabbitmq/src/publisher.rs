@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::{protocol_error, reason};
 use crate::link::Link;
+use crate::metrics::Metrics;
 use crate::topology::Topology;
 
 /// Most messages that wait to be sent or confirmed on one connection.
@@ -69,6 +70,7 @@ pub(crate) struct Publisher {
     link: Arc<Link>,
     topology: Arc<Topology>,
     commands: mpsc::Receiver<Command>,
+    metrics: Metrics,
     drain: CancellationToken,
 }
 
@@ -76,10 +78,11 @@ impl Publisher {
     pub(crate) fn new(
         link: Arc<Link>,
         topology: Arc<Topology>,
+        metrics: Metrics,
         drain: CancellationToken,
     ) -> (Self, mpsc::Sender<Command>) {
         let (sender, commands) = mpsc::channel(IN_FLIGHT_MAX);
-        (Self { link, topology, commands, drain }, sender)
+        (Self { link, topology, commands, metrics, drain }, sender)
     }
 
     /// Opens a channel to publish on, with the exchanges declared.
@@ -130,7 +133,7 @@ impl Publisher {
                     let alone = in_flight.is_empty() && settled.len() == 1;
                     returns.collect(&mut settled);
                     for sent in settled.drain(..) {
-                        sent.settle(&mut returns, alone);
+                        sent.settle(&mut returns, alone, &self.metrics);
                     }
                     if in_flight.is_empty() {
                         returns.clear();
@@ -268,7 +271,7 @@ impl Returns {
 impl Sent {
     /// Tells the caller what became of its message; `alone` is whether no other could have been
     /// what closed the channel.
-    fn settle(self, returns: &mut Returns, alone: bool) {
+    fn settle(self, returns: &mut Returns, alone: bool, metrics: &Metrics) {
         let outcome = match self.answer {
             _ if returns.take(&self.key) => Outcome::Unroutable,
             Answer::Acked => Outcome::Confirmed,
@@ -279,6 +282,7 @@ impl Sent {
                 _ => Outcome::Unconfirmed,
             },
         };
+        metrics.settled(&outcome);
         // Nobody may wait for it any more.
         let _ = self.outcome.send(outcome);
     }

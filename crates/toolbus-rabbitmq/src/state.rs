@@ -11,11 +11,13 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use toolbus_bus::metrics::Traffic;
 use toolbus_bus::port::{Health, PublishError, Subscription};
 
 use crate::Config;
 use crate::frame;
 use crate::link::Link;
+use crate::metrics::Metrics;
 use crate::publisher::{Command, IN_FLIGHT_MAX, Outcome, Outgoing};
 use crate::topology::Topology;
 
@@ -64,6 +66,8 @@ pub(crate) struct Shared {
     pub(crate) cut: CancellationToken,
     pub(crate) consumers: TaskTracker,
     pub(crate) tasks: TaskTracker,
+    pub(crate) traffic: Traffic,
+    pub(crate) metrics: Metrics,
     in_flight: Arc<Semaphore>,
     /// Subscriptions that have no consumer at the broker, and why.
     troubled: Mutex<BTreeMap<String, String>>,
@@ -83,6 +87,8 @@ impl Shared {
             cut: CancellationToken::new(),
             consumers: TaskTracker::new(),
             tasks: TaskTracker::new(),
+            traffic: Traffic::new("rabbitmq"),
+            metrics: Metrics::new(),
             in_flight: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
             troubled: Mutex::default(),
         }
@@ -173,8 +179,10 @@ impl Shared {
                 Ok(Ok(Outcome::Unroutable)) => return Err(SendError::Unroutable),
                 Ok(Ok(Outcome::Refused(reason))) => return Err(SendError::Refused(reason)),
                 Ok(Ok(Outcome::NotSent(back))) => outgoing = *back,
-                // The task of the publisher has ended without a word, or the confirm is late.
-                Ok(Ok(Outcome::Unconfirmed) | Err(_)) | Err(_) => {
+                // The task of the publisher has ended without a word.
+                Ok(Ok(Outcome::Unconfirmed) | Err(_)) => return Err(SendError::Unconfirmed),
+                Err(_) => {
+                    self.metrics.late();
                     return Err(SendError::Unconfirmed);
                 }
             }
@@ -233,6 +241,11 @@ impl Shared {
             () = self.closing.cancelled() => Err(SendError::Closed),
             () = tokio::time::sleep_until(by) => Err(SendError::Unavailable(self.why_not())),
         }
+    }
+
+    /// How many subscriptions are interrupted.
+    pub(crate) fn interrupted(&self) -> usize {
+        self.troubled.lock().len()
     }
 
     /// Why messages do not flow.

@@ -37,7 +37,9 @@ impl Ready {
         let link = Arc::new(Link::open(&shared.config).await?);
         let drain = CancellationToken::new();
         let topology = Arc::clone(&shared.topology);
-        let (publisher, commands) = Publisher::new(Arc::clone(&link), topology, drain.clone());
+        let metrics = shared.metrics.clone();
+        let (publisher, commands) =
+            Publisher::new(Arc::clone(&link), topology, metrics, drain.clone());
         let opened = tokio::time::timeout(shared.config.connect_within, publisher.open()).await;
         let error = match opened {
             Ok(Ok(channel)) => {
@@ -67,6 +69,7 @@ pub(crate) async fn connect_first(shared: &Shared, limit: Duration) -> Result<Re
             Ok(ready) => return Ok(ready),
             Err(error) => error,
         };
+        shared.metrics.not_connected();
         let next = Instant::now() + backoff.next();
         if last.is_final() || next >= deadline {
             break;
@@ -89,6 +92,7 @@ pub(crate) async fn supervise(shared: Arc<Shared>, first: Option<Ready>) {
         let began = Instant::now();
         let Some(reason) = serve(&shared, next).await else { break };
         tracing::warn!(broker = %shared.config.address, reason, "lost the broker");
+        shared.metrics.lost();
         backoff.held(began.elapsed());
         if pause(&shared, &mut backoff).await.is_none() {
             break;
@@ -111,6 +115,7 @@ async fn reconnect(shared: &Shared, backoff: &mut Backoff) -> Option<Ready> {
             Ok(ready) => return Some(ready),
             Err(error) => error.with_cause(),
         };
+        shared.metrics.not_connected();
         shared.state.send_replace(State::Down(error.as_str().into()));
         if error != told {
             tracing::warn!(error, "no connection to the broker; trying on");
@@ -137,6 +142,7 @@ async fn serve(shared: &Shared, ready: Ready) -> Option<String> {
     let mut events = pin!(link.connection.events_listener());
     let mut publishing = shared.tasks.spawn(publisher.run(channel));
     tracing::info!(broker = %shared.config.address, "connected");
+    shared.metrics.connected();
     shared.state.send_replace(State::Up(Arc::clone(&session)));
     let mut look = tokio::time::interval(LOOK_EVERY);
     let lost = loop {
@@ -146,6 +152,7 @@ async fn serve(shared: &Shared, ready: Ready) -> Option<String> {
             event = events.next() => match event {
                 Some(Event::ConnectionBlocked(reason)) => {
                     tracing::warn!(reason, "the broker takes no messages");
+                    shared.metrics.blocked();
                     let blocked = State::Blocked(Arc::clone(&session), reason.into());
                     shared.state.send_replace(blocked);
                 }

@@ -7,7 +7,9 @@
 //! instruments of a crate must therefore be made after [`start`], or they record nothing.
 
 mod client;
+mod correlate;
 mod otlp;
+mod outage;
 
 #[cfg(test)]
 mod tests;
@@ -16,12 +18,26 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use opentelemetry_sdk::propagation::TraceContextPropagator;
+use toolbus_telemetry::{Kind, Metric};
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::fmt::format::JsonFields;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry};
 
+use self::correlate::Correlated;
 use crate::config::{Environment, Mistake};
 use crate::settings::{LogFormat, LogSettings, TelemetrySettings};
+
+const EXPORT_FAILURES: Metric = Metric {
+    name: "toolbus.telemetry.export.failures",
+    kind: Kind::ObservedCounter,
+    unit: "{request}",
+    description: "Export requests that failed; what they carried is lost",
+    attributes: &[],
+};
+
+/// Every metric of this crate.
+pub const METRICS: &[Metric] = &[EXPORT_FAILURES];
 
 /// Who is speaking: the resource of everything that is exported.
 #[derive(Debug, Clone)]
@@ -158,6 +174,8 @@ fn console(human: bool) -> Box<dyn Layer<Registry> + Send + Sync> {
     if human {
         base.with_ansi(std::io::stderr().is_terminal()).boxed()
     } else {
-        base.json().flatten_event(true).with_span_list(false).boxed()
+        let json = tracing_subscriber::fmt::format().json().flatten_event(true);
+        let line = Correlated(json.with_span_list(false));
+        base.fmt_fields(JsonFields::new()).event_format(line).boxed()
     }
 }

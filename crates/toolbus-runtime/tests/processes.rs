@@ -132,6 +132,7 @@ async fn a_short_command_exports_all_it_recorded() {
         .variable("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20hunter2")
         .variable("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
         .variable("TOOLBUS_LOG", "trace")
+        .variable("TOOLBUS_LOG__FORMAT", "json")
         .done()
         .await;
     assert_eq!(done.code, Some(0), "{done:?}");
@@ -147,6 +148,10 @@ async fn a_short_command_exports_all_it_recorded() {
 
     let said = received.logs.iter().find(|log| log.body == "said within the span").unwrap();
     assert_eq!(said.trace_id, inner.trace_id);
+    let mut lines = done.stderr.lines().filter(|line| line.contains("said within the span"));
+    let line: serde_json::Value = serde_json::from_str(lines.next().unwrap()).unwrap();
+    assert_eq!(line["trace_id"], hexadecimal(&inner.trace_id));
+    assert_eq!(line["span_id"], hexadecimal(&inner.span_id));
 
     assert_eq!(received.metrics["test.calls"], 3);
     assert_eq!(received.metrics["toolbus.telemetry.export.failures"], 0);
@@ -159,6 +164,10 @@ async fn a_short_command_exports_all_it_recorded() {
         assert_eq!(received.resource.get(key).map(String::as_str), Some(value), "{key}");
     }
     assert!(received.resource.contains_key("service.instance.id"));
+}
+
+fn hexadecimal(id: &[u8]) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[tokio::test]
@@ -219,9 +228,8 @@ async fn a_service_exports_while_it_runs_and_never_its_own_exporting() {
 }
 
 #[tokio::test]
-async fn a_collector_that_is_gone_costs_a_warning_a_signal_and_no_time() {
-    // Bound and closed: nobody listens there.
-    let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+async fn a_collector_that_is_gone_costs_a_warning_and_no_time() {
+    let gone = free_address().await;
     let started = Instant::now();
     let done = Run::new("record")
         .variable("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("http://me:hunter2@{gone}"))
@@ -232,11 +240,57 @@ async fn a_collector_that_is_gone_costs_a_warning_a_signal_and_no_time() {
     assert_eq!(done.code, Some(0), "{done:?}");
     assert!(started.elapsed() < PATIENCE);
     assert!(!done.stderr.contains("hunter2"), "{done:?}");
-    for signal in ["traces", "metrics", "logs"] {
-        let said = |line: &&str| line.contains("not exported") && line.contains(signal);
-        assert_eq!(done.stderr.lines().filter(said).count(), 1, "{signal}: {done:?}");
-    }
+    assert_eq!(done.stderr.matches("telemetry is not exported").count(), 1, "{done:?}");
     assert!(done.stderr.contains("Connection refused"), "{done:?}");
+}
+
+#[tokio::test]
+async fn a_collector_that_comes_back_is_told_and_gets_what_comes_then() {
+    let address = free_address().await;
+    let process = Run::new("chat")
+        .variable("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("http://{address}"))
+        .variable("OTEL_BSP_SCHEDULE_DELAY", "20")
+        .variable("OTEL_BLRP_SCHEDULE_DELAY", "20")
+        .variable("OTEL_METRIC_EXPORT_INTERVAL", "50")
+        .start();
+    process.waits_for_line("telemetry is not exported").await;
+    let collector = Collector::start_at(&address.to_string(), 200).await;
+    process.waits_for_line("telemetry is exported again").await;
+    let started = Instant::now();
+    while collector.received().spans.is_empty() {
+        assert!(started.elapsed() < PATIENCE, "nothing was exported");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    process.signal(Signal::TERM);
+    let done = process.done().await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+    for said in ["telemetry is not exported", "telemetry is exported again"] {
+        assert_eq!(done.stderr.matches(said).count(), 1, "{done:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_no_collector_takes_does_not_fill_the_memory() {
+    // It listens and never answers, so that every request holds what it carries.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let done = Run::new("flood")
+        .variable(
+            "OTEL_EXPORTER_OTLP_ENDPOINT",
+            &format!("http://{}", silent.local_addr().unwrap()),
+        )
+        .variable("OTEL_BSP_SCHEDULE_DELAY", "10")
+        .variable("TOOLBUS_LOG", "error")
+        .done()
+        .await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+    // 100,000 spans of 1 KiB were made; 2048 of them wait, and some are on their way.
+    let peak: u64 = done.stdout.trim().parse().unwrap();
+    assert!(peak < 80 << 10, "{peak} KiB");
+}
+
+/// An address where nobody listens.
+async fn free_address() -> std::net::SocketAddr {
+    tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
 }
 
 #[tokio::test]

@@ -10,12 +10,14 @@ use toolbus_bus::responder::{
 };
 use toolbus_bus::{Bus, Envelope, Progress, SubscribeError, Topic};
 use toolbus_tools::bus::tool_failure;
-use toolbus_wire::message::script::{ScriptInvokeRequest, ScriptReason};
+use toolbus_wire::message::script::{ScriptInvokeRequest, ScriptInvokeResponse, ScriptReason};
 use toolbus_wire::message::tool::CallIds;
 use toolbus_wire::message::toolbus::{OutputStream, ToolProgress};
 use toolbus_wire::name::{InstanceId, SCRIPTS_MANAGER};
-use toolbus_wire::{json, queue, topic};
+use toolbus_wire::{ErrorCode, json, queue, topic};
+use tracing::Instrument as _;
 
+use crate::metrics::Metrics;
 use crate::response;
 use crate::runner::{
     Error, INPUT_BYTES_MAX, LiveOutput, Outcome, PACKAGES_MAX, Run, Runner, SCRIPT_BYTES_MAX,
@@ -39,7 +41,8 @@ pub async fn serve(
         instance: instance.clone(),
         concurrency,
     };
-    Responder::start(bus, listen, ScriptService { runner }).await
+    let metrics = Metrics::new(runner.name());
+    Responder::start(bus, listen, ScriptService { runner, metrics }).await
 }
 
 /// A runner that says why there is none.
@@ -57,6 +60,7 @@ impl Runner for Unavailable {
 
 struct ScriptService {
     runner: Arc<dyn Runner>,
+    metrics: Metrics,
 }
 
 impl Service for ScriptService {
@@ -103,14 +107,17 @@ impl Service for ScriptService {
             // Whichever is shorter is what ends a script: its own timeout, or the call's deadline.
             let asked = if left < asked { context.deadline.asked() } else { asked };
             let call_id = &request.tool_call_id;
-            let response = match self.runner.run(script, run).await {
+            let record = self.metrics.begin();
+            let ran = self.runner.run(script, run).instrument(record.span().clone()).await;
+            let response = match ran {
                 Ok(outcome) => response::of_outcome(call_id, outcome, asked),
                 Err(error) => {
                     tracing::warn!(%error, runner = self.runner.name(), "a script has no outcome");
                     response::of_error(call_id, &error)
                 }
             };
-            Reply::of(&response)
+            record.end(&response);
+            reply(&response)
         })
     }
 
@@ -134,7 +141,7 @@ impl Service for ScriptService {
                 format!("the result has {bytes} bytes, too many for one message"),
             ),
         };
-        Reply::of(&response::failed(&ids.tool_call_id, reason, text))
+        reply(&response::failed(&ids.tool_call_id, reason, text))
     }
 
     fn default_reply_topic(&self) -> Option<Topic> {
@@ -144,6 +151,17 @@ impl Service for ScriptService {
     fn source(&self) -> &str {
         SCRIPTS_MANAGER
     }
+}
+
+/// The reply that carries a response. A script that ends with an exit code has failed by itself, as
+/// a tool does that tells of an error.
+fn reply(response: &ScriptInvokeResponse) -> Reply {
+    let error = match &response.reason {
+        Some(ScriptReason::OutputTruncated) | None if response.exit_code == 0 => None,
+        Some(ScriptReason::OutputTruncated) | None => Some(ErrorCode::ToolError.label()),
+        Some(reason) => Some(reason.label()),
+    };
+    Reply { error, ..Reply::of(response) }
 }
 
 /// Seconds that the script may take, within the bounds that every runner keeps.

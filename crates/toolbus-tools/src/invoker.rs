@@ -60,7 +60,7 @@ impl Invoker {
     /// telemetry is to be set up before.
     #[must_use]
     pub fn new(registry: Arc<Registry>) -> Self {
-        let recorder = Recorder::new(&opentelemetry::global::meter("RockBot.Tools"));
+        let recorder = Recorder::new(&opentelemetry::global::meter(crate::metrics::METER));
         Self { inner: Arc::new(Inner { registry, gates: gates(), recorder }) }
     }
 

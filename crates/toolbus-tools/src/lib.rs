@@ -9,6 +9,7 @@ pub mod call;
 pub mod gate;
 pub mod guide;
 pub mod invoker;
+pub mod metrics;
 pub mod registry;
 pub mod schema;
 pub mod tool;

@@ -32,6 +32,16 @@ macro_rules! text_enum {
                     Self::Other(text) => text,
                 }
             }
+
+            /// The text where the number of texts must be bounded, such as in metrics: `other` for
+            /// each that this version does not know.
+            #[must_use]
+            pub fn label(&self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text,)+
+                    Self::Other(_) => "other",
+                }
+            }
         }
 
         impl From<&str> for $name {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::name::{AgentName, InstanceId};
 
 mod catalogue;
+mod template;
 
 pub use catalogue::*;
 

@@ -9,7 +9,7 @@ use crate::workspace;
 
 /// Each crate's place, lowest first: it may depend on crates of its own layer and of those before.
 const LAYERS: [&[&str]; 4] = [
-    &["toolbus-wire", "toolbus-runtime"],
+    &["toolbus-wire", "toolbus-telemetry", "toolbus-runtime"],
     &["toolbus-bus", "toolbus-rabbitmq"],
     &[
         "toolbus-tools",

@@ -8,6 +8,8 @@ use toolbus_testkit::{eventually, rabbit};
 
 use crate::support::*;
 
+mod page;
+
 /// The trace that the stranger's messages belong to, and its own span in it.
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const SPAN: &str = "b7ad6b7169203331";

@@ -364,5 +364,10 @@ impl Service for Asks {
 }
 
 fn reply(text: String) -> Reply {
-    Reply { message_type: "Toolbus.Conformance".into(), body: text.into(), headers: Headers::new() }
+    Reply {
+        message_type: "Toolbus.Conformance".into(),
+        body: text.into(),
+        headers: Headers::new(),
+        error: None,
+    }
 }

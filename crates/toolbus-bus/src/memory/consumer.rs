@@ -9,6 +9,7 @@ use tokio_util::task::TaskTracker;
 
 use super::Broker;
 use super::queue::{Message, Next, Place, Queue};
+use crate::metrics::DeadLetterReason;
 use crate::port::{ATTEMPTS_MAX, Disposition, Flow, Handler, dispatch};
 
 pub(super) struct Running {
@@ -74,7 +75,10 @@ impl Running {
         loop {
             match self.queue.pop() {
                 Next::Message(message) => return message,
-                Next::Expired(message) => self.dead_letter(message, "expired".to_owned()),
+                Next::Expired(message) => {
+                    self.count(&message, DeadLetterReason::Expired);
+                    self.dead_letter(message, "expired".to_owned());
+                }
                 Next::Empty => self.queue.arrival().await,
             }
         }
@@ -91,7 +95,7 @@ impl Running {
         let disposition = tokio::select! {
             // Most handlers end at once, and then the end of the grace is not waited for.
             biased;
-            disposition = dispatch(&*self.handler, delivery) => disposition,
+            disposition = dispatch(&*self.handler, delivery, &self.broker.traffic) => disposition,
             () = self.expire.cancelled() => return,
         };
         let mut message = held.release();
@@ -99,6 +103,7 @@ impl Running {
             Disposition::Ack => self.queue.forget(&message),
             Disposition::DeadLetter { reason } => self.dead_letter(message, reason.into_owned()),
             Disposition::Retry { .. } if message.attempt >= ATTEMPTS_MAX => {
+                self.count(&message, DeadLetterReason::GaveUp);
                 self.dead_letter(message, format!("gave up after {ATTEMPTS_MAX} attempts"));
             }
             Disposition::Retry { after } => {
@@ -110,6 +115,11 @@ impl Running {
                 });
             }
         }
+    }
+
+    /// Counts a dead letter that its handler did not ask for.
+    fn count(&self, message: &Message, reason: DeadLetterReason) {
+        self.broker.traffic.dead_letter(message.topic.template(), reason);
     }
 
     fn dead_letter(&self, message: Message, reason: String) {

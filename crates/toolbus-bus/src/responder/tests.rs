@@ -94,7 +94,8 @@ impl Scripted {
             }
             "large" => {
                 let body = vec![b' '; argument.parse().unwrap()].into();
-                return Reply { message_type: "Test".into(), body, headers: Headers::new() };
+                let (message_type, headers) = ("Test".into(), Headers::new());
+                return Reply { message_type, body, headers, error: None };
             }
             _ => {}
         }

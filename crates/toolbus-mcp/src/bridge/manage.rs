@@ -13,7 +13,7 @@ use toolbus_wire::message::mcp::{
     unknown_request_response,
 };
 use toolbus_wire::message::tool::CallIds;
-use toolbus_wire::{Message, json as body, message};
+use toolbus_wire::{ErrorCode, Message, json as body, message};
 
 use super::invoke::with_headers;
 use super::lookup;
@@ -76,21 +76,34 @@ impl Service for ManageService {
     fn serve(&self, request: Request, context: Context) -> BoxFuture<'_, Reply> {
         Box::pin(async move {
             with_headers(match request {
-                Request::Details(request) => Reply::of(&self.details(request)),
-                Request::Register(request) => Reply::of(&self.register(request).await),
-                Request::Unregister(request) => Reply::of(&self.unregister(request).await),
+                Request::Details(request) => {
+                    let response = self.details(request);
+                    told(&response, response.error.as_ref())
+                }
+                Request::Register(request) => {
+                    let response = self.register(request).await;
+                    told(&response, response.error.as_ref())
+                }
+                Request::Unregister(request) => {
+                    let response = self.unregister(request).await;
+                    told(&response, response.error.as_ref())
+                }
                 Request::Prompt(request) => {
-                    Reply::of(&lookup::prompt(&self.set, request, context).await)
+                    let response = lookup::prompt(&self.set, request, context).await;
+                    told(&response, response.error.as_ref())
                 }
                 Request::Resources(request) => {
-                    Reply::of(&lookup::resources(&self.set, request, context).await)
+                    let response = lookup::resources(&self.set, request, context).await;
+                    told(&response, response.error.as_ref())
                 }
                 Request::Resource(request) => {
-                    Reply::of(&lookup::resource(&self.set, request, context).await)
+                    let response = lookup::resource(&self.set, request, context).await;
+                    told(&response, response.error.as_ref())
                 }
                 Request::Unknown { message_type } => {
                     let (response_type, response) = unknown_request_response(&message_type);
-                    Reply { message_type: response_type.into(), ..Reply::of(&response) }
+                    let reply = told(&response, response.error.as_ref());
+                    Reply { message_type: response_type.into(), ..reply }
                 }
             })
         })
@@ -134,6 +147,12 @@ impl Service for ManageService {
     fn source(&self) -> &str {
         &self.source
     }
+}
+
+/// The reply that carries a response, which tells of this error if of any.
+fn told<M: Message>(response: &M, error: Option<&String>) -> Reply {
+    let reply = Reply::of(response);
+    if error.is_some() { reply.failing(ErrorCode::ExecutionFailed.label()) } else { reply }
 }
 
 fn read(envelope: &Envelope) -> Result<(Request, Repeat), body::Error> {

@@ -53,8 +53,12 @@ impl Server {
     async fn attempt(&self) -> Failure {
         let connection = match self.connect().await {
             Ok(connection) => Arc::new(connection),
-            Err(failure) => return failure,
+            Err(failure) => {
+                self.shared.metrics.not_connected(&self.entry.name);
+                return failure;
+            }
         };
+        self.shared.metrics.connected(&self.entry.name);
         tracing::info!(
             server = %self.entry.name,
             protocol = connection.identity.protocol,
@@ -63,11 +67,13 @@ impl Server {
         );
         self.phase.send_replace(Phase::Connected(Arc::clone(&connection), Instant::now()));
         // A listing that is dropped half-way has changed nothing.
-        tokio::select! {
+        let why = tokio::select! {
             () = connection.over() => connection.why_over().await,
             never = self.follow_tools(&connection) => match never {},
             never = connection.hear_of_tools() => match never {},
-        }
+        };
+        self.shared.metrics.lost(&self.entry.name);
+        why
     }
 
     async fn connect(&self) -> Result<Connection, Failure> {

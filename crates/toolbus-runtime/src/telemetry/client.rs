@@ -7,25 +7,25 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
-use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::task::TaskTracker;
 use tracing::Dispatch;
 
+use super::outage::Outages;
+
 /// Largest answer of a collector that is read, in bytes; they are a few bytes long.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// A collector that comes and goes is warned about this often at most.
-const WARNING_PAUSE: Duration = Duration::from_secs(300);
 
 /// The runtime that export requests run on, with the one HTTP client of all signals.
 pub(super) struct Transport {
     runtime: Option<Runtime>,
     http: reqwest::Client,
     failures: Arc<AtomicU64>,
+    outages: Arc<Outages>,
 }
 
 impl Transport {
@@ -48,10 +48,11 @@ impl Transport {
                 std::mem::forget(tracing::dispatcher::set_default(&Dispatch::none()));
             })
             .build()?;
-        Ok(Self { runtime: Some(runtime), http, failures: Arc::default() })
+        let (failures, outages) = (Arc::default(), Arc::default());
+        Ok(Self { runtime: Some(runtime), http, failures, outages })
     }
 
-    /// The client for one signal, whose outages are told apart from those of the others.
+    /// The client for one signal.
     /// `timeout` is for one request from its start to the end of its answer.
     pub(super) fn client(&self, signal: &'static str, timeout: Duration) -> SignalClient {
         let runtime = self.runtime.as_ref().expect("the runtime is only taken when dropped");
@@ -62,8 +63,7 @@ impl Transport {
             runtime: runtime.handle().clone(),
             requests: TaskTracker::new(),
             failures: Arc::clone(&self.failures),
-            failing: AtomicBool::new(false),
-            warned: Mutex::new(None),
+            outages: Arc::clone(&self.outages),
         }
     }
 
@@ -88,7 +88,7 @@ impl fmt::Debug for Transport {
     }
 }
 
-/// Sends the requests of one signal, counts those that fail and warns once an outage.
+/// Sends the requests of one signal, counts those that fail and warns once of an outage.
 #[derive(Debug)]
 pub(super) struct SignalClient {
     signal: &'static str,
@@ -97,8 +97,7 @@ pub(super) struct SignalClient {
     runtime: tokio::runtime::Handle,
     requests: TaskTracker,
     failures: Arc<AtomicU64>,
-    failing: AtomicBool,
-    warned: Mutex<Option<Instant>>,
+    outages: Arc<Outages>,
 }
 
 #[async_trait::async_trait]
@@ -128,7 +127,7 @@ impl HttpClient for SignalClient {
 
 impl SignalClient {
     fn succeeded(&self) {
-        if self.failing.swap(false, Ordering::Relaxed) {
+        if self.outages.succeeded(self.signal) {
             tracing::info!(signal = self.signal, "telemetry is exported again");
         }
     }
@@ -137,14 +136,9 @@ impl SignalClient {
     /// being exported.
     fn failed(&self, cause: &str, port: Option<u16>) {
         let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
-        if self.failing.swap(true, Ordering::Relaxed) {
+        if !self.outages.failed(self.signal, cause) {
             return;
         }
-        let mut warned = self.warned.lock();
-        if warned.is_some_and(|at| at.elapsed() < WARNING_PAUSE) {
-            return;
-        }
-        *warned = Some(Instant::now());
         let hint = match port {
             Some(4317) => "port 4317 is usually gRPC; this is protobuf over HTTP, usually 4318",
             _ => "it is dropped until the collector takes it again",

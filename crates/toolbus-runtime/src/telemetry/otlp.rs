@@ -195,12 +195,10 @@ impl Exports {
         let Some(metrics) = &self.metrics else { return };
         opentelemetry::global::set_meter_provider(metrics.clone());
         let failures = self.transport.failures();
-        opentelemetry::global::meter("toolbus.runtime")
-            .u64_observable_counter("toolbus.telemetry.export.failures")
-            .with_description("Export requests that failed")
-            .with_unit("{request}")
-            .with_callback(move |observer| observer.observe(failures.load(Ordering::Relaxed), &[]))
-            .build();
+        let meter = opentelemetry::global::meter("toolbus.runtime");
+        super::EXPORT_FAILURES.observed_counter(&meter, move |observer| {
+            observer.observe(failures.load(Ordering::Relaxed), &[]);
+        });
     }
 
     pub(super) fn failures(&self) -> u64 {

@@ -58,10 +58,14 @@ pub(crate) struct Log {
 
 impl Collector {
     pub(crate) async fn start(status: u16) -> Self {
+        Self::start_at("127.0.0.1:0", status).await
+    }
+
+    pub(crate) async fn start_at(address: &str, status: u16) -> Self {
         let status = StatusCode::from_u16(status).unwrap();
         let shared =
             Arc::new(Shared { status, received: Mutex::default(), requests: Mutex::default() });
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = tokio::net::TcpListener::bind(address).await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let router =
             Router::new().route("/v1/{signal}", post(take)).with_state(Arc::clone(&shared));

@@ -104,9 +104,34 @@ async fn do_work(work: &str, context: Context) -> Result<Exit, BoxError> {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         "record" => record(),
+        "chat" => chat(&context).await,
+        "flood" => flood(),
         other => panic!("no work {other}"),
     }
     Ok(Exit::SUCCESS)
+}
+
+/// Records something of every kind, over and over, until it is told to stop.
+async fn chat(context: &Context) {
+    let calls = opentelemetry::global::meter("test").u64_counter("test.calls").build();
+    let stop = context.shutdown.requested();
+    while !stop.is_cancelled() {
+        tracing::info_span!(target: "toolbus_test", "chat").in_scope(|| tracing::info!("hello"));
+        calls.add(1, &[]);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Makes far more spans than are kept, and prints the most memory that it had, in KiB.
+#[expect(clippy::print_stdout, reason = "the test reads it")]
+fn flood() {
+    let text = "x".repeat(1 << 10);
+    for _ in 0..100_000 {
+        drop(tracing::info_span!(target: "toolbus_test", "flood", text));
+    }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    println!("{}", peak.trim().trim_end_matches(" kB"));
 }
 
 fn record() {

@@ -10,17 +10,25 @@ use crate::call::{CallError, Outcome, Output};
 /// The message that tells of an outcome.
 #[must_use]
 pub fn reply_to(ids: &CallIds, outcome: Outcome) -> Reply {
-    match outcome {
-        Ok(output) => Reply::of(&ToolInvokeResponse {
-            tool_call_id: ids.tool_call_id.clone(),
-            tool_name: ids.tool_name.clone(),
-            content: output.content,
-            is_error: output.is_error,
-            content_blocks: (!output.blocks.is_empty()).then_some(output.blocks),
-            structured_content: output.structured,
-        }),
-        Err(error) => Reply::of(&ToolError::new(ids.clone(), error.code, error.message)),
-    }
+    let output = match outcome {
+        Ok(output) => output,
+        Err(error) => return failure(ids, error.code, error.message),
+    };
+    let reply = Reply::of(&ToolInvokeResponse {
+        tool_call_id: ids.tool_call_id.clone(),
+        tool_name: ids.tool_name.clone(),
+        content: output.content,
+        is_error: output.is_error,
+        content_blocks: (!output.blocks.is_empty()).then_some(output.blocks),
+        structured_content: output.structured,
+    });
+    if output.is_error { reply.failing(ErrorCode::ToolError.label()) } else { reply }
+}
+
+/// The `ToolError` of this code and text.
+pub(super) fn failure(ids: &CallIds, code: ErrorCode, text: String) -> Reply {
+    let label = code.label();
+    Reply::of(&ToolError::new(ids.clone(), code, text)).failing(label)
 }
 
 /// The outcome that a message tells of. What is not a `ToolError` is read as a response, as the C#

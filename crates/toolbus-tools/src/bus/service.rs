@@ -9,11 +9,11 @@ use toolbus_bus::responder::{
     Call as Request, Context, Failure, Listen, Malformed, Repeat, Reply, Responder, Service,
 };
 use toolbus_bus::{Bus, Envelope, SubscribeError, Topic};
-use toolbus_wire::message::tool::{CallIds, ToolError, ToolInvokeRequest};
+use toolbus_wire::message::tool::{CallIds, ToolInvokeRequest};
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{ErrorCode, header, json, message, queue, topic};
 
-use super::reply::reply_to;
+use super::reply::{self, reply_to};
 use crate::call::{Arguments, Call, Time};
 use crate::invoker::Invoker;
 use crate::registry::Registered;
@@ -157,5 +157,5 @@ pub fn tool_failure(ids: &CallIds, failure: Failure) -> Reply {
             format!("the result has {bytes} bytes, too many for one message"),
         ),
     };
-    Reply::of(&ToolError::new(ids.clone(), code, text))
+    reply::failure(ids, code, text)
 }

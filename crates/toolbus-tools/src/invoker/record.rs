@@ -2,15 +2,22 @@
 
 use std::time::{Duration, Instant};
 
+use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, Meter};
-use opentelemetry::{KeyValue, StringValue};
+use toolbus_telemetry::Bounded;
 use toolbus_wire::ErrorCode;
 use tracing::Span;
 
 use crate::call::{Call, CallError, Outcome};
+use crate::metrics::{DURATION, INVOCATIONS, STATUS, TOOL};
 
-/// Instruments of the tool system; names and tags are `RockBot`'s.
+/// Most tools that are told apart. Those of MCP servers may be any number, and a name may be
+/// written in any case.
+const TOOLS_MAX: usize = 500;
+
+/// Instruments of the tool system.
 pub(super) struct Recorder {
+    tools: Bounded,
     duration: Histogram<f64>,
     invocations: Counter<u64>,
 }
@@ -33,22 +40,19 @@ fn span(call: &Call) -> Span {
         rockbot.tool.name = call.tool,
         rockbot.tool.call_id = call.id,
         rockbot.tool.error_code = tracing::field::Empty,
+        gen_ai.operation.name = "execute_tool",
+        gen_ai.tool.name = call.tool,
+        gen_ai.tool.call.id = call.id,
+        error.type = tracing::field::Empty,
     )
 }
 
 impl Recorder {
     pub(super) fn new(meter: &Meter) -> Self {
         Self {
-            duration: meter
-                .f64_histogram("rockbot.tool.invoke.duration")
-                .with_unit("ms")
-                .with_description("How long calls of tools took, from the first gate to the last")
-                .build(),
-            invocations: meter
-                .u64_counter("rockbot.tool.invocations")
-                .with_unit("{invocation}")
-                .with_description("Calls of tools by outcome")
-                .build(),
+            tools: Bounded::new(TOOLS_MAX),
+            duration: DURATION.histogram(meter),
+            invocations: INVOCATIONS.counter(meter),
         }
     }
 
@@ -60,25 +64,23 @@ impl Recorder {
 
     /// A tool that was not found has no name in the metrics: names come from callers, and there
     /// is no bound to what they may send.
-    fn record(&self, span: &Span, tool: String, outcome: &Outcome, took: Duration) {
+    fn record(&self, span: &Span, tool: &str, outcome: &Outcome, took: Duration) {
         let status = match outcome {
-            Ok(_) => StringValue::from("ok"),
+            Ok(_) => "ok",
             Err(error) => {
                 span.record("rockbot.tool.error_code", error.code.as_str());
+                span.record("error.type", error.code.label());
                 span.record("otel.status_code", "ERROR");
-                match &error.code {
-                    // A peer may send any text as its code.
-                    ErrorCode::Other(_) => StringValue::from("other"),
-                    code => code.as_str().to_owned().into(),
-                }
+                // A peer may send any text as its code.
+                error.code.label()
             }
         };
-        let status = KeyValue::new("rockbot.tool.status", status);
+        let status = KeyValue::new(STATUS, status);
         if matches!(outcome, Err(error) if error.code == ErrorCode::ToolNotFound) {
             self.invocations.add(1, &[status]);
             return;
         }
-        let tags = [KeyValue::new("rockbot.tool.name", tool), status];
+        let tags = [KeyValue::new(TOOL, self.tools.value(tool)), status];
         self.duration.record(took.as_secs_f64() * 1_000.0, &tags);
         self.invocations.add(1, &tags);
     }
@@ -100,8 +102,7 @@ impl Recording<'_> {
 
     fn write(&mut self, outcome: &Outcome) {
         self.ended = true;
-        let tool = std::mem::take(&mut self.tool);
-        self.recorder.record(&self.span, tool, outcome, self.started.elapsed());
+        self.recorder.record(&self.span, &self.tool, outcome, self.started.elapsed());
     }
 }
 

@@ -98,3 +98,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_template_leaves_names_out() {
+    let of = |text: &str| Topic::parse(text).unwrap().template();
+    assert_eq!(TOOL_INVOKE_MCP.template(), "tool.invoke.mcp");
+    assert_eq!(of("tool.invoke.mcp"), "tool.invoke.mcp");
+    assert_eq!(of("tool.result"), "tool.result");
+    assert_eq!(of("tool.result.RockBot"), "tool.result.{agent}");
+    assert_eq!(of("tool.result.RockBot.4f2a"), "tool.result.{agent}");
+    assert_eq!(of("agent.task.status"), "agent.task.status");
+    assert_eq!(of("agent.task.status-bot"), "agent.task.{agent}");
+    assert_eq!(of("tool.meta.mcp.refresh"), "tool.meta.mcp.refresh");
+    assert_eq!(of("stranger.answers"), "other");
+}

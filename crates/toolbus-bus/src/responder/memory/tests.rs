@@ -12,7 +12,12 @@ fn request(source: &str, correlation_id: Option<&str>, body: &str) -> Envelope {
 }
 
 fn reply(bytes: usize) -> Reply {
-    Reply { message_type: "Test".into(), body: vec![b'x'; bytes].into(), headers: Headers::new() }
+    Reply {
+        message_type: "Test".into(),
+        body: vec![b'x'; bytes].into(),
+        headers: Headers::new(),
+        error: None,
+    }
 }
 
 fn run(memory: &Memory, envelope: &Envelope, call_id: &str, outcome: Reply) {

@@ -153,7 +153,12 @@ async fn every_call_is_a_span() {
         assert_eq!(attribute(index, "rockbot.tool.call_id").as_deref(), Some("call_1"));
     }
     assert_eq!(attribute(0, "rockbot.tool.name").as_deref(), Some("work"));
+    assert_eq!(attribute(0, "gen_ai.operation.name").as_deref(), Some("execute_tool"));
+    assert_eq!(attribute(0, "gen_ai.tool.name").as_deref(), Some("work"));
+    assert_eq!(attribute(0, "gen_ai.tool.call.id").as_deref(), Some("call_1"));
     assert_eq!(attribute(0, "rockbot.tool.error_code"), None);
+    assert_eq!(attribute(0, "error.type"), None);
+    assert_eq!(attribute(1, "error.type").as_deref(), Some("invalid_arguments"));
     assert_eq!(spans[0].status, Status::Unset);
     assert_eq!(attribute(1, "rockbot.tool.error_code").as_deref(), Some("invalid_arguments"));
     assert_eq!(attribute(2, "rockbot.tool.error_code").as_deref(), Some("tool_not_found"));
