@@ -9,15 +9,18 @@
 //! that others can reach needs the names that it is reached by. A request whose `Host` or `Origin`
 //! is not one of those is refused, or any web page could call tools through its reader's browser.
 //!
-//! `/mcp/NAME` has the prompts and resources of its server too, where it has such.
+//! `/mcp/NAME` has the prompts and resources of its server too, and completes arguments, where the
+//! server has or does such.
 //!
-//! Not here, for want of a way over the bus: completion of arguments, subscriptions of resources.
+//! Not here, for want of a way over the bus: subscriptions of resources.
 //!
 //! A call's progress, the log of its server and its questions go to the client that made it: see
-//! [`news`], [`log`] and [`questions`].
+//! [`news`], [`log`], [`questions`] and [`talk`].
 
+mod converse;
 mod era;
 mod handler;
+mod kept;
 mod log;
 mod news;
 mod offer;
@@ -26,6 +29,7 @@ mod paths;
 mod questions;
 mod reading;
 mod settings;
+mod talk;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -37,6 +41,7 @@ use toolbus_runtime::config::ListenAddress;
 use toolbus_runtime::http;
 
 use crate::agent::Agent;
+use kept::Kept;
 pub use settings::McpFaceSettings;
 
 /// Most connections at once. A client has one for each call that runs, and one to listen.
@@ -48,6 +53,7 @@ const CALLS_MAX: usize = 256;
 pub struct Face {
     server: http::Server,
     calls: Arc<Semaphore>,
+    kept: Kept,
     stop: CancellationToken,
 }
 
@@ -68,10 +74,12 @@ impl Face {
     pub async fn open(settings: &McpFaceSettings, agent: &Agent) -> Result<Option<Self>, Error> {
         let Some(address) = &settings.address else { return Ok(None) };
         let (calls, stop) = (Arc::new(Semaphore::new(CALLS_MAX)), CancellationToken::new());
-        let router = paths::router(settings, agent.clone(), Arc::clone(&calls), stop.clone());
+        let kept = Kept::new();
+        let (calls_too, kept_too) = (Arc::clone(&calls), kept.clone());
+        let router = paths::router(settings, agent.clone(), calls_too, kept_too, stop.clone());
         let served = http::serve(address, router, LIMITS).await;
         let failed = |source| Error { address: address.clone(), source };
-        Ok(Some(Self { server: served.map_err(failed)?, calls, stop }))
+        Ok(Some(Self { server: served.map_err(failed)?, calls, kept, stop }))
     }
 
     /// The address that is really listened on.
@@ -82,6 +90,8 @@ impl Face {
 
     /// Takes no more calls, waits up to `grace` for those that run, and closes every connection.
     pub async fn close(self, grace: Duration) {
+        // Clients that are away to answer would come back to nobody.
+        self.kept.cancel();
         // Whoever has all permits knows that no call runs, and none can begin any more.
         let all = u32::try_from(CALLS_MAX).expect("it is small");
         if tokio::time::timeout(grace, self.calls.acquire_many(all)).await.is_err() {
@@ -91,5 +101,6 @@ impl Face {
         self.calls.close();
         self.stop.cancel();
         self.server.close().await;
+        self.kept.close().await;
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
-use toolbus_wire::message::toolbus::{AskError, AskErrorCode, AskKind};
+use toolbus_wire::message::toolbus::{AskError, AskErrorCode, AskKind, AskRound};
 
 /// Longest question, as its message has it, in bytes.
 pub const QUESTION_BYTES_MAX: usize = 1 << 20;
@@ -29,6 +29,8 @@ pub struct Question {
     pub from: Option<String>,
     /// The question, as the kind has it.
     pub params: Value,
+    /// Where it has its place, when it is one of several that are put at the same time.
+    pub round: Option<AskRound>,
 }
 
 type Answers = dyn Fn(Question) -> BoxFuture<'static, Result<Value, AskError>> + Send + Sync;
@@ -37,29 +39,72 @@ type Answers = dyn Fn(Question) -> BoxFuture<'static, Result<Value, AskError>> +
 #[derive(Clone, Default)]
 pub struct Asker {
     answers: Option<Arc<Answers>>,
+    /// What is answered; nothing is said where it is what most answer.
+    kinds: Option<Arc<[AskKind]>>,
 }
+
+/// Most kinds of questions that are read from a header.
+const KINDS_MAX: usize = 16;
+
+/// What somebody answers that does not say what.
+const KINDS: [AskKind; 2] = [AskKind::Elicitation, AskKind::Sampling];
 
 impl Asker {
     /// Nobody: every question is refused at once.
     #[must_use]
     pub const fn none() -> Self {
-        Self { answers: None }
+        Self { answers: None, kinds: None }
     }
 
-    /// Whoever `answers` is. Its future is dropped when nobody wants the answer any more.
+    /// Whoever `answers` is: elicitations and completions. Its future is dropped when nobody wants
+    /// the answer any more.
     #[must_use]
     pub fn to<F, Fut>(answers: F) -> Self
     where
         F: Fn(Question) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Value, AskError>> + Send + 'static,
     {
-        Self { answers: Some(Arc::new(move |question| Box::pin(answers(question)))) }
+        let answers: Arc<Answers> = Arc::new(move |question| Box::pin(answers(question)));
+        Self { answers: Some(answers), kinds: None }
+    }
+
+    /// The same, that answers these kinds of questions.
+    #[must_use]
+    pub fn with_kinds(self, kinds: impl Into<Arc<[AskKind]>>) -> Self {
+        Self { kinds: Some(kinds.into()), ..self }
     }
 
     /// Whether there is anybody to ask.
     #[must_use]
     pub fn is_there(&self) -> bool {
         self.answers.is_some()
+    }
+
+    /// What it answers. A question of another kind may be put all the same, and is refused.
+    #[must_use]
+    pub fn kinds(&self) -> &[AskKind] {
+        match &self.kinds {
+            _ if !self.is_there() => &[],
+            Some(kinds) => kinds,
+            None => &KINDS,
+        }
+    }
+
+    /// What it answers, as a header says it; nothing where it is what most answer.
+    pub(crate) fn kinds_header(&self) -> Option<String> {
+        let kinds: Vec<_> = self.kinds.as_deref()?.iter().map(AskKind::as_str).collect();
+        Some(kinds.join(","))
+    }
+
+    /// The same, that answers what a header says.
+    pub(crate) fn with_kinds_header(self, said: Option<&str>) -> Self {
+        match said {
+            Some(said) => {
+                let kinds: Vec<_> = said.split(',').take(KINDS_MAX).map(AskKind::from).collect();
+                self.with_kinds(kinds)
+            }
+            None => self,
+        }
     }
 
     /// Asks, and waits for the answer. What the answer looks like depends on the kind of question.

@@ -235,6 +235,7 @@ macro_rules! conformance_tests {
             }
             asks {
                 a_question_reaches_its_caller_and_the_answer_comes_back,
+                a_round_of_questions_comes_together,
                 a_refusal_comes_back_as_it_was_given,
                 a_question_that_nobody_takes_is_refused_at_once,
                 a_question_of_no_call_is_refused,

@@ -208,10 +208,14 @@ impl Requester {
             return Err(Error::Timeout { asked: deadline.asked() });
         }
         let takes_questions = asker.is_there();
+        let kinds = asker.kinds_header();
         let (waiting, reply) = inner.pending.add(call_id, progress, asker)?;
         let mut envelope = inner.address(envelope, &waiting, deadline);
         if takes_questions {
             envelope.headers.set(header::ASK_TO, inner.ask_topic.as_str());
+            if let Some(kinds) = kinds {
+                envelope.headers.set(header::ASK_KINDS, kinds);
+            }
         }
         let record = inner.asked.wait(topic.template());
         let sent = send(&*inner.bus, topic, envelope);

@@ -399,6 +399,7 @@ impl<S: Service> Worker<S> {
         let _alive = news_to.as_ref().map(|caller| self.vitals.hold(caller, running.name()));
         let deadline = deadline.for_next_hop();
         let sent = Arc::new(AtomicU64::new(0));
+        let asker = self.asks.asker(ask_to, running.name(), deadline, running.token());
         let context = Context {
             source: std::mem::take(&mut envelope.source),
             key,
@@ -406,7 +407,7 @@ impl<S: Service> Worker<S> {
             deadline,
             cancelled: running.token().clone(),
             progress: self.progress(news_to, running.name(), Arc::clone(&sent)),
-            asker: self.asks.asker(ask_to, running.name(), deadline, running.token()),
+            asker: asker.with_kinds_header(headers.get(header::ASK_KINDS)),
             headers,
         };
         let work = async { self.service.serve(request, context).await };

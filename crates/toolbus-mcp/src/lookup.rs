@@ -4,14 +4,16 @@
 //! calls are, and free of rmcp's types.
 
 use rmcp::model::{
-    GetPromptResult, ReadResourceResult, Resource, ResourceContents, ResourceTemplate, Role,
+    CompletionInfo, GetPromptResult, ReadResourceResult, Resource, ResourceContents,
+    ResourceTemplate, Role,
 };
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::{Asker, Deadline};
 use toolbus_wire::message::mcp::{
-    McpGetPromptResponse, McpListResourcesResponse, McpPromptMessage, McpReadResourceResponse,
-    McpResource, McpResourceContents, McpResourceTemplate,
+    McpCompleteRequest, McpCompleteResponse, McpGetPromptResponse, McpListResourcesResponse,
+    McpPromptMessage, McpReadResourceResponse, McpResource, McpResourceContents,
+    McpResourceTemplate,
 };
 
 use crate::call_result::{BLOCKS_MAX, RESULT_BYTES_MAX, to_wire};
@@ -49,6 +51,8 @@ pub(crate) enum Wanted {
     Resource {
         uri: String,
     },
+    /// Values for an argument that somebody has begun.
+    Completion(McpCompleteRequest),
 }
 
 /// What a server gave. Its name and the request's are the caller's to fill in.
@@ -57,6 +61,7 @@ pub(crate) enum Found {
     Prompt(McpGetPromptResponse),
     Resources(McpListResourcesResponse),
     Resource(McpReadResourceResponse),
+    Completion(McpCompleteResponse),
 }
 
 impl Wanted {
@@ -66,6 +71,7 @@ impl Wanted {
             Self::Prompt { .. } => "prompts/get",
             Self::Resources { .. } => "resources/list",
             Self::Resource { .. } => "resources/read",
+            Self::Completion(_) => "completion/complete",
         }
     }
 
@@ -75,7 +81,34 @@ impl Wanted {
             Self::Prompt { name, .. } => name.len(),
             Self::Resources { cursor } => cursor.as_ref().map_or(0, String::len),
             Self::Resource { uri } => uri.len(),
+            Self::Completion(wanted) => {
+                let McpCompleteRequest { prompt_name, uri_template, .. } = wanted;
+                let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+                text(prompt_name)
+                    .max(text(uri_template))
+                    .max(wanted.argument_name.len())
+                    .max(wanted.argument_value.len())
+            }
         }
+    }
+}
+
+/// What a server proposes, within the limits of the protocol and ours.
+pub(crate) fn completion(info: CompletionInfo) -> McpCompleteResponse {
+    let told = info.values.len();
+    let mut room = PAGE_BYTES_MAX;
+    let values = info.values.into_iter().take(CompletionInfo::MAX_VALUES).take_while(|value| {
+        let fits = value.len() <= room;
+        room = room.saturating_sub(value.len());
+        fits
+    });
+    let values: Vec<_> = values.collect();
+    let is_cut = values.len() < told;
+    McpCompleteResponse {
+        values,
+        total: info.total,
+        has_more: if is_cut { Some(true) } else { info.has_more },
+        ..McpCompleteResponse::default()
     }
 }
 

@@ -4,6 +4,7 @@
 
 use rmcp::model::Prompt;
 use serde_json::{Value, json};
+use toolbus_wire::message::mcp::McpFeature;
 
 /// Most prompts of one server; those after are not taken.
 pub(crate) const PROMPTS_MAX: usize = 1_000;
@@ -19,6 +20,29 @@ pub(crate) struct Offer {
     pub(crate) prompts: Vec<(String, Value)>,
     /// Resources and templates of resources.
     pub(crate) resources: usize,
+    pub(crate) features: Features,
+}
+
+/// What a server can do beside giving what it lists.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Features {
+    /// It proposes values for arguments.
+    pub(crate) completions: bool,
+    /// It tells who asks of resources that have changed.
+    pub(crate) subscriptions: bool,
+}
+
+impl Features {
+    /// What agents are told of it. Nothing when there is nothing.
+    pub(crate) fn told(self) -> Option<Vec<McpFeature>> {
+        let features = [
+            (McpFeature::Completions, self.completions),
+            (McpFeature::ResourceSubscriptions, self.subscriptions),
+        ];
+        let features = features.into_iter().filter(|(_, is_there)| *is_there);
+        let features: Vec<_> = features.map(|(feature, _)| feature).collect();
+        (!features.is_empty()).then_some(features)
+    }
 }
 
 impl Offer {

@@ -366,6 +366,7 @@ impl Server {
             prompt_count: listed.offer.prompt_count(),
             prompt_names: listed.offer.prompt_names(),
             resource_count: listed.offer.resource_count(),
+            features: listed.offer.features.told(),
             ..McpServerSummary::default()
         })
     }

@@ -39,6 +39,9 @@ well_known! {
     PROGRESS_TO = "rb-progress-to", on the wire "rb-rb-progress-to";
     /// Ours: the topic that answers questions of the tool.
     ASK_TO = "rb-ask-to", on the wire "rb-rb-ask-to";
+    /// Ours, beside the one before: which kinds of questions are answered there, with commas between
+    /// them. Without it, `elicitation` and `sampling`.
+    ASK_KINDS = "rb-ask-kinds", on the wire "rb-rb-ask-kinds";
     /// Ours, on a dead letter: why it is one. Written once, not doubled: it is for people.
     DEAD_LETTER_REASON = "rb-dead-letter-reason", on the wire "rb-dead-letter-reason";
 }

@@ -3,28 +3,30 @@
 
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CompleteRequestMethod, CompleteRequestParams,
-    CompleteResult, ErrorData, GetPromptRequestMethod, GetPromptRequestParams, GetPromptResponse,
-    Implementation, ListPromptsRequestMethod, ListPromptsResult,
-    ListResourceTemplatesRequestMethod, ListResourceTemplatesResult, ListResourcesRequestMethod,
-    ListResourcesResult, ListToolsResult, PaginatedRequestParams, PromptsCapability,
-    ReadResourceRequestMethod, ReadResourceRequestParams, ReadResourceResponse,
+    CallToolRequestMethod, CallToolRequestParams, CallToolResponse, CompleteRequestMethod,
+    CompleteRequestParams, CompleteResult, ConstString as _, ErrorData, GetPromptRequestMethod,
+    GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsRequestMethod,
+    ListPromptsResult, ListResourceTemplatesRequestMethod, ListResourceTemplatesResult,
+    ListResourcesRequestMethod, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    PromptsCapability, ReadResourceRequestMethod, ReadResourceRequestParams, ReadResourceResponse,
     ResourcesCapability, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use serde_json::Value;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use toolbus_tools::call::{Arguments, Call, CallError, Time};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::envelope::new_id;
 
 use super::era;
+use super::kept::{Identity, Kept};
 use super::log::Session;
-use super::news::News;
 use super::offer::{self, Offer, Target};
 use super::outcome;
-use super::questions::Questions;
+use super::talk::{Ended, Means, Reply};
 
 /// Who calls, for the records.
 const CALLER: &str = "mcp";
@@ -34,14 +36,15 @@ const CALLER: &str = "mcp";
 pub(super) struct Handler {
     offer: Offer,
     calls: Arc<Semaphore>,
+    kept: Kept,
     log: Session,
 }
 
 impl Handler {
     /// Answers with what `offer` has; `calls` bounds how many calls and other requests
-    /// over the bus run, over all paths.
-    pub(super) fn new(offer: Offer, calls: Arc<Semaphore>) -> Self {
-        Self { offer, calls, log: Session::default() }
+    /// over the bus run, over all paths, and `kept` has those whose clients are away.
+    pub(super) fn new(offer: Offer, calls: Arc<Semaphore>, kept: Kept) -> Self {
+        Self { offer, calls, kept, log: Session::default() }
     }
 
     /// The same for another session.
@@ -49,10 +52,29 @@ impl Handler {
         Self { log: Session::default(), ..self.clone() }
     }
 
+    pub(super) fn kept(&self) -> &Kept {
+        &self.kept
+    }
+
+    pub(super) fn log(&self) -> &Session {
+        &self.log
+    }
+
     /// Room for a request that is answered over the bus.
-    fn permit(&self) -> Result<SemaphorePermit<'_>, ErrorData> {
-        let permit = self.calls.try_acquire();
+    fn permit(&self) -> Result<OwnedSemaphorePermit, ErrorData> {
+        let permit = Arc::clone(&self.calls).try_acquire_owned();
         permit.map_err(|_| ErrorData::internal_error("busy: too many calls are running", None))
+    }
+
+    /// Which request this is, for a client that comes back with answers.
+    fn identity(
+        &self,
+        method: &'static str,
+        name: &str,
+        arguments: &Value,
+        context: &RequestContext<RoleServer>,
+    ) -> Identity {
+        self.kept.identity(self.offer.server(), method, (name, arguments), context)
     }
 }
 
@@ -64,6 +86,7 @@ impl ServerHandler for Handler {
         let offered = self.offer.beside_tools();
         capabilities.prompts = offered.prompts.then(PromptsCapability::default);
         capabilities.resources = offered.resources.then(ResourcesCapability::default);
+        capabilities.completions = offered.completions.then(serde_json::Map::new);
         ServerConfig::new(capabilities).with_server_info(program.with_title(self.offer.title()))
     }
 
@@ -86,35 +109,44 @@ impl ServerHandler for Handler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let Ok(_permit) = self.calls.try_acquire() else {
+        let tool = request.name.clone();
+        let arguments = Value::Object(request.arguments.unwrap_or_default());
+        let asked = self.identity(CallToolRequestMethod::VALUE, &tool, &arguments, &context);
+        let responses = request.input_responses;
+        if let Some(state) = &request.request_state {
+            return self.go_on(asked, state, responses, &context).await?.of_tool();
+        }
+        let Ok(permit) = Arc::clone(&self.calls).try_acquire_owned() else {
             let busy = CallError::new(ErrorCode::Busy, "too many calls are running");
             return Ok(outcome::failed(&busy).into());
         };
-        let tool = request.name.clone();
-        let arguments = request.arguments.unwrap_or_default();
         let target = self.offer.target(request.name, arguments).await.map_err(unavailable)?;
         let Some(Target { tool, arguments }) = target else {
             return Err(ErrorData::invalid_params(format!("there is no tool {tool:?}"), None));
         };
         let is_newer = era::is_newer(&context);
-        let news = News::of(&context, self.log.threshold(&context));
-        let questions = Questions::of(&context);
-        let call = Call {
-            id: new_id(),
-            tool,
-            arguments: Arguments::Value(arguments),
-            caller: CALLER.to_owned(),
-            session: None,
-            time: Time::Default,
-            cancelled: context.ct.clone(),
-            progress: news.progress(),
-            asker: questions.asker(),
+        let invoker = self.offer.agent().invoker().clone();
+        let begin = move |means| -> BoxFuture<'static, Ended> {
+            let Means { cancelled, progress, asker } = means;
+            let call = Call {
+                id: new_id(),
+                tool,
+                arguments: Arguments::Value(arguments),
+                caller: CALLER.to_owned(),
+                session: None,
+                time: Time::Default,
+                cancelled,
+                progress,
+                asker,
+            };
+            Box::pin(async move {
+                let _permit = permit;
+                let result = outcome::answer(invoker.invoke(call).await)?;
+                let result = if is_newer { result } else { outcome::without_bare_values(result) };
+                Ok(Reply::Tool(result))
+            })
         };
-        let call = questions.answer_during(self.offer.agent().invoker().invoke(call));
-        let ended = news.tell_during(call).await;
-        let result = outcome::answer(ended)?;
-        let result = if is_newer { result } else { outcome::without_bare_values(result) };
-        Ok(result.into())
+        self.begin(asked, responses, &context, begin).await?.of_tool()
     }
 
     #[expect(deprecated, reason = "the protocol has nothing in place of its log yet")]
@@ -146,10 +178,27 @@ impl ServerHandler for Handler {
         request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        let _permit = self.permit()?;
-        let reading = self.offer.prompts(&context.ct);
-        let reading = reading.ok_or_else(ErrorData::method_not_found::<GetPromptRequestMethod>)?;
-        reading.prompt(request).await.map(GetPromptResponse::from)
+        if !self.offer.beside_tools().prompts {
+            return Err(ErrorData::method_not_found::<GetPromptRequestMethod>());
+        }
+        let arguments = Value::Object(request.arguments.clone().unwrap_or_default());
+        let asked =
+            self.identity(GetPromptRequestMethod::VALUE, &request.name, &arguments, &context);
+        let responses = request.input_responses.clone();
+        if let Some(state) = &request.request_state {
+            return self.go_on(asked, state, responses, &context).await?.of_prompt();
+        }
+        let (permit, offer) = (self.permit()?, self.offer.clone());
+        let begin = move |means: Means| -> BoxFuture<'static, Ended> {
+            Box::pin(async move {
+                let _permit = permit;
+                let reading = offer.reading(&means.cancelled);
+                let reading =
+                    reading.ok_or_else(ErrorData::method_not_found::<GetPromptRequestMethod>)?;
+                reading.prompt(request, &means.asker).await.map(Reply::Prompt)
+            })
+        };
+        self.begin(asked, responses, &context, begin).await?.of_prompt()
     }
 
     async fn list_resources(
@@ -181,19 +230,38 @@ impl ServerHandler for Handler {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let _permit = self.permit()?;
-        let reading = self.offer.resources(&context.ct);
-        let reading =
-            reading.ok_or_else(ErrorData::method_not_found::<ReadResourceRequestMethod>)?;
-        reading.resource(request.uri).await.map(ReadResourceResponse::from)
+        if !self.offer.beside_tools().resources {
+            return Err(ErrorData::method_not_found::<ReadResourceRequestMethod>());
+        }
+        let (uri, nothing) = (request.uri, Value::Null);
+        let asked = self.identity(ReadResourceRequestMethod::VALUE, &uri, &nothing, &context);
+        let responses = request.input_responses;
+        if let Some(state) = &request.request_state {
+            return self.go_on(asked, state, responses, &context).await?.of_resource();
+        }
+        let (permit, offer) = (self.permit()?, self.offer.clone());
+        let begin = move |means: Means| -> BoxFuture<'static, Ended> {
+            Box::pin(async move {
+                let _permit = permit;
+                let reading = offer.reading(&means.cancelled);
+                let reading =
+                    reading.ok_or_else(ErrorData::method_not_found::<ReadResourceRequestMethod>)?;
+                reading.resource(uri, &means.asker).await.map(Reply::Resource)
+            })
+        };
+        self.begin(asked, responses, &context, begin).await?.of_resource()
     }
 
     async fn complete(
         &self,
-        _request: CompleteRequestParams,
-        _context: RequestContext<RoleServer>,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        Err(ErrorData::method_not_found::<CompleteRequestMethod>())
+        let _permit = self.permit()?;
+        let reading = self.offer.reading(&context.ct);
+        let reading = reading.filter(|_| self.offer.beside_tools().completions);
+        let reading = reading.ok_or_else(ErrorData::method_not_found::<CompleteRequestMethod>)?;
+        reading.complete(request).await
     }
 }
 

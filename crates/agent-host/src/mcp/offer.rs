@@ -9,7 +9,7 @@ use rmcp::model::{ErrorData, ListToolsResult, Tool, ToolAnnotations};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use toolbus_tools::call::CallError;
-use toolbus_wire::message::mcp::McpToolDetails;
+use toolbus_wire::message::mcp::{McpFeature, McpToolDetails};
 
 use super::reading::Reading;
 use crate::agent::Agent;
@@ -38,6 +38,7 @@ struct ServerOffer {
 pub(super) struct BesideTools {
     pub(super) prompts: bool,
     pub(super) resources: bool,
+    pub(super) completions: bool,
 }
 
 /// What a call of an offered tool is to the invoker.
@@ -75,9 +76,13 @@ impl Offer {
         let known = self.agent.services().servers();
         let known = known.iter().find(|s| s.server_name.eq_ignore_ascii_case(&server.name));
         let some = |count: Option<u32>| count.is_some_and(|count| count > 0);
-        known.map_or_else(BesideTools::default, |known| BesideTools {
-            prompts: some(known.prompt_count),
-            resources: some(known.resource_count),
+        known.map_or_else(BesideTools::default, |known| {
+            let can = |feature| known.features.iter().flatten().any(|can| *can == feature);
+            BesideTools {
+                prompts: some(known.prompt_count),
+                resources: some(known.resource_count),
+                completions: can(McpFeature::Completions),
+            }
         })
     }
 
@@ -91,9 +96,14 @@ impl Offer {
         self.reading(cancelled).filter(|_| self.beside_tools().resources)
     }
 
-    fn reading<'a>(&'a self, cancelled: &'a CancellationToken) -> Option<Reading<'a>> {
+    pub(super) fn reading<'a>(&'a self, cancelled: &'a CancellationToken) -> Option<Reading<'a>> {
         let server = &self.server.as_ref()?.name;
         Some(Reading { services: self.agent.services(), server, cancelled })
+    }
+
+    /// The server, where it is one that is offered.
+    pub(super) fn server(&self) -> Option<&str> {
+        self.server.as_ref().map(|server| &*server.name)
     }
 
     /// The tools, as they are now, in an order that stays.
@@ -126,7 +136,7 @@ impl Offer {
     pub(super) async fn target(
         &self,
         tool: Cow<'static, str>,
-        arguments: Map<String, Value>,
+        arguments: Value,
     ) -> Result<Option<Target>, CallError> {
         // What is not known may have come since, so whoever has the tools is asked once.
         if self.known_tool(&tool).is_none()
@@ -135,7 +145,7 @@ impl Offer {
             return Ok(None);
         }
         Ok(Some(match &self.server {
-            None => Target { tool: tool.into_owned(), arguments: Value::Object(arguments) },
+            None => Target { tool: tool.into_owned(), arguments },
             Some(server) => Target {
                 tool: INVOKE_TOOL.to_owned(),
                 arguments: json!({

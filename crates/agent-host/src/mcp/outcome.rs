@@ -5,10 +5,13 @@
 //! A resource without contents is a link: the bus has no other sign of one.
 
 use rmcp::model::{CallToolResult, ContentBlock as Block, ErrorData, Resource, ResourceContents};
-use serde_json::Value;
+use serde_json::{Value, json};
 use toolbus_tools::call::{CallError, Outcome, Output};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::message::tool::{ContentBlock, ContentKind};
+
+/// How a bridge tells the error of a server: this, the code, a colon and the text.
+const ERROR_OF_SERVER: &str = "MCP error ";
 
 /// The answer to a call that ended so.
 pub(super) fn answer(outcome: Outcome) -> Result<CallToolResult, ErrorData> {
@@ -17,8 +20,30 @@ pub(super) fn answer(outcome: Outcome) -> Result<CallToolResult, ErrorData> {
         Err(error) if error.code == ErrorCode::ToolNotFound => {
             Err(ErrorData::invalid_params(error.message, None))
         }
-        Err(error) => Ok(failed(&error)),
+        Err(error) => match of_server(&error) {
+            Some((rmcp::model::ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY, text)) => {
+                Err(incapable(text))
+            }
+            _ => Ok(failed(&error)),
+        },
     }
+}
+
+/// The error of a server that a bridge tells, by its code and its text.
+pub(super) fn of_server(error: &CallError) -> Option<(rmcp::model::ErrorCode, &str)> {
+    let (code, text) = error.message.strip_prefix(ERROR_OF_SERVER)?.split_once(": ")?;
+    Some((rmcp::model::ErrorCode(code.parse().ok()?), text))
+}
+
+/// The client does not answer what the server has to ask: its author has to mend that. The text
+/// names what it would have to answer.
+pub(super) fn incapable(text: &str) -> ErrorData {
+    let names = text.rsplit_once(": ").map_or("", |(_, names)| names);
+    let required = names.split(", ").filter(|name| !name.is_empty());
+    let required: serde_json::Map<_, _> =
+        required.map(|name| (name.to_owned(), json!({}))).collect();
+    let code = rmcp::model::ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY;
+    ErrorData::new(code, text.to_owned(), Some(json!({"requiredCapabilities": required})))
 }
 
 /// The result for a client of the older era, which takes no values but objects.

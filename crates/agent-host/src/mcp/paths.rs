@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use toolbus_tools::call::ARGUMENTS_BYTES_MAX;
 
 use super::handler::Handler;
+use super::kept::Kept;
 use super::offer::Offer;
 use super::settings::McpFaceSettings;
 use crate::agent::Agent;
@@ -33,6 +34,7 @@ type Service = StreamableHttpService<Handler, LocalSessionManager>;
 struct Paths {
     agent: Agent,
     calls: Arc<Semaphore>,
+    kept: Kept,
     config: StreamableHttpServerConfig,
     own: Spot,
     /// By name in lower case. Only servers that bridges have announced get in, which are bounded.
@@ -51,11 +53,13 @@ pub(super) fn router(
     settings: &McpFaceSettings,
     agent: Agent,
     calls: Arc<Semaphore>,
+    kept: Kept,
     stop: CancellationToken,
 ) -> Router {
     let config = config(settings, stop);
-    let own = Spot::new(Handler::new(Offer::of_agent(agent.clone()), Arc::clone(&calls)), &config);
-    let paths = Paths { agent, calls, config, own, servers: Mutex::default() };
+    let own = Handler::new(Offer::of_agent(agent.clone()), Arc::clone(&calls), kept.clone());
+    let own = Spot::new(own, &config);
+    let paths = Paths { agent, calls, kept, config, own, servers: Mutex::default() };
     Router::new()
         .route(
             "/mcp",
@@ -106,7 +110,8 @@ impl Paths {
         };
         let spot = spots.entry(key).or_insert_with(|| {
             let offer = Offer::of_server(self.agent.clone(), server.server_name);
-            Spot::new(Handler::new(offer, Arc::clone(&self.calls)), &self.config)
+            let handler = Handler::new(offer, Arc::clone(&self.calls), self.kept.clone());
+            Spot::new(handler, &self.config)
         });
         Some(spot.clone())
     }

@@ -5,8 +5,7 @@
 //! the client has not said it can answer is refused without a message, and one that is open when
 //! its call ends, or that nobody waits for any more, is taken back.
 //!
-//! In the newer era a question is the result of the call, which is then made again. The call here
-//! would have to be kept while its client is away, so clients of that era are not asked.
+//! In the newer era a question is the result of the call: see [`super::talk`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,8 +52,7 @@ impl Questions {
     pub(super) fn of(context: &RequestContext<RoleServer>) -> Self {
         let (sender, waiting) = mpsc::channel(QUESTIONS_OPEN_MAX);
         let capabilities = Arc::new(context.client_capabilities().unwrap_or_default());
-        let can_answer = capabilities.elicitation.is_some() || capabilities.sampling.is_some();
-        let is_asked = can_answer && !era::is_newer(context);
+        let is_asked = !kinds(&capabilities).is_empty() && !era::is_newer(context);
         let client = Client { peer: context.peer.clone(), capabilities };
         Self { client, is_asked, sender, waiting }
     }
@@ -64,8 +62,8 @@ impl Questions {
         if !self.is_asked {
             return Asker::none();
         }
-        let sender = self.sender.clone();
-        Asker::to(move |question| {
+        let (sender, kinds) = (self.sender.clone(), kinds(&self.client.capabilities));
+        let asker = Asker::to(move |question| {
             let sender = sender.clone();
             async move {
                 let (answer, answered) = oneshot::channel();
@@ -75,7 +73,8 @@ impl Questions {
                 let ended = |_| AskError::new(AskErrorCode::Cancelled, "the call has ended");
                 answered.await.map_err(ended)?
             }
-        })
+        });
+        asker.with_kinds(kinds)
     }
 
     /// Waits for the call, and leads its questions on meanwhile.
@@ -136,9 +135,25 @@ impl Client {
     }
 }
 
+/// What a client answers.
+pub(super) fn kinds(client: &ClientCapabilities) -> Vec<AskKind> {
+    let kinds = [
+        (AskKind::Elicitation, client.elicitation.is_some()),
+        (AskKind::Sampling, client.sampling.is_some()),
+        (AskKind::Roots, client.roots.is_some()),
+    ];
+    kinds.into_iter().filter(|(_, answers)| *answers).map(|(kind, _)| kind).collect()
+}
+
 /// The request to the client, as the tool's server made it. Refused where the client cannot answer.
-fn request(question: Question, client: &ClientCapabilities) -> Result<CustomRequest, AskError> {
-    let Question { kind, params, .. } = question;
+pub(super) fn request(
+    question: Question,
+    client: &ClientCapabilities,
+) -> Result<CustomRequest, AskError> {
+    let Question { kind, mut params, .. } = question;
+    if kind == AskKind::Roots && params.is_null() {
+        params = Value::Object(serde_json::Map::new());
+    }
     let has = |member: &str| params.get(member).is_some();
     let (method, can_answer) = match kind {
         AskKind::Elicitation => {
@@ -158,6 +173,7 @@ fn request(question: Question, client: &ClientCapabilities) -> Result<CustomRequ
                 .is_some_and(|sampling| !with_tools || sampling.tools.is_some());
             ("sampling/createMessage", can_answer)
         }
+        AskKind::Roots => ("roots/list", client.roots.is_some()),
         _ => ("", false),
     };
     if !can_answer || !params.is_object() {

@@ -3,23 +3,23 @@
 //! Nothing is kept here, and nothing is cut in silence: who reads a resource has it whole or not.
 
 use rmcp::model::{
-    ContentBlock, ErrorCode, ErrorData, GetPromptRequestParams, GetPromptResult, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, Prompt, PromptMessage, ReadResourceResult,
-    Resource, ResourceContents, ResourceTemplate, Role,
+    CompleteRequestParams, CompleteResult, CompletionInfo, ContentBlock, ErrorCode, ErrorData,
+    GetPromptRequestParams, GetPromptResult, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, Prompt, PromptMessage, ReadResourceResult, Reference, Resource,
+    ResourceContents, ResourceTemplate, Role,
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
+use toolbus_bus::Asker;
 use toolbus_mcp::agent::Services;
 use toolbus_tools::call::CallError;
 use toolbus_wire::message::mcp::{
-    McpGetPromptRequest, McpListResourcesRequest, McpListResourcesResponse, McpPromptMessage,
-    McpReadResourceRequest, McpResource, McpResourceContents, McpResourceTemplate,
+    McpCompleteRequest, McpGetPromptRequest, McpListResourcesRequest, McpListResourcesResponse,
+    McpPromptMessage, McpReadResourceRequest, McpResource, McpResourceContents,
+    McpResourceTemplate,
 };
 
 use super::outcome;
-
-/// How a bridge tells the error of a server: this, the code, a colon and the text.
-const ERROR_OF_SERVER: &str = "MCP error ";
 
 /// One server, for one request.
 pub(super) struct Reading<'a> {
@@ -48,13 +48,14 @@ impl Reading<'_> {
     pub(super) async fn prompt(
         &self,
         wanted: GetPromptRequestParams,
+        asker: &Asker,
     ) -> Result<GetPromptResult, ErrorData> {
         let wanted = McpGetPromptRequest {
             server_name: self.server.to_owned(),
             prompt_name: wanted.name,
             arguments: wanted.arguments.unwrap_or_default(),
         };
-        let answer = self.services.prompt(&wanted, self.cancelled).await.map_err(error)?;
+        let answer = self.services.prompt(&wanted, self.cancelled, asker).await.map_err(error)?;
         let mut prompt = GetPromptResult::new(answer.messages.into_iter().map(message).collect());
         prompt.description = answer.description;
         Ok(prompt)
@@ -93,9 +94,27 @@ impl Reading<'_> {
         Ok(page)
     }
 
-    pub(super) async fn resource(&self, uri: String) -> Result<ReadResourceResult, ErrorData> {
+    pub(super) async fn complete(
+        &self,
+        wanted: CompleteRequestParams,
+    ) -> Result<CompleteResult, ErrorData> {
+        let wanted = wanted_completion(self.server, wanted)?;
+        let answer = self.services.complete(&wanted, self.cancelled).await.map_err(error)?;
+        let mut completion = CompletionInfo::default();
+        (completion.total, completion.has_more) = (answer.total, answer.has_more);
+        completion.values = answer.values;
+        completion.values.truncate(CompletionInfo::MAX_VALUES);
+        Ok(CompleteResult::new(completion))
+    }
+
+    pub(super) async fn resource(
+        &self,
+        uri: String,
+        asker: &Asker,
+    ) -> Result<ReadResourceResult, ErrorData> {
         let wanted = McpReadResourceRequest { server_name: self.server.to_owned(), uri };
-        let answer = self.services.resource(&wanted, self.cancelled).await.map_err(|failed| {
+        let answer = self.services.resource(&wanted, self.cancelled, asker).await;
+        let answer = answer.map_err(|failed| {
             let mut error = error(failed);
             error.data = Some(json!({"uri": wanted.uri}));
             error
@@ -108,12 +127,31 @@ impl Reading<'_> {
     }
 }
 
+/// A completion as it is asked of a bridge.
+fn wanted_completion(
+    server: &str,
+    wanted: CompleteRequestParams,
+) -> Result<McpCompleteRequest, ErrorData> {
+    let (prompt_name, uri_template) = match wanted.r#ref {
+        Reference::Prompt(prompt) => (Some(prompt.name), None),
+        Reference::Resource(template) => (None, Some(template.uri)),
+        _ => return Err(ErrorData::invalid_params("there is nothing of this kind", None)),
+    };
+    let decided = wanted.context.and_then(|context| context.arguments).unwrap_or_default();
+    Ok(McpCompleteRequest {
+        server_name: server.to_owned(),
+        prompt_name,
+        uri_template,
+        argument_name: wanted.argument.name,
+        argument_value: wanted.argument.value,
+        arguments: decided.into_iter().map(|(name, value)| (name, value.into())).collect(),
+    })
+}
+
 /// What the client did wrong is told with the server's own code. Everything else is not its fault.
 fn error(error: CallError) -> ErrorData {
-    let of_server = error.message.strip_prefix(ERROR_OF_SERVER);
-    let of_server = of_server.and_then(|told| told.split_once(": "));
-    let of_server = of_server.and_then(|(code, text)| Some((ErrorCode(code.parse().ok()?), text)));
-    match of_server {
+    match outcome::of_server(&error) {
+        Some((ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY, text)) => outcome::incapable(text),
         Some((code @ (ErrorCode::INVALID_PARAMS | ErrorCode::RESOURCE_NOT_FOUND), text)) => {
             ErrorData::new(code, text.to_owned(), None)
         }

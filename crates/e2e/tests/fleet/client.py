@@ -7,7 +7,15 @@ ERA is `legacy` for the handshake of 2025-11-25, `auto` for the newest there is.
 
 A step is {"url", "do", ...} with `do` one of
   list                       the server, the protocol and the names of the tools
-  call   tool arguments      the result, or the error of the protocol, and the progress meanwhile
+  call   tool arguments [answers]
+                             the result, or the error of the protocol, the progress and the log
+                             meanwhile, and what was asked. Asked questions are answered with
+                             {"form", "word", "roots"}, those of them that are there
+  leave  tool arguments [answers]
+                             what the client is asked by the call, which it does not answer
+  back   tool arguments responses state [answers]
+                             the result, or the code of the error and its reason, of a client that
+                             comes back to a call with these answers
   cancel tool arguments file the same, given up as soon as the file is there
   read   prompt arguments uri
                              the prompts, the prompt, the resources, the templates and the resource;
@@ -22,12 +30,43 @@ import os
 import sys
 import urllib.parse
 
+import mcp_types as types
 from mcp import Client, MCPError
 
 ERA = sys.argv[1]
 
 
-async def list_tools(client, _step):
+class Conversation:
+    """What a client answers, and what it was told and asked."""
+
+    def __init__(self, step):
+        self.answers = step.get("answers", {})
+        self.asked, self.log = [], []
+
+    def callbacks(self):
+        known = {"form": self.form, "word": self.word, "roots": self.roots}
+        names = {"form": "elicitation", "word": "sampling", "roots": "list_roots"}
+        answers = {f"{names[name]}_callback": known[name] for name in self.answers}
+        return answers | {"logging_callback": self.hear, "log_level": "info"}
+
+    async def form(self, _context, params):
+        self.asked.append(params.message)
+        return types.ElicitResult(action="accept", content=self.answers["form"])
+
+    async def word(self, _context, params):
+        self.asked.append(params.messages[0].content.text)
+        said = types.TextContent(type="text", text=self.answers["word"])
+        return types.CreateMessageResult(role="assistant", content=said, model="m")
+
+    async def roots(self, _context):
+        self.asked.append("roots")
+        return types.ListRootsResult(roots=[types.Root(uri=uri) for uri in self.answers["roots"]])
+
+    async def hear(self, params):
+        self.log.append([params.level, params.data])
+
+
+async def list_tools(client, _step, _conversation):
     tools = await client.list_tools()
     return {
         "server": client.server_info.title,
@@ -36,7 +75,7 @@ async def list_tools(client, _step):
     }
 
 
-async def call(client, step):
+async def call(client, step, conversation):
     progress = []
 
     async def heard(done, total, message):
@@ -47,10 +86,29 @@ async def call(client, step):
     except MCPError as error:
         return {"error": error.error.code, "message": error.error.message}
     result = result.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return result | {"progress": progress}
+    told = {"progress": progress, "log": conversation.log, "asked": conversation.asked}
+    return result | told
 
 
-async def read(client, step):
+async def leave(client, step, _conversation):
+    tool, arguments = step["tool"], step["arguments"]
+    asked = await client.session.call_tool(tool, arguments, allow_input_required=True)
+    return asked.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+async def back(client, step, _conversation):
+    carried = {"input_responses": step["responses"], "request_state": step["state"]}
+    tool, arguments = step["tool"], step["arguments"]
+    try:
+        result = await client.session.call_tool(
+            tool, arguments, allow_input_required=True, **carried
+        )
+    except MCPError as error:
+        return {"error": error.error.code, "reason": (error.error.data or {}).get("reason")}
+    return result.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+async def read(client, step, _conversation):
     wanted = {
         "prompts": client.list_prompts(),
         "prompt": client.get_prompt(step["prompt"], step["arguments"]),
@@ -68,8 +126,8 @@ async def read(client, step):
     return told
 
 
-async def cancel(client, step):
-    running = asyncio.create_task(call(client, step))
+async def cancel(client, step, conversation):
+    running = asyncio.create_task(call(client, step, conversation))
     while not os.path.exists(step["file"]):
         assert not running.done(), running.result()
         await asyncio.sleep(0.02)
@@ -101,13 +159,22 @@ def send(step):
 
 
 async def main():
-    steps = {"list": list_tools, "call": call, "read": read, "cancel": cancel}
+    steps = {
+        "list": list_tools,
+        "call": call,
+        "leave": leave,
+        "back": back,
+        "read": read,
+        "cancel": cancel,
+    }
     for step in json.load(sys.stdin):
         if step["do"] == "send":
             told = send(step)
         else:
-            async with Client(step["url"], mode=ERA, read_timeout_seconds=50) as client:
-                told = await steps[step["do"]](client, step)
+            conversation = Conversation(step)
+            options = {"mode": ERA, "read_timeout_seconds": 50} | conversation.callbacks()
+            async with Client(step["url"], **options) as client:
+                told = await steps[step["do"]](client, step, conversation)
         print(json.dumps(told), flush=True)
 
 

@@ -9,14 +9,19 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use toolbus_testkit::mcp as servers;
 use toolbus_testkit::process::{Launch, Service};
+use toolbus_testkit::rabbit::{self, Vhost};
 
 use crate::support::*;
 
+mod answers;
+
 const ERAS: [(&str, &str); 2] = [("legacy", "2025-11-25"), ("auto", "2026-07-28")];
 
-/// `agent-host serve` with its MCP face, embedded.
+/// `agent-host serve` with its MCP face.
 struct Host {
     service: Service,
+    /// The bridge and the broker, where it is not all in one process.
+    _fleet: Option<(Service, Vhost)>,
     url: String,
     /// The Python that has the kit.
     python: String,
@@ -28,19 +33,47 @@ impl Host {
         let (kit, everything) = (servers::time()?, servers::everything_stdio()?);
         let servers = Servers::with(&[("everything", everything.to_json())]);
         let launch = Launch::new("agent-host").arg("--mcp-config").arg(servers.file());
+        let host = Self::serve(launch, kit.command, None).await;
+        host.wait_for(&["everything", "marks"]).await;
+        Some((host, servers))
+    }
+
+    /// A fleet on a broker whose bridge has `asker.py`, with these members of its entry beside.
+    async fn with_asker(beside: Value) -> Option<(Self, Servers)> {
+        let (kit, vhost) = (servers::time()?, rabbit::vhost().await?);
+        let servers = Servers::with(&[]);
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fleet/asker.py");
+        let folder = servers.file().parent().unwrap().to_owned();
+        let mut entry = json!({"command": "python3", "args": [script, folder]});
+        entry.as_object_mut().unwrap().extend(beside.as_object().unwrap().clone());
+        let config = json!({"mcpServers": {"asker": entry}}).to_string();
+        std::fs::write(servers.file(), config).unwrap();
+        let bus = vhost.amqp_url();
+        let bridge = bridge(&bus, &servers).await;
+        let host =
+            Self::serve(launch("agent-host", &bus), kit.command, Some((bridge, vhost))).await;
+        host.wait_for(&["asker"]).await;
+        Some((host, servers))
+    }
+
+    async fn serve(launch: Launch, python: String, fleet: Option<(Service, Vhost)>) -> Self {
         let service = start(launch.args(["serve", "--mcp", "127.0.0.1:0"])).await;
         let (_, status) = service.look("/status").await.unwrap();
         let status: Value = serde_json::from_str(&status).unwrap();
         let url = format!("http://{}/mcp", status["details"]["mcpFace"].as_str().unwrap());
-        let host = Self { service, url, python: kit.command };
+        Self { service, _fleet: fleet, url, python }
+    }
+
+    /// Waits until these servers are known.
+    async fn wait_for(&self, servers: &[&str]) {
         toolbus_testkit::eventually(LIMIT, async || {
-            let (_, status) = host.service.look("/status").await?;
-            anyhow::ensure!(status.contains("\"everything\""), "{status}");
-            anyhow::ensure!(status.contains("\"marks\""), "{status}");
+            let (_, status) = self.service.look("/status").await?;
+            for server in servers {
+                anyhow::ensure!(status.contains(&format!("\"{server}\"")), "{status}");
+            }
             Ok(())
         })
         .await;
-        Some((host, servers))
     }
 
     fn step(&self, path: &str, what: Value) -> Value {

@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolbus_wire::header::{self, Headers};
 use toolbus_wire::message::tool::CallIds;
-use toolbus_wire::message::toolbus::{AskError, AskErrorCode, AskKind, ToolAnswer, ToolAsk};
+use toolbus_wire::message::toolbus::{
+    AskError, AskErrorCode, AskKind, AskRound, ToolAnswer, ToolAsk,
+};
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{Envelope, Topic, json, topic};
 
@@ -36,6 +38,31 @@ pub(super) async fn a_question_reaches_its_caller_and_the_answer_comes_back(stag
     for (number, reply) in join_all(calls).await.into_iter().enumerate() {
         assert_eq!(reply.unwrap_or_default(), format!("[{number},\"call{number}\"]"));
     }
+}
+
+/// Questions of one round are open together, each knows its place, and whoever asks knows what is
+/// answered.
+pub(super) async fn a_round_of_questions_comes_together(stage: Stage) {
+    let asking = Asking::start(&stage).await;
+    let here = Arc::new(tokio::sync::Barrier::new(3));
+    let answers = Asker::to(move |question: Question| {
+        let here = Arc::clone(&here);
+        async move {
+            here.wait().await;
+            let round = question.round.unwrap_or_else(|| panic!("it has no place"));
+            Ok(json!([round.key, round.size, question.params]))
+        }
+    });
+    let kinds = [AskKind::Elicitation, AskKind::Roots, AskKind::from("newer")];
+    let told = asking.call("ask-round 3", answers.with_kinds(kinds)).await.unwrap_or_default();
+    let one = |key| format!(r#"["{key}",3,["elicitation","roots","newer"]]"#);
+    assert_eq!(told, [one("k0"), one("k1"), one("k2")].join(" "));
+
+    let alone = Asker::to(|question: Question| async move { Ok(question.params) });
+    let told = asking.call("ask-round 1", alone).await.unwrap_or_default();
+    assert_eq!(told, r#"["elicitation","sampling"]"#);
+    let told = asking.call("ask-round 1", Asker::none()).await.unwrap_or_default();
+    assert!(told.starts_with("unsupported: "), "{told}");
 }
 
 /// What the caller says instead of an answer is what whoever asked is told.
@@ -238,6 +265,7 @@ impl Asking {
             kind: AskKind::Sampling,
             from: None,
             params,
+            round: None,
         };
         let envelope = Envelope::of(&ask, "conformance")
             .with_correlation_id(ask_id)
@@ -302,6 +330,16 @@ impl Asks {
         let number = || argument.parse::<usize>().unwrap_or_default();
         match verb {
             "ask" => self.ask(asker, json!(argument)).await,
+            "ask-round" => {
+                let size = argument.parse().unwrap_or_default();
+                let keys: Vec<_> = (0..size).map(|number| format!("k{number}")).collect();
+                let kinds: Vec<_> = asker.kinds().iter().map(AskKind::as_str).collect();
+                let told = keys.iter().map(|key| {
+                    let round = Some(AskRound { key: key.clone(), size });
+                    self.put(asker, Question { round, ..question(json!(kinds)) })
+                });
+                join_all(told).await.join(" ")
+            }
             "ask-long" => self.ask(asker, json!("x".repeat(number()))).await,
             "ask-often" => {
                 let mut answers = 0;
@@ -322,8 +360,11 @@ impl Asks {
     }
 
     async fn ask(&self, asker: &Asker, params: Value) -> String {
-        let from = Some("the suite".to_owned());
-        let answer = asker.ask(Question { kind: AskKind::Elicitation, from, params }).await;
+        self.put(asker, question(params)).await
+    }
+
+    async fn put(&self, asker: &Asker, question: Question) -> String {
+        let answer = asker.ask(question).await;
         let told = match answer {
             Ok(answer) => answer.to_string(),
             Err(error) => format!("{}: {error}", error.code),
@@ -331,6 +372,11 @@ impl Asks {
         self.told.lock().push(told.clone());
         told
     }
+}
+
+fn question(params: Value) -> Question {
+    let from = Some("the suite".to_owned());
+    Question { kind: AskKind::Elicitation, from, params, round: None }
 }
 
 impl Service for Asks {

@@ -124,7 +124,8 @@ impl Questions {
             Ok(ask) => ask,
             Err(error) => return tracing::warn!(%error, "a question that cannot be read"),
         };
-        let ToolAsk { tool_call_id, ask_id, kind, from, params } = ask;
+        let ToolAsk { tool_call_id, ask_id, kind, from, params, round } = ask;
+        let question = Question { kind, from, params, round };
         let admitted = match self.pending.askable(&tool_call_id) {
             Some(askable) => askable.admit(&ask_id),
             None => Err(Turned::Away(AskError::new(
@@ -134,7 +135,7 @@ impl Questions {
         };
         let ids = ToolAnswer { tool_call_id, ask_id, ..ToolAnswer::default() };
         match admitted {
-            Ok(admitted) => self.put(reply_to, ids, admitted, Question { kind, from, params }),
+            Ok(admitted) => self.put(reply_to, ids, admitted, question),
             Err(Turned::Again) => tracing::debug!(ask_id = ids.ask_id, "a question came again"),
             Err(Turned::Away(error)) => self.refuse(reply_to, ids, error),
         }

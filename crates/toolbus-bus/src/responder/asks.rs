@@ -162,6 +162,7 @@ impl Right {
             kind: question.kind,
             from: question.from,
             params: question.params,
+            round: question.round,
         };
         let mut envelope = Envelope::of(&ask, source.as_str()).with_expiry(self.deadline.left());
         let bytes = envelope.body.len();

@@ -13,9 +13,9 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a request may take, and who answers what is asked meanwhile.
 pub(super) struct Limits<'a> {
-    deadline: Deadline,
-    cancelled: &'a CancellationToken,
-    asker: Asker,
+    pub(super) deadline: Deadline,
+    pub(super) cancelled: &'a CancellationToken,
+    pub(super) asker: Asker,
 }
 
 impl<'a> From<&'a Invocation> for Limits<'a> {

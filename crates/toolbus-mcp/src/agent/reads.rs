@@ -2,20 +2,27 @@
 //!
 //! The tools of models ask for the same, see [`super::offers`]; here the answers stay typed.
 
+use std::time::Duration;
+
 use tokio_util::sync::CancellationToken;
-use toolbus_bus::Deadline;
+use toolbus_bus::{Asker, Deadline};
 use toolbus_tools::call::CallError;
 use toolbus_wire::Message;
 use toolbus_wire::message::mcp::{
-    McpGetPromptRequest, McpGetPromptResponse, McpListResourcesRequest, McpListResourcesResponse,
-    McpReadResourceRequest, McpReadResourceResponse,
+    McpCompleteRequest, McpCompleteResponse, McpGetPromptRequest, McpGetPromptResponse,
+    McpListResourcesRequest, McpListResourcesResponse, McpReadResourceRequest,
+    McpReadResourceResponse,
 };
 
 use super::Services;
-use super::manage::{self, ask};
+use super::manage::{self, Limits, ask};
+
+/// How long an answer may take that somebody may be asked for first.
+const TIME_TO_ANSWER: Duration = Duration::from_secs(120);
 
 impl Services {
-    /// A prompt of a server, filled in. `cancelled` fires when nobody wants it any more.
+    /// A prompt of a server, filled in. `cancelled` fires when nobody wants it any more; `asker`
+    /// answers what the server asks first.
     ///
     /// # Errors
     /// When no bridge answers in time, or the server does not give it.
@@ -23,8 +30,9 @@ impl Services {
         &self,
         wanted: &McpGetPromptRequest,
         cancelled: &CancellationToken,
+        asker: &Asker,
     ) -> Result<McpGetPromptResponse, CallError> {
-        let answer: McpGetPromptResponse = self.look_up(wanted, cancelled).await?;
+        let answer: McpGetPromptResponse = self.look_up(wanted, cancelled, asker).await?;
         refused(answer.error.as_deref())?;
         Ok(answer)
     }
@@ -38,12 +46,13 @@ impl Services {
         wanted: &McpListResourcesRequest,
         cancelled: &CancellationToken,
     ) -> Result<McpListResourcesResponse, CallError> {
-        let answer: McpListResourcesResponse = self.look_up(wanted, cancelled).await?;
+        let nobody = &Asker::none();
+        let answer: McpListResourcesResponse = self.look_up(wanted, cancelled, nobody).await?;
         refused(answer.error.as_deref())?;
         Ok(answer)
     }
 
-    /// The contents of a server's resource.
+    /// The contents of a server's resource. `asker` answers what the server asks first.
     ///
     /// # Errors
     /// When no bridge answers in time, or the server does not let it be read.
@@ -51,8 +60,24 @@ impl Services {
         &self,
         wanted: &McpReadResourceRequest,
         cancelled: &CancellationToken,
+        asker: &Asker,
     ) -> Result<McpReadResourceResponse, CallError> {
-        let answer: McpReadResourceResponse = self.look_up(wanted, cancelled).await?;
+        let answer: McpReadResourceResponse = self.look_up(wanted, cancelled, asker).await?;
+        refused(answer.error.as_deref())?;
+        Ok(answer)
+    }
+
+    /// What a server proposes for an argument of a prompt or a place of a resource template.
+    ///
+    /// # Errors
+    /// When no bridge answers in time, or the server does not complete arguments.
+    pub async fn complete(
+        &self,
+        wanted: &McpCompleteRequest,
+        cancelled: &CancellationToken,
+    ) -> Result<McpCompleteResponse, CallError> {
+        let nobody = &Asker::none();
+        let answer: McpCompleteResponse = self.look_up(wanted, cancelled, nobody).await?;
         refused(answer.error.as_deref())?;
         Ok(answer)
     }
@@ -61,8 +86,10 @@ impl Services {
         &self,
         question: &Q,
         cancelled: &CancellationToken,
+        asker: &Asker,
     ) -> Result<A, CallError> {
-        let limits = (Deadline::after(manage::TIMEOUT), cancelled);
+        let time = if asker.is_there() { TIME_TO_ANSWER } else { manage::TIMEOUT };
+        let limits = Limits { deadline: Deadline::after(time), cancelled, asker: asker.clone() };
         let timed_out = || "no bridge answers for this MCP server in time".to_owned();
         ask(&self.inner.requester, question, limits, timed_out).await
     }

@@ -2,8 +2,9 @@
 
 use toolbus_bus::responder::Context;
 use toolbus_wire::message::mcp::{
-    McpGetPromptRequest, McpGetPromptResponse, McpListResourcesRequest, McpListResourcesResponse,
-    McpReadResourceRequest, McpReadResourceResponse,
+    McpCompleteRequest, McpCompleteResponse, McpGetPromptRequest, McpGetPromptResponse,
+    McpListResourcesRequest, McpListResourcesResponse, McpReadResourceRequest,
+    McpReadResourceResponse,
 };
 
 use crate::lookup::Lookup;
@@ -58,4 +59,18 @@ pub(super) async fn resource(
         ..McpReadResourceResponse::default()
     });
     McpReadResourceResponse { server_name, uri, ..response }
+}
+
+pub(super) async fn completion(
+    set: &Set,
+    request: McpCompleteRequest,
+    context: Context,
+) -> McpCompleteResponse {
+    let server_name = request.server_name.clone();
+    let found = set.complete(lookup(&server_name, context), request).await;
+    let response = found.unwrap_or_else(|error| McpCompleteResponse {
+        error: Some(error.to_string()),
+        ..McpCompleteResponse::default()
+    });
+    McpCompleteResponse { server_name, ..response }
 }

@@ -7,10 +7,10 @@ use serde_json::{Map, Value, json};
 use toolbus_bus::responder::{Call, Context, Failure, Malformed, Repeat, Reply, Service};
 use toolbus_bus::{Envelope, Topic};
 use toolbus_wire::message::mcp::{
-    McpGetPromptRequest, McpGetServiceDetailsRequest, McpGetServiceDetailsResponse,
-    McpListResourcesRequest, McpReadResourceRequest, McpRegisterServerRequest,
-    McpRegisterServerResponse, McpUnregisterServerRequest, McpUnregisterServerResponse,
-    unknown_request_response,
+    McpCompleteRequest, McpGetPromptRequest, McpGetServiceDetailsRequest,
+    McpGetServiceDetailsResponse, McpListResourcesRequest, McpReadResourceRequest,
+    McpRegisterServerRequest, McpRegisterServerResponse, McpUnregisterServerRequest,
+    McpUnregisterServerResponse, unknown_request_response,
 };
 use toolbus_wire::message::tool::CallIds;
 use toolbus_wire::{ErrorCode, Message, json as body, message};
@@ -53,6 +53,7 @@ pub(super) enum Request {
     Prompt(McpGetPromptRequest),
     Resources(McpListResourcesRequest),
     Resource(McpReadResourceRequest),
+    Complete(McpCompleteRequest),
     Unknown { message_type: String },
 }
 
@@ -99,6 +100,9 @@ impl Service for ManageService {
                 Request::Resource(request) => {
                     let response = lookup::resource(&self.set, request, context).await;
                     told(&response, response.error.as_ref())
+                }
+                Request::Complete(request) => {
+                    Reply::of(&lookup::completion(&self.set, request, context).await)
                 }
                 Request::Unknown { message_type } => {
                     let (response_type, response) = unknown_request_response(&message_type);
@@ -169,6 +173,8 @@ fn read(envelope: &Envelope) -> Result<(Request, Repeat), body::Error> {
         (Request::Resources(body::read(body)?), Repeat::Harmless)
     } else if message::is::<McpReadResourceRequest>(envelope) {
         (Request::Resource(body::read(body)?), Repeat::Harmless)
+    } else if message::is::<McpCompleteRequest>(envelope) {
+        (Request::Complete(body::read(body)?), Repeat::Harmless)
     } else {
         (Request::Unknown { message_type: envelope.message_type.clone() }, Repeat::Harmless)
     })

@@ -84,7 +84,7 @@ impl Face {
     }
 
     fn inquiry<'a>(&'a self, call: &'a Mark) -> Inquiry<'a> {
-        Inquiry { server: &self.server, eraser: &self.eraser, asker: call.asker() }
+        Inquiry { server: &self.server, eraser: &self.eraser, asker: call.asker(), round: None }
     }
 }
 

@@ -128,7 +128,15 @@ impl Connection {
 
     /// The text of a JSON-RPC error, as it may be passed on.
     pub(super) fn told_by(&self, error: &ErrorData) -> String {
-        shortened(&self.eraser.erase(&json_rpc(error)), TEXT_BYTES_MAX).into_owned()
+        let mut text = json_rpc(error);
+        if error.code == ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY {
+            // Which ones: whoever called may be able to mend it.
+            let data =
+                error.data.as_ref().and_then(|data| data["requiredCapabilities"].as_object());
+            let names: Vec<_> = data.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+            text = format!("{text}: {}", names.join(", "));
+        }
+        shortened(&self.eraser.erase(&text), TEXT_BYTES_MAX).into_owned()
     }
 
     /// What it is when the transport did not carry a request.

@@ -1,21 +1,24 @@
 //! Prompts and resources on one connection.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use rmcp::model::{
-    ClientRequest, ErrorCode, ListPromptsRequest, ListResourceTemplatesRequest,
-    ListResourcesRequest, PaginatedRequestParams, Prompt, Resource, ResourceTemplate, ServerResult,
+    ArgumentInfo, ClientRequest, CompleteRequest, CompleteRequestParams, CompletionContext,
+    ErrorCode, ListPromptsRequest, ListResourceTemplatesRequest, ListResourcesRequest,
+    PaginatedRequestParams, Prompt, Reference, Resource, ResourceTemplate, ServerResult,
 };
 use rmcp::service::ServiceError;
 use tokio::time::{Instant, sleep_until, timeout};
 use toolbus_bus::Progress;
+use toolbus_wire::message::mcp::McpCompleteRequest;
 
 use super::rounds::{Exchange, Terms, What};
 use super::{Connection, Ended};
 use crate::call::{Call, CallError};
 use crate::catalogue::PAGES_MAX;
-use crate::lookup::{Found, Wanted, contents, page, prompt};
-use crate::offer::{Offer, PROMPTS_MAX, RESOURCES_MAX};
+use crate::lookup::{Found, Wanted, completion, contents, page, prompt};
+use crate::offer::{Features, Offer, PROMPTS_MAX, RESOURCES_MAX};
 
 /// The entries of one page, and what asks for the next.
 type Page<T> = (Vec<T>, Option<String>);
@@ -32,6 +35,7 @@ impl Connection {
         Offer {
             prompts: prompts.unwrap_or(known.prompts),
             resources: resources.unwrap_or(known.resources),
+            features: self.features(),
         }
     }
 
@@ -123,14 +127,14 @@ impl Connection {
         until: Instant,
     ) -> Result<Found, Ended> {
         let what = match wanted {
-            Wanted::Resources { cursor } => {
-                let listed = tokio::select! {
+            Wanted::Resources { .. } | Wanted::Completion(_) => {
+                let found = tokio::select! {
                     biased;
-                    listed = self.resource_page(cursor.clone()) => listed,
+                    found = self.find(wanted) => found,
                     () = call.cancelled.cancelled() => return Err(Ended::Cancelled),
                     () = sleep_until(until) => return Err(Ended::TimedOut),
                 };
-                return match listed {
+                return match found {
                     Ok(found) => Ok(found),
                     Err(error) => Err(self.not_found(wanted, error).await),
                 };
@@ -151,6 +155,47 @@ impl Connection {
                 Err(self.not_found(wanted, ServiceError::McpError(error)).await)
             }
             Err(error) => Err(self.explain(call, &mark, error, || true).await),
+        }
+    }
+
+    /// Asks for what no server asks back for.
+    async fn find(&self, wanted: &Wanted) -> Result<Found, ServiceError> {
+        match wanted {
+            Wanted::Completion(wanted) => self.complete(wanted).await,
+            Wanted::Resources { cursor } => self.resource_page(cursor.clone()).await,
+            _ => Err(ServiceError::UnexpectedResponse),
+        }
+    }
+
+    async fn complete(&self, wanted: &McpCompleteRequest) -> Result<Found, ServiceError> {
+        let reference = match (&wanted.prompt_name, &wanted.uri_template) {
+            (Some(prompt), _) => Reference::for_prompt(prompt.clone()),
+            (None, uri) => Reference::for_resource(uri.clone().unwrap_or_default()),
+        };
+        let argument = ArgumentInfo::new(&wanted.argument_name, &wanted.argument_value);
+        let decided = wanted.arguments.iter();
+        let decided =
+            decided.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
+        let decided: HashMap<_, _> = decided.collect();
+        let mut params = CompleteRequestParams::new(reference, argument);
+        params.context = (!decided.is_empty()).then(|| CompletionContext::with_arguments(decided));
+        let request = CompleteRequest::new(params);
+        match self.request(ClientRequest::CompleteRequest(request)).await? {
+            ServerResult::CompleteResult(result) => {
+                Ok(Found::Completion(completion(result.completion)))
+            }
+            _ => Err(ServiceError::UnexpectedResponse),
+        }
+    }
+
+    /// Whether the server completes arguments, and whether it tells of changed resources.
+    pub(super) fn features(&self) -> Features {
+        let info = self.peer.peer_info();
+        let capabilities = info.map(|info| info.capabilities.clone()).unwrap_or_default();
+        let subscribe = capabilities.resources.and_then(|resources| resources.subscribe);
+        Features {
+            completions: capabilities.completions.is_some(),
+            subscriptions: subscribe == Some(true),
         }
     }
 

@@ -7,7 +7,7 @@
 use rmcp::model::{ElicitResult, ElicitationAction, ErrorCode, ErrorData};
 use serde_json::{Value, json};
 use toolbus_bus::{Asker, Question};
-use toolbus_wire::message::toolbus::{AskError, AskErrorCode, AskKind};
+use toolbus_wire::message::toolbus::{AskError, AskErrorCode, AskKind, AskRound};
 
 use crate::eraser::Eraser;
 
@@ -21,6 +21,8 @@ pub(super) struct Inquiry<'a> {
     pub(super) server: &'a str,
     pub(super) eraser: &'a Eraser,
     pub(super) asker: &'a Asker,
+    /// The place of its questions among those that the server puts at the same time.
+    pub(super) round: Option<AskRound>,
 }
 
 impl Inquiry<'_> {
@@ -57,6 +59,14 @@ impl Inquiry<'_> {
         }
     }
 
+    /// Asks for the folders that the caller works in.
+    pub(super) async fn roots(&self, params: Value) -> Result<Value, AskError> {
+        match self.ask(AskKind::Roots, params).await? {
+            answer if answer["roots"].is_array() => Ok(answer),
+            _ => Err(AskError::new(AskErrorCode::Failed, "the answer is no list of roots")),
+        }
+    }
+
     async fn ask(&self, kind: AskKind, mut params: Value) -> Result<Value, AskError> {
         if let Value::Object(members) = &mut params {
             // That is between the server and us.
@@ -66,7 +76,8 @@ impl Inquiry<'_> {
             return Err(AskError::new(AskErrorCode::TooLarge, "the question is too deep"));
         }
         let from = Some(format!("MCP server '{}'", self.server));
-        self.asker.ask(Question { kind, from, params }).await
+        let round = self.round.clone();
+        self.asker.ask(Question { kind, from, params, round }).await
     }
 }
 

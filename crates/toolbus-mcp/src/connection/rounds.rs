@@ -5,18 +5,21 @@
 //! with an error that names addresses to visit; the request is then made again as it was. In both
 //! cases the server has said that it is not done, so making the request again does no harm.
 
+use futures_util::future::try_join_all;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientRequest, ElicitationAction,
     ErrorCode, ErrorData, GetExtensions as _, GetPromptRequest, GetPromptRequestParams,
     InputRequest, InputRequests, InputRequiredResult, InputResponses, ReadResourceRequest,
-    ReadResourceRequestParams, RequestMetaObject, ServerResult,
+    ReadResourceRequestParams, RequestMetaObject, RootsCapabilities, ServerResult,
 };
 use rmcp::service::{PeerRequestOptions, ServiceError};
 use serde_json::{Map, Value};
 use tokio::time::{Duration, Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::{Asker, Progress};
+use toolbus_wire::message::toolbus::{AskKind, AskRound};
 
+use super::face::capabilities;
 use super::question::Inquiry;
 use super::{Connection, Pending};
 use crate::call::CallError;
@@ -113,9 +116,7 @@ impl Connection {
         let mut options = PeerRequestOptions::no_options();
         if self.is_of_the_newer_era {
             let mut meta = RequestMetaObject::default();
-            if !mark.asker().is_there() {
-                meta.set_client_capabilities(ClientCapabilities::default());
-            }
+            meta.set_client_capabilities(capabilities_of(mark.asker()));
             if mark.wants_progress() {
                 #[expect(deprecated, reason = "there is nothing in its place yet")]
                 meta.set_log_level(rmcp::model::LoggingLevel::Info);
@@ -132,7 +133,8 @@ impl Connection {
         round: u32,
         asker: &Asker,
     ) -> Result<Option<More>, Ended> {
-        let inquiry = Inquiry { server: &self.server, eraser: &self.eraser, asker };
+        let (server, eraser) = (&*self.server, &self.eraser);
+        let inquiry = Inquiry { server, eraser, asker, round: None };
         match response {
             Ok(ServerResult::InputRequiredResult(wanted)) => {
                 let InputRequiredResult { input_requests, request_state, .. } = wanted;
@@ -164,32 +166,54 @@ impl Connection {
         if requests.len() > WANTED_MAX {
             return Err(self.failed("asks for too much at a time"));
         }
-        let mut responses = InputResponses::new();
-        for (key, request) in requests {
-            let params = match serde_json::to_value(request) {
-                Ok(mut request) => request["params"].take(),
-                Err(_) => return Err(self.failed("asks for something that cannot be read")),
-            };
-            let response = match request {
-                InputRequest::Elicitation(_) => {
-                    serde_json::to_value(inquiry.elicit(params).await).unwrap_or_default()
-                }
-                InputRequest::CreateMessage(_) => {
-                    inquiry.sample(params).await.map_err(|error| {
-                        self.failed(&format!("asks for a completion that it does not get: {error}"))
-                    })?
-                }
-                _ => return Err(self.failed("asks for input that nobody here can give")),
-            };
-            responses.insert(key.clone(), response);
+        let size = u32::try_from(requests.len()).unwrap_or(u32::MAX);
+        // At the same time: whoever answers may want to see them together.
+        let answers = requests.iter().map(async |(key, request)| {
+            let round = Some(AskRound { key: key.clone(), size });
+            let answer = self.answer_one(request, &Inquiry { round, ..*inquiry }).await?;
+            Ok((key.clone(), answer))
+        });
+        Ok(try_join_all(answers).await?.into_iter().collect())
+    }
+
+    async fn answer_one(
+        &self,
+        request: &InputRequest,
+        inquiry: &Inquiry<'_>,
+    ) -> Result<Value, Ended> {
+        let params = match serde_json::to_value(request) {
+            Ok(mut request) => request["params"].take(),
+            Err(_) => return Err(self.failed("asks for something that cannot be read")),
+        };
+        let without = |what| {
+            move |error| self.failed(&format!("asks for {what} that it does not get: {error}"))
+        };
+        match request {
+            InputRequest::Elicitation(_) => {
+                Ok(serde_json::to_value(inquiry.elicit(params).await).unwrap_or_default())
+            }
+            InputRequest::CreateMessage(_) => {
+                inquiry.sample(params).await.map_err(without("a completion"))
+            }
+            InputRequest::ListRoots(_) => inquiry.roots(params).await.map_err(without("roots")),
+            _ => Err(self.failed("asks for input that nobody here can give")),
         }
-        Ok(responses)
     }
 
     pub(super) fn failed(&self, what: &str) -> Ended {
         let message = format!("MCP server '{}' {what}", self.server);
         Ended::With(CallError::Failed { message })
     }
+}
+
+/// What the caller of one request answers.
+fn capabilities_of(asker: &Asker) -> ClientCapabilities {
+    let takes = |kind| asker.kinds().contains(&kind);
+    let mut capabilities = capabilities();
+    capabilities.elicitation = capabilities.elicitation.filter(|_| takes(AskKind::Elicitation));
+    capabilities.sampling = capabilities.sampling.filter(|_| takes(AskKind::Sampling));
+    capabilities.roots = takes(AskKind::Roots).then(RootsCapabilities::default);
+    capabilities
 }
 
 /// Sends the caller to every address that the error names, and says whether it went to all.

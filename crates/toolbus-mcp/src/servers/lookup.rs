@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 use toolbus_wire::message::mcp::{
-    McpGetPromptResponse, McpListResourcesResponse, McpReadResourceResponse,
+    McpCompleteRequest, McpCompleteResponse, McpGetPromptResponse, McpListResourcesResponse,
+    McpReadResourceResponse,
 };
 
 use super::Set;
@@ -52,6 +53,21 @@ impl Set {
     ) -> Result<McpReadResourceResponse, CallError> {
         match self.look_up(lookup, Wanted::Resource { uri: uri.to_owned() }).await? {
             Found::Resource(contents) => Ok(contents),
+            _ => Err(other_answer()),
+        }
+    }
+
+    /// What a server proposes for an argument.
+    ///
+    /// # Errors
+    /// When it proposes nothing, not even no value; see [`CallError`].
+    pub async fn complete(
+        &self,
+        lookup: Lookup,
+        wanted: McpCompleteRequest,
+    ) -> Result<McpCompleteResponse, CallError> {
+        match self.look_up(lookup, Wanted::Completion(wanted)).await? {
+            Found::Completion(completion) => Ok(completion),
             _ => Err(other_answer()),
         }
     }

@@ -13,8 +13,10 @@ use super::tool::ContentBlock;
 use super::{Message, Secret, field};
 use crate::frame::SHORT_STRING_BYTES_MAX;
 
+mod completion;
 mod resource;
 
+pub use completion::*;
 pub use resource::*;
 
 /// Which servers came, changed or went since the last such message: first `removed_servers` are
@@ -58,6 +60,9 @@ pub struct McpServerSummary {
     /// Ours: how many resources it has, templates of resources included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_count: Option<u32>,
+    /// Ours: what it can do beside giving what it lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub features: Option<Vec<McpFeature>>,
     /// Id that outlives a change of its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_id: Option<String>,
@@ -80,6 +85,16 @@ pub struct McpServerSummary {
         skip_serializing_if = "field::is_default"
     )]
     pub handback: bool,
+}
+
+text_enum! {
+    /// What an MCP server can do beside giving what it lists.
+    pub enum McpFeature {
+        /// It proposes values for arguments.
+        Completions = "completions",
+        /// It tells who asks of resources that have changed.
+        ResourceSubscriptions = "resourceSubscriptions",
+    }
 }
 
 /// Asks a bridge to tell its servers again.

@@ -345,8 +345,14 @@ fn our_own_messages_leave_out_what_is_absent() {
         kind: AskKind::Approval,
         from: None,
         params: json!({"Why": 1}),
+        round: None,
     };
     let body = r#"{"toolCallId":"c","askId":"a","kind":"approval","params":{"Why":1}}"#;
+    check_written(&ask, body);
+    check(&body.parse().unwrap(), &ask);
+    let round = Some(AskRound { key: "k".to_owned(), size: 2 });
+    let ask = ToolAsk { kind: AskKind::Roots, round, ..ask };
+    let body = r#"{"toolCallId":"c","askId":"a","kind":"roots","params":{"Why":1},"round":{"key":"k","size":2}}"#;
     check_written(&ask, body);
     check(&body.parse().unwrap(), &ask);
     let answer = ToolAnswer {

@@ -80,9 +80,25 @@ pub struct ToolAsk {
     /// Who asks, in words for people, such as the name of an MCP server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// The question, as the kind has it; for the first two kinds, as MCP has it.
+    /// The question, as the kind has it; for the first three kinds, as MCP has it.
     #[serde(default)]
     pub params: Value,
+    /// Where it has its place, when it is one of a round.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub round: Option<AskRound>,
+}
+
+/// The place of a question in a round: several that are put at the same time, and whose answers are
+/// wanted together. Each of a round may be answered as if it were alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AskRound {
+    /// What the question is called among them, by whoever asks.
+    #[serde(default, deserialize_with = "field::or_default")]
+    pub key: String,
+    /// How many there are in the round.
+    #[serde(default, deserialize_with = "field::or_default")]
+    pub size: u32,
 }
 
 impl Message for ToolAsk {
@@ -98,6 +114,8 @@ text_enum! {
         Sampling = "sampling",
         /// Leave to go on.
         Approval = "approval",
+        /// The folders that the caller works in.
+        Roots = "roots",
     }
 }
 

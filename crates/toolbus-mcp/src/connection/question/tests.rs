@@ -15,7 +15,7 @@ async fn elicited(params: Value, answer: Result<Value, AskErrorCode>) -> (Value,
         async move { answer }
     });
     let eraser = Eraser::new([Secret::from("hunter2-hunter2".to_owned())]);
-    let inquiry = Inquiry { server: "s", eraser: &eraser, asker: &asker };
+    let inquiry = Inquiry { server: "s", eraser: &eraser, asker: &asker, round: None };
     let result = serde_json::to_value(inquiry.elicit(params).await).unwrap();
     let question = seen.lock().take();
     (result, question)
@@ -78,7 +78,7 @@ async fn a_completion_is_an_object_or_an_error_of_the_protocol() {
             async move { answer }
         });
         let eraser = Eraser::default();
-        let inquiry = Inquiry { server: "s", eraser: &eraser, asker: &asker };
+        let inquiry = Inquiry { server: "s", eraser: &eraser, asker: &asker, round: None };
         inquiry.sample(json!({"messages": []})).await.map_err(|error| refusal(&error))
     };
     assert_eq!(sampled(Ok(json!({"model": "m"}))).await, Ok(json!({"model": "m"})));
