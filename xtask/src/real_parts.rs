@@ -13,7 +13,15 @@ use crate::workspace;
 /// Installs and fetches what tests and benchmarks use and this machine lacks.
 pub(crate) fn prepare() -> anyhow::Result<()> {
     workspace::run(&mut workspace::script("dev/setup"))?;
-    let fetch = ["everything", "time", "otelcol", "openrouter-sdk"];
+    let fetch = [
+        "everything",
+        "node-servers",
+        "oidc",
+        "openrouter-sdk",
+        "otelcol",
+        "python-servers",
+        "time",
+    ];
     // Where the parts are does not interest here: the tests ask for themselves.
     workspace::run(workspace::script("dev/parts/fetch").args(fetch).stdout(Stdio::null()))
 }

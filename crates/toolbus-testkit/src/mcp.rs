@@ -1,5 +1,6 @@
 //! MCP servers that nobody here wrote: `server-everything`, which shows every feature of the
-//! protocol, and `mcp-server-time`, a small one of the kind that people really use.
+//! protocol, and the small ones that people really use. Each is `None` where it has not been fetched
+//! and may be missing.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -55,6 +56,61 @@ pub fn time() -> Option<StdioServer> {
     Some(StdioServer::new(&folder.join("bin/python"), &args))
 }
 
+/// `server-filesystem`, which reads and writes below one folder.
+///
+/// # Panics
+/// When it is missing and `TOOLBUS_REQUIRE_REAL` is `1`.
+pub fn filesystem(allowed: &Path) -> Option<StdioServer> {
+    node_server("filesystem", &[&allowed.display().to_string()])
+}
+
+/// `server-memory`, which keeps what it is told in the file that its environment names as
+/// `MEMORY_FILE_PATH`.
+///
+/// # Panics
+/// When it is missing and `TOOLBUS_REQUIRE_REAL` is `1`.
+pub fn memory() -> Option<StdioServer> {
+    node_server("memory", &[])
+}
+
+/// `server-memory`, started as people start it: by npm, which finds the package, starts a shell, and
+/// that the server. Nothing is asked of the network.
+///
+/// # Panics
+/// When it is missing and `TOOLBUS_REQUIRE_REAL` is `1`.
+pub fn memory_by_npm() -> Option<StdioServer> {
+    let folder = crate::parts::folder("node-servers")?;
+    let node = folder.join("node").canonicalize().unwrap_or_else(|e| panic!("node: {e}"));
+    let program = node.with_file_name("npm");
+    let folder = folder.display().to_string();
+    let args = ["exec", "--offline", "--no", "--prefix", &folder, "--", "mcp-server-memory"];
+    Some(StdioServer::new(&program, &args))
+}
+
+/// `server-sequential-thinking`, which counts the thoughts that it is told.
+///
+/// # Panics
+/// When it is missing and `TOOLBUS_REQUIRE_REAL` is `1`.
+pub fn sequential_thinking() -> Option<StdioServer> {
+    node_server("sequential-thinking", &[])
+}
+
+/// `mcp-server-fetch` with these options.
+///
+/// # Panics
+/// When it is missing and `TOOLBUS_REQUIRE_REAL` is `1`.
+pub fn fetch(options: &[&str]) -> Option<StdioServer> {
+    python_server("mcp_server_fetch", options)
+}
+
+/// `mcp-server-git` for one repository.
+///
+/// # Panics
+/// When it is missing and `TOOLBUS_REQUIRE_REAL` is `1`.
+pub fn git(repository: &Path) -> Option<StdioServer> {
+    python_server("mcp_server_git", &["--repository", &repository.display().to_string()])
+}
+
 /// `server-everything` over streamable HTTP, running. `None` where it has not been fetched and may
 /// be missing.
 ///
@@ -77,6 +133,19 @@ fn everything(transport: &str) -> Option<StdioServer> {
     let folder = crate::parts::folder("everything")?;
     let script = folder.join("server.js").display().to_string();
     Some(StdioServer::new(&folder.join("node"), &[&script, transport]))
+}
+
+fn node_server(name: &str, args: &[&str]) -> Option<StdioServer> {
+    let folder = crate::parts::folder("node-servers")?;
+    let script = folder.join(format!("{name}.js")).display().to_string();
+    let args: Vec<&str> = [&*script].into_iter().chain(args.iter().copied()).collect();
+    Some(StdioServer::new(&folder.join("node"), &args))
+}
+
+fn python_server(module: &str, args: &[&str]) -> Option<StdioServer> {
+    let folder = crate::parts::folder("python-servers")?;
+    let args: Vec<&str> = ["-m", module].into_iter().chain(args.iter().copied()).collect();
+    Some(StdioServer::new(&folder.join("bin/python"), &args))
 }
 
 impl StdioServer {

@@ -14,6 +14,7 @@ mod children;
 mod crash;
 mod embedded;
 mod face;
+mod others;
 mod reference;
 mod registered;
 mod stop;
