@@ -1,11 +1,14 @@
 # The child that is made while nothing has been read yet: waits for its script, takes its limits, and
 # becomes it.
 
+def numbers(lines):
+    return {name: int(number) for name, number in (line.split() for line in lines.decode().splitlines())}
+
+
 def await_script(orders, out, err, path):
-    import json
+    import _signal as signal
     import os
     import resource
-    import signal
 
     def frame():
         return take(int.from_bytes(take(4), "big"))
@@ -36,7 +39,7 @@ def await_script(orders, out, err, path):
         PATH=path, HOME=work, TMPDIR=temporary, LANG="C.UTF-8", USER="sandbox",
         PYTHONDONTWRITEBYTECODE="1", MALLOC_ARENA_MAX="1", OPENBLAS_NUM_THREADS="1",
     )
-    settings = json.loads(frame())
+    settings = numbers(frame())
     source, data = frame().decode(), frame()
     os.close(orders)
     signal.signal(signal.SIGINT, signal.default_int_handler)

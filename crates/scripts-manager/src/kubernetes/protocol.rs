@@ -33,7 +33,7 @@ pub(super) static PROGRAM: LazyLock<String> = LazyLock::new(|| {
     code.flat_map(|line| [line, "\n"]).collect()
 });
 
-/// What one script may use and take, as its pod is told.
+/// What one script may use and take, as its pod is told: numbers, all of them.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Settings {
     pub(super) timeout_ms: u64,
@@ -51,15 +51,26 @@ pub(super) fn hello(nonce: &str) -> Bytes {
 
 /// The script and all it needs; it starts when this has arrived.
 pub(super) fn request(settings: &Settings, source: &str, input: &str) -> Bytes {
-    let settings = serde_json::to_vec(settings).expect("numbers can be written as JSON");
-    let parts: [(u8, &[u8]); 4] =
-        [(b'L', &settings), (b'S', source.as_bytes()), (b'I', input.as_bytes()), (b'G', b"")];
+    let settings = lines(settings);
+    let parts: [(u8, &[u8]); 4] = [
+        (b'L', settings.as_bytes()),
+        (b'S', source.as_bytes()),
+        (b'I', input.as_bytes()),
+        (b'G', b""),
+    ];
     let length = parts.iter().map(|(_, body)| 5 + body.len()).sum();
     let mut request = Vec::with_capacity(length);
     for (kind, body) in parts {
         append(&mut request, kind, body);
     }
     request.into()
+}
+
+/// A line for each number. The pod has no parser at hand that would not take long to load.
+fn lines(settings: &Settings) -> String {
+    let settings = serde_json::to_value(settings).expect("numbers can be written as JSON");
+    let members = settings.as_object().into_iter().flatten();
+    members.map(|(name, number)| format!("{name} {number}\n")).collect()
 }
 
 /// Ends the script.
