@@ -9,8 +9,29 @@ use anyhow::Context as _;
 /// # Errors
 /// When it is gone.
 pub fn resident_mib(process: u32) -> anyhow::Result<f64> {
+    memory_mib(process, "VmRSS:")
+}
+
+/// Most memory of a process that was resident at one time, in MiB, since [`forget_peak`].
+///
+/// # Errors
+/// When it is gone.
+pub fn peak_mib(process: u32) -> anyhow::Result<f64> {
+    memory_mib(process, "VmHWM:")
+}
+
+/// Begins to look anew for the most memory that is resident.
+///
+/// # Errors
+/// When the process is gone or somebody else's.
+pub fn forget_peak(process: u32) -> anyhow::Result<()> {
+    // The number is what proc(5) has for this.
+    Ok(fs::write(format!("/proc/{process}/clear_refs"), "5")?)
+}
+
+fn memory_mib(process: u32, what: &str) -> anyhow::Result<f64> {
     let status = fs::read_to_string(format!("/proc/{process}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(what));
     let value = line.and_then(|line| line.trim().strip_suffix(" kB"));
     Ok(value.context("the process has no resident memory")?.parse::<f64>()? / 1024.0)
 }

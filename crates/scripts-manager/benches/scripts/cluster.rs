@@ -1,0 +1,76 @@
+//! The cluster that scripts run on: the one of the tests.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{GetParams, ListParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::Request;
+use kube::{Api, Client, Config, ResourceExt as _};
+use tokio::time::{Instant, sleep};
+
+/// The benchmark's namespace. It stays between runs; the pods in it do not.
+pub(crate) const NAMESPACE: &str = "toolbus-bench-scripts";
+/// The label of the manager's pods.
+const OF_MANAGER: &str = "app.kubernetes.io/managed-by=toolbus-scripts-manager";
+/// How soon pods are there, or gone.
+const SOON: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The cluster, and the benchmark's place in it.
+pub(crate) struct Cluster {
+    /// The file that says how to reach it.
+    pub(crate) kubeconfig: PathBuf,
+    pub(crate) client: Client,
+    pub(crate) pods: Api<Pod>,
+}
+
+impl Cluster {
+    pub(crate) async fn connect() -> anyhow::Result<Self> {
+        let kubeconfig = std::env::var_os("TOOLBUS_TEST_KUBECONFIG")
+            .map(PathBuf::from)
+            .context("TOOLBUS_TEST_KUBECONFIG names no cluster: see CONTRIBUTING.md")?;
+        let read = Kubeconfig::read_from(&kubeconfig)?;
+        let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
+        let client = Client::try_from(config)?;
+        let pods = Api::namespaced(client.clone(), NAMESPACE);
+        Ok(Self { kubeconfig, client, pods })
+    }
+
+    /// The manager's pods that are there now.
+    pub(crate) async fn of_manager(&self) -> anyhow::Result<Vec<Pod>> {
+        Ok(self.pods.list(&ListParams::default().labels(OF_MANAGER)).await?.items)
+    }
+
+    /// Waits until the manager has no pod.
+    pub(crate) async fn quiet(&self) -> anyhow::Result<()> {
+        let end = Instant::now() + SOON;
+        loop {
+            let left = self.of_manager().await?;
+            let Some(pod) = left.first() else { return Ok(()) };
+            ensure!(
+                Instant::now() < end,
+                "{} pods are left, such as {}",
+                left.len(),
+                pod.name_any()
+            );
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// How many watches the API server holds that are for the pods of one namespace: those of nodes
+    /// and controllers are for the pods of all.
+    pub(crate) async fn watches(&self) -> anyhow::Result<f64> {
+        let request = Request::new("").get("metrics", &GetParams::default())?;
+        let metrics = self.client.request_text(request).await?;
+        let wanted = [r#"resource="pods""#, r#"scope="namespace""#, r#"verb="WATCH""#];
+        let lines = metrics.lines().filter(|line| {
+            line.starts_with("apiserver_longrunning_requests{")
+                && wanted.iter().all(|label| line.contains(label))
+        });
+        let counts = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+        Ok(counts.sum())
+    }
+}

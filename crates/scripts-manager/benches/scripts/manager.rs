@@ -1,0 +1,71 @@
+//! Ours: an agent's gates, RabbitMQ, and `scripts-manager` as a process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::ensure;
+use tokio_util::sync::CancellationToken;
+use toolbus_bus::requester::Requester;
+use toolbus_bus::{Asker, Bus, Progress};
+use toolbus_rabbitmq::{Config, RabbitBus, Start};
+use toolbus_testkit::process::{Launch, Service};
+use toolbus_tools::call::{Arguments, Call, Output, Time};
+use toolbus_tools::{Guides, Invoker, Registry};
+use toolbus_wire::name::{AgentName, InstanceId};
+
+use crate::cluster::{Cluster, NAMESPACE};
+use crate::{AT_ONCE, PRINTS, SCRIPT};
+
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+/// The manager, and an agent that has scripts run.
+pub(crate) struct Manager {
+    pub(crate) service: Service,
+    caller: Invoker,
+}
+
+impl Manager {
+    pub(crate) async fn start(cluster: &Cluster, broker: &str) -> anyhow::Result<Self> {
+        let mut service = Launch::new("scripts-manager")
+            .args(["--bus", broker, "--runner", "kubernetes", "--prepare-namespace"])
+            .env("KUBECONFIG", &cluster.kubeconfig)
+            .env("TOOLBUS_KUBERNETES__NAMESPACE", NAMESPACE)
+            // Requests of the usual size would not leave a small node room for all.
+            .env("TOOLBUS_KUBERNETES__CPU_REQUEST", "10m")
+            .env("TOOLBUS_SCRIPTS__MAX_CONCURRENT", AT_ONCE.to_string())
+            .start()?;
+        service.ready(READY_WITHIN).await?;
+        let mut config = Config::new(broker)?;
+        config.start = Start::Within(READY_WITHIN);
+        let bus: Arc<dyn Bus> = RabbitBus::connect(config).await?;
+        let name = AgentName::parse("caller")?;
+        let requester = Requester::start(bus, name, &InstanceId::random()).await?;
+        let registry = Registry::new();
+        toolbus_scripts::tool::register(&registry, &Guides::default(), requester)?;
+        Ok(Self { service, caller: Invoker::new(Arc::new(registry)) })
+    }
+
+    /// Has the script of the benchmark run, and checks what it prints.
+    pub(crate) async fn answer(&self) -> anyhow::Result<()> {
+        let output = self.run(SCRIPT, Progress::none()).await?;
+        let text = output.content.as_deref();
+        ensure!(!output.is_error && text == Some(PRINTS), "not what it prints: {text:?}");
+        Ok(())
+    }
+
+    /// Has any script run.
+    pub(crate) async fn run(&self, script: &str, progress: Progress) -> anyhow::Result<Output> {
+        let call = Call {
+            id: "call_1".to_owned(),
+            tool: toolbus_scripts::tool::NAME.to_owned(),
+            arguments: Arguments::Value(serde_json::json!({"script": script})),
+            caller: "bench".to_owned(),
+            session: Some("session/bench".to_owned()),
+            time: Time::Default,
+            cancelled: CancellationToken::new(),
+            progress,
+            asker: Asker::none(),
+        };
+        Ok(self.caller.invoke(call).await?)
+    }
+}
