@@ -4,7 +4,9 @@
 //! attaches to it while it is being made, `life` hands the script over (`protocol`, `attach`) and hears how it ends, `watch` learns
 //! what shows nowhere else. `supervisor.py` is the pod's first process.
 //!
-//! Invariants: never more pods at a time than configured, and a bounded number of scripts waiting;
+//! `warm` has pods that are there before their scripts.
+//!
+//! Invariants: never more scripts at a time than configured, and a bounded number of them waiting;
 //! every pod that was asked for is deleted, whatever becomes of its run and of whoever waits for it;
 //! a pod runs one script, once.
 
@@ -17,24 +19,31 @@ mod namespace;
 mod pod;
 mod protocol;
 pub mod settings;
+mod warm;
 mod watch;
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use toolbus_scripts::runner::{Error, OUTPUT_BYTES_MAX, Outcome, Run, Runner, Script};
 use uuid::Uuid;
 
+use birth::Born;
 use keeper::{Keeper, Kept, Made};
 pub use namespace::Unavailable;
 use pod::Identity;
 use settings::KubernetesSettings;
+use warm::Warm;
+pub use warm::WarmStatus;
 
 /// Scripts that may wait for their turn; one more is refused as busy.
 const WAITING_MAX: usize = 16;
@@ -43,6 +52,11 @@ const PROCESSES: u32 = 64;
 const OPEN_FILES: u32 = 256;
 const FILE_BYTES: u64 = 64 << 20;
 const ADDRESS_SPACE_BYTES: u64 = 4 << 30;
+
+/// How long a script may wait for a pod that was waiting to make room for its own, and how often it
+/// is looked: the cluster counts a moment later.
+const ROOM_LIMIT: Duration = Duration::from_secs(8);
+const ROOM_PAUSE: Duration = Duration::from_millis(200);
 
 /// Runs scripts in pods. Cheap to clone.
 #[derive(Clone)]
@@ -55,6 +69,7 @@ struct Shared {
     pods: Api<Pod>,
     settings: KubernetesSettings,
     keeper: Arc<Keeper>,
+    warm: Arc<Warm>,
     /// Who this is among the managers of the namespace: new for each process.
     manager: String,
     /// Scripts that run or wait.
@@ -63,6 +78,10 @@ struct Shared {
     /// Scripts that run.
     running: Semaphore,
     tasks: TaskTracker,
+    /// Looks after the warm pods.
+    warming: TaskTracker,
+    /// Ends that.
+    warm_stop: CancellationToken,
     /// Ends the watches with the runner.
     _watching: DropGuard,
 }
@@ -89,21 +108,49 @@ impl KubernetesRunner {
             TaskTracker::new().spawn(async move { watch.run(client, &namespace, stop).await });
         }
         let limit = settings.start_timeout.duration();
-        let keeper = Keeper::new(pods.clone(), watch, limit, tasks.clone());
+        let keeper = Arc::new(Keeper::new(pods.clone(), watch, limit, tasks.clone()));
+        let manager = Uuid::new_v4().simple().to_string();
+        let warm = Arc::new(Warm::new(warm::Parts {
+            client: client.clone(),
+            pods: pods.clone(),
+            settings: settings.clone(),
+            keeper: Arc::clone(&keeper),
+            manager: manager.clone(),
+        }));
+        let (warming, warm_stop) = (TaskTracker::new(), stop.child_token());
+        warming.spawn(Arc::clone(&warm).run(warm_stop.clone()));
         let admitted_max = max_concurrent + WAITING_MAX;
         let shared = Shared {
             client,
             pods,
             settings,
-            keeper: Arc::new(keeper),
-            manager: Uuid::new_v4().simple().to_string(),
+            keeper,
+            warm,
+            manager,
             admitted: Arc::new(Semaphore::new(admitted_max)),
             admitted_max,
             running: Semaphore::new(max_concurrent),
             tasks,
+            warming,
+            warm_stop,
             _watching: stop.drop_guard(),
         };
         Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Lets go of the pods that wait for a script, and waits until none runs and no pod is left to
+    /// delete.
+    pub async fn close(&self) {
+        self.shared.warm_stop.cancel();
+        self.shared.warming.close();
+        self.shared.warming.wait().await;
+        self.idle().await;
+    }
+
+    /// How it stands with the pods that wait for a script.
+    #[must_use]
+    pub fn warm(&self) -> WarmStatus {
+        self.shared.warm.status()
     }
 
     /// Waits until no script runs and no pod is left to delete.
@@ -154,10 +201,16 @@ impl Shared {
             permit = self.running.acquire() => permit,
         };
         let permit = permit.map_err(|error| Error::Failed(error.to_string()))?;
+        if let Some(mut claimed) = self.warm.claim(&script, &run).await {
+            let (kept, born) = (&mut claimed.kept, claimed.born);
+            let outcome = self.live(kept, (born, protocol::go()), &script, &run).await;
+            drop(permit);
+            return outcome;
+        }
         let identity = Identity::of_call(&self.manager, run.key, &run.call_id);
         let life = script.timeout + self.settings.start_timeout.duration();
         let description = pod::describe(&self.settings, &identity, life);
-        let outcome = match self.keeper.make(&identity, description, &run.cancelled).await? {
+        let outcome = match self.make(&identity, description, &run).await? {
             Made::New(mut kept) => self.in_pod(&mut kept, script, &run).await,
             Made::There => {
                 Err(Error::OutcomeUnknown("another worker runs this very call".to_owned()))
@@ -167,9 +220,23 @@ impl Shared {
         outcome
     }
 
+    /// A pod for a script, which goes before those that wait for one.
+    async fn make(&self, identity: &Identity, described: Pod, run: &Run) -> Result<Made, Error> {
+        let end = Instant::now() + ROOM_LIMIT;
+        loop {
+            let made = self.keeper.make(identity, described.clone(), &run.cancelled).await;
+            let is_busy = matches!(made, Err(Error::Busy(_)));
+            if !is_busy || Instant::now() >= end || !self.warm.make_room() {
+                return made;
+            }
+            sleep(ROOM_PAUSE).await;
+        }
+    }
+
     async fn in_pod(&self, kept: &mut Kept, script: Script, run: &Run) -> Result<Outcome, Error> {
         let (name, nonce) = (kept.name.as_str(), kept.nonce.as_str());
         let follower = &mut kept.follower;
+        let known = follower.known.clone();
         let wait = birth::Wait {
             client: &self.client,
             namespace: &self.settings.namespace,
@@ -178,24 +245,42 @@ impl Shared {
             limit: self.settings.start_timeout.duration(),
             cancelled: &run.cancelled,
         };
-        let born = wait.born(follower).await?;
-        let settings = protocol::Settings {
-            timeout_ms: u64::try_from(script.timeout.as_millis()).unwrap_or(u64::MAX),
-            output_bytes: OUTPUT_BYTES_MAX,
-            processes: PROCESSES,
-            open_files: OPEN_FILES,
-            file_bytes: FILE_BYTES,
-            address_space_bytes: ADDRESS_SPACE_BYTES,
+        let born = tokio::select! {
+            born = wait.born(follower) => born?,
+            never = self.warm.give_way(known) => match never {},
         };
-        let request = protocol::request(&settings, &script.source, &script.input);
+        let request = protocol::request(&limits(&script), &script.source, &script.input);
+        self.live(kept, (born, request), &script, run).await
+    }
+
+    /// A script in a pod that answers: `request` is what makes it start.
+    async fn live(
+        &self,
+        kept: &mut Kept,
+        (born, request): (Born, Bytes),
+        script: &Script,
+        run: &Run,
+    ) -> Result<Outcome, Error> {
         let life = life::Life {
             pods: &self.pods,
-            name,
-            nonce,
+            name: &kept.name,
+            nonce: &kept.nonce,
             timeout: script.timeout,
             cancelled: &run.cancelled,
             live: run.live.clone(),
         };
-        life.run(born, request, follower).await
+        life.run(born, request, &mut kept.follower).await
+    }
+}
+
+/// What a script may use.
+fn limits(script: &Script) -> protocol::Settings {
+    protocol::Settings {
+        timeout_ms: u64::try_from(script.timeout.as_millis()).unwrap_or(u64::MAX),
+        output_bytes: OUTPUT_BYTES_MAX,
+        processes: PROCESSES,
+        open_files: OPEN_FILES,
+        file_bytes: FILE_BYTES,
+        address_space_bytes: ADDRESS_SPACE_BYTES,
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod arguments;
 pub mod kubernetes;
+pub mod metrics;
 pub mod settings;
 
 use std::sync::Arc;
@@ -45,7 +46,11 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     let instance = InstanceId::parse(&context.identity.instance)?;
     let concurrency = settings.scripts.max_concurrent;
     let worker = toolbus_scripts::serve(bus.clone(), &instance, concurrency, runner).await?;
-    context.health.describe(move || serde_json::json!({"runner": name}));
+    let warm = pods.clone();
+    context.health.describe(move || match &warm {
+        Some(pods) => serde_json::json!({"runner": name, "warm": pods.warm()}),
+        None => serde_json::json!({"runner": name}),
+    });
     ready.set(State::Up);
     tracing::info!(runner = name, concurrency, "serving");
 
@@ -54,7 +59,7 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     worker.stop(settings.shutdown.grace.duration() * 4 / 5).await;
     if let Some(pods) = pods {
         // What is cancelled has been told; its pods take a moment to be deleted.
-        let _ = timeout(DELETION_LIMIT, pods.idle()).await;
+        let _ = timeout(DELETION_LIMIT, pods.close()).await;
     }
     bus.close(Duration::from_secs(1)).await;
     Ok(Exit::SUCCESS)

@@ -1,5 +1,7 @@
 //! The settings of `scripts-manager`.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolbus_runtime::config::{self, Mistakes};
@@ -9,7 +11,7 @@ use toolbus_runtime::settings::{
 };
 use toolbus_sandbox::settings::ScriptsSettings;
 
-use crate::kubernetes::settings::KubernetesSettings;
+use crate::kubernetes::settings::{KubernetesSettings, WarmSettings};
 
 /// Settings of `scripts-manager`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -50,6 +52,10 @@ impl config::Settings for Settings {
     fn check(&self, mistakes: &mut Mistakes<'_>) {
         if self.bus.url.is_none() {
             mistakes.add("bus.url", "a worker needs a broker: --bus or TOOLBUS_BUS names it");
+        }
+        let max_age = self.kubernetes.warm.max_age.duration();
+        if !(Duration::from_secs(1)..=WarmSettings::MAX_AGE_MAX).contains(&max_age) {
+            mistakes.add("kubernetes.warm.max_age", "between one second and thirty minutes");
         }
     }
 }

@@ -151,6 +151,19 @@ pub(crate) struct Booted<'a> {
 }
 
 impl Booted<'_> {
+    /// Attaches to it anew and reads the answer.
+    pub(crate) async fn again(&mut self) -> anyhow::Result<()> {
+        let attached = self.pod.attach();
+        let attached = timeout(PATIENCE, attached).await.context("the pod does not answer")?;
+        self.attached = Some(attached);
+        Ok(())
+    }
+
+    /// Lets go of the connection.
+    pub(crate) fn release(&mut self) {
+        self.attached = None;
+    }
+
     /// Ends it as the manager ends its own: the process first, so that nothing of it lingers.
     pub(crate) async fn end(mut self) -> anyhow::Result<()> {
         drop(self.attached.take());

@@ -51,7 +51,7 @@ pub(crate) async fn measure(
     cluster: &Cluster,
     broker: &str,
 ) -> anyhow::Result<()> {
-    let manager = Manager::start(cluster, broker).await?;
+    let manager = Manager::start(cluster, broker, 0).await?;
     let bare = Bare::like(cluster, &manager).await?;
     cluster.quiet().await?;
     // The first of each is for caches to fill.

@@ -19,7 +19,7 @@ pub(crate) async fn measure(
     cluster: &Cluster,
     broker: &str,
 ) -> anyhow::Result<()> {
-    let mut manager = Manager::start(cluster, broker).await?;
+    let mut manager = Manager::start(cluster, broker, 0).await?;
     let id = manager.service.process().id();
     let (mut more, mut after_cap) = (Rounds::new(), Rounds::new());
     for round in 0..=ROUNDS {

@@ -26,7 +26,7 @@ pub(crate) async fn measure(
     let (mut resident, mut watches) = (Rounds::new(), Rounds::new());
     for _ in 0..ROUNDS {
         let before = cluster.watches().await?;
-        let mut manager = Manager::start(cluster, broker).await?;
+        let mut manager = Manager::start(cluster, broker, 0).await?;
         sleep(SETTLE).await;
         resident.add(process::resident_mib(manager.service.process().id())?);
         let scripts = (0..AT_ONCE).map(|_| manager.run(WAIT, Progress::none()));

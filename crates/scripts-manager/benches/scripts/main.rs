@@ -10,6 +10,7 @@ mod cold;
 mod flood;
 mod idle;
 mod manager;
+mod warm;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -35,6 +36,9 @@ fn main() -> anyhow::Result<ExitCode> {
         let broker = vhost.amqp_url();
         if is_wanted("cold") {
             runtime.block_on(cold::measure(&mut report, &cluster, &broker))?;
+        }
+        if is_wanted("warm") {
+            runtime.block_on(warm::measure(&mut report, &cluster, &broker))?;
         }
         if is_wanted("flood") {
             runtime.block_on(flood::measure(&mut report, &cluster, &broker))?;

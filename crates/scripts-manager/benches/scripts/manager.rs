@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::requester::Requester;
 use toolbus_bus::{Asker, Bus, Progress};
@@ -17,6 +19,14 @@ use crate::cluster::{Cluster, NAMESPACE};
 use crate::{AT_ONCE, PRINTS, SCRIPT};
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What the manager tells of its warm pods.
+pub(crate) struct WarmStatus {
+    pub(crate) size: u64,
+    pub(crate) waiting: u64,
+    pub(crate) hits: u64,
+}
 
 /// The manager, and an agent that has scripts run.
 pub(crate) struct Manager {
@@ -25,7 +35,8 @@ pub(crate) struct Manager {
 }
 
 impl Manager {
-    pub(crate) async fn start(cluster: &Cluster, broker: &str) -> anyhow::Result<Self> {
+    /// Starts a manager that keeps so many warm pods.
+    pub(crate) async fn start(cluster: &Cluster, broker: &str, warm: u16) -> anyhow::Result<Self> {
         let mut service = Launch::new("scripts-manager")
             .args(["--bus", broker, "--runner", "kubernetes", "--prepare-namespace"])
             .env("KUBECONFIG", &cluster.kubeconfig)
@@ -33,6 +44,7 @@ impl Manager {
             // Requests of the usual size would not leave a small node room for all.
             .env("TOOLBUS_KUBERNETES__CPU_REQUEST", "10m")
             .env("TOOLBUS_SCRIPTS__MAX_CONCURRENT", AT_ONCE.to_string())
+            .env("TOOLBUS_KUBERNETES__WARM__SIZE", warm.to_string())
             .start()?;
         service.ready(READY_WITHIN).await?;
         let mut config = Config::new(broker)?;
@@ -50,6 +62,33 @@ impl Manager {
         let output = self.run(SCRIPT, Progress::none()).await?;
         let text = output.content.as_deref();
         ensure!(!output.is_error && text == Some(PRINTS), "not what it prints: {text:?}");
+        Ok(())
+    }
+
+    /// How it stands with its warm pods.
+    pub(crate) async fn warm(&self) -> anyhow::Result<WarmStatus> {
+        let (_, status) = self.service.look("/status").await?;
+        let status: Value = serde_json::from_str(&status)?;
+        let number = |name: &str| status["details"]["warm"][name].as_u64().context("no number");
+        Ok(WarmStatus { size: number("size")?, waiting: number("waiting")?, hits: number("hits")? })
+    }
+
+    /// Waits until all of its warm pods wait.
+    pub(crate) async fn full(&self) -> anyhow::Result<()> {
+        let end = Instant::now() + READY_WITHIN;
+        loop {
+            let warm = self.warm().await?;
+            if warm.waiting == warm.size {
+                return Ok(());
+            }
+            ensure!(Instant::now() < end, "{} warm pods of {}", warm.waiting, warm.size);
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Ends it, and with it its warm pods.
+    pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
+        self.service.process().terminate(READY_WITHIN).await?;
         Ok(())
     }
 

@@ -129,6 +129,18 @@ impl Keeper {
 }
 
 impl Kept {
+    /// Lets go of a pod that is somebody else's by now: it is not deleted.
+    pub(super) fn leave(mut self) {
+        self.is_gone = true;
+    }
+
+    /// Deletes the pod now. Where that takes too long it goes on without anybody waiting.
+    pub(super) async fn discard(mut self) {
+        let keeper = Arc::clone(&self.keeper);
+        let deleted = keeper.delete(&self.name, &self.nonce, self.uid.clone());
+        self.is_gone = timeout(REQUEST_LIMIT, deleted).await.is_ok();
+    }
+
     async fn make(mut self, description: Pod, cancelled: CancellationToken) -> Result<Made, Error> {
         let end = Instant::now() + self.keeper.limit;
         let mut pause = PAUSE;

@@ -65,7 +65,7 @@ impl Heard {
 
     fn take(&mut self, report: Report) {
         match report {
-            Report::Ready => {}
+            Report::Ready | Report::Taken => {}
             Report::Started => _ = self.started.get_or_insert_with(Instant::now),
             Report::Output(stream, bytes) => self.texts.accept(stream, &bytes),
             Report::Ended(end) => self.end = Some(end),

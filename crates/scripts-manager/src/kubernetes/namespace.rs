@@ -18,12 +18,13 @@ const LIMIT: Duration = Duration::from_secs(15);
 const POLICY: &str = "toolbus-deny-all";
 
 /// What this service does to pods: verb, resource, subresource.
-const RIGHTS: [(&str, &str, &str); 8] = [
+const RIGHTS: [(&str, &str, &str); 9] = [
     ("create", "pods", ""),
     ("get", "pods", ""),
     ("list", "pods", ""),
     ("watch", "pods", ""),
     ("delete", "pods", ""),
+    ("patch", "pods", ""),
     ("create", "pods", "attach"),
     ("get", "pods", "attach"),
     ("get", "pods", "log"),

@@ -10,6 +10,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
@@ -25,6 +26,8 @@ pub(super) const SELECTOR: &str = "app.kubernetes.io/managed-by=toolbus-scripts-
 pub(super) const CONTAINER: &str = "script";
 /// The label that names a pod's call, as far as labels are long.
 pub(super) const CALL: &str = "toolbus.dev/call";
+/// The label of a pod that waits for its call: in short, how it was described.
+const WARM: &str = "toolbus.dev/warm";
 /// The label that names the manager which a pod belongs to.
 pub(super) const MANAGER: &str = "toolbus.dev/manager";
 /// The annotation with what a pod's reports begin with. The script never sees it: nothing in the pod
@@ -63,6 +66,65 @@ impl Identity {
             call: Some((key, call_id.to_owned())),
         }
     }
+
+    /// A pod that is there before its call.
+    pub(super) fn warm(manager: &str) -> Self {
+        let name = Uuid::new_v4().simple().to_string();
+        Self {
+            name: format!("rockbot-script-warm-{}", &name[..16]),
+            nonce: Uuid::new_v4().simple().to_string(),
+            manager: manager.to_owned(),
+            call: None,
+        }
+    }
+}
+
+/// What all pods under these settings have in common, in short: two managers with the same make the
+/// same pods.
+pub(super) fn template(settings: &KubernetesSettings) -> String {
+    let identity =
+        Identity { name: String::new(), nonce: String::new(), manager: String::new(), call: None };
+    let described = serde_json::to_vec(&describe(settings, &identity, Duration::ZERO));
+    let digest = Sha256::digest(described.expect("a description can be written as JSON"));
+    digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The pod of this identity as one that waits for its call.
+pub(super) fn describe_warm(
+    settings: &KubernetesSettings,
+    identity: &Identity,
+    (template, life): (&str, Duration),
+) -> Pod {
+    let mut pod = describe(settings, identity, life);
+    pod.labels_mut().insert(WARM.to_owned(), template.to_owned());
+    pod
+}
+
+/// Whether a pod waits for its call, as one of this manager's and of this template.
+pub(super) fn is_warm(pod: &ObjectMeta, manager: &str, template: &str) -> bool {
+    let label = |name| pod.labels.as_ref()?.get(name).map(String::as_str);
+    label(WARM) == Some(template) && label(MANAGER) == Some(manager)
+}
+
+/// The change that makes a pod which waits the pod of a call, if it still has this version. `life` is
+/// the longest that it may need, from its beginning: less than it was given then.
+pub(super) fn claim(
+    (key, call_id): (CallKey, &str),
+    life: Duration,
+    version: &str,
+) -> serde_json::Value {
+    json!({
+        "metadata": {
+            "resourceVersion": version,
+            "labels": {WARM: null, CALL: call_label(key)},
+            "annotations": {CALL_ID: annotated(call_id)},
+        },
+        "spec": {"activeDeadlineSeconds": (life + DEADLINE_SLACK).as_secs()},
+    })
+}
+
+fn annotated(call_id: &str) -> String {
+    call_id.chars().take(CALL_ID_CHARS_MAX).collect()
 }
 
 /// The value of the label [`CALL`].
@@ -89,9 +151,8 @@ fn metadata(identity: &Identity) -> serde_json::Value {
         "annotations": {NONCE: identity.nonce},
     });
     if let Some((key, call_id)) = &identity.call {
-        let call_id: String = call_id.chars().take(CALL_ID_CHARS_MAX).collect();
         metadata["labels"][CALL] = json!(call_label(*key));
-        metadata["annotations"][CALL_ID] = json!(call_id);
+        metadata["annotations"][CALL_ID] = json!(annotated(call_id));
     }
     metadata
 }

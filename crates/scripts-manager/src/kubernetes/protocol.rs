@@ -49,21 +49,35 @@ pub(super) fn hello(nonce: &str) -> Bytes {
     message(b'H', nonce.as_bytes())
 }
 
+/// The script and all it needs, for a pod that then says that it has it. It starts with [`go`].
+pub(super) fn prepare(settings: &Settings, source: &str, input: &str) -> Bytes {
+    let mut request = parts(settings, source, input);
+    append(&mut request, b'C', b"");
+    request.into()
+}
+
+/// Starts the script that the pod has.
+pub(super) fn go() -> Bytes {
+    message(b'G', b"")
+}
+
 /// The script and all it needs; it starts when this has arrived.
 pub(super) fn request(settings: &Settings, source: &str, input: &str) -> Bytes {
-    let settings = lines(settings);
-    let parts: [(u8, &[u8]); 4] = [
-        (b'L', settings.as_bytes()),
-        (b'S', source.as_bytes()),
-        (b'I', input.as_bytes()),
-        (b'G', b""),
-    ];
-    let length = parts.iter().map(|(_, body)| 5 + body.len()).sum();
-    let mut request = Vec::with_capacity(length);
-    for (kind, body) in parts {
-        append(&mut request, kind, body);
-    }
+    let mut request = parts(settings, source, input);
+    append(&mut request, b'G', b"");
     request.into()
+}
+
+fn parts(settings: &Settings, source: &str, input: &str) -> Vec<u8> {
+    let settings = lines(settings);
+    let parts = [(b'L', &*settings), (b'S', source), (b'I', input)];
+    let length: usize = parts.iter().map(|(_, body)| 5 + body.len()).sum();
+    // And what comes behind.
+    let mut request = Vec::with_capacity(length + 5);
+    for (kind, body) in parts {
+        append(&mut request, kind, body.as_bytes());
+    }
+    request
 }
 
 /// A line for each number. The pod has no parser at hand that would not take long to load.
@@ -101,6 +115,8 @@ fn append(message: &mut Vec<u8>, kind: u8, body: &[u8]) {
 pub(super) enum Report {
     /// It listens, and is heard.
     Ready,
+    /// It has a script, which has not started.
+    Taken,
     /// The script runs.
     Started,
     /// The script wrote this.
@@ -189,6 +205,7 @@ impl Reports {
             || Error::Unknown(format!("{word} {}", text.chars().take(100).collect::<String>()));
         let report = match word {
             "ready" => Report::Ready,
+            "taken" => Report::Taken,
             "started" => Report::Started,
             "out" | "err" => {
                 let stream = if word == "out" { Stream::Stdout } else { Stream::Stderr };

@@ -1,5 +1,7 @@
 //! The settings of scripts in pods.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolbus_runtime::config::TimeSpan;
@@ -32,6 +34,32 @@ pub struct KubernetesSettings {
     /// Makes the namespace and its network policy at start where they are missing and this service
     /// may make them.
     pub prepare_namespace: bool,
+    /// Pods that wait for a script, so that it need not wait for one.
+    pub warm: WarmSettings,
+}
+
+/// Interpreters that were started before anybody asked for one. Each runs one script and is then
+/// replaced; what asks for more than they have (packages) gets a pod of its own as ever.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct WarmSettings {
+    /// How many wait. With 0 each script gets a pod that is made for it. Each takes up what
+    /// `cpu_request` and `memory_request` say while it waits, and counts toward the namespace's quota.
+    #[schemars(range(min = 0, max = 64))]
+    pub size: u16,
+    /// How long one waits before another is made in its place, thirty minutes at the most.
+    pub max_age: TimeSpan,
+}
+
+impl WarmSettings {
+    /// The greatest age that pods may be given.
+    pub const MAX_AGE_MAX: Duration = Duration::from_secs(30 * 60);
+}
+
+impl Default for WarmSettings {
+    fn default() -> Self {
+        Self { size: 0, max_age: TimeSpan::seconds(600) }
+    }
 }
 
 impl Default for KubernetesSettings {
@@ -48,6 +76,7 @@ impl Default for KubernetesSettings {
             user_namespaces: false,
             start_timeout: TimeSpan::seconds(60),
             prepare_namespace: false,
+            warm: WarmSettings::default(),
         }
     }
 }

@@ -7,6 +7,7 @@
 #               deliver in one direction before the other.
 #   L settings  limits and times, a line with name and number for each
 #   S source, I input, G (go)
+#   C           is answered with `taken` when a script is here and has not started
 #   K           kills the script
 #   A           the end has been heard: there is nothing left to do
 #
@@ -154,6 +155,9 @@ def supervise():
             state.source = bytes(body)
         elif kind == b"I":
             state.data = bytes(body)
+        elif kind == b"C":
+            if state.source is not None and state.started is None:
+                tell(b"taken")
         elif kind == b"G":
             if state.started is None:
                 start()

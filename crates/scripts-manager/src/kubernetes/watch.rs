@@ -22,6 +22,8 @@ use super::pod::SELECTOR;
 /// What is known of a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Known {
+    /// Its version when it was last seen, for changes that must not meet another.
+    pub(super) version: Option<String>,
     /// A node has it.
     pub(super) scheduled: bool,
     /// Why no node takes it.
@@ -147,6 +149,7 @@ fn broke(what: &str, error: &watcher::Error) {
 }
 
 fn learn(known: &mut Known, pod: &Pod) {
+    known.version.clone_from(&pod.metadata.resource_version);
     let Some(status) = &pod.status else { return };
     known.scheduled |= pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
     let condition = status.conditions.iter().flatten().find(|condition| {

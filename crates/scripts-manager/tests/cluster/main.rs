@@ -4,3 +4,4 @@ mod faults;
 mod ordinary;
 mod proxy;
 mod support;
+mod warm;

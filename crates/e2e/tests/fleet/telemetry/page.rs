@@ -40,12 +40,13 @@ which Prometheus keeps the resource of each process, and of the broker's own: Ra
 ";
 
 /// Who records them, and what.
-const TABLES: [(&str, &[Metric], &[Span]); 7] = [
+const TABLES: [(&str, &[Metric], &[Span]); 8] = [
     ("Calls of tools", toolbus_tools::metrics::METRICS, toolbus_tools::metrics::SPANS),
     ("The bus", toolbus_bus::metrics::METRICS, toolbus_bus::metrics::SPANS),
     ("The connection to RabbitMQ", toolbus_rabbitmq::metrics::METRICS, &[]),
     ("MCP servers, in the bridge", toolbus_mcp::metrics::METRICS, &[]),
     ("Scripts", toolbus_scripts::metrics::METRICS, toolbus_scripts::metrics::SPANS),
+    ("Scripts in pods", scripts_manager::metrics::METRICS, &[]),
     ("`openrouter-mcp`", openrouter_mcp::metrics::METRICS, openrouter_mcp::metrics::SPANS),
     ("Telemetry itself", toolbus_runtime::telemetry::METRICS, &[]),
 ];

@@ -82,3 +82,31 @@ fn stronger_walls_are_asked_for_by_configuration() {
     assert_eq!(pod["spec"]["runtimeClassName"], json!("gvisor"));
     assert_eq!(pod["spec"]["hostUsers"], json!(false));
 }
+
+#[test]
+fn a_pod_that_waits_is_claimed_by_one_change_and_differs_in_nothing_else() {
+    let settings = KubernetesSettings::default();
+    let identity = Identity::warm("m1");
+    assert_ne!(identity.name, Identity::warm("m1").name);
+    let template = template(&settings);
+    let life = Duration::from_secs(900);
+    let pod = describe_warm(&settings, &identity, (&template, life));
+    assert!(is_warm(&pod.metadata, "m1", &template));
+    assert!(!is_warm(&pod.metadata, "m2", &template) && !is_warm(&pod.metadata, "m1", "other"));
+    assert_eq!(pod.spec, describe(&settings, &identity, life).spec);
+
+    let key = CallKey::unique();
+    let change = claim((key, &"ü".repeat(10_000)), Duration::from_secs(60), "7");
+    assert_eq!(change["metadata"]["resourceVersion"], json!("7"));
+    assert_eq!(change["metadata"]["labels"], json!({WARM: null, CALL: call_label(key)}));
+    assert_eq!(change["metadata"]["annotations"][CALL_ID], json!("ü".repeat(CALL_ID_CHARS_MAX)));
+    assert_eq!(change["spec"], json!({"activeDeadlineSeconds": 90}));
+}
+
+#[test]
+fn a_template_is_what_settings_say_and_not_who_asks() {
+    let settings = KubernetesSettings::default();
+    assert_eq!(template(&settings), template(&settings));
+    let other = KubernetesSettings { memory_limit: "1Gi".to_owned(), ..settings.clone() };
+    assert_ne!(template(&settings), template(&other));
+}

@@ -1,0 +1,134 @@
+//! From a pod that waits to one that has its script: the claim, and what is proven before the start.
+
+use std::time::Duration;
+
+use kube::api::{Patch, PatchParams};
+use tokio::time::{Instant, timeout};
+use toolbus_scripts::runner::{Run, Script};
+
+use super::{Claimed, Parts, Waiting};
+use crate::kubernetes::attach::Frame;
+use crate::kubernetes::keeper::Kept;
+use crate::kubernetes::protocol::Report;
+use crate::kubernetes::{self, errors, pod, protocol};
+
+/// How long claiming may take. A cluster that is slower than this is no faster at making a pod, but
+/// the script is not to wait for both.
+const CLAIM_LIMIT: Duration = Duration::from_secs(2);
+/// How long the script may be on its way.
+const HANDOVER_LIMIT: Duration = Duration::from_secs(2);
+/// Attempts to claim one pod: the cluster itself changes it now and then.
+const ATTEMPTS: u32 = 3;
+
+/// Why a pod has not taken a script. The script has not started, and never will in it.
+pub(super) enum Refused {
+    /// The pod is gone or of no use.
+    Lost(String),
+    /// It is not this manager's any more.
+    Taken,
+    /// The cluster is in trouble, or the script is not wanted any more.
+    NotNow,
+}
+
+/// Claims a pod for a call and hands the script over, all but the word to start it. The pod is
+/// deleted when it is refused.
+pub(super) async fn over(
+    parts: &Parts,
+    template: &str,
+    mut waiting: Waiting,
+    (script, run): (&Script, &Run),
+) -> Result<Claimed, Refused> {
+    let work = async {
+        let claim = claim(parts, template, (&waiting.kept, waiting.made), (script, run));
+        timeout(CLAIM_LIMIT, claim).await.unwrap_or(Err(Refused::NotNow))?;
+        let sent = send(&mut waiting, script);
+        match timeout(HANDOVER_LIMIT, sent).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(reason)) => Err(Refused::Lost(reason)),
+            Err(_) => Err(Refused::Lost("it does not take a script".to_owned())),
+        }
+    };
+    // Dropped half way, the pod is deleted all the same.
+    let done = tokio::select! {
+        done = work => done,
+        () = run.cancelled.cancelled() => Err(Refused::NotNow),
+    };
+    match done {
+        Ok(()) => Ok(Claimed { kept: waiting.kept, born: waiting.born }),
+        Err(Refused::Taken) => {
+            waiting.kept.leave();
+            Err(Refused::Taken)
+        }
+        // Before the script gets another pod: it must not be found with two.
+        Err(refused) => {
+            waiting.kept.discard().await;
+            Err(refused)
+        }
+    }
+}
+
+/// Makes the pod this call's, which the cluster grants once.
+async fn claim(
+    parts: &Parts,
+    template: &str,
+    (kept, made): (&Kept, Instant),
+    (script, run): (&Script, &Run),
+) -> Result<(), Refused> {
+    let name = &kept.name;
+    let known = kept.follower.known.borrow().version.clone();
+    let mut version = match known {
+        Some(version) => version,
+        None => look(parts, template, name).await?,
+    };
+    for _ in 0..ATTEMPTS {
+        let life = made.elapsed() + CLAIM_LIMIT + HANDOVER_LIMIT + script.timeout;
+        let patch = pod::claim((run.key, &run.call_id), life, &version);
+        let parameters = PatchParams::default();
+        match parts.pods.patch_metadata(name, &parameters, &Patch::Merge(patch)).await {
+            Ok(_) => return Ok(()),
+            Err(error) if errors::is_not_found(&error) => {
+                return Err(Refused::Lost("it was deleted".to_owned()));
+            }
+            Err(error) if errors::is_conflict(&error) => {
+                version = look(parts, template, name).await?;
+            }
+            Err(error) => return Err(trouble(&error)),
+        }
+    }
+    Err(Refused::Lost("it changes all the time".to_owned()))
+}
+
+/// The pod's version, if it may still be claimed by this manager.
+async fn look(parts: &Parts, template: &str, name: &str) -> Result<String, Refused> {
+    let pod = parts.pods.get_metadata_opt(name).await.map_err(|error| trouble(&error))?;
+    let pod = pod.ok_or_else(|| Refused::Lost("it was deleted".to_owned()))?;
+    if !pod::is_warm(&pod.metadata, &parts.manager, template) {
+        return Err(Refused::Taken);
+    }
+    Ok(pod.metadata.resource_version.unwrap_or_default())
+}
+
+fn trouble(error: &kube::Error) -> Refused {
+    tracing::warn!(error = %errors::chain(error), "a warm pod could not be claimed");
+    Refused::NotNow
+}
+
+/// Sends the script, and waits until the pod says that it has all of it.
+async fn send(waiting: &mut Waiting, script: &Script) -> Result<(), String> {
+    let born = &mut waiting.born;
+    let text = |error: &dyn std::error::Error| errors::chain(error);
+    let request = protocol::prepare(&kubernetes::limits(script), &script.source, &script.input);
+    born.input.send(&request).await.map_err(|error| text(&error))?;
+    loop {
+        match born.output.next().await {
+            Frame::Stdout(bytes) => {
+                let reports = born.reports.accept(&bytes).map_err(|error| text(&error))?;
+                if reports.contains(&Report::Taken) {
+                    return Ok(());
+                }
+            }
+            Frame::Stderr(_) => {}
+            Frame::Closed(reason) => return Err(reason),
+        }
+    }
+}
