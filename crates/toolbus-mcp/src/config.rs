@@ -13,6 +13,7 @@ use serde_json::error::Category;
 use crate::server_name::ServerName;
 
 mod auth;
+mod credential;
 mod document;
 mod entry;
 mod members;

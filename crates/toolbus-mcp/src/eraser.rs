@@ -1,4 +1,9 @@
 //! Takes the secrets of a server out of what that server says before anybody reads it.
+//!
+//! Errors and logs are written for people: every configured value is erased from those. Results are
+//! what somebody works with, and a mode or a path in them is no secret though it is configured: only
+//! credentials are erased from those, see [`crate::config`]. That happens where messages come in,
+//! before anything is made of them.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -6,6 +11,10 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 use toolbus_wire::message::Secret;
+
+mod finder;
+
+pub(crate) use finder::Finder;
 
 /// Shorter values are not erased from texts: `1` or `info` is no secret, and erasing it would
 /// only make the text unreadable.
@@ -19,42 +28,68 @@ const LEARNED_MAX: usize = 16;
 #[derive(Clone, Default)]
 pub(crate) struct Eraser {
     configured: Vec<Secret>,
-    learned: Arc<RwLock<VecDeque<Secret>>>,
+    /// Those of them that are credentials.
+    credentials: Vec<Secret>,
+    learned: Arc<RwLock<Learned>>,
+}
+
+#[derive(Default)]
+struct Learned {
+    secrets: VecDeque<Secret>,
+    /// Finds these and the configured credentials.
+    finder: Option<Arc<Finder>>,
 }
 
 impl Eraser {
     /// An eraser of these values, the longest first: one may be part of another.
     pub(crate) fn new(values: impl IntoIterator<Item = Secret>) -> Self {
-        let mut secrets: Vec<Secret> =
-            values.into_iter().filter(|s| s.expose().len() >= ERASED_LENGTH_MIN).collect();
+        let mut secrets: Vec<Secret> = values.into_iter().filter(is_long_enough).collect();
         secrets.sort_by_key(|s| std::cmp::Reverse(s.expose().len()));
-        Self { configured: secrets, learned: Arc::default() }
+        Self { configured: secrets, ..Self::default() }
+    }
+
+    /// The same eraser, of which these values are credentials.
+    pub(crate) fn with_credentials(mut self, values: impl IntoIterator<Item = Secret>) -> Self {
+        self.credentials = values.into_iter().filter(is_long_enough).collect();
+        self.learned.write().finder = Finder::new(self.credentials.iter()).map(Arc::new);
+        self
+    }
+
+    /// What finds credentials in whole messages; none where there are no credentials.
+    pub(crate) fn finder(&self) -> Option<Arc<Finder>> {
+        self.learned.read().finder.clone()
     }
 
     /// Erases this too from now on, such as a token that was just given. Of many, the oldest are
     /// forgotten.
     pub(crate) fn learn(&self, secret: &Secret) {
         let mut learned = self.learned.write();
-        if secret.expose().len() < ERASED_LENGTH_MIN || learned.contains(secret) {
+        if !is_long_enough(secret) || learned.secrets.contains(secret) {
             return;
         }
-        if learned.len() == LEARNED_MAX {
-            learned.pop_front();
+        if learned.secrets.len() == LEARNED_MAX {
+            learned.secrets.pop_front();
         }
-        learned.push_back(secret.clone());
+        learned.secrets.push_back(secret.clone());
+        let all = self.credentials.iter().chain(&learned.secrets);
+        learned.finder = Finder::new(all).map(Arc::new);
     }
 
     /// The text with `***` where a secret stood.
     pub(crate) fn erase<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut erased = Cow::Borrowed(text);
         let learned = self.learned.read();
-        for secret in learned.iter().chain(&self.configured) {
+        for secret in learned.secrets.iter().chain(&self.configured) {
             if erased.contains(secret.expose()) {
                 erased = Cow::Owned(erased.replace(secret.expose(), "***"));
             }
         }
         erased
     }
+}
+
+fn is_long_enough(secret: &Secret) -> bool {
+    secret.expose().len() >= ERASED_LENGTH_MIN
 }
 
 /// The beginning of a text, at most `length_max` bytes, with `…` when something is left out.

@@ -17,6 +17,7 @@ use toolbus_wire::message::mcp::{
 };
 
 use crate::call_result::{BLOCKS_MAX, RESULT_BYTES_MAX, to_wire};
+use crate::trust::hidden;
 
 /// Longest URI or cursor that is passed on to a server, in bytes.
 pub(crate) const URI_BYTES_MAX: usize = 64 << 10;
@@ -132,7 +133,7 @@ pub(crate) fn prompt(result: GetPromptResult) -> Result<McpGetPromptResponse, St
         });
     }
     Ok(McpGetPromptResponse {
-        description: result.description,
+        description: shown(result.description),
         messages,
         ..McpGetPromptResponse::default()
     })
@@ -198,21 +199,25 @@ pub(crate) fn page(
     next_cursor: Option<String>,
 ) -> McpListResourcesResponse {
     let mut room = Room { bytes: PAGE_BYTES_MAX, left_out: 0 };
-    let resources = resources.into_iter().map(|resource| McpResource {
-        uri: resource.uri,
-        name: resource.name,
-        title: resource.title,
-        description: resource.description,
-        mime_type: resource.mime_type,
-        size: resource.size,
+    let resources = resources.into_iter().map(|resource| {
+        is_address(&resource.uri).then(|| McpResource {
+            uri: resource.uri,
+            name: shown(Some(resource.name)).unwrap_or_default(),
+            title: shown(resource.title),
+            description: shown(resource.description),
+            mime_type: shown(resource.mime_type),
+            size: resource.size,
+        })
     });
     let resources = room.take(resources);
-    let templates = templates.into_iter().map(|template| McpResourceTemplate {
-        uri_template: template.uri_template,
-        name: template.name,
-        title: template.title,
-        description: template.description,
-        mime_type: template.mime_type,
+    let templates = templates.into_iter().map(|template| {
+        is_address(&template.uri_template).then(|| McpResourceTemplate {
+            uri_template: template.uri_template,
+            name: shown(Some(template.name)).unwrap_or_default(),
+            title: shown(template.title),
+            description: shown(template.description),
+            mime_type: shown(template.mime_type),
+        })
     });
     let templates = room.take(templates);
     McpListResourcesResponse {
@@ -231,20 +236,33 @@ struct Room {
 }
 
 impl Room {
-    /// The entries that fit.
-    fn take<T: serde::Serialize>(&mut self, entries: impl Iterator<Item = T>) -> Vec<T> {
+    /// The entries that there are and that fit.
+    fn take<T: serde::Serialize>(&mut self, entries: impl Iterator<Item = Option<T>>) -> Vec<T> {
         let mut taken = Vec::new();
         for entry in entries {
             let bytes = serde_json::to_string(&entry).map_or(usize::MAX, |text| text.len());
-            if taken.len() < PAGE_MAX && bytes <= self.bytes {
-                self.bytes -= bytes;
-                taken.push(entry);
-            } else {
-                self.left_out += 1;
+            match entry {
+                Some(entry) if taken.len() < PAGE_MAX && bytes <= self.bytes => {
+                    self.bytes -= bytes;
+                    taken.push(entry);
+                }
+                _ => self.left_out += 1,
             }
         }
         taken
     }
+}
+
+/// A text of a server about itself, without what is hidden in it.
+fn shown(text: Option<String>) -> Option<String> {
+    let mut found = hidden::Found::default();
+    text.map(|text| hidden::clean(&text, &mut found).into_owned())
+}
+
+/// Whether a resource can be listed under this: with something hidden in it, what a person sees is
+/// not what is read.
+fn is_address(uri: &str) -> bool {
+    hidden::is_clean_name(uri)
 }
 
 #[cfg(test)]

@@ -1,10 +1,14 @@
 //! What a server offers beside tools: its prompts, and how many resources it has.
 //!
-//! Prompts are few and are kept; resources may be many and are listed when somebody asks.
+//! Prompts are few and are kept; resources may be many and are listed when somebody asks. What a
+//! prompt says of itself passes the check for hidden text, as what tools say does.
 
 use rmcp::model::Prompt;
 use serde_json::{Value, json};
 use toolbus_wire::message::mcp::McpFeature;
+
+use crate::trust::findings::{Findings, named};
+use crate::trust::hidden::{self, Found};
 
 /// Most prompts of one server; those after are not taken.
 pub(crate) const PROMPTS_MAX: usize = 1_000;
@@ -21,6 +25,8 @@ pub(crate) struct Offer {
     /// Resources and templates of resources.
     pub(crate) resources: usize,
     pub(crate) features: Features,
+    /// What was found in the prompts.
+    pub(crate) findings: Findings,
 }
 
 /// What a server can do beside giving what it lists.
@@ -46,12 +52,27 @@ impl Features {
 }
 
 impl Offer {
-    /// The prompts of a listing, within the limits.
-    pub(crate) fn prompts_of(listed: Vec<Prompt>) -> Vec<(String, Value)> {
+    /// The prompts of a listing, within the limits and without what is hidden in their texts. One
+    /// with something hidden in a name is not taken: its name is what it is asked for by.
+    pub(crate) fn prompts_of(listed: Vec<Prompt>) -> Self {
         let mut bytes = 0;
         let mut prompts: Vec<(String, Value)> = Vec::new();
+        let mut findings = Findings::default();
         for prompt in listed.into_iter().take(PROMPTS_MAX) {
-            let told = describe(&prompt);
+            let mut told = describe(&prompt);
+            let place = || format!("prompt {}", named(&prompt.name));
+            let mut arguments = prompt.arguments.iter().flatten();
+            if !hidden::is_clean_name(&prompt.name)
+                || !arguments.all(|argument| hidden::is_clean_name(&argument.name))
+            {
+                findings.refused.push(place());
+                continue;
+            }
+            let mut found = Found::default();
+            hidden::clean_json(&mut told, &mut found);
+            if !found.is_empty() {
+                findings.hidden.push((place(), found));
+            }
             bytes += told.to_string().len();
             let is_known = prompts.iter().any(|(name, _)| *name == prompt.name);
             if bytes > PROMPTS_BYTES_MAX || is_known {
@@ -59,7 +80,7 @@ impl Offer {
             }
             prompts.push((prompt.name, told));
         }
-        prompts
+        Self { prompts, findings, ..Self::default() }
     }
 
     pub(crate) fn prompt_count(&self) -> Option<u32> {

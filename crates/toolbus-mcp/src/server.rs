@@ -261,7 +261,8 @@ impl Server {
     }
 
     fn learn(&self, reviewed: Reviewed, offer: Offer) {
-        let Reviewed { identity, catalogue, findings, claims, .. } = reviewed;
+        let Reviewed { identity, catalogue, mut findings, claims, .. } = reviewed;
+        findings.add(&offer.findings);
         let new = Listed { identity, catalogue, findings, offer, revision: 0 };
         let mut listed = self.listed.write();
         let known = listed.as_deref();

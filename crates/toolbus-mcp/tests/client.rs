@@ -4,6 +4,8 @@
 
 #[path = "client/asks.rs"]
 mod asks;
+#[path = "client/credentials.rs"]
+mod credentials;
 #[path = "client/direct.rs"]
 mod direct;
 #[path = "client/eras.rs"]
@@ -18,6 +20,8 @@ mod hostile_http;
 mod oauth;
 #[path = "client/offers.rs"]
 mod offers;
+#[path = "client/oidc.rs"]
+mod oidc;
 #[path = "client/older_http.rs"]
 mod older_http;
 #[path = "client/real.rs"]

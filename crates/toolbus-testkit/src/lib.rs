@@ -16,6 +16,7 @@ use std::io::{self, Write as _};
 use std::time::Duration;
 
 pub mod mcp;
+pub mod oidc;
 pub mod openrouter;
 pub mod otlp;
 pub mod process;

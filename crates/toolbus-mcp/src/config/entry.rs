@@ -9,6 +9,7 @@ use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
 use super::auth::{self, Grant};
+use super::credential::{self, credentials};
 use super::members::Members;
 use super::{Mistake, Variables};
 use toolbus_wire::message::Secret;
@@ -167,11 +168,21 @@ impl Entry {
         matches!(&self.target, Target::Endpoint(endpoint) if endpoint.protocol.falls_back())
     }
 
-    /// What must be erased from everything that this server says.
+    /// What must be erased from what this server says.
     pub(crate) fn eraser(&self) -> Eraser {
         match &self.target {
-            Target::Launch(launch) => Eraser::new(launch.environment.values().cloned()),
-            Target::Endpoint(endpoint) => Eraser::new(endpoint.secrets()),
+            Target::Launch(launch) => {
+                let of_arguments = credential::of_arguments(&launch.arguments);
+                let values = launch.environment.values().chain(&of_arguments).cloned();
+                let environment = launch.environment.iter();
+                let of_environment =
+                    environment.flat_map(|(name, value)| credentials(name, value.expose()));
+                let all = of_environment.chain(of_arguments.iter().cloned());
+                Eraser::new(values).with_credentials(all)
+            }
+            Target::Endpoint(endpoint) => {
+                Eraser::new(endpoint.secrets()).with_credentials(endpoint.credentials())
+            }
         }
     }
 }
@@ -191,6 +202,23 @@ impl Endpoint {
             ])
             .chain(of_path.map(Some));
         texts.flatten().map(|text| Secret::from(text.to_owned()))
+    }
+
+    /// Those of them that are credentials.
+    fn credentials(&self) -> Vec<Secret> {
+        let mut found: Vec<Secret> = Vec::new();
+        for (name, value) in &self.headers {
+            if let Ok(value) = value.to_str() {
+                found.extend(credentials(name.as_str(), value));
+            }
+        }
+        for pair in self.url.query().into_iter().flat_map(|query| query.split('&')) {
+            let (name, value) = pair.split_once('=').unwrap_or(("", pair));
+            found.extend(credentials(name, value));
+        }
+        found.extend(self.url.path().split('/').flat_map(|part| credentials("", part)));
+        found.extend(self.grant.as_ref().and_then(Grant::secret).cloned());
+        found
     }
 }
 

@@ -32,11 +32,8 @@ impl Connection {
             tokio::join!(timeout(limit, self.prompts()), timeout(limit, self.count_resources()),);
         let prompts = self.told("prompts", prompts.ok()).map(Offer::prompts_of);
         let resources = self.told("resources", resources.ok());
-        Offer {
-            prompts: prompts.unwrap_or(known.prompts),
-            resources: resources.unwrap_or(known.resources),
-            features: self.features(),
-        }
+        let resources = resources.unwrap_or(known.resources);
+        Offer { resources, features: self.features(), ..prompts.unwrap_or(known) }
     }
 
     fn told<T>(&self, what: &str, listed: Option<Result<T, ServiceError>>) -> Option<T> {

@@ -72,3 +72,19 @@ fn a_page_is_bounded() {
     let response = page(large, Vec::new(), None);
     assert_eq!((response.resources.len(), response.left_out), (1, Some(1)));
 }
+
+#[test]
+fn what_is_hidden_in_a_listing_is_taken_out() {
+    let mut resource = Resource::new("a://1", "na\u{200B}me");
+    resource.description = Some("look\u{E0068}\u{7} here".to_owned());
+    resource.title = Some("T\u{202E}itle".to_owned());
+    let hidden = Resource::new("a://2\u{200B}", "another");
+    let template = ResourceTemplate::new("a://{x}", "tem\u{200B}plate");
+    let response = page(vec![resource, hidden], vec![template], None);
+    assert_eq!((response.resources.len(), response.left_out), (1, Some(1)));
+    let listed = &response.resources[0];
+    assert_eq!((&*listed.uri, &*listed.name), ("a://1", "name"));
+    assert_eq!(listed.description.as_deref(), Some("look here"));
+    assert_eq!(listed.title.as_deref(), Some("Title"));
+    assert_eq!(response.templates[0].name, "template");
+}

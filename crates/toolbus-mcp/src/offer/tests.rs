@@ -9,7 +9,7 @@ fn prompt(name: &str, description: &str) -> Prompt {
 
 #[test]
 fn a_prompt_is_told_with_its_arguments() {
-    let prompts = Offer::prompts_of(vec![prompt("weather", "Ask for weather")]);
+    let prompts = Offer::prompts_of(vec![prompt("weather", "Ask for weather")]).prompts;
     let expected = json!({
         "name": "weather",
         "description": "Ask for weather",
@@ -21,12 +21,27 @@ fn a_prompt_is_told_with_its_arguments() {
 #[test]
 fn prompts_are_bounded_in_number_and_size_and_have_names_of_their_own() {
     let many = (0..PROMPTS_MAX + 5).map(|number| prompt(&number.to_string(), "")).collect();
-    assert_eq!(Offer::prompts_of(many).len(), PROMPTS_MAX);
+    assert_eq!(Offer::prompts_of(many).prompts.len(), PROMPTS_MAX);
     let long = "x".repeat(PROMPTS_BYTES_MAX / 2);
     let large = vec![prompt("a", &long), prompt("b", &long), prompt("c", "")];
-    assert_eq!(Offer::prompts_of(large).len(), 1);
+    assert_eq!(Offer::prompts_of(large).prompts.len(), 1);
     let same = vec![prompt("a", "first"), prompt("a", "second")];
-    assert_eq!(Offer::prompts_of(same)[0].1["description"], "first");
+    assert_eq!(Offer::prompts_of(same).prompts[0].1["description"], "first");
+}
+
+#[test]
+fn what_is_hidden_in_a_prompt_is_taken_out_and_told() {
+    let tags = "\u{E0068}\u{E0069}";
+    let hidden = prompt("weather", &format!("Ask\u{200B}{tags}\u{7} for weather"));
+    let offer = Offer::prompts_of(vec![hidden, prompt("wea\u{200B}ther", "x")]);
+    assert_eq!(offer.prompts.len(), 1);
+    assert_eq!(offer.prompts[0].1["description"], "Ask for weather");
+    let notices = offer.findings.notices(crate::trust::findings::Reader::Model);
+    let expected = [
+        "prompt 'wea\\u{200b}ther' is refused: hidden characters in a name",
+        "hidden characters were taken out of prompt 'weather': 1 control, 1 zero-width, 2 tag",
+    ];
+    assert_eq!(notices, expected);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! rmcp hands every notification to a task of its own, so that progress could arrive out of order
 //! and after its result, and a server that sends without end could start tasks without end. What
 //! concerns us is taken out here, in order, before rmcp sees it. This is also where it is known
-//! that a connection is at its end, and whether a call was handed over before that.
+//! that a connection is at its end, and whether a call was handed over before that; and where the
+//! credentials of the server are taken out of every message that goes on from here.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -26,6 +27,8 @@ use toolbus_bus::{Asker, Progress};
 use toolbus_wire::message::toolbus::ToolProgress;
 
 use crate::eraser::{Eraser, shortened};
+
+mod credentials;
 
 /// Requests of the server to us that are not answered yet; more are not taken.
 const SERVER_REQUESTS_MAX: usize = 64;
@@ -57,6 +60,8 @@ pub(crate) struct Wire {
     eraser: Eraser,
     asked: Mutex<Asked>,
     cancels_unsent: AtomicUsize,
+    /// It was told that the server repeats a credential.
+    has_repeated: AtomicBool,
     /// Requests of the server that we have not answered yet.
     serving: Mutex<HashSet<RequestId>>,
 }
@@ -154,6 +159,7 @@ impl Wire {
             eraser,
             asked: Mutex::default(),
             cancels_unsent: AtomicUsize::new(0),
+            has_repeated: AtomicBool::new(false),
             serving: Mutex::default(),
         })
     }
@@ -246,7 +252,11 @@ impl Wire {
         if heard.is_none() && !tracing::enabled!(tracing::Level::DEBUG) {
             return;
         }
-        let note = serde_json::to_value(note).unwrap_or_default();
+        let mut note = serde_json::to_value(note).unwrap_or_default();
+        // Before it becomes a text in which a credential would be written otherwise.
+        if let (Some(finder), Some(params)) = (self.eraser.finder(), note.get_mut("params")) {
+            finder.erase(params);
+        }
         let params = &note["params"];
         let data = &params["data"];
         let text = data.as_str().map_or_else(|| Cow::Owned(data.to_string()), Cow::Borrowed);
@@ -302,6 +312,31 @@ impl Wire {
             // Some servers make a text of the number.
             || matches!(id, RequestId::String(text)
                 if text.parse().is_ok_and(|number| asked.settle(&RequestId::Number(number))))
+    }
+
+    /// The message as it may go on. None when there is nothing left of it.
+    fn without_credentials(
+        &self,
+        message: RxJsonRpcMessage<RoleClient>,
+    ) -> Option<RxJsonRpcMessage<RoleClient>> {
+        let Some(finder) = self.eraser.finder().filter(|finder| finder.is_in(&message)) else {
+            return Some(message);
+        };
+        let server = &self.server;
+        if self.has_repeated.swap(true, Ordering::Relaxed) {
+            tracing::debug!(server, "the server repeats a credential");
+        } else {
+            tracing::warn!(server, "the server repeats a credential, which is erased");
+        }
+        if let JsonRpcMessage::Request(request) = &message {
+            let id = request.id.clone();
+            let cleaned = credentials::take_out(message, &finder);
+            if cleaned.is_none() {
+                self.serving.lock().remove(&id);
+            }
+            return cleaned;
+        }
+        credentials::take_out(message, &finder)
     }
 
     /// What is to be forgotten once a message was sent, or could not be.
@@ -404,7 +439,11 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
                 JsonRpcMessage::Response(answer) if !self.wire.settles(&answer.id) => {}
                 JsonRpcMessage::Error(error)
                     if error.id.as_ref().is_some_and(|id| !self.wire.settles(id)) => {}
-                message => return Some(message),
+                message => {
+                    if let Some(message) = self.wire.without_credentials(message) {
+                        return Some(message);
+                    }
+                }
             }
         }
     }

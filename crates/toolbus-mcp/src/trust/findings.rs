@@ -20,7 +20,7 @@ pub(crate) struct Findings {
     pub(crate) changed: Vec<(String, Vec<String>)>,
     /// Where hidden characters were taken out.
     pub(crate) hidden: Places<(String, Found)>,
-    /// Tools that were refused for the characters in a name of theirs.
+    /// Tools and prompts that were refused for the characters in a name of theirs.
     pub(crate) refused: Places<String>,
     /// Tools that are not pinned, because there are too many.
     pub(crate) unpinned: usize,
@@ -83,6 +83,14 @@ impl Withheld {
 }
 
 impl Findings {
+    /// Takes in what was found in something else that the server lists.
+    pub(crate) fn add(&mut self, others: &Self) {
+        others.hidden.some.iter().cloned().for_each(|place| self.hidden.push(place));
+        self.hidden.more += others.hidden.more;
+        others.refused.some.iter().cloned().for_each(|place| self.refused.push(place));
+        self.refused.more += others.refused.more;
+    }
+
     /// Everything, one line each. No line holds a hidden character.
     pub(crate) fn notices(&self, reader: Reader) -> Vec<String> {
         let mut notices = Vec::new();
@@ -110,7 +118,7 @@ impl Findings {
         let refused = self.refused.some.iter();
         notices
             .extend(refused.map(|name| format!("{name} is refused: hidden characters in a name")));
-        self.refused.notice_more("tools are refused", &mut notices);
+        self.refused.notice_more("are refused", &mut notices);
         let hidden = self.hidden.some.iter();
         notices.extend(
             hidden.map(|(place, found)| {

@@ -98,12 +98,13 @@ impl Script {
     /// The same, with another Python.
     pub(crate) fn start_with(python: &str, name: &str, argument: &str) -> Self {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers").join(name);
-        let mut child = Command::new(python)
-            .args([Path::new("-I"), &script, Path::new(argument)])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("python3");
+        Self::run(Command::new(python).args([Path::new("-I"), &script, Path::new(argument)]))
+    }
+
+    /// Starts a server by another command.
+    pub(crate) fn run(command: &mut Command) -> Self {
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("a program");
         let mut port = String::new();
         let stdout = child.stdout.take().expect("a pipe");
         BufReader::new(stdout).read_line(&mut port).expect("a port");

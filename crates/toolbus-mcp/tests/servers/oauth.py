@@ -209,11 +209,15 @@ class Handler(BaseHTTPRequestHandler):
             result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
                       "serverInfo": {"name": "guarded", "version": "1"}}
         elif method == "tools/list":
-            names = ["echo", "admin", "repeat"]
+            names = ["echo", "admin", "repeat", "mirror"]
             result = {"tools": [{"name": n, "inputSchema": {"type": "object"}} for n in names]}
         elif method == "tools/call" and params["name"] == "repeat":
             error = {"code": -32000, "message": "you sent " + self.headers["Authorization"]}
             return self.reply(200, {"jsonrpc": "2.0", "id": id, "error": error})
+        elif method == "tools/call" and params["name"] == "mirror":
+            sent = self.headers["Authorization"]
+            result = {"content": [{"type": "text", "text": sent}],
+                      "structuredContent": {sent: [sent]}}
         elif method == "tools/call":
             if params["name"] == "admin" and "admin" not in token["scope"]:
                 challenge = 'Bearer error="insufficient_scope", scope="admin"'

@@ -1,0 +1,53 @@
+//! What is taken for a credential and what is not.
+
+use super::*;
+
+fn of(name: &str, value: &str) -> Vec<String> {
+    credentials(name, value).iter().map(|secret| secret.expose().to_owned()).collect()
+}
+
+#[test]
+fn values_that_are_credentials() {
+    let check = |name: &str, value: &str, expected: &[&str]| {
+        assert_eq!(of(name, value), expected, "{name}={value}");
+    };
+    check("GITHUB_PERSONAL_ACCESS_TOKEN", "abcdef", &["abcdef"]);
+    check("OPENAI_APIKEY", "hello", &["hello"]);
+    check("PGPASSWORD", "correct horse", &["correct horse", "horse"]);
+    check("Authorization", "Bearer abc", &["Bearer abc", "abc"]);
+    check("X-Api-Key", "k", &["k"]);
+    check("AWS_SECRET_ACCESS_KEY", "/bc+d/e=", &["/bc+d/e="]);
+    check(
+        "ANYTHING",
+        "ghp_Ab1Cd2Ef3Gh4Ij5Kl6",
+        &["ghp_Ab1Cd2Ef3Gh4Ij5Kl6", "ghp_Ab1Cd2Ef3Gh4Ij5Kl6"],
+    );
+    check("DATABASE_URL", "postgres://me:hunter2@db/x", &["hunter2"]);
+    let cookie = of("Cookie", "theme=dark; sid=a1b2c3d4e5f6a7b8c9");
+    assert!(cookie.contains(&"a1b2c3d4e5f6a7b8c9".to_owned()) && cookie.len() == 3, "{cookie:?}");
+}
+
+#[test]
+fn values_that_are_none() {
+    let check = |name: &str, value: &str| assert_eq!(of(name, value), [""; 0], "{name}={value}");
+    check("LOG_LEVEL", "information");
+    check("AUTHOR_NAME", "Somebody");
+    check("MEMORY_FILE_PATH", "/home/somebody/a1b2c3d4e5f6a7b8c9d0/memory.jsonl");
+    check("PATH", "/usr/local/bin:/usr/bin");
+    check("GOOGLE_APPLICATION_CREDENTIALS", "/etc/google/key.json");
+    check("SSH_AUTH_SOCK", "/tmp/ssh-Ab1Cd2/agent.77");
+    check("MODEL", "claude-sonnet-4-20250514");
+    check("INSTANCE", "123e4567-e89b-12d3-a456-426614174000");
+    check("BASE_URL", "https://api.example.org/v1/a1b2c3d4e5f6a7b8");
+    check("PHONE", "0123456789012345");
+    check("NAME", "Donaudampfschifffahrtsgesellschaft");
+}
+
+#[test]
+fn arguments_that_hold_credentials() {
+    let arguments = ["serve", "--token", "abcdef", "--port", "8080", "--api-key=ghijkl", "-v", "x"];
+    let arguments = arguments.map(str::to_owned);
+    let found: Vec<String> =
+        of_arguments(&arguments).iter().map(|secret| secret.expose().to_owned()).collect();
+    assert_eq!(found, ["abcdef", "ghijkl"]);
+}

@@ -1,0 +1,49 @@
+//! What is found where, and what becomes of it.
+
+use serde_json::json;
+
+use super::*;
+
+fn finder(secrets: &[&str]) -> Finder {
+    let secrets: Vec<Secret> = secrets.iter().map(|&text| Secret::from(text.to_owned())).collect();
+    Finder::new(secrets.iter()).expect("there are some")
+}
+
+#[test]
+fn found_wherever_it_stands_and_nothing_else_is_touched() {
+    let finder = finder(&["tok-123456", "tok-123456-longer", "a\"b\\c\nd\u{e9}", "7777777"]);
+    let check = |mut value: Value, expected: Value| {
+        assert_eq!(finder.is_in(&value), value != expected, "{value}");
+        finder.erase(&mut value);
+        assert_eq!(value, expected);
+        assert!(!finder.is_in(&value), "{value}");
+    };
+    check(
+        json!({"a": ["tok-12345", 777_777, null, true]}),
+        json!({"a": ["tok-12345", 777_777, null, true]}),
+    );
+    check(json!("x tok-123456y"), json!("x ***y"));
+    check(json!(["tok-123456-longer", "tok-123456-long"]), json!(["***", "***-long"]));
+    check(json!({"deep": [{"a": "a\"b\\c\nd\u{e9}"}]}), json!({"deep": [{"a": "***"}]}));
+    check(json!({"n": 17_777_777}), json!({"n": "***"}));
+    check(
+        json!({"tok-123456": 1, "***": 2, "tok-123456-longer": {"x": "tok-123456"}}),
+        json!({"***": 1, "****": 2, "*****": {"x": "***"}}),
+    );
+}
+
+#[test]
+fn found_across_the_windows() {
+    let finder = finder(&["0123456789abcdef"]);
+    for before in (WINDOW_BYTES - 40)..(WINDOW_BYTES + 4) {
+        // Escapes make the text be written in pieces.
+        let text = format!("{}\n{}0123456789abcdef", "x".repeat(before), "y".repeat(8));
+        assert!(finder.is_in(&json!([text, "z".repeat(WINDOW_BYTES)])), "{before}");
+    }
+    assert!(!finder.is_in(&json!(["0123456789abcde".repeat(10_000)])));
+}
+
+#[test]
+fn nothing_to_find_is_no_finder() {
+    assert!(Finder::new([].iter()).is_none());
+}
