@@ -80,6 +80,11 @@ pub struct Invoke {
     /// Print the outcome as JSON, errors too
     #[arg(long)]
     pub json: bool,
+
+    /// Save the files that the tool gives back, such as pictures, in this folder; none that is there
+    /// is overwritten
+    #[arg(long, value_name = "FOLDER")]
+    pub save: Option<PathBuf>,
 }
 
 fn time(text: &str) -> Result<Duration, String> {

@@ -3,6 +3,7 @@
 mod demo;
 mod invoke;
 mod one_shot;
+mod save;
 mod serve;
 mod tools;
 

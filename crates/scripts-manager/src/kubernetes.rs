@@ -13,6 +13,7 @@
 mod attach;
 mod birth;
 mod errors;
+mod files;
 mod keeper;
 mod life;
 mod namespace;
@@ -34,6 +35,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
+use toolbus_scripts::files::{ENTRIES_MAX, FILES_BYTES_MAX, FILES_MAX, NAME_BYTES_MAX};
 use toolbus_scripts::runner::{Error, OUTPUT_BYTES_MAX, Outcome, Run, Runner, Script};
 use uuid::Uuid;
 
@@ -249,7 +251,7 @@ impl Shared {
             born = wait.born(follower) => born?,
             never = self.warm.give_way(known) => match never {},
         };
-        let request = protocol::request(&limits(&script), &script.source, &script.input);
+        let request = protocol::request(&limits(&script), &script);
         self.live(kept, (born, request), &script, run).await
     }
 
@@ -282,5 +284,9 @@ fn limits(script: &Script) -> protocol::Settings {
         open_files: OPEN_FILES,
         file_bytes: FILE_BYTES,
         address_space_bytes: ADDRESS_SPACE_BYTES,
+        files: FILES_MAX,
+        files_bytes: FILES_BYTES_MAX,
+        name_bytes: NAME_BYTES_MAX,
+        entries: ENTRIES_MAX,
     }
 }

@@ -2,7 +2,8 @@
 #
 # Started by the first process of a sandbox with descriptor 3 open: a socket that delivers frames
 # (four bytes of length, most significant first, then that many bytes): the interpreter's prefixes
-# and module path, the script, the input. Only built-in modules are imported here: `site` and `os`
+# and module path, the script, the input, folders to make, and files to write, path and content in
+# turn until a path is empty. Only built-in modules are imported here: `site` and `os`
 # would cost more than all the rest together, and most of it again in every run.
 
 def bootstrap():
@@ -32,6 +33,14 @@ def bootstrap():
 
     source = frame().decode("utf-8")
     data = frame()
+    for folder in filter(None, frame().split(b"\0")):
+        posix.mkdir(folder, 0o700)
+    while path := frame():
+        file = posix.open(path, posix.O_WRONLY | posix.O_CREAT | posix.O_EXCL, 0o600)
+        content = memoryview(frame())
+        while content:
+            content = content[posix.write(file, content):]
+        posix.close(file)
     # `os.environ` is made of this when `os` is first imported.
     posix.environ[b"ROCKBOT_INPUT"] = data
     if len(data) < 96 << 10:

@@ -25,7 +25,7 @@ use crate::limits;
 use crate::memory::{Guard, Sampler};
 use crate::nonce;
 use crate::packages::{Lease, Packages, Requirements};
-use crate::recipe::{self, Options, PACKAGES};
+use crate::recipe::{self, Options, PACKAGES, WORK};
 use crate::script;
 use crate::supervise::{Order, supervise};
 
@@ -147,7 +147,9 @@ impl Engine {
                 self.packages_path(lease),
                 &script.source,
                 &script.input,
+                Some(&script.files),
             ),
+            workplace: Some(self.workplace(first, scratch.path())),
             timeout: script.timeout,
             start_timeout: self.parts.config.start_timeout,
             cancelled,
@@ -189,6 +191,14 @@ impl Engine {
             group,
         };
         self.parts.launcher.launch(launch).await
+    }
+
+    /// The folder that the script starts in, as it is reached from here.
+    fn workplace(&self, first: libc::pid_t, scratch: &Path) -> PathBuf {
+        if self.parts.launcher.is_bare() {
+            return scratch.to_path_buf();
+        }
+        PathBuf::from(format!("/proc/{first}/root{WORK}"))
     }
 
     /// Where the script finds its packages.

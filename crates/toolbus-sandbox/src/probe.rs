@@ -169,6 +169,7 @@ pub(crate) fn canary() -> (Script, Run) {
         input: String::new(),
         timeout: CANARY_TIMEOUT,
         packages: Vec::new(),
+        files: Vec::new(),
     };
     (script, Run::alone(""))
 }

@@ -5,6 +5,8 @@ use std::ffi::CString;
 use std::io;
 use std::path::Path;
 
+use toolbus_scripts::files::{File, INPUT_FOLDER, OUTPUT_FOLDER};
+
 use crate::c_string::c_string;
 use crate::interpreter::Interpreter;
 
@@ -26,15 +28,31 @@ pub(crate) fn command(interpreter: &Interpreter) -> io::Result<Vec<CString>> {
         .collect()
 }
 
-/// What the bootstrap reads: itself, then frames.
+/// What the bootstrap reads: itself, then frames. Without `files`, not even none of them, no folders
+/// are made for any.
 pub(crate) fn request(
     interpreter: &Interpreter,
     packages: Option<&Path>,
     source: &str,
     input: &str,
+    files: Option<&[File]>,
 ) -> Vec<u8> {
     let settings = interpreter.settings(packages);
-    let frames = [&settings, source.as_bytes(), input.as_bytes()];
+    let folders = match files {
+        None => String::new(),
+        Some([]) => OUTPUT_FOLDER.to_owned(),
+        Some(_) => [OUTPUT_FOLDER, INPUT_FOLDER].join("\0"),
+    };
+    let files = files.unwrap_or_default();
+    let paths: Vec<String> =
+        files.iter().map(|file| format!("{INPUT_FOLDER}/{}", file.name)).collect();
+    let mut frames = vec![settings.as_slice(), source.as_bytes(), input.as_bytes()];
+    frames.push(folders.as_bytes());
+    for (path, file) in paths.iter().zip(files) {
+        frames.extend([path.as_bytes(), &file.content]);
+    }
+    // No file has an empty path.
+    frames.push(b"");
     let mut request = Vec::with_capacity(
         BOOTSTRAP.len() + frames.iter().map(|frame| 4 + frame.len()).sum::<usize>(),
     );

@@ -3,7 +3,9 @@
 //! Invariants: whatever happens, every process is killed and gone before the outcome is told; the
 //! clock runs from the moment the script starts; what it wrote before it was killed is kept.
 
+use std::fmt::Display;
 use std::io;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -12,6 +14,7 @@ use tokio::net::unix::pipe;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{self, Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
+use toolbus_scripts::files::{Collector, Produced};
 use toolbus_scripts::runner::{Ending, Error, LiveOutput, Outcome, Usage};
 
 use crate::capture::Capture;
@@ -19,6 +22,7 @@ use crate::init::{Report, Reports};
 use crate::launch::{Launched, Processes};
 use crate::memory::{Guard, PERIOD};
 use crate::process::WaitStatus;
+use crate::workplace::Workplace;
 
 /// How long output may come after the script's end, from processes it left behind.
 const DRAIN: Duration = Duration::from_millis(200);
@@ -30,6 +34,8 @@ const COMPLAINT_BYTES_MAX: u64 = 2 << 10;
 pub(crate) struct Order {
     /// What the bootstrap reads.
     pub(crate) request: Vec<u8>,
+    /// The folder that the script starts in, where it may leave files; good from its start on.
+    pub(crate) workplace: Option<PathBuf>,
     pub(crate) timeout: Duration,
     pub(crate) start_timeout: Duration,
     pub(crate) cancelled: CancellationToken,
@@ -57,6 +63,8 @@ pub(crate) async fn supervise(launched: Launched, order: Order) -> Result<Outcom
         capture: Capture::new(stdout, stderr, order.live),
         guard: Some(order.guard),
         started: None,
+        workplace: order.workplace,
+        held: None,
         sent: None,
     };
     // Declared after the guard, so that they are gone before it, whatever happens.
@@ -98,7 +106,26 @@ pub(crate) async fn supervise(launched: Launched, order: Order) -> Result<Outcom
         Stop::OutOfMemory => Ending::OutOfMemory,
     };
     let usage = Some(Usage { cpu: used.cpu, memory_peak: peak.max(used.memory_largest) });
-    Ok(Outcome { output, stdout, stderr, ending, elapsed, usage })
+    let produced = produced(&ending, watch.held).await;
+    Ok(Outcome { output, stdout, stderr, ending, elapsed, usage, produced })
+}
+
+/// What a script left that ended by itself.
+async fn produced(ending: &Ending, held: Option<io::Result<Workplace>>) -> Produced {
+    let failed = |error: &dyn Display| {
+        let mut collector = Collector::default();
+        collector.refuse("*", &error.to_string());
+        collector.finish()
+    };
+    match held {
+        Some(held) if matches!(ending, Ending::Exited(_) | Ending::Killed { .. }) => match held {
+            Ok(workplace) => tokio::task::spawn_blocking(move || workplace.collect())
+                .await
+                .unwrap_or_else(|error| failed(&error)),
+            Err(error) => failed(&error),
+        },
+        _ => Produced::default(),
+    }
 }
 
 fn ending(status: WaitStatus) -> Ending {
@@ -120,6 +147,9 @@ struct Watch {
     /// Away while another thread looks.
     guard: Option<Guard>,
     started: Option<Instant>,
+    /// Where the script starts, and the same held open, from its start on.
+    workplace: Option<PathBuf>,
+    held: Option<io::Result<Workplace>>,
     /// The socket's other half stays open after the request: its end would tell the first process
     /// that nobody listens.
     sent: Option<OwnedWriteHalf>,
@@ -163,6 +193,7 @@ impl Watch {
                         let now = Instant::now();
                         self.started = Some(now);
                         deadline = now + limits.run;
+                        self.held = self.workplace.as_deref().map(Workplace::hold);
                         if !self.guard.as_ref().is_some_and(Guard::works) {
                             return Stop::Nonsense("its memory cannot be watched".to_owned());
                         }

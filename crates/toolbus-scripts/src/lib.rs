@@ -4,6 +4,9 @@
 //! local sandbox, Kubernetes pods); what they have in common is here: [`serve`] answers
 //! `script.invoke` with a runner, and [`tool::register`] gives agents the tool that asks for it.
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
+pub mod files;
 pub mod metrics;
 mod response;
 pub mod runner;

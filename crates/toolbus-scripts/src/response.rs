@@ -6,6 +6,7 @@ use toolbus_wire::message::script::{
     EXIT_CODE_UNKNOWN, ScriptInvokeResponse, ScriptReason, ScriptStreams, ScriptUsage,
 };
 
+use crate::files::message;
 use crate::runner::{Ending, Error, Outcome};
 
 /// Shells add this to the number of the signal that ended a process, and so does the C# code.
@@ -33,6 +34,7 @@ pub(crate) fn of_outcome(
         cpu_ms: millis(usage.cpu),
         memory_peak_bytes: usage.memory_peak,
     });
+    (response.files, response.files_refused) = message::write(outcome.produced);
     match outcome.ending {
         Ending::Exited(code) => {
             response.exit_code = code;

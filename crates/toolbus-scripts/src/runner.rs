@@ -7,6 +7,8 @@ use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 pub use toolbus_bus::responder::CallKey;
 
+use crate::files::{self, File, Produced};
+
 /// Longest script text that a runner takes, in bytes.
 pub const SCRIPT_BYTES_MAX: usize = 1 << 20;
 /// Longest input text that a runner takes, in bytes.
@@ -28,6 +30,8 @@ pub struct Script {
     pub timeout: Duration,
     /// Packages to have installed, as requirement strings (PEP 508), unchecked.
     pub packages: Vec<String>,
+    /// Files that the script finds in its input folder.
+    pub files: Vec<File>,
 }
 
 impl Script {
@@ -35,7 +39,8 @@ impl Script {
     /// own to check.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when a text is too long, or no environment can carry the input.
+    /// [`Error::Invalid`] when a text is too long, no environment can carry the input, or the files
+    /// are over their limits.
     pub fn check(&self) -> Result<(), Error> {
         let invalid = |text: String| Err(Error::Invalid(text));
         if self.source.len() > SCRIPT_BYTES_MAX {
@@ -49,7 +54,7 @@ impl Script {
                 "the input contains a zero byte, which no environment can carry".to_owned(),
             );
         }
-        Ok(())
+        files::check_inputs(&self.files).map_err(Error::Invalid)
     }
 }
 
@@ -145,6 +150,8 @@ pub struct Outcome {
     pub elapsed: Duration,
     /// What it used, when the runner can tell.
     pub usage: Option<Usage>,
+    /// What it left in its output folder; nothing unless it ended by itself.
+    pub produced: Produced,
 }
 
 /// Why a script was not started, or its outcome could not be had.

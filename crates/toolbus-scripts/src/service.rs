@@ -17,6 +17,7 @@ use toolbus_wire::name::{InstanceId, SCRIPTS_MANAGER};
 use toolbus_wire::{ErrorCode, json, queue, topic};
 use tracing::Instrument as _;
 
+use crate::files::message;
 use crate::metrics::Metrics;
 use crate::response;
 use crate::runner::{
@@ -91,11 +92,19 @@ impl Service for ScriptService {
         Box::pin(async move {
             let asked = Duration::from_secs(timeout_seconds(&request));
             let left = context.deadline.for_next_hop().left();
+            let call_id = &request.tool_call_id;
+            let files = match message::read(request.files.unwrap_or_default()) {
+                Ok(files) => files,
+                Err(text) => {
+                    return reply(&response::of_error(call_id, &Error::Invalid(text)));
+                }
+            };
             let script = Script {
                 source: request.script,
                 input: request.input_data.unwrap_or_default(),
                 timeout: asked.min(left),
                 packages: request.pip_packages.unwrap_or_default(),
+                files,
             };
             let run = Run {
                 call_id: request.tool_call_id.clone(),
@@ -106,7 +115,6 @@ impl Service for ScriptService {
             };
             // Whichever is shorter is what ends a script: its own timeout, or the call's deadline.
             let asked = if left < asked { context.deadline.asked() } else { asked };
-            let call_id = &request.tool_call_id;
             let record = self.metrics.begin();
             let ran = self.runner.run(script, run).instrument(record.span().clone()).await;
             let response = match ran {
@@ -117,7 +125,7 @@ impl Service for ScriptService {
                 }
             };
             record.end(&response);
-            reply(&response)
+            message::within_limit(response, reply)
         })
     }
 

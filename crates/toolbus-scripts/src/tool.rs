@@ -1,5 +1,7 @@
 //! `execute_python_script`, as models call it.
 
+mod files;
+
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -49,7 +51,9 @@ fn tool() -> Tool {
         NAME,
         "Runs a Python script in an isolated sandbox without network and returns what it prints. \
          Use it for calculation, parsing and data work. print() the result, JSON if it has \
-         structure. Nothing is kept between two scripts.",
+         structure. Files that it leaves in the folder `output` of its working folder, such as \
+         output/plot.png or output/table.csv, come back too: pictures, text and data, 32 files of 4 MiB \
+         together. Nothing is kept between two scripts.",
         "script",
     )
     .with_timeout(Duration::from_secs(TIMEOUT_SECONDS_DEFAULT) + WAIT_BESIDE_TIMEOUT)
@@ -70,7 +74,8 @@ fn tool() -> Tool {
                 "type": ["array", "null"],
                 "items": {"type": "string"},
                 "description": "Packages to install first, such as [\"numpy\", \"requests==2.32\"]"
-            }
+            },
+            "input_files": files::schema()
         },
         "required": ["script"]
     }))
@@ -97,7 +102,7 @@ impl Executor for ExecutePython {
 impl ExecutePython {
     async fn run(&self, call: Invocation) -> Result<Output, CallError> {
         let seconds = seconds_of(&call.arguments);
-        let request = request_of(call.arguments, seconds);
+        let request = request_of(call.arguments, seconds)?;
         let requester = &self.requester;
         let reply = requester
             .request(requester::Request {
@@ -131,7 +136,11 @@ impl ExecutePython {
     }
 }
 
-fn request_of(mut arguments: Map<String, Value>, seconds: u64) -> ScriptInvokeRequest {
+fn request_of(
+    mut arguments: Map<String, Value>,
+    seconds: u64,
+) -> Result<ScriptInvokeRequest, CallError> {
+    let files = files::of_arguments(&mut arguments)?;
     let text = |value: Option<Value>| match value {
         Some(Value::String(text)) => Some(text),
         _ => None,
@@ -142,17 +151,23 @@ fn request_of(mut arguments: Map<String, Value>, seconds: u64) -> ScriptInvokeRe
         }
         _ => None,
     };
-    ScriptInvokeRequest {
+    Ok(ScriptInvokeRequest {
         tool_call_id: new_id(),
         script: text(arguments.remove("script")).unwrap_or_default(),
         input_data: text(arguments.remove("input_data")),
         timeout_seconds: i64::try_from(seconds).unwrap_or(i64::MAX),
         pip_packages: packages,
-    }
+        files,
+    })
 }
 
 /// What the model is told, in the words that it knows.
-fn output(response: ScriptInvokeResponse, seconds: u64) -> Result<Output, CallError> {
+fn output(mut response: ScriptInvokeResponse, seconds: u64) -> Result<Output, CallError> {
+    let files = response.files.take().unwrap_or_default();
+    text(response, seconds).map(|output| files::add(output, files))
+}
+
+fn text(response: ScriptInvokeResponse, seconds: u64) -> Result<Output, CallError> {
     let said = response.stderr.as_deref().unwrap_or_default();
     let code = match &response.reason {
         Some(ScriptReason::Busy) => Some(ErrorCode::Busy),
@@ -177,14 +192,16 @@ fn output(response: ScriptInvokeResponse, seconds: u64) -> Result<Output, CallEr
     Ok(Output::error(format!("Script failed (exit {}):\n{text}{note}", response.exit_code)))
 }
 
-/// What the texts of the contract have no place for, on a line of its own behind them.
+/// What the texts of the contract have no place for, on lines of its own behind them.
 fn note(response: &ScriptInvokeResponse) -> String {
-    match (&response.reason, response.signal) {
+    let refused = response.files_refused.as_deref().map(files::note).unwrap_or_default();
+    let ending = match (&response.reason, response.signal) {
         (Some(ScriptReason::OutOfMemory), _) => "\n[out of memory]".to_owned(),
         (Some(ScriptReason::OutputTruncated), _) => "\n[output truncated]".to_owned(),
         (Some(ScriptReason::Killed), Some(signal)) => format!("\n[killed by signal {signal}]"),
         _ => String::new(),
-    }
+    };
+    ending + &refused
 }
 
 fn timed_out(seconds: u64) -> String {
@@ -223,6 +240,9 @@ fn call_timeout(arguments: &Map<String, Value>) -> Duration {
 fn coerce_arguments(arguments: &mut Map<String, Value>) {
     if let Some(packages) = arguments.get_mut("pip_packages") {
         list_of_text(packages);
+    }
+    if let Some(files) = arguments.get_mut("input_files") {
+        files::coerce(files);
     }
     if let Some(seconds) = arguments.get_mut("timeout_seconds") {
         clamp_seconds(seconds);

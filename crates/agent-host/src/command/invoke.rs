@@ -9,6 +9,7 @@ use toolbus_wire::ErrorCode;
 use toolbus_wire::envelope::new_id;
 
 use super::one_shot::OneShot;
+use super::save;
 use crate::arguments::Invoke;
 use crate::settings::Settings;
 use crate::terminal::Terminal;
@@ -96,7 +97,8 @@ fn print(id: &str, options: &Invoke, outcome: Outcome) -> Exit {
         Err(error) => (Output::default(), Some(error)),
     };
     let Output { content, blocks, structured, .. } = output;
-    let exit = if error.is_none() { Exit::SUCCESS } else { Exit::FAILURE };
+    let mut exit = if error.is_none() { Exit::SUCCESS } else { Exit::FAILURE };
+    let parts = save::parts(&blocks);
     if options.json {
         let mut outcome = json!({
             "callId": id,
@@ -122,6 +124,18 @@ fn print(id: &str, options: &Invoke, outcome: Outcome) -> Exit {
     } else if let Some(content) = content {
         let end = if content.is_empty() || content.ends_with('\n') { "" } else { "\n" };
         let _ = write!(std::io::stdout(), "{content}{end}");
+    }
+    // After the text, which is what the files belong to.
+    match &options.save {
+        Some(folder) => {
+            if let Err(error) = save::save(folder, &parts) {
+                let folder = folder.display();
+                let _ = writeln!(std::io::stderr(), "error: cannot save into {folder}: {error}");
+                exit = Exit::FAILURE;
+            }
+        }
+        None if !options.json => save::tell(&parts),
+        None => {}
     }
     exit
 }

@@ -55,6 +55,56 @@ async fn three_processes_run_a_tool_each() {
 }
 
 #[tokio::test]
+async fn files_cross_the_bus_both_ways() {
+    let Some(vhost) = rabbit::vhost().await else { return };
+    let bus = vhost.amqp_url();
+    let _scripts = scripts(&bus).await;
+    // A picture of one point, made of what is given, and a table.
+    let script = "import shutil\nshutil.copy('input/point.png', 'output/point 1.png')\n\
+                  open('output/table.csv', 'w').write('a,b\\n')\nprint('done')";
+    let point = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+    let arguments =
+        json!({"script": script, "input_files": [{"name": "point.png", "data": point}]});
+    let arguments = arguments.to_string();
+    let outcome =
+        invoke(&bus, "execute_python_script", serde_json::from_str(&arguments).unwrap()).await;
+    assert_eq!(outcome.content(), "done\n");
+    let blocks = outcome.json["contentBlocks"].clone();
+    assert_eq!(blocks[0], json!({"type": "text", "text": "done\n"}));
+    let picture = json!({
+        "type": "image", "data": point, "mimeType": "image/png",
+        "uri": "script:///output/point%201.png",
+    });
+    assert_eq!(blocks[2], picture);
+    let table = json!({
+        "type": "resource", "text": "a,b\n", "mimeType": "text/csv",
+        "uri": "script:///output/table.csv",
+    });
+    assert_eq!(blocks[3], table);
+
+    // For people: the text where it always is, the files named, or kept.
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("kept");
+    let say = async |options: &[&str]| {
+        let run = launch("agent-host", &bus).arg("invoke").args(options);
+        let run = run.arg("execute_python_script").arg(&arguments).run(LIMIT).await.unwrap();
+        (run.status.code(), run.stdout, run.stderr)
+    };
+    let told = "file: point 1.png (image/png, 70 bytes; --save keeps it)\n\
+                file: table.csv (text/csv, 4 bytes; --save keeps it)\n";
+    assert_eq!(say(&[]).await, (Some(0), "done\n".to_owned(), told.to_owned()));
+    let saved = format!(
+        "file: {}\nfile: {}\n",
+        kept.join("point 1.png").display(),
+        kept.join("table.csv").display()
+    );
+    let said = say(&["--save", kept.to_str().unwrap()]).await;
+    assert_eq!(said, (Some(0), "done\n".to_owned(), saved));
+    assert_eq!(std::fs::read(kept.join("point 1.png")).unwrap().len(), 70);
+    assert_eq!(std::fs::read_to_string(kept.join("table.csv")).unwrap(), "a,b\n");
+}
+
+#[tokio::test]
 async fn an_outcome_as_json_has_one_shape() {
     let Some(vhost) = rabbit::vhost().await else { return };
     let Some(time) = servers::time() else { return };

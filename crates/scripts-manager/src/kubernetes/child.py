@@ -32,8 +32,6 @@ def await_script(orders, out, err, path):
     os.closerange(4, 1 << 20)
     orders = kept
     work, temporary = "/dev/shm/work", "/dev/shm/tmp"
-    for folder in work, temporary:
-        os.mkdir(folder, 0o700)
     os.chdir(work)
     os.environ.update(
         PATH=path, HOME=work, TMPDIR=temporary, LANG="C.UTF-8", USER="sandbox",
@@ -41,6 +39,11 @@ def await_script(orders, out, err, path):
     )
     settings = numbers(frame())
     source, data = frame().decode(), frame()
+    files = []
+    while name := frame():
+        files.append((name, frame()))
+    write_files(files)
+    del files
     os.close(orders)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # The kernel takes the script before the first process when memory runs out, and gives the first

@@ -14,10 +14,12 @@ use kube::api::LogParams;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use toolbus_scripts::Texts;
+use toolbus_scripts::files::Produced;
 use toolbus_scripts::runner::{Ending, Error, LiveOutput, Outcome, Usage};
 
 use super::attach::{Frame, Input, Output};
 use super::birth::Born;
+use super::files::Receiving;
 use super::protocol::{self, End, Report, Reports};
 use super::watch::Follower;
 
@@ -27,6 +29,8 @@ const BEHIND: Duration = Duration::from_millis(300);
 const KILLED: Duration = Duration::from_millis(200);
 /// How long a script may take to start after it was handed over. It takes a millisecond.
 const HANDOVER: Duration = Duration::from_secs(5);
+/// How long all that a script left may take to arrive.
+const FILES: Duration = Duration::from_secs(10);
 /// Attempts to read the log, and the pause before each but the first.
 const LOG_ATTEMPTS: u32 = 4;
 const LOG_PAUSE: Duration = Duration::from_millis(300);
@@ -55,12 +59,15 @@ enum Stop {
 struct Heard {
     texts: Texts,
     started: Option<Instant>,
+    over: Option<Instant>,
+    files: Receiving,
     end: Option<End>,
 }
 
 impl Heard {
     fn new(live: Option<LiveOutput>) -> Self {
-        Self { texts: Texts::new(live), started: None, end: None }
+        let files = Receiving::default();
+        Self { texts: Texts::new(live), started: None, over: None, files, end: None }
     }
 
     fn take(&mut self, report: Report) {
@@ -68,13 +75,22 @@ impl Heard {
             Report::Ready | Report::Taken => {}
             Report::Started => _ = self.started.get_or_insert_with(Instant::now),
             Report::Output(stream, bytes) => self.texts.accept(stream, &bytes),
+            Report::Over => _ = self.over.get_or_insert_with(Instant::now),
+            Report::File(name, bytes) => self.files.begin(&name, bytes),
+            Report::Part(piece) => self.files.append(&piece),
+            Report::Omitted(name, reason) => self.files.omit(&name, &reason),
             Report::Ended(end) => self.end = Some(end),
         }
     }
 
     fn outcome(self, ending: Ending, elapsed: Duration, usage: Option<Usage>) -> Outcome {
         let (output, stdout, stderr) = self.texts.finish();
-        Outcome { output, stdout, stderr, ending, elapsed, usage }
+        let produced = match ending {
+            Ending::Exited(_) | Ending::Killed { .. } => self.files.finish(),
+            // It was stopped, perhaps while it told what it left.
+            _ => Produced::default(),
+        };
+        Outcome { output, stdout, stderr, ending, elapsed, usage, produced }
     }
 }
 
@@ -132,14 +148,18 @@ impl Life<'_> {
         handed: Instant,
     ) -> Result<Option<Stop>, String> {
         while heard.end.is_none() {
-            let deadline = match heard.started {
-                Some(started) => started + self.timeout + BEHIND,
-                None => handed + HANDOVER,
+            let deadline = match (heard.over, heard.started) {
+                (Some(over), _) => over + FILES,
+                (None, Some(started)) => started + self.timeout + BEHIND,
+                (None, None) => handed + HANDOVER,
             };
             let frame = tokio::select! {
                 frame = output.next() => frame,
                 () = self.cancelled.cancelled() => return Ok(Some(Stop::Cancelled)),
                 () = sleep_until(deadline) => match heard.started {
+                    _ if heard.over.is_some() => {
+                        return Err("what the script left does not arrive".to_owned());
+                    }
                     Some(_) => return Ok(Some(Stop::TimedOut)),
                     None => return Err("the script was handed over and nothing came back".to_owned()),
                 },

@@ -11,7 +11,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use toolbus_scripts::runner::{Ending, Stream, Usage};
+use toolbus_scripts::files::File;
+use toolbus_scripts::runner::{Ending, Script, Stream, Usage};
 
 /// Most bytes of one line: a piece of output in base64, and what stands before it.
 const LINE_BYTES_MAX: usize = 64 << 10;
@@ -22,6 +23,7 @@ pub(super) static PROGRAM: LazyLock<String> = LazyLock::new(|| {
     let sources = [
         include_str!("filter.py"),
         include_str!("script.py"),
+        include_str!("files.py"),
         include_str!("supervisor.py"),
         include_str!("child.py"),
     ];
@@ -42,6 +44,12 @@ pub(super) struct Settings {
     pub(super) open_files: u32,
     pub(super) file_bytes: u64,
     pub(super) address_space_bytes: u64,
+    /// Of files that come back: most of them, most bytes together, longest name, most entries of
+    /// their folder.
+    pub(super) files: usize,
+    pub(super) files_bytes: usize,
+    pub(super) name_bytes: usize,
+    pub(super) entries: usize,
 }
 
 /// Asks whether anybody listens, and says how answers begin.
@@ -50,8 +58,8 @@ pub(super) fn hello(nonce: &str) -> Bytes {
 }
 
 /// The script and all it needs, for a pod that then says that it has it. It starts with [`go`].
-pub(super) fn prepare(settings: &Settings, source: &str, input: &str) -> Bytes {
-    let mut request = parts(settings, source, input);
+pub(super) fn prepare(settings: &Settings, script: &Script) -> Bytes {
+    let mut request = parts(settings, script);
     append(&mut request, b'C', b"");
     request.into()
 }
@@ -62,20 +70,25 @@ pub(super) fn go() -> Bytes {
 }
 
 /// The script and all it needs; it starts when this has arrived.
-pub(super) fn request(settings: &Settings, source: &str, input: &str) -> Bytes {
-    let mut request = parts(settings, source, input);
+pub(super) fn request(settings: &Settings, script: &Script) -> Bytes {
+    let mut request = parts(settings, script);
     append(&mut request, b'G', b"");
     request.into()
 }
 
-fn parts(settings: &Settings, source: &str, input: &str) -> Vec<u8> {
+fn parts(settings: &Settings, script: &Script) -> Vec<u8> {
     let settings = lines(settings);
-    let parts = [(b'L', &*settings), (b'S', source), (b'I', input)];
+    // No name has a zero byte in it.
+    let file = |file: &File| [file.name.as_str().as_bytes(), &file.content].join(&0);
+    let files: Vec<Vec<u8>> = script.files.iter().map(file).collect();
+    let (source, input) = (script.source.as_bytes(), script.input.as_bytes());
+    let mut parts = vec![(b'L', settings.as_bytes()), (b'S', source), (b'I', input)];
+    parts.extend(files.iter().map(|file| (b'F', file.as_slice())));
     let length: usize = parts.iter().map(|(_, body)| 5 + body.len()).sum();
     // And what comes behind.
     let mut request = Vec::with_capacity(length + 5);
     for (kind, body) in parts {
-        append(&mut request, kind, body.as_bytes());
+        append(&mut request, kind, body);
     }
     request
 }
@@ -104,7 +117,7 @@ fn message(kind: u8, body: &[u8]) -> Bytes {
 }
 
 fn append(message: &mut Vec<u8>, kind: u8, body: &[u8]) {
-    let length = u32::try_from(body.len()).expect("the runner bounds scripts and inputs");
+    let length = u32::try_from(body.len()).expect("the runner bounds scripts, inputs and files");
     message.push(kind);
     message.extend_from_slice(&length.to_be_bytes());
     message.extend_from_slice(body);
@@ -121,7 +134,15 @@ pub(super) enum Report {
     Started,
     /// The script wrote this.
     Output(Stream, Vec<u8>),
-    /// The script ended.
+    /// The script is over; what it left follows.
+    Over,
+    /// It left a file of this name and size.
+    File(Vec<u8>, u64),
+    /// The next piece of that file.
+    Part(Vec<u8>),
+    /// It left something that does not come back: its name, and why.
+    Omitted(Vec<u8>, Vec<u8>),
+    /// The script ended, and all has been told.
     Ended(End),
 }
 
@@ -210,6 +231,18 @@ impl Reports {
             "out" | "err" => {
                 let stream = if word == "out" { Stream::Stdout } else { Stream::Stderr };
                 Report::Output(stream, STANDARD.decode(text).map_err(|_| unknown())?)
+            }
+            "over" => Report::Over,
+            "file" => {
+                let (name, bytes) = text.split_once(' ').ok_or_else(unknown)?;
+                let bytes = bytes.parse().map_err(|_| unknown())?;
+                Report::File(STANDARD.decode(name).map_err(|_| unknown())?, bytes)
+            }
+            "part" => Report::Part(STANDARD.decode(text).map_err(|_| unknown())?),
+            "omitted" => {
+                let (name, reason) = text.split_once(' ').ok_or_else(unknown)?;
+                let decode = |text| STANDARD.decode(text).map_err(|_| unknown());
+                Report::Omitted(decode(name)?, decode(reason)?)
             }
             "end" => Report::Ended(end(text).ok_or_else(unknown)?),
             _ => return Err(unknown()),

@@ -6,7 +6,7 @@
 #   H nonce     is answered with `ready`. Repeated until it is: what is attached to a container may
 #               deliver in one direction before the other.
 #   L settings  limits and times, a line with name and number for each
-#   S source, I input, G (go)
+#   S source, I input, F file (name, zero byte, content), G (go)
 #   C           is answered with `taken` when a script is here and has not started
 #   K           kills the script
 #   A           the end has been heard: there is nothing left to do
@@ -104,6 +104,7 @@ def supervise():
         limits = b""
         settings = {}
         source = data = None
+        files = []
         child = None            # process number
         status = None           # wait status
         cause = None            # why it was killed, if it was
@@ -155,6 +156,9 @@ def supervise():
             state.source = bytes(body)
         elif kind == b"I":
             state.data = bytes(body)
+        elif kind == b"F":
+            name, _, content = body.partition(b"\0")
+            state.files += [name, content]
         elif kind == b"C":
             if state.source is not None and state.started is None:
                 tell(b"taken")
@@ -168,6 +172,8 @@ def supervise():
 
     def start():
         frames = [state.limits, state.source, state.data]
+        # Until one is empty, as no name is.
+        frames += [*state.files, b""]
         state.kills_before = out_of_memory_kills()
         state.started = time.monotonic()
         tell(b"started")
@@ -180,6 +186,7 @@ def supervise():
         except BrokenPipeError:
             pass  # it is gone, and that is noticed by its end
         state.source = state.data = None
+        state.files.clear()
         for file in streams:
             streams[file][1] = state.settings["output_bytes"] + 4
             poll.register(file, select.POLLIN)
@@ -248,6 +255,9 @@ def supervise():
         cause = state.cause
         if cause is None and out_of_memory_kills() > state.kills_before:
             cause = "out_of_memory"
+        tell(b"over")
+        if cause is None:
+            tell_files(tell, work, state.settings)
         if cause is not None:
             end["cause"] = cause
         elif os.WIFSIGNALED(state.status):
@@ -278,6 +288,10 @@ def supervise():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     handled = {signal.SIGTERM, signal.SIGCHLD}
     signal.pthread_sigmask(signal.SIG_BLOCK, handled)
+    # Held open from before there is a script, which could put another under this name.
+    for folder in "/dev/shm/work", "/dev/shm/work/output", "/dev/shm/tmp":
+        os.mkdir(folder, 0o700)
+    work = os.open("/dev/shm/work", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     orders_read, orders = os.pipe()
     out_read, out_write = os.pipe()
     err_read, err_write = os.pipe()

@@ -59,7 +59,8 @@ impl Packages {
         let input = [command.join(UNIT), variables.join(UNIT)].join(RECORD);
         let too_large = cancelled.child_token();
         let order = Order {
-            request: script::request(&self.interpreter, None, EXECUTE, &input),
+            request: script::request(&self.interpreter, None, EXECUTE, &input, None),
+            workplace: None,
             timeout,
             start_timeout: self.config.start_timeout,
             cancelled: too_large.clone(),

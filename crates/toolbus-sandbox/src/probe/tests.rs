@@ -13,6 +13,7 @@ fn outcome(text: &str, ending: Ending) -> Result<Outcome, Error> {
         ending,
         elapsed: Duration::ZERO,
         usage: None,
+        produced: toolbus_scripts::files::Produced::default(),
     })
 }
 

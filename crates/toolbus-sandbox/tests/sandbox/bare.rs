@@ -7,7 +7,7 @@ use toolbus_scripts::runner::{Ending, Runner};
 
 use crate::support::{check, config, processes_with, run, run_for};
 
-async fn bare() -> Bare {
+pub(crate) async fn bare() -> Bare {
     Bare::probe(Config { allow_unsandboxed_scripts: true, ..config() })
         .await
         .expect("an interpreter")

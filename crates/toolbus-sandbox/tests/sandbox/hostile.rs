@@ -402,7 +402,7 @@ server = socket.socket(socket.AF_UNIX)
 server.bind('\0mark')
 time.sleep(0.5)
 print(sorted(pid for pid in os.listdir('/proc') if pid.isdigit()))
-print(os.listdir('/tmp'), os.listdir('/work'), os.listdir('/dev/shm'))
+print(os.listdir('/tmp'), sorted(os.listdir('/work')), os.listdir('/dev/shm'))
 ";
     let (one, two) = tokio::join!(
         sandbox.run(script(source), unwatched()),
@@ -410,6 +410,6 @@ print(os.listdir('/tmp'), os.listdir('/work'), os.listdir('/dev/shm'))
     );
     for outcome in [one, two] {
         let text = outcome.expect("it runs").output.text;
-        assert_eq!(text, "['1', '2']\n['mark'] ['mark'] ['mark']\n");
+        assert_eq!(text, "['1', '2']\n['mark'] ['mark', 'output'] ['mark']\n");
     }
 }

@@ -4,6 +4,7 @@
 //! not be.
 
 mod bare;
+mod files;
 mod hostile;
 mod life;
 mod ordinary;

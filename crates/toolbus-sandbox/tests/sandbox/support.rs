@@ -45,6 +45,7 @@ pub(crate) fn script(source: &str) -> Script {
         input: String::new(),
         timeout: Duration::from_secs(20),
         packages: Vec::new(),
+        files: Vec::new(),
     }
 }
 

@@ -11,7 +11,8 @@ use toolbus_wire::ErrorCode;
 use toolbus_wire::name::AgentName;
 
 use super::*;
-use crate::runner::{Captured, Ending};
+use crate::files::{FILES_BYTES_MAX, File, FileName, Produced, Refused};
+use crate::runner::{Captured, Ending, OUTPUT_BYTES_MAX};
 
 type Answer = dyn Fn(&Script) -> Result<Outcome, Error> + Send + Sync;
 
@@ -45,6 +46,7 @@ fn printed(text: &str, ending: Ending) -> Outcome {
         ending,
         elapsed: Duration::from_millis(12),
         usage: None,
+        produced: Produced::default(),
     }
 }
 
@@ -101,8 +103,86 @@ async fn a_call_of_the_tool_reaches_the_runner_and_its_outcome_the_model() {
         input: "in".to_owned(),
         timeout: Duration::from_secs(5),
         packages: vec!["numpy".to_owned()],
+        files: Vec::new(),
     };
     assert_eq!(asked, expected);
+}
+
+#[tokio::test]
+async fn files_reach_the_runner_and_what_it_gives_back_the_model() {
+    let file = |name: &str, content: &[u8]| File {
+        name: FileName::parse(name).unwrap(),
+        content: content.to_vec().into(),
+    };
+    let left = vec![file("a.csv", b"1,2"), file("b.png", b"\x89PNG\r\n\x1a\n")];
+    let refused = Refused { name: "c".to_owned(), reason: "it is a link".to_owned() };
+    let produced = Produced { files: left, refused: vec![refused] };
+    let fixture = fixture(move |_| {
+        Ok(Outcome { produced: produced.clone(), ..printed("42\n", Ending::Exited(0)) })
+    })
+    .await;
+    let arguments = serde_json::json!({
+        "script": "x", "input_files": [{"name": "in", "text": "é"}, {"name": "bytes", "data": "/w=="}],
+    });
+    let output = fixture.call(arguments, Progress::none()).await.unwrap();
+    let text = "42\n\n[output/c does not come back: it is a link]";
+    assert_eq!(output.content.as_deref(), Some(text));
+    let blocks: Vec<(&str, Option<&str>, Option<&str>)> = output
+        .blocks
+        .iter()
+        .map(|block| (block.kind.as_str(), block.text.as_deref(), block.data.as_deref()))
+        .collect();
+    let names = "Files from the folder output: a.csv, b.png";
+    let expected = [
+        ("text", Some(text), None),
+        ("text", Some(names), None),
+        ("resource", Some("1,2"), None),
+        ("image", None, Some("iVBORw0KGgo=")),
+    ];
+    assert_eq!(blocks, expected);
+    let asked = fixture.asked.lock()[0].files.clone();
+    assert_eq!(asked, [file("in", "é".as_bytes()), file("bytes", b"\xff")]);
+}
+
+/// Answers are bounded by the bus; what a script printed goes before its files.
+#[tokio::test]
+async fn files_that_make_an_answer_too_large_are_left_out_with_a_word() {
+    // A character that takes six bytes in JSON, as often as it may come, three times.
+    let zeros = Captured { text: "\0".repeat(OUTPUT_BYTES_MAX), truncated: false };
+    let large = File {
+        name: FileName::parse("large").unwrap(),
+        content: vec![b'x'; FILES_BYTES_MAX].into(),
+    };
+    let fixture = fixture(move |_| {
+        let produced = Produced { files: vec![large.clone()], refused: Vec::new() };
+        let printed = printed("", Ending::Exited(0));
+        Ok(Outcome { output: zeros.clone(), stdout: zeros.clone(), produced, ..printed })
+    })
+    .await;
+    let output = fixture.call(serde_json::json!({"script": "x"}), Progress::none()).await.unwrap();
+    let content = output.content.unwrap();
+    assert!(content.starts_with('\0') && output.blocks.is_empty());
+    let note = "\n[output/large does not come back: with what the script printed the answer would be \
+                too large]";
+    assert!(content.ends_with(note), "{}", &content[OUTPUT_BYTES_MAX..]);
+}
+
+#[tokio::test]
+async fn files_that_no_runner_takes_never_reach_one() {
+    let fixture = fixture(|_| panic!("it reached the runner")).await;
+    let check = async |files: serde_json::Value, expected: &str| {
+        let arguments = serde_json::json!({"script": "x", "input_files": files});
+        let error = fixture.call(arguments, Progress::none()).await.unwrap_err();
+        assert_eq!(error.code, ErrorCode::InvalidArguments);
+        assert!(error.message.contains(expected), "{}", error.message);
+    };
+    check(serde_json::json!([{"name": "../x", "text": ""}]), "its name is a path").await;
+    check(serde_json::json!([{"name": "x", "path": "/etc/passwd"}]), "path").await;
+    let large = "x".repeat(FILES_BYTES_MAX + 10);
+    check(serde_json::json!([{"name": "x", "text": large}]), "over the limits").await;
+    let many: Vec<_> =
+        (0..33).map(|n| serde_json::json!({"name": n.to_string(), "text": ""})).collect();
+    check(serde_json::json!(many), "33 files of about 0 bytes are over the limits").await;
 }
 
 #[tokio::test]

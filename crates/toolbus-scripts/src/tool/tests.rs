@@ -106,8 +106,8 @@ fn the_request_carries_the_arguments_under_a_fresh_id() {
     else {
         panic!("arguments are an object")
     };
-    let first = request_of(arguments.clone(), 30);
-    let second = request_of(arguments, 30);
+    let first = request_of(arguments.clone(), 30).unwrap();
+    let second = request_of(arguments, 30).unwrap();
     assert_ne!(first.tool_call_id, second.tool_call_id);
     assert_eq!(first.script, "print(1)");
     assert_eq!(first.input_data, None);

@@ -26,6 +26,33 @@ pub struct ScriptInvokeRequest {
     pub timeout_seconds: i64,
     /// Packages to be installed first, as requirement strings.
     pub pip_packages: Option<Vec<String>>,
+    /// Ours: files for the script. Absent when there are none, so that a peer that does not know
+    /// them sees the request it knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<Vec<ScriptFile>>,
+}
+
+/// A file on its way to a script or back.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ScriptFile {
+    /// Its name, without any folder.
+    pub name: String,
+    /// Its bytes, in base64.
+    pub data: String,
+    /// What it is, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mime_type: Option<String>,
+}
+
+/// A file that a script left and that does not come back.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RefusedFile {
+    /// Its name, made printable.
+    pub name: String,
+    /// Why it does not come back.
+    pub reason: String,
 }
 
 impl Message for ScriptInvokeRequest {
@@ -58,6 +85,10 @@ pub struct ScriptInvokeResponse {
     pub signal: Option<i32>,
     /// Ours: what the script used.
     pub usage: Option<ScriptUsage>,
+    /// Ours: the files that the script left to be given back.
+    pub files: Option<Vec<ScriptFile>>,
+    /// Ours: what it left there and does not come back.
+    pub files_refused: Option<Vec<RefusedFile>>,
 }
 
 impl Message for ScriptInvokeResponse {
@@ -78,6 +109,8 @@ impl ScriptInvokeResponse {
             reason: None,
             signal: None,
             usage: None,
+            files: None,
+            files_refused: None,
         }
     }
 
@@ -95,6 +128,8 @@ impl Serialize for ScriptInvokeResponse {
             self.reason.is_some(),
             self.signal.is_some(),
             self.usage.is_some(),
+            self.files.is_some(),
+            self.files_refused.is_some(),
         ];
         let length = 6 + ours.into_iter().filter(|there| *there).count();
         let mut object = serializer.serialize_struct("ScriptInvokeResponse", length)?;
@@ -115,6 +150,12 @@ impl Serialize for ScriptInvokeResponse {
         }
         if let Some(usage) = &self.usage {
             object.serialize_field("usage", usage)?;
+        }
+        if let Some(files) = &self.files {
+            object.serialize_field("files", files)?;
+        }
+        if let Some(refused) = &self.files_refused {
+            object.serialize_field("filesRefused", refused)?;
         }
         object.end()
     }

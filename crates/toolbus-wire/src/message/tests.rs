@@ -161,9 +161,18 @@ fn members_with_a_default_may_be_null_or_absent() {
         input_data: None,
         timeout_seconds: 30,
         pip_packages: None,
+        files: None,
     };
     check(&json!({"toolCallId": "c", "script": "1"}), &script);
     check(&json!({"toolCallId": "c", "script": "1", "timeoutSeconds": null}), &script);
+    check_written(
+        &script,
+        r#"{"toolCallId":"c","script":"1","inputData":null,"timeoutSeconds":30,"pipPackages":null}"#,
+    );
+    let file = ScriptFile { name: "a".to_owned(), data: "eA==".to_owned(), mime_type: None };
+    let with_file = ScriptInvokeRequest { files: Some(vec![file]), ..script };
+    let members = json!([{"name": "a", "data": "eA=="}]);
+    check(&json!({"toolCallId": "c", "script": "1", "files": members}), &with_file);
 
     let reply = AgentReply {
         content: String::new(),

@@ -1,5 +1,7 @@
 //! Lines of pods, as they may arrive.
 
+use toolbus_scripts::files::{File, FileName};
+
 use super::*;
 
 fn reports(pieces: &[&str]) -> Result<Vec<Report>, Error> {
@@ -59,6 +61,26 @@ fn every_way_to_end_is_understood_and_a_strange_one_is_not() {
 }
 
 #[test]
+fn files_are_told_by_header_and_pieces() {
+    let text =
+        "n0 0 over \nn0 1 file w7w= 4\nn0 2 part AAEC\nn0 3 part /w==\nn0 4 omitted Kg== d2h5\n";
+    let expected = vec![
+        Report::Over,
+        Report::File("ü".as_bytes().to_vec(), 4),
+        Report::Part(vec![0, 1, 2]),
+        Report::Part(vec![0xff]),
+        Report::Omitted(b"*".to_vec(), b"why".to_vec()),
+    ];
+    assert_eq!(reports(&[text]), Ok(expected));
+    for line in
+        ["file w7w=", "file w7w= -1", "file %% 1", "part %", "omitted Kg==", "omitted Kg== %"]
+    {
+        let told = reports(&[&format!("n0 0 {line}\n")]);
+        assert!(matches!(told, Err(Error::Unknown(_))), "{line}: {told:?}");
+    }
+}
+
+#[test]
 fn strangers_are_not_heard_and_losses_are_noticed() {
     assert_eq!(reports(&["other 0 ready \nn01 0 ready \n\nn0\n"]), Ok(vec![]));
     assert_eq!(reports(&["n0 0 ready \nn0 2 started \n"]), Err(Error::Gap { expected: 1 }));
@@ -86,13 +108,30 @@ fn requests_are_read_as_they_were_meant() {
         open_files: 4,
         file_bytes: 5,
         address_space_bytes: 6,
+        files: 7,
+        files_bytes: 8,
+        name_bytes: 9,
+        entries: 10,
     };
-    let request = request(&settings, "é", "");
-    let json = br#"{"timeout_ms":1,"output_bytes":2,"processes":3,"open_files":4,"file_bytes":5,"address_space_bytes":6}"#;
-    let mut expected = vec![b'L', 0, 0, 0, u8::try_from(json.len()).expect("short")];
-    expected.extend_from_slice(json);
-    expected.extend_from_slice(b"S\0\0\0\x02\xc3\xa9I\0\0\0\0G\0\0\0\0");
-    assert_eq!(request, expected);
+    let name = FileName::parse("ü").expect("a name");
+    let script = Script {
+        source: "é".to_owned(),
+        input: String::new(),
+        timeout: Duration::from_secs(1),
+        packages: Vec::new(),
+        files: vec![File { name, content: Bytes::from_static(b"\0x") }],
+    };
+    let request = request(&settings, &script);
+    let (head, rest) = request.split_at(5);
+    let length = usize::from(head[4]);
+    assert_eq!(head[..4], [b'L', 0, 0, 0]);
+    let mut lines: Vec<&[u8]> = rest[..length].split_inclusive(|byte| *byte == b'\n').collect();
+    lines.sort_unstable();
+    let expected: &[u8] = b"address_space_bytes 6\nentries 10\nfile_bytes 5\nfiles 7\nfiles_bytes 8\n\
+                            name_bytes 9\nopen_files 4\noutput_bytes 2\nprocesses 3\ntimeout_ms 1\n";
+    assert_eq!(lines.concat(), expected);
+    let expected: &[u8] = b"S\0\0\0\x02\xc3\xa9I\0\0\0\0F\0\0\0\x05\xc3\xbc\0\0xG\0\0\0\0";
+    assert_eq!(&rest[length..], expected);
 }
 
 #[test]

@@ -117,7 +117,7 @@ fn trouble(error: &kube::Error) -> Refused {
 async fn send(waiting: &mut Waiting, script: &Script) -> Result<(), String> {
     let born = &mut waiting.born;
     let text = |error: &dyn std::error::Error| errors::chain(error);
-    let request = protocol::prepare(&kubernetes::limits(script), &script.source, &script.input);
+    let request = protocol::prepare(&kubernetes::limits(script), script);
     born.input.send(&request).await.map_err(|error| text(&error))?;
     loop {
         match born.output.next().await {

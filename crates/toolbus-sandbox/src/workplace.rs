@@ -1,0 +1,108 @@
+//! What a script left in its output folder, read after its last process is gone.
+//!
+//! The folder that a script starts in is held open from the script's start: a file system in memory
+//! lives on while somebody does so, though nothing can reach it any more. So nobody changes what is
+//! read here, and the script has no way to point it elsewhere.
+//!
+//! Invariants: nothing is read but regular files with one name, right below the output folder; links
+//! are never followed and special files never opened; what is read is bounded.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use toolbus_scripts::files::{Collector, ENTRIES_MAX, OUTPUT_FOLDER, Produced};
+
+/// The folder that a script starts in.
+#[derive(Debug)]
+pub(crate) struct Workplace(File);
+
+impl Workplace {
+    /// Holds the folder, which outlives its script by this.
+    pub(crate) fn hold(path: &Path) -> io::Result<Self> {
+        open(path, libc::O_PATH | libc::O_DIRECTORY).map(Self)
+    }
+
+    /// Reads what was left. For the time after the last process of the script; takes milliseconds,
+    /// on a thread that may block.
+    pub(crate) fn collect(&self) -> Produced {
+        let mut collector = Collector::default();
+        match open(&below(&self.0, OUTPUT_FOLDER.as_ref()), libc::O_DIRECTORY) {
+            Ok(folder) => {
+                if let Err(error) = collect(&folder, &mut collector) {
+                    collector.refuse("*", &error.to_string());
+                }
+            }
+            // The script removed it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(_) => collector.refuse("*", "the folder cannot be read"),
+        }
+        collector.finish()
+    }
+}
+
+fn collect(folder: &File, collector: &mut Collector) -> io::Result<()> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(below(folder, OsStr::new("")))?.take(ENTRIES_MAX + 1) {
+        names.push(entry?.file_name());
+    }
+    if names.len() > ENTRIES_MAX {
+        names.truncate(ENTRIES_MAX);
+        collector.refuse("*", &format!("the folder has more than {ENTRIES_MAX} entries"));
+    }
+    names.sort();
+    for name in names {
+        let printable = name.to_string_lossy();
+        if let Err(error) = take(folder, &name, collector) {
+            collector.refuse(&printable, &error.to_string());
+        }
+    }
+    Ok(())
+}
+
+fn take(folder: &File, name: &OsStr, collector: &mut Collector) -> io::Result<()> {
+    let path = below(folder, name);
+    let Some(text) = name.to_str() else {
+        return Err(io::Error::other("its name is not UTF-8"));
+    };
+    regular(&fs::symlink_metadata(&path)?)?;
+    let file = open(&path, libc::O_NONBLOCK)?;
+    // Again, of what was opened: a script without a sandbox may have survivors.
+    let metadata = file.metadata()?;
+    regular(&metadata)?;
+    if let Some(name) = collector.admit(text, metadata.len()) {
+        let mut content = Vec::new();
+        file.take(metadata.len()).read_to_end(&mut content)?;
+        collector.keep(name, content);
+    }
+    Ok(())
+}
+
+/// Refuses all but a regular file that has this one name.
+fn regular(metadata: &Metadata) -> io::Result<()> {
+    let kind = metadata.file_type();
+    let reason = if kind.is_symlink() {
+        "it is a link"
+    } else if kind.is_dir() {
+        "it is a folder"
+    } else if !kind.is_file() {
+        "it is not a regular file"
+    } else if metadata.nlink() > 1 {
+        "it has other names, too (hard links)"
+    } else {
+        return Ok(());
+    };
+    Err(io::Error::other(reason))
+}
+
+/// The path of something right below an open folder.
+fn below(folder: &File, name: &OsStr) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name)
+}
+
+fn open(path: &Path, flags: libc::c_int) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(flags | libc::O_NOFOLLOW).open(path)
+}
