@@ -17,6 +17,7 @@ mod files;
 mod keeper;
 mod life;
 mod namespace;
+mod packages;
 mod pod;
 mod protocol;
 pub mod settings;
@@ -36,6 +37,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use toolbus_scripts::files::{ENTRIES_MAX, FILES_BYTES_MAX, FILES_MAX, NAME_BYTES_MAX};
+use toolbus_scripts::packages::Requirements;
 use toolbus_scripts::runner::{Error, OUTPUT_BYTES_MAX, Outcome, Run, Runner, Script};
 use uuid::Uuid;
 
@@ -84,6 +86,7 @@ struct Shared {
     warming: TaskTracker,
     /// Ends that.
     warm_stop: CancellationToken,
+    packages: packages::Packages,
     /// Ends the watches with the runner.
     _watching: DropGuard,
 }
@@ -135,6 +138,7 @@ impl KubernetesRunner {
             tasks,
             warming,
             warm_stop,
+            packages: packages::Packages::new(),
             _watching: stop.drop_guard(),
         };
         Ok(Self { shared: Arc::new(shared) })
@@ -176,9 +180,8 @@ impl Runner for KubernetesRunner {
 impl Shared {
     async fn admit(self: Arc<Self>, script: Script, run: Run) -> Result<Outcome, Error> {
         script.check()?;
-        if !script.packages.is_empty() {
-            return Err(Error::Packages("packages cannot be installed in pods yet".to_owned()));
-        }
+        let requirements = Requirements::parse(&script.packages)
+            .map_err(|error| Error::Invalid(error.to_string()))?;
         let place = Arc::clone(&self.admitted).try_acquire_owned().map_err(|_| {
             Error::Busy(format!("{} scripts run or wait already", self.admitted_max))
         })?;
@@ -188,7 +191,7 @@ impl Shared {
         let shared = Arc::clone(&self);
         let run = Run { cancelled, ..run };
         let task = self.tasks.spawn(async move {
-            let outcome = shared.run(script, run).await;
+            let outcome = shared.run(script, &requirements, run).await;
             drop(place);
             outcome
         });
@@ -197,7 +200,17 @@ impl Shared {
         outcome
     }
 
-    async fn run(self: Arc<Self>, script: Script, run: Run) -> Result<Outcome, Error> {
+    async fn run(
+        self: Arc<Self>,
+        script: Script,
+        requirements: &Requirements,
+        run: Run,
+    ) -> Result<Outcome, Error> {
+        let set = if requirements.is_empty() {
+            None
+        } else {
+            Some(self.equip(requirements, &run).await?)
+        };
         let permit = tokio::select! {
             () = run.cancelled.cancelled() => return Err(Error::Cancelled),
             permit = self.running.acquire() => permit,
@@ -211,9 +224,13 @@ impl Shared {
         }
         let identity = Identity::of_call(&self.manager, run.key, &run.call_id);
         let life = script.timeout + self.settings.start_timeout.duration();
-        let description = pod::describe(&self.settings, &identity, life);
+        let mut description = pod::describe(&self.settings, &identity, life);
+        if let Some(key) = &set {
+            description = packages::with_set(description, &self.settings, key);
+        }
+        let limits = protocol::Settings { packages: u32::from(set.is_some()), ..limits(&script) };
         let outcome = match self.make(&identity, description, &run).await? {
-            Made::New(mut kept) => self.in_pod(&mut kept, script, &run).await,
+            Made::New(mut kept) => self.in_pod(&mut kept, script, &run, limits).await,
             Made::There => {
                 Err(Error::OutcomeUnknown("another worker runs this very call".to_owned()))
             }
@@ -235,7 +252,13 @@ impl Shared {
         }
     }
 
-    async fn in_pod(&self, kept: &mut Kept, script: Script, run: &Run) -> Result<Outcome, Error> {
+    async fn in_pod(
+        &self,
+        kept: &mut Kept,
+        script: Script,
+        run: &Run,
+        settings: protocol::Settings,
+    ) -> Result<Outcome, Error> {
         let (name, nonce) = (kept.name.as_str(), kept.nonce.as_str());
         let follower = &mut kept.follower;
         let known = follower.known.clone();
@@ -251,7 +274,7 @@ impl Shared {
             born = wait.born(follower) => born?,
             never = self.warm.give_way(known) => match never {},
         };
-        let request = protocol::request(&limits(&script), &script);
+        let request = protocol::request(&settings, &script);
         self.live(kept, (born, request), &script, run).await
     }
 
@@ -284,6 +307,7 @@ fn limits(script: &Script) -> protocol::Settings {
         open_files: OPEN_FILES,
         file_bytes: FILE_BYTES,
         address_space_bytes: ADDRESS_SPACE_BYTES,
+        packages: 0,
         files: FILES_MAX,
         files_bytes: FILES_BYTES_MAX,
         name_bytes: NAME_BYTES_MAX,

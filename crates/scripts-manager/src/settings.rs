@@ -57,6 +57,16 @@ impl config::Settings for Settings {
         if !(Duration::from_secs(1)..=WarmSettings::MAX_AGE_MAX).contains(&max_age) {
             mistakes.add("kubernetes.warm.max_age", "between one second and thirty minutes");
         }
+        let packages = &self.kubernetes.packages;
+        match (&packages.index, &packages.claim) {
+            (Some(_), None) => {
+                mistakes.add("kubernetes.packages.claim", "packages need a volume to be kept on");
+            }
+            (None, Some(_)) => {
+                mistakes.add("kubernetes.packages.index", "packages need an index to come from");
+            }
+            _ => {}
+        }
     }
 }
 

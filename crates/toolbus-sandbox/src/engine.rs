@@ -15,6 +15,7 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use toolbus_scripts::packages::Requirements;
 use toolbus_scripts::runner::{Error, LiveOutput, Outcome, Run, Script};
 
 use crate::cgroup::{Group, Hierarchy};
@@ -24,7 +25,7 @@ use crate::launch::{Launch, Launched, Launcher};
 use crate::limits;
 use crate::memory::{Guard, Sampler};
 use crate::nonce;
-use crate::packages::{Lease, Packages, Requirements};
+use crate::packages::{Lease, Packages};
 use crate::recipe::{self, Options, PACKAGES, WORK};
 use crate::script;
 use crate::supervise::{Order, supervise};

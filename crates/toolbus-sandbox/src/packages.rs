@@ -9,9 +9,7 @@
 
 mod cache;
 mod installer;
-mod requirement;
 mod run;
-mod scanner;
 
 use std::fs;
 use std::io;
@@ -24,12 +22,12 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 use tokio::time::{self, Instant};
 use tokio_util::sync::CancellationToken;
+use toolbus_scripts::packages::{self, Requirements};
 use toolbus_scripts::runner::Error;
 
 pub(crate) use self::cache::Cache;
 use self::cache::Held;
 pub(crate) use self::installer::Surroundings;
-pub(crate) use self::requirement::Requirements;
 use crate::config::Config;
 use crate::interpreter::Interpreter;
 use crate::launch::Launcher;
@@ -189,7 +187,6 @@ impl Packages {
     }
 
     fn timed_out(&self) -> Error {
-        let limit = self.config.packages.install_timeout.as_secs();
-        Error::Packages(format!("pip install timed out after {limit}s"))
+        packages::timed_out(self.config.packages.install_timeout)
     }
 }

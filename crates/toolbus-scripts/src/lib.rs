@@ -8,6 +8,7 @@
 pub mod conformance;
 pub mod files;
 pub mod metrics;
+pub mod packages;
 mod response;
 pub mod runner;
 mod service;

@@ -9,6 +9,7 @@ def await_script(orders, out, err, path):
     import _signal as signal
     import os
     import resource
+    import sys
 
     def frame():
         return take(int.from_bytes(take(4), "big"))
@@ -38,6 +39,10 @@ def await_script(orders, out, err, path):
         PYTHONDONTWRITEBYTECODE="1", MALLOC_ARENA_MAX="1", OPENBLAS_NUM_THREADS="1",
     )
     settings = numbers(frame())
+    if settings["packages"]:
+        # For children; the folder that a script starts in still comes first.
+        os.environ["PYTHONPATH"] = "/packages"
+        sys.path.insert(0, "/packages")
     source, data = frame().decode(), frame()
     files = []
     while name := frame():

@@ -1,7 +1,7 @@
 # The system calls that nobody in the pod gets, as a filter of the kernel. The same calls as the local
 # sandbox refuses; names, with their numbers on x86_64 and on aarch64 (None where there is no such).
 
-def deny_calls():
+def deny_calls(network):
     import ctypes
     import os
     import struct
@@ -76,7 +76,7 @@ def deny_calls():
     step(EQUAL, terminal_injection[1], 0, 1)
     step(RETURN, NOT_PERMITTED)
     step(RETURN, ALLOW)
-    for numbers in sockets:
+    for numbers in () if network else sockets:
         # Only local ones (AF_UNIX).
         step(EQUAL, numbers[column], 0, 4)
         step(LOAD, FIRST_ARGUMENT)

@@ -5,13 +5,13 @@ use std::time::Duration;
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
-use kube::api::{ListParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::errors;
 use super::settings::KubernetesSettings;
+use super::{errors, packages};
 
 /// How long the checks may take, all together.
 const LIMIT: Duration = Duration::from_secs(15);
@@ -73,6 +73,9 @@ pub(super) async fn check(
     let checks = async {
         if settings.prepare_namespace {
             prepare(client, &settings.namespace).await?;
+            if settings.packages.index.is_some() {
+                prepare_packages(client, settings).await?;
+            }
         }
         rights(client, &settings.namespace).await?;
         exists(client, &settings.namespace).await?;
@@ -171,6 +174,20 @@ async fn prepare(client: &Client, namespace: &str) -> Result<(), Unavailable> {
     let described: NetworkPolicy = described.expect("the template is a policy");
     let policies: Api<NetworkPolicy> = Api::namespaced(client.clone(), namespace);
     made(policies.create(&PostParams::default(), &described).await).map_err(failed)
+}
+
+/// Makes the way out of packages pods, anew where it has changed.
+async fn prepare_packages(
+    client: &Client,
+    settings: &KubernetesSettings,
+) -> Result<(), Unavailable> {
+    let policy = packages::policy(&settings.packages);
+    let policies: Api<NetworkPolicy> = Api::namespaced(client.clone(), &settings.namespace);
+    let name = policy.metadata.name.clone().unwrap_or_default();
+    let apply = PatchParams::apply("toolbus-scripts-manager").force();
+    let failed =
+        |source| Unavailable::Preparation { namespace: settings.namespace.clone(), source };
+    policies.patch(&name, &apply, &Patch::Apply(&policy)).await.map(drop).map_err(failed)
 }
 
 fn made<K>(result: Result<K, kube::Error>) -> Result<(), kube::Error> {

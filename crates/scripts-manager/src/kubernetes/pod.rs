@@ -39,7 +39,8 @@ const CALL_ID_CHARS_MAX: usize = 1024;
 /// User ids begin here, far above those that systems give to people and services.
 const USER_ID_FIRST: u32 = 1_000_000_000;
 const USER_IDS: u32 = 1_000_000_000;
-const GROUP_ID: u32 = 65534;
+/// The group of all pods, so that what one of them writes to a volume is another's to remove.
+pub(super) const GROUP_ID: i64 = 65534;
 /// What is added to all other times before the cluster itself ends a pod: it must never come first.
 const DEADLINE_SLACK: Duration = Duration::from_secs(30);
 
@@ -72,6 +73,16 @@ impl Identity {
         let name = Uuid::new_v4().simple().to_string();
         Self {
             name: format!("rockbot-script-warm-{}", &name[..16]),
+            nonce: Uuid::new_v4().simple().to_string(),
+            manager: manager.to_owned(),
+            call: None,
+        }
+    }
+
+    /// A packages pod.
+    pub(super) fn of_packages(manager: &str) -> Self {
+        Self {
+            name: format!("rockbot-packages-{}", Uuid::new_v4().simple()),
             nonce: Uuid::new_v4().simple().to_string(),
             manager: manager.to_owned(),
             call: None,

@@ -4,6 +4,7 @@
 //! not begin with the nonce of its pod is nobody's; a gap in the numbers means that output was lost
 //! on the way, and is an error, never skipped.
 
+use std::iter;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -19,7 +20,12 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// The program of a pod's first process, for `python3 -c`. Without comments, because every pod's
 /// description carries it.
-pub(super) static PROGRAM: LazyLock<String> = LazyLock::new(|| {
+pub(super) static PROGRAM: LazyLock<String> = LazyLock::new(|| program("NETWORK = False\n"));
+/// The same for pods that may have sockets of every kind.
+pub(super) static PROGRAM_WITH_NETWORK: LazyLock<String> =
+    LazyLock::new(|| program("NETWORK = True\n"));
+
+fn program(head: &str) -> String {
     let sources = [
         include_str!("filter.py"),
         include_str!("script.py"),
@@ -32,8 +38,8 @@ pub(super) static PROGRAM: LazyLock<String> = LazyLock::new(|| {
         let code = line.trim_start();
         !code.is_empty() && !code.starts_with('#')
     });
-    code.flat_map(|line| [line, "\n"]).collect()
-});
+    iter::once(head).chain(code.flat_map(|line| [line, "\n"])).collect()
+}
 
 /// What one script may use and take, as its pod is told: numbers, all of them.
 #[derive(Debug, Clone, Serialize)]
@@ -44,6 +50,8 @@ pub(super) struct Settings {
     pub(super) open_files: u32,
     pub(super) file_bytes: u64,
     pub(super) address_space_bytes: u64,
+    /// 1 where there is a folder of packages, else 0.
+    pub(super) packages: u32,
     /// Of files that come back: most of them, most bytes together, longest name, most entries of
     /// their folder.
     pub(super) files: usize,

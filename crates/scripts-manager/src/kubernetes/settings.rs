@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolbus_runtime::config::TimeSpan;
+use toolbus_runtime::config::{ByteSize, Secret, TimeSpan};
 
 /// How scripts run in pods of a cluster. Which cluster is what kubectl would take: KUBECONFIG, else
 /// `~/.kube/config`, else the cluster that the service itself runs in.
@@ -31,6 +31,8 @@ pub struct KubernetesSettings {
     pub user_namespaces: bool,
     /// How long a pod may take until its script starts, with pulling the image.
     pub start_timeout: TimeSpan,
+    /// How packages for scripts are installed and kept.
+    pub packages: PackagesSettings,
     /// Makes the namespace and its network policy at start where they are missing and this service
     /// may make them.
     pub prepare_namespace: bool,
@@ -75,8 +77,57 @@ impl Default for KubernetesSettings {
             runtime_class: None,
             user_namespaces: false,
             start_timeout: TimeSpan::seconds(60),
+            packages: PackagesSettings::default(),
             prepare_namespace: false,
             warm: WarmSettings::default(),
+        }
+    }
+}
+
+/// How packages for scripts are installed, in pods that reach a package index and nothing else, and
+/// kept. Without an index and a claim scripts get none.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PackagesSettings {
+    /// The address of the package index, or of a proxy in front of it, as pip takes it.
+    pub index: Option<Secret>,
+    /// Labels of the index's pods, in any namespace, such as `app=index,tier=cache`: for the network
+    /// policy of a prepared namespace.
+    pub index_labels: Option<String>,
+    /// Ranges of the index's addresses, such as 10.1.2.0/24, for the same policy.
+    pub index_addresses: Vec<String>,
+    /// The index's port, for the same policy.
+    pub index_port: u16,
+    /// The image of packages pods, where it is not that of scripts. It needs `python3` with pip, and
+    /// the Python of the scripts' image.
+    pub image: Option<String>,
+    /// The claim of the volume that installed sets are kept on. Where pods run on several nodes, it
+    /// must be one that several nodes can use. Group 65534 must be able to write to it.
+    pub claim: Option<String>,
+    /// How long installing may take.
+    pub timeout: TimeSpan,
+    /// Most memory of a packages pod.
+    pub memory_limit: String,
+    /// The largest set.
+    pub set_bytes: ByteSize,
+    /// How much all sets may take up. Those that were unused for longest go first; what was used
+    /// within the last 20 minutes stays in any case.
+    pub cache_bytes: ByteSize,
+}
+
+impl Default for PackagesSettings {
+    fn default() -> Self {
+        Self {
+            index: None,
+            index_labels: None,
+            index_addresses: Vec::new(),
+            index_port: 443,
+            image: None,
+            claim: None,
+            timeout: TimeSpan::seconds(110),
+            memory_limit: "1Gi".to_owned(),
+            set_bytes: ByteSize::mebibytes(1024),
+            cache_bytes: ByteSize::mebibytes(4096),
         }
     }
 }

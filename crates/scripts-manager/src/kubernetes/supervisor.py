@@ -284,7 +284,7 @@ def supervise():
     path = os.environ.get("PATH", os.defpath)
     forget_environment()
     dumpable(0)
-    deny_calls()
+    deny_calls(NETWORK)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     handled = {signal.SIGTERM, signal.SIGCHLD}
     signal.pthread_sigmask(signal.SIG_BLOCK, handled)

@@ -3,6 +3,7 @@
 mod faults;
 mod files;
 mod ordinary;
+mod packages;
 mod proxy;
 mod support;
 mod warm;

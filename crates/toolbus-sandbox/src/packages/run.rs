@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use tokio::time::{self, Instant};
 use tokio_util::sync::CancellationToken;
-use toolbus_scripts::runner::{Ending, Error, Outcome};
+use toolbus_scripts::packages::{self, Requirements};
+use toolbus_scripts::runner::Error;
 
-use super::{Packages, Requirements, cache, installer};
+use super::{Packages, cache, installer};
 use crate::config::Limits;
 use crate::launch::{Launch, Launched};
 use crate::limits;
@@ -21,8 +22,6 @@ use crate::supervise::{Order, supervise};
 const INSTALLER_MEMORY_BYTES: u64 = 1 << 30;
 /// How often the size of a growing tree is looked at.
 const SIZE_PERIOD: Duration = Duration::from_secs(1);
-/// How much of what an installer said is told.
-const SAID_BYTES_MAX: usize = 2 << 10;
 /// Replaces the interpreter by the command in its input, with the variables that follow it there.
 /// They hold passwords, which must not be seen in a command line or an environment before that.
 const EXECUTE: &str = r"import os
@@ -71,7 +70,7 @@ impl Packages {
         let mut ticks = time::interval(SIZE_PERIOD);
         loop {
             tokio::select! {
-                outcome = &mut run => return self.judge(&outcome?),
+                outcome = &mut run => return packages::judge(&outcome?, self.config.packages.install_timeout),
                 _ = ticks.tick() => {}
             }
             let folder = staging.to_path_buf();
@@ -123,45 +122,4 @@ impl Packages {
     fn target<'a>(&self, staging: &'a Path) -> &'a Path {
         if self.launcher.is_bare() { staging } else { Path::new(installer::TARGET) }
     }
-
-    /// The texts that callers know from the C# runner.
-    fn judge(&self, outcome: &Outcome) -> Result<(), Error> {
-        let how = match &outcome.ending {
-            Ending::Exited(0) => return Ok(()),
-            Ending::Cancelled => return Err(Error::Cancelled),
-            Ending::TimedOut => return Err(self.timed_out()),
-            Ending::Exited(code) => format!("exit {code}"),
-            Ending::Killed { signal } => format!("killed by signal {signal}"),
-            Ending::OutOfMemory => "out of memory".to_owned(),
-        };
-        let said = last_bytes(outcome.output.text.trim());
-        Err(Error::Packages(format!("pip install failed ({how}): {}", without_passwords(said))))
-    }
 }
-
-/// The end of a text, where installers say what went wrong.
-fn last_bytes(text: &str) -> &str {
-    &text[text.ceil_char_boundary(text.len().saturating_sub(SAID_BYTES_MAX))..]
-}
-
-/// Takes user names and passwords out of addresses.
-fn without_passwords(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    let mut parts = text.split("://");
-    safe.push_str(parts.next().unwrap_or_default());
-    for part in parts {
-        safe.push_str("://");
-        let end = part.find(|char: char| char == '/' || char.is_whitespace()).unwrap_or(part.len());
-        match part[..end].rfind('@') {
-            Some(at) => {
-                safe.push_str("***");
-                safe.push_str(&part[at..]);
-            }
-            None => safe.push_str(part),
-        }
-    }
-    safe
-}
-
-#[cfg(test)]
-mod tests;

@@ -108,6 +108,7 @@ fn requests_are_read_as_they_were_meant() {
         open_files: 4,
         file_bytes: 5,
         address_space_bytes: 6,
+        packages: 1,
         files: 7,
         files_bytes: 8,
         name_bytes: 9,
@@ -128,7 +129,7 @@ fn requests_are_read_as_they_were_meant() {
     let mut lines: Vec<&[u8]> = rest[..length].split_inclusive(|byte| *byte == b'\n').collect();
     lines.sort_unstable();
     let expected: &[u8] = b"address_space_bytes 6\nentries 10\nfile_bytes 5\nfiles 7\nfiles_bytes 8\n\
-                            name_bytes 9\nopen_files 4\noutput_bytes 2\nprocesses 3\ntimeout_ms 1\n";
+                            name_bytes 9\nopen_files 4\noutput_bytes 2\npackages 1\nprocesses 3\ntimeout_ms 1\n";
     assert_eq!(lines.concat(), expected);
     let expected: &[u8] = b"S\0\0\0\x02\xc3\xa9I\0\0\0\0F\0\0\0\x05\xc3\xbc\0\0xG\0\0\0\0";
     assert_eq!(&rest[length..], expected);

@@ -4,12 +4,14 @@
 //! and a marker. Addresses, paths, options and everything else that an installer would take are
 //! refused. What comes out is rebuilt from the parts, never the text that came in.
 
+mod scanner;
+
 use std::collections::BTreeSet;
 use std::fmt;
 
-use toolbus_scripts::runner::PACKAGES_MAX;
+use crate::runner::PACKAGES_MAX;
 
-use super::scanner::Scanner;
+use scanner::Scanner;
 
 /// Longest requirement string, in bytes.
 const REQUIREMENT_BYTES_MAX: usize = 256;
@@ -18,7 +20,7 @@ const ARCHIVES: [&str; 7] = [".whl", ".zip", ".tar", ".gz", ".tgz", ".bz2", ".eg
 
 /// A requirement string that was refused, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Error {
+pub enum Error {
     /// The list is too long.
     #[error("more than {PACKAGES_MAX} packages")]
     TooMany,
@@ -37,10 +39,14 @@ pub(crate) enum Error {
 
 /// A set of requirements in one form for all the ways to write it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Requirements(BTreeSet<String>);
+pub struct Requirements(BTreeSet<String>);
 
 impl Requirements {
-    pub(crate) fn parse(texts: &[String]) -> Result<Self, Error> {
+    /// Parses them all.
+    ///
+    /// # Errors
+    /// On the first that is none, with the reason for its author.
+    pub fn parse(texts: &[String]) -> Result<Self, Error> {
         if texts.len() > PACKAGES_MAX {
             return Err(Error::TooMany);
         }
@@ -55,12 +61,14 @@ impl Requirements {
         requirements.collect::<Result<_, _>>().map(Self)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether nothing is required.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Each requirement, in order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
 }

@@ -1,0 +1,188 @@
+//! Packages for scripts in pods: installed in a pod of their own, and kept on a volume.
+//!
+//! A script's pod has no network, and a policy binds whole pods, so what it needs is installed
+//! before, in a pod that reaches the package index and nothing else, from wheels only, so that no
+//! code of a package runs there. Sets lie side by side on one volume; a script sees its own, read
+//! only. `install.py` is what a packages pod does.
+//!
+//! Invariants: no pod is made for a requirement that does not parse; one set is installed once at a
+//! time, whoever asks for it meanwhile; a script starts only when its set is whole, and nobody
+//! removes a set that may be in use: what is known here is forgotten [`KNOWN`] after it was looked
+//! at, and a set stays for [`KEPT`] after that.
+
+mod pod;
+mod policy;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
+use toolbus_scripts::packages::{self, Requirements};
+use toolbus_scripts::runner::{Error, Run, Script};
+use url::Url;
+
+pub(super) use pod::with_set;
+pub(super) use policy::policy;
+
+use super::keeper::Made;
+use super::pod::{Identity, describe};
+use super::settings::{KubernetesSettings, PackagesSettings};
+use super::{Shared, protocol};
+
+/// How long a set that was looked at is taken to be there without looking again.
+const KNOWN: Duration = Duration::from_secs(300);
+/// How long a set stays at least after it was last asked for: longer than it is known, and a script
+/// that was given it takes to start and to end.
+const KEPT: Duration = Duration::from_secs(1200);
+/// Sets that are known at one time. More are looked at again.
+const KNOWN_MAX: usize = 1024;
+/// Most packages pods at one time.
+const INSTALLING_MAX: usize = 2;
+/// What an installer may use beside its pod's limits.
+const OPEN_FILES: u32 = 1024;
+
+/// What a packages pod does.
+const PROGRAM: &str = include_str!("packages/install.py");
+
+/// The sets of one manager.
+pub(super) struct Packages {
+    installing: Semaphore,
+    sets: Mutex<HashMap<String, Arc<Set>>>,
+}
+
+/// One set: when it was last seen whole. Locked while somebody looks.
+type Set = tokio::sync::Mutex<Option<Instant>>;
+
+impl Packages {
+    pub(super) fn new() -> Self {
+        Self { installing: Semaphore::new(INSTALLING_MAX), sets: Mutex::default() }
+    }
+
+    fn set(&self, key: &str) -> Arc<Set> {
+        let mut sets = self.sets.lock();
+        if sets.len() >= KNOWN_MAX && !sets.contains_key(key) {
+            // Those that somebody waits for stay.
+            sets.retain(|_, set| Arc::strong_count(set) > 1);
+        }
+        Arc::clone(sets.entry(key.to_owned()).or_default())
+    }
+}
+
+impl Shared {
+    /// Has the packages of a script on the volume, and gives the name of their folder there.
+    pub(super) async fn equip(
+        self: &Arc<Self>,
+        requirements: &Requirements,
+        run: &Run,
+    ) -> Result<String, Error> {
+        let settings = &self.settings.packages;
+        let (Some(index), Some(_)) = (&settings.index, &settings.claim) else {
+            let missing = "kubernetes.packages.index and kubernetes.packages.claim are not set";
+            return Err(Error::Packages(format!("packages cannot be installed: {missing}")));
+        };
+        let deadline = Instant::now() + settings.timeout.duration();
+        let key = key(&self.settings, index.expose(), requirements);
+        let set = self.packages.set(&key);
+        let late = || packages::timed_out(settings.timeout.duration());
+        let waiting = async {
+            let seen = timeout_at(deadline, set.lock()).await.map_err(|_| late())?;
+            if seen.is_some_and(|seen| seen.elapsed() < KNOWN) {
+                return Ok::<_, Error>((seen, None));
+            }
+            let permit = timeout_at(deadline, self.packages.installing.acquire());
+            Ok((seen, Some(permit.await.map_err(|_| late())?)))
+        };
+        let (mut seen, permit) = tokio::select! {
+            waited = waiting => waited?,
+            () = run.cancelled.cancelled() => return Err(Error::Cancelled),
+        };
+        if permit.is_some() {
+            *seen = None;
+            let left = deadline.saturating_duration_since(Instant::now());
+            let input = order(settings, index.expose(), &key, requirements);
+            // From before it was looked at: it may be touched no later than that.
+            let looked = Instant::now();
+            self.install(input, left, run).await?;
+            *seen = Some(looked);
+        }
+        Ok(key)
+    }
+
+    /// Runs a packages pod to its end, which must be a good one.
+    async fn install(
+        self: &Arc<Self>,
+        input: String,
+        limit: Duration,
+        run: &Run,
+    ) -> Result<(), Error> {
+        let run = Run { cancelled: run.cancelled.clone(), ..Run::alone(&run.call_id) };
+        let identity = Identity::of_packages(&self.manager);
+        let life = limit + self.settings.start_timeout.duration();
+        let described = describe(&self.settings, &identity, life);
+        let pod = pod::installer(described, &self.settings);
+        let Made::New(mut kept) = self.keeper.make(&identity, pod, &run.cancelled).await? else {
+            return Err(Error::Failed("a packages pod has the name of another".to_owned()));
+        };
+        let script = Script {
+            source: PROGRAM.to_owned(),
+            input,
+            timeout: limit,
+            packages: Vec::new(),
+            files: Vec::new(),
+        };
+        let limits = protocol::Settings {
+            open_files: OPEN_FILES,
+            file_bytes: self.settings.packages.set_bytes.bytes(),
+            ..super::limits(&script)
+        };
+        let outcome = self.in_pod(&mut kept, script, &run, limits).await?;
+        packages::judge(&outcome, self.settings.packages.timeout.duration())
+    }
+}
+
+/// What stands for a set: what is required, and all that decides what comes of it.
+fn key(settings: &KubernetesSettings, index: &str, requirements: &Requirements) -> String {
+    let mut digest = Sha256::new();
+    for part in [settings.image.as_str(), pod::image(settings), index] {
+        digest.update(part);
+        digest.update("\n");
+    }
+    for requirement in requirements.iter() {
+        digest.update(requirement);
+        digest.update("\n");
+    }
+    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What `install.py` is told.
+fn order(
+    settings: &PackagesSettings,
+    index: &str,
+    key: &str,
+    requirements: &Requirements,
+) -> String {
+    let url = Url::parse(index).ok();
+    // Without encryption pip trusts only hosts that it is told to; the operator wrote this address.
+    let plain = url.as_ref().filter(|url| url.scheme() == "http");
+    let is_name = |char: char| char.is_ascii_alphanumeric() || char == '-';
+    let names = requirements.iter().map(|text| text.split(|char| !is_name(char)).next());
+    json!({
+        "key": key,
+        "index": index,
+        "trusted_host": plain.and_then(Url::host_str),
+        "requirements": requirements.iter().collect::<Vec<_>>(),
+        "names": names.collect::<Vec<_>>(),
+        "set_bytes": settings.set_bytes.bytes(),
+        "cache_bytes": settings.cache_bytes.bytes(),
+        "kept_seconds": KEPT.as_secs(),
+    })
+    .to_string()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+# Runs in a packages pod, as its script: has a set of packages in the volume of sets.
+#
+# A set appears by one rename, whole or not at all. The time of its folder says when it was last asked
+# for: managers ask again after a while, and what was asked for lately is not removed, because scripts
+# may be using it. Everybody's group is the same, so that whoever comes later can remove what is here.
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+SETS = "/packages"
+SIZE = ".size"
+HALF_MADE = ".half-made-"
+HALF_MADE_SECONDS = 3600
+
+order = json.loads(os.environ.pop("ROCKBOT_INPUT"))
+target = os.path.join(SETS, order["key"])
+
+
+def size(folder):
+    """What it takes up; makes its folders everybody's to remove on the way."""
+    total = 0
+    for path, folders, files in os.walk(folder):
+        for name in folders + files:
+            try:
+                total += os.lstat(os.path.join(path, name)).st_blocks * 512
+            except FileNotFoundError:
+                pass
+    return total
+
+
+def give_to_group(folder):
+    for path, _, _ in os.walk(folder):
+        os.chmod(path, 0o775)
+
+
+def check_size(staging):
+    if size(staging) > order["set_bytes"]:
+        sys.exit("the packages take more than %d bytes" % order["set_bytes"])
+
+
+def run_pip(staging, tree, scratch):
+    environment = dict(os.environ, HOME=scratch, TMPDIR=scratch, PIP_CONFIG_FILE=os.devnull,
+                       PIP_INDEX_URL=order["index"])
+    command = [sys.executable, "-I", "-m", "pip", "install", "--target", tree, "--only-binary", ":all:",
+               "--no-cache-dir", "--no-input", "--quiet", "--disable-pip-version-check",
+               "--no-warn-script-location", "--retries", "1", "--timeout", "15"]
+    if order["trusted_host"]:
+        command += ["--trusted-host", order["trusted_host"]]
+    pip = subprocess.Popen(command + ["--", *order["requirements"]], env=environment,
+                           stdin=subprocess.DEVNULL)
+    while True:
+        try:
+            code = pip.wait(0.5)
+            break
+        except subprocess.TimeoutExpired:
+            try:
+                check_size(staging)
+            except SystemExit:
+                pip.kill()
+                pip.wait()
+                raise
+    if code:
+        say_what_the_index_says()
+        sys.exit(code)
+
+
+def say_what_the_index_says():
+    """pip tells only that it found nothing."""
+    if "@" in order["index"]:
+        return
+    for name in order["names"][:4]:
+        try:
+            urllib.request.urlopen("%s/%s/" % (order["index"].rstrip("/"), name), timeout=5).close()
+        except urllib.error.HTTPError as error:
+            print("the index answers %d %s for %s" % (error.code, error.reason, name), flush=True)
+        except OSError as error:
+            print("the index cannot be asked for %s: %s" % (name, error), flush=True)
+
+
+def install():
+    staging = tempfile.mkdtemp(prefix=HALF_MADE, dir=SETS)
+    try:
+        os.chmod(staging, 0o775)
+        tree, scratch = os.path.join(staging, "tree"), os.path.join(staging, "scratch")
+        os.mkdir(tree)
+        os.mkdir(scratch)
+        run_pip(staging, tree, scratch)
+        check_size(staging)
+        give_to_group(tree)
+        with open(os.path.join(tree, SIZE), "w") as file:
+            file.write(str(size(tree)))
+        try:
+            os.rename(tree, target)
+        except OSError:
+            # Somebody else had it in the meantime.
+            if not os.path.exists(os.path.join(target, SIZE)):
+                raise
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def make_room():
+    sets = []
+    now = time.time()
+    for entry in os.scandir(SETS):
+        used = entry.stat(follow_symlinks=False).st_mtime
+        if entry.name.startswith(HALF_MADE) and used < now - HALF_MADE_SECONDS:
+            shutil.rmtree(entry.path, ignore_errors=True)
+        try:
+            with open(os.path.join(entry.path, SIZE)) as file:
+                sets.append((used, int(file.read()), entry.path))
+        except (OSError, ValueError):
+            pass  # not a set
+    total = sum(taken for _, taken, _ in sets)
+    for used, taken, path in sorted(sets):
+        if total <= order["cache_bytes"] or used > now - order["kept_seconds"]:
+            break
+        trash = tempfile.mkdtemp(prefix=HALF_MADE, dir=SETS)
+        os.rename(path, os.path.join(trash, "set"))
+        shutil.rmtree(trash, ignore_errors=True)
+        total -= taken
+
+
+os.umask(0o002)
+if not os.path.exists(os.path.join(target, SIZE)):
+    install()
+    make_room()
+os.utime(target)
