@@ -60,6 +60,8 @@ pub(super) enum Turn {
 
 /// One call, for the client that waits for it.
 pub(super) struct Talk {
+    /// First, so that a call that is given up hears it before its questions end.
+    _cancel: DropGuard,
     ended: oneshot::Receiver<(Ended, Option<OwnedSemaphorePermit>)>,
     questions: mpsc::Receiver<Open>,
     /// The questions of this round, by what they are called.
@@ -72,7 +74,6 @@ pub(super) struct Talk {
     brought: InputResponses,
     capabilities: ClientCapabilities,
     pub(super) line: Line,
-    _cancel: DropGuard,
 }
 
 /// A question that has come from the call.
@@ -154,6 +155,7 @@ impl Talk {
             drop(tell.send(ended));
         });
         Self {
+            _cancel: cancelled.drop_guard(),
             ended,
             questions,
             round: BTreeMap::new(),
@@ -163,7 +165,6 @@ impl Talk {
             brought,
             capabilities,
             line,
-            _cancel: cancelled.drop_guard(),
         }
     }
 

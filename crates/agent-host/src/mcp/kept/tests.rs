@@ -21,13 +21,14 @@ fn asking(kept: &Kept) -> (Talk, CancellationToken) {
                 json!({"message": "?", "requestedSchema": {"type": "object", "properties": {}}});
             let question = Question { kind: AskKind::Elicitation, from: None, params, round: None };
             tokio::select! {
-                answer = means.asker.ask(question) => {
-                    let answer = answer.map_err(|error| error.to_string());
-                    Err(ErrorData::internal_error(format!("{answer:?}"), None))
-                }
+                biased;
                 () = means.cancelled.cancelled() => {
                     tell.cancel();
                     Err(ErrorData::internal_error("cancelled", None))
+                }
+                answer = means.asker.ask(question) => {
+                    let answer = answer.map_err(|error| error.to_string());
+                    Err(ErrorData::internal_error(format!("{answer:?}"), None))
                 }
             }
         })
