@@ -1,6 +1,7 @@
 //! How to reach the broker and what to call things there.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use lapin::uri::AMQPUri;
@@ -17,6 +18,8 @@ pub(crate) const NAME_BYTES_MAX: usize = 255;
 #[derive(Debug, Clone)]
 pub struct Config {
     pub(crate) address: Address,
+    /// The file that the password is in, instead of the one in the URL; read for each connection.
+    pub password_file: Option<PathBuf>,
     /// The topic exchange of all messages.
     pub exchange: String,
     /// The topic exchange of the dead letters.
@@ -70,6 +73,7 @@ impl Config {
     pub fn new(url: &str) -> Result<Self, ConnectError> {
         Ok(Self {
             address: Address::parse(url)?,
+            password_file: None,
             exchange: queue::EXCHANGE.to_owned(),
             dead_letter_exchange: queue::DEAD_LETTER_EXCHANGE.to_owned(),
             durable: true,

@@ -1,5 +1,7 @@
 //! Why the broker cannot be had, and what the broker's own errors mean.
 
+use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use lapin::ErrorKind;
@@ -17,6 +19,15 @@ pub enum ConnectError {
     /// A setting that cannot be used.
     #[error("the settings of the broker cannot be used: {0}")]
     InvalidConfig(&'static str),
+    /// The file with the password cannot be used.
+    #[error("the broker's password cannot be read from {}", file.display())]
+    Password {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
     /// Nobody answers there, or not in AMQP.
     #[error("the broker at {address} cannot be reached")]
     Unreachable {
@@ -84,6 +95,7 @@ impl ConnectError {
             self,
             Self::InvalidUrl
                 | Self::InvalidConfig(_)
+                | Self::Password { .. }
                 | Self::WrongCredentials { .. }
                 | Self::VirtualHost { .. }
         )
@@ -93,6 +105,7 @@ impl ConnectError {
     pub(crate) fn with_cause(&self) -> String {
         match self {
             Self::Unreachable { source, .. } => format!("{self}: {source}"),
+            Self::Password { source, .. } => format!("{self}: {source}"),
             other => other.to_string(),
         }
     }

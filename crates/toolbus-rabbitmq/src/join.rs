@@ -50,6 +50,7 @@ pub async fn join(
 ) -> Result<Arc<dyn Bus>, Error> {
     let url = settings.url.as_ref().ok_or(Error::NoBroker)?;
     let mut config = Config::new(url.expose())?;
+    config.password_file.clone_from(&settings.password_file);
     config.exchange.clone_from(&settings.exchange);
     config.dead_letter_exchange.clone_from(&settings.dead_letter_exchange);
     config.queue_profile = match settings.queue_profile {

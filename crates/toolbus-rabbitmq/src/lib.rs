@@ -16,7 +16,7 @@
 //! | module | owns |
 //! |---|---|
 //! | `supervisor` | the connection's life: open, watch, lose, open again |
-//! | `link` | one connection, `guard` what comes in on it |
+//! | `link` | one connection, `guard` what comes in on it, `password` who says that we may |
 //! | `publisher` | the channel for publishing, and who is told what became of a message |
 //! | `consumer` | one subscription's channel; `delivery` one message on it |
 //! | `topology` | what is declared; `retry` how messages wait |
@@ -34,6 +34,7 @@ mod guard;
 pub mod join;
 mod link;
 pub mod metrics;
+mod password;
 mod publisher;
 mod retry;
 mod state;

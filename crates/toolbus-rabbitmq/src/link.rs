@@ -17,7 +17,7 @@ use lapin::{Connection, ConnectionProperties};
 use parking_lot::Mutex;
 
 use crate::guard::{self, Guarded, Transport};
-use crate::{Config, ConnectError};
+use crate::{Config, ConnectError, password};
 
 /// How long a goodbye may take before the socket is shut.
 const GOODBYE: Duration = Duration::from_secs(2);
@@ -32,6 +32,10 @@ impl Link {
     /// Connects and shakes hands, once.
     pub(crate) async fn open(config: &Config) -> Result<Self, ConnectError> {
         let address = &config.address;
+        let mut uri = address.uri(config.heartbeat);
+        if let Some(file) = &config.password_file {
+            uri.authority.userinfo.password = password::read(file).await?;
+        }
         // Shuts the socket when this is dropped halfway: the library's thread would wait for ever
         // for an answer that does not come.
         let attempt = Attempt(Socket::default());
@@ -39,7 +43,7 @@ impl Link {
         let properties = ConnectionProperties::default()
             .with_connection_name(config.connection_name.as_str().into());
         let opening = Connection::connector(
-            address.uri(config.heartbeat),
+            uri,
             guard::runtime(),
             {
                 let limit = config.connect_within;

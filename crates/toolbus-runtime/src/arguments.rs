@@ -43,6 +43,11 @@ pub struct CommonArguments {
     #[arg(long, value_name = "FILTER", global = true)]
     pub log: Option<String>,
 
+    /// Ask the running process of the same settings whether it is ready, by its health port, and
+    /// exit: 0 when it is. For the health checks of containers
+    #[arg(long, global = true, conflicts_with = "print_config")]
+    pub probe: bool,
+
     /// Print the effective settings and where each comes from, secrets masked, and exit
     #[arg(long, global = true)]
     pub print_config: bool,

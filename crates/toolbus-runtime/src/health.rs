@@ -3,6 +3,7 @@
 //! A component reports the state it is in; the registry keeps the latest and nothing else, so
 //! reporting is cheap and never waits. Readiness is computed from the states when it is asked for.
 
+mod probe;
 mod server;
 
 #[cfg(test)]
@@ -16,6 +17,7 @@ use parking_lot::RwLock;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+pub use probe::{ProbeError, probe};
 pub use server::{Error, HealthServer, serve};
 
 /// Longest reason that is kept, in characters.

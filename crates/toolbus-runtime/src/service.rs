@@ -157,6 +157,9 @@ where
     }
     let Loaded { settings, warnings, .. } = loaded;
     let frame = settings.frame();
+    if arguments.probe {
+        return probe(frame.health);
+    }
     let frame = Frame::start(program, &frame, &environment).inspect(|_| {
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     });
@@ -170,6 +173,24 @@ where
         }
         Err(error) => {
             failure::print(&*error);
+            Exit::FAILURE
+        }
+    }
+}
+
+/// Asks the process that serves the health port of these settings.
+fn probe(settings: &HealthSettings) -> Exit {
+    let asked = match &settings.address {
+        Some(address) => health::probe(address),
+        None => {
+            failure::warn("--probe needs a health port: name it with --health or TOOLBUS_HEALTH");
+            return Exit::MISUSE;
+        }
+    };
+    match asked {
+        Ok(()) => Exit::SUCCESS,
+        Err(error) => {
+            failure::print(&error);
             Exit::FAILURE
         }
     }

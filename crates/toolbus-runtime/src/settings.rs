@@ -9,6 +9,7 @@ mod tests;
 
 use std::fmt::Write;
 use std::num::NonZeroU16;
+use std::path::PathBuf;
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use schemars::JsonSchema;
@@ -26,6 +27,9 @@ pub struct BusSettings {
     /// embedded does so when this is not set. Below everything else it is put together from
     /// `RabbitMq__HostName`, `__Port`, `__UserName`, `__Password` and `__VirtualHost`.
     pub url: Option<BusUrl>,
+    /// The file that the user's password is in, instead of one in the URL. It is read for each
+    /// connection, so a password that is rotated holds from the next one on.
+    pub password_file: Option<PathBuf>,
     /// The topic exchange that every message goes through.
     #[schemars(length(min = 1, max = 127))]
     pub exchange: String,
@@ -44,6 +48,7 @@ impl Default for BusSettings {
     fn default() -> Self {
         Self {
             url: None,
+            password_file: None,
             exchange: "rockbot".to_owned(),
             dead_letter_exchange: "rockbot.dlx".to_owned(),
             prefetch: NonZeroU16::new(10).expect("10 is not zero"),

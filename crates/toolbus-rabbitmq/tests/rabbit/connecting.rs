@@ -164,3 +164,32 @@ async fn a_bus_that_is_dropped_hangs_up() {
     })
     .await;
 }
+
+/// A secret that is rotated is in its file anew, and the connections that are there live on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_in_a_file_is_read_for_each_connection() {
+    let vhost = vhost!();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("password");
+    let mut config = Config::new(&as_user(&vhost.amqp_url(), "guest:hunter2")).unwrap();
+    config.password_file = Some(file.clone());
+    config.start = Start::Within(LIMIT);
+    let error = RabbitBus::connect(config.clone()).await.unwrap_err();
+    assert!(matches!(error, ConnectError::Password { .. }), "{error:?}");
+
+    config.start = Start::Whenever;
+    std::fs::write(&file, "hunter2").unwrap();
+    let bus = RabbitBus::connect(config).await.unwrap();
+    eventually(PATIENCE, async || match bus.health() {
+        Health::Down { reason } if reason.contains("refused the user guest") => Ok(()),
+        other => Err(other),
+    })
+    .await;
+    std::fs::write(&file, "guest\n").unwrap();
+    eventually(PATIENCE, async || match bus.health() {
+        Health::Up => Ok(()),
+        other => Err(other),
+    })
+    .await;
+    bus.close(Duration::ZERO).await;
+}

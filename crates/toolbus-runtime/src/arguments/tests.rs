@@ -34,6 +34,8 @@ fn the_help_names_the_variable_of_each_option() {
           --name <NAME>       Name of this instance [env: TOOLBUS_NAME]
           --log <FILTER>      What to log: a level, or directives such as info,toolbus_bus=debug [env:
                               TOOLBUS_LOG]
+          --probe             Ask the running process of the same settings whether it is ready, by its
+                              health port, and exit: 0 when it is. For the health checks of containers
           --print-config      Print the effective settings and where each comes from, secrets masked,
                               and exit
       -h, --help              Print help

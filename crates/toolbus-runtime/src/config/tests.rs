@@ -274,7 +274,7 @@ fn every_mistake_is_reported_at_once() {
     assert_snapshot!(mistakes_of(given), @r#"
     the configuration has 18 mistakes
       body_max: "8 parsecs" is not a size: its unit is none of GiB, MiB, KiB, B, GB, MB, kB; for example 64KiB, 8MiB, 1GiB (TOOLBUS_BODY_MAX)
-      bus.colour: unknown key, known here: url, exchange, dead_letter_exchange, prefetch, queue_profile (toolbus.toml:10)
+      bus.colour: unknown key, known here: url, password_file, exchange, dead_letter_exchange, prefetch, queue_profile (toolbus.toml:10)
       bus.exchange: must not be empty (toolbus.toml:9)
       bus.prefetch: "ten" is not a whole number (TOOLBUS_BUS__PREFETCH)
       bus.queue_profile: "upstream-x" is not one of "upstream-m", "upstream-n" (--queue-profile)
@@ -444,6 +444,7 @@ fn printed_settings_tell_origins_and_read_back() {
 
     [bus]
     url = "amqp://u:***@h"  # --bus
+    # password_file is not set
     exchange = "rockbot"  # default
     dead_letter_exchange = "rockbot.dlx"  # default
     prefetch = 10  # default
@@ -483,6 +484,7 @@ fn the_reference_page_names_every_key() {
     | `ports` | `TOOLBUS_PORTS` | list of whole number, 0 to 65535 | `[]` | Ports to try. |
     | `api_key` | `TOOLBUS_API_KEY` | secret text | not set | Key of the model. |
     | `bus.url` | `TOOLBUS_BUS__URL` | the URL of a broker, such as `amqp://user:password@host:5672/vhost` | not set | The broker to join, such as `amqp://user:password@host:5672/vhost`. A program that can run embedded does so when this is not set. Below everything else it is put together from `RabbitMq__HostName`, `__Port`, `__UserName`, `__Password` and `__VirtualHost`. |
+    | `bus.password_file` | `TOOLBUS_BUS__PASSWORD_FILE` | text | not set | The file that the user's password is in, instead of one in the URL. It is read for each connection, so a password that is rotated holds from the next one on. |
     | `bus.exchange` | `TOOLBUS_BUS__EXCHANGE` | text | `"rockbot"` | The topic exchange that every message goes through. |
     | `bus.dead_letter_exchange` | `TOOLBUS_BUS__DEAD_LETTER_EXCHANGE` | text | `"rockbot.dlx"` | The topic exchange that rejected messages go to. |
     | `bus.prefetch` | `TOOLBUS_BUS__PREFETCH` | whole number, 1 to 1000 | `10` | How many deliveries each subscription works on at a time. It is the prefetch and the number of permits at once, so that nothing waits unseen in a worker. |

@@ -128,3 +128,42 @@ async fn clients_that_send_nothing_or_too_much_are_cut_off() {
     };
     tokio::time::timeout(Duration::from_secs(20), silent).await.unwrap().unwrap();
 }
+
+/// What a probe of the port says, off the runtime's threads, for it blocks.
+async fn probed(address: String) -> Result<(), String> {
+    let address = address.parse().unwrap();
+    let asked = tokio::task::spawn_blocking(move || probe(&address)).await.unwrap();
+    asked.map_err(|error| error.to_string())
+}
+
+#[tokio::test]
+async fn a_probe_tells_whether_the_process_is_ready() {
+    let health = Health::new();
+    let bus = health.component("bus", Need::Required);
+    crate::tls::install();
+    for host in ["127.0.0.1", "", "0.0.0.0"] {
+        bus.set(State::down("connection refused"));
+        let server = serve(&format!("{host}:0").parse().unwrap(), health.clone()).await.unwrap();
+        let address = format!("{host}:{}", server.address().port());
+        let error = probed(address.clone()).await.unwrap_err();
+        assert!(error.starts_with("not ready: {"), "{error}");
+        assert!(error.contains("connection refused"), "{error}");
+        bus.set(State::Up);
+        assert_eq!(probed(address.clone()).await, Ok(()));
+        server.close().await;
+        let error = probed(address.clone()).await.unwrap_err();
+        assert_eq!(error, format!("the health port {address} does not answer"));
+    }
+}
+
+#[tokio::test]
+async fn a_probe_takes_no_other_server_for_the_health_port() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let other = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(b"SSH-2.0-OpenSSH_9.2\r\n").await.unwrap();
+    };
+    let (said, ()) = tokio::join!(probed(address.clone()), other);
+    assert_eq!(said, Err(format!("the health port {address} does not answer")));
+}
