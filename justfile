@@ -36,3 +36,7 @@ kube-down:
 # Runs what CI runs.
 ci:
     cargo xtask ci
+
+# Builds the images of the services, or the ones that are named.
+images *TARGETS:
+    docker/images {{TARGETS}}
