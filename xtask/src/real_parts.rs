@@ -15,6 +15,7 @@ pub(crate) fn prepare() -> anyhow::Result<()> {
     workspace::run(&mut workspace::script("dev/setup"))?;
     let fetch = [
         "everything",
+        "helm",
         "node-servers",
         "oidc",
         "openrouter-sdk",

@@ -21,6 +21,7 @@ pub mod openrouter;
 pub mod otlp;
 pub mod process;
 pub mod rabbit;
+pub mod tools;
 
 mod parts;
 mod ports;

@@ -1,0 +1,148 @@
+//! The chart's text: what it makes of values, and what it says of wrong ones. No cluster is asked.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::path::Path;
+use std::process::Command;
+
+use toolbus_testkit::tools::{self, Helm, output};
+
+/// The oldest version that the chart says it takes.
+const KUBERNETES: &str = "1.30.0";
+
+fn command(helm: &Helm, verb: &[&str], values: &[&str]) -> Command {
+    let mut command = helm.command();
+    let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../helm/toolbus");
+    command.args(verb).arg(chart).args(["--kube-version", KUBERNETES]);
+    for value in values {
+        command.args(["--set", value]);
+    }
+    command
+}
+
+fn render(helm: &Helm, values: &[&str]) -> anyhow::Result<String> {
+    let verb = ["template", "fleet", "--namespace", "agents"];
+    output(&mut command(helm, &verb, values))
+}
+
+/// An external broker, and nothing else said.
+const SMALLEST: &[&str] = &["broker.host=rabbit.example", "broker.existingSecret=rabbit"];
+
+/// Every part that can be had.
+const EVERYTHING: &[&str] = &[
+    "image.registry=registry.example:5000",
+    "image.pullSecrets={pull}",
+    "agent.name=Rocky",
+    "broker.host=rabbit.example",
+    "broker.port=5671",
+    "broker.tls=true",
+    "broker.virtualHost=a/b",
+    "broker.password=secret",
+    "broker.policies.enabled=true",
+    "broker.policies.managementUrl=https://rabbit.example:15671",
+    "agentHost.replicas=2",
+    "agentHost.mcp.enabled=true",
+    "agentHost.mcp.allowedHosts={tools.example.com}",
+    "networkPolicy.agentHostFrom[0].podSelector.matchLabels.app=chat",
+    "mcpBridge.image=mcp-bridge-tools",
+    "mcpBridge.servers.time.command=uvx",
+    "mcpBridge.servers.time.args={mcp-server-time}",
+    "mcpBridge.persistence.enabled=true",
+    "mcpBridge.autoscaling.enabled=true",
+    "mcpBridge.autoscaling.authenticationRef=rabbit",
+    "scriptsManager.autoscaling.enabled=true",
+    "scriptsManager.autoscaling.authenticationRef=rabbit",
+    "scripts.namespace.name=rocky-scripts",
+    "scripts.namespace.keep=true",
+    "scripts.runtimeClass=gvisor",
+    "openrouterMcp.enabled=true",
+    "openrouterMcp.apiKey=sk-or-1",
+    "telemetry.endpoint=http://collector.observe:4318",
+];
+
+/// A broker of its own, to try it out.
+const TRIAL: &[&str] = &["rabbitmq.enabled=true", "broker.password=secret"];
+
+#[test]
+fn manifests_are_as_they_were_read() {
+    let Some(helm) = tools::helm() else { return };
+    insta::assert_snapshot!("smallest", render(&helm, SMALLEST).unwrap());
+    insta::assert_snapshot!("everything", render(&helm, EVERYTHING).unwrap());
+    insta::assert_snapshot!("trial", render(&helm, TRIAL).unwrap());
+}
+
+#[test]
+fn the_chart_passes_helms_own_checks() {
+    let Some(helm) = tools::helm() else { return };
+    for values in [SMALLEST, EVERYTHING, TRIAL] {
+        output(&mut command(&helm, &["lint", "--strict"], values)).unwrap();
+    }
+}
+
+/// A wrong value is refused before anything reaches the cluster, and the text names it.
+#[test]
+fn wrong_values_are_named() {
+    let Some(helm) = tools::helm() else { return };
+    let check = |value: &str, named: &str| {
+        let values = [TRIAL, &[value]].concat();
+        let error = render(&helm, &values).unwrap_err().to_string();
+        assert!(error.contains(named), "{value} is told as {error}");
+    };
+    check("agentHost.replicas=many", "'/agentHost/replicas'");
+    check("agentHost.replica=2", "additional properties 'replica' not allowed");
+    check("broker.port=70000", "'/broker/port'");
+    check("broker.tls=maybe", "'/broker/tls'");
+    check("image.pullPolicy=Sometimes", "'/image/pullPolicy'");
+    check("image.tag=a b", "'/image/tag'");
+    check("agent.name=mcp", "'/agent/name'");
+    check("agent.name=a.b", "'/agent/name'");
+    check("mcpBridge.image=bridge", "'/mcpBridge/image'");
+    check("mcpBridge.servers.time=uvx", "'/mcpBridge/servers/time'");
+    check("mcpBridge.env[0].value=x", "'/mcpBridge/env/0'");
+    check("scriptsManager.maxConcurrent=0", "'/scriptsManager/maxConcurrent'");
+    check("scripts.memoryLimit=much", "'/scripts/memoryLimit'");
+    check("scripts.namespace.name=Scripts", "'/scripts/namespace/name'");
+    check("scripts.warm.size=65", "'/scripts/warm/size'");
+    check("scripts.quota.pods=few", "'/scripts/quota/pods'");
+    check("telemetry.endpoint=collector:4318", "'/telemetry/endpoint'");
+    check("networkPolicy.kubernetesApiPorts={https}", "'/networkPolicy/kubernetesApiPorts/0'");
+    check("unknown=1", "additional properties 'unknown' not allowed");
+}
+
+/// What a schema cannot say: values that need each other.
+#[test]
+fn values_that_are_missing_are_named() {
+    let Some(helm) = tools::helm() else { return };
+    let check = |values: &[&str], named: &str| {
+        let error = render(&helm, values).unwrap_err().to_string();
+        assert!(error.contains(named), "{values:?} is told as {error}");
+    };
+    check(&[], "broker.host must be set");
+    check(&["broker.host=rabbit"], "broker.existingSecret or broker.password must be set");
+    check(&["rabbitmq.enabled=true", "broker.tls=true"], "leave broker.host, port, tls");
+    check(&[TRIAL, &["openrouterMcp.enabled=true"]].concat(), "openrouterMcp.apiKey");
+    check(
+        &[TRIAL, &["scriptsManager.autoscaling.enabled=true"]].concat(),
+        "autoscaling.authenticationRef of scripts-manager",
+    );
+    check(&[TRIAL, &["scripts.namespace.name=agents"]].concat(), "scripts.namespace.name");
+    check(
+        &[SMALLEST, &["broker.policies.enabled=true"]].concat(),
+        "broker.policies.managementUrl must be set",
+    );
+}
+
+/// A secret of the operator's is named and not copied, and none is made beside it.
+#[test]
+fn secrets_are_referred_to() {
+    let Some(helm) = tools::helm() else { return };
+    let key = ["openrouterMcp.enabled=true", "openrouterMcp.existingSecret=router"];
+    let rendered = render(&helm, &[SMALLEST, &key].concat()).unwrap();
+    assert!(!rendered.contains("kind: Secret"), "{rendered}");
+    for name in ["secretName: rabbit", "secretName\":\"router"] {
+        assert!(rendered.contains(name), "no {name}");
+    }
+    let rendered = render(&helm, EVERYTHING).unwrap();
+    assert_eq!(rendered.matches("kind: Secret").count(), 2);
+    assert!(!rendered.contains("sk-or-1"), "the key is in more than its secret");
+}

@@ -1,0 +1,248 @@
+{{- define "toolbus.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride -}}
+{{- else -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- if contains $name .Release.Name -}}{{- .Release.Name -}}{{- else -}}{{- printf "%s-%s" .Release.Name $name -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What selects the pods of this release; with a component, those of one service: (dict "root" . "component" ?) */}}
+{{- define "toolbus.selector" -}}
+app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+{{- with .component }}
+app.kubernetes.io/component: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{- define "toolbus.labels" -}}
+{{ include "toolbus.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+app.kubernetes.io/part-of: toolbus
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
+{{- end -}}
+
+{{- define "toolbus.image" -}}
+{{- with .root.Values.image.registry }}{{ . }}/{{ end -}}
+{{- .root.Values.image.repository }}/{{ .image }}:{{ .root.Values.image.tag | default .root.Chart.AppVersion -}}
+{{- end -}}
+
+{{- define "toolbus.brokerHost" -}}
+{{- if .Values.rabbitmq.enabled -}}
+{{- include "toolbus.fullname" . }}-rabbitmq
+{{- else -}}
+{{- required "broker.host must be set: the host of RabbitMQ, or rabbitmq.enabled for one to try things out" .Values.broker.host -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The broker's URL, without a password. */}}
+{{- define "toolbus.brokerUrl" -}}
+{{- $host := include "toolbus.brokerHost" . -}}
+{{- printf "%s://%s@%s:%d/%s" (ternary "amqps" "amqp" .Values.broker.tls) (urlquery .Values.broker.user) $host (int .Values.broker.port) (urlquery .Values.broker.virtualHost | replace "+" "%20") -}}
+{{- end -}}
+
+{{- define "toolbus.brokerSecret" -}}
+{{- .Values.broker.existingSecret | default (printf "%s-broker" (include "toolbus.fullname" .)) -}}
+{{- end -}}
+
+{{- define "toolbus.openrouterSecret" -}}
+{{- .Values.openrouterMcp.existingSecret | default (printf "%s-openrouter" (include "toolbus.fullname" .)) -}}
+{{- end -}}
+
+{{/* mcp.json, out of the values. */}}
+{{- define "toolbus.mcpJson" -}}
+{{- $servers := deepCopy .Values.mcpBridge.servers -}}
+{{- if and .Values.openrouterMcp.enabled (not (hasKey $servers "openrouter")) -}}
+{{- $_ := set $servers "openrouter" (dict "type" "http" "url" (printf "http://%s-openrouter-mcp:8080/mcp" (include "toolbus.fullname" .))) -}}
+{{- end -}}
+{{- dict "mcpServers" $servers | toPrettyJson -}}
+{{- end -}}
+
+{{- define "toolbus.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{- define "toolbus.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end -}}
+
+{{/*
+A service's Deployment:
+(dict "root" . "component" "mcp-bridge" "image" "mcp-bridge" "values" .Values.mcpBridge "bus" true "token" false "scaled" false
+      "arguments" (list …) "environment" (list …) "mounts" (list …) "volumes" (list …) "ports" (list …))
+*/}}
+{{- define "toolbus.deployment" -}}
+{{- $root := .root -}}
+{{- $name := printf "%s-%s" (include "toolbus.fullname" $root) .component -}}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ $name }}
+  namespace: {{ $root.Release.Namespace }}
+  labels:
+    {{- include "toolbus.labels" . | nindent 4 }}
+spec:
+  {{- if not .scaled }}
+  replicas: {{ .values.replicas }}
+  {{- end }}
+  selector:
+    matchLabels:
+      {{- include "toolbus.selector" . | nindent 6 }}
+  template:
+    metadata:
+      labels:
+        {{- include "toolbus.labels" . | nindent 8 }}
+        {{- if .bus }}
+        toolbus.dev/bus: "true"
+        {{- end }}
+      {{- with .values.podAnnotations }}
+      annotations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+    spec:
+      serviceAccountName: {{ $name }}
+      automountServiceAccountToken: {{ .token | default false }}
+      {{- with $root.Values.image.pullSecrets }}
+      imagePullSecrets:
+        {{- range . }}
+        - name: {{ . }}
+        {{- end }}
+      {{- end }}
+      securityContext:
+        {{- include "toolbus.podSecurity" $root | nindent 8 }}
+      # shutdown.grace of the services is 20 s, and the fleet needs a moment beside it.
+      terminationGracePeriodSeconds: 30
+      enableServiceLinks: false
+      containers:
+        - name: {{ .component }}
+          image: {{ include "toolbus.image" . }}
+          imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+          args: {{ .arguments | toJson }}
+          env:
+            - {name: TOOLBUS_LOG__FILTER, value: {{ $root.Values.log.filter | quote }}}
+            {{- with $root.Values.telemetry.endpoint }}
+            - {name: TOOLBUS_TELEMETRY__ENDPOINT, value: {{ . | quote }}}
+            {{- end }}
+            {{- if .bus }}
+            - {name: TOOLBUS_BUS__URL, value: {{ include "toolbus.brokerUrl" $root | quote }}}
+            - {name: TOOLBUS_BUS__PASSWORD_FILE, value: /etc/toolbus/broker/password}
+            {{- end }}
+            {{- range .environment }}
+            - {{ toJson . }}
+            {{- end }}
+            {{- with .values.env }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
+          {{- with .values.envFrom }}
+          envFrom:
+            {{- toYaml . | nindent 12 }}
+          {{- end }}
+          ports:
+            - {name: health, containerPort: 8081}
+            {{- range .ports }}
+            - {{ toJson . }}
+            {{- end }}
+          startupProbe:
+            # Alive is soon; ready is when the broker is there, which may take its time.
+            httpGet: {path: /healthz, port: 8081}
+            periodSeconds: 1
+            failureThreshold: 60
+          livenessProbe:
+            httpGet: {path: /healthz, port: 8081}
+            periodSeconds: 15
+            timeoutSeconds: 5
+          readinessProbe:
+            httpGet: {path: /readyz, port: 8081}
+            periodSeconds: 3
+            timeoutSeconds: 3
+          resources:
+            {{- toYaml .values.resources | nindent 12 }}
+          securityContext:
+            {{- include "toolbus.containerSecurity" $root | nindent 12 }}
+          volumeMounts:
+            {{- if .bus }}
+            - {name: broker, mountPath: /etc/toolbus/broker, readOnly: true}
+            {{- end }}
+            {{- range .mounts }}
+            - {{ toJson . }}
+            {{- end }}
+      volumes:
+        {{- if .bus }}
+        - name: broker
+          secret:
+            secretName: {{ include "toolbus.brokerSecret" $root }}
+            defaultMode: 0440
+            items: [{key: {{ $root.Values.broker.passwordKey }}, path: password}]
+        {{- end }}
+        {{- range .volumes }}
+        - {{ toJson . }}
+        {{- end }}
+      {{- with .values.nodeSelector }}
+      nodeSelector:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .values.tolerations }}
+      tolerations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .values.affinity }}
+      affinity:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ $name }}
+  namespace: {{ $root.Release.Namespace }}
+  labels:
+    {{- include "toolbus.labels" . | nindent 4 }}
+automountServiceAccountToken: false
+{{- if $root.Values.podDisruptionBudget.enabled }}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ $name }}
+  namespace: {{ $root.Release.Namespace }}
+  labels:
+    {{- include "toolbus.labels" . | nindent 4 }}
+spec:
+  maxUnavailable: 1
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels:
+      {{- include "toolbus.selector" . | nindent 6 }}
+{{- end }}
+{{- end -}}
+
+{{/* A ScaledObject of KEDA: (dict "root" . "component" "…" "values" … "queue" "…") */}}
+{{- define "toolbus.scaled" -}}
+apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata:
+  name: {{ include "toolbus.fullname" .root }}-{{ .component }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "toolbus.labels" . | nindent 4 }}
+spec:
+  scaleTargetRef: {name: {{ include "toolbus.fullname" .root }}-{{ .component }}}
+  minReplicaCount: {{ .values.minReplicas }}
+  maxReplicaCount: {{ .values.maxReplicas }}
+  triggers:
+    - type: rabbitmq
+      metadata:
+        protocol: amqp
+        queueName: {{ .queue }}
+        mode: QueueLength
+        value: {{ .values.queueLength | quote }}
+      authenticationRef: {name: {{ required (printf "autoscaling.authenticationRef of %s must name a TriggerAuthentication" .component) .values.authenticationRef }}}
+{{- end -}}
