@@ -2,7 +2,8 @@
 //!
 //! How a run goes, file by file: `pod` describes the pod, `keeper` makes and deletes it, `birth`
 //! attaches to it while it is being made, `life` hands the script over (`protocol`, `attach`) and hears how it ends, `watch` learns
-//! what shows nowhere else. `supervisor.py` is the pod's first process.
+//! what shows nowhere else. `supervisor.py` is the pod's first process. `reaper` and `presence` see to
+//! the pods of managers that are gone.
 //!
 //! `warm` has pods that are there before their scripts.
 //!
@@ -19,7 +20,9 @@ mod life;
 mod namespace;
 mod packages;
 mod pod;
+mod presence;
 mod protocol;
+mod reaper;
 pub mod settings;
 mod warm;
 mod watch;
@@ -31,7 +34,7 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt as _};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -39,12 +42,13 @@ use tokio_util::task::TaskTracker;
 use toolbus_scripts::files::{ENTRIES_MAX, FILES_BYTES_MAX, FILES_MAX, NAME_BYTES_MAX};
 use toolbus_scripts::packages::Requirements;
 use toolbus_scripts::runner::{Error, OUTPUT_BYTES_MAX, Outcome, Run, Runner, Script};
-use uuid::Uuid;
 
 use birth::Born;
 use keeper::{Keeper, Kept, Made};
 pub use namespace::Unavailable;
 use pod::Identity;
+use presence::{Presence, Watchman};
+use reaper::Reaper;
 use settings::KubernetesSettings;
 use warm::Warm;
 pub use warm::WarmStatus;
@@ -74,8 +78,7 @@ struct Shared {
     settings: KubernetesSettings,
     keeper: Arc<Keeper>,
     warm: Arc<Warm>,
-    /// Who this is among the managers of the namespace: new for each process.
-    manager: String,
+    presence: Arc<Presence>,
     /// Scripts that run or wait.
     admitted: Arc<Semaphore>,
     admitted_max: usize,
@@ -87,8 +90,10 @@ struct Shared {
     /// Ends that.
     warm_stop: CancellationToken,
     packages: packages::Packages,
-    /// Ends the watches with the runner.
-    _watching: DropGuard,
+    /// The watches and the reaper, which end with the runner.
+    looking: TaskTracker,
+    stop: CancellationToken,
+    _stops: DropGuard,
 }
 
 impl KubernetesRunner {
@@ -106,21 +111,31 @@ impl KubernetesRunner {
         let tasks = TaskTracker::new();
         let watch = watch::Watch::default();
         let stop = CancellationToken::new();
+        // Not among the tracked tasks, which are those that `idle` waits for.
+        let looking = TaskTracker::new();
         {
             let (watch, client, stop) = (watch.clone(), client.clone(), stop.clone());
             let namespace = settings.namespace.clone();
-            // Not among the tracked tasks, which are those that `idle` waits for.
-            TaskTracker::new().spawn(async move { watch.run(client, &namespace, stop).await });
+            looking.spawn(async move { watch.run(client, &namespace, stop).await });
         }
         let limit = settings.start_timeout.duration();
         let keeper = Arc::new(Keeper::new(pods.clone(), watch, limit, tasks.clone()));
-        let manager = Uuid::new_v4().simple().to_string();
+        let presence =
+            Arc::new(Presence::new(client.clone(), &settings.namespace, keeper.manager()));
+        // Before the first pod, so that whoever sees one sees its manager.
+        presence.renew().await.map_err(Unavailable::Cluster)?;
+        let reaper = Reaper {
+            keeper: Arc::clone(&keeper),
+            presence: Arc::clone(&presence),
+            watchman: Watchman::default(),
+        };
+        looking.spawn(reaper.run(stop.clone()));
         let warm = Arc::new(Warm::new(warm::Parts {
             client: client.clone(),
             pods: pods.clone(),
             settings: settings.clone(),
             keeper: Arc::clone(&keeper),
-            manager: manager.clone(),
+            manager: keeper.manager().to_owned(),
         }));
         let (warming, warm_stop) = (TaskTracker::new(), stop.child_token());
         warming.spawn(Arc::clone(&warm).run(warm_stop.clone()));
@@ -131,7 +146,7 @@ impl KubernetesRunner {
             settings,
             keeper,
             warm,
-            manager,
+            presence,
             admitted: Arc::new(Semaphore::new(admitted_max)),
             admitted_max,
             running: Semaphore::new(max_concurrent),
@@ -139,7 +154,9 @@ impl KubernetesRunner {
             warming,
             warm_stop,
             packages: packages::Packages::new(),
-            _watching: stop.drop_guard(),
+            looking,
+            stop: stop.clone(),
+            _stops: stop.drop_guard(),
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -159,6 +176,18 @@ impl KubernetesRunner {
         self.shared.warm.status()
     }
 
+    /// Ends looking after the namespace, once no script runs any more. What is left there after
+    /// this is another manager's to delete.
+    ///
+    /// # Errors
+    /// When the others cannot be told; they notice by themselves, later.
+    pub async fn leave(&self) -> Result<(), kube::Error> {
+        self.shared.stop.cancel();
+        self.shared.looking.close();
+        self.shared.looking.wait().await;
+        self.shared.presence.leave().await
+    }
+
     /// Waits until no script runs and no pod is left to delete.
     pub async fn idle(&self) {
         self.shared.tasks.close();
@@ -170,6 +199,10 @@ impl KubernetesRunner {
 impl Runner for KubernetesRunner {
     fn name(&self) -> &'static str {
         "kubernetes"
+    }
+
+    fn adopts(&self) -> bool {
+        true
     }
 
     fn run(&self, script: Script, run: Run) -> BoxFuture<'_, Result<Outcome, Error>> {
@@ -206,37 +239,93 @@ impl Shared {
         requirements: &Requirements,
         run: Run,
     ) -> Result<Outcome, Error> {
-        let set = if requirements.is_empty() {
-            None
-        } else {
+        let packages = !requirements.is_empty();
+        // The pod of a call that comes again has its packages, or is not there.
+        let set = if packages && !run.redelivered {
             Some(self.equip(requirements, &run).await?)
+        } else {
+            None
         };
         let permit = tokio::select! {
             () = run.cancelled.cancelled() => return Err(Error::Cancelled),
             permit = self.running.acquire() => permit,
         };
         let permit = permit.map_err(|error| Error::Failed(error.to_string()))?;
-        if let Some(mut claimed) = self.warm.claim(&script, &run).await {
-            let (kept, born) = (&mut claimed.kept, claimed.born);
-            let outcome = self.live(kept, (born, protocol::go()), &script, &run).await;
-            drop(permit);
-            return outcome;
-        }
-        let identity = Identity::of_call(&self.manager, run.key, &run.call_id);
-        let life = script.timeout + self.settings.start_timeout.duration();
-        let mut description = pod::describe(&self.settings, &identity, life);
-        if let Some(key) = &set {
-            description = packages::with_set(description, &self.settings, key);
-        }
-        let limits = protocol::Settings { packages: u32::from(set.is_some()), ..limits(&script) };
-        let outcome = match self.make(&identity, description, &run).await? {
-            Made::New(mut kept) => self.in_pod(&mut kept, script, &run, limits).await,
-            Made::There => {
-                Err(Error::OutcomeUnknown("another worker runs this very call".to_owned()))
-            }
+        let limits = protocol::Settings { packages: u32::from(packages), ..limits(&script) };
+        let outcome = if run.redelivered {
+            self.again(script, &run, limits).await
+        } else {
+            self.anew(script, &run, (set, limits)).await
         };
         drop(permit);
         outcome
+    }
+
+    /// A call that was never seen before.
+    async fn anew(
+        &self,
+        script: Script,
+        run: &Run,
+        (set, limits): (Option<String>, protocol::Settings),
+    ) -> Result<Outcome, Error> {
+        if let Some(mut claimed) = self.warm.claim(&script, run).await {
+            let (kept, born) = (&mut claimed.kept, claimed.born);
+            return self.live(kept, (born, protocol::go()), &script, run).await;
+        }
+        let identity = Identity::of_call(self.keeper.manager(), run.key, &run.call_id);
+        let life = script.timeout + self.settings.start_timeout.duration();
+        let mut description = pod::describe(&self.settings, &identity, life);
+        if let Some(set) = &set {
+            description = packages::with_set(description, &self.settings, set);
+        }
+        match self.make(&identity, description, run).await? {
+            Made::New(mut kept) => self.in_pod(&mut kept, script, run, limits).await,
+            Made::There => self.alongside(&script, run).await,
+        }
+    }
+
+    /// A call that a manager had which is lost, or has lost it: if its pod is there, it is this
+    /// manager's from now on. Otherwise it may have run, and is not run again.
+    async fn again(
+        &self,
+        script: Script,
+        run: &Run,
+        limits: protocol::Settings,
+    ) -> Result<Outcome, Error> {
+        let kept = tokio::select! {
+            kept = self.keeper.adopt(run.key) => kept?,
+            () = run.cancelled.cancelled() => return Err(Error::Cancelled),
+        };
+        let Some(mut kept) = kept else {
+            let text = "the manager that had it was lost, and it has no pod (any more)";
+            return Err(Error::OutcomeUnknown(text.to_owned()));
+        };
+        let started = {
+            let life = self.life(&kept.name, &kept.nonce, &script, run);
+            life.has_started().await?
+        };
+        tracing::info!(pod = kept.name, started, "adopted the pod of a call that came again");
+        if !started {
+            // Its first process starts one script, once, whoever says so how often.
+            return self.in_pod(&mut kept, script, run, limits).await;
+        }
+        let Kept { name, nonce, follower, .. } = &mut kept;
+        self.life(name, nonce, &script, run).resume(follower).await
+    }
+
+    /// A call that another manager runs at this moment: it was sent twice. Both give its outcome.
+    async fn alongside(&self, script: &Script, run: &Run) -> Result<Outcome, Error> {
+        let unknown = |text: String| {
+            Error::OutcomeUnknown(format!("another manager has this very call: {text}"))
+        };
+        let pod = self.keeper.find(run.key).await;
+        let pod = pod.map_err(|error| unknown(errors::chain(&error)))?;
+        let pod = pod.ok_or_else(|| unknown("its pod is gone".to_owned()))?;
+        let nonce =
+            pod::nonce(&pod).ok_or_else(|| unknown("its pod is none of ours".to_owned()))?;
+        let name = pod.name_any();
+        let mut follower = self.keeper.follow(&name);
+        self.life(&name, nonce, script, run).resume(&mut follower).await
     }
 
     /// A pod for a script, which goes before those that wait for one.
@@ -286,15 +375,25 @@ impl Shared {
         script: &Script,
         run: &Run,
     ) -> Result<Outcome, Error> {
-        let life = life::Life {
+        let Kept { name, nonce, follower, .. } = kept;
+        self.life(name, nonce, script, run).run(born, request, follower).await
+    }
+
+    fn life<'a>(
+        &'a self,
+        name: &'a str,
+        nonce: &'a str,
+        script: &Script,
+        run: &'a Run,
+    ) -> life::Life<'a> {
+        life::Life {
             pods: &self.pods,
-            name: &kept.name,
-            nonce: &kept.nonce,
+            name,
+            nonce,
             timeout: script.timeout,
             cancelled: &run.cancelled,
             live: run.live.clone(),
-        };
-        life.run(born, request, &mut kept.follower).await
+        }
     }
 }
 

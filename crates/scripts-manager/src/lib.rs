@@ -5,6 +5,7 @@ pub mod kubernetes;
 pub mod metrics;
 pub mod settings;
 
+use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use tokio::time::timeout;
 use toolbus_rabbitmq::{Start, join};
 use toolbus_runtime::health::{Need, State};
 use toolbus_runtime::service::{self, BoxError, Context, Exit, Program, Role};
-use toolbus_scripts::Runner;
+use toolbus_scripts::{Runner, Turns};
 use toolbus_wire::name::InstanceId;
 
 use arguments::Arguments;
@@ -44,7 +45,11 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
         joined => joined?,
     };
     let instance = InstanceId::parse(&context.identity.instance)?;
-    let concurrency = settings.scripts.max_concurrent;
+    let shares = settings.agents.shares(settings.scripts.max_concurrent);
+    let runner = Arc::new(Turns::new(runner, shares));
+    // One more than may run and wait is taken, so that it can be told that there is no room.
+    let concurrency = u16::try_from(shares.running + shares.waiting + 1).unwrap_or(u16::MAX);
+    let concurrency = NonZeroU16::new(concurrency).expect("one more than nothing");
     let worker = toolbus_scripts::serve(bus.clone(), &instance, concurrency, runner).await?;
     let warm = pods.clone();
     context.health.describe(move || match &warm {
@@ -52,7 +57,7 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
         None => serde_json::json!({"runner": name}),
     });
     ready.set(State::Up);
-    tracing::info!(runner = name, concurrency, "serving");
+    tracing::info!(runner = name, ?shares, "serving");
 
     context.shutdown.requested().cancelled().await;
     // A part of the grace stays for leaving the bus.
@@ -60,6 +65,9 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     if let Some(pods) = pods {
         // What is cancelled has been told; its pods take a moment to be deleted.
         let _ = timeout(DELETION_LIMIT, pods.close()).await;
+        if let Ok(Err(error)) = timeout(DELETION_LIMIT, pods.leave()).await {
+            tracing::debug!(%error, "the other managers were not told of the end");
+        }
     }
     bus.close(Duration::from_secs(1)).await;
     Ok(Exit::SUCCESS)

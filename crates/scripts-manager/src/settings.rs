@@ -1,5 +1,6 @@
 //! The settings of `scripts-manager`.
 
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -10,8 +11,13 @@ use toolbus_runtime::settings::{
     BusSettings, HealthSettings, LogSettings, ShutdownSettings, TelemetrySettings,
 };
 use toolbus_sandbox::settings::ScriptsSettings;
+use toolbus_scripts::turns::Shares;
 
 use crate::kubernetes::settings::{KubernetesSettings, WarmSettings};
+
+/// Scripts of all agents that may wait, for each that may run. Those that wait are taken from the
+/// broker, and when this process is killed nobody knows whether they had run: so not many.
+const WAITING_FOR_EACH_PLACE: usize = 4;
 
 /// Settings of `scripts-manager`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -25,6 +31,8 @@ pub struct Settings {
     pub bus: BusSettings,
     /// How scripts run on this machine; how many at a time, anywhere.
     pub scripts: ScriptsSettings,
+    /// What each agent may have of it.
+    pub agents: AgentsSettings,
     /// How scripts run in pods.
     pub kubernetes: KubernetesSettings,
     /// The health port.
@@ -35,6 +43,34 @@ pub struct Settings {
     pub telemetry: TelemetrySettings,
     /// How to stop.
     pub shutdown: ShutdownSettings,
+}
+
+/// What each of the agents that ask for scripts may have, so that none keeps the others waiting. Agents
+/// are told apart by what they call themselves. What is over a bound is refused at once, as busy.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct AgentsSettings {
+    /// Scripts of one agent that run at a time. Without it: half of `scripts.max_concurrent`.
+    #[schemars(range(min = 1, max = 256))]
+    pub max_concurrent: Option<NonZeroU16>,
+    /// Scripts of one agent that may wait for their turn. Without it: as many as may run at a time,
+    /// of all agents.
+    #[schemars(range(max = 1000))]
+    pub max_waiting: Option<u16>,
+}
+
+impl AgentsSettings {
+    /// How a runner with this many places is shared.
+    pub(crate) fn shares(&self, places: NonZeroU16) -> Shares {
+        let running = usize::from(places.get());
+        let of_one = self.max_concurrent.map_or(running.div_ceil(2), |max| max.get().into());
+        Shares {
+            running,
+            running_of_one: of_one.min(running),
+            waiting: running * WAITING_FOR_EACH_PLACE,
+            waiting_of_one: self.max_waiting.map_or(running, usize::from),
+        }
+    }
 }
 
 /// Where scripts run.

@@ -14,7 +14,9 @@ pub mod runner;
 mod service;
 mod texts;
 pub mod tool;
+pub mod turns;
 
 pub use runner::{Outcome, Run, Runner, Script};
 pub use service::{Unavailable, serve};
 pub use texts::Texts;
+pub use turns::Turns;

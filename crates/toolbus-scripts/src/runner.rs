@@ -62,6 +62,8 @@ impl Script {
 pub struct Run {
     /// The call's id as its caller wrote it, of any length and content: for people who look for it.
     pub call_id: String,
+    /// Who asks, by its own account; empty when nobody says.
+    pub source: String,
     /// What makes it this call and no other, also in another process.
     pub key: CallKey,
     /// The call came before, and a runner that was lost may have started its script, which must not
@@ -79,6 +81,7 @@ impl Run {
     pub fn alone(call_id: &str) -> Self {
         Self {
             call_id: call_id.to_owned(),
+            source: String::new(),
             key: CallKey::unique(),
             redelivered: false,
             cancelled: CancellationToken::new(),

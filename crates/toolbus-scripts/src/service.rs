@@ -108,6 +108,7 @@ impl Service for ScriptService {
             };
             let run = Run {
                 call_id: request.tool_call_id.clone(),
+                source: context.source,
                 key: context.key,
                 redelivered: context.redelivered,
                 cancelled: context.cancelled,

@@ -1,24 +1,29 @@
 //! The life of pods: they are made here, and whatever was made is deleted.
 //!
 //! Invariants: a pod that was asked for is held by a [`Kept`], and dropping that deletes it, also
-//! when nobody knows whether the cluster had made it yet; nothing is deleted that another manager
-//! made under the same name; no request to the cluster lasts longer than [`REQUEST_LIMIT`].
+//! when nobody knows whether the cluster had made it yet; what could not be deleted is a stray, which
+//! the `reaper` sees; nothing is deleted that another manager made under the same name; no request
+//! to the cluster lasts longer than [`REQUEST_LIMIT`].
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, ResourceExt as _};
+use parking_lot::Mutex;
+use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolbus_scripts::runner::Error;
+use toolbus_scripts::runner::{CallKey, Error};
+use uuid::Uuid;
 
 use super::errors;
-use super::pod::{self, Identity};
+use super::pod::{self, CALL, Identity, MANAGER, SELECTOR};
 use super::watch::{Follower, Watch};
 
 /// How long the cluster may take to answer one request.
@@ -26,11 +31,19 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 /// The pause between two attempts to make or delete a pod: it doubles, up to the longest.
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Attempts to delete a pod; the reaper makes the next ones.
+const DELETIONS: u32 = 6;
+/// How long the cluster may be asked for the pod of a call.
+const SEARCH: Duration = Duration::from_secs(20);
 
 /// Makes and deletes the pods of one manager.
 pub(super) struct Keeper {
     pods: Api<Pod>,
     watch: Watch,
+    /// Who this is.
+    manager: String,
+    /// The nonces of all pods that are held or being deleted.
+    held: Mutex<HashSet<String>>,
     /// How long the cluster may take to take a pod, with all attempts.
     limit: Duration,
     tasks: TaskTracker,
@@ -62,7 +75,13 @@ pub(super) struct Kept {
 impl Keeper {
     /// `tasks` are where pods are made and deleted, whoever waits for it.
     pub(super) fn new(pods: Api<Pod>, watch: Watch, limit: Duration, tasks: TaskTracker) -> Self {
-        Self { pods, watch, limit, tasks }
+        let manager = Uuid::new_v4().simple().to_string();
+        Self { pods, watch, manager, held: Mutex::default(), limit, tasks }
+    }
+
+    /// Who this is among the managers of the namespace: new for each process.
+    pub(super) fn manager(&self) -> &str {
+        &self.manager
     }
 
     /// Asks for a pod. The cluster has taken it then, no more: it does not run yet.
@@ -76,14 +95,7 @@ impl Keeper {
         description: Pod,
         cancelled: &CancellationToken,
     ) -> Result<Made, Error> {
-        let kept = Kept {
-            keeper: Arc::clone(self),
-            name: identity.name.clone(),
-            nonce: identity.nonce.clone(),
-            uid: None,
-            follower: self.watch.follow(&identity.name),
-            is_gone: false,
-        };
+        let kept = self.hold(&identity.name, &identity.nonce);
         let stop = cancelled.clone();
         // What it gives is dropped, and so the pod deleted, when nobody waits for it any more.
         let making = self.tasks.spawn(kept.make(description, stop));
@@ -93,32 +105,124 @@ impl Keeper {
         }
     }
 
-    /// Deletes a pod, and with it its processes; tries until it is gone.
-    async fn delete(&self, name: &str, nonce: &str, mut uid: Option<String>) {
+    /// Takes over the pod of a call, from a manager that is lost or has lost the call; `None` where
+    /// there is no such pod.
+    ///
+    /// # Errors
+    /// When the cluster cannot be asked, so that nobody knows.
+    pub(super) async fn adopt(self: &Arc<Self>, key: CallKey) -> Result<Option<Kept>, Error> {
+        let end = Instant::now() + SEARCH;
         let mut pause = PAUSE;
         loop {
-            let deleted = match &uid {
-                Some(uid) => self.delete_exactly(name, uid).await,
-                None => match limited(self.pods.get_opt(name)).await {
-                    Ok(Some(pod)) if pod::nonce(&pod) == Some(nonce) => {
-                        uid = pod.uid();
-                        continue;
-                    }
-                    Ok(_) => Ok(()),
-                    Err(error) => Err(error),
-                },
+            let error = match timeout_at(end, self.try_adopt(key)).await {
+                Ok(Ok(kept)) => return Ok(kept),
+                Ok(Err(error)) => error,
+                Err(_) => late(SEARCH),
             };
-            let Err(error) = deleted else { return };
-            tracing::warn!(pod = name, error = %errors::chain(&error), "a pod was not deleted");
+            // A conflict: the pod changed between the look and the patch.
+            let again = errors::is_transient(&error) || errors::is_not_found(&error);
+            if !again || Instant::now() + pause >= end {
+                let error = errors::chain(&error);
+                return Err(Error::OutcomeUnknown(format!(
+                    "its pod cannot be looked for: {error}"
+                )));
+            }
             sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 
+    async fn try_adopt(self: &Arc<Self>, key: CallKey) -> Result<Option<Kept>, kube::Error> {
+        let Some(pod) = self.find(key).await? else { return Ok(None) };
+        let Some(nonce) = pod::nonce(&pod) else { return Ok(None) };
+        let mut kept = self.hold(&pod.name_any(), nonce);
+        // Not ours before the patch, and not to be deleted if it fails.
+        kept.is_gone = true;
+        let patch = json!({"metadata": {
+            "resourceVersion": pod.metadata.resource_version,
+            "labels": {MANAGER: self.manager},
+        }});
+        let (parameters, patch) = (PatchParams::default(), Patch::Merge(&patch));
+        limited(self.pods.patch(&kept.name, &parameters, &patch)).await?;
+        kept.is_gone = false;
+        kept.uid = pod.uid();
+        Ok(Some(kept))
+    }
+
+    /// The pod of a call, whosever it is.
+    pub(super) async fn find(&self, key: CallKey) -> Result<Option<Pod>, kube::Error> {
+        let selector = format!("{SELECTOR},{CALL}={}", pod::call_label(key));
+        let list = limited(self.pods.list(&ListParams::default().labels(&selector))).await?;
+        Ok(list.items.into_iter().find(|pod| pod.metadata.deletion_timestamp.is_none()))
+    }
+
+    /// Looks at a pod that is somebody else's.
+    pub(super) fn follow(&self, name: &str) -> Follower {
+        self.watch.follow(name)
+    }
+
+    /// All pods of all managers.
+    pub(super) async fn all(&self) -> Result<Vec<Pod>, kube::Error> {
+        let parameters = ListParams::default().labels(SELECTOR);
+        Ok(limited(self.pods.list(&parameters)).await?.items)
+    }
+
+    /// Whether nobody here knows of this pod, which is ours.
+    pub(super) fn is_stray(&self, pod: &Pod) -> bool {
+        !pod::nonce(pod).is_some_and(|nonce| self.held.lock().contains(nonce))
+    }
+
+    /// Deletes a pod unless it changed since it was seen.
+    pub(super) async fn delete_as_seen(&self, pod: &Pod) -> Result<(), kube::Error> {
+        let as_seen = Preconditions { uid: pod.uid(), resource_version: pod.resource_version() };
+        self.delete_when(&pod.name_any(), as_seen).await
+    }
+
+    fn hold(self: &Arc<Self>, name: &str, nonce: &str) -> Kept {
+        self.held.lock().insert(nonce.to_owned());
+        Kept {
+            keeper: Arc::clone(self),
+            name: name.to_owned(),
+            nonce: nonce.to_owned(),
+            uid: None,
+            follower: self.watch.follow(name),
+            is_gone: false,
+        }
+    }
+
+    /// Deletes a pod, and with it its processes. Whether or not that succeeds it is not held any
+    /// more.
+    async fn delete(&self, name: &str, nonce: &str, mut uid: Option<String>) {
+        let mut pause = PAUSE;
+        for _ in 0..DELETIONS {
+            if uid.is_none() {
+                uid = match limited(self.pods.get_opt(name)).await {
+                    Ok(Some(pod)) if pod::nonce(&pod) == Some(nonce) => pod.uid(),
+                    Ok(_) => break,
+                    Err(error) => {
+                        tracing::debug!(pod = name, error = %errors::chain(&error), "whether a pod was made is unknown");
+                        None
+                    }
+                };
+            }
+            if uid.is_some() {
+                let this = Preconditions { uid: uid.clone(), resource_version: None };
+                match self.delete_when(name, this).await {
+                    Ok(()) => break,
+                    Err(error) => {
+                        tracing::warn!(pod = name, error = %errors::chain(&error), "a pod was not deleted");
+                    }
+                }
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+        self.held.lock().remove(nonce);
+    }
+
     /// Deletes this very pod, not one that came to have its name.
-    async fn delete_exactly(&self, name: &str, uid: &str) -> Result<(), kube::Error> {
-        let this = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
-        let parameters = DeleteParams::default().grace_period(0).preconditions(this);
+    async fn delete_when(&self, name: &str, it_is: Preconditions) -> Result<(), kube::Error> {
+        let parameters = DeleteParams::default().grace_period(0).preconditions(it_is);
         match limited(self.pods.delete(name, &parameters)).await {
             Err(error) if !errors::is_not_found(&error) && !errors::is_conflict(&error) => {
                 Err(error)
@@ -191,7 +295,9 @@ impl Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        if self.is_gone {
+        // Once another manager has taken it over, it is that one's to delete.
+        if self.is_gone || self.follower.is_of_another(&self.keeper.manager) {
+            self.keeper.held.lock().remove(&self.nonce);
             return;
         }
         let (keeper, uid) = (Arc::clone(&self.keeper), self.uid.take());
@@ -211,7 +317,7 @@ impl fmt::Debug for Kept {
 }
 
 /// A request to the cluster, within its time.
-async fn limited<T>(
+pub(super) async fn limited<T>(
     request: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, kube::Error> {
     timeout(REQUEST_LIMIT, request).await.unwrap_or_else(|_| Err(late(REQUEST_LIMIT)))

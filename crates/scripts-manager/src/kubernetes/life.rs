@@ -11,7 +11,7 @@ use futures_util::{AsyncRead, AsyncReadExt as _};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::LogParams;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use toolbus_scripts::Texts;
 use toolbus_scripts::files::Produced;
@@ -31,9 +31,13 @@ const KILLED: Duration = Duration::from_millis(200);
 const HANDOVER: Duration = Duration::from_secs(5);
 /// How long all that a script left may take to arrive.
 const FILES: Duration = Duration::from_secs(10);
-/// Attempts to read the log, and the pause before each but the first.
-const LOG_ATTEMPTS: u32 = 4;
+/// The pause before the log is read again: it doubles, up to the longest.
 const LOG_PAUSE: Duration = Duration::from_millis(300);
+const LOG_PAUSE_MAX: Duration = Duration::from_secs(2);
+/// How long one look at the beginning of a log may take, and how much of it is enough to see whether
+/// the script was started.
+const LOOK: Duration = Duration::from_secs(10);
+const LOOK_BYTES: i64 = 4 << 10;
 /// More than all that a pod writes in base64, and what the log may repeat: a bound for the reader.
 const LOG_BYTES: i64 = 16 << 20;
 /// How long the watch may take to say how a container ended.
@@ -132,8 +136,53 @@ impl Life<'_> {
                 heard = self.read_log(live_started, handed, follower).await?;
             }
         }
-        let end = heard.end.take();
-        match end {
+        self.tell(heard, handed, follower).await
+    }
+
+    /// Waits for the end of a script that somebody else handed over. Its output is not live: what of
+    /// it was heard before is not known.
+    pub(super) async fn resume(&self, follower: &mut Follower) -> Result<Outcome, Error> {
+        let now = Instant::now();
+        let heard = self.read_log(None, now, follower).await?;
+        if heard.started.is_none() && !self.cancelled.is_cancelled() {
+            return Err(Error::OutcomeUnknown("it is not known to have started".to_owned()));
+        }
+        self.tell(heard, now, follower).await
+    }
+
+    /// Whether the script was handed over already.
+    pub(super) async fn has_started(&self) -> Result<bool, Error> {
+        let parameters = LogParams { limit_bytes: Some(LOOK_BYTES), ..LogParams::default() };
+        let deadline = Instant::now() + LOOK;
+        loop {
+            let look = async {
+                let mut heard = Heard::new(None);
+                let log = self.pods.log_stream(self.name, &parameters).await?;
+                // A line that is cut off, or a mistake, comes after what is looked for.
+                let _ = self.follow_log(Box::pin(log), &mut heard).await;
+                Ok(heard.started.is_some())
+            };
+            let error = match timeout_at(deadline, look).await {
+                Ok(Ok(started)) => return Ok(started),
+                // Its container is not there yet.
+                Ok(Err(kube::Error::Api(status))) if status.code == 400 => return Ok(false),
+                Ok(Err(error)) => super::errors::chain(&error),
+                Err(_) => format!("no answer within {LOOK:?}"),
+            };
+            if Instant::now() + LOG_PAUSE >= deadline {
+                return Err(Error::OutcomeUnknown(format!("its log cannot be read: {error}")));
+            }
+            sleep(LOG_PAUSE).await;
+        }
+    }
+
+    async fn tell(
+        &self,
+        mut heard: Heard,
+        handed: Instant,
+        follower: &mut Follower,
+    ) -> Result<Outcome, Error> {
+        match heard.end.take() {
             Some(end) => Ok(heard.outcome(end.ending, end.elapsed, Some(end.usage))),
             None => self.without_word(heard, handed, follower).await,
         }
@@ -218,18 +267,18 @@ impl Life<'_> {
     }
 
     /// All that the pod ever said, from its log. The output was live already as far as it was heard.
+    ///
+    /// The log can be read as long as the pod is there, so it is tried until the script must have
+    /// ended: neither a cluster that is away for a while nor a stream that is cut loses an outcome.
     async fn read_log(
         &self,
         started: Option<Instant>,
         handed: Instant,
         follower: &Follower,
     ) -> Result<Heard, Error> {
-        let deadline = started.unwrap_or(handed) + self.timeout + BEHIND;
-        let mut last = String::new();
-        for attempt in 0..LOG_ATTEMPTS {
-            if attempt > 0 {
-                sleep(LOG_PAUSE).await;
-            }
+        let deadline = started.unwrap_or(handed) + self.timeout + BEHIND + HANDOVER;
+        let mut pause = LOG_PAUSE;
+        loop {
             let mut heard = Heard::new(None);
             heard.started = started;
             let parameters =
@@ -239,21 +288,31 @@ impl Life<'_> {
                 let log = log.map_err(|error| super::errors::chain(&error))?;
                 self.follow_log(Box::pin(log), &mut heard).await
             };
-            let done = tokio::select! {
-                done = read => done,
+            // What the watch knows is asked for first: the log has all of it then.
+            let known = follower.known.borrow().clone();
+            let over = tokio::select! {
+                read = read => match read {
+                    Ok(()) if heard.end.is_some() => true,
+                    Ok(()) => known.ended.is_some() || known.deleted,
+                    Err(reason) if known.deleted => {
+                        let text = format!("neither its streams nor its log can be read: {reason}");
+                        return Err(Error::OutcomeUnknown(text));
+                    }
+                    Err(_) => false,
+                },
                 // Whether it ended or not: its time is over, and it is deleted next.
-                () = self.cancelled.cancelled() => Ok(()),
-                () = sleep_until(deadline + HANDOVER) => Ok(()),
+                () = self.cancelled.cancelled() => true,
+                () = sleep_until(deadline) => true,
             };
-            match done {
-                Ok(()) => return Ok(heard),
-                Err(reason) => last = reason,
+            if over {
+                return Ok(heard);
             }
-            if follower.known.borrow().deleted {
-                break;
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = self.cancelled.cancelled() => {}
             }
+            pause = (pause * 2).min(LOG_PAUSE_MAX);
         }
-        Err(Error::OutcomeUnknown(format!("neither its streams nor its log can be read: {last}")))
     }
 
     async fn follow_log(

@@ -1,12 +1,16 @@
 //! The namespace that the pods live in: what must be there before the first of them.
 
+use std::fmt::Debug;
 use std::time::Duration;
 
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{LimitRange, Namespace, ResourceQuota};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::rbac::v1::Role;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt as _};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -16,19 +20,14 @@ use super::{errors, packages};
 /// How long the checks may take, all together.
 const LIMIT: Duration = Duration::from_secs(15);
 const POLICY: &str = "toolbus-deny-all";
+const BOUNDS: &str = "toolbus-bounds";
+/// Most pods in a namespace that is made here. Where it has to be more, the operator makes it.
+const PODS_MAX: &str = "64";
+/// The label by which a namespace says what pods may be in it.
+const LEVEL: &str = "pod-security.kubernetes.io/enforce";
 
-/// What this service does to pods: verb, resource, subresource.
-const RIGHTS: [(&str, &str, &str); 9] = [
-    ("create", "pods", ""),
-    ("get", "pods", ""),
-    ("list", "pods", ""),
-    ("watch", "pods", ""),
-    ("delete", "pods", ""),
-    ("patch", "pods", ""),
-    ("create", "pods", "attach"),
-    ("get", "pods", "attach"),
-    ("get", "pods", "log"),
-];
+/// The Role that this service needs in the namespace, and all that it needs: the verbs that it uses.
+const ROLE: &str = include_str!("role.json");
 
 /// Why scripts cannot run in pods here.
 #[derive(Debug, thiserror::Error)]
@@ -72,14 +71,22 @@ pub(super) async fn check(
 ) -> Result<(), Unavailable> {
     let checks = async {
         if settings.prepare_namespace {
-            prepare(client, &settings.namespace).await?;
+            prepare(client, settings).await?;
             if settings.packages.index.is_some() {
                 prepare_packages(client, settings).await?;
             }
         }
         rights(client, &settings.namespace).await?;
-        exists(client, &settings.namespace).await?;
-        policy(client, &settings.namespace).await;
+        let namespace = existing(client, &settings.namespace).await?;
+        let missing = missing(client, &namespace).await.map_err(Unavailable::Cluster)?;
+        if !missing.is_empty() {
+            // Scripts cannot open sockets all the same: the pod's own filter holds from the first byte.
+            tracing::warn!(
+                namespace = settings.namespace,
+                missing = missing.join(", "),
+                "the namespace of the pods is less than it should be"
+            );
+        }
         Ok(())
     };
     timeout(LIMIT, checks).await.unwrap_or(Err(Unavailable::Slow))
@@ -88,19 +95,20 @@ pub(super) async fn check(
 async fn rights(client: &Client, namespace: &str) -> Result<(), Unavailable> {
     let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
     let mut missing = Vec::new();
-    for (verb, resource, subresource) in RIGHTS {
+    for right in used() {
         let review = serde_json::from_value(json!({
             "spec": {"resourceAttributes": {
-                "namespace": namespace, "verb": verb, "resource": resource,
-                "subresource": subresource,
+                "namespace": namespace, "verb": right.verb, "group": right.group,
+                "resource": right.resource, "subresource": right.subresource,
             }},
         }));
         let review: SelfSubjectAccessReview = review.expect("the template is a review");
         let answer =
             reviews.create(&PostParams::default(), &review).await.map_err(Unavailable::Cluster)?;
         if !answer.status.is_some_and(|status| status.allowed) {
-            missing
-                .push(format!("{verb} {resource}/{subresource}").trim_end_matches('/').to_owned());
+            let Right { verb, resource, subresource, .. } = right;
+            let of = format!("{resource}/{subresource}");
+            missing.push(format!("{verb} {}", of.trim_end_matches('/')));
         }
     }
     if missing.is_empty() {
@@ -109,35 +117,57 @@ async fn rights(client: &Client, namespace: &str) -> Result<(), Unavailable> {
     Err(Unavailable::Rights { namespace: namespace.to_owned(), missing: missing.join(", ") })
 }
 
-/// A namespace may be looked at by few, so a missing right proves nothing; lists are empty in one
-/// that is not there.
-async fn exists(client: &Client, namespace: &str) -> Result<(), Unavailable> {
-    match Api::<Namespace>::all(client.clone()).get_opt(namespace).await {
-        Ok(None) => Err(Unavailable::Namespace(namespace.to_owned())),
-        Ok(Some(_)) => Ok(()),
-        Err(error) => {
-            tracing::debug!(error = %errors::chain(&error), "whether the namespace is there is unknown");
-            Ok(())
-        }
-    }
+/// One thing that this service does.
+struct Right {
+    verb: String,
+    group: String,
+    resource: String,
+    subresource: String,
 }
 
-/// Says so when no policy keeps pods from the network. Scripts cannot open sockets all the same: the
-/// pod's own filter holds from the first byte on.
-async fn policy(client: &Client, namespace: &str) {
-    let policies: Api<NetworkPolicy> = Api::namespaced(client.clone(), namespace);
-    match policies.list(&ListParams::default()).await {
-        Ok(list) if list.items.iter().any(denies_all) => {}
-        Ok(_) => tracing::warn!(
-            namespace,
-            "no NetworkPolicy denies all traffic of the pods: only their own filter keeps scripts from the network"
-        ),
-        Err(error) => tracing::warn!(
-            namespace,
-            error = %errors::chain(&error),
-            "whether a NetworkPolicy denies all traffic of the pods is unknown"
-        ),
+/// All that it does, as the Role says.
+fn used() -> Vec<Right> {
+    let role: Role = serde_json::from_str(ROLE).expect("the file is a Role");
+    let mut used = Vec::new();
+    for rule in role.rules.into_iter().flatten() {
+        let group = rule.api_groups.into_iter().flatten().next().unwrap_or_default();
+        for name in rule.resources.into_iter().flatten() {
+            let (resource, subresource) = name.split_once('/').unwrap_or((&name, ""));
+            used.extend(rule.verbs.iter().map(|verb| Right {
+                verb: verb.clone(),
+                group: group.clone(),
+                resource: resource.to_owned(),
+                subresource: subresource.to_owned(),
+            }));
+        }
     }
+    used
+}
+
+/// Lists are empty in a namespace that is not there, so it is asked for itself.
+async fn existing(client: &Client, name: &str) -> Result<Namespace, Unavailable> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let found = namespaces.get_opt(name).await.map_err(Unavailable::Cluster)?;
+    found.ok_or_else(|| Unavailable::Namespace(name.to_owned()))
+}
+
+/// What the namespace should have and has not.
+async fn missing(client: &Client, namespace: &Namespace) -> Result<Vec<&'static str>, kube::Error> {
+    let name = namespace.name_any();
+    let all = ListParams::default();
+    let policies: Api<NetworkPolicy> = Api::namespaced(client.clone(), &name);
+    let quotas: Api<ResourceQuota> = Api::namespaced(client.clone(), &name);
+    let ranges: Api<LimitRange> = Api::namespaced(client.clone(), &name);
+    let (policies, quotas, ranges) =
+        tokio::try_join!(policies.list(&all), quotas.list(&all), ranges.list(&all))?;
+    let restricted = namespace.labels().get(LEVEL).is_some_and(|level| level == "restricted");
+    let checks = [
+        (restricted, "the label that enforces the restricted level"),
+        (policies.items.iter().any(denies_all), "a NetworkPolicy that denies all traffic"),
+        (!quotas.items.is_empty(), "a ResourceQuota"),
+        (!ranges.items.is_empty(), "a LimitRange"),
+    ];
+    Ok(checks.iter().filter(|(is_there, _)| !is_there).map(|(_, what)| *what).collect())
 }
 
 /// Whether a policy selects every pod and lets nothing in or out.
@@ -155,25 +185,36 @@ fn denies_all(policy: &NetworkPolicy) -> bool {
     all && both && nothing
 }
 
-/// Makes the namespace and its policy. What is there already stays as it is.
-async fn prepare(client: &Client, namespace: &str) -> Result<(), Unavailable> {
+/// Makes the namespace and what belongs into it. What is there already stays as it is.
+async fn prepare(client: &Client, settings: &KubernetesSettings) -> Result<(), Unavailable> {
+    let namespace = settings.namespace.as_str();
     let failed = |source| Unavailable::Preparation { namespace: namespace.to_owned(), source };
-    let described = serde_json::from_value(json!({
-        "metadata": {
-            "name": namespace,
-            "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
-        },
-    }));
-    let described: Namespace = described.expect("the template is a namespace");
-    let namespaces: Api<Namespace> = Api::all(client.clone());
-    made(namespaces.create(&PostParams::default(), &described).await).map_err(failed)?;
-    let described = serde_json::from_value(json!({
+    let described = json!({"metadata": {"name": namespace, "labels": {LEVEL: "restricted"}}});
+    make::<Namespace>(&Api::all(client.clone()), described).await.map_err(failed)?;
+    let described = json!({
         "metadata": {"name": POLICY},
         "spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]},
-    }));
-    let described: NetworkPolicy = described.expect("the template is a policy");
-    let policies: Api<NetworkPolicy> = Api::namespaced(client.clone(), namespace);
-    made(policies.create(&PostParams::default(), &described).await).map_err(failed)
+    });
+    let policies = Api::namespaced(client.clone(), namespace);
+    make::<NetworkPolicy>(&policies, described).await.map_err(failed)?;
+    let described = json!({
+        "metadata": {"name": BOUNDS},
+        "spec": {"hard": {"pods": PODS_MAX}},
+    });
+    let quotas = Api::namespaced(client.clone(), namespace);
+    make::<ResourceQuota>(&quotas, described).await.map_err(failed)?;
+    let described = json!({
+        "metadata": {"name": BOUNDS},
+        "spec": {"limits": [{
+            "type": "Container",
+            "default": {
+                "cpu": settings.cpu_limit, "memory": settings.memory_limit,
+                "ephemeral-storage": settings.ephemeral_storage_limit,
+            },
+        }]},
+    });
+    let ranges = Api::namespaced(client.clone(), namespace);
+    make::<LimitRange>(&ranges, described).await.map_err(failed)
 }
 
 /// Makes the way out of packages pods, anew where it has changed.
@@ -190,8 +231,12 @@ async fn prepare_packages(
     policies.patch(&name, &apply, &Patch::Apply(&policy)).await.map(drop).map_err(failed)
 }
 
-fn made<K>(result: Result<K, kube::Error>) -> Result<(), kube::Error> {
-    match result {
+async fn make<K>(api: &Api<K>, described: serde_json::Value) -> Result<(), kube::Error>
+where
+    K: Clone + Debug + DeserializeOwned + Serialize,
+{
+    let described: K = serde_json::from_value(described).expect("the template is of its kind");
+    match api.create(&PostParams::default(), &described).await {
         Err(error) if !errors::is_there(&error) => Err(error),
         _ => Ok(()),
     }

@@ -121,7 +121,7 @@ impl Shared {
         run: &Run,
     ) -> Result<(), Error> {
         let run = Run { cancelled: run.cancelled.clone(), ..Run::alone(&run.call_id) };
-        let identity = Identity::of_packages(&self.manager);
+        let identity = Identity::of_packages(self.keeper.manager());
         let life = limit + self.settings.start_timeout.duration();
         let described = describe(&self.settings, &identity, life);
         let pod = pod::installer(described, &self.settings);

@@ -33,8 +33,8 @@ pub struct KubernetesSettings {
     pub start_timeout: TimeSpan,
     /// How packages for scripts are installed and kept.
     pub packages: PackagesSettings,
-    /// Makes the namespace and its network policy at start where they are missing and this service
-    /// may make them.
+    /// Makes the namespace, its network policy, quota and limits at start where they are missing and
+    /// this service may make them.
     pub prepare_namespace: bool,
     /// Pods that wait for a script, so that it need not wait for one.
     pub warm: WarmSettings,

@@ -17,13 +17,15 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::pod::SELECTOR;
+use super::pod::{MANAGER, SELECTOR};
 
 /// What is known of a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Known {
     /// Its version when it was last seen, for changes that must not meet another.
     pub(super) version: Option<String>,
+    /// The manager that it belongs to.
+    pub(super) manager: Option<String>,
     /// A node has it.
     pub(super) scheduled: bool,
     /// Why no node takes it.
@@ -138,6 +140,13 @@ impl Watch {
     }
 }
 
+impl Follower {
+    /// Whether the pod was last seen with another manager than this.
+    pub(super) fn is_of_another(&self, manager: &str) -> bool {
+        self.known.borrow().manager.as_deref().is_some_and(|of| of != manager)
+    }
+}
+
 impl Drop for Follower {
     fn drop(&mut self) {
         self.followed.lock().remove(&self.name);
@@ -150,6 +159,7 @@ fn broke(what: &str, error: &watcher::Error) {
 
 fn learn(known: &mut Known, pod: &Pod) {
     known.version.clone_from(&pod.metadata.resource_version);
+    known.manager = pod.labels().get(MANAGER).cloned();
     let Some(status) = &pod.status else { return };
     known.scheduled |= pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
     let condition = status.conditions.iter().flatten().find(|condition| {

@@ -2,7 +2,11 @@
 
 mod faults;
 mod files;
+mod fleet;
+mod meddler;
+mod once;
 mod ordinary;
+mod outages;
 mod packages;
 mod proxy;
 mod support;

@@ -1,0 +1,166 @@
+//! Which managers live: each renews a Lease of its own, and looks at those of the others.
+//!
+//! Invariants: whether somebody lives is judged by our own steady clock and by what changed since we
+//! looked, never by the times that others wrote, so no clock that is wrong or jumps kills anything;
+//! what was seen before an interruption of our own looking proves nothing.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::errors;
+use super::keeper::limited;
+use super::pod::{MANAGER, SELECTOR};
+
+/// Between two renewals, and two looks at the others.
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// A manager whose Lease did not change for so long, while we looked, is dead.
+pub(super) const DEAD_AFTER: Duration = Duration::from_secs(25);
+/// Two looks that lie further apart than this are no watching.
+const LOOK_GAP_MAX: Duration = Duration::from_secs(15);
+
+/// The Leases of a namespace, on behalf of one manager.
+pub(super) struct Presence {
+    leases: Api<Lease>,
+    /// Who this is.
+    manager: String,
+}
+
+/// The Lease of a manager, as it was seen.
+pub(super) struct Seen {
+    pub(super) manager: String,
+    version: String,
+    name: String,
+    uid: String,
+}
+
+impl Presence {
+    pub(super) fn new(client: Client, namespace: &str, manager: &str) -> Self {
+        Self { leases: Api::namespaced(client, namespace), manager: manager.to_owned() }
+    }
+
+    /// Says that this manager lives.
+    pub(super) async fn renew(&self) -> Result<(), kube::Error> {
+        let name = self.lease_name();
+        let renewal = json!({"spec": {"renewTime": now()}});
+        let patch = Patch::Merge(&renewal);
+        match limited(self.leases.patch(&name, &PatchParams::default(), &patch)).await {
+            Err(error) if errors::is_not_found(&error) => {}
+            renewed => return renewed.map(drop),
+        }
+        let lease = serde_json::from_value(json!({
+            "metadata": {
+                "name": name,
+                "labels": {
+                    "app.kubernetes.io/managed-by": "toolbus-scripts-manager",
+                    MANAGER: self.manager,
+                },
+            },
+            "spec": {
+                "holderIdentity": self.manager,
+                "leaseDurationSeconds": DEAD_AFTER.as_secs(),
+                "acquireTime": now(),
+                "renewTime": now(),
+            },
+        }));
+        let lease: Lease = lease.expect("the template is a Lease");
+        limited(self.leases.create(&PostParams::default(), &lease)).await.map(drop)
+    }
+
+    /// The Leases of all managers.
+    pub(super) async fn all(&self) -> Result<Vec<Seen>, kube::Error> {
+        let parameters = ListParams::default().labels(SELECTOR);
+        let list = limited(self.leases.list(&parameters)).await?;
+        let seen = list.items.into_iter().filter_map(|lease| {
+            Some(Seen {
+                manager: lease.labels().get(MANAGER)?.clone(),
+                version: lease.resource_version()?,
+                name: lease.name_any(),
+                uid: lease.uid()?,
+            })
+        });
+        Ok(seen.collect())
+    }
+
+    /// Takes away the Lease of a manager that is dead, unless it was renewed after all.
+    pub(super) async fn bury(&self, seen: &Seen) -> Result<(), kube::Error> {
+        let as_seen = Preconditions {
+            uid: Some(seen.uid.clone()),
+            resource_version: Some(seen.version.clone()),
+        };
+        let parameters = DeleteParams::default().preconditions(as_seen);
+        match limited(self.leases.delete(&seen.name, &parameters)).await {
+            Err(error) if !errors::is_not_found(&error) && !errors::is_conflict(&error) => {
+                Err(error)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Says that this manager ends: what it leaves behind needs nobody's patience.
+    pub(super) async fn leave(&self) -> Result<(), kube::Error> {
+        let parameters = DeleteParams::default();
+        limited(self.leases.delete(&self.lease_name(), &parameters)).await.map(drop)
+    }
+
+    fn lease_name(&self) -> String {
+        format!("toolbus-scripts-{}", self.manager)
+    }
+}
+
+fn now() -> String {
+    format!("{:.6}", Timestamp::now())
+}
+
+/// Who is dead, as far as looking has shown.
+#[derive(Default)]
+pub(super) struct Watchman {
+    last_look: Option<Instant>,
+    /// By manager: the version of its Lease, `None` where it has none, and since when.
+    known: HashMap<String, (Option<String>, Instant)>,
+}
+
+impl Watchman {
+    /// Takes what was seen: the Leases, and the managers of which there are pods. Gives the dead.
+    pub(super) fn look(
+        &mut self,
+        leases: &[Seen],
+        owners: &BTreeSet<String>,
+        now: Instant,
+    ) -> BTreeSet<String> {
+        // This process may have stood still, and the others with it: they get their time anew.
+        if self.last_look.is_none_or(|last| now - last > LOOK_GAP_MAX) {
+            self.known.clear();
+        }
+        self.last_look = Some(now);
+        let mut current: HashMap<&str, Option<&str>> =
+            owners.iter().map(|owner| (owner.as_str(), None)).collect();
+        current.extend(leases.iter().map(|lease| (&*lease.manager, Some(&*lease.version))));
+        self.known.retain(|manager, _| current.contains_key(manager.as_str()));
+        let mut dead = BTreeSet::new();
+        for (manager, version) in current {
+            let known = self.known.entry(manager.to_owned());
+            let (before, since) = known.or_insert_with(|| (version.map(str::to_owned), now));
+            if before.as_deref() != version {
+                (*before, *since) = (version.map(str::to_owned), now);
+            } else if now - *since >= DEAD_AFTER {
+                dead.insert(manager.to_owned());
+            }
+        }
+        dead
+    }
+
+    /// A look failed.
+    pub(super) fn blind(&mut self) {
+        self.last_look = None;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+//! A client of the real cluster whose requests are written down, and meddled with on the way.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use kube::Client;
+use kube::client::{Body, ClientBuilder, DynBody};
+use parking_lot::Mutex;
+use tokio::time::sleep;
+use tower::{BoxError, Layer, Service};
+
+use crate::support::config;
+
+/// What becomes of a request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Fate {
+    /// It goes its way.
+    Pass,
+    /// It arrives, and its answer comes so much later.
+    Late(Duration),
+    /// It arrives, and its answer is lost.
+    Lost,
+    /// It does not arrive; this is answered.
+    Refused(u16),
+    /// It does not arrive, and nothing is answered.
+    Silent,
+}
+
+type Answer = Response<Box<DynBody>>;
+type Judge = dyn Fn(&str, &str) -> Fate + Send + Sync;
+
+/// Decides by method and path what becomes of requests, and remembers them.
+#[derive(Clone)]
+pub(crate) struct Meddler {
+    judge: Arc<Mutex<Arc<Judge>>>,
+    calls: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl Meddler {
+    /// Lets everything pass, for the time being.
+    pub(crate) fn new() -> Self {
+        let pass: Arc<Judge> = Arc::new(|_, _| Fate::Pass);
+        Self { judge: Arc::new(Mutex::new(pass)), calls: Arc::default() }
+    }
+
+    /// From now on.
+    pub(crate) fn judge(&self, judge: impl Fn(&str, &str) -> Fate + Send + Sync + 'static) {
+        *self.judge.lock() = Arc::new(judge);
+    }
+
+    /// A client whose requests pass here, as this user where one is named.
+    pub(crate) async fn client(&self, user: Option<&str>) -> Option<Client> {
+        let mut config = config().await?;
+        config.auth_info.impersonate = user.map(str::to_owned);
+        let builder = ClientBuilder::try_from(config).expect("a client");
+        Some(builder.with_layer(self).build())
+    }
+
+    /// Every kind of request that was made: verb and resource, as a Role names them.
+    pub(crate) fn calls(&self) -> BTreeSet<String> {
+        self.calls.lock().clone()
+    }
+}
+
+impl<S> Layer<S> for Meddler {
+    type Service = Meddling<S>;
+
+    fn layer(&self, inner: S) -> Meddling<S> {
+        Meddling { inner, meddler: self.clone() }
+    }
+}
+
+pub(crate) struct Meddling<S> {
+    inner: S,
+    meddler: Meddler,
+}
+
+impl<S> Service<Request<Body>> for Meddling<S>
+where
+    S: Service<Request<Body>, Response = Answer, Error = BoxError>,
+    S::Future: Send + 'static,
+{
+    type Response = Answer;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Answer, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let (method, path) = (request.method().as_str(), request.uri().path());
+        let query = request.uri().query().unwrap_or_default();
+        self.meddler.calls.lock().insert(as_in_a_role(method, path, query));
+        let judge = Arc::clone(&self.meddler.judge.lock());
+        let fate = judge(method, path);
+        let passing = match fate {
+            Fate::Pass | Fate::Late(_) | Fate::Lost => Some(self.inner.call(request)),
+            Fate::Refused(_) | Fate::Silent => None,
+        };
+        Box::pin(async move {
+            let answer = match passing {
+                Some(passing) => Some(passing.await?),
+                None => None,
+            };
+            match (fate, answer) {
+                (Fate::Late(time), Some(answer)) => {
+                    sleep(time).await;
+                    Ok(answer)
+                }
+                (Fate::Lost, _) => Err("the answer was lost".into()),
+                (Fate::Refused(code), _) => Ok(refusal(code)),
+                (_, Some(answer)) => Ok(answer),
+                (_, None) => std::future::pending().await,
+            }
+        })
+    }
+}
+
+fn refusal(code: u16) -> Answer {
+    let status = serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
+        "reason": "Meddled", "message": "refused by the test",
+    });
+    let body = Full::from(serde_json::to_vec(&status).expect("JSON"));
+    let body: Box<DynBody> = Box::new(body.map_err(|never| match never {}));
+    Response::builder().status(code).body(body).expect("an answer")
+}
+
+/// `patch pods`, `get pods/log`, `create selfsubjectaccessreviews.authorization.k8s.io` and so on.
+fn as_in_a_role(method: &str, path: &str, query: &str) -> String {
+    let mut parts = path.trim_matches('/').split('/');
+    let group = match parts.next() {
+        Some("apis") => parts.next().unwrap_or_default(),
+        _ => "",
+    };
+    let mut rest: Vec<&str> = parts.skip(1).collect();
+    // A namespace before something in it; by itself it is what is asked for.
+    if rest.first() == Some(&"namespaces") && rest.len() > 2 {
+        rest.drain(..2);
+    }
+    let (resource, name) = (rest.first().copied().unwrap_or_default(), rest.get(1));
+    let verb = match method {
+        "GET" if query.contains("watch=true") => "watch",
+        "GET" if name.is_none() => "list",
+        "GET" => "get",
+        "POST" => "create",
+        "PATCH" => "patch",
+        "PUT" => "update",
+        "DELETE" => "delete",
+        other => other,
+    };
+    let subresource = rest.get(2).map(|name| format!("/{name}")).unwrap_or_default();
+    let group = if group.is_empty() { String::new() } else { format!(".{group}") };
+    format!("{verb} {resource}{group}{subresource}")
+}

@@ -1,0 +1,134 @@
+//! Shares a runner among the agents that ask it: none takes all of its places, and none fills its
+//! queue.
+//!
+//! Invariants: an agent has at most its share of places, running or next in line for all of them,
+//! so whoever asks waits for a bounded number of scripts of others; what is over a bound is refused
+//! at once as busy, with the bound that it is over.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use crate::runner::{Error, Outcome, Run, Runner, Script};
+
+/// How a runner is shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shares {
+    /// Scripts that run at a time, of all agents.
+    pub running: usize,
+    /// Scripts of one agent that run at a time.
+    pub running_of_one: usize,
+    /// Scripts that may wait, of all agents.
+    pub waiting: usize,
+    /// Scripts of one agent that may wait.
+    pub waiting_of_one: usize,
+}
+
+/// A runner of which each agent has its share. Agents are told apart by what they call themselves.
+pub struct Turns {
+    runner: Arc<dyn Runner>,
+    shares: Shares,
+    /// The places of all agents, given in the order in which they were asked for.
+    places: Semaphore,
+    agents: Mutex<Agents>,
+}
+
+#[derive(Default)]
+struct Agents {
+    /// Those that have scripts here, running or waiting; no others.
+    by_name: HashMap<String, Agent>,
+    /// Scripts of all of them.
+    scripts: usize,
+}
+
+struct Agent {
+    scripts: usize,
+    places: Arc<Semaphore>,
+}
+
+/// A script that runs or waits.
+struct Admitted<'a> {
+    turns: &'a Turns,
+    agent: String,
+    places: Arc<Semaphore>,
+}
+
+impl Turns {
+    /// Shares `runner`.
+    #[must_use]
+    pub fn new(runner: Arc<dyn Runner>, shares: Shares) -> Self {
+        let places = Semaphore::new(shares.running.clamp(1, Semaphore::MAX_PERMITS));
+        Self { runner, shares, places, agents: Mutex::default() }
+    }
+
+    fn admit(&self, agent: String) -> Result<Admitted<'_>, Error> {
+        let Shares { running, running_of_one, waiting, waiting_of_one } = self.shares;
+        let mut agents = self.agents.lock();
+        let of_one = agents.by_name.get(&agent).map_or(0, |agent| agent.scripts);
+        if of_one >= running_of_one + waiting_of_one {
+            return Err(Error::Busy(format!(
+                "{running_of_one} scripts of this agent run and {waiting_of_one} wait"
+            )));
+        }
+        if agents.scripts >= running + waiting {
+            return Err(Error::Busy(format!("{running} scripts run and {waiting} wait")));
+        }
+        agents.scripts += 1;
+        let of_one = agents.by_name.entry(agent.clone()).or_insert_with(|| Agent {
+            scripts: 0,
+            places: Arc::new(Semaphore::new(running_of_one.clamp(1, Semaphore::MAX_PERMITS))),
+        });
+        of_one.scripts += 1;
+        let places = Arc::clone(&of_one.places);
+        drop(agents);
+        Ok(Admitted { turns: self, agent, places })
+    }
+
+    async fn run_in_turn(&self, script: Script, mut run: Run) -> Result<Outcome, Error> {
+        let admitted = self.admit(std::mem::take(&mut run.source))?;
+        let turn = async {
+            // Its own share first: what waits for that is in nobody else's way.
+            let own = admitted.places.acquire().await;
+            (own, self.places.acquire().await)
+        };
+        // Both only wait; a turn that is given up goes to the next.
+        let _places = tokio::select! {
+            places = turn => places,
+            () = run.cancelled.cancelled() => return Err(Error::Cancelled),
+        };
+        self.runner.run(script, run).await
+    }
+}
+
+impl Runner for Turns {
+    fn name(&self) -> &'static str {
+        self.runner.name()
+    }
+
+    fn adopts(&self) -> bool {
+        self.runner.adopts()
+    }
+
+    fn run(&self, script: Script, run: Run) -> BoxFuture<'_, Result<Outcome, Error>> {
+        Box::pin(self.run_in_turn(script, run))
+    }
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        let mut agents = self.turns.agents.lock();
+        agents.scripts -= 1;
+        if let Some(agent) = agents.by_name.get_mut(&self.agent) {
+            agent.scripts -= 1;
+            if agent.scripts == 0 {
+                agents.by_name.remove(&self.agent);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

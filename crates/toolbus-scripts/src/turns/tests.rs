@@ -1,0 +1,149 @@
+//! Agents that want more than there is.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::files::Produced;
+use crate::runner::{Captured, Ending};
+
+const SHARES: Shares = Shares { running: 3, running_of_one: 2, waiting: 6, waiting_of_one: 4 };
+
+/// Runs each script until it may end, and writes down whose it was.
+struct Held {
+    started: watch::Sender<Vec<String>>,
+    may_end: watch::Sender<usize>,
+}
+
+impl Runner for Arc<Held> {
+    fn name(&self) -> &'static str {
+        "held"
+    }
+
+    fn run(&self, script: Script, run: Run) -> BoxFuture<'_, Result<Outcome, Error>> {
+        let mut number = 0;
+        self.started.send_modify(|started| {
+            started.push(script.source.clone());
+            number = started.len();
+        });
+        let mut may_end = self.may_end.subscribe();
+        Box::pin(async move {
+            let ended = may_end.wait_for(|count| *count >= number);
+            tokio::select! {
+                ended = ended => drop(ended),
+                () = run.cancelled.cancelled() => return Err(Error::Cancelled),
+            }
+            Ok(Outcome {
+                output: Captured { text: script.source, truncated: false },
+                stdout: Captured::default(),
+                stderr: Captured::default(),
+                ending: Ending::Exited(0),
+                elapsed: Duration::ZERO,
+                usage: None,
+                produced: Produced::default(),
+            })
+        })
+    }
+}
+
+fn stage() -> (Arc<Held>, Turns) {
+    let held =
+        Arc::new(Held { started: watch::Sender::default(), may_end: watch::Sender::default() });
+    (Arc::clone(&held), Turns::new(Arc::new(held), SHARES))
+}
+
+fn of(agent: &str, number: usize) -> (Script, Run) {
+    let script = Script {
+        source: format!("{agent}{number}"),
+        input: String::new(),
+        timeout: Duration::from_secs(1),
+        packages: Vec::new(),
+        files: Vec::new(),
+    };
+    (script, Run { source: agent.to_owned(), ..Run::alone("call_1") })
+}
+
+async fn settle() {
+    // Paused time moves on when nobody has anything to do.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_agent_does_not_keep_another_waiting() {
+    let (held, turns) = stage();
+    let run = |agent, number| {
+        let (script, run) = of(agent, number);
+        turns.run(script, run)
+    };
+    let greedy = join_all((0..6).map(|number| run("a", number)));
+    let modest = async {
+        settle().await;
+        assert_eq!(
+            *held.started.borrow(),
+            ["a0", "a1"],
+            "its share, though there is a third place"
+        );
+        tokio::join!(run("b", 0), run("b", 1), async {
+            settle().await;
+            assert_eq!(*held.started.borrow(), ["a0", "a1", "b0"]);
+            // One of a's ends: b was next in line, whatever else a has waiting.
+            held.may_end.send_replace(1);
+            settle().await;
+            assert_eq!(*held.started.borrow(), ["a0", "a1", "b0", "b1"]);
+            held.may_end.send_replace(100);
+        })
+    };
+    let (greedy, (first, second, ())) = tokio::join!(greedy, modest);
+    assert!(greedy.iter().chain([&first, &second]).all(Result::is_ok), "{greedy:?}");
+    assert_eq!(held.started.borrow().len(), 8);
+    let agents = turns.agents.lock();
+    assert!(agents.by_name.is_empty() && agents.scripts == 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_over_a_bound_is_busy_at_once() {
+    let (held, turns) = stage();
+    let run = |agent, number| {
+        let (script, run) = of(agent, number);
+        turns.run(script, run)
+    };
+    let refused = |outcome: Result<Outcome, Error>, text: &str| {
+        assert!(matches!(&outcome, Err(Error::Busy(why)) if why.contains(text)), "{outcome:?}");
+    };
+    let waiting = join_all((0..6).map(|number| run("a", number)));
+    let others = join_all((0..3).map(|number| run("b", number)));
+    let asking = async {
+        settle().await;
+        refused(run("a", 7).await, "2 scripts of this agent run and 4 wait");
+        refused(run("c", 0).await, "3 scripts run and 6 wait");
+        held.may_end.send_replace(100);
+    };
+    let (waited, others, ()) = tokio::join!(waiting, others, asking);
+    assert!(waited.iter().chain(&others).all(Result::is_ok));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_gives_up_waiting_leaves_nothing_behind() {
+    let (held, turns) = stage();
+    let cancelled = CancellationToken::new();
+    let (script, run) = of("a", 2);
+    let waiting = turns.run(script, Run { cancelled: cancelled.clone(), ..run });
+    let running = join_all((0..2).map(|number| {
+        let (script, run) = of("a", number);
+        turns.run(script, run)
+    }));
+    let giving_up = async {
+        settle().await;
+        cancelled.cancel();
+        settle().await;
+        held.may_end.send_replace(100);
+    };
+    let (ran, gave_up, ()) = tokio::join!(running, waiting, giving_up);
+    assert!(ran.iter().all(Result::is_ok));
+    assert_eq!(gave_up, Err(Error::Cancelled));
+    assert_eq!(*held.started.borrow(), ["a0", "a1"]);
+    assert_eq!(turns.agents.lock().scripts, 0);
+}
