@@ -41,8 +41,6 @@ impl Manager {
             .args(["--bus", broker, "--runner", "kubernetes", "--prepare-namespace"])
             .env("KUBECONFIG", &cluster.kubeconfig)
             .env("TOOLBUS_KUBERNETES__NAMESPACE", NAMESPACE)
-            // Requests of the usual size would not leave a small node room for all.
-            .env("TOOLBUS_KUBERNETES__CPU_REQUEST", "10m")
             .env("TOOLBUS_SCRIPTS__MAX_CONCURRENT", AT_ONCE.to_string())
             .env("TOOLBUS_KUBERNETES__WARM__SIZE", warm.to_string())
             .start()?;
