@@ -146,3 +146,17 @@ fn secrets_are_referred_to() {
     assert_eq!(rendered.matches("kind: Secret").count(), 2);
     assert!(!rendered.contains("sk-or-1"), "the key is in more than its secret");
 }
+
+/// The manager starts with these rights only, and may have no others.
+#[test]
+fn the_managers_rights_are_those_that_it_needs() {
+    let Some(helm) = tools::helm() else { return };
+    let rules = |text: &str| -> Vec<String> {
+        let lines =
+            text.lines().map(|line| line.trim().trim_start_matches("- ").trim_end_matches(','));
+        lines.filter(|line| line.starts_with("{\"apiGroups\"")).map(str::to_owned).collect()
+    };
+    let needed = rules(include_str!("../../../scripts-manager/src/kubernetes/role.json"));
+    assert!(!needed.is_empty(), "the role has no rules, or each on more than a line");
+    assert_eq!(rules(&render(&helm, SMALLEST).unwrap()), needed);
+}
