@@ -1,10 +1,10 @@
-# Runs one script as `python -c` would, and leaves nothing of itself behind.
+# Makes an interpreter what `python -c` has, takes a script, and runs it.
 #
 # Started by the first process of a sandbox with descriptor 3 open: a socket that delivers frames
 # (four bytes of length, most significant first, then that many bytes): the interpreter's prefixes
 # and module path, the script, the input, folders to make, and files to write, path and content in
-# turn until a path is empty. Only built-in modules are imported here: `site` and `os`
-# would cost more than all the rest together, and most of it again in every run.
+# turn until a path is empty. `run_script` stands before this. Only built-in modules are imported
+# here: `site` and `os` would cost more than all the rest together, and most of it again in every run.
 
 def bootstrap():
     import builtins
@@ -53,45 +53,11 @@ def bootstrap():
     builtins.exit = _sitebuiltins.Quitter("exit", "Ctrl-D (i.e. EOF)")
     builtins.help = _sitebuiltins._Helper()
 
-    sys.argv[:] = ["-c"]
-    if hasattr(sys, "orig_argv"):
-        sys.orig_argv[:] = [sys.executable, "-c", source]
-    # Lines come out when they are printed: what a script that is killed had to say is kept, and
-    # both streams merge in the order in which they were written.
-    sys.stdout.reconfigure(line_buffering=True)
-    sys.stderr.reconfigure(line_buffering=True)
+    def started():
+        # From here on nothing can be told to the outside in the script's stead.
+        posix.write(3, b"S")
+        posix.close(3)
 
-    main = sys.modules["__main__"].__dict__
-    for name in [name for name in main if not name.startswith("__")]:
-        del main[name]
-
-    # From here on nothing can be told to the outside in the script's stead.
-    posix.write(3, b"S")
-    posix.close(3)
-    code = linecache = None
-    if sys.version_info >= (3, 13):
-        # Since this version `-c` shows source lines, and would show those of the command line.
-        import linecache
-        linecache.cache.pop("<string>", None)
-    try:
-        code = compile(source + "\n", "<string>", "exec", dont_inherit=True)
-        if linecache:
-            lines = [line + "\n" for line in source.splitlines()]
-            linecache.cache["<string>"] = len(source), None, lines, "<string>"
-            if hasattr(linecache, "_interactive_cache"):
-                linecache._register_code(code, source, "<string>")
-        exec(code, main)
-    except SystemExit:
-        raise
-    except BaseException:
-        show = sys.excepthook
-
-        def hook(kind, value, trace):
-            while trace and trace.tb_frame.f_code is not code:
-                trace = trace.tb_next
-            show(kind, value.with_traceback(trace), trace)
-
-        sys.excepthook = hook
-        raise
+    run_script(source, started)
 
 bootstrap()

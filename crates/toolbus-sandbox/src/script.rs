@@ -4,6 +4,9 @@
 use std::ffi::CString;
 use std::io;
 use std::path::Path;
+use std::sync::LazyLock;
+
+use toolbus_scripts::RUN_SCRIPT;
 
 use toolbus_scripts::files::{File, INPUT_FOLDER, OUTPUT_FOLDER};
 
@@ -11,7 +14,8 @@ use crate::c_string::c_string;
 use crate::interpreter::Interpreter;
 
 /// What the interpreter runs first.
-static BOOTSTRAP: &str = include_str!("bootstrap.py");
+static BOOTSTRAP: LazyLock<String> =
+    LazyLock::new(|| [RUN_SCRIPT, include_str!("bootstrap.py")].concat());
 
 /// The interpreter's command line: read the bootstrap, run it. Without `site`, whose result the
 /// bootstrap is told, and deaf to the environment.

@@ -20,3 +20,7 @@ pub use runner::{Outcome, Run, Runner, Script};
 pub use service::{Unavailable, serve};
 pub use texts::Texts;
 pub use turns::Turns;
+
+/// The Python function `run_script(source, started)`, with which every runner's interpreter becomes
+/// the script, so that a script sees and tells the same wherever it runs.
+pub const RUN_SCRIPT: &str = include_str!("run_script.py");

@@ -28,6 +28,7 @@ pub(super) static PROGRAM_WITH_NETWORK: LazyLock<String> =
 fn program(head: &str) -> String {
     let sources = [
         include_str!("filter.py"),
+        toolbus_scripts::RUN_SCRIPT,
         include_str!("script.py"),
         include_str!("files.py"),
         include_str!("supervisor.py"),

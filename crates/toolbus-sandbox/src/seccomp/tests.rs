@@ -32,6 +32,7 @@ fn verdict(program: &[u8], number: u32, arguments: [u64; 6]) -> u32 {
             0x15 => register == value,
             0x25 => register > value,
             0x35 => register >= value,
+            0x45 => register & value != 0,
             other => panic!("an unknown instruction {other:#x}"),
         };
         at += usize::from(instruction[if holds { 2 } else { 3 }]);
@@ -85,4 +86,42 @@ fn the_x32_interface_is_refused() {
     }
     assert_eq!(verdict(&program, 511, [0; 6]), ALLOWED);
     assert_eq!(verdict(&program, 548, [0; 6]), ALLOWED);
+}
+
+/// The filter of pods, which must do without this crate, answers every call as this one does.
+#[test]
+fn the_filter_of_pods_is_the_same() {
+    const FILTER: &str = include_str!("../../../scripts-manager/src/kubernetes/filter.py");
+    // Hands over what it would have given to the kernel.
+    let print = r"
+import ctypes, sys
+class Libc:
+    def prctl(self, what, mode, program, *_):
+        if what == 22:
+            program = program._obj
+            steps = ctypes.c_void_p.from_buffer(program, type(program).steps.offset).value
+            sys.stdout.buffer.write(ctypes.string_at(steps, program.length * 8))
+        return 0
+ctypes.CDLL = lambda *_, **__: Libc()
+deny_calls()
+";
+    let output = std::process::Command::new("python3")
+        .args(["-I", "-c", &format!("{FILTER}{print}")])
+        .output()
+        .expect("python3");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let theirs = output.stdout;
+    let ours = program(Network::Denied).expect("a program");
+    let first = NAMESPACE_FLAGS.map(|flag| flag.unsigned_abs().into());
+    let first = first.into_iter().chain(0..64).chain([17, 0x003d_0f00, u64::MAX, 1 << 40]);
+    let second = TERMINAL_INJECTION.into_iter().chain([0, libc::TIOCGWINSZ, u64::MAX]);
+    let arguments: Vec<_> =
+        first.flat_map(|one| second.clone().map(move |two| [one, two])).collect();
+    for number in (0..1024).chain(0x4000_0000..0x4000_0400).chain([u32::MAX]) {
+        for [one, two] in &arguments {
+            let call = [*one, *two, 0, 0, 0, 0];
+            let answers = (verdict(&theirs, number, call), verdict(&ours, number, call));
+            assert_eq!(answers.0, answers.1, "call {number}, {one:#x}, {two:#x}");
+        }
+    }
 }
