@@ -1,5 +1,7 @@
 //! Scripts in pods of a real cluster. Runs where `TOOLBUS_TEST_KUBECONFIG` names one.
 
+mod canaries;
+mod conformance;
 mod faults;
 mod files;
 mod fleet;

@@ -68,11 +68,6 @@ pub(crate) async fn run(runner: &impl Runner, source: &str) -> Outcome {
     runner.run(script(source), unwatched()).await.expect("the script runs")
 }
 
-pub(crate) async fn run_for(runner: &impl Runner, source: &str, timeout: Duration) -> Outcome {
-    let script = Script { timeout, ..script(source) };
-    runner.run(script, unwatched()).await.expect("the script runs")
-}
-
 /// Runs a script and checks its merged output and its ending.
 pub(crate) async fn check(runner: &impl Runner, source: &str, output: &str, ending: Ending) {
     let outcome = run(runner, source).await;

@@ -117,7 +117,7 @@ deny_calls()
     let second = TERMINAL_INJECTION.into_iter().chain([0, libc::TIOCGWINSZ, u64::MAX]);
     let arguments: Vec<_> =
         first.flat_map(|one| second.clone().map(move |two| [one, two])).collect();
-    for number in (0..1024).chain(0x4000_0000..0x4000_0400).chain([u32::MAX]) {
+    for number in (0..600).chain([0x4000_0000, 0x4000_0029, 0x4000_0208, u32::MAX]) {
         for [one, two] in &arguments {
             let call = [*one, *two, 0, 0, 0, 0];
             let answers = (verdict(&theirs, number, call), verdict(&ours, number, call));

@@ -4,9 +4,10 @@
 //! not be.
 
 mod bare;
+mod conformance;
 mod files;
-mod hostile;
 mod life;
+mod limits;
 mod ordinary;
 mod packages;
 mod support;

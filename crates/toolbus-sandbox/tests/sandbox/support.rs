@@ -68,13 +68,6 @@ pub(crate) async fn check(runner: &impl Runner, source: &str, output: &str, endi
     assert_eq!((outcome.output.text.as_str(), &outcome.ending), (output, &ending), "{source}");
 }
 
-/// Runs a script that attacks, which must end by itself, and returns what it printed.
-pub(crate) async fn attack(runner: &impl Runner, source: &str) -> String {
-    let outcome = run(runner, source).await;
-    assert_eq!(outcome.ending, Ending::Exited(0), "{}", outcome.output.text);
-    outcome.output.text
-}
-
 #[track_caller]
 pub(crate) fn busy(result: Result<Outcome, Error>) {
     assert!(matches!(result, Err(Error::Busy(_))), "{result:?}");
@@ -104,14 +97,6 @@ pub(crate) fn children() -> Vec<String> {
 /// How many descriptors this process has open.
 pub(crate) fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").expect("descriptors").count()
-}
-
-/// Resident memory of this process, in bytes.
-pub(crate) fn resident() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").expect("status");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
-    let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
-    kibibytes << 10
 }
 
 /// Runs the calling test again in a process of its own, where nothing else runs beside it; `true`

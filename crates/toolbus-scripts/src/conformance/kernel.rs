@@ -1,0 +1,122 @@
+//! What a script must not ask of the kernel.
+
+use super::stage::Stage;
+
+/// `call` makes a system call by its number, which must be refused as forbidden or as unknown.
+const CALL: &str = r"
+import ctypes, platform
+libc = ctypes.CDLL(None, use_errno=True)
+intel = platform.machine() == 'x86_64'
+def call(name, number, *arguments):
+    ctypes.set_errno(0)
+    answer = libc.syscall(number, *arguments)
+    if not answer and name.startswith('clone'): os._exit(99)
+    print(name, 'refused' if answer == -1 and ctypes.get_errno() in (1, 38) else f'{answer} {ctypes.get_errno()}')
+";
+
+pub(super) async fn parts_of_the_kernel_are_closed(stage: Stage) {
+    let source = r"
+numbers = dict(bpf=321, perf_event_open=298, keyctl=250, add_key=248, request_key=249, userfaultfd=323,
+    io_uring_setup=425, io_uring_enter=426, io_uring_register=427, open_by_handle_at=304, name_to_handle_at=303,
+    init_module=175, finit_module=313, delete_module=176, kexec_load=246, reboot=169, swapon=167, acct=163, syslog=103,
+    fanotify_init=300, personality=135, memfd_create=319, memfd_secret=447, shmget=29, msgget=68, semget=64, mq_open=240,
+    iopl=172, ioperm=173, modify_ldt=154, sethostname=170, settimeofday=164, clock_settime=227, adjtimex=159,
+    quotactl=179, vhangup=153, x32_getpid=0x40000000 + 39, x32_legacy=520) if intel else dict(bpf=280,
+    perf_event_open=241, keyctl=219, add_key=217, request_key=218, userfaultfd=282, io_uring_setup=425,
+    io_uring_enter=426, io_uring_register=427, open_by_handle_at=265, name_to_handle_at=264, init_module=105,
+    finit_module=273, delete_module=106, kexec_load=104, reboot=142, swapon=224, acct=89, syslog=116, fanotify_init=262,
+    personality=92, memfd_create=279, memfd_secret=447, shmget=194, msgget=186, semget=190, mq_open=180,
+    sethostname=161, settimeofday=170, clock_settime=112, adjtimex=171, quotactl=60, vhangup=58)
+for name, number in numbers.items(): call(name, number, 0x10000000, 0, 0, 0, 0)
+# With rubbish in the upper half that the kernel ignores.
+for request in (0x5412, 0x541C): call('type into a terminal', 16 if intel else 29, 0, request | 1 << 40, b'x')
+";
+    stage.attack(34, &format!("{CALL}{source}")).await;
+}
+
+pub(super) async fn no_namespace_can_be_made(stage: Stage) {
+    let source = r"
+flags = (0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000)
+for flag in flags:
+    call(f'clone {flag:#x}', 56 if intel else 220, flag | 17, 0, 0, 0, 0)
+    call(f'unshare {flag:#x}', 272 if intel else 97, flag)
+call('clone3', 435, ctypes.create_string_buffer(88), 88)
+call('setns', 308 if intel else 268, 0, 0)
+import subprocess
+for program in (['unshare', '--user', 'true'], ['unshare', '--net', 'true'], ['nsenter', '--target', '1', '--all', 'true']):
+    def run():
+        if subprocess.run(program, capture_output=True).returncode: raise OSError
+    attempt(' '.join(program), run)
+";
+    stage.attack(19, &format!("{CALL}{source}")).await;
+}
+
+pub(super) async fn nothing_can_be_mounted(stage: Stage) {
+    let source = r"
+numbers = dict(mount=165, umount2=166, pivot_root=155, chroot=161, fsopen=430, open_tree=428, move_mount=429, fsconfig=431,
+    fsmount=432, fspick=433, mount_setattr=442) if intel else dict(mount=40, umount2=39, pivot_root=41, chroot=51,
+    fsopen=430, open_tree=428, move_mount=429, fsconfig=431, fsmount=432, fspick=433, mount_setattr=442)
+for name, number in numbers.items(): call(name, number, b'/tmp', b'/tmp', b'tmpfs', 0, 0)
+mounts = [line.split() for line in open('/proc/self/mounts')]
+print('the root is read-only', 'refused' if [m for m in mounts if m[1] == '/'][-1][3].startswith('ro') else mounts)
+";
+    stage.attack(12, &format!("{CALL}{source}")).await;
+}
+
+pub(super) async fn limits_cannot_be_raised(stage: Stage) {
+    let source = r"
+import resource
+for name in ('CORE', 'NOFILE', 'NPROC', 'FSIZE', 'AS'):
+    limit = getattr(resource, 'RLIMIT_' + name)
+    soft, hard = resource.getrlimit(limit)
+    attempt('raise ' + name, lambda: resource.setrlimit(limit, (hard + 1, hard + 1)))
+    attempt('lift ' + name, lambda: resource.setrlimit(limit, (-1, -1)))
+attempt('lower the own number', lambda: os.nice(-20))
+attempt('priority in the queue', lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1)))
+attempt('spare this process', lambda: put('/proc/self/oom_score_adj', b'-1000'))
+attempt('spare the first process', lambda: put('/proc/1/oom_score_adj', b'1000'))
+for group in ('/sys/fs/cgroup/memory.max', '/sys/fs/cgroup/pids.max', '/sys/fs/cgroup/cgroup.procs',
+              '/sys/fs/cgroup/memory/memory.limit_in_bytes', '/sys/fs/cgroup/memory/cgroup.procs'):
+    attempt(group, lambda: put(group, b'max'))
+attempt('a group of its own', lambda: os.mkdir('/sys/fs/cgroup/mine'))
+";
+    stage.attack(20, source).await;
+}
+
+pub(super) async fn setuid_programs_give_nothing(stage: Stage) {
+    let source = r"
+import shutil, subprocess
+status = dict(line.split(':\t') for line in open('/proc/self/status') if ':\t' in line)
+print('privileges', 'refused' if status['NoNewPrivs'].strip() == '1' else 'to be gained')
+for name in ('CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb'):
+    print(name, 'refused' if int(status[name], 16) == 0 else status[name])
+print('identity', 'refused' if 0 not in os.getresuid() + os.getresgid() and 0 not in os.getgroups() else os.getresuid())
+for name in ('setuid', 'setgid'): attempt(name, lambda: getattr(os, name)(0))
+attempt('setgroups', lambda: os.setgroups([0]))
+for program in ('su', 'mount', 'newgrp', 'passwd', 'sudo', 'pkexec', 'chsh'):
+    path = shutil.which(program)
+    if not path: continue
+    # A program that belongs to root and sets its user still does not run as root.
+    def run():
+        child = subprocess.Popen([path, '--help'], stdin=-3, stdout=-3, stderr=-3)
+        with open(f'/proc/{child.pid}/status') as file: text = file.read()
+        child.wait()
+        users = [line.split()[1:] for line in text.splitlines() if line.startswith('Uid:')]
+        if all('0' not in user for user in users): raise OSError
+    attempt(path, run)
+";
+    stage.attack(10, source).await;
+}
+
+pub(super) async fn the_kernels_own_files_cannot_be_written(stage: Stage) {
+    let source = r"
+for path in ('sys/kernel/core_pattern', 'sysrq-trigger', 'sys/kernel/hostname', 'sys/vm/overcommit_memory',
+             'sys/kernel/modprobe', 'sys/net/ipv4/ip_forward', 'sys/fs/binfmt_misc/register', '1/oom_score_adj',
+             'sys/kernel/yama/ptrace_scope', 'self/uid_map', 'self/gid_map', 'self/setgroups'):
+    attempt('/proc/' + path, lambda: put('/proc/' + path, b'0 0 1'))
+for path in ('/sys/kernel/uevent_helper', '/sys/power/state', '/sys/fs/cgroup/release_agent',
+             '/sys/fs/cgroup/memory/release_agent', '/sys/kernel/mm/transparent_hugepage/enabled'):
+    attempt(path, lambda: put(path, b'x'))
+";
+    stage.attack(17, source).await;
+}

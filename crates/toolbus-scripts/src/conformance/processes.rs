@@ -1,0 +1,91 @@
+//! What a script must not outlive, hold up or kill.
+
+use std::process::{Child, Command};
+
+use super::host;
+use super::stage::{Stage, script};
+
+pub(super) async fn survivors_do_not_survive(stage: Stage) {
+    let mark = host::mark();
+    let source = r"
+import os, subprocess, time
+program = ['/bin/sh', '-c', 'trap : HUP INT TERM; sleep 300; : MARK']
+subprocess.Popen(program, start_new_session=True, stdin=-3, stdout=-3, stderr=-3)
+if not os.fork():
+    os.setsid()
+    if not os.fork(): os.execv(program[0], program)
+    os._exit(0)
+os.wait()
+time.sleep(1)
+print('left behind')
+";
+    let request = script(&source.replace("MARK", &mark));
+    let response = stage.watch(request, &mark, |count| count >= 2).await;
+    assert_eq!(response.output.as_deref(), Some("left behind\n"), "{response:?}");
+    stage.nothing_runs_with(&mark);
+}
+
+pub(super) async fn a_grandchild_that_holds_the_output_does_not_extend_a_run(stage: Stage) {
+    let mark = host::mark();
+    let source = "import subprocess\nsubprocess.Popen(['/bin/sh', '-c', 'sleep 300; : MARK'], start_new_session=True)\nprint('done')";
+    let response = stage.run(&source.replace("MARK", &mark)).await;
+    assert_eq!((response.output.as_deref(), response.exit_code), (Some("done\n"), 0));
+    assert!(response.elapsed_ms < 5000, "{response:?}");
+    stage.nothing_runs_with(&mark);
+}
+
+pub(super) async fn killing_everything_kills_only_the_script(stage: Stage) {
+    let witness = Command::new("/bin/sleep").arg("300").spawn().expect("a witness");
+    let mut witness = Witness(witness);
+    for source in [
+        "import os\nos.kill(0, 9)",
+        "import os, subprocess\nchild = subprocess.Popen(['sleep', '99'], start_new_session=True)\n\
+         os.kill(-1, 9)\nif child.wait() == -9: os.kill(os.getpid(), 9)",
+        "import os\nfor pid in range(1, 400):\n    try: os.kill(pid, 9)\n    except ProcessLookupError: pass",
+        "import os\nos.killpg(os.getpgrp(), 9)",
+    ] {
+        let response = stage.run(source).await;
+        assert_eq!(response.signal, Some(9), "{source}\n{response:?}");
+    }
+    assert!(witness.0.try_wait().expect("asked").is_none(), "the witness was killed");
+    stage.check("print('and the next one runs')", "and the next one runs\n", 0).await;
+}
+
+/// A process that a script might reach.
+struct Witness(Child);
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        // Fails only when somebody else has killed it.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+pub(super) async fn the_parent_cannot_be_killed(stage: Stage) {
+    let source = "import os, signal, time\nfor number in sorted(set(signal.Signals)):\n    \
+                  try: os.kill(1, number)\n    except PermissionError: pass\ntime.sleep(0.3)\nprint(os.getppid())\nos._exit(7)";
+    stage.check(source, "1\n", 7).await;
+}
+
+/// Of the kernel's ways into another process, on the first process and on the script's own child.
+pub(super) async fn other_processes_cannot_be_traced(stage: Stage) {
+    let source = r"
+import ctypes, platform, time
+libc = ctypes.CDLL(None, use_errno=True)
+intel = platform.machine() == 'x86_64'
+calls = dict(ptrace=101, process_vm_readv=310, process_vm_writev=311, kcmp=312, process_madvise=440, pidfd_getfd=438,
+    move_pages=279) if intel else dict(ptrace=117, process_vm_readv=270, process_vm_writev=271, kcmp=272,
+    process_madvise=440, pidfd_getfd=438, move_pages=239)
+child = os.fork()
+if not child: time.sleep(9); os._exit(0)
+def call(number, *arguments):
+    if libc.syscall(number, *arguments) < 0: raise OSError(ctypes.get_errno(), 'refused')
+for who in (1, child):
+    for name, number in calls.items():
+        arguments = (16, who) if name == 'ptrace' else (who, 0)
+        attempt(f'{name} of {who}', lambda: call(number, *arguments, 0, 0, 0, 0))
+os.kill(child, 9)
+";
+    stage.attack(14, source).await;
+}

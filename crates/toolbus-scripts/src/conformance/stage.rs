@@ -1,0 +1,200 @@
+//! What a case stands on: the service with the runner under test behind an in-memory bus, and short
+//! ways to ask it.
+
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use toolbus_bus::requester::{self, Requester};
+use toolbus_bus::responder::Responder;
+use toolbus_bus::{Asker, Bus, Deadline, Envelope, MemoryBus, Progress};
+use toolbus_wire::envelope::new_id;
+use toolbus_wire::message::script::{ScriptInvokeRequest, ScriptInvokeResponse, ScriptReason};
+use toolbus_wire::name::{AgentName, InstanceId};
+use toolbus_wire::{json, topic};
+
+use crate::runner::Runner;
+
+use super::{Canaries, Fixture, host};
+
+/// What a script of a case may take when the case does not say, in seconds.
+const TIMEOUT_SECONDS: u64 = 30;
+/// Scripts that are run at a time.
+const CONCURRENCY: NonZeroU16 = NonZeroU16::new(8).expect("8 is not zero");
+
+/// The service under test. Clones are the same one.
+#[derive(Clone)]
+pub(super) struct Stage {
+    fixture: Arc<dyn Fixture>,
+    requester: Requester,
+    worker: Arc<Mutex<Option<Responder>>>,
+    call_ids: Arc<Mutex<Vec<String>>>,
+}
+
+/// A request that asks for nothing but this script.
+pub(super) fn script(source: &str) -> ScriptInvokeRequest {
+    ScriptInvokeRequest {
+        tool_call_id: format!("call_{}/ü ", new_id()),
+        script: source.to_owned(),
+        input_data: None,
+        timeout_seconds: TIMEOUT_SECONDS.cast_signed(),
+        pip_packages: None,
+        files: None,
+    }
+}
+
+impl Stage {
+    pub(super) async fn start(fixture: Arc<dyn Fixture>) -> Self {
+        let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
+        let (here, there) = (InstanceId::random(), InstanceId::random());
+        let worker = crate::serve(Arc::clone(&bus), &there, CONCURRENCY, fixture.runner()).await;
+        let worker = worker.expect("the in-memory bus takes a subscription");
+        let requester = Requester::start(bus, AgentName::standard(), &here).await;
+        let requester = requester.expect("the in-memory bus takes a subscription");
+        let worker = Arc::new(Mutex::new(Some(worker)));
+        Self { fixture, requester, worker, call_ids: Arc::default() }
+    }
+
+    /// Ends the service, and sees that nothing is left of what it ran.
+    pub(super) async fn strike(&self) {
+        self.settle().await;
+        self.requester.close().await;
+        let worker = self.worker.lock().take();
+        worker.expect("a stage is struck once").stop(Duration::from_secs(1)).await;
+    }
+
+    /// Sees that nothing is left of all that was run until now.
+    pub(super) async fn settle(&self) {
+        let call_ids = self.call_ids.lock().clone();
+        self.fixture.settle(&call_ids).await;
+    }
+
+    /// The runner itself, for what both ends of the bus in this process would spoil.
+    pub(super) fn runner(&self) -> Arc<dyn Runner> {
+        self.fixture.runner()
+    }
+
+    pub(super) fn patience(&self) -> Duration {
+        self.fixture.patience()
+    }
+
+    pub(super) async fn canaries(&self) -> Canaries {
+        self.fixture.canaries().await
+    }
+
+    /// Asks for a script and waits for the response.
+    pub(super) async fn ask(&self, request: ScriptInvokeRequest) -> ScriptInvokeResponse {
+        self.ask_live(request, Progress::none()).await
+    }
+
+    /// The same, with its output as it comes.
+    pub(super) async fn ask_live(
+        &self,
+        request: ScriptInvokeRequest,
+        progress: Progress,
+    ) -> ScriptInvokeResponse {
+        self.call_ids.lock().push(request.tool_call_id.clone());
+        let patience =
+            Duration::from_secs(request.timeout_seconds.unsigned_abs()) + self.patience();
+        let sent = requester::Request {
+            topic: &topic::SCRIPT_INVOKE,
+            envelope: Envelope::of(&request, self.requester.agent().as_str()),
+            call_id: &request.tool_call_id,
+            // Hops keep a margin of what they are given.
+            deadline: Deadline::after(patience * 2),
+            cancelled: &CancellationToken::new(),
+            progress,
+            asker: Asker::none(),
+        };
+        let start = Instant::now();
+        let reply = self.requester.request(sent).await.expect("a reply");
+        assert!(start.elapsed() < patience, "the answer took {:?}", start.elapsed());
+        let response: ScriptInvokeResponse =
+            json::read(&reply.body).expect("the reply is a response");
+        assert_eq!(response.tool_call_id, request.tool_call_id);
+        response
+    }
+
+    /// Runs a script.
+    pub(super) async fn run(&self, source: &str) -> ScriptInvokeResponse {
+        self.ask(script(source)).await
+    }
+
+    /// Runs a script that may take so many seconds.
+    pub(super) async fn run_for(&self, source: &str, seconds: i64) -> ScriptInvokeResponse {
+        self.ask(ScriptInvokeRequest { timeout_seconds: seconds, ..script(source) }).await
+    }
+
+    /// Runs a script and checks its merged output and its exit code.
+    pub(super) async fn check(&self, source: &str, output: &str, exit_code: i32) {
+        let response = self.run(source).await;
+        let got = (response.output.as_deref(), response.exit_code);
+        assert_eq!(got, (Some(output), exit_code), "{source}\n{response:?}");
+    }
+
+    /// Runs a script that attacks, ends by itself, and tells of every attempt on a line of its own:
+    /// each of them must end with the word `refused`, and there must be so many.
+    pub(super) async fn attack(&self, attempts: usize, source: &str) {
+        let response = self.run(&format!("{ATTEMPT}{source}")).await;
+        let said = response.output.clone().unwrap_or_default();
+        assert_eq!(response.exit_code, 0, "{said}\n{response:?}");
+        let through: Vec<_> = said.lines().filter(|line| !line.ends_with("refused")).collect();
+        assert!(through.is_empty(), "these got through: {through:#?}");
+        assert!(said.lines().count() >= attempts, "too few were made: {said}");
+    }
+
+    /// Runs a script that may take `seconds` until it has started processes with this mark, then
+    /// waits for its end and returns it. `watch` is told how many there are, until it says `true`.
+    /// Where processes do not show, nothing is watched.
+    pub(super) async fn watch(
+        &self,
+        request: ScriptInvokeRequest,
+        mark: &str,
+        mut watch: impl FnMut(usize) -> bool,
+    ) -> ScriptInvokeResponse {
+        let running = self.ask(request);
+        if !self.fixture.shows_processes() {
+            return running.await;
+        }
+        let watching = async {
+            while !watch(host::processes_with(mark).len()) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::pin!(running);
+        tokio::select! {
+            response = &mut running => panic!("it ended before it was seen: {response:?}"),
+            () = watching => {}
+        }
+        running.await
+    }
+
+    /// Sees that no process with this mark is left. Asked right after an answer: by then they are
+    /// gone.
+    pub(super) fn nothing_runs_with(&self, mark: &str) {
+        if self.fixture.shows_processes() {
+            assert_eq!(host::processes_with(mark), [0; 0], "processes are left");
+        }
+    }
+}
+
+/// What became of a script that had to be ended.
+#[track_caller]
+pub(super) fn ended_for(response: &ScriptInvokeResponse, reasons: &[ScriptReason]) {
+    let reason = response.reason.as_ref();
+    assert!(reason.is_some_and(|reason| reasons.contains(reason)), "{response:?}");
+}
+
+/// How scripts that attack tell what became of it.
+const ATTEMPT: &str = r"
+import os, sys
+def attempt(name, action):
+    try: print(name, 'got', repr(action())[:200])
+    except (OSError, ValueError): print(name, 'refused')
+def put(path, content):
+    file = os.open(path, os.O_WRONLY)
+    try: return os.write(file, content)
+    finally: os.close(file)
+";
