@@ -15,11 +15,13 @@ pub(crate) fn prepare() -> anyhow::Result<()> {
     workspace::run(&mut workspace::script("dev/setup"))?;
     let fetch = [
         "everything",
+        "grafana-schema",
         "helm",
         "node-servers",
         "oidc",
         "openrouter-sdk",
         "otelcol",
+        "prometheus",
         "python-servers",
         "time",
     ];

@@ -1,4 +1,4 @@
-//! Real parts for tests: a private RabbitMQ node, MCP servers, a telemetry collector, and our own
+//! Real parts for tests: a private RabbitMQ node, MCP servers, a telemetry collector, a metrics store, and our own
 //! services as processes.
 //!
 //! Everything that is started here is ended here: at drop, and by a small guard process when the
@@ -15,11 +15,13 @@ use std::env;
 use std::io::{self, Write as _};
 use std::time::Duration;
 
+pub mod grafana;
 pub mod mcp;
 pub mod oidc;
 pub mod openrouter;
 pub mod otlp;
 pub mod process;
+pub mod prometheus;
 pub mod rabbit;
 pub mod tools;
 

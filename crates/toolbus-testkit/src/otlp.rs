@@ -38,6 +38,10 @@ pub struct Span {
     pub parent_id: Option<String>,
     /// Its name.
     pub name: String,
+    /// Its kind as OTLP numbers it: 1 internal, 2 server, 3 client, 4 producer, 5 consumer.
+    pub kind: u64,
+    /// Whether its status is an error.
+    pub is_error: bool,
     /// The `service.name` of the resource it came with.
     pub service: String,
     /// Its attributes, each value as text.
@@ -134,6 +138,8 @@ fn spans_of(request: &Value) -> Vec<Span> {
                 span_id: text(&span["spanId"]),
                 parent_id: Some(text(&span["parentSpanId"])).filter(|id| !id.is_empty()),
                 name: text(&span["name"]),
+                kind: span["kind"].as_u64().unwrap_or_default(),
+                is_error: span["status"]["code"] == 2,
                 service: service.clone(),
                 attributes: attributes(span),
             }));

@@ -8,6 +8,7 @@ use toolbus_testkit::{eventually, rabbit};
 
 use crate::support::*;
 
+mod dashboards;
 mod page;
 
 /// The trace that the stranger's messages belong to, and its own span in it.

@@ -50,6 +50,7 @@ pub struct Node {
 struct Ports {
     amqp: u16,
     api: u16,
+    metrics: u16,
     epmd: u16,
     distribution: u16,
 }
@@ -77,8 +78,8 @@ impl Node {
     }
 
     async fn try_start() -> anyhow::Result<Self> {
-        let [amqp, api, epmd, distribution] = crate::ports::free()?;
-        let ports = Ports { amqp, api, epmd, distribution };
+        let [amqp, api, metrics, epmd, distribution] = crate::ports::free()?;
+        let ports = Ports { amqp, api, metrics, epmd, distribution };
         let folder = TempDir::with_prefix("toolbus-rabbitmq-")?;
         write_settings(folder.path(), ports)?;
         let mut node = Self {
@@ -95,6 +96,11 @@ impl Node {
     /// The broker's addresses.
     pub fn broker(&self) -> &Broker {
         &self.broker
+    }
+
+    /// Where its own metrics are, `HOST:PORT` for Prometheus to scrape.
+    pub fn metrics_address(&self) -> String {
+        format!("127.0.0.1:{}", self.ports.metrics)
     }
 
     /// A new virtual host on this node.
@@ -244,12 +250,14 @@ impl Node {
 }
 
 fn write_settings(folder: &Path, ports: Ports) -> anyhow::Result<()> {
-    let Ports { amqp, api, .. } = ports;
+    let Ports { amqp, api, metrics, .. } = ports;
     // Statistics are gathered more often than the usual five seconds, so that tests need not wait.
     let settings = format!(
         "listeners.tcp.1 = 127.0.0.1:{amqp}\n\
          management.tcp.ip = 127.0.0.1\n\
          management.tcp.port = {api}\n\
+         prometheus.tcp.ip = 127.0.0.1\n\
+         prometheus.tcp.port = {metrics}\n\
          collect_statistics_interval = 500\n\
          vm_memory_high_watermark.absolute = {MEMORY_LIMIT}\n\
          disk_free_limit.absolute = 50MB\n"
@@ -257,7 +265,7 @@ fn write_settings(folder: &Path, ports: Ports) -> anyhow::Result<()> {
     fs::write(folder.join("rabbitmq.conf"), settings)?;
     // Quorum queues report by a clock of their own, which has no name in the other file.
     fs::write(folder.join("advanced.config"), "[{rabbit, [{quorum_tick_interval, 500}]}].\n")?;
-    fs::write(folder.join("enabled_plugins"), "[rabbitmq_management].\n")?;
+    fs::write(folder.join("enabled_plugins"), "[rabbitmq_management,rabbitmq_prometheus].\n")?;
     Ok(())
 }
 
