@@ -42,6 +42,7 @@ use tokio_util::task::TaskTracker;
 use toolbus_scripts::files::{ENTRIES_MAX, FILES_BYTES_MAX, FILES_MAX, NAME_BYTES_MAX};
 use toolbus_scripts::packages::Requirements;
 use toolbus_scripts::runner::{Error, OUTPUT_BYTES_MAX, Outcome, Run, Runner, Script};
+use tracing::{Instrument as _, Span};
 
 use birth::Born;
 use keeper::{Keeper, Kept, Made};
@@ -223,11 +224,12 @@ impl Shared {
         let guard = cancelled.clone().drop_guard();
         let shared = Arc::clone(&self);
         let run = Run { cancelled, ..run };
-        let task = self.tasks.spawn(async move {
+        let running = async move {
             let outcome = shared.run(script, &requirements, run).await;
             drop(place);
             outcome
-        });
+        };
+        let task = self.tasks.spawn(running.in_current_span());
         let outcome = task.await.map_err(|error| Error::OutcomeUnknown(error.to_string()))?;
         drop(guard);
         outcome
@@ -270,6 +272,7 @@ impl Shared {
     ) -> Result<Outcome, Error> {
         if let Some(mut claimed) = self.warm.claim(&script, run).await {
             let (kept, born) = (&mut claimed.kept, claimed.born);
+            self.name_in_trace(&kept.name);
             return self.live(kept, (born, protocol::go()), &script, run).await;
         }
         let identity = Identity::of_call(self.keeper.manager(), run.key, &run.call_id);
@@ -279,7 +282,10 @@ impl Shared {
             description = packages::with_set(description, &self.settings, set);
         }
         match self.make(&identity, description, run).await? {
-            Made::New(mut kept) => self.in_pod(&mut kept, script, run, limits).await,
+            Made::New(mut kept) => {
+                self.name_in_trace(&kept.name);
+                self.in_pod(&mut kept, script, run, limits).await
+            }
             Made::There => self.alongside(&script, run).await,
         }
     }
@@ -300,6 +306,7 @@ impl Shared {
             let text = "the manager that had it was lost, and it has no pod (any more)";
             return Err(Error::OutcomeUnknown(text.to_owned()));
         };
+        self.name_in_trace(&kept.name);
         let started = {
             let life = self.life(&kept.name, &kept.nonce, &script, run);
             life.has_started().await?
@@ -324,6 +331,7 @@ impl Shared {
         let nonce =
             pod::nonce(&pod).ok_or_else(|| unknown("its pod is none of ours".to_owned()))?;
         let name = pod.name_any();
+        self.name_in_trace(&name);
         let mut follower = self.keeper.follow(&name);
         self.life(&name, nonce, script, run).resume(&mut follower).await
     }
@@ -339,6 +347,13 @@ impl Shared {
             }
             sleep(ROOM_PAUSE).await;
         }
+    }
+
+    /// Tells the trace of a script which pod is its own.
+    fn name_in_trace(&self, pod: &str) {
+        let span = Span::current();
+        span.record("k8s.namespace.name", self.settings.namespace.as_str());
+        span.record("k8s.pod.name", pod);
     }
 
     async fn in_pod(

@@ -1,5 +1,5 @@
-//! Real parts for tests: a private RabbitMQ node, MCP servers, a telemetry collector, a metrics store, and our own
-//! services as processes.
+//! Real parts for tests: a private RabbitMQ node, MCP servers, a telemetry collector, a metrics
+//! store, and our own services as processes.
 //!
 //! Everything that is started here is ended here: at drop, and by a small guard process when the
 //! test process dies without dropping anything. Nothing of the machine is shared or changed: ports

@@ -12,4 +12,5 @@ mod outages;
 mod packages;
 mod proxy;
 mod support;
+mod traces;
 mod warm;

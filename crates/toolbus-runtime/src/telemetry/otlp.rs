@@ -179,6 +179,7 @@ impl Exports {
             let layer = tracing_opentelemetry::layer()
                 .with_tracer(tracer)
                 .with_location(false)
+                .with_target(false)
                 .with_threads(false)
                 .with_tracked_inactivity(false);
             layers.push(layer.with_filter(span_filter(options.identity)).boxed());
