@@ -28,10 +28,11 @@ const PROGRAM: &str = "cluster";
 /// What a cluster holds beside what it always does: the image with numerical packages.
 const IMAGES: [&str; 1] = ["image-science"];
 
-/// Makes cargo start test programs by [`run_program`].
-pub(crate) fn start_programs_by_us(cargo: &mut Command) -> anyhow::Result<()> {
-    let own = std::env::current_exe().context("the path of this program")?;
-    let own = own.to_str().context("the path of this program is not UTF-8")?;
+/// Makes cargo start test programs by [`run_program`] of the xtask in `folder`, where programs were
+/// built. That need not be the file that runs here: the build may have put another in its place.
+pub(crate) fn start_programs_by_us(cargo: &mut Command, folder: &Path) -> anyhow::Result<()> {
+    let own = folder.join("xtask");
+    let own = own.to_str().context("the path of xtask is not UTF-8")?;
     // Quoted as JSON, which TOML reads as well.
     let runner = serde_json::json!([own, "run-program"]);
     cargo.arg("--config").arg(format!("target.'cfg(all())'.runner = {runner}"));

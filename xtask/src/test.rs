@@ -54,13 +54,14 @@ pub(crate) fn test(arguments: &[&str]) -> anyhow::Result<Outcome> {
         "--tests",
         "--locked",
     ]))?;
-    let parts = RealParts::start(&workspace::target_folder()?.join("debug"))?;
+    let programs = workspace::target_folder()?.join("debug");
+    let parts = RealParts::start(&programs)?;
 
     let mut command = workspace::cargo(&["test", "--locked", "--no-fail-fast"]);
     if !arguments.iter().any(|argument| argument.starts_with("-p") || *argument == "--package") {
         command.arg("--workspace");
     }
-    cluster::start_programs_by_us(&mut command)?;
+    cluster::start_programs_by_us(&mut command, &programs)?;
     command.args(arguments).stdout(Stdio::piped());
     let mut child = parts.describe_to(&mut command).spawn().context("starting cargo test")?;
     let mut stdout = child.stdout.take().context("cargo test has no output")?;
