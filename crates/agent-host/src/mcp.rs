@@ -9,10 +9,8 @@
 //! that others can reach needs the names that it is reached by. A request whose `Host` or `Origin`
 //! is not one of those is refused, or any web page could call tools through its reader's browser.
 //!
-//! `/mcp/NAME` has the prompts and resources of its server too, and completes arguments, where the
-//! server has or does such.
-//!
-//! Not here, for want of a way over the bus: subscriptions of resources.
+//! `/mcp/NAME` has the prompts and resources of its server too, completes arguments, and tells of
+//! changes, where the server has or does such: see [`standing`].
 //!
 //! A call's progress, the log of its server and its questions go to the client that made it: see
 //! [`news`], [`log`], [`questions`] and [`talk`].
@@ -29,6 +27,7 @@ mod paths;
 mod questions;
 mod reading;
 mod settings;
+mod standing;
 mod talk;
 
 use std::net::SocketAddr;

@@ -11,6 +11,7 @@ mod manage;
 mod offers;
 mod proxy;
 mod reads;
+mod subscribe;
 mod tools;
 
 use std::num::NonZeroU16;
@@ -39,6 +40,7 @@ use direct::DirectTools;
 use index::Index;
 use offers::Offers;
 use proxy::InvokeTool;
+pub use subscribe::Subscription as ResourceSubscription;
 
 /// How many announcements are fetched ahead. They are deltas, so they are taken in order.
 const PREFETCH: NonZeroU16 = NonZeroU16::new(16).expect("16 is not zero");
@@ -143,6 +145,11 @@ impl Services {
     #[must_use]
     pub fn servers(&self) -> Vec<McpServerSummary> {
         self.inner.index.servers()
+    }
+
+    /// Waits until `enough` holds for the servers that are known, for as long as it takes.
+    pub async fn until(&self, enough: impl Fn(&[McpServerSummary]) -> bool) {
+        self.inner.index.wait_until(enough).await;
     }
 
     /// All about one server, asked of its bridge now.

@@ -8,6 +8,7 @@ mod announce;
 mod invoke;
 mod lookup;
 mod manage;
+pub(crate) mod subscribe;
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -31,6 +32,9 @@ const PREFETCH: NonZeroU16 = NonZeroU16::new(16).expect("16 is not zero");
 /// for a person.
 const MANAGE_CONCURRENCY: NonZeroU16 = NonZeroU16::new(32).expect("32 is not zero");
 
+/// How many subscriptions of resources hold at a time.
+const SUBSCRIPTIONS_MAX: NonZeroU16 = NonZeroU16::new(512).expect("512 is not zero");
+
 /// How a bridge is set up.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -49,6 +53,7 @@ pub struct Bridge {
     set: Set,
     invoke: Responder,
     manage: Responder,
+    subscribe: Responder,
     refresh: Consumer,
     announcer: Arc<Announcer>,
 }
@@ -83,6 +88,12 @@ impl Bridge {
             },
         )
         .await?;
+        let subscribe = Responder::start(
+            Arc::clone(bus),
+            listen(topic::MCP_SUBSCRIBE, queue::mcp_bridge_subscribe(&agent), SUBSCRIPTIONS_MAX),
+            subscribe::SubscribeService { set: set.clone(), source: source.clone() },
+        )
+        .await?;
         let subscription = Subscription::durable(
             queue::mcp_bridge_refresh(&agent),
             TopicPattern::from(topic::TOOL_META_MCP_REFRESH),
@@ -98,7 +109,7 @@ impl Bridge {
         )
         .await?;
         announcer.follow_changes();
-        Ok(Self { set, invoke, manage, refresh, announcer })
+        Ok(Self { set, invoke, manage, subscribe, refresh, announcer })
     }
 
     /// The servers.
@@ -111,6 +122,7 @@ impl Bridge {
     pub async fn stop(self, grace: Duration) {
         self.invoke.stop(grace).await;
         self.manage.stop(Duration::ZERO).await;
+        self.subscribe.stop(Duration::ZERO).await;
         self.refresh.stop(Duration::ZERO).await;
         self.announcer.stop().await;
         self.set.close(Duration::from_secs(2)).await;

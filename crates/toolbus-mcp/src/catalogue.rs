@@ -17,6 +17,8 @@ pub const TOOLS_MAX: usize = 10_000;
 pub const PAGES_MAX: usize = 64;
 /// Most bytes of names, descriptions and schemas that are kept of one server.
 pub const CATALOGUE_BYTES_MAX: usize = 16 << 20;
+/// Longest list of the icons of a tool that is kept, in bytes. Some are the picture itself.
+const ICONS_BYTES_MAX: usize = 64 << 10;
 /// Longest name of a tool, in bytes. A tool with a longer one is not taken.
 pub const TOOL_NAME_BYTES_MAX: usize = 256;
 
@@ -31,6 +33,12 @@ pub(crate) struct Tool {
     pub(crate) description: String,
     /// JSON Schema of its arguments, as text.
     pub(crate) parameters_schema: String,
+    /// JSON Schema of the values that it gives, as text.
+    pub(crate) output_schema: Option<String>,
+    /// What it says of its effects.
+    pub(crate) annotations: Option<Value>,
+    /// Its pictures. They are for people, so they are not part of what is pinned.
+    pub(crate) icons: Option<Value>,
     /// The server says that running it twice is the same as once, or changes nothing.
     pub(crate) may_repeat: bool,
 }
@@ -85,6 +93,10 @@ impl Catalogue {
                 name: tool.name.clone(),
                 description: tool.description.clone(),
                 parameters_schema: Some(tool.parameters_schema.clone()),
+                title: tool.title.clone(),
+                output_schema: tool.output_schema.clone(),
+                annotations: tool.annotations.clone(),
+                icons: tool.icons.clone(),
             })
             .collect()
     }
@@ -138,7 +150,7 @@ impl<'a> Listing<'a> {
             return;
         }
         let Some((tool, definition)) = self.read(mcp) else { return };
-        let bytes = definition.text.len();
+        let bytes = definition.text.len() + tool.icons.as_ref().map_or(0, |i| i.to_string().len());
         if self.bytes + bytes > CATALOGUE_BYTES_MAX {
             return self.cut_for("too many bytes of tools");
         }
@@ -172,10 +184,21 @@ impl<'a> Listing<'a> {
             title: text("title"),
             description: text("description").unwrap_or_default(),
             parameters_schema: members["inputSchema"].to_string(),
+            output_schema: members.get("outputSchema").map(Value::to_string),
+            annotations: members.get("annotations").cloned(),
+            icons: icons(mcp),
             may_repeat: hints.is_some_and(|h| says(h.read_only_hint) || says(h.idempotent_hint)),
         };
         Some((tool, Definition::new(members)))
     }
+}
+
+/// The pictures of a tool, where nothing is hidden in them and they are no pictures of their own.
+fn icons(mcp: &McpTool) -> Option<Value> {
+    let mut icons = serde_json::to_value(mcp.icons.as_ref()?).ok()?;
+    let (mut found, bytes) = (Found::default(), icons.to_string().len());
+    let is_clean = hidden::clean_json(&mut icons, &mut found) && found.is_empty();
+    (is_clean && bytes <= ICONS_BYTES_MAX).then_some(icons)
 }
 
 /// What makes a tool what it is. Its icons and what others may make of `_meta` are not told to

@@ -32,7 +32,7 @@ use crate::supervisor::Supervisor;
 use crate::transport::http::Clients;
 use crate::transport::process::{Care, Process, Watch};
 use crate::transport::stdio::Stdio;
-use crate::transport::tap::{Tap, Wire};
+use crate::transport::tap::{Said, Tap, Wire};
 
 mod face;
 mod invoke;
@@ -40,6 +40,7 @@ mod listen;
 mod lookup;
 mod question;
 mod rounds;
+pub(crate) mod subscribe;
 
 use face::Face;
 pub(crate) use invoke::Ended;
@@ -70,6 +71,8 @@ pub(crate) struct Connection {
     eraser: Eraser,
     /// Requests say what their caller takes, and answers may ask for more.
     is_of_the_newer_era: bool,
+    /// Resources of a server of the older era that somebody subscribes to.
+    wanted: subscribe::Wanted,
     pub(crate) identity: Identity,
 }
 
@@ -206,6 +209,7 @@ impl Connection {
             retired_because: Mutex::default(),
             cut,
             pending: TaskTracker::new(),
+            wanted: subscribe::Wanted::default(),
             child,
             eraser,
         })
@@ -300,6 +304,15 @@ impl Connection {
     /// Waits until the server says that its prompts or resources have changed.
     pub(crate) async fn offer_changed(&self) {
         self.wire.offer_changed.notified().await;
+    }
+
+    /// Which lists the server has said to have changed since this was asked.
+    pub(crate) fn lists_said(&self) -> Said<'_> {
+        self.wire.lists_said.take()
+    }
+
+    pub(crate) fn eraser(&self) -> &Eraser {
+        &self.eraser
     }
 
     /// Leaves the connection to the calls that are on it.

@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolbus_wire::message::mcp::{McpGetServiceDetailsResponse, McpServerSummary};
+use toolbus_wire::message::mcp::{McpGetServiceDetailsResponse, McpRevisions, McpServerSummary};
 
 use crate::call::{Call, CallError};
 use crate::call_result::CallResult;
@@ -25,12 +25,14 @@ use crate::failure::Failure;
 use crate::offer::Offer;
 use crate::servers::Shared;
 use crate::summary::summary;
+use crate::transport::tap::Lists;
 use crate::trust::findings::{Findings, Reader, Withheld};
 use crate::trust::{Reviewed, Stamp};
 
 mod call;
 mod keep;
 mod lookup;
+mod subscribe;
 
 /// How long after a failed attempt a call that needs the server has the next one made.
 const ON_DEMAND_PAUSE: Duration = Duration::from_secs(1);
@@ -96,6 +98,8 @@ pub(crate) struct Listed {
     pub(crate) offer: Offer,
     /// Grows with every change, over all servers.
     pub(crate) revision: u64,
+    /// The same for each of its lists alone.
+    pub(crate) revisions: McpRevisions,
 }
 
 /// Where a server stands, for people.
@@ -126,6 +130,25 @@ pub enum State {
     },
     /// It was removed or everything is closed.
     Stopped,
+}
+
+impl Listed {
+    /// A list has another number than before when it is another, or is said to be: what is not
+    /// known of it here, such as the resources of a server, may have changed.
+    fn revisions_after(&self, known: Option<&Self>, said: Lists) -> McpRevisions {
+        let number = |is_other: bool, before: u64| if is_other { self.revision } else { before };
+        let McpRevisions { tools, prompts, resources } = self.revisions;
+        let is_other =
+            |other: fn(&Self, &Self) -> bool| known.is_none_or(|known| other(known, self));
+        let other_tools = is_other(|known, new| known.catalogue != new.catalogue);
+        let other_prompts = is_other(|known, new| known.offer.prompts != new.offer.prompts);
+        let other_resources = is_other(|known, new| known.offer.resources != new.offer.resources);
+        McpRevisions {
+            tools: number(said.tools || other_tools, tools),
+            prompts: number(said.prompts || other_prompts, prompts),
+            resources: number(said.resources || other_resources, resources),
+        }
+    }
 }
 
 impl Server {
@@ -250,28 +273,34 @@ impl Server {
 
     async fn list(&self, connection: &Connection) -> Result<(), Failure> {
         let mut stamp = self.listing.lock().await;
+        let said = connection.lists_said();
         let (catalogue, offer) =
             tokio::join!(connection.list(&self.entry), self.offer_of(connection));
         let catalogue = catalogue?;
         let trust = &self.shared.trust;
         let reviewed = trust.review(&self.entry, connection.identity.clone(), catalogue).await?;
         *stamp = reviewed.stamp;
-        self.learn(reviewed, offer);
+        self.learn(reviewed, offer, said.listed());
         Ok(())
     }
 
-    fn learn(&self, reviewed: Reviewed, offer: Offer) {
+    fn learn(&self, reviewed: Reviewed, offer: Offer, said: Lists) {
         let Reviewed { identity, catalogue, mut findings, claims, .. } = reviewed;
         findings.add(&offer.findings);
-        let new = Listed { identity, catalogue, findings, offer, revision: 0 };
+        let (revision, revisions) = (0, McpRevisions::default());
+        let mut new = Listed { identity, catalogue, findings, offer, revision, revisions };
         let mut listed = self.listed.write();
         let known = listed.as_deref();
-        if known.is_some_and(|known| *known == Listed { revision: known.revision, ..new.clone() }) {
-            return;
+        if let Some(known) = known {
+            (new.revision, new.revisions) = (known.revision, known.revisions);
+            if said == Lists::default() && *known == new {
+                return;
+            }
         }
         let found = known.is_none_or(|known| known.findings != new.findings);
-        let revision = self.shared.next_revision();
-        let new = Arc::new(Listed { revision, ..new });
+        new.revision = self.shared.next_revision();
+        new.revisions = new.revisions_after(known, said);
+        let new = Arc::new(new);
         *listed = Some(Arc::clone(&new));
         drop(listed);
         // One that was replaced has no say any more in what belongs to its name.
@@ -368,6 +397,7 @@ impl Server {
             prompt_names: listed.offer.prompt_names(),
             resource_count: listed.offer.resource_count(),
             features: listed.offer.features.told(),
+            revisions: Some(listed.revisions),
             ..McpServerSummary::default()
         })
     }

@@ -22,9 +22,9 @@ use crate::error::{is_soft, reason};
 use crate::frame::{long, short};
 use crate::link::Link;
 
-/// Most messages in a private queue or a retry queue.
+/// Most messages in a queue that bears our own name.
 const OWN_QUEUE_MESSAGES_MAX: i64 = 10_000;
-/// Most bytes of bodies in a private queue or a retry queue.
+/// Most bytes of bodies in such a queue.
 const OWN_QUEUE_BYTES_MAX: i64 = 64 << 20;
 
 /// Bounds of a dead-letter queue in the profile of newer C# code: three days, 256 MiB.
@@ -200,12 +200,15 @@ impl<'a> Declaring<'a> {
         let pattern = subscription.pattern.as_str();
         let options = QueueDeclareOptions { durable: topology.durable, ..Default::default() };
 
+        // What is ours alone needs no policy of the broker to have an end.
+        let is_ours = queue::is_ours(&subscription.name);
         let dead_letters = queue::dead_letter_queue(&subscription.name);
-        self.queue(&dead_letters, options, dead_letter_arguments(topology.profile)).await?;
+        let profile = if is_ours { QueueProfile::UpstreamN } else { topology.profile };
+        self.queue(&dead_letters, options, dead_letter_arguments(profile)).await?;
         self.bind(&dead_letters, &topology.dead_letter_exchange, pattern).await?;
 
         let main = queue::queue(&subscription.name);
-        let mut arguments = FieldTable::default();
+        let mut arguments = if is_ours { own_bounds() } else { FieldTable::default() };
         let exchange = long(&topology.dead_letter_exchange);
         arguments.insert("x-dead-letter-exchange".into(), exchange);
         arguments.insert("x-dead-letter-routing-key".into(), long(pattern));

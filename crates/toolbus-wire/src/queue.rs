@@ -59,6 +59,19 @@ pub fn mcp_bridge_manage(agent: &AgentName) -> String {
     format!("mcp-bridge.{agent}.manage")
 }
 
+/// Ours: subscription of an agent's bridge to `mcp.subscribe`.
+#[must_use]
+pub fn mcp_bridge_subscribe(agent: &AgentName) -> String {
+    format!("mcp-bridge.{agent}.subscribe")
+}
+
+/// Whether the C# code has no such subscription among those that outlive their consumers. Whatever
+/// it has, it declares in its own way, and so must everybody else.
+#[must_use]
+pub fn is_ours(subscription: &str) -> bool {
+    subscription.starts_with("mcp-bridge.") && subscription.ends_with(".subscribe")
+}
+
 /// Subscription of an agent to the outcomes of its MCP calls.
 #[must_use]
 pub fn mcp_proxy(agent: &AgentName) -> String {

@@ -11,9 +11,11 @@ use rmcp::model::{
     ListPromptsResult, ListResourceTemplatesRequestMethod, ListResourceTemplatesResult,
     ListResourcesRequestMethod, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
     PromptsCapability, ReadResourceRequestMethod, ReadResourceRequestParams, ReadResourceResponse,
-    ResourcesCapability, ServerCapabilities, ServerConfig, Tool,
+    ResourcesCapability, ServerCapabilities, ServerConfig, SubscribeRequestMethod,
+    SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestMethod,
+    UnsubscribeRequestParams,
 };
-use rmcp::service::RequestContext;
+use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -26,6 +28,7 @@ use super::kept::{Identity, Kept};
 use super::log::Session;
 use super::offer::{self, Offer, Target};
 use super::outcome;
+use super::standing::{self, Standing};
 use super::talk::{Ended, Means, Reply};
 
 /// Who calls, for the records.
@@ -38,18 +41,19 @@ pub(super) struct Handler {
     calls: Arc<Semaphore>,
     kept: Kept,
     log: Session,
+    standing: Standing,
 }
 
 impl Handler {
     /// Answers with what `offer` has; `calls` bounds how many calls and other requests
     /// over the bus run, over all paths, and `kept` has those whose clients are away.
     pub(super) fn new(offer: Offer, calls: Arc<Semaphore>, kept: Kept) -> Self {
-        Self { offer, calls, kept, log: Session::default() }
+        Self { offer, calls, kept, log: Session::default(), standing: Standing::default() }
     }
 
     /// The same for another session.
     pub(super) fn for_session(&self) -> Self {
-        Self { log: Session::default(), ..self.clone() }
+        Self { log: Session::default(), standing: Standing::default(), ..self.clone() }
     }
 
     pub(super) fn kept(&self) -> &Kept {
@@ -81,11 +85,21 @@ impl Handler {
 impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
         let program = Implementation::new("toolbus", env!("CARGO_PKG_VERSION"));
-        let mut capabilities = ServerCapabilities::builder().enable_tools().build();
+        let tools = ServerCapabilities::builder().enable_tools().enable_tool_list_changed();
+        let mut capabilities = tools.build();
         capabilities.logging = Some(serde_json::Map::new());
         let offered = self.offer.beside_tools();
-        capabilities.prompts = offered.prompts.then(PromptsCapability::default);
-        capabilities.resources = offered.resources.then(ResourcesCapability::default);
+        capabilities.prompts = offered.prompts.then(|| {
+            let mut prompts = PromptsCapability::default();
+            prompts.list_changed = Some(true);
+            prompts
+        });
+        capabilities.resources = offered.resources.then(|| {
+            let mut resources = ResourcesCapability::default();
+            resources.list_changed = Some(true);
+            resources.subscribe = offered.subscriptions.then_some(true);
+            resources
+        });
         capabilities.completions = offered.completions.then(serde_json::Map::new);
         ServerConfig::new(capabilities).with_server_info(program.with_title(self.offer.title()))
     }
@@ -98,10 +112,15 @@ impl ServerHandler for Handler {
     async fn list_tools(
         &self,
         request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let tools = self.offer.tools().await.map_err(unavailable)?;
-        offer::page(&tools, request.and_then(|request| request.cursor).as_deref())
+        let cursor = request.and_then(|request| request.cursor);
+        let mut page = offer::page(&tools, cursor.as_deref())?;
+        if !era::is_newer(&context) {
+            offer::for_the_older_era(&mut page.tools);
+        }
+        Ok(page)
     }
 
     async fn call_tool(
@@ -250,6 +269,45 @@ impl ServerHandler for Handler {
             })
         };
         self.begin(asked, responses, &context, begin).await?.of_resource()
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        self.kept.while_open(self.standing.tell(self.offer.clone(), context.peer));
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let _permit = self.permit()?;
+        if !self.offer.beside_tools().subscriptions {
+            return Err(ErrorData::method_not_found::<SubscribeRequestMethod>());
+        }
+        self.standing.subscribe(&self.offer, request.uri).await
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        if !self.offer.beside_tools().subscriptions {
+            return Err(ErrorData::method_not_found::<UnsubscribeRequestMethod>());
+        }
+        self.standing.unsubscribe(&request.uri);
+        Ok(())
+    }
+
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
+        Some(standing::accepted(requested))
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        standing::listen(&self.offer, &context).await
     }
 
     async fn complete(

@@ -147,6 +147,14 @@ impl Kept {
         self.0.tasks.spawn(call);
     }
 
+    /// Does something for as long as the face is open.
+    pub(super) fn while_open(&self, what: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.0.stop.clone();
+        self.0.tasks.spawn(async move {
+            stop.run_until_cancelled(what).await;
+        });
+    }
+
     /// Keeps a call while its client is away, and makes the state to come back with. Gives the call
     /// back when there is no room for it.
     pub(super) fn put(&self, talk: Talk, request: Identity) -> Result<String, Box<Talk>> {

@@ -2,6 +2,7 @@
 //! whether there are prompts and resources.
 
 use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -9,7 +10,7 @@ use rmcp::model::{ErrorData, ListToolsResult, Tool, ToolAnnotations};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use toolbus_tools::call::CallError;
-use toolbus_wire::message::mcp::{McpFeature, McpToolDetails};
+use toolbus_wire::message::mcp::{McpFeature, McpRevisions, McpServerSummary, McpToolDetails};
 
 use super::reading::Reading;
 use crate::agent::Agent;
@@ -39,6 +40,15 @@ pub(super) struct BesideTools {
     pub(super) prompts: bool,
     pub(super) resources: bool,
     pub(super) completions: bool,
+    pub(super) subscriptions: bool,
+}
+
+/// A number for each list, which is another when the list is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Lists {
+    pub(super) tools: u64,
+    pub(super) prompts: u64,
+    pub(super) resources: u64,
 }
 
 /// What a call of an offered tool is to the invoker.
@@ -82,6 +92,7 @@ impl Offer {
                 prompts: some(known.prompt_count),
                 resources: some(known.resource_count),
                 completions: can(McpFeature::Completions),
+                subscriptions: can(McpFeature::ResourceSubscriptions),
             }
         })
     }
@@ -104,6 +115,49 @@ impl Offer {
     /// The server, where it is one that is offered.
     pub(super) fn server(&self) -> Option<&str> {
         self.server.as_ref().map(|server| &*server.name)
+    }
+
+    /// The lists, as far as they are known without asking anybody.
+    pub(super) fn lists(&self) -> Lists {
+        self.lists_of(&self.agent.services().servers()).unwrap_or_default()
+    }
+
+    /// Waits until a list is another than it was. A server that is not known has the lists that it
+    /// had: it may come back.
+    pub(super) async fn other_lists(&self, known: Lists) -> Lists {
+        let other =
+            |servers: &[McpServerSummary]| self.lists_of(servers).filter(|lists| *lists != known);
+        self.agent.services().until(|servers| other(servers).is_some()).await;
+        other(&self.agent.services().servers()).unwrap_or(known)
+    }
+
+    fn lists_of(&self, servers: &[McpServerSummary]) -> Option<Lists> {
+        let hash = |what: &dyn Fn(&mut DefaultHasher)| {
+            let mut hasher = DefaultHasher::new();
+            what(&mut hasher);
+            hasher.finish()
+        };
+        let Some(server) = &self.server else {
+            let registered = self.agent.invoker().registry().list();
+            let tools = hash(&|hasher| {
+                for tool in &registered {
+                    (&tool.tool.name, &tool.tool.description).hash(hasher);
+                    tool.tool.parameters.hash(hasher);
+                }
+            });
+            return Some(Lists { tools, ..Lists::default() });
+        };
+        let mut known = servers.iter();
+        let known = known.find(|known| known.server_name.eq_ignore_ascii_case(&server.name))?;
+        Some(match known.revisions {
+            Some(McpRevisions { tools, prompts, resources }) => Lists { tools, prompts, resources },
+            // An older bridge tells less.
+            None => Lists {
+                tools: hash(&|hasher| known.tool_names.hash(hasher)),
+                prompts: hash(&|hasher| known.prompt_names.hash(hasher)),
+                resources: hash(&|hasher| known.resource_count.hash(hasher)),
+            },
+        })
     }
 
     /// The tools, as they are now, in an order that stays.
@@ -191,7 +245,24 @@ fn of_server(tool: McpToolDetails) -> Tool {
     let schema = tool.parameters_schema.as_deref().map(serde_json::from_str);
     // A schema that is none takes everything: the server itself says what it does not take.
     let schema = schema.and_then(Result::ok).unwrap_or_else(any_object);
-    Tool::new(tool.name, tool.description, schema)
+    let mut told = Tool::new(tool.name, tool.description, schema);
+    told.title = tool.title;
+    // What has another form than the protocol's is nothing that a client could read.
+    let output = tool.output_schema.as_deref().map(serde_json::from_str);
+    told.output_schema = output.and_then(Result::ok).map(Arc::new);
+    told.annotations = tool.annotations.and_then(|told| serde_json::from_value(told).ok());
+    told.icons = tool.icons.and_then(|told| serde_json::from_value(told).ok());
+    told
+}
+
+/// The tools as a client of the older era takes them: there, a value is an object.
+pub(super) fn for_the_older_era(tools: &mut [Tool]) {
+    for tool in tools {
+        let is_object = |schema: &Arc<Map<String, Value>>| {
+            schema.get("type").is_some_and(|kind| kind == "object")
+        };
+        tool.output_schema = tool.output_schema.take().filter(is_object);
+    }
 }
 
 fn any_object() -> Map<String, Value> {

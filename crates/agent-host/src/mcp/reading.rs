@@ -149,7 +149,7 @@ fn wanted_completion(
 }
 
 /// What the client did wrong is told with the server's own code. Everything else is not its fault.
-fn error(error: CallError) -> ErrorData {
+pub(super) fn error(error: CallError) -> ErrorData {
     match outcome::of_server(&error) {
         Some((ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY, text)) => outcome::incapable(text),
         Some((code @ (ErrorCode::INVALID_PARAMS | ErrorCode::RESOURCE_NOT_FOUND), text)) => {

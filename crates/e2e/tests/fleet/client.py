@@ -16,6 +16,11 @@ A step is {"url", "do", ...} with `do` one of
   back   tool arguments responses state [answers]
                              the result, or the code of the error and its reason, of a client that
                              comes back to a call with these answers
+  complete prompt argument decided
+                             what is proposed for an argument, or the code of the error
+  hear   uri tools expected [file]
+                             subscribes to the resource and to all lists, makes the file, calls the
+                             tools, and tells what has changed as soon as it is what is expected
   cancel tool arguments file the same, given up as soon as the file is there
   read   prompt arguments uri
                              the prompts, the prompt, the resources, the templates and the resource;
@@ -41,13 +46,18 @@ class Conversation:
 
     def __init__(self, step):
         self.answers = step.get("answers", {})
-        self.asked, self.log = [], []
+        self.asked, self.log, self.heard = [], [], asyncio.Queue()
 
     def callbacks(self):
         known = {"form": self.form, "word": self.word, "roots": self.roots}
         names = {"form": "elicitation", "word": "sampling", "roots": "list_roots"}
         answers = {f"{names[name]}_callback": known[name] for name in self.answers}
-        return answers | {"logging_callback": self.hear, "log_level": "info"}
+        hears = {"logging_callback": self.hear, "message_handler": self.notice}
+        return answers | hears | {"log_level": "info"}
+
+    async def notice(self, message):
+        if not isinstance(message, Exception):
+            await self.heard.put(message.model_dump(mode="json", by_alias=True))
 
     async def form(self, _context, params):
         self.asked.append(params.message)
@@ -126,6 +136,50 @@ async def read(client, step, _conversation):
     return told
 
 
+async def complete(client, step, _conversation):
+    prompt = types.PromptReference(name=step["prompt"])
+    try:
+        result = await client.complete(prompt, step["argument"], step["decided"] or None)
+    except MCPError as error:
+        return error.error.code
+    return result.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def named(notification):
+    """What has changed: a list, or a resource."""
+    if notification["method"] == "notifications/resources/updated":
+        return notification["params"]["uri"]
+    parts = notification["method"].split("/")
+    return parts[1] if parts[-1] == "list_changed" else None
+
+
+async def hear(client, step, conversation):
+    async def trigger():
+        if "file" in step:
+            open(step["file"], "w").close()
+        for tool in step["tools"]:
+            await client.call_tool(tool, {})
+
+    heard = set()
+    if ERA == "legacy":
+        await client.subscribe_resource(step["uri"])
+        await trigger()
+        while not heard.issuperset(step["expected"]):
+            heard.add(named(await conversation.heard.get()))
+        return sorted(heard - {None})
+    lists = {f"{name}_list_changed": True for name in ("tools", "prompts", "resources")}
+    async with client.listen(resource_subscriptions=[step["uri"]], **lists) as subscription:
+        # It is told once for the time before it held.
+        await anext(aiter(subscription))
+        await trigger()
+        async for event in subscription:
+            name = getattr(event, "uri", None) or type(event).__name__.lower()
+            heard.add(name.removesuffix("listchanged"))
+            if heard.issuperset(step["expected"]):
+                break
+    return sorted(heard)
+
+
 async def cancel(client, step, conversation):
     running = asyncio.create_task(call(client, step, conversation))
     while not os.path.exists(step["file"]):
@@ -164,6 +218,8 @@ async def main():
         "call": call,
         "leave": leave,
         "back": back,
+        "complete": complete,
+        "hear": hear,
         "read": read,
         "cancel": cancel,
     }

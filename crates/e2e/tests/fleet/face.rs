@@ -14,6 +14,7 @@ use toolbus_testkit::rabbit::{self, Vhost};
 use crate::support::*;
 
 mod answers;
+mod changes;
 
 const ERAS: [(&str, &str); 2] = [("legacy", "2025-11-25"), ("auto", "2026-07-28")];
 
@@ -21,7 +22,7 @@ const ERAS: [(&str, &str); 2] = [("legacy", "2025-11-25"), ("auto", "2026-07-28"
 struct Host {
     service: Service,
     /// The bridge and the broker, where it is not all in one process.
-    _fleet: Option<(Service, Vhost)>,
+    fleet: Option<(Service, Vhost)>,
     url: String,
     /// The Python that has the kit.
     python: String,
@@ -61,7 +62,7 @@ impl Host {
         let (_, status) = service.look("/status").await.unwrap();
         let status: Value = serde_json::from_str(&status).unwrap();
         let url = format!("http://{}/mcp", status["details"]["mcpFace"].as_str().unwrap());
-        Self { service, _fleet: fleet, url, python }
+        Self { service, fleet, url, python }
     }
 
     /// Waits until these servers are known.

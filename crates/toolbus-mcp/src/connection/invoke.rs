@@ -127,7 +127,7 @@ impl Connection {
     }
 
     /// The text of a JSON-RPC error, as it may be passed on.
-    pub(super) fn told_by(&self, error: &ErrorData) -> String {
+    pub(crate) fn told_by(&self, error: &ErrorData) -> String {
         let mut text = json_rpc(error);
         if error.code == ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY {
             // Which ones: whoever called may be able to mend it.

@@ -1,4 +1,4 @@
-//! Hears of changed tools from servers of the era without sessions, which tell those only who ask.
+//! Hears of changed lists from servers of the era without sessions, which tell those only who ask.
 //!
 //! The request stays open for as long as the connection is used. What is told on it the tap takes,
 //! as it takes what servers of the older era tell unasked.
@@ -19,7 +19,7 @@ const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 impl Connection {
-    /// Asks to be told of changed tools, again and again. Dropped, it asks no more.
+    /// Asks to be told of changed lists, again and again. Dropped, it asks no more.
     pub(crate) async fn hear_of_tools(&self) -> Infallible {
         if !self.tells_who_asks() {
             return pending().await;
@@ -46,7 +46,12 @@ impl Connection {
     }
 
     async fn subscribe(&self) -> Result<(), ServiceError> {
-        let filter = SubscriptionFilter::builder().tools_list_changed().build();
+        // Of these, it takes those that it has.
+        let filter = SubscriptionFilter::builder()
+            .tools_list_changed()
+            .prompts_list_changed()
+            .resources_list_changed()
+            .build();
         let mut subscription = self.peer.listen(filter).await?;
         while subscription.next().await?.is_some() {}
         Ok(())
@@ -54,9 +59,11 @@ impl Connection {
 
     fn tells_who_asks(&self) -> bool {
         self.peer.peer_info().is_some_and(|server| {
-            let tools = server.capabilities.tools.as_ref();
+            let tools = server.capabilities.tools.as_ref().and_then(|has| has.list_changed);
+            let prompts = server.capabilities.prompts.as_ref().and_then(|has| has.list_changed);
+            let resources = server.capabilities.resources.as_ref().and_then(|has| has.list_changed);
             server.protocol_version >= ProtocolVersion::V_2026_07_28
-                && tools.and_then(|tools| tools.list_changed) == Some(true)
+                && [tools, prompts, resources].contains(&Some(true))
         })
     }
 }

@@ -1,6 +1,9 @@
 //! Prompts and resources of the servers of a set.
 
+use std::convert::Infallible;
+
 use serde_json::{Map, Value};
+use toolbus_bus::Progress;
 use toolbus_wire::message::mcp::{
     McpCompleteRequest, McpCompleteResponse, McpGetPromptResponse, McpListResourcesResponse,
     McpReadResourceResponse,
@@ -70,6 +73,21 @@ impl Set {
             Found::Completion(completion) => Ok(completion),
             _ => Err(other_answer()),
         }
+    }
+
+    /// Tells of changes of a server's resources as progress, for as long as the lookup lasts. The
+    /// first progress says that they are subscribed to.
+    ///
+    /// # Errors
+    /// Why it has ended.
+    pub async fn subscribe(
+        &self,
+        lookup: Lookup,
+        uris: &[String],
+        progress: &Progress,
+    ) -> Result<Infallible, CallError> {
+        let server = self.route(Some(&lookup.server), "resources/subscribe")?.server;
+        server.subscribe(lookup, uris, progress).await
     }
 
     async fn look_up(&self, lookup: Lookup, wanted: Wanted) -> Result<Found, CallError> {

@@ -20,15 +20,20 @@ use rmcp::model::{
 use rmcp::service::{InboundStreamOrigin, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde::Serialize;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, broadcast};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolbus_bus::{Asker, Progress};
 use toolbus_wire::message::toolbus::ToolProgress;
 
 use crate::eraser::{Eraser, shortened};
+use crate::lookup::URI_BYTES_MAX;
 
 mod credentials;
+mod lists;
+
+use lists::ListsSaid;
+pub(crate) use lists::{Lists, Said};
 
 /// Requests of the server to us that are not answered yet; more are not taken.
 const SERVER_REQUESTS_MAX: usize = 64;
@@ -37,6 +42,9 @@ const PROGRESS_PER_SECOND_MAX: u32 = 50;
 /// Words to the server that a request is cancelled which are still to be sent. One that takes them
 /// this slowly is stuck, and what it is not told piles up here.
 const CANCELS_UNSENT_MAX: usize = 1024;
+/// Changed resources that wait for whoever is slow to hear of them; past that, some are not told by
+/// name.
+const RESOURCES_CHANGED_MAX: usize = 256;
 /// Longest text of one progress or log notification that is passed on, in bytes.
 const NOTE_BYTES_MAX: usize = 2 << 10;
 
@@ -56,6 +64,10 @@ pub(crate) struct Wire {
     pub(crate) tools_changed: Notify,
     /// Told whenever the server says that its prompts or resources have changed.
     pub(crate) offer_changed: Notify,
+    /// Which of its lists the server has said to have changed since somebody looked.
+    pub(crate) lists_said: ListsSaid,
+    /// Resources that the server says to have changed.
+    pub(crate) resources_changed: broadcast::Sender<Arc<str>>,
     server: String,
     eraser: Eraser,
     asked: Mutex<Asked>,
@@ -155,6 +167,8 @@ impl Wire {
             stuck: CancellationToken::new(),
             tools_changed: Notify::new(),
             offer_changed: Notify::new(),
+            lists_said: ListsSaid::default(),
+            resources_changed: broadcast::Sender::new(RESOURCES_CHANGED_MAX),
             server: server.to_owned(),
             eraser,
             asked: Mutex::default(),
@@ -206,13 +220,25 @@ impl Wire {
                 None
             }
             ServerNotification::ToolListChangedNotification(_) => {
+                self.lists_said.add(|lists| lists.tools = true);
                 self.tools_changed.notify_one();
                 None
             }
-            ServerNotification::PromptListChangedNotification(_)
-            | ServerNotification::ResourceListChangedNotification(_)
-            | ServerNotification::ResourceUpdatedNotification(_) => {
+            ServerNotification::PromptListChangedNotification(_) => {
+                self.lists_said.add(|lists| lists.prompts = true);
                 self.offer_changed.notify_one();
+                None
+            }
+            ServerNotification::ResourceListChangedNotification(_) => {
+                self.lists_said.add(|lists| lists.resources = true);
+                self.offer_changed.notify_one();
+                None
+            }
+            ServerNotification::ResourceUpdatedNotification(updated) => {
+                // Nobody may have subscribed.
+                if updated.params.uri.len() <= URI_BYTES_MAX {
+                    let _ = self.resources_changed.send(updated.params.uri.into());
+                }
                 None
             }
             ServerNotification::CancelledNotification(cancelled) => {

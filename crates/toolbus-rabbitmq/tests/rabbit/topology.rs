@@ -9,6 +9,8 @@ use serde_json::{Map, Value, json};
 use toolbus_bus::{Bus as _, Health, SubscribeError};
 use toolbus_rabbitmq::{QueueProfile, RabbitBus};
 use toolbus_testkit::rabbit::{Binding, Queue, Vhost};
+use toolbus_wire::name::AgentName;
+use toolbus_wire::queue as wire_queue;
 
 use crate::support::{
     Plain, Recorder, at_once, config, connect, durable, in_order, message, private, subscribe,
@@ -87,6 +89,28 @@ async fn the_newer_profile_bounds_dead_letters() {
     let main =
         json!({"x-dead-letter-exchange": "rockbot.dlx", "x-dead-letter-routing-key": "n.topic"});
     assert_eq!(queue(&vhost, "rockbot.n").await.arguments, object(main));
+    bus.close(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_durable_subscription_of_our_own_name_has_bounds() {
+    let vhost = vhost!();
+    let bus = connect(&vhost.amqp_url()).await;
+    let name = wire_queue::mcp_bridge_subscribe(&AgentName::standard());
+    let handler = Recorder::acking();
+    let _consumer = subscribe(&bus, durable(&name, "mcp.subscribe", at_once(4)), &handler).await;
+
+    let arguments = json!({
+        "x-max-length": 10_000, "x-max-length-bytes": 64 << 20, "x-overflow": "reject-publish",
+        "x-dead-letter-exchange": "rockbot.dlx", "x-dead-letter-routing-key": "mcp.subscribe",
+    });
+    assert_eq!(queue(&vhost, &wire_queue::queue(&name)).await.arguments, object(arguments));
+    let arguments = json!({
+        "x-message-ttl": 259_200_000, "x-max-length": 10_000,
+        "x-max-length-bytes": 268_435_456, "x-overflow": "drop-head",
+    });
+    let dead_letters = queue(&vhost, &wire_queue::dead_letter_queue(&name)).await;
+    assert_eq!(dead_letters.arguments, object(arguments));
     bus.close(Duration::ZERO).await;
 }
 

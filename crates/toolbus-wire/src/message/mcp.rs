@@ -15,9 +15,11 @@ use crate::frame::SHORT_STRING_BYTES_MAX;
 
 mod completion;
 mod resource;
+mod subscription;
 
 pub use completion::*;
 pub use resource::*;
+pub use subscription::*;
 
 /// Which servers came, changed or went since the last such message: first `removed_servers` are
 /// forgotten, then `servers` are put in place, by name without regard to case.
@@ -63,6 +65,9 @@ pub struct McpServerSummary {
     /// Ours: what it can do beside giving what it lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub features: Option<Vec<McpFeature>>,
+    /// Ours: which of its lists have changed, by numbers that are others then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revisions: Option<McpRevisions>,
     /// Id that outlives a change of its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_id: Option<String>,
@@ -85,6 +90,18 @@ pub struct McpServerSummary {
         skip_serializing_if = "field::is_default"
     )]
     pub handback: bool,
+}
+
+/// A number for each list of a server. Nothing but whether it is the same as before means anything.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct McpRevisions {
+    /// Of its tools.
+    pub tools: u64,
+    /// Of its prompts.
+    pub prompts: u64,
+    /// Of its resources and their templates.
+    pub resources: u64,
 }
 
 text_enum! {
@@ -178,6 +195,22 @@ pub struct McpToolDetails {
     /// JSON Schema of its arguments, as text.
     #[serde(default, deserialize_with = "field::json_text")]
     pub parameters_schema: Option<String>,
+    /// Ours: what it is called among people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Ours: JSON Schema of the values that it gives, as text.
+    #[serde(
+        default,
+        deserialize_with = "field::json_text",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub output_schema: Option<String>,
+    /// Ours: what it says of its effects, as MCP has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Value>,
+    /// Ours: its pictures, as MCP has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub icons: Option<Value>,
 }
 
 /// Asks a bridge to take a server into its configuration and connect to it.

@@ -44,6 +44,9 @@ pub struct ToolProgress {
     /// `error`, `critical`, `alert` or `emergency`, as MCP and syslog have them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<String>,
+    /// The resource that has changed, where it is what a subscription tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
     /// Where `text` was written to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<OutputStream>,

@@ -20,6 +20,7 @@ fn subscriptions_make_the_queues_of_the_contract() {
         (mcp_bridge_invoke(&agent()), "rockbot.mcp-bridge.RockBot"),
         (mcp_bridge_refresh(&agent()), "rockbot.mcp-bridge.RockBot.refresh"),
         (mcp_bridge_manage(&agent()), "rockbot.mcp-bridge.RockBot.manage"),
+        (mcp_bridge_subscribe(&agent()), "rockbot.mcp-bridge.RockBot.subscribe"),
         (mcp_proxy(&agent()), "rockbot.mcp-proxy.RockBot"),
         (mcp_management(&agent()), "rockbot.mcp-management.RockBot"),
         (script_result(&agent()), "rockbot.script-result-RockBot"),
@@ -29,6 +30,7 @@ fn subscriptions_make_the_queues_of_the_contract() {
     ] {
         assert_eq!(queue(&subscription), expected);
         assert_eq!(dead_letter_queue(&subscription), format!("{expected}.dlq"));
+        assert_eq!(is_ours(&subscription), subscription == mcp_bridge_subscribe(&agent()));
     }
 }
 

@@ -18,6 +18,8 @@ pub const TOOL_CANCEL: Topic = Topic::of("tool.cancel");
 pub const TOOL_META_MCP_REFRESH: Topic = Topic::of("tool.meta.mcp.refresh");
 /// Asks a bridge about its servers, or changes them.
 pub const MCP_MANAGE: Topic = Topic::of("mcp.manage");
+/// Ours: asks a bridge to tell of changes of resources, for as long as the request holds.
+pub const MCP_SUBSCRIBE: Topic = Topic::of("mcp.subscribe");
 /// Runs a script.
 pub const SCRIPT_INVOKE: Topic = Topic::of("script.invoke");
 /// Takes the outcome of a script whose request named no reply topic.

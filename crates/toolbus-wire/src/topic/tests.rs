@@ -32,6 +32,7 @@ fn the_shared_topics_are_those_of_the_contract() {
         (TOOL_CANCEL, "tool.cancel"),
         (TOOL_META_MCP_REFRESH, "tool.meta.mcp.refresh"),
         (MCP_MANAGE, "mcp.manage"),
+        (MCP_SUBSCRIBE, "mcp.subscribe"),
         (SCRIPT_INVOKE, "script.invoke"),
         (SCRIPT_RESULT, "script.result"),
         (AGENT_TASK_STATUS, "agent.task.status"),

@@ -43,6 +43,7 @@ fn a_tool_keeps_its_schema_and_one_without_takes_everything() {
             name: "t".to_owned(),
             description: "d".to_owned(),
             parameters_schema: schema.map(str::to_owned),
+            ..McpToolDetails::default()
         });
         assert_eq!(Value::Object((*tool.input_schema).clone()), expected);
     };
@@ -51,4 +52,33 @@ fn a_tool_keeps_its_schema_and_one_without_takes_everything() {
     for schema in [None, Some("[1]"), Some("{")] {
         check(schema, json!({"type": "object"}));
     }
+}
+
+#[test]
+fn a_tool_is_as_rich_as_its_server_has_it() {
+    let told = json!({
+        "name": "t",
+        "description": "d",
+        "parametersSchema": {"type": "object"},
+        "title": "T",
+        "outputSchema": {"type": "array", "items": {}},
+        "annotations": {"readOnlyHint": true, "title": "U"},
+        "icons": [{"src": "https://pages.example/t.png", "sizes": ["any"]}],
+    });
+    let mut tools = [of_server(serde_json::from_value(told.clone()).unwrap())];
+    let mut expected = told;
+    expected["inputSchema"] = expected.as_object_mut().unwrap().remove("parametersSchema").unwrap();
+    assert_eq!(serde_json::to_value(&tools[0]).unwrap(), expected);
+    for_the_older_era(&mut tools);
+    expected.as_object_mut().unwrap().remove("outputSchema");
+    assert_eq!(serde_json::to_value(&tools[0]).unwrap(), expected);
+
+    let odd = McpToolDetails {
+        output_schema: Some("[1]".to_owned()),
+        annotations: Some(json!("odd")),
+        icons: Some(json!({"odd": 1})),
+        ..McpToolDetails::default()
+    };
+    let tool = of_server(odd);
+    assert_eq!((tool.output_schema, tool.annotations, tool.icons), (None, None, None));
 }

@@ -1,0 +1,40 @@
+//! Subscriptions of resources.
+//!
+//! A subscription is a request that is not answered while it holds: what is subscribed to is told as
+//! progress, at the topic that the request names for that, and its first progress says that it
+//! holds. It ends as any request does: with its deadline, when it is cancelled, when its caller is
+//! gone, or when the server is, which is an answer with an error.
+
+use serde::{Deserialize, Serialize};
+
+use crate::message::{Message, field};
+
+/// Ours: asks a bridge, at `mcp.subscribe`, to tell of changes of a server's resources.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct McpSubscribeRequest {
+    /// The server.
+    pub server_name: String,
+    /// The resources.
+    #[serde(default, deserialize_with = "field::or_default")]
+    pub uris: Vec<String>,
+}
+
+impl Message for McpSubscribeRequest {
+    const TYPE: &'static str = "Toolbus.McpSubscribeRequest";
+}
+
+/// Ours: a subscription has ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct McpSubscribeResponse {
+    /// The server, from the request.
+    #[serde(default, deserialize_with = "field::or_default")]
+    pub server_name: String,
+    /// Why.
+    pub error: Option<String>,
+}
+
+impl Message for McpSubscribeResponse {
+    const TYPE: &'static str = "Toolbus.McpSubscribeResponse";
+}
