@@ -94,9 +94,9 @@ async fn a_person_logs_in_by_code_and_proof() {
 
     // What is refused is renewed, twice: each refresh token is for one use.
     for renewed in 2..4 {
-        server.ask("/expire", None).await;
-        // Its clock has whole seconds.
+        // Its clock has whole seconds: a token of this one would not be at its end.
         tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
+        server.ask("/expire", None).await;
         assert_eq!(text(&set, "echo").await.as_deref(), Ok("here"));
         assert_eq!(tokens(&server).await, renewed);
     }

@@ -88,9 +88,14 @@ fn the_x32_interface_is_refused() {
     assert_eq!(verdict(&program, 548, [0; 6]), ALLOWED);
 }
 
-/// The filter of pods, which must do without this crate, answers every call as this one does.
+/// The filters of pods, which must do without this crate, answer every call as these do.
 #[test]
-fn the_filter_of_pods_is_the_same() {
+fn the_filters_of_pods_are_the_same() {
+    check_filter_of_pods("False", Network::Denied);
+    check_filter_of_pods("True", Network::Allowed);
+}
+
+fn check_filter_of_pods(network: &str, same: Network) {
     const FILTER: &str = include_str!("../../../scripts-manager/src/kubernetes/filter.py");
     // Hands over what it would have given to the kernel.
     let print = r"
@@ -103,15 +108,14 @@ class Libc:
             sys.stdout.buffer.write(ctypes.string_at(steps, program.length * 8))
         return 0
 ctypes.CDLL = lambda *_, **__: Libc()
-deny_calls()
 ";
     let output = std::process::Command::new("python3")
-        .args(["-I", "-c", &format!("{FILTER}{print}")])
+        .args(["-I", "-c", &format!("{FILTER}{print}deny_calls({network})\n")])
         .output()
         .expect("python3");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let theirs = output.stdout;
-    let ours = program(Network::Denied).expect("a program");
+    let ours = program(same).expect("a program");
     let first = NAMESPACE_FLAGS.map(|flag| flag.unsigned_abs().into());
     let first = first.into_iter().chain(0..64).chain([17, 0x003d_0f00, u64::MAX, 1 << 40]);
     let second = TERMINAL_INJECTION.into_iter().chain([0, libc::TIOCGWINSZ, u64::MAX]);
@@ -121,7 +125,7 @@ deny_calls()
         for [one, two] in &arguments {
             let call = [*one, *two, 0, 0, 0, 0];
             let answers = (verdict(&theirs, number, call), verdict(&ours, number, call));
-            assert_eq!(answers.0, answers.1, "call {number}, {one:#x}, {two:#x}");
+            assert_eq!(answers.0, answers.1, "call {number}, {one:#x}, {two:#x}, {network}");
         }
     }
 }
