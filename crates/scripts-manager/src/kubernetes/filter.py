@@ -76,11 +76,14 @@ def deny_calls(network):
     step(EQUAL, terminal_injection[1], 0, 1)
     step(RETURN, NOT_PERMITTED)
     step(RETURN, ALLOW)
-    for numbers in () if network else sockets:
-        # Only local ones (AF_UNIX).
-        step(EQUAL, numbers[column], 0, 4)
+    # Local ones (AF_UNIX); where there is a network those of the internet, too, and AF_NETLINK, which
+    # resolvers ask for the machine's addresses.
+    families = (1, 2, 10, 16) if network else (1,)
+    for numbers in sockets:
+        step(EQUAL, numbers[column], 0, len(families) + 3)
         step(LOAD, FIRST_ARGUMENT)
-        step(EQUAL, 1, 1)
+        for left in range(len(families), 0, -1):
+            step(EQUAL, families[-left], left)
         step(RETURN, NOT_PERMITTED)
         step(RETURN, ALLOW)
     step(RETURN, ALLOW)
