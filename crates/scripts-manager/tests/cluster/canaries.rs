@@ -81,9 +81,7 @@ pub(crate) async fn start(client: &Client) -> Canaries {
     let mut addresses = vec![format!("{service}:{port}")];
     for name in [&near, &node] {
         heard(&pods, name, |lines| lines.len() == 1).await;
-        let pod = pods.get(name).await.expect("a pod");
-        let address = pod.status.and_then(|status| status.pod_ip).expect("an address");
-        addresses.push(format!("{address}:{port}"));
+        addresses.push(format!("{}:{port}", address(&pods, name).await));
     }
 
     let caller = format!("caller-{id}");
@@ -104,6 +102,19 @@ pub(crate) async fn start(client: &Client) -> Canaries {
         callers
     };
     Canaries { addresses, callers: callers.boxed() }
+}
+
+/// The address of a pod. Its process may be at work before the API knows of it.
+async fn address(pods: &Api<Pod>, name: &str) -> String {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let pod = pods.get(name).await.expect("a pod");
+        if let Some(address) = pod.status.and_then(|status| status.pod_ip) {
+            return address;
+        }
+        assert!(Instant::now() < end, "{name} has no address");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }
 
 /// What a canary has said, once that is as it should be.
