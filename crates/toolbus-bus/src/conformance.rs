@@ -169,14 +169,21 @@ pub fn run<F: Fixture>(name: &str, fixture: impl Future<Output = F>) {
     telemetry::let_every_thread_decide();
     let case = cases().into_iter().find(|case| case.name == name);
     let case = case.unwrap_or_else(|| panic!("there is no case {name}"));
+    in_own_runtime(async { case.run(Arc::new(fixture.await)).await });
+}
+
+/// Runs a case of a suite, this one's or another's, in a runtime that ends with it.
+///
+/// # Panics
+/// When the case does.
+pub fn in_own_runtime(case: impl Future<Output = ()>) {
     // Two threads, because some faults show only when things really happen at the same time.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .expect("a test machine has threads to give");
-    let case = || runtime.block_on(async { case.run(Arc::new(fixture.await)).await });
-    let outcome = catch_unwind(AssertUnwindSafe(case));
+    let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(case)));
     // Even after a failure: a plain drop would wait for what hangs, and the failure would not be
     // seen.
     runtime.shutdown_timeout(TEARDOWN);

@@ -34,17 +34,14 @@ mod secrets;
 mod stage;
 
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use toolbus_bus::conformance::in_own_runtime;
 
 use crate::runner::Runner;
 use stage::Stage;
-
-/// How long a runtime may take to end after its case. What hangs longer is left behind.
-const TEARDOWN: Duration = Duration::from_secs(5);
 
 /// A runner under test, and the host as it is seen from where the service runs.
 pub trait Fixture: Send + Sync + 'static {
@@ -117,26 +114,12 @@ pub fn run<F: Fixture>(name: &str, path: &str, fixture: impl Future<Output = Opt
     if ALONE.contains(&name) && !host::is_alone(path) {
         return;
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("a test machine has threads to give");
-    let work = || {
-        runtime.block_on(async {
-            let Some(fixture) = fixture.await else { return };
-            let stage = Stage::start(Arc::new(fixture)).await;
-            (case.run)(stage.clone()).await;
-            stage.strike().await;
-        });
-    };
-    let outcome = catch_unwind(AssertUnwindSafe(work));
-    // Even after a failure: a plain drop would wait for what hangs, and the failure would not be
-    // seen.
-    runtime.shutdown_timeout(TEARDOWN);
-    if let Err(panic) = outcome {
-        resume_unwind(panic);
-    }
+    in_own_runtime(async {
+        let Some(fixture) = fixture.await else { return };
+        let stage = Stage::start(Arc::new(fixture)).await;
+        (case.run)(stage.clone()).await;
+        stage.strike().await;
+    });
 }
 
 /// Makes one `#[test]` for each case of the suite.
