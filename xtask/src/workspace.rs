@@ -12,12 +12,24 @@ pub(crate) fn root() -> &'static Path {
 }
 
 /// The cargo that runs this task, in the workspace's folder.
+///
+/// It is not told which package it was started by: some build scripts watch those variables, and
+/// what they build would be made anew whenever cargo is run by hand after a task, and the other
+/// way round.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.current_dir(root()).args(arguments);
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(|name| PACKAGE.iter().any(|prefix| name.starts_with(prefix))) {
+            command.env_remove(name);
+        }
+    }
     command
 }
+
+/// How the variables begin by which cargo tells a program its own package.
+const PACKAGE: [&str; 2] = ["CARGO_PKG_", "CARGO_MANIFEST_"];
 
 /// A script of the workspace.
 pub(crate) fn script(path: &str) -> Command {

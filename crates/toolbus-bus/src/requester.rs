@@ -365,7 +365,7 @@ async fn watch(bus: Arc<dyn Bus>, pending: Arc<Pending>, closed: CancellationTok
         if bus.health().is_up() {
             pending.count_silence();
         } else {
-            // No sign can reach us; the count begins anew when it can.
+            // No sign can reach us; the count begins anew when it can, and gives more time.
             pending.forgive_silence();
         }
     }

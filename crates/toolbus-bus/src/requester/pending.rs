@@ -17,6 +17,10 @@ use crate::{Asker, Progress};
 /// A worker is lost when a call that it had taken was in none of its signs of life for this many
 /// looks: three signs, one a second, and one look to spare.
 const SILENT_LOOKS_MAX: u32 = 7;
+/// The same, after the broker was away from the caller: a worker that lost it too may find its way
+/// back later than the caller did. It waits up to 6.25 s between two attempts, of which the last
+/// may take some seconds more; this is 15 s.
+const SILENT_LOOKS_AFTER_OUTAGE_MAX: u32 = 30;
 /// How many ended requests are remembered, to tell a late reply from a stray one: those that ended
 /// without a reply, and those that had one, which comes again now and then since delivery is at
 /// least once.
@@ -47,8 +51,9 @@ struct Entry {
     progress: Progress,
     /// What it may ask. It ends with this entry.
     askable: Option<Arc<Askable>>,
-    /// Looks since a worker last said that it holds the call. `None`: no worker has said so yet.
-    silent_looks: Option<u32>,
+    /// Looks for which the worker that holds the call may be silent yet. `None`: no worker has said
+    /// that it holds it.
+    looks_left: Option<u32>,
 }
 
 /// What became of a reply.
@@ -80,7 +85,7 @@ impl Pending {
             reply,
             progress,
             askable: Askable::new(asker),
-            silent_looks: None,
+            looks_left: None,
         };
         let mut table = self.table.lock();
         if table.closed {
@@ -163,19 +168,20 @@ impl Pending {
         let mut table = self.table.lock();
         let mut lost = Vec::new();
         for (correlation_id, entry) in &mut table.by_correlation {
-            if let Some(looks) = &mut entry.silent_looks {
-                *looks += 1;
-                if *looks > SILENT_LOOKS_MAX {
-                    lost.push(Arc::clone(correlation_id));
+            if let Some(left) = &mut entry.looks_left {
+                match left.checked_sub(1) {
+                    Some(fewer) => *left = fewer,
+                    None => lost.push(Arc::clone(correlation_id)),
                 }
             }
         }
         table.end(lost, &Error::WorkerLost);
     }
 
+    /// The broker is away: no worker can be heard, and each gets time to come back after it.
     pub(super) fn forgive_silence(&self) {
         for entry in self.table.lock().by_correlation.values_mut() {
-            entry.silent_looks = entry.silent_looks.map(|_| 0);
+            entry.looks_left = entry.looks_left.map(|_| SILENT_LOOKS_AFTER_OUTAGE_MAX);
         }
     }
 }
@@ -215,7 +221,7 @@ impl Table {
     fn heard(&mut self, call_id: &str) {
         for id in self.by_call.get(call_id).map_or(&[][..], Vec::as_slice) {
             if let Some(entry) = self.by_correlation.get_mut(id) {
-                entry.silent_looks = Some(0);
+                entry.looks_left = Some(SILENT_LOOKS_MAX);
             }
         }
     }

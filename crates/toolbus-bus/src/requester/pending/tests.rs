@@ -28,6 +28,24 @@ fn however_a_request_ends_its_places_are_given_up() {
 }
 
 #[test]
+fn a_worker_that_was_heard_may_take_longer_to_come_back_after_an_outage() {
+    let pending = Arc::new(Pending::default());
+    let alive = Alive { instance: String::new(), calls: vec!["c".to_owned()] };
+    let (_waiting, mut reply) = pending.add("c", Progress::none(), Asker::none()).unwrap();
+    pending.heard(&alive);
+    pending.forgive_silence();
+    (0..SILENT_LOOKS_AFTER_OUTAGE_MAX).for_each(|_| pending.count_silence());
+    assert!(reply.try_recv().is_err(), "it still waits");
+
+    // Once it is back, it is expected to be heard as before.
+    pending.heard(&alive);
+    (0..SILENT_LOOKS_MAX).for_each(|_| pending.count_silence());
+    assert!(reply.try_recv().is_err(), "it still waits");
+    pending.count_silence();
+    assert!(matches!(reply.try_recv(), Ok(Err(Error::WorkerLost))));
+}
+
+#[test]
 fn calls_of_one_id_each_end_for_themselves() {
     let pending = Arc::new(Pending::default());
     let (first, _) = pending.add("c", Progress::none(), Asker::none()).unwrap();
