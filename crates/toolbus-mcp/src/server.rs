@@ -62,6 +62,8 @@ pub(crate) struct Server {
     handshake: Mutex<Handshake>,
     reach: Reach,
     listed: RwLock<Option<Arc<Listed>>>,
+    /// Why it is away, as agents are told. One that comes back at the next attempt was never away.
+    away: RwLock<Option<Arc<str>>>,
     /// One listing at a time. Which state of its pins the last one was compared with.
     listing: tokio::sync::Mutex<Option<Stamp>>,
     running: Semaphore,
@@ -166,6 +168,7 @@ impl Server {
             wanted_attempt: watch::Sender::new(0),
             handshake: Mutex::new(Handshake::Discover),
             listed: RwLock::default(),
+            away: RwLock::default(),
             listing: tokio::sync::Mutex::default(),
             calls: TaskTracker::new(),
         })
@@ -193,6 +196,22 @@ impl Server {
     /// What it listed last.
     pub(crate) fn listed(&self) -> Option<Arc<Listed>> {
         self.listed.read().clone()
+    }
+
+    /// Why it is away, if it is.
+    pub(crate) fn away(&self) -> Option<Arc<str>> {
+        self.away.read().clone()
+    }
+
+    /// Takes note that it is away, or there, and tells who wants to know.
+    fn set_away(&self, why: Option<&Failure>) {
+        let why = why.map(|failure| Arc::from(failure.to_string()));
+        let mut away = self.away.write();
+        if *away != why {
+            *away = why;
+            drop(away);
+            self.shared.announce();
+        }
     }
 
     /// Waits until the first attempt has ended, one way or the other.
@@ -384,13 +403,23 @@ impl Server {
         self.stop.cancel();
     }
 
-    /// The line about it for agents, once it has listed its tools.
+    /// The line about it for agents, once it has listed its tools or could not be reached.
     pub(crate) fn summary(&self) -> Option<McpServerSummary> {
-        let listed = self.listed()?;
+        let unavailable = self.away().map(|why| why.to_string());
+        let Some(listed) = self.listed() else {
+            let why = unavailable?;
+            return Some(McpServerSummary {
+                server_name: self.name(),
+                summary: Some(format!("Not available: {why}.")),
+                unavailable: Some(why),
+                ..McpServerSummary::default()
+            });
+        };
         let names = || listed.catalogue.tools().map(|tool| tool.name.as_str());
         Some(McpServerSummary {
             server_name: self.name(),
             summary: Some(summary(names())),
+            unavailable,
             tool_count: u32::try_from(listed.catalogue.len()).unwrap_or(u32::MAX),
             tool_names: names().map(str::to_owned).collect(),
             prompt_count: listed.offer.prompt_count(),

@@ -4,6 +4,8 @@
 
 #[path = "client/asks.rs"]
 mod asks;
+#[path = "client/away.rs"]
+mod away;
 #[path = "client/credentials.rs"]
 mod credentials;
 #[path = "client/direct.rs"]

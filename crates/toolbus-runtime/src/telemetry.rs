@@ -155,9 +155,9 @@ pub fn start(options: &Options<'_>) -> Result<Telemetry, Error> {
 }
 
 /// Libraries that log what whoever uses them reports anyway (every end of a connection is an error
-/// to lapin), or what others say at length (rmcp logs a server's whole introduction). The settings
-/// can still ask for them by name.
-const QUIET_LIBRARIES: &str = "lapin=off,rmcp=warn";
+/// to lapin, and to rmcp's workers), or what others say at length (rmcp logs a server's whole
+/// introduction). The settings can still ask for them by name.
+const QUIET_LIBRARIES: &str = "lapin=off,rmcp=warn,rmcp::transport::worker=off";
 
 /// The filter that the settings name, else `level`.
 fn log_filter(options: &Options<'_>, level: LevelFilter) -> EnvFilter {

@@ -68,7 +68,11 @@ fn as_text(agent: &Agent, servers: &[McpServerSummary]) -> String {
         text.push_str("\nMCP servers (call their tools with mcp_invoke_tool):\n");
     }
     for server in servers {
-        text.push_str(&format!("  {}: {}\n", server.server_name, server.tool_names.join(", ")));
+        let offer = match &server.unavailable {
+            Some(why) => format!("not available: {why}"),
+            None => server.tool_names.join(", "),
+        };
+        text.push_str(&format!("  {}: {offer}\n", server.server_name));
     }
     text
 }

@@ -49,8 +49,8 @@ pub(super) fn register(
 fn list_services() -> Tool {
     Tool::new(
         "mcp_list_services",
-        "Lists the MCP servers that are connected, with a summary and the names of their tools and \
-         prompts. Call it first when you need live, personal or external data.",
+        "Lists the MCP servers, each with a summary and the names of its tools and prompts, and why \
+         it is unavailable if it is. Call it first when you need live, personal or external data.",
         SOURCE,
     )
     .read_only()

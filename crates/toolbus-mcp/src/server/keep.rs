@@ -2,6 +2,7 @@
 //! tries again, each time later than before.
 
 use std::convert::Infallible;
+use std::sync::atomic::Ordering;
 
 use super::*;
 
@@ -30,6 +31,9 @@ impl Server {
             }
             failed_in_a_row += 1;
             self.log(&failure, failed_in_a_row);
+            if self.is_told_away() {
+                self.set_away(Some(&failure));
+            }
             let now = Instant::now();
             let next_at = now + retry_pause(failed_in_a_row);
             let failed = FailedAttempt { failure, attempt, failed_in_a_row, at: now, next_at };
@@ -59,6 +63,7 @@ impl Server {
             }
         };
         self.shared.metrics.connected(&self.entry.name);
+        self.set_away(None);
         tracing::info!(
             server = %self.entry.name,
             protocol = connection.identity.protocol,
@@ -157,9 +162,19 @@ impl Server {
         }
     }
 
+    /// Whether agents are told that an attempt has failed. A server that was there may be back at
+    /// once, and one that an agent is about to register is not one of the servers yet.
+    fn is_told_away(&self) -> bool {
+        let was_there = matches!(*self.phase.borrow(), Phase::Connected(..));
+        let is_one_of_them = self.origin == Origin::Operator
+            || self.is_kept.load(Ordering::Relaxed)
+            || self.listed().is_some();
+        is_one_of_them && !was_there
+    }
+
     /// A server that stays away is no news.
     fn log(&self, failure: &Failure, failed_in_a_row: u32) {
-        let last_words = failure.last_words().unwrap_or_default();
+        let last_words = failure.last_words();
         let server = &self.entry.name;
         if failed_in_a_row == 1 {
             tracing::warn!(%server, %failure, last_words, "a server is not connected");

@@ -8,7 +8,8 @@ use super::*;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "told one at a time, never kept")]
 pub enum Change {
-    /// A server is there for the first time, or has other tools than before.
+    /// A server is there for the first time, has other tools than before, cannot be reached, or
+    /// can be again.
     Listed(McpServerSummary),
     /// A server was removed.
     Removed(String),
@@ -18,8 +19,11 @@ pub enum Change {
 pub struct Changes {
     set: std::sync::Weak<Inner>,
     news: watch::Receiver<()>,
-    told: HashMap<ServerName, u64>,
+    told: HashMap<ServerName, Told>,
 }
+
+/// What was told of a server: the revision of what it listed, and why it was away.
+type Told = (Option<u64>, Option<Arc<str>>);
 
 impl Set {
     /// Differences in what there is, beginning with everything that is there now.
@@ -59,9 +63,12 @@ impl Changes {
             return Some(Change::Removed(name.as_str().to_owned()));
         }
         servers.iter().find_map(|server| {
-            let revision = server.listed()?.revision;
-            let told = self.told.insert(server.entry.name.clone(), revision);
-            if told == Some(revision) { None } else { server.summary().map(Change::Listed) }
+            let now = (server.listed().map(|listed| listed.revision), server.away());
+            if now == (None, None) || self.told.get(&server.entry.name) == Some(&now) {
+                return None;
+            }
+            self.told.insert(server.entry.name.clone(), now);
+            server.summary().map(Change::Listed)
         })
     }
 }

@@ -82,7 +82,7 @@ fn libraries_are_quiet_unless_they_are_asked_for() {
         };
         assert_eq!(log_filter(&options, LevelFilter::INFO).to_string(), expected);
     };
-    check(None, "lapin=off,rmcp=warn,info");
-    check(Some("debug"), "lapin=off,rmcp=warn,debug");
-    check(Some("warn,rmcp=trace"), "lapin=off,rmcp=trace,warn");
+    check(None, "rmcp::transport::worker=off,lapin=off,rmcp=warn,info");
+    check(Some("debug"), "rmcp::transport::worker=off,lapin=off,rmcp=warn,debug");
+    check(Some("warn,rmcp=trace"), "rmcp::transport::worker=off,lapin=off,rmcp=trace,warn");
 }

@@ -59,6 +59,9 @@ pub struct McpServerSummary {
     /// Names of its prompts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_names: Option<Vec<String>>,
+    /// Ours: why it cannot be reached now. What it listed before may still be told with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unavailable: Option<String>,
     /// Ours: how many resources it has, templates of resources included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_count: Option<u32>,

@@ -1,0 +1,63 @@
+//! Servers that are away: agents are told so, with the reason, and told when they are back.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use serde_json::json;
+use tokio::time::timeout;
+use toolbus_mcp::servers::{Change, Changes};
+use toolbus_wire::message::mcp::McpServerSummary;
+
+use crate::support::*;
+
+/// Puts a server in the place of `command`.
+fn install(folder: &Path, command: &Path) {
+    let server = hostile(folder, "plain");
+    let arguments: Vec<_> =
+        server["args"].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
+    let program = server["command"].as_str().unwrap();
+    std::fs::write(command, format!("#!/bin/sh\nexec {program} {}\n", arguments.join(" ")))
+        .unwrap();
+    std::fs::set_permissions(command, std::fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+async fn told(changes: &mut Changes) -> McpServerSummary {
+    match timeout(PATIENCE, changes.next()).await {
+        Ok(Some(Change::Listed(summary))) => summary,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn agents_are_told_why_a_server_is_away_and_when_it_is_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let command = folder.path().join("server");
+    let set = start(json!({"late": {"command": command}})).await;
+    let mut changes = set.changes();
+
+    let never = told(&mut changes).await;
+    let why = never.unavailable.unwrap();
+    assert!(why.ends_with("cannot be started: No such file or directory (os error 2)"), "{why}");
+    assert_eq!(never.summary, Some(format!("Not available: {why}.")));
+    assert_eq!((never.tool_count, never.tool_names), (0, Vec::new()));
+
+    install(folder.path(), &command);
+    call(&set, "late", "echo", json!({})).await.unwrap();
+    let there = told(&mut changes).await;
+    assert_eq!((there.unavailable, there.tool_count), (None, 3));
+
+    // It dies, and there is no way back: what it can do is known, and that it cannot now.
+    std::fs::remove_file(&command).unwrap();
+    call(&set, "late", "die", json!({})).await.unwrap_err();
+    let gone = told(&mut changes).await;
+    assert_eq!((gone.unavailable, gone.tool_count), (Some(why), 3));
+
+    // One that comes back at once was never away.
+    install(folder.path(), &command);
+    call(&set, "late", "echo", json!({})).await.unwrap();
+    assert_eq!(told(&mut changes).await.unavailable, None);
+    call(&set, "late", "die", json!({})).await.unwrap_err();
+    call(&set, "late", "echo", json!({})).await.unwrap();
+    set.close(PATIENCE).await;
+    assert_eq!(timeout(PATIENCE, changes.next()).await.unwrap(), None);
+}
