@@ -17,10 +17,11 @@
 //! through. `docs/security.md` has the table of attacks, made of [`cases`] by a test.
 //!
 //! Files that scripts are given and leave are not the service's but the runner's to bring: their cases
-//! are in [`files`], for a runner without a service.
+//! are in [`files`], for a runner without a service. So are the scripts of [`honest`] that need packages.
 
+pub mod endings;
 pub mod files;
-mod honest;
+pub mod honest;
 mod host;
 mod kernel;
 mod network;

@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use toolbus_sandbox::{Config, PackagesConfig, Sandbox};
+use toolbus_scripts::conformance::honest;
 use toolbus_scripts::runner::{Ending, Error, Outcome, Runner, Script};
 
 use crate::support::{block_on, probe, processes_with, script, unwatched};
@@ -56,6 +57,18 @@ async fn a_package_is_installed_once_and_found() {
     let other = probe(with_cache(cache.path())).await.expect("as before");
     let without_network = run(&other, "import six\nprint(six.__version__)", &["six==1.16.0"]).await;
     assert_eq!(without_network.expect("it runs").output.text, "1.16.0\n");
+}
+
+/// Numerical packages, as scripts ask for them. Kept between runs, because installing them takes a
+/// minute.
+#[tokio::test]
+async fn scientific_scripts_are_not_disturbed() {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| Some(std::env::home_dir()?.join(".cache"))).expect("a cache");
+    let Some(sandbox) = probe(with_cache(&cache.join("toolbus-test/packages"))).await else {
+        return;
+    };
+    honest::scientific_scripts_are_not_disturbed(&sandbox).await;
 }
 
 #[tokio::test]

@@ -1,81 +1,252 @@
-//! Scripts as people and models write them: none may fail for being held.
+//! Scripts as people and models write them, each with its answer: none may fail for being held.
+//!
+//! Each is a file of its own below `honest`. Comments at its end say what it prints and, above that,
+//! what it leaves in its output folder:
+//!
+//! ```text
+//! # leaves: plot.png image/png
+//! # prints:
+//! # 42
+//! ```
+//!
+//! What they print is the same with every Python from 3.11 on, and with every version of the packages
+//! that the scientific ones ask for.
+
+use std::time::Duration;
+
+use futures_util::{StreamExt as _, stream};
+use toolbus_wire::envelope::new_id;
+use toolbus_wire::message::script::{ScriptInvokeRequest, ScriptInvokeResponse};
 
 use super::stage::Stage;
+use crate::response;
+use crate::runner::{Run, Runner, Script};
 
-/// What they use, each with what it prints.
-pub(super) const SCRIPTS: [(&str, &str, &str); 8] = [
-    (
+/// What each may take, in seconds: some compute for a while, and the machine may be busy.
+const TIMEOUT_SECONDS: u32 = 120;
+/// How many are run at a time.
+const AT_ONCE: usize = 4;
+/// How much of an answer that is not the right one is told.
+const TOLD_CHARS_MAX: usize = 2_000;
+const PRINTS: &str = "\n# prints:\n";
+const LEAVES: &str = "# leaves: ";
+
+/// A script that means no harm.
+#[derive(Debug)]
+pub struct Honest {
+    /// What it uses or does.
+    pub name: &'static str,
+    text: &'static str,
+    packages: &'static [&'static str],
+}
+
+macro_rules! honest {
+    ($folder:literal, $packages:expr, [$($name:literal),* $(,)?]) => {
+        &[$(Honest {
+            name: $name,
+            text: include_str!(concat!($folder, $name, ".py")),
+            packages: $packages,
+        }),*]
+    };
+}
+
+/// Those for which the standard library is enough.
+pub const ORDINARY: &[Honest] = honest!(
+    "honest/",
+    &[],
+    [
+        "a_lot_of_memory",
+        "a_picture_by_hand",
+        "a_sound",
+        "addresses_without_a_network",
+        "archives",
         "asyncio",
-        "import asyncio\nasync def work(n):\n    await asyncio.sleep(0.01)\n    return n * n\n\
-         async def main():\n    process = await asyncio.create_subprocess_exec('echo', 'child', stdout=-1)\n    \
-         said, _ = await process.communicate()\n    squares = await asyncio.gather(*map(work, range(10)))\n    \
-         print(said.decode().strip(), sum(squares), await asyncio.to_thread(len, 'abc'))\nasyncio.run(main())",
-        "child 285 3\n",
-    ),
-    (
+        "asyncio_local_server",
+        "asyncio_queue",
+        "bytes_and_structs",
+        "code_about_code",
+        "computing",
+        "concurrent_futures",
+        "csv_totals",
+        "dataclasses_and_enums",
+        "dates_and_calendars",
+        "decimal_money",
+        "errors_that_are_caught",
+        "files_and_compression",
+        "functions_and_iterators",
+        "hashes_and_secrets",
+        "json_report",
+        "logging_to_files",
+        "measuring_itself",
+        "memory_maps_and_locks",
         "multiprocessing",
-        "import multiprocessing as mp\ndef square(n): return n * n\n\
-         with mp.get_context('fork').Pool(3) as pool: print(sum(pool.map(square, range(100))))\n\
-         queue = mp.get_context('fork').Queue()\n\
-         child = mp.get_context('fork').Process(target=lambda: queue.put('from the child'))\nchild.start()\n\
-         print(queue.get(timeout=9))\nchild.join()\nprint(child.exitcode)",
-        "328350\nfrom the child\n0\n",
-    ),
-    (
-        "subprocess",
-        "import subprocess, sys\nprint(subprocess.run(['sort'], input='b\\na\\n', text=True, capture_output=True).stdout.split())\n\
-         print(subprocess.check_output([sys.executable, '-c', 'print(6 * 7)'], text=True).strip())\n\
-         print(subprocess.run('exit 3', shell=True).returncode)",
-        "['a', 'b']\n42\n3\n",
-    ),
-    (
+        "multiprocessing_manager",
+        "multiprocessing_shared",
+        "multiprocessing_spawn",
+        "pathlib_walk",
+        "pickles_and_copies",
+        "re_of_a_log",
+        "selectors_and_pipes",
+        "settings_and_arguments",
+        "signals_and_local_sockets",
         "sqlite",
-        "import sqlite3\nfor place in (':memory:', 'data.db'):\n    with sqlite3.connect(place) as base:\n        \
-         base.execute('create table t (n integer, s text)')\n        \
-         base.executemany('insert into t values (?, ?)', [(n, str(n)) for n in range(1000)])\n        \
-         print(base.execute('select sum(n), max(s) from t').fetchone())",
-        "(499500, '999')\n(499500, '999')\n",
-    ),
-    (
-        "files and compression",
-        "import csv, gzip, hashlib, io, json, pathlib, shutil, tempfile, zipfile\n\
-         folder = pathlib.Path(tempfile.mkdtemp())\n(folder / 'a.json').write_text(json.dumps({'a': [1, 2, 3]}))\n\
-         with gzip.open(folder / 'a.gz', 'wt') as file: file.write('text' * 1000)\n\
-         with zipfile.ZipFile(folder / 'a.zip', 'w') as file: file.write(folder / 'a.json', 'a.json')\n\
-         rows = list(csv.reader(io.StringIO('a,b\\n1,2\\n')))\n\
-         print(rows, len(gzip.open(folder / 'a.gz').read()), zipfile.ZipFile(folder / 'a.zip').namelist())\n\
-         print(hashlib.sha256(b'x').hexdigest()[:8])\nshutil.rmtree(folder)",
-        "[['a', 'b'], ['1', '2']] 4000 ['a.json']\n2d711642\n",
-    ),
-    (
-        "text and numbers",
-        "import collections, datetime, decimal, fractions, math, random, re, statistics, uuid, zoneinfo\n\
-         random.seed(1)\nprint(statistics.fmean([1, 2, 3]), decimal.Decimal('0.1') * 3, fractions.Fraction(1, 3) + 1)\n\
-         print(datetime.datetime(2024, 2, 29, tzinfo=datetime.timezone.utc).isoformat(), math.comb(50, 25))\n\
-         print(re.findall(r'\\w+', 'a b'), collections.Counter('aab').most_common(1), len(str(uuid.uuid4())))",
-        "2.0 0.3 4/3\n2024-02-29T00:00:00+00:00 126410606437752\n['a', 'b'] [('a', 2)] 36\n",
-    ),
-    (
+        "sqlite_wal",
+        "ssl_without_a_network",
+        "subprocess",
+        "subprocess_pipeline",
+        "tempfile_kinds",
+        "tests_of_its_own",
+        "text_and_numbers",
+        "the_c_library",
         "threads",
-        "import concurrent.futures, queue, threading\nwith concurrent.futures.ThreadPoolExecutor(8) as pool:\n    \
-         print(sum(pool.map(lambda n: n * n, range(1000))))\nlock, total = threading.Lock(), [0]\n\
-         def add():\n    for _ in range(1000):\n        with lock: total[0] += 1\n\
-         threads = [threading.Thread(target=add) for _ in range(8)]\n[t.start() for t in threads]\n[t.join() for t in threads]\nprint(total)",
-        "332833500\n[8000]\n",
-    ),
-    (
-        "signals and local sockets",
-        "import os, select, signal, socket\nsignal.signal(signal.SIGALRM, lambda *_: print('alarm'))\n\
-         signal.setitimer(signal.ITIMER_REAL, 0.05)\nsignal.pause()\none, other = socket.socketpair()\n\
-         one.sendall(b'hello')\nprint(select.select([other], [], [], 5)[0] == [other], other.recv(9))\n\
-         server = socket.socket(socket.AF_UNIX)\nserver.bind('socket')\nserver.listen()\n\
-         client = socket.socket(socket.AF_UNIX)\nclient.connect('socket')\nclient.send(b'x')\nprint(server.accept()[0].recv(1))",
-        "alarm\nTrue b'hello'\nb'x'\n",
-    ),
-];
+        "threads_that_wait",
+        "unicode_texts",
+        "xml_and_html",
+        "zoneinfo_times",
+    ]
+);
+
+/// Those that ask for packages. They ask for the same set, so it is installed once.
+pub const SCIENTIFIC: &[Honest] = honest!(
+    "honest/science/",
+    &["matplotlib", "numpy", "pandas"],
+    [
+        "matplotlib_charts",
+        "matplotlib_lines",
+        "numpy_arrays",
+        "numpy_files",
+        "numpy_in_processes",
+        "numpy_linear_algebra",
+        "numpy_signals",
+        "pandas_and_sqlite",
+        "pandas_groups",
+        "pandas_time",
+    ]
+);
+
+/// Why an answer is not the right one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{script}: {cause}: {details}")]
+pub struct Fault {
+    /// The script.
+    pub script: &'static str,
+    /// What is wrong, in a few words that are the same for the same fault of another script.
+    pub cause: String,
+    /// The answer.
+    pub details: String,
+}
+
+impl Honest {
+    /// Its source.
+    #[must_use]
+    pub fn source(&self) -> &'static str {
+        self.text
+    }
+
+    /// Asks for it.
+    #[must_use]
+    pub fn request(&self) -> ScriptInvokeRequest {
+        let packages = self.packages.iter().map(|&name| name.to_owned());
+        ScriptInvokeRequest {
+            tool_call_id: format!("call_{}", new_id()),
+            script: self.text.to_owned(),
+            input_data: None,
+            timeout_seconds: i64::from(TIMEOUT_SECONDS),
+            pip_packages: (!self.packages.is_empty()).then(|| packages.collect()),
+            files: None,
+        }
+    }
+
+    /// What it prints.
+    ///
+    /// # Panics
+    /// When its file does not say.
+    #[must_use]
+    pub fn prints(&self) -> String {
+        let (_, lines) = self.text.split_once(PRINTS).expect("a script says what it prints");
+        let line = |line: &str| {
+            let text = line.strip_prefix("# ").or_else(|| line.strip_prefix('#'));
+            format!("{}\n", text.expect("nothing stands below what a script prints"))
+        };
+        lines.lines().map(line).collect()
+    }
+
+    /// The files that it leaves, each with a blank and its media type.
+    fn leaves(&self) -> Vec<String> {
+        let lines = self.text.lines().filter_map(|line| line.strip_prefix(LEAVES));
+        lines.map(str::to_owned).collect()
+    }
+
+    /// Whether an answer is the right one.
+    ///
+    /// # Errors
+    /// [`Fault`] when it is not.
+    pub fn judge(&self, response: &ScriptInvokeResponse) -> Result<(), Fault> {
+        let files = response.files.iter().flatten();
+        let left = files.map(|file| {
+            let kind = file.mime_type.as_deref().unwrap_or_default();
+            format!("{} {kind}", file.name)
+        });
+        let cause = if let Some(reason) = &response.reason {
+            reason.to_string()
+        } else if response.exit_code != 0 {
+            format!("exit code {}", response.exit_code)
+        } else if response.output.as_ref() != Some(&self.prints()) {
+            "another output".to_owned()
+        } else if !left.eq(self.leaves()) {
+            "other files".to_owned()
+        } else {
+            return Ok(());
+        };
+        let details = format!(
+            "{} {} {:?}",
+            response.output.as_deref().unwrap_or_default(),
+            response.stderr.as_deref().unwrap_or_default(),
+            response.files_refused
+        );
+        let details = details.chars().take(TOLD_CHARS_MAX).collect();
+        Err(Fault { script: self.name, cause, details })
+    }
+}
 
 pub(super) async fn honest_scripts_are_not_disturbed(stage: Stage) {
-    for (_, source, output) in SCRIPTS {
-        stage.check(source, output, 0).await;
+    let run = |script: &'static Honest| {
+        let stage = stage.clone();
+        async move { script.judge(&stage.ask(script.request()).await) }
+    };
+    none_fails(ORDINARY.iter().map(run).collect()).await;
+}
+
+/// Runs the scientific scripts by a runner that can install packages.
+///
+/// # Panics
+/// When one does not answer as it must.
+pub async fn scientific_scripts_are_not_disturbed(runner: &dyn Runner) {
+    let timeout = Duration::from_secs(TIMEOUT_SECONDS.into());
+    let run = |honest: &'static Honest| async move {
+        let script = Script {
+            source: honest.text.to_owned(),
+            input: String::new(),
+            timeout,
+            packages: honest.packages.iter().map(|&name| name.to_owned()).collect(),
+            files: Vec::new(),
+        };
+        let call_id = honest.name;
+        let response = match runner.run(script, Run::alone(call_id)).await {
+            Ok(outcome) => response::of_outcome(call_id, outcome, timeout),
+            Err(error) => response::of_error(call_id, &error),
+        };
+        honest.judge(&response)
+    };
+    none_fails(SCIENTIFIC.iter().map(run).collect()).await;
+}
+
+/// Runs them, a few at a time.
+async fn none_fails(runs: Vec<impl Future<Output = Result<(), Fault>>>) {
+    let mut answers = stream::iter(runs).buffer_unordered(AT_ONCE);
+    let mut faults = Vec::new();
+    while let Some(answer) = answers.next().await {
+        faults.extend(answer.err().map(|fault| fault.to_string()));
     }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }

@@ -1,6 +1,6 @@
 //! What every script may rely on.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use toolbus_wire::message::toolbus::OutputStream;
 
 use crate::runner::OUTPUT_BYTES_MAX;
 
+use super::endings;
 use super::stage::{Stage, script};
 
 pub(super) async fn recorded_scripts_answer_as_recorded(stage: Stage) {
@@ -59,31 +60,12 @@ pub(super) async fn exit_codes_are_the_scripts_own(stage: Stage) {
 
 /// Compared with the interpreter of this machine, so only what versions agree on is asked.
 pub(super) async fn tracebacks_are_those_of_python(stage: Stage) {
-    let scripts = [
-        "try:\n    {}['a']\nexcept KeyError:\n    raise ValueError('ü')",
-        "try:\n    1/0\nexcept ZeroDivisionError as error:\n    raise OSError(2, 'no') from error",
-        "class Bad(Exception):\n    def __str__(self): raise ValueError\nraise Bad",
-        "import sys\nsys.exit('a message')",
-        "import sys\nsys.exit([1])",
-        "import sys\nsys.excepthook = lambda *what: print('hooked', what[0], file=sys.stderr)\n1/0",
-        "import atexit, sys\natexit.register(lambda: print('bye', file=sys.stderr))\n1/0",
-        "import warnings\nwarnings.warn('careful')",
-        "assert False, 'no'",
-        "from nowhere import nothing",
-        "# -*- coding: latin-1 -*-\nimport sys\nprint('é', file=sys.stderr)",
-    ];
-    for source in scripts {
-        let reference = Command::new("python3")
-            .args(["-I", "-c", source])
-            .env("LANG", "C.UTF-8")
-            .stdin(Stdio::null())
-            .output()
-            .expect("python3");
-        let expected = String::from_utf8_lossy(&reference.stderr).into_owned();
+    for source in endings::OF_ANY_VERSION {
+        let (expected, code) = endings::here(source);
         let response = stage.run(source).await;
         let said = response.streams.expect("streams").stderr;
         assert_eq!(without_sources(&said), without_sources(&expected), "{source}");
-        assert_eq!(Some(response.exit_code), reference.status.code(), "{source}");
+        assert_eq!(Some(response.exit_code), code, "{source}");
     }
 }
 

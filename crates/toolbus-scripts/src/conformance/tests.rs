@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::{env, fs};
 
-use super::{ALONE, ATTACKS, cases};
+use toolbus_wire::message::script::{ScriptFile, ScriptInvokeResponse, ScriptReason};
+
+use super::{ALONE, ATTACKS, cases, honest};
 
 /// Every runner, and where its tests put it through the suite.
 const RUNNERS: [(&str, &str); 2] = [
@@ -58,4 +60,51 @@ fn the_page_of_security_is_true() {
     } else {
         assert!(page == made, "{PAGE} is not what is tested: run with UPDATE_DOCS=1");
     }
+}
+
+/// What judges an answer must be able to find it wrong.
+#[test]
+fn an_answer_is_right_only_as_its_file_says() {
+    for script in honest::ORDINARY.iter().chain(honest::SCIENTIFIC) {
+        assert_ne!(script.prints(), "", "{}", script.name);
+        let right = ScriptInvokeResponse {
+            output: Some(script.prints()),
+            exit_code: 0,
+            files: script.source().contains("# leaves: ").then(|| left_by(script.source())),
+            ..ScriptInvokeResponse::new("")
+        };
+        assert_eq!(script.judge(&right), Ok(()));
+        let more = Some(vec![ScriptFile { name: "more".to_owned(), ..ScriptFile::default() }]);
+        let cause = |wrong: ScriptInvokeResponse| script.judge(&wrong).expect_err("wrong").cause;
+        let output = Some(script.prints() + "\n");
+        let wrong = [
+            ScriptInvokeResponse { exit_code: 1, ..right.clone() },
+            ScriptInvokeResponse { output, ..right.clone() },
+            ScriptInvokeResponse { files: more, ..right.clone() },
+            ScriptInvokeResponse { reason: Some(ScriptReason::Killed), ..right },
+        ];
+        assert_eq!(wrong.map(cause), ["exit code 1", "another output", "other files", "killed"]);
+    }
+}
+
+fn left_by(source: &str) -> Vec<ScriptFile> {
+    let lines = source.lines().filter_map(|line| line.strip_prefix("# leaves: "));
+    let file = |line: &str| {
+        let (name, kind) = line.split_once(' ').expect("a name and a media type");
+        let mime_type = Some(kind.to_owned());
+        ScriptFile { name: name.to_owned(), mime_type, ..ScriptFile::default() }
+    };
+    lines.map(file).collect()
+}
+
+/// A script that nobody runs would be a file that nobody misses.
+#[test]
+fn every_file_of_honest_scripts_is_listed() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/conformance/honest");
+    let count = |folder: &Path| {
+        let entries = fs::read_dir(folder).expect("a folder").flatten();
+        entries.filter(|entry| entry.path().extension().is_some_and(|kind| kind == "py")).count()
+    };
+    assert_eq!(count(&folder), honest::ORDINARY.len());
+    assert_eq!(count(&folder.join("science")), honest::SCIENTIFIC.len());
 }
