@@ -40,3 +40,11 @@ ci:
 # Builds the images of the services, or the ones that are named.
 images *TARGETS:
     docker/images {{TARGETS}}
+
+# Starts the whole fleet with Docker, and with `observe` the dashboards beside it.
+up *PROFILE:
+    deploy/compose/up {{PROFILE}}
+
+# Stops it; with --volumes, what it keeps goes too.
+down *ARGUMENTS:
+    deploy/compose/down {{ARGUMENTS}}

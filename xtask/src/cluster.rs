@@ -3,7 +3,9 @@
 //! Cargo is told to start every test program through [`run_program`]. Those called `cluster` get a
 //! Kubernetes, which is there while they run and no longer: the others have the machine to
 //! themselves, and no run pays for a cluster that it has no use for. Where the environment names one
-//! already, that one is used.
+//! already, that one is used. Those called `ship` get a Docker engine with our images beside it.
+
+mod engine;
 
 use std::ffi::OsStr;
 use std::io::BufRead as _;
@@ -15,6 +17,7 @@ use anyhow::{Context as _, ensure};
 
 use crate::keeper::Keeper;
 use crate::workspace;
+use engine::Engine;
 
 /// Names the cluster for the tests.
 const KUBECONFIG: &str = "TOOLBUS_TEST_KUBECONFIG";
@@ -25,6 +28,8 @@ const REQUIRED: &str = "TOOLBUS_REQUIRE_REAL";
 const CLUSTER_REQUIRED: &str = "TOOLBUS_REQUIRE_CLUSTER";
 /// Test programs of this name need a cluster.
 const PROGRAM: &str = "cluster";
+/// Test programs of this name need an engine, our images, and a cluster that has them too.
+const SHIP_PROGRAM: &str = "ship";
 /// What a cluster holds beside what it always does: the image with numerical packages.
 const IMAGES: [&str; 1] = ["image-science"];
 
@@ -47,14 +52,26 @@ pub(crate) fn start_programs_by_us(cargo: &mut Command, folder: &Path) -> anyhow
 pub(crate) fn run_program(program: &str, arguments: &[&str]) -> anyhow::Result<ExitCode> {
     let mut command = Command::new(program);
     command.args(arguments);
-    let is_named = std::env::var_os(KUBECONFIG).is_some();
-    if is_named || !needs_cluster(Path::new(program)) {
+    let name = name(Path::new(program));
+    if !matches!(name, Some(PROGRAM | SHIP_PROGRAM)) {
         return Err(command.exec()).context("starting a test program");
     }
-    match Cluster::start() {
-        Ok(cluster) => {
-            let status = command.env(KUBECONFIG, &cluster.kubeconfig).status();
-            drop(cluster);
+    let parts = Cluster::there().and_then(|cluster| {
+        if name != Some(SHIP_PROGRAM) {
+            return Ok((cluster, None));
+        }
+        let own = std::env::current_exe().context("where xtask is")?;
+        let programs = own.parent().context("where the programs are")?;
+        Ok((cluster, Some(Engine::with_images(programs)?)))
+    });
+    match parts {
+        Ok((cluster, engine)) => {
+            command.env(KUBECONFIG, &cluster.kubeconfig);
+            if let Some(engine) = &engine {
+                command.env(engine::VARIABLE, engine.address());
+            }
+            let status = command.status();
+            drop((engine, cluster));
             let status = status.context("starting a test program")?;
             ensure!(status.success(), "{program}: {status}");
             Ok(ExitCode::SUCCESS)
@@ -69,28 +86,31 @@ pub(crate) fn run_program(program: &str, arguments: &[&str]) -> anyhow::Result<E
     }
 }
 
-/// Whether a test program, as cargo names its file (the target's name, a dash and a digest), is one
-/// of those for the cluster.
-fn needs_cluster(program: &Path) -> bool {
-    let stem = program.file_stem().and_then(OsStr::to_str).unwrap_or_default();
-    stem.rsplit_once('-').is_some_and(|(name, _)| name == PROGRAM)
+/// The target's name of a test program, whose file cargo names by it, a dash and a digest.
+fn name(program: &Path) -> Option<&str> {
+    let stem = program.file_stem().and_then(OsStr::to_str)?;
+    stem.rsplit_once('-').map(|(name, _)| name)
 }
 
 /// A running cluster. Ended at drop, if it was started for this.
 pub(crate) struct Cluster {
     kubeconfig: String,
-    _keeper: Keeper,
+    _keeper: Option<Keeper>,
 }
 
 impl Cluster {
-    /// Starts it, or joins the one that runs. From an empty cache this takes minutes.
-    pub(crate) fn start() -> anyhow::Result<Self> {
+    /// The one that the environment names, else one that is started, or joined where it runs. From an
+    /// empty cache this takes minutes.
+    pub(crate) fn there() -> anyhow::Result<Self> {
+        if let Ok(kubeconfig) = std::env::var(KUBECONFIG) {
+            return Ok(Self { kubeconfig, _keeper: None });
+        }
         let (keeper, mut stdout) = Keeper::start(workspace::script("dev/kube/keep").args(IMAGES))?;
         let mut kubeconfig = String::new();
         stdout.read_line(&mut kubeconfig).context("output of dev/kube/keep")?;
         let kubeconfig = kubeconfig.trim_end().to_owned();
         ensure!(!kubeconfig.is_empty(), "dev/kube/up could not start one, and says above why");
-        Ok(Self { kubeconfig, _keeper: keeper })
+        Ok(Self { kubeconfig, _keeper: Some(keeper) })
     }
 }
 

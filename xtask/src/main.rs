@@ -18,7 +18,7 @@ const USAGE: &str = "\
 usage: cargo xtask TASK
 
   test [ARGUMENTS OF cargo test]   installs and fetches what is missing, runs all tests with
-                                   a private RabbitMQ and Kubernetes; with -p only that package's
+                                   a private RabbitMQ, Kubernetes and Docker; -p: of one package
   bench NAME [--keep]              runs one benchmark; --keep puts its table under docs/benchmarks
   conformance [--keep]             runs the official MCP conformance suite; --keep writes its table
                                    to docs/conformance.md

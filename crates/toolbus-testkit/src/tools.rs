@@ -1,6 +1,12 @@
-//! Tools that others wrote and operators use: Helm.
+//! Tools that others wrote and operators use: Helm, kubectl, and Docker with its `compose`.
+//!
+//! A cluster and an engine are had by naming them, for they take more than a machine that runs the
+//! other tests may have: `TOOLBUS_TEST_KUBECONFIG` and `TOOLBUS_TEST_DOCKER`, and no other variable,
+//! so that nobody's production is taken for one. Without the name, tests of them are skipped.
 
-use std::path::PathBuf;
+use std::env;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, ensure};
@@ -26,6 +32,79 @@ impl Helm {
         command.env_remove("KUBECONFIG").env("HELM_NO_PLUGINS", "1");
         command
     }
+
+    /// Helm for a cluster.
+    pub fn on(&self, cluster: &Cluster) -> Command {
+        let mut command = self.command();
+        command.env("KUBECONFIG", &cluster.kubeconfig);
+        command
+    }
+}
+
+/// The cluster that the environment names.
+#[derive(Debug, Clone)]
+pub struct Cluster {
+    kubeconfig: PathBuf,
+    kubectl: PathBuf,
+}
+
+/// The cluster. `None`, said in a line, where none is named.
+///
+/// # Panics
+/// When one is named and there is no kubectl.
+pub fn cluster() -> Option<Cluster> {
+    let Some(kubeconfig) = env::var_os("TOOLBUS_TEST_KUBECONFIG").map(PathBuf::from) else {
+        unnamed("TOOLBUS_TEST_KUBECONFIG names no cluster");
+        return None;
+    };
+    // The cluster of dev/kube brings its own kubectl.
+    let kubectl = crate::parts::folder("kube").expect("a cluster needs dev/parts/fetch kube");
+    Some(Cluster { kubeconfig, kubectl: kubectl.join("kube") })
+}
+
+impl Cluster {
+    /// `kubectl`.
+    pub fn kubectl(&self) -> Command {
+        let mut command = Command::new(&self.kubectl);
+        command.arg("kubectl").arg("--kubeconfig").arg(&self.kubeconfig);
+        command
+    }
+}
+
+/// The Docker engine that the environment names.
+#[derive(Debug)]
+pub struct Docker {
+    address: String,
+    /// Where the client finds its plug-ins, and nothing of the user's.
+    configuration: tempfile::TempDir,
+}
+
+/// The engine. `None`, said in a line, where none is named.
+///
+/// # Panics
+/// When one is named and its `compose` is missing.
+pub fn docker() -> Option<Docker> {
+    let Ok(address) = env::var("TOOLBUS_TEST_DOCKER") else {
+        unnamed("TOOLBUS_TEST_DOCKER names no engine");
+        return None;
+    };
+    let compose = crate::parts::folder("compose").expect("an engine needs dev/parts/fetch compose");
+    let configuration = tempfile::tempdir().expect("a folder");
+    let plugins = configuration.path().join("cli-plugins");
+    std::fs::create_dir(&plugins).expect("a folder");
+    let link = plugins.join("docker-compose");
+    std::os::unix::fs::symlink(compose.join("docker-compose"), link).expect("a link");
+    Some(Docker { address, configuration })
+}
+
+impl Docker {
+    /// The client, or a script that calls it.
+    pub fn command(&self, program: impl AsRef<Path>) -> Command {
+        let mut command = Command::new(program.as_ref());
+        command.env("DOCKER_HOST", &self.address).env("DOCKER_CONFIG", self.configuration.path());
+        command.env_remove("DOCKER_CONTEXT");
+        command
+    }
 }
 
 /// Runs a command to its end and gives what it printed.
@@ -39,4 +118,9 @@ pub fn output(command: &mut Command) -> anyhow::Result<String> {
         (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
     ensure!(ended.status.success(), "{command:?}: {}\n{printed}\n{said}", ended.status);
     Ok(printed.into_owned())
+}
+
+fn unnamed(reason: &str) {
+    // Past the test harness, which hides what a passing test prints.
+    let _ = writeln!(io::stderr(), "skipped: {reason}");
 }

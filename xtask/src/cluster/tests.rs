@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use super::needs_cluster;
+use super::name;
 
 #[test]
-fn only_programs_of_that_name_get_one() {
-    let check = |file: &str, expected| assert_eq!(needs_cluster(Path::new(file)), expected);
-    check("/target/debug/deps/cluster-0123456789abcdef", true);
-    check("cluster-0123456789abcdef", true);
-    check("/target/debug/deps/sub-cluster-0123456789abcdef", false);
-    check("/cluster-x/deps/sandbox-0123456789abcdef", false);
-    check("/target/debug/cluster", false);
+fn programs_are_known_by_the_name_of_their_target() {
+    let check = |file: &str, expected| assert_eq!(name(Path::new(file)), expected);
+    check("/target/debug/deps/cluster-0123456789abcdef", Some("cluster"));
+    check("ship-0123456789abcdef", Some("ship"));
+    check("/target/debug/deps/sub-cluster-0123456789abcdef", Some("sub-cluster"));
+    check("/cluster-x/deps/sandbox-0123456789abcdef", Some("sandbox"));
+    check("/target/debug/cluster", None);
 }

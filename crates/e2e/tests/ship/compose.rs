@@ -1,0 +1,205 @@
+//! The compose file: the core of the fleet comes up, answers a call of each kind, keeps its secrets,
+//! and goes without a trace.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use toolbus_testkit::tools::{self, Docker, output};
+
+use crate::support::{content, docker, marking_server, repository, tag, until};
+
+const SERVICES: [&str; 4] = ["agent-host", "mcp-bridge", "scripts-manager", "openrouter-mcp"];
+
+/// A fleet under a project of its own. Ended, with all that it kept, when this is dropped.
+struct Fleet {
+    engine: Docker,
+    project: String,
+    folder: TempDir,
+}
+
+impl Fleet {
+    fn new(engine: Docker, kind: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let project = format!("toolbus-test-{kind}-{}", std::process::id());
+        let fleet = Self { engine, project, folder };
+        let servers = fleet.folder.path().join("mcp");
+        std::fs::create_dir(&servers).unwrap();
+        let list = json!({"mcpServers": {
+            "marks": marking_server(),
+            "openrouter": {"type": "http", "url": "http://openrouter-mcp:8080/mcp"},
+        }});
+        std::fs::write(servers.join("mcp.json"), list.to_string()).unwrap();
+        // Containers read them as users of their own.
+        open_to_all(fleet.folder.path());
+        fleet
+    }
+
+    fn command(&self, program: impl AsRef<Path>) -> Command {
+        let mut command = self.engine.command(program);
+        command.current_dir(repository("deploy/compose"));
+        command
+            .env("COMPOSE_PROJECT_NAME", &self.project)
+            .env("TOOLBUS_TAG", tag())
+            .env("TOOLBUS_SECRETS", self.folder.path().join("secrets"))
+            .env("MCP_CONFIG_FOLDER", self.folder.path().join("mcp"));
+        // Free ports, so that nothing of this machine is in the way.
+        for port in ["RABBITMQ_UI_PORT", "AGENT_HOST_MCP_PORT", "PROMETHEUS_PORT", "GRAFANA_PORT"] {
+            command.env(port, "0");
+        }
+        command
+    }
+
+    fn compose(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        output(self.command("docker").arg("compose").args(arguments))
+    }
+
+    /// `agent-host invoke`, in the container that serves.
+    fn invoke(&self, tool: &str, arguments: &Value) -> anyhow::Result<String> {
+        let arguments = arguments.to_string();
+        let program = ["exec", "--no-TTY", "agent-host", "agent-host"];
+        self.compose(&[&program[..], &["invoke", tool, &arguments, "--json"]].concat())
+    }
+
+    fn inspect(&self, service: &str) -> Value {
+        let id = self.compose(&["ps", "--quiet", service]).unwrap();
+        docker(&self.engine, &["inspect", id.trim()])[0].clone()
+    }
+
+    fn left(&self) -> String {
+        let label = format!("label=com.docker.compose.project={}", self.project);
+        ["ps", "volume", "network"].map(|kind| self.list(kind, &label)).concat()
+    }
+
+    fn list(&self, kind: &str, filter: &str) -> String {
+        let mut command = self.engine.command("docker");
+        match kind {
+            "ps" => command.args(["ps", "--all"]),
+            other => command.args([other, "ls"]),
+        };
+        output(command.args(["--quiet", "--filter", filter])).unwrap()
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.compose(&["logs", "--no-color", "--tail=40"]).unwrap_or_default());
+        }
+        // What is left for want of an engine cannot be removed either.
+        let _ = output(self.command("./down").arg("--volumes"));
+    }
+}
+
+fn open_to_all(folder: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn the_core_answers_calls_of_each_kind_and_goes_without_a_trace() {
+    let Some(engine) = tools::docker() else { return };
+    let fleet = Fleet::new(engine, "core");
+    output(&mut fleet.command("./up")).unwrap();
+
+    let python = json!({"script": "print(6 * 7)"});
+    let printed = fleet.invoke("execute_python_script", &python).unwrap();
+    assert_eq!(content(&printed), "42");
+    let mark = json!({"server_name": "marks", "tool_name": "mark"});
+    assert_eq!(content(&fleet.invoke("mcp_invoke_tool", &mark).unwrap()), "mark: done");
+    // Without a key it says so, which only the process that would hold one can know.
+    let credits = json!({"server_name": "openrouter", "tool_name": "get_credits"});
+    let error = fleet.invoke("mcp_invoke_tool", &credits).unwrap_err().to_string();
+    assert!(error.contains("no OpenRouter API key is set"), "{error}");
+
+    check_sandbox(&fleet);
+    check_rights(&fleet);
+    check_secrets(&fleet);
+    check_policies(&fleet);
+
+    output(fleet.command("./down").arg("--volumes")).unwrap();
+    assert_eq!(fleet.left(), "");
+}
+
+/// A script sees neither the container's secrets nor its network.
+fn check_sandbox(fleet: &Fleet) {
+    let script = "import os, socket\n\
+        print(os.path.exists('/run/secrets/broker-password'))\n\
+        try: socket.create_connection(('rabbitmq', 5672), 2); print('reached')\n\
+        except OSError: print('no network')\n";
+    let printed = fleet.invoke("execute_python_script", &json!({"script": script})).unwrap();
+    assert_eq!(content(&printed), "False\nno network");
+}
+
+/// Our containers have no rights, and only the one with the sandbox is without Docker's filter.
+fn check_rights(fleet: &Fleet) {
+    for service in SERVICES {
+        let container = fleet.inspect(service);
+        let host = &container["HostConfig"];
+        assert_eq!(host["ReadonlyRootfs"], true, "{service}");
+        assert_eq!(host["CapDrop"], json!(["ALL"]), "{service}");
+        assert_eq!(host["Privileged"], false, "{service}");
+        assert_eq!(container["Config"]["User"], "65532:65532", "{service}");
+        assert_eq!(container["State"]["Health"]["Status"], "healthy", "{service}");
+        let options = host["SecurityOpt"].to_string();
+        assert!(options.contains("no-new-privileges"), "{service}: {options}");
+        let unfiltered = options.contains("seccomp=unconfined");
+        assert_eq!(unfiltered, service == "scripts-manager", "{service}: {options}");
+    }
+}
+
+/// No password is among what `docker inspect` shows of a container, and only its owner has one.
+fn check_secrets(fleet: &Fleet) {
+    let file = fleet.folder.path().join("secrets/broker-password");
+    let password = std::fs::read_to_string(file).unwrap();
+    assert!(password.len() >= 32, "the password is short");
+    for service in SERVICES {
+        let container = fleet.inspect(service);
+        assert!(!container.to_string().contains(&password), "{service} shows the password");
+        let mounts = container["Mounts"].to_string();
+        let has_it = mounts.contains("/run/secrets/broker-password");
+        assert_eq!(has_it, service != "openrouter-mcp", "{service}: {mounts}");
+    }
+}
+
+/// Every queue of the fleet is bounded by one of the policies.
+fn check_policies(fleet: &Fleet) {
+    let list = ["exec", "--no-TTY", "rabbitmq", "rabbitmqctl", "--quiet", "--formatter=json"];
+    let queues = until(|| {
+        let columns = ["list_queues", "name", "policy"];
+        fleet.compose(&[&list[..], &columns].concat())
+    });
+    let queues: Vec<Value> = serde_json::from_str(&queues).unwrap();
+    assert!(queues.len() > 4, "{queues:?}");
+    for queue in &queues {
+        let name = queue["name"].as_str().unwrap();
+        let expected =
+            if name.ends_with(".dlq") { "toolbus-dead-letters" } else { "toolbus-queues" };
+        assert_eq!(queue["policy"], expected, "{name}");
+    }
+}
+
+/// The whole of it, as Docker reads it: a name that is not there, or a wrong type, fails.
+#[test]
+fn every_profile_is_read_without_a_complaint() {
+    let Some(engine) = tools::docker() else { return };
+    let fleet = Fleet::new(engine, "read");
+    for profile in ["", "observe"] {
+        let mut command = fleet.command("docker");
+        command.env("COMPOSE_PROFILES", profile).env("TOOLBUS_SECRETS", "/nowhere");
+        command.args(["compose", "config", "--format=json"]);
+        let configuration: Value = serde_json::from_str(&output(&mut command).unwrap()).unwrap();
+        let services = configuration["services"].as_object().unwrap();
+        assert_eq!(services.contains_key("grafana"), profile == "observe");
+        let endpoint = &services["mcp-bridge"]["environment"]["TOOLBUS_TELEMETRY__ENDPOINT"];
+        let expected = if profile == "observe" { "http://collector:4318" } else { "" };
+        assert_eq!(endpoint, expected);
+        for (name, service) in services {
+            for port in service["ports"].as_array().into_iter().flatten() {
+                assert_eq!(port["host_ip"], "127.0.0.1", "{name} is open to the world");
+            }
+        }
+    }
+}
