@@ -10,6 +10,7 @@ use toolbus_mcp::config::{Entry, Variables};
 use toolbus_mcp::servers::{AddError, Registered, Set, UnregisterError};
 use toolbus_mcp::settings::McpSettings;
 use toolbus_mcp::{Call, State};
+use toolbus_runtime::config::TimeSpan;
 use toolbus_testkit::{eventually, mcp};
 use toolbus_wire::ErrorCode;
 
@@ -29,6 +30,7 @@ impl Files {
             pins: Some(folder.path().join("pins")),
             allow_stdio_registration: true,
             supervisor: Some(supervisor()),
+            connect_timeout: TimeSpan::seconds(CONNECT_LIMIT.as_secs()),
             ..McpSettings::default()
         };
         let files = Self { folder, settings };
@@ -123,7 +125,8 @@ async fn a_changed_file_changes_what_is_different_and_nothing_else() {
     let old_pids = pids(files.folder.path(), "good");
 
     let (sink, heard) = progress();
-    let args = json!({"duration": 4, "steps": 40});
+    // Nearly as long as calls on a server that was changed may go on.
+    let args = json!({"duration": 8, "steps": 80});
     let slow = call_of("all", "trigger-long-running-operation", args);
     let slow = set.call(Call { progress: sink, ..slow });
     let change = async {

@@ -417,7 +417,7 @@ async fn bad_servers_do_not_hold_up_a_good_one() {
 #[tokio::test]
 async fn a_server_that_fails_is_not_added() {
     let folder = tempfile::tempdir().unwrap();
-    let set = start_with(json!({}), impatient()).await;
+    let set = start_with(json!({}), options()).await;
     let add = |kind| {
         let entry = entries(json!({"h": hostile(folder.path(), kind)})).remove(0);
         set.add(entry)

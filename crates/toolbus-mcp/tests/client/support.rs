@@ -18,10 +18,14 @@ use toolbus_wire::message::toolbus::ToolProgress;
 
 /// Longer than anything here takes, on a slow machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a server may take to start on a machine that does other things too. Tests of servers
+/// that never get there have a limit of their own.
+pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(120);
 
 /// Servers are supervised, as those of our programs are.
 pub(crate) fn options() -> Options {
     let mut options = Options::new(std::env::vars_os());
+    options.connect_timeout = CONNECT_LIMIT;
     options.supervisor = Some(supervisor());
     options
 }
