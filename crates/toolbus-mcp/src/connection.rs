@@ -8,26 +8,30 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use opentelemetry::StringValue;
 use parking_lot::Mutex;
 use rmcp::model::{
     ClientRequest, ErrorCode, ListToolsRequest, PaginatedRequestParams, ProtocolVersion,
-    ServerResult, Tool as McpTool,
+    RequestMetaObject, ServerResult, Tool as McpTool,
 };
 use rmcp::service::{
     ClientLifecycleMode, Peer, PeerRequestOptions, RequestHandle, RunningService, ServiceError,
     serve_client_with_lifecycle,
 };
 use rmcp::{RoleClient, transport::Transport};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
+use tracing::Instrument as _;
 
 use crate::auth::{self, Authorization};
 use crate::catalogue::{Catalogue, Listing, PAGES_MAX};
-use crate::config::{Entry, Target};
+use crate::config::{Endpoint, Entry, Target};
 use crate::eraser::{Eraser, shortened};
 use crate::failure::Failure;
+use crate::metrics::Metrics;
+use crate::record::{About, Operation, Recorder};
 use crate::supervisor::Supervisor;
 use crate::transport::http::Clients;
 use crate::transport::process::{Care, Process, Watch};
@@ -69,6 +73,7 @@ pub(crate) struct Connection {
     pending: TaskTracker,
     child: Option<Arc<Watch>>,
     eraser: Eraser,
+    recorder: Recorder,
     /// Requests say what their caller takes, and answers may ask for more.
     is_of_the_newer_era: bool,
     /// Resources of a server of the older era that somebody subscribes to.
@@ -140,6 +145,7 @@ pub(crate) struct Means {
     pub(crate) supervisor: Option<Supervisor>,
     /// The folder that keeps tokens.
     pub(crate) tokens: Option<PathBuf>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 impl Connection {
@@ -152,7 +158,7 @@ impl Connection {
         handshake: Handshake,
         cut: CancellationToken,
     ) -> Result<Self, Failure> {
-        let server = entry.name.as_str();
+        let (server, began) = (entry.name.as_str(), Instant::now());
         let eraser = reach.eraser.clone();
         let wire = Wire::new(server, eraser.clone());
         let face =
@@ -182,26 +188,20 @@ impl Connection {
                 }
             }
             Target::Endpoint(endpoint) => {
-                let (authorization, ended) = (reach.authorization.clone(), wire.ended.clone());
-                let service = if handshake.is_older_http() {
-                    let opening = means.clients.open_older(endpoint, authorization, ended);
-                    let opened = Box::pin(opening).await;
-                    let sse = opened.map_err(|error| Failure::stream(error, &eraser))?;
-                    shake_hands(Tap::new(sse, Arc::clone(&wire)), face, handshake).await?
-                } else {
-                    let http = means.clients.open(endpoint, authorization, ended);
-                    shake_hands(Tap::new(http, Arc::clone(&wire)), face, handshake).await?
-                };
-                (service, None)
+                (dial(endpoint, reach, means, face, handshake).await?, None)
             }
         };
+        let is_of_the_newer_era =
+            service.peer().peer_info().is_some_and(|info| !info.protocol_version.has_initialize());
+        let identity = identity(service.peer());
+        let recorder = Recorder::new(entry, &means.metrics, &identity.protocol);
+        let method = if is_of_the_newer_era { "server/discover" } else { "initialize" };
+        recorder.handshake(began, method);
         Ok(Self {
             server: server.to_owned(),
-            identity: identity(service.peer()),
-            is_of_the_newer_era: service
-                .peer()
-                .peer_info()
-                .is_some_and(|info| !info.protocol_version.has_initialize()),
+            recorder,
+            identity,
+            is_of_the_newer_era,
             peer: service.peer().clone(),
             service: Mutex::new(Some(service)),
             wire,
@@ -263,14 +263,33 @@ impl Connection {
     }
 
     async fn request(&self, request: ClientRequest) -> Result<ServerResult, ServiceError> {
-        let options = PeerRequestOptions::no_options();
-        let handle = self.peer.send_cancellable_request(request, options).await?;
-        let mut pending = Pending::new(self, handle);
-        tokio::select! {
-            biased;
-            response = pending.response() => response,
-            () = self.cut_off() => Err(ServiceError::TransportClosed),
-        }
+        let operation = self.operation(request.method().to_owned(), About::Nothing);
+        let mut meta = RequestMetaObject::default();
+        operation.inject(&mut meta);
+        let options = PeerRequestOptions::no_options().with_meta(meta);
+        let answering = async {
+            let handle = self.peer.send_cancellable_request(request, options).await?;
+            operation.is_request(&handle.id);
+            let mut pending = Pending::new(self, handle);
+            tokio::select! {
+                biased;
+                response = pending.response() => response,
+                () = self.cut_off() => Err(ServiceError::TransportClosed),
+            }
+        };
+        let response = answering.instrument(operation.span().clone()).await;
+        operation.end(&response);
+        response
+    }
+
+    /// Begins the recording of a request.
+    fn operation<'a>(&'a self, method: impl Into<StringValue>, about: About<'a>) -> Operation<'a> {
+        self.recorder.begin(method, about, || self.wire.session.lock().clone())
+    }
+
+    /// Counts the connection as one that ended while the server was wanted.
+    pub(crate) fn mark_lost(&self) {
+        self.recorder.lost();
     }
 
     /// Waits until nothing more should be begun on this connection.
@@ -392,6 +411,25 @@ impl Drop for Pending<'_> {
             },
             &runtime,
         );
+    }
+}
+
+/// Shakes hands with a server over HTTP.
+async fn dial(
+    endpoint: &Endpoint,
+    reach: &Reach,
+    means: &Means,
+    face: Face,
+    handshake: Handshake,
+) -> Result<RunningService<RoleClient, Face>, Failure> {
+    let (authorization, wire) = (reach.authorization.clone(), Arc::clone(&face.wire));
+    if handshake.is_older_http() {
+        let opened = Box::pin(means.clients.open_older(endpoint, authorization, &wire)).await;
+        let sse = opened.map_err(|error| Failure::stream(error, &face.eraser))?;
+        shake_hands(Tap::new(sse, wire), face, handshake).await
+    } else {
+        let http = means.clients.open(endpoint, authorization, &wire);
+        shake_hands(Tap::new(http, wire), face, handshake).await
     }
 }
 

@@ -19,6 +19,7 @@ mod lookup;
 pub mod metrics;
 mod nearest;
 mod offer;
+mod record;
 mod registrations;
 mod reload;
 mod server;

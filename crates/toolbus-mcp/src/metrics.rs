@@ -1,10 +1,13 @@
-//! The metrics of MCP servers: the one place where they are defined.
+//! The metrics and spans of MCP servers: the one place where they are defined. Those of requests
+//! have OpenTelemetry's names for MCP clients
+//! (<https://github.com/open-telemetry/semantic-conventions-genai>) and are made in
+//! [`crate::record`].
 
 use std::sync::Arc;
 
-use opentelemetry::metrics::Counter;
-use opentelemetry::{KeyValue, global};
-use toolbus_telemetry::{Bounded, Kind, Metric};
+use opentelemetry::metrics::{Counter, Histogram};
+use opentelemetry::{KeyValue, StringValue, global};
+use toolbus_telemetry::{Bounded, CALL_SECONDS, Kind, Metric, Span, SpanKind};
 
 use crate::server::State;
 use crate::server_name::ServerName;
@@ -14,9 +17,29 @@ use crate::servers::Reference;
 const METER: &str = "toolbus.mcp";
 /// Most servers that are told apart.
 const SERVERS_MAX: usize = 200;
+/// Most tools that are told apart.
+const TOOLS_MAX: usize = 500;
+/// Most revisions of the protocol that are told apart: servers name the one they speak.
+const PROTOCOLS_MAX: usize = 16;
+/// Most error codes that are told apart: servers make up their own.
+const CODES_MAX: usize = 50;
 
-const SERVER: &str = "toolbus.mcp.server";
+/// The name that the operator has given the server.
+pub const SERVER: &str = "toolbus.mcp.server";
 const OUTCOME: &str = "toolbus.outcome";
+pub(crate) const METHOD: &str = "mcp.method.name";
+pub(crate) const PROTOCOL: &str = "mcp.protocol.version";
+pub(crate) const SESSION: &str = "mcp.session.id";
+pub(crate) const RESOURCE: &str = "mcp.resource.uri";
+pub(crate) const OPERATION: &str = "gen_ai.operation.name";
+pub(crate) const TOOL: &str = "gen_ai.tool.name";
+pub(crate) const PROMPT: &str = "gen_ai.prompt.name";
+pub(crate) const ERROR: &str = "error.type";
+pub(crate) const STATUS: &str = "rpc.response.status_code";
+pub(crate) const REQUEST: &str = "jsonrpc.request.id";
+pub(crate) const TRANSPORT: &str = "network.transport";
+pub(crate) const ADDRESS: &str = "server.address";
+pub(crate) const PORT: &str = "server.port";
 
 const UP: Metric = Metric {
     name: "toolbus.mcp.server.up",
@@ -48,15 +71,63 @@ const LOST: Metric = Metric {
     attributes: &[SERVER],
 };
 
-/// Every metric of this crate.
-pub const METRICS: &[Metric] = &[UP, TOOLS, CONNECTS, LOST];
+/// How long requests took.
+pub const OPERATION_DURATION: Metric = Metric {
+    name: "mcp.client.operation.duration",
+    kind: Kind::Histogram(CALL_SECONDS),
+    unit: "s",
+    description: "How long requests to MCP servers took, the first of a connection from its \
+                  beginning (for a program: its start); a tool that its server does not list has no \
+                  name",
+    attributes: &[SERVER, TRANSPORT, METHOD, PROTOCOL, OPERATION, TOOL, ERROR, STATUS],
+};
+/// How long connections lasted.
+pub const SESSION_DURATION: Metric = Metric {
+    name: "mcp.client.session.duration",
+    kind: Kind::Histogram(CALL_SECONDS),
+    unit: "s",
+    description: "How long connections to MCP servers lasted; `connection_lost` where the server was \
+                  still wanted",
+    attributes: &[SERVER, TRANSPORT, PROTOCOL, ERROR],
+};
 
-/// What is counted as it happens.
+/// Every metric of this crate.
+pub const METRICS: &[Metric] = &[UP, TOOLS, CONNECTS, LOST, OPERATION_DURATION, SESSION_DURATION];
+
+/// Every span of this crate.
+pub const SPANS: &[Span] = &[
+    Span {
+        name: "tools/call {tool}",
+        kind: SpanKind::Client,
+        description: "A call of a tool, from the request to the MCP server to its answer; without \
+                      the tool where the server does not list it",
+        attributes: &[
+            SERVER, TRANSPORT, ADDRESS, PORT, METHOD, PROTOCOL, SESSION, REQUEST, OPERATION, TOOL,
+            ERROR, STATUS,
+        ],
+    },
+    Span {
+        name: "{method}",
+        kind: SpanKind::Client,
+        description: "Any other request to an MCP server, such as `tools/list` or `prompts/get`",
+        attributes: &[
+            SERVER, TRANSPORT, ADDRESS, PORT, METHOD, PROTOCOL, SESSION, REQUEST, PROMPT, RESOURCE,
+            ERROR, STATUS,
+        ],
+    },
+];
+
+/// What is counted and measured as it happens.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     servers: Bounded,
+    tools: Bounded,
+    protocols: Bounded,
+    codes: Bounded,
     connects: Counter<u64>,
     lost: Counter<u64>,
+    pub(crate) operations: Histogram<f64>,
+    pub(crate) sessions: Histogram<f64>,
 }
 
 impl Metrics {
@@ -65,8 +136,13 @@ impl Metrics {
         let meter = &global::meter(METER);
         Self {
             servers: Bounded::new(SERVERS_MAX),
+            tools: Bounded::new(TOOLS_MAX),
+            protocols: Bounded::new(PROTOCOLS_MAX),
+            codes: Bounded::new(CODES_MAX),
             connects: CONNECTS.counter(meter),
             lost: LOST.counter(meter),
+            operations: OPERATION_DURATION.histogram(meter),
+            sessions: SESSION_DURATION.histogram(meter),
         }
     }
 
@@ -78,12 +154,26 @@ impl Metrics {
         self.connects.add(1, &[self.of(server), KeyValue::new(OUTCOME, "failed")]);
     }
 
-    pub(crate) fn lost(&self, server: &ServerName) {
-        self.lost.add(1, &[self.of(server)]);
+    /// Counts a connection to this server, which is one of [`Metrics::of`].
+    pub(crate) fn lost(&self, server: &KeyValue) {
+        self.lost.add(1, std::slice::from_ref(server));
     }
 
-    fn of(&self, server: &ServerName) -> KeyValue {
+    pub(crate) fn of(&self, server: &ServerName) -> KeyValue {
         KeyValue::new(SERVER, self.servers.value(server.as_str()))
+    }
+
+    pub(crate) fn tool(&self, name: &str) -> KeyValue {
+        KeyValue::new(TOOL, self.tools.value(name))
+    }
+
+    pub(crate) fn protocol(&self, revision: &str) -> KeyValue {
+        KeyValue::new(PROTOCOL, self.protocols.value(revision))
+    }
+
+    /// An error code of JSON-RPC.
+    pub(crate) fn code(&self, code: &str) -> StringValue {
+        self.codes.value(code)
     }
 }
 

@@ -117,7 +117,6 @@ pub(crate) struct Shared {
     pub(crate) stop: CancellationToken,
     pub(crate) trust: Trust,
     pub(crate) claims: Claims,
-    pub(crate) metrics: Metrics,
     revision: AtomicU64,
     news: watch::Sender<()>,
 }
@@ -191,12 +190,12 @@ impl Set {
             environment: options.environment.clone(),
             supervisor: options.supervisor.clone(),
             tokens: options.tokens.clone(),
+            metrics: Arc::new(Metrics::new()),
         };
         let (pins, beginning) = (options.pins.clone(), options.connect_timeout);
         let shared = Arc::new(Shared {
             trust: Trust::new(pins, options.tool_changes, beginning),
             claims: Claims::default(),
-            metrics: Metrics::new(),
             options,
             means,
             stop: CancellationToken::new(),

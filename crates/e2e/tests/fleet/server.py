@@ -4,7 +4,8 @@ usage: server.py FOLDER [KIND]
 
 Every call of a tool adds a line with its name to FOLDER/marks before it does anything else. KIND is
 what the server does wrong from its start on: `mute` never answers anything, `garbage` writes bytes
-that are no messages between its answers, `changed` says something else of its tool `mark`.
+that are no messages between its answers, `changed` says something else of its tool `mark`, `meta` answers
+every call with what was sent along with it.
 """
 
 import json
@@ -53,6 +54,8 @@ def answer(method, params):
         schema = {"type": "object"}
         tools = [{"name": n, "description": d, "inputSchema": schema} for n, d in TOOLS.items()]
         return {"tools": tools}
+    if method == "tools/call" and KIND == "meta":
+        return {"content": [{"type": "text", "text": json.dumps(params.get("_meta"))}]}
     if method == "tools/call":
         return call(params["name"])
     return None

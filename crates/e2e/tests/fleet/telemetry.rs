@@ -10,6 +10,7 @@ use crate::support::*;
 
 mod dashboards;
 mod page;
+mod servers;
 mod spans;
 
 /// The trace that the stranger's messages belong to, and its own span in it.

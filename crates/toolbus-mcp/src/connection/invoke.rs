@@ -55,9 +55,11 @@ impl Connection {
         &self,
         call: &Call,
         deadline: Instant,
-        is_listed: impl FnOnce() -> bool,
+        is_listed: impl Fn() -> bool,
     ) -> Result<CallResult, Ended> {
-        let what = What::Tool { name: &call.tool, arguments: &call.arguments };
+        let is_listed_now = is_listed();
+        let what =
+            What::Tool { name: &call.tool, arguments: &call.arguments, is_listed: is_listed_now };
         let terms = Terms {
             until: deadline,
             cancelled: &call.cancelled,

@@ -7,9 +7,10 @@
 
 use futures_util::future::try_join_all;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientRequest, ElicitationAction,
-    ErrorCode, ErrorData, GetExtensions as _, GetPromptRequest, GetPromptRequestParams,
-    InputRequest, InputRequests, InputRequiredResult, InputResponses, ReadResourceRequest,
+    CallToolRequest, CallToolRequestMethod, CallToolRequestParams, ClientCapabilities,
+    ClientRequest, ConstString as _, ElicitationAction, ErrorCode, ErrorData, GetExtensions as _,
+    GetPromptRequest, GetPromptRequestMethod, GetPromptRequestParams, InputRequest, InputRequests,
+    InputRequiredResult, InputResponses, ReadResourceRequest, ReadResourceRequestMethod,
     ReadResourceRequestParams, RequestMetaObject, RootsCapabilities, ServerResult,
 };
 use rmcp::service::{PeerRequestOptions, ServiceError};
@@ -18,12 +19,14 @@ use tokio::time::{Duration, Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::{Asker, Progress};
 use toolbus_wire::message::toolbus::{AskKind, AskRound};
+use tracing::Instrument as _;
 
 use super::face::capabilities;
 use super::question::Inquiry;
 use super::{Connection, Pending};
 use crate::call::CallError;
 use crate::connection::Ended;
+use crate::record::{About, Operation};
 use crate::transport::tap::Mark;
 
 /// Most rounds of one request. Other clients have the same limit.
@@ -37,7 +40,7 @@ const URL_ELICITATION_REQUIRED: ErrorCode = ErrorCode(-32042);
 
 /// What is asked of a server. It can be put again.
 pub(super) enum What<'a> {
-    Tool { name: &'a str, arguments: &'a Map<String, Value> },
+    Tool { name: &'a str, arguments: &'a Map<String, Value>, is_listed: bool },
     Prompt { name: &'a str, arguments: &'a Map<String, Value> },
     Resource { uri: &'a str },
 }
@@ -77,14 +80,22 @@ impl Connection {
         let mut more = None;
         for round in 0..ROUNDS_MAX {
             let request = what.request(more.take());
+            let operation = self.operation(what.method(), what.about());
             // Every arm only waits. The response goes first: it may have come before the end.
             let response = tokio::select! {
                 biased;
-                response = self.round_trip(request, &mark) => response,
+                response = self.round_trip(request, &mark, &operation) => response,
                 () = self.cut_off() => Err(ServiceError::TransportClosed),
-                () = terms.cancelled.cancelled() => return Err(Ended::Cancelled),
-                () = sleep_until(terms.until) => return Err(Ended::TimedOut),
+                () = terms.cancelled.cancelled() => {
+                    operation.fail("cancelled");
+                    return Err(Ended::Cancelled);
+                }
+                () = sleep_until(terms.until) => {
+                    operation.fail("timeout");
+                    return Err(Ended::TimedOut);
+                }
             };
+            operation.end(&response);
             let next = tokio::select! {
                 biased;
                 next = self.provide(&response, round, terms.asker) => next?,
@@ -104,26 +115,31 @@ impl Connection {
         &self,
         mut request: ClientRequest,
         mark: &Mark,
+        operation: &Operation<'_>,
     ) -> Result<ServerResult, ServiceError> {
         request.extensions_mut().insert(mark.clone());
-        let options = self.options(mark);
-        let handle = self.peer.send_cancellable_request(request, options).await?;
-        Pending::new(self, handle).response().await
+        let options = self.options(mark, operation);
+        let answering = async {
+            let handle = self.peer.send_cancellable_request(request, options).await?;
+            operation.is_request(&handle.id);
+            Pending::new(self, handle).response().await
+        };
+        answering.instrument(operation.span().clone()).await
     }
 
-    /// Says with the request what its caller takes; only servers of the newer era hear that.
-    fn options(&self, mark: &Mark) -> PeerRequestOptions {
-        let mut options = PeerRequestOptions::no_options();
+    /// Says with the request which trace it belongs to, and what its caller takes; only servers of
+    /// the newer era hear that.
+    fn options(&self, mark: &Mark, operation: &Operation<'_>) -> PeerRequestOptions {
+        let mut meta = RequestMetaObject::default();
+        operation.inject(&mut meta);
         if self.is_of_the_newer_era {
-            let mut meta = RequestMetaObject::default();
             meta.set_client_capabilities(capabilities_of(mark.asker()));
             if mark.wants_progress() {
                 #[expect(deprecated, reason = "there is nothing in its place yet")]
                 meta.set_log_level(rmcp::model::LoggingLevel::Info);
             }
-            options = options.with_meta(meta);
         }
-        options
+        PeerRequestOptions::no_options().with_meta(meta)
     }
 
     /// What the server wants first; `None` when this was its last word.
@@ -233,11 +249,27 @@ async fn visits(error: &ErrorData, inquiry: &Inquiry<'_>) -> bool {
     true
 }
 
-impl What<'_> {
+impl<'a> What<'a> {
+    fn method(&self) -> &'static str {
+        match self {
+            Self::Tool { .. } => CallToolRequestMethod::VALUE,
+            Self::Prompt { .. } => GetPromptRequestMethod::VALUE,
+            Self::Resource { .. } => ReadResourceRequestMethod::VALUE,
+        }
+    }
+
+    fn about(&self) -> About<'a> {
+        match *self {
+            Self::Tool { name, is_listed, .. } => About::Tool { name, is_listed },
+            Self::Prompt { name, .. } => About::Prompt(name),
+            Self::Resource { uri } => About::Resource(uri),
+        }
+    }
+
     fn request(&self, more: Option<More>) -> ClientRequest {
         let More { responses, state } = more.unwrap_or_default();
         match *self {
-            Self::Tool { name, arguments } => {
+            Self::Tool { name, arguments, .. } => {
                 let mut params = CallToolRequestParams::new(name.to_owned());
                 params.arguments = Some(arguments.clone());
                 (params.input_responses, params.request_state) = (responses, state);

@@ -58,11 +58,11 @@ impl Server {
         let connection = match self.connect().await {
             Ok(connection) => Arc::new(connection),
             Err(failure) => {
-                self.shared.metrics.not_connected(&self.entry.name);
+                self.shared.means.metrics.not_connected(&self.entry.name);
                 return failure;
             }
         };
-        self.shared.metrics.connected(&self.entry.name);
+        self.shared.means.metrics.connected(&self.entry.name);
         self.set_away(None);
         tracing::info!(
             server = %self.entry.name,
@@ -77,7 +77,7 @@ impl Server {
             never = self.follow_tools(&connection) => match never {},
             never = connection.hear_of_tools() => match never {},
         };
-        self.shared.metrics.lost(&self.entry.name);
+        connection.mark_lost();
         why
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::BoxStream;
+use parking_lot::Mutex;
 use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::{Url, redirect};
 use rmcp::RoleClient;
@@ -22,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::MESSAGE_BYTES_MAX;
 use super::sse::Sse as OlderHttp;
+use super::tap::Wire;
 use crate::auth::Authorization;
 use crate::config::Endpoint;
 
@@ -69,13 +71,13 @@ impl Clients {
         if is_local(url) { &self.direct } else { &self.proxied }
     }
 
-    /// A transport to one server. It sends nothing yet. When `ended` fires, whatever it waits for
-    /// ends.
+    /// A transport to one server. It sends nothing yet. When the connection has ended, so has
+    /// whatever it waits for.
     pub(crate) fn open(
         &self,
         endpoint: &Endpoint,
         authorization: Option<Arc<Authorization>>,
-        ended: CancellationToken,
+        wire: &Wire,
     ) -> Http {
         let inner = self.to(&endpoint.url).clone();
         let mut config = StreamableHttpClientTransportConfig::with_uri(endpoint.url.as_str())
@@ -83,10 +85,11 @@ impl Clients {
             .custom_headers(endpoint.headers.iter().cloned().collect())
             .max_sse_event_size(MESSAGE_BYTES_MAX);
         config.retry_config = Arc::new(StreamRetries);
-        Http::with_client(Client { inner, authorization, ended }, config)
+        Http::with_client(Client::new(inner, authorization, wire), config)
     }
 
-    /// Opens the older transport to one server. When `ended` fires, whatever it waits for ends.
+    /// Opens the older transport to one server. When the connection has ended, so has whatever it
+    /// waits for.
     ///
     /// # Errors
     /// When the server does not open an event stream that begins as it has to.
@@ -94,10 +97,10 @@ impl Clients {
         &self,
         endpoint: &Endpoint,
         authorization: Option<Arc<Authorization>>,
-        ended: CancellationToken,
+        wire: &Wire,
     ) -> Result<OlderHttp, Error> {
         let inner = self.to(&endpoint.url).clone();
-        OlderHttp::open(endpoint, Client { inner, authorization, ended }).await
+        OlderHttp::open(endpoint, Client::new(inner, authorization, wire)).await
     }
 }
 
@@ -141,9 +144,15 @@ pub(crate) struct Client {
     pub(super) inner: reqwest::Client,
     authorization: Option<Arc<Authorization>>,
     ended: CancellationToken,
+    session: Arc<Mutex<Option<Arc<str>>>>,
 }
 
 impl Client {
+    fn new(inner: reqwest::Client, authorization: Option<Arc<Authorization>>, wire: &Wire) -> Self {
+        let (ended, session) = (wire.ended.clone(), Arc::clone(&wire.session));
+        Self { inner, authorization, ended, session }
+    }
+
     /// Makes a request, with a token where the server wants one.
     pub(super) async fn send<T, F>(&self, request: impl Fn(Option<String>) -> F) -> Result<T, Error>
     where
@@ -214,6 +223,9 @@ impl StreamableHttpClient for Client {
         event_bytes_max: usize,
     ) -> Result<StreamableHttpPostResponse, Error> {
         let has_session = session_id.is_some();
+        if *self.session.lock() != session_id {
+            self.session.lock().clone_from(&session_id);
+        }
         let post = |token: Option<String>| {
             self.inner.post_message_with_max_sse_event_size(
                 Arc::clone(&uri),

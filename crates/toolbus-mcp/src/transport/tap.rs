@@ -60,6 +60,8 @@ pub(crate) struct Wire {
     pub(crate) ended: CancellationToken,
     /// Fires when the server does not take what it is sent.
     pub(crate) stuck: CancellationToken,
+    /// The session that an HTTP server of the older era has given this connection.
+    pub(crate) session: Arc<Mutex<Option<Arc<str>>>>,
     /// Told whenever the server says that its list of tools has changed.
     pub(crate) tools_changed: Notify,
     /// Told whenever the server says that its prompts or resources have changed.
@@ -165,6 +167,7 @@ impl Wire {
         Arc::new(Self {
             ended: CancellationToken::new(),
             stuck: CancellationToken::new(),
+            session: Arc::default(),
             tools_changed: Notify::new(),
             offer_changed: Notify::new(),
             lists_said: ListsSaid::default(),

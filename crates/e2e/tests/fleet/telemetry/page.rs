@@ -44,7 +44,7 @@ const TABLES: [(&str, &[Metric], &[Span]); 8] = [
     ("Calls of tools", toolbus_tools::metrics::METRICS, toolbus_tools::metrics::SPANS),
     ("The bus", toolbus_bus::metrics::METRICS, toolbus_bus::metrics::SPANS),
     ("The connection to RabbitMQ", toolbus_rabbitmq::metrics::METRICS, &[]),
-    ("MCP servers, in the bridge", toolbus_mcp::metrics::METRICS, &[]),
+    ("MCP servers, in the bridge", toolbus_mcp::metrics::METRICS, toolbus_mcp::metrics::SPANS),
     ("Scripts", toolbus_scripts::metrics::METRICS, toolbus_scripts::metrics::SPANS),
     ("Scripts in pods", scripts_manager::metrics::METRICS, &[]),
     ("`openrouter-mcp`", openrouter_mcp::metrics::METRICS, openrouter_mcp::metrics::SPANS),

@@ -36,7 +36,7 @@ const TEMPLATE: &str = "messaging.destination.template";
 const RABBITMQ: (&str, &str) = ("messaging.system", "rabbitmq");
 
 /// A call of an MCP server's tool.
-const MCP: [Expected; 5] = [
+const MCP: [Expected; 6] = [
     span(
         "agent-host",
         "tool.invoke mcp_invoke_tool",
@@ -65,6 +65,12 @@ const MCP: [Expected; 5] = [
         "process",
         3,
         &[RABBITMQ, (TEMPLATE, "tool.result.{agent}"), ("messaging.result", "ack")],
+    ),
+    span(
+        "mcp-bridge",
+        "tools/call mark",
+        2,
+        &[("mcp.method.name", "tools/call"), ("gen_ai.tool.name", "mark")],
     ),
 ];
 

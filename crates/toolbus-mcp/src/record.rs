@@ -1,0 +1,288 @@
+//! One span and one metric point for every request to an MCP server, as [`crate::metrics`] defines
+//! them.
+//!
+//! The context of a request's span goes along in its `_meta` (SEP-414), so that the span of a server
+//! which is instrumented is its child. Baggage does not: it is the caller's own, and servers are
+//! strangers. What callers make up (names of tools that nobody lists) is in spans, shortened, and in
+//! no metric; no argument or result is in either.
+
+use std::fmt::{self, Display, Formatter};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use opentelemetry::propagation::Injector;
+use opentelemetry::trace::TraceContextExt as _;
+use opentelemetry::{Context, KeyValue, StringValue, Value as Attribute, global};
+use rmcp::model::{RequestId, RequestMetaObject, ServerResult};
+use rmcp::service::ServiceError;
+use serde_json::Value;
+use smallvec::SmallVec;
+use tokio::time::Instant;
+use tracing::Span;
+use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+
+use crate::config::{Entry, Target};
+use crate::eraser::shortened;
+use crate::metrics::*;
+
+/// Longest name or address of a span's subject, in bytes.
+const NAME_BYTES_MAX: usize = 256;
+
+/// The attributes of a point. None has more.
+type Tags = SmallVec<[KeyValue; 8]>;
+
+/// Records one connection when it is dropped, and every request on it. What their records have in
+/// common is made once.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    metrics: Arc<Metrics>,
+    /// The server, how it is reached and what it speaks, as metrics say it.
+    peer: [KeyValue; 3],
+    /// The same as spans say it, with its real name and its address.
+    place: Vec<KeyValue>,
+    began: Instant,
+    lost: AtomicBool,
+}
+
+/// What a request is about.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum About<'a> {
+    Tool {
+        name: &'a str,
+        /// Whether the server lists it: other names are whatever callers make up.
+        is_listed: bool,
+    },
+    Prompt(&'a str),
+    Resource(&'a str),
+    Nothing,
+}
+
+/// A request that is under way. Dropped before its end, it is recorded as cancelled.
+pub(crate) struct Operation<'a> {
+    recorder: &'a Recorder,
+    method: StringValue,
+    about: About<'a>,
+    span: Span,
+    /// The span where it is exported to; without any, nothing is.
+    context: Context,
+    began: Instant,
+    ended: bool,
+}
+
+impl Recorder {
+    /// Of a connection to a server that speaks this revision of the protocol.
+    pub(crate) fn new(entry: &Entry, metrics: &Arc<Metrics>, protocol: &str) -> Self {
+        // Shared, so that a clone copies no text.
+        let shared = |text: &str| Attribute::from(StringValue::from(Arc::<str>::from(text)));
+        let transport = match &entry.target {
+            Target::Launch(_) => KeyValue::new(TRANSPORT, "pipe"),
+            Target::Endpoint(_) => KeyValue::new(TRANSPORT, "tcp"),
+        };
+        let mut place = vec![
+            KeyValue::new(SERVER, shared(entry.name.as_str())),
+            KeyValue::new(PROTOCOL, shared(protocol)),
+            transport.clone(),
+        ];
+        if let Target::Endpoint(endpoint) = &entry.target {
+            place.push(KeyValue::new(ADDRESS, shared(endpoint.url.host_str().unwrap_or_default())));
+            let port = endpoint.url.port_or_known_default().map(i64::from);
+            place.extend(port.map(|port| KeyValue::new(PORT, port)));
+        }
+        let peer = [metrics.of(&entry.name), transport, metrics.protocol(protocol)];
+        let (metrics, lost) = (Arc::clone(metrics), AtomicBool::new(false));
+        Self { metrics, peer, place, began: Instant::now(), lost }
+    }
+
+    /// Records how long it took to get through the handshake.
+    pub(crate) fn handshake(&self, began: Instant, method: &'static str) {
+        let mut tags = Tags::from_iter(self.peer.iter().cloned());
+        tags.push(KeyValue::new(METHOD, method));
+        self.metrics.operations.record(began.elapsed().as_secs_f64(), &tags);
+    }
+
+    /// The connection ended while the server was wanted.
+    pub(crate) fn lost(&self) {
+        self.lost.store(true, Ordering::Relaxed);
+        self.metrics.lost(&self.peer[0]);
+    }
+
+    /// Begins the recording of a request; its span is a child of the current one.
+    pub(crate) fn begin<'a>(
+        &'a self,
+        method: impl Into<StringValue>,
+        about: About<'a>,
+        session: impl FnOnce() -> Option<Arc<str>>,
+    ) -> Operation<'a> {
+        let method = method.into();
+        let span = tracing::info_span!(
+            "mcp.client",
+            otel.name = %Name(method.as_str(), about),
+            otel.kind = "client",
+            otel.status_code = tracing::field::Empty,
+        );
+        let context = if span.is_disabled() { Context::new() } else { span.context() };
+        let exported = context.span();
+        if exported.is_recording() {
+            exported.set_attributes(self.place.iter().cloned());
+            exported.set_attribute(KeyValue::new(METHOD, method.clone()));
+            exported.set_attributes(described(about));
+            // Only where it is exported to, and in no log: whoever has it may speak in the session.
+            let session = session().map(StringValue::from);
+            exported.set_attributes(session.map(|session| KeyValue::new(SESSION, session)));
+        }
+        let began = Instant::now();
+        Operation { recorder: self, method, about, span, context, began, ended: false }
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        let mut tags = Tags::from_iter(self.peer.iter().cloned());
+        if *self.lost.get_mut() {
+            tags.push(KeyValue::new(ERROR, "connection_lost"));
+        }
+        self.metrics.sessions.record(self.began.elapsed().as_secs_f64(), &tags);
+    }
+}
+
+/// The name of a span.
+struct Name<'a>(&'a str, About<'a>);
+
+impl Display for Name<'_> {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.0)?;
+        match self.1 {
+            About::Tool { name, is_listed: true } => {
+                write!(formatter, " {}", shortened(name, NAME_BYTES_MAX))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a span says of what its request is about.
+fn described(about: About<'_>) -> impl Iterator<Item = KeyValue> {
+    let subject =
+        |key, text: &str| KeyValue::new(key, shortened(text, NAME_BYTES_MAX).into_owned());
+    let (operation, subject) = match about {
+        About::Tool { name, .. } => {
+            (Some(KeyValue::new(OPERATION, "execute_tool")), Some(subject(TOOL, name)))
+        }
+        About::Prompt(name) => (None, Some(subject(PROMPT, name))),
+        // What follows the path is as good as an argument.
+        About::Resource(uri) => {
+            let path = uri.split(['?', '#']).next().unwrap_or_default();
+            (None, Some(subject(RESOURCE, path)))
+        }
+        About::Nothing => (None, None),
+    };
+    operation.into_iter().chain(subject)
+}
+
+impl Operation<'_> {
+    pub(crate) fn span(&self) -> &Span {
+        &self.span
+    }
+
+    /// Writes the context of the span into what goes along with the request.
+    pub(crate) fn inject(&self, meta: &mut RequestMetaObject) {
+        if self.context.has_active_span() {
+            global::get_text_map_propagator(|propagator| {
+                propagator.inject_context(&self.context, &mut Meta(meta));
+            });
+        }
+    }
+
+    /// The request has this id.
+    pub(crate) fn is_request(&self, id: &RequestId) {
+        let exported = self.context.span();
+        if exported.is_recording() {
+            exported.set_attribute(KeyValue::new(REQUEST, id.to_string()));
+        }
+    }
+
+    /// The request was answered, or could not be sent.
+    pub(crate) fn end(mut self, response: &Result<ServerResult, ServiceError>) {
+        match response {
+            Ok(ServerResult::CallToolResult(result)) if result.is_error == Some(true) => {
+                self.fail("tool_error");
+            }
+            Ok(_) => self.write(&[]),
+            Err(ServiceError::McpError(error)) => {
+                let code = error.code.0.to_string();
+                let bounded = self.recorder.metrics.code(&code);
+                let code = StringValue::from(code);
+                self.tell([KeyValue::new(ERROR, code.clone()), KeyValue::new(STATUS, code)]);
+                self.write(&[
+                    KeyValue::new(ERROR, bounded.clone()),
+                    KeyValue::new(STATUS, bounded),
+                ]);
+            }
+            Err(error) => self.fail(kind(error)),
+        }
+    }
+
+    /// The request has no answer, or one that tells of an error, for this reason.
+    pub(crate) fn fail(mut self, why: &'static str) {
+        self.end_with(why);
+    }
+
+    fn end_with(&mut self, why: &'static str) {
+        self.tell([KeyValue::new(ERROR, why)]);
+        self.write(&[KeyValue::new(ERROR, why)]);
+    }
+
+    /// Says in the span what went wrong.
+    fn tell(&self, errors: impl IntoIterator<Item = KeyValue>) {
+        self.span.record("otel.status_code", "ERROR");
+        let exported = self.context.span();
+        if exported.is_recording() {
+            exported.set_attributes(errors);
+        }
+    }
+
+    fn write(&mut self, errors: &[KeyValue]) {
+        self.ended = true;
+        let Recorder { metrics, peer, .. } = self.recorder;
+        let mut tags = Tags::from_iter(peer.iter().cloned());
+        tags.push(KeyValue::new(METHOD, self.method.clone()));
+        if let About::Tool { name, is_listed } = self.about {
+            tags.push(KeyValue::new(OPERATION, "execute_tool"));
+            tags.extend(is_listed.then(|| metrics.tool(name)));
+        }
+        tags.extend(errors.iter().cloned());
+        metrics.operations.record(self.began.elapsed().as_secs_f64(), &tags);
+    }
+}
+
+impl Drop for Operation<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.end_with("cancelled");
+        }
+    }
+}
+
+/// Why there is no answer, in few words and few of them.
+fn kind(error: &ServiceError) -> &'static str {
+    match error {
+        ServiceError::TransportSend(_) => "not_carried",
+        ServiceError::TransportClosed => "connection_lost",
+        ServiceError::UnexpectedResponse => "unexpected_response",
+        ServiceError::Cancelled { .. } => "cancelled",
+        ServiceError::Timeout { .. } => "timeout",
+        _ => "_OTHER",
+    }
+}
+
+/// `_meta` of a request.
+struct Meta<'a>(&'a mut RequestMetaObject);
+
+impl Injector for Meta<'_> {
+    fn set(&mut self, key: &str, value: String) {
+        // An empty `tracestate` says nothing.
+        if !value.is_empty() {
+            self.0.insert(key.to_owned(), Value::from(value));
+        }
+    }
+}
