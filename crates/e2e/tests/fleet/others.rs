@@ -19,12 +19,15 @@ use crate::support::*;
 
 /// How long nine servers may take to start at once, on a machine that does other things too.
 const START_LIMIT: Duration = Duration::from_secs(240);
+/// How long a call takes that no test waits for, in milliseconds.
+const LONG_MS: u64 = 600_000;
 
 /// One bridge with all of them, and what they work on.
 struct All {
-    _vhost: Vhost,
+    vhost: Vhost,
     bus: String,
-    bridge: Service,
+    _bridge: Service,
+    bridge_id: u32,
     folder: TempDir,
     _servers: Servers,
 }
@@ -43,8 +46,10 @@ impl All {
         make_repository(&repository);
         let mut memory = parts::memory()?.to_json();
         memory["env"] = json!({"MEMORY_FILE_PATH": folder.path().join("memory.jsonl")});
+        let mut everything = parts::everything_stdio()?.to_json();
+        everything["timeoutMs"] = json!(LONG_MS);
         let servers = Servers::with(&[
-            ("everything", parts::everything_stdio()?.to_json()),
+            ("everything", everything),
             ("fetch", parts::fetch(&["--allow-private-ips"])?.to_json()),
             ("fetch-outside", parts::fetch(&[])?.to_json()),
             ("filesystem", parts::filesystem(&allowed)?.to_json()),
@@ -55,14 +60,15 @@ impl All {
         ]);
         let bus = vhost.amqp_url();
         let launch = launch("mcp-bridge", &bus).arg("--mcp-config").arg(servers.file());
-        let bridge = start(launch.env("TOOLBUS_MCP__CONNECT_TIMEOUT", "2m")).await;
+        let mut bridge = start(launch.env("TOOLBUS_MCP__CONNECT_TIMEOUT", "2m")).await;
         eventually(START_LIMIT, async || {
             let (_, status) = bridge.look("/status").await?;
             ensure!(status.matches("\"connected\"").count() == 9, "{status}");
             Ok(())
         })
         .await;
-        Some(Self { _vhost: vhost, bus, bridge, folder, _servers: servers })
+        let bridge_id = bridge.process().id();
+        Some(Self { vhost, bus, _bridge: bridge, bridge_id, folder, _servers: servers })
     }
 
     async fn call(&self, server: &str, tool: &str, arguments: Value) -> Outcome {
@@ -71,8 +77,8 @@ impl All {
 
     /// The processes of a server, by a part of their command line. What supervises them has that in
     /// its own, and is none of them.
-    fn processes_of(&mut self, server: &str) -> Vec<u32> {
-        let ours = descendants(self.bridge.process().id());
+    fn processes_of(&self, server: &str) -> Vec<u32> {
+        let ours = descendants(self.bridge_id);
         let is_of_it = |id: &u32| {
             let line = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
             let mut words = line.split(|byte| *byte == 0).map(String::from_utf8_lossy);
@@ -84,7 +90,7 @@ impl All {
     }
 
     /// Ends a server as a crash would.
-    async fn kill(&mut self, server: &str) {
+    async fn kill(&self, server: &str) {
         let found = self.processes_of(server);
         let &[id] = &found[..] else { panic!("{server}: {found:?}") };
         let id = Pid::from_raw(i32::try_from(id).unwrap()).unwrap();
@@ -191,7 +197,7 @@ fn crab() -> Value {
     })
 }
 
-async fn what_is_remembered_is_kept_and_what_is_thought_is_not(all: &mut All) {
+async fn what_is_remembered_is_kept_and_what_is_thought_is_not(all: &All) {
     all.call("memory", "create_entities", json!({"entities": [crab()]})).await.content();
     let thought = async |all: &All, thought: &str| {
         let arguments = json!({
@@ -219,30 +225,33 @@ async fn what_is_remembered_is_kept_and_what_is_thought_is_not(all: &mut All) {
 
 #[tokio::test]
 async fn each_does_its_work() {
-    let Some(mut all) = All::start().await else { return };
+    let Some(all) = All::start().await else { return };
     let now = all.call("time", "get_current_time", json!({"timezone": "UTC"})).await;
     assert!(now.content().contains("\"timezone\": \"UTC\""), "{now:?}");
     files_are_read_and_written_inside_their_folder_only(&all).await;
     a_repository_is_looked_at(&all).await;
     a_page_is_fetched(&all).await;
-    what_is_remembered_is_kept_and_what_is_thought_is_not(&mut all).await;
+    what_is_remembered_is_kept_and_what_is_thought_is_not(&all).await;
 }
 
-/// A call of `server-everything` that takes a minute, and tells the topic `steps` how far it is.
+/// A call of `server-everything` that takes ten minutes, and tells the topic `steps` how far it is.
 fn long_operation() -> Frame {
-    let arguments = json!({"duration": 60, "steps": 600});
+    let arguments = json!({"duration": LONG_MS / 1000, "steps": 6000});
     let frame = Frame::tool("tool.invoke.mcp", "trigger-long-running-operation", &arguments);
     let frame = frame.header("rb-rb-mcp-server", json!("everything"));
-    frame.header("rb-rb-timeout-ms", json!("300000")).header("rb-rb-progress-to", json!("steps"))
+    frame
+        .header("rb-rb-timeout-ms", json!(LONG_MS.to_string()))
+        .header("rb-rb-progress-to", json!("steps"))
 }
 
-/// Waits until a call has told of a step.
+/// Waits until a call has told of its first step.
 async fn a_step(stranger: &Stranger<'_>) {
     eventually(LIMIT, async || {
         let told = stranger.vhost.take("steps", 100).await?;
         let steps = told.iter().map(Answer::of);
         let steps: Vec<_> = steps.filter(|told| told.kind == "Toolbus.ToolProgress").collect();
-        ensure!(steps.iter().any(|step| step.body["total"] == 600.0), "{steps:?}");
+        let is_first = |step: &Answer| step.body["progress"] == 1.0;
+        ensure!(steps.iter().any(is_first), "{steps:?}");
         anyhow::Ok(())
     })
     .await;
@@ -253,7 +262,9 @@ async fn a_long_call_is_cancelled_from_far() {
     let Some(vhost) = rabbit::vhost().await else { return };
     let Some(everything) = parts::everything_stdio() else { return };
     let bus = vhost.amqp_url();
-    let servers = Servers::with(&[("everything", everything.to_json())]);
+    let mut everything = everything.to_json();
+    everything["timeoutMs"] = json!(LONG_MS);
+    let servers = Servers::with(&[("everything", everything)]);
     let _bridge = bridge(&bus, &servers).await;
     let stranger = Stranger::new(&vhost, &["steps"]).await;
     let frame = long_operation();
@@ -267,6 +278,56 @@ async fn a_long_call_is_cancelled_from_far() {
     assert_eq!(answer.body["code"], "cancelled", "{}", answer.body);
     let echo = mcp(&bus, "everything", "echo", json!({"message": "on"})).await;
     assert_eq!(echo.content(), "Echo: on");
+}
+
+#[tokio::test]
+async fn one_that_dies_in_a_call_takes_nobody_along() {
+    let Some(all) = All::start().await else { return };
+    let others = [
+        "mcp_server_fetch",
+        "mcp_server_git",
+        "mcp_server_time",
+        "filesystem.js",
+        "memory.js",
+        "sequential-thinking.js",
+    ];
+    let before = others.map(|server| all.processes_of(server));
+    assert!(before.iter().all(|found| !found.is_empty()), "{before:?}");
+    let stranger = Stranger::new(&all.vhost, &["steps"]).await;
+    let frame = long_operation();
+    stranger.send(&frame).await;
+    a_step(&stranger).await;
+
+    // The others are at work while it dies.
+    let calls = [
+        ("filesystem", "list_directory", json!({"path": all.folder.path().join("allowed")})),
+        ("git", "git_status", json!({"repo_path": all.folder.path().join("repository")})),
+        ("memory", "read_graph", json!({})),
+        ("time", "get_current_time", json!({"timezone": "UTC"})),
+        ("marks", "mark", json!({})),
+    ];
+    let work = async |(server, tool, arguments): &(&str, &str, Value)| {
+        for _ in 0..2 {
+            all.call(server, tool, arguments.clone()).await.content();
+        }
+    };
+    let [a, b, c, d, e] = &calls;
+    let twice = async {
+        all.kill("/server.js").await;
+        // The tool says that it only reads, so the call is made again, and once.
+        a_step(&stranger).await;
+        all.kill("/server.js").await;
+    };
+    tokio::join!(work(a), work(b), work(c), work(d), work(e), twice);
+    let answers = stranger.take(ANSWERS, 1).await;
+    let answer = Answer::of(&answers[0]);
+    assert_eq!(answer.properties["correlation_id"], frame.correlation_id());
+    assert_eq!(answer.body["code"], "outcome_unknown", "{}", answer.body);
+
+    // It is back by the next call, and nobody else was started again.
+    let echo = all.call("everything", "echo", json!({"message": "again"})).await;
+    assert_eq!(echo.content(), "Echo: again");
+    assert_eq!(others.map(|server| all.processes_of(server)), before);
 }
 
 #[tokio::test]
