@@ -24,6 +24,9 @@ async fn fixture(kind: &'static str) -> Fixture {
     fixture_with(kind, options()).await
 }
 
+/// Until a request that is made now is with its server.
+const LONG_ENOUGH: Duration = Duration::from_millis(500);
+
 async fn fixture_with(kind: &'static str, options: Options) -> Fixture {
     let folder = tempfile::tempdir().unwrap();
     let set = start_with(json!({"h": hostile(folder.path(), kind)}), options).await;
@@ -70,9 +73,10 @@ async fn one_that_never_answers_is_given_up_and_ended() {
     let check = async |kind| {
         let began = Instant::now();
         let h = fixture_with(kind, impatient()).await;
-        assert!(began.elapsed() < Duration::from_secs(10), "{kind}: {:?}", began.elapsed());
+        assert!(began.elapsed() < PATIENCE, "{kind}: {:?}", began.elapsed());
         assert_eq!(failure(&h.set).to_string(), "it did not finish connecting within 1500 ms");
-        let first = h.pids()[0];
+        // On a busy machine it may be ended before it runs; the next one comes by itself.
+        let first = eventually(PATIENCE, async || h.pids().first().copied().ok_or("none")).await;
         gone(&[first]).await;
         let error = h.call("echo").await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::ToolNotFound, "{kind}: {error}");
@@ -100,7 +104,7 @@ async fn one_that_dies_during_a_call_ends_the_call_and_comes_back() {
         let h = fixture(kind).await;
         let began = Instant::now();
         let error = h.call("die").await.unwrap_err();
-        assert!(began.elapsed() < Duration::from_secs(5), "{kind}: {:?}", began.elapsed());
+        assert!(began.elapsed() < PATIENCE, "{kind}: {:?}", began.elapsed());
         assert_eq!(error.code(), ErrorCode::OutcomeUnknown);
         let expected = "MCP server 'h' was lost during the call, which may have taken effect: the \
                         connection was closed (exit status: 7)";
@@ -193,9 +197,9 @@ async fn answers_to_nobody_are_passed_over() {
 async fn changed_tools_are_listed_again() {
     let h = fixture("changes").await;
     let mut changes = h.set.changes();
-    assert!(matches!(changes.next().await, Some(Change::Listed(s)) if s.tool_count == 3));
+    assert!(matches!(next(&mut changes).await, Some(Change::Listed(s)) if s.tool_count == 3));
     assert_eq!(h.call("change").await.unwrap(), "changed");
-    assert!(matches!(changes.next().await, Some(Change::Listed(s)) if s.tool_count == 4));
+    assert!(matches!(next(&mut changes).await, Some(Change::Listed(s)) if s.tool_count == 4));
     h.set.refresh(Some("H")).await;
     assert_eq!(tool_names(&h.set, "h").last().map(String::as_str), Some("extra0"));
     assert_eq!(h.pids().len(), 1, "nothing of this makes a new connection");
@@ -244,7 +248,7 @@ async fn one_that_does_not_read_is_given_up() {
 async fn the_server_is_told_of_every_call_that_nobody_waits_for() {
     let h = fixture("waits").await;
     let wait = || call_of("h", "wait", json!({}));
-    let deadline = Deadline::after(Duration::from_millis(50));
+    let deadline = Deadline::after(LONG_ENOUGH);
     let error = h.set.call(Call { deadline, ..wait() }).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Timeout);
     let cancelled = CancellationToken::new();
@@ -253,7 +257,7 @@ async fn the_server_is_told_of_every_call_that_nobody_waits_for() {
             cancelled.cancel()
         });
     assert_eq!(error.unwrap_err().code(), ErrorCode::Cancelled);
-    assert!(tokio::time::timeout(Duration::from_millis(50), h.set.call(wait())).await.is_err());
+    assert!(tokio::time::timeout(LONG_ENOUGH, h.set.call(wait())).await.is_err());
     // Too late or cancelled before it began, a call is not made at all.
     let past = Deadline::after(Duration::ZERO);
     let error = h.set.call(Call { deadline: past, ..wait() }).await.unwrap_err();
@@ -311,7 +315,7 @@ async fn calls_may_end_before_everything_is_closed_and_none_begins() {
     // Without the time for it, a call is cut off.
     let h = fixture("good").await;
     let wait = h.set.call(call_of("h", "wait", json!({})));
-    let (error, ()) = tokio::join!(wait, h.set.close(Duration::from_millis(50)));
+    let (error, ()) = tokio::join!(wait, h.set.close(LONG_ENOUGH));
     assert_eq!(error.unwrap_err().code(), ErrorCode::OutcomeUnknown);
     gone(&h.pids()).await;
 }
@@ -392,7 +396,7 @@ async fn bad_servers_do_not_hold_up_a_good_one() {
         assert_eq!(echo.unwrap().text.as_deref(), Some("x"));
     };
     good().await;
-    assert!(began.elapsed() < Duration::from_secs(10), "connected beside the silent one");
+    assert!(began.elapsed() < PATIENCE, "connected beside the silent one");
     let bad = ["die", "huge-endless", "huge-id-last"].map(|tool| {
         let server = if tool == "die" { "dies" } else { "huge" };
         set.call(call_of(server, tool, json!({})))
@@ -407,7 +411,7 @@ async fn bad_servers_do_not_hold_up_a_good_one() {
         worst
     });
     worst = worst.max(Duration::from_nanos(1));
-    assert!(worst < Duration::from_secs(5), "{worst:?}");
+    assert!(worst < PATIENCE / 2, "{worst:?}");
     set.close(Duration::ZERO).await;
     for kind in kinds {
         gone(&pids(folder.path(), kind)).await;

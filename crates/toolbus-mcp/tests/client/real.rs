@@ -177,7 +177,7 @@ async fn a_server_lost_during_a_call_ends_the_call_at_once() {
     });
     let error = error.unwrap_err();
     assert_eq!(error.code(), ErrorCode::OutcomeUnknown, "{error}");
-    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
     set.close(PATIENCE).await;
 }
 
@@ -246,7 +246,7 @@ async fn servers_come_and_go_and_are_told() {
     let (Some(everything), Some(time)) = (mcp::everything_stdio(), mcp::time()) else { return };
     let set = start(json!({"time": time.to_json()})).await;
     let mut changes = set.changes();
-    let Some(Change::Listed(summary)) = changes.next().await else { panic!() };
+    let Some(Change::Listed(summary)) = next(&mut changes).await else { panic!() };
     assert_eq!(
         summary.summary.as_deref(),
         Some("Provides 2 tool(s): get_current_time, convert_time.")
@@ -256,7 +256,7 @@ async fn servers_come_and_go_and_are_told() {
     let summary = set.add(entry(json!({"Everything": everything.to_json()}))).await.unwrap();
     assert_eq!(summary.server_name, "Everything");
     assert!(summary.tool_count >= 12);
-    let Some(Change::Listed(told)) = changes.next().await else { panic!() };
+    let Some(Change::Listed(told)) = next(&mut changes).await else { panic!() };
     assert_eq!(told.server_name, "Everything");
 
     let again = set.add(entry(json!({"TIME": time.to_json()}))).await;
@@ -273,12 +273,12 @@ async fn servers_come_and_go_and_are_told() {
     assert!(set.remove("everything") && !set.remove("everything"));
     // Whatever was listed again in between, the last news is that it is gone.
     loop {
-        match changes.next().await {
+        match next(&mut changes).await {
             Some(Change::Removed(name)) => break assert_eq!(name, "Everything"),
             Some(Change::Listed(_)) => {}
             None => panic!("closed"),
         }
     }
     set.close(PATIENCE).await;
-    assert_eq!(changes.next().await, None);
+    assert_eq!(next(&mut changes).await, None);
 }

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use toolbus_bus::{Deadline, Progress};
 use toolbus_mcp::config::{self, Variables};
-use toolbus_mcp::servers::{Options, Set};
+use toolbus_mcp::servers::{Change, Changes, Options, Set};
 use toolbus_mcp::supervisor::Supervisor;
 use toolbus_mcp::{Call, CallError, CallResult, State};
 use toolbus_testkit::eventually;
@@ -78,6 +78,11 @@ pub(crate) fn state(set: &Set, server: &str) -> State {
 
 pub(crate) fn tool_names(set: &Set, server: &str) -> Vec<String> {
     set.find(server).and_then(|status| status.summary).map(|s| s.tool_names).unwrap_or_default()
+}
+
+/// The next difference in what there is. It comes of what was done before, so it is not far.
+pub(crate) async fn next(changes: &mut Changes) -> Option<Change> {
+    tokio::time::timeout(CONNECT_LIMIT, changes.next()).await.expect("a change, or the end")
 }
 
 /// Progress that is kept.
