@@ -30,7 +30,7 @@ const CLUSTER_REQUIRED: &str = "TOOLBUS_REQUIRE_CLUSTER";
 const PROGRAM: &str = "cluster";
 /// Test programs of this name need an engine, our images, and a cluster that has them too.
 const SHIP_PROGRAM: &str = "ship";
-/// What a cluster holds beside what it always does: the image with numerical packages.
+/// What a cluster holds beside what it always does: the image of its package index.
 const IMAGES: [&str; 1] = ["image-science"];
 
 /// Makes cargo start test programs by [`run_program`] of the xtask in `folder`, where programs were

@@ -1,17 +1,20 @@
-# A package index for tests, in a pod: a few packages, good and bad, made here. It also opens the
-# volume of sets to the group and tells what is on it.
+# A package index for tests, in a pod: a few packages, good and bad, made here, and the wheels that are
+# in the image. It also opens the volume of sets to the group and tells what is on it.
 import collections
 import hashlib
 import http.server
 import io
 import json
 import os
+import re
+import shutil
 import sys
 import tarfile
 import time
 import zipfile
 
 VOLUME = "/volume"
+WHEELS = "/wheels"
 asked = collections.Counter()
 os.chmod(VOLUME, 0o777)
 
@@ -47,6 +50,10 @@ packages = dict([
     ("toolbus-hostile", wheel("toolbus-hostile", {"../../../packages/escaped": "x", "h.py": ""})),
     ("toolbus-huge", wheel("toolbus-huge", {"huge.bin": b"\0" * (128 << 20)})),
 ])
+for file in os.listdir(WHEELS):
+    with open(os.path.join(WHEELS, file), "rb") as wheel:
+        name = re.sub("[-_.]+", "-", file.split("-")[0]).lower()
+        packages[name] = file, wheel.read()
 
 
 class Index(http.server.BaseHTTPRequestHandler):
@@ -64,6 +71,10 @@ class Index(http.server.BaseHTTPRequestHandler):
             for name in os.listdir(VOLUME):
                 os.utime(os.path.join(VOLUME, name), (old, old))
             self.answer("aged")
+        elif parts[0] == "empty":
+            for name in os.listdir(VOLUME):
+                shutil.rmtree(os.path.join(VOLUME, name))
+            self.answer("emptied")
         elif parts[0] == "files":
             asked[parts[1]] += 1
             self.answer(next(body for name, body in packages.values() if name == parts[1]))

@@ -5,6 +5,7 @@ mod conformance;
 mod faults;
 mod files;
 mod fleet;
+mod index;
 mod meddler;
 mod once;
 mod ordinary;

@@ -1,121 +1,35 @@
 //! Packages in pods: from an index in the cluster, onto a volume of the node.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use k8s_openapi::api::core::v1::{Namespace, PersistentVolume, PersistentVolumeClaim, Pod};
-use kube::api::{DeleteParams, GetParams, ListParams, PostParams};
-use kube::core::Request;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
 use kube::{Api, Client};
 use scripts_manager::kubernetes::KubernetesRunner;
 use scripts_manager::kubernetes::settings::{KubernetesSettings, PackagesSettings};
-use serde_json::json;
 use toolbus_runtime::config::{ByteSize, Secret, TimeSpan};
+use toolbus_scripts::conformance::honest;
 use toolbus_scripts::runner::{Ending, Error, Outcome, Run, Runner, Script};
-use uuid::Uuid;
 
+use crate::index::{IMAGE, Index};
 use crate::support::{client, script, settings};
 
-/// Where indexes are, which need a namespace without levels.
-const INDEXES: &str = "toolbus-test-index";
-
-/// An index, and a volume with its claim; gone when [`Stage::end`] was called.
+/// An index of the test's own, and what was seen there.
 struct Stage {
     client: Client,
-    /// Of the scripts' pods. Each test has its own, because a namespace has one way out.
-    namespace: &'static str,
-    name: String,
-    address: String,
+    index: Index,
 }
 
 impl Stage {
-    async fn start(namespace: &'static str) -> Option<Self> {
+    async fn start(namespace: &str) -> Option<Self> {
         let client = client().await?;
-        let name = format!("toolbus-test-{}", &Uuid::new_v4().simple().to_string()[..12]);
-        for name in [namespace, INDEXES] {
-            let described = json!({"metadata": {"name": name}});
-            let described: Namespace = serde_json::from_value(described).expect("a namespace");
-            // That it is there already is as good.
-            let _ = Api::all(client.clone()).create(&PostParams::default(), &described).await;
-        }
-        let mut stage = Self { client, namespace, name, address: String::new() };
-        stage.make_volume().await;
-        stage.address = stage.make_index().await;
-        Some(stage)
-    }
-
-    /// A folder of the node.
-    async fn make_volume(&self) {
-        let volume = json!({
-            "metadata": {"name": self.name},
-            "spec": {
-                "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"],
-                "storageClassName": "", "persistentVolumeReclaimPolicy": "Retain",
-                "hostPath": {"path": format!("/tmp/{}", self.name), "type": "DirectoryOrCreate"},
-                "claimRef": {"namespace": self.namespace, "name": self.name},
-            },
-        });
-        let volume: PersistentVolume = serde_json::from_value(volume).expect("a volume");
-        let volumes: Api<PersistentVolume> = Api::all(self.client.clone());
-        volumes.create(&PostParams::default(), &volume).await.expect("a volume");
-        let claim = json!({
-            "metadata": {"name": self.name},
-            "spec": {
-                "accessModes": ["ReadWriteMany"], "storageClassName": "",
-                "volumeName": self.name, "resources": {"requests": {"storage": "1Gi"}},
-            },
-        });
-        let claim: PersistentVolumeClaim = serde_json::from_value(claim).expect("a claim");
-        let claims: Api<PersistentVolumeClaim> =
-            Api::namespaced(self.client.clone(), self.namespace);
-        claims.create(&PostParams::default(), &claim).await.expect("a claim");
-        let limit = Instant::now() + Duration::from_secs(60);
-        let is_bound = |claim: PersistentVolumeClaim| {
-            claim.status.and_then(|status| status.phase).is_some_and(|phase| phase == "Bound")
-        };
-        while !is_bound(claims.get(&self.name).await.expect("the claim")) {
-            assert!(Instant::now() < limit, "the claim is not bound");
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    }
-
-    /// Starts the index and waits until it answers; gives its address.
-    async fn make_index(&self) -> String {
-        let pod = json!({
-            "metadata": {"name": self.name, "labels": {"app": "toolbus-test-index", "test": self.name}},
-            "spec": {
-                "restartPolicy": "Never", "terminationGracePeriodSeconds": 0,
-                "containers": [{
-                    "name": "index", "image": "python:3.12-slim", "imagePullPolicy": "IfNotPresent",
-                    "command": ["python3", "-c", include_str!("index.py")],
-                    "volumeMounts": [{"name": "volume", "mountPath": "/volume"}],
-                }],
-                "volumes": [{"name": "volume", "hostPath": {
-                    "path": format!("/tmp/{}", self.name), "type": "DirectoryOrCreate",
-                }}],
-            },
-        });
-        let pod: Pod = serde_json::from_value(pod).expect("a pod");
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), INDEXES);
-        pods.create(&PostParams::default(), &pod).await.expect("an index");
-        let limit = Instant::now() + Duration::from_secs(60);
-        while self.try_ask("asked").await.is_err() {
-            assert!(Instant::now() < limit, "the index does not answer");
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-        let pod = pods.get(&self.name).await.expect("the index");
-        pod.status.and_then(|status| status.pod_ip).expect("an address")
-    }
-
-    async fn try_ask(&self, what: &str) -> Result<String, kube::Error> {
-        let path = format!("/api/v1/namespaces/{INDEXES}/pods/{}:8080/proxy", self.name);
-        let request = Request::new(path).get(what, &GetParams::default()).expect("a request");
-        self.client.request_text(request).await
+        let index = Index::start(client.clone(), namespace).await;
+        Some(Self { client, index })
     }
 
     async fn ask(&self, what: &str) -> String {
-        self.try_ask(what).await.expect("the index answers")
+        self.index.try_ask(what).await.expect("the index answers")
     }
 
     /// How often the index was asked for each file.
@@ -129,33 +43,23 @@ impl Stage {
     }
 
     fn settings(&self) -> PackagesSettings {
-        PackagesSettings {
-            index: Some(Secret::from(format!("http://{}:8080/simple", self.address))),
-            index_labels: Some(format!("test={}", self.name)),
-            index_port: 8080,
-            claim: Some(self.name.clone()),
-            timeout: TimeSpan::seconds(60),
-            ..PackagesSettings::default()
-        }
+        self.index.settings()
     }
 
     async fn runner(&self, packages: PackagesSettings) -> KubernetesRunner {
-        let namespace = self.namespace.to_owned();
-        let settings = KubernetesSettings { namespace, packages, ..settings() };
+        self.start_runner(KubernetesSettings { packages, ..settings() }).await
+    }
+
+    async fn start_runner(&self, settings: KubernetesSettings) -> KubernetesRunner {
+        let namespace = self.index.namespace.clone();
+        let settings = KubernetesSettings { namespace, ..settings };
         let runner = KubernetesRunner::start(self.client.clone(), settings, 8).await;
         runner.expect("the cluster takes scripts")
     }
 
     async fn end(self, runner: &KubernetesRunner) {
         runner.idle().await;
-        let now = DeleteParams::default().grace_period(0);
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), INDEXES);
-        let claims: Api<PersistentVolumeClaim> =
-            Api::namespaced(self.client.clone(), self.namespace);
-        let volumes: Api<PersistentVolume> = Api::all(self.client.clone());
-        pods.delete(&self.name, &now).await.expect("deleted");
-        claims.delete(&self.name, &now).await.expect("deleted");
-        volumes.delete(&self.name, &now).await.expect("deleted");
+        self.index.end().await;
     }
 }
 
@@ -208,6 +112,18 @@ async fn a_set_is_installed_once_and_kept() {
     stage.end(&runner).await;
 }
 
+/// Numerical packages, as scripts ask for them.
+#[tokio::test]
+async fn scientific_scripts_are_not_disturbed() {
+    let Some(stage) = Stage::start("toolbus-test-packages-science").await else { return };
+    // Their wheels take some time on a busy machine, and are for the Python of this image.
+    let packages = PackagesSettings { timeout: TimeSpan::seconds(300), ..stage.settings() };
+    let image = IMAGE.to_owned();
+    let runner = stage.start_runner(KubernetesSettings { packages, image, ..settings() }).await;
+    honest::scientific_scripts_are_not_disturbed(&runner).await;
+    stage.end(&runner).await;
+}
+
 #[tokio::test]
 async fn what_cannot_be_installed_is_told_and_leaves_nothing() {
     let Some(stage) = Stage::start("toolbus-test-packages-bad").await else { return };
@@ -231,7 +147,7 @@ async fn what_cannot_be_installed_is_told_and_leaves_nothing() {
     let hasty = stage.runner(hasty).await;
     let late = run(&hasty, "print(1)", &["toolbus-slow"]).await;
     assert_eq!(late, Err(Error::Packages("pip install timed out after 4s".to_owned())));
-    let address = format!("http://{}:8081/simple", stage.address);
+    let address = format!("http://{}:8081/simple", stage.index.address);
     let gone = PackagesSettings { index: Some(Secret::from(address)), ..stage.settings() };
     let gone = stage.runner(PackagesSettings { index_port: 8081, ..gone }).await;
     let refused = run(&gone, "print(1)", &["toolbus-good"]).await;
@@ -240,11 +156,11 @@ async fn what_cannot_be_installed_is_told_and_leaves_nothing() {
     for runner in [&runner, &hasty, &gone] {
         runner.idle().await;
     }
-    let pods: Api<Pod> = Api::namespaced(stage.client.clone(), stage.namespace);
+    let pods: Api<Pod> = Api::namespaced(stage.client.clone(), &stage.index.namespace);
     let left = pods.list(&ListParams::default()).await.expect("pods").items;
     let left = left.iter().flat_map(|pod| &pod.spec).flat_map(|spec| spec.volumes.iter().flatten());
     let claims = left.filter_map(|volume| volume.persistent_volume_claim.as_ref());
-    assert_eq!(claims.filter(|claim| claim.claim_name == stage.name).count(), 0);
+    assert_eq!(claims.filter(|claim| claim.claim_name == stage.index.name).count(), 0);
     stage.end(&runner).await;
 }
 
