@@ -25,6 +25,10 @@ tidy:
 bench NAME *ARGUMENTS:
     cargo xtask bench {{NAME}} {{ARGUMENTS}}
 
+# Runs thousands of honest scripts by both runners, for example `just soak --runs 200`.
+soak *ARGUMENTS:
+    cargo xtask soak scripts {{ARGUMENTS}}
+
 # Starts a real one-node Kubernetes for the tests, and prints where its kubeconfig is.
 kube-up *IMAGES:
     dev/kube/up {{IMAGES}}

@@ -5,6 +5,7 @@
 //! broker, and keeps the table where asked.
 
 use std::fs;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
@@ -30,29 +31,41 @@ pub(crate) fn run(name: &str, table: Table) -> anyhow::Result<ExitCode> {
     workspace::run(&mut workspace::cargo(&build))?;
     let target = workspace::target_folder()?;
     let folder = target.join("bench");
-    let result = folder.join(format!("{name}.json"));
-    let markdown = folder.join(format!("{name}.md"));
-    for old in [&result, &markdown] {
-        if old.exists() {
-            fs::remove_file(old)?;
-        }
-    }
+    forget(&folder, name)?;
 
     let parts = RealParts::start(&target.join("release"))?;
     let mut command = workspace::cargo(&["bench", "--workspace", "--locked", "--bench", name]);
     let status = parts.describe_to(&mut command).status().context("starting cargo bench")?;
     drop(parts);
 
+    take(&folder, name, table)?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Removes what an earlier run of this name left.
+pub(crate) fn forget(folder: &Path, name: &str) -> anyhow::Result<()> {
+    for old in [format!("{name}.json"), format!("{name}.md")] {
+        let old = folder.join(old);
+        if old.exists() {
+            fs::remove_file(old)?;
+        }
+    }
+    Ok(())
+}
+
+/// Looks at what a run of this name left, and keeps its table where that is asked for.
+pub(crate) fn take(folder: &Path, name: &str, table: Table) -> anyhow::Result<()> {
+    let result = folder.join(format!("{name}.json"));
     let text =
         fs::read_to_string(&result).with_context(|| format!("{name} left no {name}.json"))?;
     check_result(&serde_json::from_str(&text).with_context(|| format!("{name}.json"))?)?;
     if table == Table::Keep {
         let kept = workspace::root().join("docs/benchmarks");
         fs::create_dir_all(&kept)?;
-        fs::copy(&markdown, kept.join(format!("{name}.md")))
+        fs::copy(folder.join(format!("{name}.md")), kept.join(format!("{name}.md")))
             .with_context(|| format!("{name} left no {name}.md"))?;
     }
-    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(())
 }
 
 /// That the result has the members which readers of it rely on.

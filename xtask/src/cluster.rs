@@ -20,7 +20,7 @@ use crate::workspace;
 use engine::Engine;
 
 /// Names the cluster for the tests.
-const KUBECONFIG: &str = "TOOLBUS_TEST_KUBECONFIG";
+pub(crate) const KUBECONFIG: &str = "TOOLBUS_TEST_KUBECONFIG";
 /// Set by whoever runs the tests: a cluster that cannot be had is a failure. Not the variable that
 /// the tests themselves read, which is always set for them.
 const REQUIRED: &str = "TOOLBUS_REQUIRE_REAL";
@@ -66,7 +66,7 @@ pub(crate) fn run_program(program: &str, arguments: &[&str]) -> anyhow::Result<E
     });
     match parts {
         Ok((cluster, engine)) => {
-            command.env(KUBECONFIG, &cluster.kubeconfig);
+            command.env(KUBECONFIG, cluster.kubeconfig());
             if let Some(engine) = &engine {
                 command.env(engine::VARIABLE, engine.address());
             }
@@ -111,6 +111,11 @@ impl Cluster {
         let kubeconfig = kubeconfig.trim_end().to_owned();
         ensure!(!kubeconfig.is_empty(), "dev/kube/up could not start one, and says above why");
         Ok(Self { kubeconfig, _keeper: Some(keeper) })
+    }
+
+    /// The path of the file that says how to reach it.
+    pub(crate) fn kubeconfig(&self) -> &str {
+        &self.kubeconfig
     }
 }
 

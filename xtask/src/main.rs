@@ -8,22 +8,14 @@ mod cluster;
 mod conformance;
 mod keeper;
 mod real_parts;
+mod soak;
 mod test;
 mod tidy;
 mod workspace;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "\
-usage: cargo xtask TASK
-
-  test [ARGUMENTS OF cargo test]   installs and fetches what is missing, runs all tests with
-                                   a private RabbitMQ, Kubernetes and Docker; -p: of one package
-  bench NAME [--keep]              runs one benchmark; --keep puts its table under docs/benchmarks
-  conformance [--keep]             runs the official MCP conformance suite; --keep writes its table
-                                   to docs/conformance.md
-  tidy                             checks the laws of dependency and the rules for files
-  ci                               all that must hold: format, lints, tidy, dependencies, tests";
+const USAGE: &str = include_str!("usage.txt");
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -32,6 +24,7 @@ fn main() -> ExitCode {
         ["test", rest @ ..] => test::run(rest),
         ["bench", name] => bench::run(name, bench::Table::Show),
         ["bench", name, "--keep"] => bench::run(name, bench::Table::Keep),
+        ["soak", "scripts", rest @ ..] => soak::scripts(rest),
         ["conformance"] => conformance::run(conformance::Table::Compare),
         ["conformance", "--keep"] => conformance::run(conformance::Table::Keep),
         ["tidy"] => tidy::run(),
@@ -39,7 +32,7 @@ fn main() -> ExitCode {
         // Not for people: how cargo starts a test program.
         ["run-program", program, rest @ ..] => cluster::run_program(program, rest),
         _ => {
-            eprintln!("{USAGE}");
+            eprint!("{USAGE}");
             return ExitCode::from(2);
         }
     };

@@ -1,0 +1,50 @@
+//! Many scripts that mean no harm, by both runners: how many failed, and what is left after them.
+//!
+//! `cargo xtask soak scripts` starts it. Every script goes the way of a fleet's: over RabbitMQ to
+//! `scripts-manager` as a process, and its answer is judged as the conformance suite does. Pods are
+//! those of the cluster that `TOOLBUS_TEST_KUBECONFIG` names. Prints a table, writes it as
+//! `target/bench/soak.md` and `soak.json`, and exits 1 when a goal is missed.
+
+#![allow(clippy::print_stderr, reason = "tells how far it has come")]
+
+mod arguments;
+#[path = "../../tests/cluster/index.rs"]
+mod index;
+mod local;
+mod manager;
+mod pods;
+mod tally;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Parser as _;
+use e2e::bench::{Report, runtime};
+
+use arguments::{Arguments, Place};
+
+fn main() -> anyhow::Result<ExitCode> {
+    let arguments = Arguments::parse();
+    let runtime = runtime()?;
+    let mut report = Report::new("soak");
+    let vhost = runtime.block_on(toolbus_testkit::rabbit::vhost()).context("there is no broker")?;
+    let broker = vhost.amqp_url();
+    for (place, runs) in arguments.shares() {
+        match place {
+            Place::Local => runtime.block_on(local::soak(&mut report, &broker, runs))?,
+            Place::Pods => runtime.block_on(pods::soak(&mut report, &broker, runs))?,
+        }
+    }
+    report.note(format!(
+        "Every {}th script asks for numpy, pandas and matplotlib, which the runner installs; the \
+         others use the standard library alone. Each has an answer of its own, which is compared. \
+         {} at a time, over RabbitMQ, by one `scripts-manager` for each runner, built as for tests. \
+         What is left is counted when all are answered, beside what was there after the first tenth \
+         of them.",
+        tally::SCIENTIFIC_EVERY,
+        arguments.at_once
+    ));
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is within a folder");
+    Ok(report.finish(&target.join("bench"))?)
+}

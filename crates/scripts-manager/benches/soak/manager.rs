@@ -1,0 +1,139 @@
+//! `scripts-manager` as a process, one who asks it over RabbitMQ, and what the process holds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::ensure;
+use e2e::bench::{Goal, Report, Row, process};
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use toolbus_bus::requester::{self, Requester};
+use toolbus_bus::{Asker, Bus, Deadline, Envelope, Progress};
+use toolbus_rabbitmq::{Config, RabbitBus, Start};
+use toolbus_scripts::conformance::honest::{Fault, Honest};
+use toolbus_testkit::process::{Launch, Service};
+use toolbus_wire::message::script::ScriptInvokeResponse;
+use toolbus_wire::name::{AgentName, InstanceId};
+use toolbus_wire::{json, topic};
+
+use crate::tally::{one, zero};
+
+const READY_WITHIN: Duration = Duration::from_secs(60);
+/// How long an answer may take: waiting for its turn, for the first of all also installing packages.
+const ANSWER_WITHIN: Duration = Duration::from_secs(600);
+/// How soon nothing is left of what was answered.
+const SOON: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(100);
+/// What connections that are kept for the next request may come to.
+const DESCRIPTORS_MAX: f64 = 8.0;
+/// What an allocator may keep.
+const MEMORY_MAX_MIB: f64 = 8.0;
+
+/// The manager, and one who asks it.
+pub(crate) struct Manager {
+    /// Which runner it has, for people.
+    pub(crate) runner: &'static str,
+    pub(crate) service: Service,
+    requester: Requester,
+}
+
+/// What a process holds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Holds {
+    descriptors: usize,
+    children: usize,
+    memory_mib: f64,
+}
+
+impl Manager {
+    pub(crate) async fn start(
+        runner: &'static str,
+        launch: Launch,
+        broker: &str,
+        at_once: u16,
+    ) -> anyhow::Result<Self> {
+        let at_once = at_once.to_string();
+        let mut service = launch
+            .args(["--bus", broker])
+            .env("TOOLBUS_SCRIPTS__MAX_CONCURRENT", &at_once)
+            .env("TOOLBUS_AGENTS__MAX_CONCURRENT", &at_once)
+            .start()?;
+        service.ready(READY_WITHIN).await?;
+        let mut config = Config::new(broker)?;
+        config.start = Start::Within(READY_WITHIN);
+        let bus: Arc<dyn Bus> = RabbitBus::connect(config).await?;
+        let name = AgentName::parse("soak")?;
+        let requester = Requester::start(bus, name, &InstanceId::random()).await?;
+        Ok(Self { runner, service, requester })
+    }
+
+    /// Has a script run and judges the answer; that there is none is a fault, too.
+    pub(crate) async fn judge(&self, script: &'static Honest) -> Result<(), Fault> {
+        let fault = |cause: String, details: String| Fault { script: script.name, cause, details };
+        let request = script.request();
+        let sent = requester::Request {
+            topic: &topic::SCRIPT_INVOKE,
+            envelope: Envelope::of(&request, self.requester.agent().as_str()),
+            call_id: &request.tool_call_id,
+            deadline: Deadline::after(ANSWER_WITHIN),
+            cancelled: &CancellationToken::new(),
+            progress: Progress::none(),
+            asker: Asker::none(),
+        };
+        let reply = self.requester.request(sent).await;
+        let reply = reply.map_err(|error| fault("no answer".to_owned(), format!("{error:?}")))?;
+        let response: ScriptInvokeResponse = json::read(&reply.body)
+            .map_err(|error| fault("an answer of another kind".to_owned(), format!("{error:?}")))?;
+        script.judge(&response)
+    }
+
+    /// What it holds now.
+    pub(crate) fn holds(&mut self) -> anyhow::Result<Holds> {
+        let id = self.service.process().id();
+        Ok(Holds {
+            descriptors: process::descriptors(id)?,
+            children: process::children(id)?,
+            memory_mib: process::resident_mib(id)?,
+        })
+    }
+
+    /// What it holds once it has put everything away, or what it does not put away.
+    pub(crate) async fn holds_at_last(&mut self, before: Holds) -> anyhow::Result<Holds> {
+        let end = Instant::now() + SOON;
+        loop {
+            let now = self.holds()?;
+            let is_quiet = now.children <= before.children && now.descriptors <= before.descriptors;
+            if is_quiet || Instant::now() >= end {
+                return Ok(now);
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Ends it; gives the id of its process.
+    pub(crate) async fn stop(mut self) -> anyhow::Result<u32> {
+        self.requester.close().await;
+        let id = self.service.process().id();
+        let status = self.service.process().terminate(READY_WITHIN).await?;
+        ensure!(status.success(), "{}: {status}", self.runner);
+        Ok(id)
+    }
+}
+
+impl Holds {
+    /// Tells what it holds more than before.
+    pub(crate) fn report(self, report: &mut Report, runner: &str, before: Self) {
+        let more = |now: usize, before: usize| now as f64 - before as f64;
+        report.add(zero(format!("{runner}: processes more"), more(self.children, before.children)));
+        let descriptors = one(more(self.descriptors, before.descriptors));
+        report.add(
+            Row::new(format!("{runner}: descriptors more"), "", descriptors)
+                .with_goal(Goal::AtMost(DESCRIPTORS_MAX)),
+        );
+        let memory = one(self.memory_mib - before.memory_mib);
+        report.add(
+            Row::new(format!("{runner}: resident memory more"), "MiB", memory)
+                .with_goal(Goal::AtMost(MEMORY_MAX_MIB)),
+        );
+    }
+}

@@ -1,0 +1,43 @@
+//! `cargo xtask soak scripts`: thousands of honest scripts by both runners, on real parts.
+//!
+//! The soak itself is a benchmark of `scripts-manager`, which prints what failed and what is left. It
+//! is about failures, not about speed, so it runs what the tests run, built as they are.
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+
+use crate::bench::{self, Table};
+use crate::cluster::{Cluster, KUBECONFIG};
+use crate::real_parts::{self, RealParts};
+use crate::workspace;
+
+const NAME: &str = "soak";
+/// The same for building and for running, so that nothing is built twice.
+const PACKAGES: [&str; 5] = ["-p", "scripts-manager", "-p", "toolbus-testkit", "--locked"];
+
+/// Runs it with these arguments, of which `--keep` is for the table.
+pub(crate) fn scripts(arguments: &[&str]) -> anyhow::Result<ExitCode> {
+    let table = if arguments.contains(&"--keep") { Table::Keep } else { Table::Show };
+    let arguments: Vec<&str> = arguments.iter().copied().filter(|one| *one != "--keep").collect();
+    real_parts::prepare()?;
+    let mut build = workspace::cargo(&["build", "--bins", "--bench", NAME]);
+    workspace::run(build.args(PACKAGES))?;
+    let target = workspace::target_folder()?;
+    let folder = target.join("bench");
+    bench::forget(&folder, NAME)?;
+
+    let parts = RealParts::start(&target.join("debug"))?;
+    let is_local = arguments.windows(2).any(|pair| pair == ["--runner", "local"]);
+    let cluster = if is_local { None } else { Some(Cluster::there()?) };
+    let mut command = workspace::cargo(&["bench", "--profile", "dev", "--bench", NAME]);
+    command.args(PACKAGES).arg("--").args(&arguments);
+    if let Some(cluster) = &cluster {
+        command.env(KUBECONFIG, cluster.kubeconfig());
+    }
+    let status = parts.describe_to(&mut command).status().context("starting cargo bench")?;
+    drop((cluster, parts));
+
+    bench::take(&folder, NAME, table)?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
