@@ -207,10 +207,13 @@ impl Requester {
         if deadline.is_past() {
             return Err(Error::Timeout { asked: deadline.asked() });
         }
-        let takes_questions = asker.is_there();
+        let (takes_progress, takes_questions) = (progress.is_wanted(), asker.is_there());
         let kinds = asker.kinds_header();
         let (waiting, reply) = inner.pending.add(call_id, progress, asker)?;
         let mut envelope = inner.address(envelope, &waiting, deadline);
+        if !takes_progress {
+            envelope.headers.set(header::QUIET, "1");
+        }
         if takes_questions {
             envelope.headers.set(header::ASK_TO, inner.ask_topic.as_str());
             if let Some(kinds) = kinds {

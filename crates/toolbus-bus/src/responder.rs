@@ -398,6 +398,8 @@ impl<S: Service> Worker<S> {
         let (news_to, ask_to) = (topic_of(header::PROGRESS_TO), topic_of(header::ASK_TO));
         let _alive = news_to.as_ref().map(|caller| self.vitals.hold(caller, running.name()));
         let deadline = deadline.for_next_hop();
+        // Progress that nobody reads would cost a broker as much as any, and hold up the reply.
+        let progress_to = news_to.filter(|_| headers.get(header::QUIET).is_none());
         let sent = Arc::new(AtomicU64::new(0));
         let asker = self.asks.asker(ask_to, running.name(), deadline, running.token());
         let context = Context {
@@ -406,7 +408,7 @@ impl<S: Service> Worker<S> {
             redelivered: delivery.redelivered,
             deadline,
             cancelled: running.token().clone(),
-            progress: self.progress(news_to, running.name(), Arc::clone(&sent)),
+            progress: self.progress(progress_to, running.name(), Arc::clone(&sent)),
             asker: asker.with_kinds_header(headers.get(header::ASK_KINDS)),
             headers,
         };

@@ -37,6 +37,9 @@ well_known! {
     DEADLINE_MS = "rb-deadline-ms", on the wire "rb-rb-deadline-ms";
     /// Ours: the topic that takes progress and signs of life.
     PROGRESS_TO = "rb-progress-to", on the wire "rb-rb-progress-to";
+    /// Ours, beside the one before: there (with any value) when nobody reads progress, so that the
+    /// topic is for signs of life alone.
+    QUIET = "rb-quiet", on the wire "rb-rb-quiet";
     /// Ours: the topic that answers questions of the tool.
     ASK_TO = "rb-ask-to", on the wire "rb-rb-ask-to";
     /// Ours, beside the one before: which kinds of questions are answered there, with commas between

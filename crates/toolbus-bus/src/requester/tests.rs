@@ -111,6 +111,18 @@ async fn a_request_says_who_asks_where_the_reply_goes_and_until_when() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_says_whether_anybody_reads_progress() {
+    let stage = Stage::start().await;
+    let worker = stage.silent_worker().await;
+    assert!(stage.ask("c", SECOND).await.is_err());
+    let listened = Progress::to(|_| {});
+    assert!(stage.ask_with("c", SECOND, &CancellationToken::new(), listened).await.is_err());
+    let requests = worker.received(2).await;
+    let quiet = requests.iter().map(|request| request.headers.get(header::QUIET).is_some());
+    assert_eq!(quiet.collect::<Vec<_>>(), [true, false]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_late_reply_is_told_from_a_stray_one() {
     let stage = Stage::start().await;
     let worker = stage.silent_worker().await;
@@ -322,7 +334,8 @@ async fn silence_does_not_count_while_the_bus_is_down() {
     let ((end, ended), up_again) = tokio::join!(asking, outage);
     assert_eq!(end, Err(Error::WorkerLost));
     let silence = ended - up_again;
-    assert!(silence > 3 * SECOND && silence < Duration::from_millis(4_500), "{silence:?}");
+    // A longer patience: the worker may come back later than its caller.
+    assert!(silence > 14 * SECOND && silence < 17 * SECOND, "{silence:?}");
 }
 
 /// What each call heard of its progress.

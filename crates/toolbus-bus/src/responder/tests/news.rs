@@ -86,6 +86,20 @@ async fn calls_that_end_at_once_cost_one_sign_a_second_at_most() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_caller_that_reads_no_progress_gets_signs_of_life_alone() {
+    let stage = Stage::start(1).await;
+    let news = Inbox::open(&*stage.bus, "news").await;
+    let quiet = watched("quiet", "talk", "one two").with_header(header::QUIET, "1");
+    for request in [quiet, watched("heard", "talk", "three")] {
+        stage.publish(request).await;
+    }
+    stage.outcomes(2).await;
+    let told = news.received(1).await.into_iter().filter(message::is::<ToolProgress>);
+    let told = told.map(|message| json::read::<ToolProgress>(&message.body).unwrap().tool_call_id);
+    assert_eq!(told.collect::<Vec<_>>(), ["heard"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_caller_that_named_no_topic_gets_no_news() {
     let stage = Stage::start(1).await;
     stage.publish(request("c", "talk", "a b")).await;
