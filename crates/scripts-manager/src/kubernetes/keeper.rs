@@ -33,6 +33,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Attempts to delete a pod; the reaper makes the next ones.
 const DELETIONS: u32 = 6;
+/// What a pod gave is on its way to whoever waits for it, before the cluster is busy with putting the
+/// pod away.
+const LULL: Duration = Duration::from_millis(25);
 /// How long the cluster may be asked for the pod of a call.
 const SEARCH: Duration = Duration::from_secs(20);
 
@@ -302,7 +305,10 @@ impl Drop for Kept {
         }
         let (keeper, uid) = (Arc::clone(&self.keeper), self.uid.take());
         let (name, nonce) = (std::mem::take(&mut self.name), std::mem::take(&mut self.nonce));
-        let deleting = async move { keeper.delete(&name, &nonce, uid).await };
+        let deleting = async move {
+            sleep(LULL).await;
+            keeper.delete(&name, &nonce, uid).await;
+        };
         // Without a runtime nothing can be deleted any more; the next manager does it.
         if let Ok(runtime) = Handle::try_current() {
             self.keeper.tasks.spawn_on(deleting, &runtime);

@@ -1,6 +1,7 @@
-# Gives the process that is to be the script its input, and makes it the script.
+# Gives the process that is to be the script its input, and makes it the script. `begin` waits for the
+# word.
 
-def become_script(source, data):
+def become_script(source, data, begin):
     import os
     import sys
 
@@ -14,4 +15,4 @@ def become_script(source, data):
         os.environ._data[b"ROCKBOT_INPUT"] = data
     del data
     sys.path.insert(0, "")
-    run_script(source, lambda: None)
+    run_script(source, begin)

@@ -7,7 +7,8 @@
 #               deliver in one direction before the other.
 #   L settings  limits and times, a line with name and number for each
 #   S source, I input, F file (name, zero byte, content), G (go)
-#   C           is answered with `taken` when a script is here and has not started
+#   C           is answered with `taken` when a script is here and has not started; the child has all of
+#               it then, and waits for the word
 #   K           kills the script
 #   A           the end has been heard: there is nothing left to do
 #
@@ -28,6 +29,7 @@ def supervise():
     import _signal as signal  # without the enumerations around it
     import binascii
     import ctypes
+    import gc
     import os
     import resource
     import select
@@ -37,6 +39,7 @@ def supervise():
     INPUT, OUTPUT = 0, 1
     PIECE = 32 << 10        # most bytes of output in one line
     LINGER = 15.0           # seconds to wait for the end to be heard
+    LULL = 0.015            # seconds between that and this process's end, which is work for a node
     DRAIN = 0.2             # seconds in which output may come after the script's end
     libc = ctypes.CDLL(None, use_errno=True)
 
@@ -106,11 +109,12 @@ def supervise():
         source = data = None
         files = []
         child = None            # process number
+        handed_over = False     # the child has the script
         status = None           # wait status
         cause = None            # why it was killed, if it was
         started = ended = None
         kills_before = 0
-        acknowledged = False
+        leave = None            # when this process ends
 
     state = State()
 
@@ -118,7 +122,10 @@ def supervise():
         line = b"%s %d %s %s\n" % (bytes(state.nonce), state.count, word, text)
         state.count += 1
         state.pending += line
-        flush()
+        # Less than that goes out in one piece with what else is told in the same round: every piece
+        # is carried by four processes.
+        if len(state.pending) > 65536:
+            flush()
 
     def flush():
         while state.pending:
@@ -160,7 +167,8 @@ def supervise():
             name, _, content = body.partition(b"\0")
             state.files += [name, content]
         elif kind == b"C":
-            if state.source is not None and state.started is None:
+            if state.started is None and (state.handed_over or state.source is not None):
+                hand_over()
                 tell(b"taken")
         elif kind == b"G":
             if state.started is None:
@@ -168,25 +176,37 @@ def supervise():
         elif kind == b"K":
             stop("cancelled")
         elif kind == b"A":
-            state.acknowledged = True
+            state.leave = time.monotonic() + (LULL if state.ended is not None else 0)
 
-    def start():
-        frames = [state.limits, state.source, state.data]
-        # Until one is empty, as no name is.
-        frames += [*state.files, b""]
+    def hand_over():
+        if state.handed_over:
+            return
+        state.handed_over = True
         state.kills_before = out_of_memory_kills()
-        state.started = time.monotonic()
-        tell(b"started")
-        # The child reads all of it before it does anything else, so this does not wait for long.
-        try:
-            with open(orders, "wb") as file:
-                for frame in frames:
-                    file.write(len(frame).to_bytes(4, "big"))
-                    file.write(frame)
-        except BrokenPipeError:
-            pass  # it is gone, and that is noticed by its end
+        # Until one is empty, as no name is.
+        for frame in state.limits, state.source, state.data, *state.files, b"":
+            order(len(frame).to_bytes(4, "big"))
+            order(frame)
         state.source = state.data = None
         state.files.clear()
+
+    def order(part):
+        # The child reads all of it before it does anything else, so this does not wait for long.
+        part = memoryview(part)
+        try:
+            while part:
+                part = part[os.write(orders, part):]
+        except BrokenPipeError:
+            pass  # it is gone, and that is noticed by its end
+
+    def start():
+        hand_over()
+        state.started = time.monotonic()
+        tell(b"started")
+        # Before the script can do anything: who does not find this in the log may start it.
+        flush()
+        order(b"G")
+        os.close(orders)
         for file in streams:
             streams[file][1] = state.settings["output_bytes"] + 4
             poll.register(file, select.POLLIN)
@@ -230,6 +250,7 @@ def supervise():
             # From inside the pod it is the script's; from outside, where the sender has no number
             # here, the pod is to end. With this process, all others do.
             if number == signal.SIGTERM and sender == 0:
+                flush()
                 os._exit(143)
         try:
             while reap():
@@ -269,12 +290,13 @@ def supervise():
                             for name, value in end.items())
         tell(b"end", b"{%s}" % members.encode())
         state.ended = time.monotonic()
+        state.leave = state.ended + LINGER
 
     def next_deadline():
+        if state.leave is not None:
+            return state.leave
         if state.started is None:
             return None
-        if state.ended is not None:
-            return state.ended + LINGER
         if state.status is not None:
             return drained
         return state.started + state.settings["timeout_ms"] / 1000
@@ -295,6 +317,8 @@ def supervise():
     orders_read, orders = os.pipe()
     out_read, out_write = os.pipe()
     err_read, err_write = os.pipe()
+    # What is there by now is no garbage. Looking at it would make the child copy every page of it.
+    gc.freeze()
     state.child = os.fork()
     if state.child == 0:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, handled)
@@ -311,10 +335,10 @@ def supervise():
     poll.register(signals, select.POLLIN)
     writing = False
     drained = None
-    while not (state.acknowledged and not state.pending):
-        if state.status is not None and state.ended is None:
-            if state.started is None:
-                raise RuntimeError("the child ended before it was a script")
+    while True:
+        if state.status is not None and not state.handed_over:
+            raise RuntimeError("the child ended before it was a script")
+        if state.status is not None and state.started is not None and state.ended is None:
             if drained is None:
                 drained = time.monotonic() + DRAIN
             # What it left behind may still be writing.
@@ -322,11 +346,12 @@ def supervise():
                 finish()
         deadline = next_deadline()
         if deadline is not None and time.monotonic() >= deadline:
-            if state.ended is not None:
+            if state.leave is not None:
                 break
             if state.status is None:
                 stop("timed_out")
             continue
+        flush()
         if writing != bool(state.pending):
             writing = bool(state.pending)
             if writing:
@@ -337,8 +362,6 @@ def supervise():
         for file, _ in poll.poll(wait):
             if file == INPUT:
                 read_input()
-            elif file == OUTPUT:
-                flush()
             elif file == signals:
                 read_signals()
             elif file in streams:

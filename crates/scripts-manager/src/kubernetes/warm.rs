@@ -3,12 +3,13 @@
 //!
 //! A warm pod is a pod like any other whose first process has denied itself what scripts are denied
 //! and answers over streams that are attached already. It is claimed by a patch that names the call,
-//! and the script is handed over after that. `hand` has both; here is how many there are, which
-//! ones, and until when.
+//! and given the script meanwhile, all but the word to start it. `hand` has both; here is how many
+//! there are, which ones, and until when.
 //!
 //! Invariants: a pod runs one script at the most, because the claim takes away the label that makes
-//! it claimable, in a patch that the cluster takes once; no script is sent to a pod that was not
-//! claimed for it, and none starts in one that has not said that it has all of it; a pod is older
+//! it claimable, in a patch that the cluster takes once; no script starts in a pod that was not
+//! claimed for it or has not said that it has all of it, and none is sent to a pod that was sent
+//! another before; a pod is older
 //! than its greatest age by [`AGE_SLACK`] at the most; that pods cannot be made is no script's
 //! concern.
 
@@ -46,9 +47,9 @@ pub use record::WarmStatus;
 
 /// How often those that wait are looked after.
 const TICK: Duration = Duration::from_secs(1);
-/// A script that was just claimed for is let go first; then the next pod is made. It is to be asked
-/// for within 50 ms of the claim.
-const HEAD_START: Duration = Duration::from_millis(20);
+/// A script that was just claimed for is let go first; then the next pod is made, which is more work
+/// for a node than most scripts. It is to be asked for within 50 ms of the claim.
+const HEAD_START: Duration = Duration::from_millis(35);
 /// How much older than its greatest age a pod may become, while there is none in its place.
 const AGE_SLACK: Duration = Duration::from_secs(60);
 /// After this long without a word a pod is asked whether it is there, and so long it may take to say
@@ -195,6 +196,7 @@ impl Warm {
         let mut outcome = Claim::None;
         while let Some(waiting) = self.oldest() {
             let handed = hand::over(&self.parts, &self.template, waiting, (script, run)).await;
+            self.changed.notify_one();
             match handed {
                 Ok(claimed) => {
                     self.record.claim(Claim::Hit);
@@ -219,8 +221,6 @@ impl Warm {
         let mut state = self.state.lock();
         let oldest = state.waiting.pop_front();
         self.record.waiting(state.waiting.len());
-        drop(state);
-        self.changed.notify_one();
         oldest
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
-use kube::api::{AttachParams, ListParams, Patch, PatchParams};
+use kube::api::{AttachParams, ListParams, LogParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use scripts_manager::kubernetes::KubernetesRunner;
 use scripts_manager::kubernetes::settings::{KubernetesSettings, WarmSettings};
@@ -14,6 +14,8 @@ use toolbus_runtime::config::TimeSpan;
 use toolbus_scripts::runner::{Ending, Run, Runner, Script};
 use toolbus_testkit::eventually;
 
+use crate::meddler::{Fate, Meddler};
+use crate::once::Place;
 use crate::support::{client, run, script, settings, unwatched};
 
 /// Long enough for a pod on a machine that has much else to do.
@@ -145,6 +147,41 @@ async fn a_pod_that_dies_between_claim_and_script_is_made_good_by_a_cold_one() {
     assert!(outcome.output.text.ends_with(" False\n"), "{outcome:?}");
     assert_eq!((runner.warm().hits, runner.warm().misses), (0, 1));
     full(&runner).await;
+    runner.close().await;
+}
+
+/// The script is on its way to the pod while the cluster is asked for the claim.
+#[tokio::test]
+async fn a_script_does_not_start_in_a_pod_that_was_not_claimed_for_it() {
+    let Some(mut place) = Place::new("unclaimed").await else { return };
+    place.settings.warm.size = 1;
+    let meddler = Meddler::new();
+    let runner = place.runner(meddler.client(None).await.expect("a cluster")).await;
+    full(&runner).await;
+    meddler.judge(|method, path| match method {
+        _ if !path.contains("/pods/rockbot-script-warm-") => Fate::Pass,
+        "PATCH" => Fate::Silent,
+        // It stays, so that it can be asked.
+        "DELETE" => Fate::Refused(500),
+        _ => Fate::Pass,
+    });
+    let logs = async || {
+        let names = place.all().await;
+        // The cluster gives none before it has noticed that the container runs.
+        let logs = names.iter().map(async |name| {
+            place.pods.logs(name, &LogParams::default()).await.unwrap_or_default()
+        });
+        join_all(logs).await
+    };
+    let has_taken = |logs: &[String]| logs.iter().any(|log| log.contains(" taken "));
+    let looking = until(async || has_taken(&logs().await));
+    let (outcome, ()) = tokio::join!(run(&runner, WHO), looking);
+    assert!(outcome.output.text.ends_with(" False\n"), "{outcome:?}");
+    assert_eq!((runner.warm().hits, runner.warm().misses), (0, 1));
+    let both = |log: &String| log.contains(" taken ") && log.contains(" started ");
+    let logs = logs().await;
+    assert!(has_taken(&logs) && !logs.iter().any(both), "{logs:?}");
+    meddler.judge(|_, _| Fate::Pass);
     runner.close().await;
 }
 

@@ -1,4 +1,7 @@
 //! From a pod that waits to one that has its script: the claim, and what is proven before the start.
+//!
+//! The script is on its way while the cluster is asked to grant the claim, so the pod has made it
+//! ready to run by then. The word that starts it is the caller's to give, once both are certain.
 
 use std::time::Duration;
 
@@ -8,6 +11,7 @@ use toolbus_scripts::runner::{Run, Script};
 
 use super::{Claimed, Parts, Waiting};
 use crate::kubernetes::attach::Frame;
+use crate::kubernetes::birth::Born;
 use crate::kubernetes::keeper::Kept;
 use crate::kubernetes::protocol::Report;
 use crate::kubernetes::{self, errors, pod, protocol};
@@ -38,16 +42,18 @@ pub(super) async fn over(
     mut waiting: Waiting,
     (script, run): (&Script, &Run),
 ) -> Result<Claimed, Refused> {
-    let work = async {
-        let claim = claim(parts, template, (&waiting.kept, waiting.made), (script, run));
-        timeout(CLAIM_LIMIT, claim).await.unwrap_or(Err(Refused::NotNow))?;
-        let sent = send(&mut waiting, script);
-        match timeout(HANDOVER_LIMIT, sent).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(reason)) => Err(Refused::Lost(reason)),
-            Err(_) => Err(Refused::Lost("it does not take a script".to_owned())),
-        }
+    let Waiting { kept, born, made, .. } = &mut waiting;
+    let claimed = async {
+        let claim = claim(parts, template, (kept, *made), (script, run));
+        timeout(CLAIM_LIMIT, claim).await.unwrap_or(Err(Refused::NotNow))
     };
+    let sent = async {
+        let sent = timeout(HANDOVER_LIMIT, send(born, script)).await;
+        sent.unwrap_or_else(|_| Err("it does not take a script".to_owned())).map_err(Refused::Lost)
+    };
+    // Side by side: what the pod has of a script is of no effect before the word to start it, and a
+    // pod that was sent one is deleted unless it was claimed for it.
+    let work = async { tokio::try_join!(claimed, sent).map(drop) };
     // Dropped half way, the pod is deleted all the same.
     let done = tokio::select! {
         done = work => done,
@@ -114,8 +120,7 @@ fn trouble(error: &kube::Error) -> Refused {
 }
 
 /// Sends the script, and waits until the pod says that it has all of it.
-async fn send(waiting: &mut Waiting, script: &Script) -> Result<(), String> {
-    let born = &mut waiting.born;
+async fn send(born: &mut Born, script: &Script) -> Result<(), String> {
     let text = |error: &dyn std::error::Error| errors::chain(error);
     let request = protocol::prepare(&kubernetes::limits(script), script);
     born.input.send(&request).await.map_err(|error| text(&error))?;
