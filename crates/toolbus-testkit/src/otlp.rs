@@ -108,10 +108,7 @@ impl Collector {
     /// When what the collector wrote is not JSON.
     pub fn requests(&self) -> anyhow::Result<Vec<Value>> {
         // There is no file before the first request.
-        let text = fs::read_to_string(&self.received).unwrap_or_default();
-        // A line without an end is still being written.
-        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        whole.lines().map(|line| serde_json::from_str(line).context("a received line")).collect()
+        requests_in(&fs::read_to_string(&self.received).unwrap_or_default())
     }
 
     /// The spans received so far.
@@ -126,6 +123,21 @@ impl Collector {
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }
+}
+
+/// The requests in what a collector wrote to a file.
+fn requests_in(text: &str) -> anyhow::Result<Vec<Value>> {
+    // A line without an end is still being written.
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    whole.lines().map(|line| serde_json::from_str(line).context("a received line")).collect()
+}
+
+/// The spans in what another collector wrote to a file, one JSON object a line.
+///
+/// # Errors
+/// When that is not JSON.
+pub fn spans_in(text: &str) -> anyhow::Result<Vec<Span>> {
+    Ok(requests_in(text)?.iter().flat_map(spans_of).collect())
 }
 
 fn spans_of(request: &Value) -> Vec<Span> {

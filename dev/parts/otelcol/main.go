@@ -1,5 +1,6 @@
 // Command otelcol is an OpenTelemetry collector made of the collector's own parts and nothing of
-// ours: it takes traces, metrics and logs by OTLP and writes them to a file, one JSON object a line.
+// ours: it takes traces, metrics and logs by OTLP, and writes them to a file, one JSON object a line,
+// tells them on its output, or hands them on by OTLP.
 // The go.sum beside it pins every part. See dev/parts/fetch, which builds it.
 package main
 
@@ -11,6 +12,8 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/confmap/provider/fileprovider"
 	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/exporter/debugexporter"
+	"go.opentelemetry.io/collector/exporter/otlphttpexporter"
 	"go.opentelemetry.io/collector/otelcol"
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
@@ -23,7 +26,8 @@ func factories() (otelcol.Factories, error) {
 	if all.Receivers, err = otelcol.MakeFactoryMap[receiver.Factory](otlpreceiver.NewFactory()); err != nil {
 		return all, err
 	}
-	all.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](fileexporter.NewFactory())
+	all.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](
+		debugexporter.NewFactory(), fileexporter.NewFactory(), otlphttpexporter.NewFactory())
 	return all, err
 }
 

@@ -1,29 +1,35 @@
-//! The compose file: the core of the fleet comes up, answers a call of each kind, keeps its secrets,
-//! and goes without a trace.
+//! The compose file: the fleet comes up with all that watches it, answers a call of each kind, keeps
+//! its secrets, and goes without a trace.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use toolbus_testkit::tools::{self, Docker, output};
 
+use crate::observe;
 use crate::support::{content, docker, marking_server, repository, tag, until};
 
 const SERVICES: [&str; 4] = ["agent-host", "mcp-bridge", "scripts-manager", "openrouter-mcp"];
+
+const PORTS: [&str; 5] =
+    ["RABBITMQ_UI_PORT", "AGENT_HOST_MCP_PORT", "PROMETHEUS_PORT", "JAEGER_PORT", "GRAFANA_PORT"];
 
 /// A fleet under a project of its own. Ended, with all that it kept, when this is dropped.
 struct Fleet {
     engine: Docker,
     project: String,
     folder: TempDir,
+    /// What is laid over the compose file.
+    overlay: Option<PathBuf>,
 }
 
 impl Fleet {
     fn new(engine: Docker, kind: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let project = format!("toolbus-test-{kind}-{}", std::process::id());
-        let fleet = Self { engine, project, folder };
+        let fleet = Self { engine, project, folder, overlay: None };
         let servers = fleet.folder.path().join("mcp");
         std::fs::create_dir(&servers).unwrap();
         let list = json!({"mcpServers": {
@@ -44,8 +50,11 @@ impl Fleet {
             .env("TOOLBUS_TAG", tag())
             .env("TOOLBUS_SECRETS", self.folder.path().join("secrets"))
             .env("MCP_CONFIG_FOLDER", self.folder.path().join("mcp"));
+        if let Some(overlay) = &self.overlay {
+            command.env("COMPOSE_FILE", format!("compose.yaml:{}", overlay.display()));
+        }
         // Free ports, so that nothing of this machine is in the way.
-        for port in ["RABBITMQ_UI_PORT", "AGENT_HOST_MCP_PORT", "PROMETHEUS_PORT", "GRAFANA_PORT"] {
+        for port in PORTS {
             command.env(port, "0");
         }
         command
@@ -99,10 +108,11 @@ fn open_to_all(folder: &Path) {
 }
 
 #[test]
-fn the_core_answers_calls_of_each_kind_and_goes_without_a_trace() {
+fn the_fleet_answers_calls_of_each_kind_is_seen_and_goes_without_a_trace() {
     let Some(engine) = tools::docker() else { return };
-    let fleet = Fleet::new(engine, "core");
-    output(&mut fleet.command("./up")).unwrap();
+    let mut fleet = Fleet::new(engine, "whole");
+    fleet.overlay = Some(observe::overlay(fleet.folder.path()));
+    output(fleet.command("./up").arg("observe")).unwrap();
 
     let python = json!({"script": "print(6 * 7)"});
     let printed = fleet.invoke("execute_python_script", &python).unwrap();
@@ -118,6 +128,8 @@ fn the_core_answers_calls_of_each_kind_and_goes_without_a_trace() {
     check_rights(&fleet);
     check_secrets(&fleet);
     check_policies(&fleet);
+    observe::check_metrics(fleet.compose(&["port", "prometheus", "9090"]).unwrap().trim());
+    observe::check_traces(fleet.folder.path());
 
     output(fleet.command("./down").arg("--volumes")).unwrap();
     assert_eq!(fleet.left(), "");
@@ -192,9 +204,13 @@ fn every_profile_is_read_without_a_complaint() {
         command.args(["compose", "config", "--format=json"]);
         let configuration: Value = serde_json::from_str(&output(&mut command).unwrap()).unwrap();
         let services = configuration["services"].as_object().unwrap();
-        assert_eq!(services.contains_key("grafana"), profile == "observe");
+        let is_observed = profile == "observe";
+        assert_eq!(services.contains_key("grafana"), is_observed);
+        if is_observed {
+            observe::check_grafana(&configuration);
+        }
         let endpoint = &services["mcp-bridge"]["environment"]["TOOLBUS_TELEMETRY__ENDPOINT"];
-        let expected = if profile == "observe" { "http://collector:4318" } else { "" };
+        let expected = if is_observed { "http://collector:4318" } else { "" };
         assert_eq!(endpoint, expected);
         for (name, service) in services {
             for port in service["ports"].as_array().into_iter().flatten() {

@@ -10,4 +10,5 @@
 mod compose;
 mod images;
 mod install;
+mod observe;
 mod support;
