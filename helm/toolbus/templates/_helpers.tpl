@@ -51,6 +51,14 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- .Values.openrouterMcp.existingSecret | default (printf "%s-openrouter" (include "toolbus.fullname" .)) -}}
 {{- end -}}
 
+{{- define "toolbus.indexSecret" -}}
+{{- .Values.scripts.packages.existingSecret | default (printf "%s-package-index" (include "toolbus.fullname" .)) -}}
+{{- end -}}
+
+{{- define "toolbus.packagesClaim" -}}
+{{- .Values.scripts.packages.existingClaim | default (printf "%s-packages" (include "toolbus.fullname" .)) -}}
+{{- end -}}
+
 {{/* mcp.json, out of the values. */}}
 {{- define "toolbus.mcpJson" -}}
 {{- $servers := deepCopy .Values.mcpBridge.servers -}}

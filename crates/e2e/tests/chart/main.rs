@@ -55,6 +55,13 @@ const EVERYTHING: &[&str] = &[
     "scripts.namespace.name=rocky-scripts",
     "scripts.namespace.keep=true",
     "scripts.runtimeClass=gvisor",
+    "scripts.packages.enabled=true",
+    "scripts.packages.index=https://reader:secret@index.example/simple",
+    "scripts.packages.to[0].ipBlock.cidr=10.1.2.0/24",
+    "scripts.packages.image=registry.example:5000/python-pip:1",
+    "mcpBridge.agents={Blue}",
+    "scriptsManager.perAgent.maxConcurrent=2",
+    "scriptsManager.perAgent.maxWaiting=0",
     "openrouterMcp.enabled=true",
     "openrouterMcp.apiKey=sk-or-1",
     "telemetry.endpoint=http://collector.observe:4318",
@@ -103,6 +110,10 @@ fn wrong_values_are_named() {
     check("scripts.memoryLimit=much", "'/scripts/memoryLimit'");
     check("scripts.namespace.name=Scripts", "'/scripts/namespace/name'");
     check("scripts.warm.size=65", "'/scripts/warm/size'");
+    check("scripts.packages.index=index", "'/scripts/packages/index'");
+    check("scripts.packages.accessMode=Many", "'/scripts/packages/accessMode'");
+    check("mcpBridge.agents={mcp}", "'/mcpBridge/agents/0'");
+    check("scriptsManager.perAgent.maxConcurrent=0", "'/scriptsManager/perAgent/maxConcurrent'");
     check("scripts.quota.pods=few", "'/scripts/quota/pods'");
     check("telemetry.endpoint=collector:4318", "'/telemetry/endpoint'");
     check("networkPolicy.kubernetesApiPorts={https}", "'/networkPolicy/kubernetesApiPorts/0'");
@@ -125,6 +136,9 @@ fn values_that_are_missing_are_named() {
         &[TRIAL, &["scriptsManager.autoscaling.enabled=true"]].concat(),
         "autoscaling.authenticationRef of scripts-manager",
     );
+    let packages = ["scripts.packages.enabled=true", "scripts.packages.to[0].podSelector.a=b"];
+    check(&[TRIAL, &packages[..1]].concat(), "scripts.packages.to");
+    check(&[TRIAL, &packages[..]].concat(), "scripts.packages.index");
     check(&[TRIAL, &["scripts.namespace.name=agents"]].concat(), "scripts.namespace.name");
     check(
         &[SMALLEST, &["broker.policies.enabled=true"]].concat(),
@@ -143,8 +157,10 @@ fn secrets_are_referred_to() {
         assert!(rendered.contains(name), "no {name}");
     }
     let rendered = render(&helm, EVERYTHING).unwrap();
-    assert_eq!(rendered.matches("kind: Secret").count(), 2);
-    assert!(!rendered.contains("sk-or-1"), "the key is in more than its secret");
+    assert_eq!(rendered.matches("kind: Secret").count(), 3);
+    for secret in ["sk-or-1", "reader:secret"] {
+        assert!(!rendered.contains(secret), "{secret} is in more than its secret");
+    }
 }
 
 /// The manager starts with these rights only, and may have no others.

@@ -164,6 +164,7 @@ fn a_release_answers_is_upgraded_and_leaves_nothing() {
     release.install(&values, &WAIT).unwrap();
     release.check_calls();
     release.helm(&["test", &release.name], None).unwrap();
+    check_scripts(&release);
     check_rights(&release);
     check_flows(&release);
 
@@ -200,6 +201,21 @@ fn a_release_answers_is_upgraded_and_leaves_nothing() {
                 .context("the namespace of the scripts is still there")
         });
     }
+}
+
+/// The namespace of the scripts has all that the manager looks for when it starts, and the manager is
+/// known there by its Lease.
+fn check_scripts(release: &Release) {
+    let scripts = release.scripts();
+    let names = |kind: &str| {
+        release.kubectl(&["get", kind, "--namespace", &scripts, "-o", "name"]).unwrap()
+    };
+    for kind in ["resourcequota", "limitrange", "networkpolicy", "lease"] {
+        assert!(!names(kind).is_empty(), "no {kind} in {scripts}");
+    }
+    let component = "app.kubernetes.io/component=scripts-manager";
+    let logs = release.look(&["logs", "--selector", component, "--tail=-1"]).unwrap();
+    assert!(!logs.contains("\"missing\""), "{logs}");
 }
 
 /// The manager may do in the namespace of its scripts what it does there, and nothing anywhere else;
@@ -298,6 +314,10 @@ fn secrets_that_are_missing_or_wrong_are_told_and_mended() {
     let release = Release::new(parts, "secret");
     let mut values = release.values();
     values["broker"] = json!({"existingSecret": "broker-login"});
+    // There is no collector: the services run all the same, and tell of it once.
+    values["telemetry"] = json!({"endpoint": "http://127.0.0.1:4318"});
+    let component = json!({"matchLabels": {"app.kubernetes.io/component": "broker-policies"}});
+    values["networkPolicy"] = json!({"rabbitmqFrom": [{"podSelector": component}]});
     for part in ["agentHost", "openrouterMcp"] {
         values[part]["enabled"] = json!(false);
     }
@@ -319,6 +339,8 @@ fn secrets_that_are_missing_or_wrong_are_told_and_mended() {
     let bridge = format!("deployment/{}", release.deployment("mcp-bridge"));
     release.look(&["rollout", "status", &bridge, "--timeout=5m"]).unwrap();
 
+    check_policies(&release);
+
     // The broker keeps what it was started with, and a bridge that starts has another one.
     apply(release.cluster.kubectl(), &secret("hunter2"));
     release.look(&["rollout", "restart", &bridge]).unwrap();
@@ -332,4 +354,93 @@ fn secrets_that_are_missing_or_wrong_are_told_and_mended() {
     // The one that works is kept until the new one does, and that takes up what is mended by itself.
     apply(release.cluster.kubectl(), &secret("right"));
     release.look(&["rollout", "status", &bridge, "--timeout=5m"]).unwrap();
+    let manager = format!("deployment/{}", release.deployment("scripts-manager"));
+    let logs = release.look(&["logs", &manager]).unwrap();
+    let told = logs.matches("telemetry is not exported").count();
+    // Once for each of the three signals.
+    assert!((1..=3).contains(&told), "{logs}");
+}
+
+/// A second release takes the broker for one of somebody else, and its job sets the policies there.
+fn check_policies(release: &Release) {
+    let broker = release.deployment("rabbitmq");
+    let pod = format!("{broker}-0");
+    let control = |arguments: &str| {
+        // Debian's wrapper of the program wants another user than the one of the usual image.
+        let line = format!("PATH=/usr/lib/rabbitmq/bin:$PATH rabbitmqctl --quiet {arguments}");
+        release.look(&["exec", &pod, "--container=rabbitmq", "--", "sh", "-c", &line]).unwrap()
+    };
+    let policies = ["toolbus-dead-letters", "toolbus-queues"];
+    for policy in policies {
+        control(&format!("clear_policy {policy}"));
+    }
+    assert_eq!(control("list_policies").trim(), "");
+    let none = json!({"enabled": false});
+    let values = json!({
+        "image": {"pullPolicy": "Never"},
+        "broker": {
+            "host": broker,
+            "existingSecret": "broker-login",
+            "policies": {"enabled": true, "managementUrl": format!("http://{broker}:15672")},
+        },
+        "agentHost": none, "mcpBridge": none, "scriptsManager": none,
+    });
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), values.to_string()).unwrap();
+    let (chart, file) = (repository("helm/toolbus"), file.path().display().to_string());
+    let chart = chart.display().to_string();
+    let install = ["install", "policies", &chart, "--values", &file, "--wait", "--wait-for-jobs"];
+    release.helm(&[&install[..], &["--timeout=5m"]].concat(), None).unwrap();
+    let set = control("list_policies");
+    assert!(policies.iter().all(|policy| set.contains(policy)), "{set}");
+    release.helm(&["uninstall", "policies", "--wait"], None).unwrap();
+}
+
+/// Every object of every part that can be had is one that the cluster's API takes, member by member.
+/// Only what KEDA adds to an API is not known here.
+#[test]
+fn every_part_is_what_the_cluster_takes() {
+    let Some(parts) = parts() else { return };
+    let release = Release::new(parts, "parts");
+    release.kubectl(&["create", "namespace", &release.scripts()]).unwrap();
+    let mut values = release.values();
+    for part in ["rabbitmq", "mcpBridge"] {
+        values[part]["persistence"] =
+            json!({"enabled": true, "keep": false, "storageClass": "fast"});
+    }
+    values["agentHost"]["mcp"] = json!({"enabled": true, "allowedHosts": ["tools.example.com"]});
+    values["scripts"]["namespace"]["create"] = json!(false);
+    values["scripts"]["runtimeClass"] = json!("gvisor");
+    values["scripts"]["packages"] = json!({
+        "enabled": true,
+        "index": "https://index.example/simple",
+        "to": [{"ipBlock": {"cidr": "10.1.2.0/24"}}],
+        "storageClass": "shared",
+    });
+    values["networkPolicy"] = json!({"agentHostFrom": [{"podSelector": {}}]});
+    values["telemetry"] = json!({"endpoint": "http://collector.observe:4318"});
+    let mut external = values.clone();
+    external["rabbitmq"]["enabled"] = json!(false);
+    external["broker"] = json!({
+        "host": "rabbit.example",
+        "password": "secret",
+        "policies": {"enabled": true, "managementUrl": "https://rabbit.example:15671"},
+    });
+    let chart = repository("helm/toolbus").display().to_string();
+    for values in [values, external] {
+        let template = ["template", "parts", &chart, "--kube-version", "1.30"];
+        let rendered = release.helm(&template, Some(&values)).unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), rendered).unwrap();
+        let file = file.path().display().to_string();
+        let taken = release.kubectl(&[
+            "apply",
+            "--dry-run=server",
+            "--validate=strict",
+            "--filename",
+            &file,
+        ]);
+        let taken = taken.unwrap();
+        assert!(taken.lines().count() > 20, "{taken}");
+    }
 }
