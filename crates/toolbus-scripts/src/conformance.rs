@@ -65,6 +65,11 @@ pub trait Fixture: Send + Sync + 'static {
     fn patience(&self) -> Duration {
         Duration::from_secs(10)
     }
+
+    /// Ends what the runner keeps ready. Called last, when nothing of a case is left.
+    fn end(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
 }
 
 /// Listeners that nobody may call.

@@ -1,5 +1,7 @@
 //! The conformance suite on pods.
 
+mod warm;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +9,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use kube::Client;
 use scripts_manager::kubernetes::KubernetesRunner;
+use scripts_manager::kubernetes::settings::KubernetesSettings;
 use toolbus_scripts::Runner;
 use toolbus_scripts::conformance::{Canaries, Fixture};
 
@@ -20,12 +23,12 @@ struct Pods {
 }
 
 impl Pods {
-    async fn start() -> Option<Self> {
+    async fn start(settings: KubernetesSettings) -> Option<Self> {
         let config = config().await?;
         // A node on this machine shares its kernel, so its processes show here.
         let is_local = config.cluster_url.host() == Some("127.0.0.1");
         let client = Client::try_from(config).expect("a client");
-        let runner = KubernetesRunner::start(client.clone(), settings(), 8).await;
+        let runner = KubernetesRunner::start(client.clone(), settings, 8).await;
         Some(Self { client, runner: runner.expect("the cluster takes scripts"), is_local })
     }
 }
@@ -60,4 +63,4 @@ impl Fixture for Pods {
     }
 }
 
-toolbus_scripts::conformance_tests!(Pods::start().await);
+toolbus_scripts::conformance_tests!(Pods::start(settings()).await);

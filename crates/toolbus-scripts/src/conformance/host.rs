@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use toolbus_wire::envelope::new_id;
 
@@ -26,6 +27,14 @@ pub(super) fn processes_with(text: &str) -> Vec<i32> {
         })
     })
     .collect()
+}
+
+/// Waits until no process has this text in its command line or name, for ten seconds at the most.
+pub(super) async fn await_end_of(text: &str) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while !processes_with(text).is_empty() && Instant::now() < end {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// Memory of this process that holds data, in bytes; the program's own pages come and go.

@@ -63,6 +63,7 @@ impl Stage {
         self.requester.close().await;
         let worker = self.worker.lock().take();
         worker.expect("a stage is struck once").stop(Duration::from_secs(1)).await;
+        self.fixture.end().await;
     }
 
     /// Sees that nothing is left of all that was run until now.
