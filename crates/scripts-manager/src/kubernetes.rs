@@ -2,7 +2,8 @@
 //!
 //! How a run goes, file by file: `pod` describes the pod, `keeper` makes and deletes it, `birth`
 //! attaches to it while it is being made, `life` hands the script over (`protocol`, `attach`) and hears how it ends, `watch` learns
-//! what shows nowhere else. `supervisor.py` is the pod's first process. `reaper` and `presence` see to
+//! what shows nowhere else. `again` has calls that come again, and scripts that were cut off from
+//! their manager; `begun` finds out whether they began. `supervisor.py` is the pod's first process. `reaper` and `presence` see to
 //! the pods of managers that are gone.
 //!
 //! `warm` has pods that are there before their scripts.
@@ -11,7 +12,9 @@
 //! every pod that was asked for is deleted, whatever becomes of its run and of whoever waits for it;
 //! a pod runs one script, once.
 
+mod again;
 mod attach;
+mod begun;
 mod birth;
 mod errors;
 mod files;
@@ -34,7 +37,7 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, Client};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -66,6 +69,16 @@ const ADDRESS_SPACE_BYTES: u64 = 4 << 30;
 /// is looked: the cluster counts a moment later.
 const ROOM_LIMIT: Duration = Duration::from_secs(8);
 const ROOM_PAUSE: Duration = Duration::from_millis(200);
+
+/// Most pods that one call gets, where one is lost before the script begins.
+const PODS_MAX: u32 = 3;
+
+/// What came of a pod that was to run a script.
+enum Met {
+    Outcome(Outcome),
+    /// The pod is lost, and the script never began; the text says what became of the pod.
+    Unbegun(String),
+}
 
 /// Runs scripts in pods. Cheap to clone.
 #[derive(Clone)]
@@ -263,77 +276,68 @@ impl Shared {
         outcome
     }
 
-    /// A call that was never seen before.
+    /// A call that was never seen before. A pod that is lost before its script begins is made good by
+    /// another.
     async fn anew(
         &self,
         script: Script,
         run: &Run,
         (set, limits): (Option<String>, protocol::Settings),
     ) -> Result<Outcome, Error> {
-        if let Some(mut claimed) = self.warm.claim(&script, run).await {
-            let (kept, born) = (&mut claimed.kept, claimed.born);
-            self.name_in_trace(&kept.name);
-            return self.live(kept, (born, protocol::go()), &script, run).await;
+        let mut pods = 1;
+        loop {
+            let lost = match self.in_new_pod(&script, run, (set.as_deref(), &limits)).await? {
+                Met::Outcome(outcome) => return Ok(outcome),
+                Met::Unbegun(reason) => reason,
+            };
+            tracing::warn!(reason = lost, "a pod ended before its script started");
+            if pods == PODS_MAX {
+                return Err(again::never_began(&lost));
+            }
+            pods += 1;
         }
+    }
+
+    async fn in_new_pod(
+        &self,
+        script: &Script,
+        run: &Run,
+        (set, limits): (Option<&str>, &protocol::Settings),
+    ) -> Result<Met, Error> {
+        let (mut kept, outcome) = match self.warm.claim(script, run).await {
+            Some(warm::Claimed { mut kept, born }) => {
+                self.name_in_trace(&kept.name);
+                let outcome = self.live(&mut kept, (born, protocol::go()), script, run).await?;
+                (kept, outcome)
+            }
+            None => {
+                let Made::New(mut kept) = self.make_for(script, run, set).await? else {
+                    return self.alongside(script, run).await.map(Met::Outcome);
+                };
+                self.name_in_trace(&kept.name);
+                let outcome = self.in_pod(&mut kept, script, run, limits).await?;
+                (kept, outcome)
+            }
+        };
+        let met = match outcome {
+            Some(outcome) => Met::Outcome(outcome),
+            None => self.find_out(&mut kept, script, run, limits).await?,
+        };
+        if matches!(met, Met::Unbegun(_)) {
+            kept.make_way().await;
+        }
+        Ok(met)
+    }
+
+    /// A pod of this call's own.
+    async fn make_for(&self, script: &Script, run: &Run, set: Option<&str>) -> Result<Made, Error> {
         let identity = Identity::of_call(self.keeper.manager(), run.key, &run.call_id);
         let life = script.timeout + self.settings.start_timeout.duration();
         let mut description = pod::describe(&self.settings, &identity, life);
-        if let Some(set) = &set {
+        if let Some(set) = set {
             description = packages::with_set(description, &self.settings, set);
         }
-        match self.make(&identity, description, run).await? {
-            Made::New(mut kept) => {
-                self.name_in_trace(&kept.name);
-                self.in_pod(&mut kept, script, run, limits).await
-            }
-            Made::There => self.alongside(&script, run).await,
-        }
-    }
-
-    /// A call that a manager had which is lost, or has lost it: if its pod is there, it is this
-    /// manager's from now on. Otherwise it may have run, and is not run again.
-    async fn again(
-        &self,
-        script: Script,
-        run: &Run,
-        limits: protocol::Settings,
-    ) -> Result<Outcome, Error> {
-        let kept = tokio::select! {
-            kept = self.keeper.adopt(run.key) => kept?,
-            () = run.cancelled.cancelled() => return Err(Error::Cancelled),
-        };
-        let Some(mut kept) = kept else {
-            let text = "the manager that had it was lost, and it has no pod (any more)";
-            return Err(Error::OutcomeUnknown(text.to_owned()));
-        };
-        self.name_in_trace(&kept.name);
-        let started = {
-            let life = self.life(&kept.name, &kept.nonce, &script, run);
-            life.has_started().await?
-        };
-        tracing::info!(pod = kept.name, started, "adopted the pod of a call that came again");
-        if !started {
-            // Its first process starts one script, once, whoever says so how often.
-            return self.in_pod(&mut kept, script, run, limits).await;
-        }
-        let Kept { name, nonce, follower, .. } = &mut kept;
-        self.life(name, nonce, &script, run).resume(follower).await
-    }
-
-    /// A call that another manager runs at this moment: it was sent twice. Both give its outcome.
-    async fn alongside(&self, script: &Script, run: &Run) -> Result<Outcome, Error> {
-        let unknown = |text: String| {
-            Error::OutcomeUnknown(format!("another manager has this very call: {text}"))
-        };
-        let pod = self.keeper.find(run.key).await;
-        let pod = pod.map_err(|error| unknown(errors::chain(&error)))?;
-        let pod = pod.ok_or_else(|| unknown("its pod is gone".to_owned()))?;
-        let nonce =
-            pod::nonce(&pod).ok_or_else(|| unknown("its pod is none of ours".to_owned()))?;
-        let name = pod.name_any();
-        self.name_in_trace(&name);
-        let mut follower = self.keeper.follow(&name);
-        self.life(&name, nonce, script, run).resume(&mut follower).await
+        self.make(&identity, description, run).await
     }
 
     /// A pod for a script, which goes before those that wait for one.
@@ -359,10 +363,10 @@ impl Shared {
     async fn in_pod(
         &self,
         kept: &mut Kept,
-        script: Script,
+        script: &Script,
         run: &Run,
-        settings: protocol::Settings,
-    ) -> Result<Outcome, Error> {
+        settings: &protocol::Settings,
+    ) -> Result<Option<Outcome>, Error> {
         let (name, nonce) = (kept.name.as_str(), kept.nonce.as_str());
         let follower = &mut kept.follower;
         let known = follower.known.clone();
@@ -378,18 +382,19 @@ impl Shared {
             born = wait.born(follower) => born?,
             never = self.warm.give_way(known) => match never {},
         };
-        let request = protocol::request(&settings, &script);
-        self.live(kept, (born, request), &script, run).await
+        let request = protocol::request(settings, script);
+        self.live(kept, (born, request), script, run).await
     }
 
-    /// A script in a pod that answers: `request` is what makes it start.
+    /// A script in a pod that answers: `request` is what makes it start. `None` when nobody has heard
+    /// whether it did.
     async fn live(
         &self,
         kept: &mut Kept,
         (born, request): (Born, Bytes),
         script: &Script,
         run: &Run,
-    ) -> Result<Outcome, Error> {
+    ) -> Result<Option<Outcome>, Error> {
         let Kept { name, nonce, follower, .. } = kept;
         self.life(name, nonce, script, run).run(born, request, follower).await
     }

@@ -248,6 +248,16 @@ impl Kept {
         self.is_gone = timeout(REQUEST_LIMIT, deleted).await.is_ok();
     }
 
+    /// Deletes the pod and waits until the watch has seen that: what it tells later of this pod would
+    /// be taken for news of the next one of the same name.
+    pub(super) async fn make_way(mut self) {
+        let keeper = Arc::clone(&self.keeper);
+        let deleted = keeper.delete(&self.name, &self.nonce, self.uid.clone());
+        self.is_gone = timeout(REQUEST_LIMIT, deleted).await.is_ok();
+        let seen = self.follower.known.wait_for(|known| known.deleted);
+        let _ = timeout(REQUEST_LIMIT, seen).await.is_ok();
+    }
+
     async fn make(mut self, description: Pod, cancelled: CancellationToken) -> Result<Made, Error> {
         let end = Instant::now() + self.keeper.limit;
         let mut pause = PAUSE;

@@ -11,7 +11,7 @@ use futures_util::{AsyncRead, AsyncReadExt as _};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::LogParams;
-use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use toolbus_scripts::Texts;
 use toolbus_scripts::files::Produced;
@@ -34,10 +34,6 @@ const FILES: Duration = Duration::from_secs(10);
 /// The pause before the log is read again: it doubles, up to the longest.
 const LOG_PAUSE: Duration = Duration::from_millis(300);
 const LOG_PAUSE_MAX: Duration = Duration::from_secs(2);
-/// How long one look at the beginning of a log may take, and how much of it is enough to see whether
-/// the script was started.
-const LOOK: Duration = Duration::from_secs(10);
-const LOOK_BYTES: i64 = 4 << 10;
 /// More than all that a pod writes in base64, and what the log may repeat: a bound for the reader.
 const LOG_BYTES: i64 = 16 << 20;
 /// How long the watch may take to say how a container ended.
@@ -99,13 +95,14 @@ impl Heard {
 }
 
 impl Life<'_> {
-    /// Hands the script over and waits for its end.
+    /// Hands the script over and waits for its end. `None` when the streams broke before it was heard
+    /// to start: whether it did has to be found out.
     pub(super) async fn run(
         &self,
         born: Born,
         request: bytes::Bytes,
         follower: &mut Follower,
-    ) -> Result<Outcome, Error> {
+    ) -> Result<Option<Outcome>, Error> {
         let Born { mut input, mut output, mut reports } = born;
         let mut heard = Heard::new(self.live.clone());
         let handed = Instant::now();
@@ -124,7 +121,7 @@ impl Life<'_> {
                 let _ = timeout(KILLED, input.send(&protocol::acknowledge())).await;
             }
             Ok(Some(stop)) => {
-                return Ok(self.stopped(stop, (input, output, reports), heard).await);
+                return Ok(Some(self.stopped(stop, (input, output, reports), heard).await));
             }
             Err(broken) => {
                 tracing::warn!(
@@ -133,10 +130,13 @@ impl Life<'_> {
                     "the attached streams broke: reading the log"
                 );
                 let live_started = heard.started;
+                if live_started.is_none() {
+                    return Ok(None);
+                }
                 heard = self.read_log(live_started, handed, follower).await?;
             }
         }
-        self.tell(heard, handed, follower).await
+        self.tell(heard, handed, follower).await.map(Some)
     }
 
     /// Waits for the end of a script that somebody else handed over. Its output is not live: what of
@@ -148,32 +148,6 @@ impl Life<'_> {
             return Err(Error::OutcomeUnknown("it is not known to have started".to_owned()));
         }
         self.tell(heard, now, follower).await
-    }
-
-    /// Whether the script was handed over already.
-    pub(super) async fn has_started(&self) -> Result<bool, Error> {
-        let parameters = LogParams { limit_bytes: Some(LOOK_BYTES), ..LogParams::default() };
-        let deadline = Instant::now() + LOOK;
-        loop {
-            let look = async {
-                let mut heard = Heard::new(None);
-                let log = self.pods.log_stream(self.name, &parameters).await?;
-                // A line that is cut off, or a mistake, comes after what is looked for.
-                let _ = self.follow_log(Box::pin(log), &mut heard).await;
-                Ok(heard.started.is_some())
-            };
-            let error = match timeout_at(deadline, look).await {
-                Ok(Ok(started)) => return Ok(started),
-                // Its container is not there yet.
-                Ok(Err(kube::Error::Api(status))) if status.code == 400 => return Ok(false),
-                Ok(Err(error)) => super::errors::chain(&error),
-                Err(_) => format!("no answer within {LOOK:?}"),
-            };
-            if Instant::now() + LOG_PAUSE >= deadline {
-                return Err(Error::OutcomeUnknown(format!("its log cannot be read: {error}")));
-            }
-            sleep(LOG_PAUSE).await;
-        }
     }
 
     async fn tell(

@@ -140,7 +140,7 @@ impl Shared {
             file_bytes: self.settings.packages.set_bytes.bytes(),
             ..super::limits(&script)
         };
-        let outcome = self.in_pod(&mut kept, script, &run, limits).await?;
+        let outcome = self.to_its_end(&mut kept, &script, &run, &limits).await?;
         packages::judge(&outcome, self.settings.packages.timeout.duration())
     }
 }

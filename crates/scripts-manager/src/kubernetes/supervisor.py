@@ -4,7 +4,8 @@
 # What it takes are messages: a letter, four bytes of length (most significant first), and that much.
 #
 #   H nonce     is answered with `ready`. Repeated until it is: what is attached to a container may
-#               deliver in one direction before the other.
+#               deliver in one direction before the other. What came before it and is not whole is
+#               forgotten: whoever sent that was cut off, and this one begins anew.
 #   L settings  limits and times, a line with name and number for each
 #   S source, I input, F file (name, zero byte, content), G (go)
 #   C           is answered with `taken` when a script is here and has not started; the child has all of
@@ -104,6 +105,7 @@ def supervise():
         count = 0
         pending = bytearray()   # what has not been written yet
         arrived = bytearray()   # what is not a whole message yet
+        searched = 0            # how much of that is no greeting
         limits = b""
         settings = {}
         source = data = None
@@ -144,13 +146,29 @@ def supervise():
         while len(state.arrived) >= 5:
             length = int.from_bytes(state.arrived[1:5], "big")
             if len(state.arrived) < 5 + length:
-                return
+                if not forget_half():
+                    return
+                continue
             kind = state.arrived[:1]
             body = state.arrived[5:5 + length]
             del state.arrived[:5 + length]
             take(bytes(kind), body)
 
+    def forget_half():
+        """Drops half a message that another begins behind: nobody else knows the nonce."""
+        if state.nonce is None:
+            return False
+        hello = b"H" + len(state.nonce).to_bytes(4, "big") + bytes(state.nonce)
+        # What was looked through before is not looked through again.
+        at = state.arrived.find(hello, max(1, state.searched - len(hello)))
+        state.searched = len(state.arrived)
+        if at < 0:
+            return False
+        del state.arrived[:at]
+        return True
+
     def take(kind, body):
+        state.searched = 0
         if kind == b"H":
             if state.nonce is None:
                 state.nonce = body
@@ -159,6 +177,7 @@ def supervise():
         elif kind == b"L":
             state.limits = bytes(body)
             state.settings = numbers(state.limits)
+            state.files.clear()
         elif kind == b"S":
             state.source = bytes(body)
         elif kind == b"I":
@@ -201,10 +220,14 @@ def supervise():
 
     def start():
         hand_over()
-        state.started = time.monotonic()
+        # Nothing begins before this is written, so a log without it is proof. Nothing runs yet that
+        # waiting could keep from its end.
         tell(b"started")
-        # Before the script can do anything: who does not find this in the log may start it.
         flush()
+        while state.pending:
+            select.select([], [OUTPUT], [])
+            flush()
+        state.started = time.monotonic()
         order(b"G")
         os.close(orders)
         for file in streams:

@@ -117,11 +117,7 @@ async fn a_pod_that_is_deleted_while_its_script_runs_has_no_known_outcome() {
 
 #[tokio::test]
 async fn streams_that_are_cut_are_made_good_by_the_log() {
-    let Some(mut config) = config().await else { return };
-    let target = config.cluster_url.authority().expect("an address").to_string();
-    let proxy = Proxy::start(target).await;
-    config.cluster_url = format!("https://{}", proxy.address).parse().expect("an address");
-    let client = Client::try_from(config).expect("a client");
+    let Some((proxy, client)) = Proxy::to_cluster().await else { return };
     let runner = KubernetesRunner::start(client.clone(), settings(), 8).await.expect("a runner");
     let heard = CancellationToken::new();
     let live = {

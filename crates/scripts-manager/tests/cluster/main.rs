@@ -1,5 +1,6 @@
 //! Scripts in pods of a real cluster. Runs where `TOOLBUS_TEST_KUBECONFIG` names one.
 
+mod begun;
 mod canaries;
 mod conformance;
 mod faults;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
@@ -39,13 +40,19 @@ type Judge = dyn Fn(&str, &str) -> Fate + Send + Sync;
 pub(crate) struct Meddler {
     judge: Arc<Mutex<Arc<Judge>>>,
     calls: Arc<Mutex<BTreeSet<String>>>,
+    attachments: Option<Client>,
 }
 
 impl Meddler {
     /// Lets everything pass, for the time being.
     pub(crate) fn new() -> Self {
         let pass: Arc<Judge> = Arc::new(|_, _| Fate::Pass);
-        Self { judge: Arc::new(Mutex::new(pass)), calls: Arc::default() }
+        Self { judge: Arc::new(Mutex::new(pass)), calls: Arc::default(), attachments: None }
+    }
+
+    /// The same, but streams of containers are attached to by this client.
+    pub(crate) fn attaching_by(client: Client) -> Self {
+        Self { attachments: Some(client), ..Self::new() }
     }
 
     /// From now on.
@@ -99,8 +106,12 @@ where
         self.meddler.calls.lock().insert(as_in_a_role(method, path, query));
         let judge = Arc::clone(&self.meddler.judge.lock());
         let fate = judge(method, path);
+        let attachments = self.meddler.attachments.clone().filter(|_| path.ends_with("/attach"));
         let passing = match fate {
-            Fate::Pass | Fate::Late(_) | Fate::Lost => Some(self.inner.call(request)),
+            Fate::Pass | Fate::Late(_) | Fate::Lost => Some(match attachments {
+                Some(client) => async move { answer_of(client.send(request).await) }.boxed(),
+                None => self.inner.call(request).boxed(),
+            }),
             Fate::Refused(_) | Fate::Silent => None,
         };
         Box::pin(async move {
@@ -120,6 +131,10 @@ where
             }
         })
     }
+}
+
+fn answer_of(answer: kube::Result<Response<Body>>) -> Result<Answer, BoxError> {
+    Ok(answer?.map(|body| Box::new(body.map_err(BoxError::from)) as Box<DynBody>))
 }
 
 fn refusal(code: u16) -> Answer {

@@ -89,9 +89,14 @@ impl Place {
 
     /// Waits until no pod is left.
     pub(crate) async fn is_empty(&self, limit: Duration) {
+        self.is_down_to(0, limit).await;
+    }
+
+    /// Waits until there are no more than so many pods.
+    pub(crate) async fn is_down_to(&self, count: usize, limit: Duration) {
         eventually(limit, async || {
             let names = self.all().await;
-            if names.is_empty() { Ok(()) } else { Err(names) }
+            if names.len() <= count { Ok(()) } else { Err(names) }
         })
         .await;
     }
@@ -103,7 +108,7 @@ impl Place {
 }
 
 /// A call that is the same wherever it runs.
-fn same(run: &Run, redelivered: bool) -> Run {
+pub(crate) fn same(run: &Run, redelivered: bool) -> Run {
     Run { key: run.key, redelivered, ..Run::alone(&run.call_id) }
 }
 

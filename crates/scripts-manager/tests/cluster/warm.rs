@@ -39,12 +39,12 @@ async fn start(settings: &KubernetesSettings) -> Option<KubernetesRunner> {
 }
 
 /// Waits until it is so.
-async fn until(mut is_so: impl AsyncFnMut() -> bool) {
+pub(crate) async fn until(mut is_so: impl AsyncFnMut() -> bool) {
     eventually(SOON, async || if is_so().await { Ok(()) } else { Err("not yet") }).await;
 }
 
 /// Waits until as many pods wait as are to.
-async fn full(runner: &KubernetesRunner) {
+pub(crate) async fn full(runner: &KubernetesRunner) {
     until(async || runner.warm().waiting == usize::from(runner.warm().size)).await;
 }
 
@@ -141,6 +141,7 @@ async fn a_pod_that_dies_between_claim_and_script_is_made_good_by_a_cold_one() {
     // That its end was heard, which is when a first process ends.
     stdin.write_all(b"A\0\0\0\0").await.expect("sent");
     stdin.flush().await.expect("sent");
+    let _ = attached.take_status().expect("a status").await;
     // The cluster hears of it a moment later: until then it can be claimed.
     let outcome = run(&runner, WHO).await;
     assert_eq!(outcome.ending, Ending::Exited(0));

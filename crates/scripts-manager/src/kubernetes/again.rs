@@ -1,0 +1,125 @@
+//! Scripts that may have begun: those of calls that come again, and those whose streams broke before
+//! they were heard to start.
+//!
+//! Invariants: a script is handed over again to its own pod alone, whose first process starts one
+//! script, once, whoever says so how often; it gets another pod only when it is proved that it never
+//! began in the first.
+
+use kube::ResourceExt as _;
+use toolbus_scripts::runner::{Error, Outcome, Run, Script};
+
+use super::begun::{self, Begun};
+use super::keeper::Kept;
+use super::{Met, Shared, errors, pod, protocol};
+
+/// How often a script is handed over to one pod.
+const HANDOVERS: u32 = 3;
+
+impl Shared {
+    /// A call that a manager had which is lost, or has lost it: if its pod is there, it is this
+    /// manager's from now on. Otherwise it may have run, and is not run again.
+    pub(super) async fn again(
+        &self,
+        script: Script,
+        run: &Run,
+        limits: protocol::Settings,
+    ) -> Result<Outcome, Error> {
+        let kept = tokio::select! {
+            kept = self.keeper.adopt(run.key) => kept?,
+            () = run.cancelled.cancelled() => return Err(Error::Cancelled),
+        };
+        let Some(mut kept) = kept else {
+            let text = "the manager that had it was lost, and it has no pod (any more)";
+            return Err(Error::OutcomeUnknown(text.to_owned()));
+        };
+        self.name_in_trace(&kept.name);
+        tracing::info!(pod = kept.name, "adopted the pod of a call that came again");
+        match self.find_out(&mut kept, &script, run, &limits).await? {
+            Met::Outcome(outcome) => Ok(outcome),
+            Met::Unbegun(reason) => {
+                tracing::warn!(reason, "a pod ended before its script started");
+                kept.make_way().await;
+                // What had packages would need them again, and they are not at hand.
+                if limits.packages > 0 {
+                    return Err(never_began(&reason));
+                }
+                self.anew(script, run, (None, limits)).await
+            }
+        }
+    }
+
+    /// A call that another manager runs at this moment: it was sent twice. Both give its outcome.
+    pub(super) async fn alongside(&self, script: &Script, run: &Run) -> Result<Outcome, Error> {
+        let unknown = |text: String| {
+            Error::OutcomeUnknown(format!("another manager has this very call: {text}"))
+        };
+        let pod = self.keeper.find(run.key).await;
+        let pod = pod.map_err(|error| unknown(errors::chain(&error)))?;
+        let pod = pod.ok_or_else(|| unknown("its pod is gone".to_owned()))?;
+        let nonce =
+            pod::nonce(&pod).ok_or_else(|| unknown("its pod is none of ours".to_owned()))?;
+        let name = pod.name_any();
+        self.name_in_trace(&name);
+        let mut follower = self.keeper.follow(&name);
+        self.life(&name, nonce, script, run).resume(&mut follower).await
+    }
+
+    /// A script in a pod of its own, which gets no other.
+    pub(super) async fn to_its_end(
+        &self,
+        kept: &mut Kept,
+        script: &Script,
+        run: &Run,
+        limits: &protocol::Settings,
+    ) -> Result<Outcome, Error> {
+        if let Some(outcome) = self.in_pod(kept, script, run, limits).await? {
+            return Ok(outcome);
+        }
+        match self.find_out(kept, script, run, limits).await? {
+            Met::Outcome(outcome) => Ok(outcome),
+            Met::Unbegun(reason) => Err(never_began(&reason)),
+        }
+    }
+
+    /// The outcome of a script in its pod, which has it, or had it handed over, or is to get it.
+    pub(super) async fn find_out(
+        &self,
+        kept: &mut Kept,
+        script: &Script,
+        run: &Run,
+        limits: &protocol::Settings,
+    ) -> Result<Met, Error> {
+        let mut failed = None;
+        for _ in 0..=HANDOVERS {
+            let Kept { name, nonce, follower, .. } = &mut *kept;
+            let looking = begun::look(&self.pods, (name, nonce), follower);
+            let begun = tokio::select! {
+                begun = looking => begun?,
+                // It is deleted next; whether it began is nobody's concern any more.
+                () = run.cancelled.cancelled() => return Err(Error::Cancelled),
+            };
+            tracing::info!(pod = name, ?begun, "looked whether a script began");
+            match (begun, failed.take()) {
+                (Begun::Yes, _) => {
+                    let life = self.life(name, nonce, script, run);
+                    return life.resume(follower).await.map(Met::Outcome);
+                }
+                (Begun::Never(reason), _) => return Ok(Met::Unbegun(reason)),
+                (Begun::NotYet, Some(error)) => return Err(error),
+                (Begun::NotYet, None) => {}
+            }
+            match self.in_pod(kept, script, run, limits).await {
+                Ok(Some(outcome)) => return Ok(Met::Outcome(outcome)),
+                Ok(None) => {}
+                // It may have begun by another's word meanwhile.
+                Err(error) => failed = Some(error),
+            }
+        }
+        Err(Error::OutcomeUnknown("its pod cannot be spoken to".to_owned()))
+    }
+}
+
+/// What a caller is told of a script that did not begin in any of its pods.
+pub(super) fn never_began(reason: &str) -> Error {
+    Error::Failed(format!("the pod ended before the script started: {reason}"))
+}

@@ -1,0 +1,179 @@
+//! Pods and streams that are lost between the handing over of a script and its start.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{AttachParams, AttachedProcess, LogParams};
+use kube::{Api, ResourceExt as _};
+use scripts_manager::kubernetes::KubernetesRunner;
+use tokio::io::AsyncWriteExt as _;
+use tokio::task::JoinSet;
+use toolbus_scripts::runner::{Ending, Run, Runner};
+use toolbus_testkit::eventually;
+
+use crate::meddler::{Fate, Meddler};
+use crate::once::{LIMIT, Place, same};
+use crate::proxy::{Proxy, Way};
+use crate::support::{client, run, script};
+use crate::warm::{full, until};
+
+/// Tells its user, of which each pod has one of its own.
+const WHO: &str = "import os\nprint(os.getuid())";
+/// What a busy machine may be too late for is tried again.
+const ATTEMPTS: u32 = 5;
+
+/// A manager with one warm pod, whose streams go through a proxy.
+struct Stage {
+    place: Place,
+    proxy: Proxy,
+    runner: KubernetesRunner,
+}
+
+impl Stage {
+    async fn new(name: &str) -> Option<Self> {
+        let (proxy, attaching) = Proxy::to_cluster().await?;
+        let mut place = Place::new(name).await?;
+        place.settings.warm.size = 1;
+        let client = Meddler::attaching_by(attaching).client(None).await.expect("a cluster");
+        let runner = place.runner(client).await;
+        Some(Self { place, proxy, runner })
+    }
+
+    /// The pod that waits: its name and its user.
+    async fn waiting(&self) -> (String, i64) {
+        full(&self.runner).await;
+        self.place.is_down_to(1, LIMIT).await;
+        let name = self.place.all().await.pop().expect("a pod");
+        let spec = self.place.pods.get(&name).await.expect("a pod").spec.expect("a spec");
+        (name, spec.security_context.and_then(|context| context.run_as_user).expect("a user"))
+    }
+
+    /// Waits until the pod has said that it has a script, which the manager has not heard. Not so
+    /// when the manager has given it up before that was seen.
+    async fn has_script(&self, name: &str) -> bool {
+        let parameters = LogParams::default();
+        eventually(LIMIT, async || match self.place.pods.logs(name, &parameters).await {
+            Ok(log) if log.contains(" taken ") => Ok(true),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+            other => Err(other.map_err(|error| error.to_string())),
+        })
+        .await
+    }
+
+    async fn end(self) {
+        self.runner.close().await;
+        self.place.is_empty(LIMIT).await;
+    }
+}
+
+async fn attached(pods: &Api<Pod>, name: &str) -> AttachedProcess {
+    let parameters = AttachParams::default().stdin(true).stderr(false);
+    pods.attach(name, &parameters).await.expect("attached")
+}
+
+#[tokio::test]
+async fn a_pod_that_dies_with_a_script_that_has_not_started_is_made_good_by_another() {
+    let Some(stage) = Stage::new("unbegun").await else { return };
+    for attempt in 1.. {
+        let before = stage.runner.warm();
+        let (name, user) = stage.waiting().await;
+        let mut streams = attached(&stage.place.pods, &name).await;
+        stage.proxy.set(Way::AnswersHeld);
+        let killing = async {
+            if !stage.has_script(&name).await {
+                return stage.proxy.set(Way::Open);
+            }
+            // That its end was heard, which is when a first process ends.
+            let mut stdin = streams.stdin().expect("standard input");
+            stdin.write_all(b"A\0\0\0\0").await.expect("sent");
+            stdin.flush().await.expect("sent");
+            let _ = streams.take_status().expect("a status").await;
+            stage.proxy.set(Way::Open);
+        };
+        let (outcome, ()) = tokio::join!(run(&stage.runner, WHO), killing);
+        assert_eq!(outcome.ending, Ending::Exited(0));
+        assert_ne!(outcome.output.text.trim(), user.to_string(), "it ran in the pod that died");
+        let after = stage.runner.warm();
+        // Both the pod that died and the one after it were asked for.
+        if after.hits + after.misses == before.hits + before.misses + 2 {
+            break;
+        }
+        assert!(attempt < ATTEMPTS, "the pod was never seen to have the script: {after:?}");
+    }
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn a_script_whose_start_was_lost_on_its_way_starts_in_the_same_pod() {
+    let Some(stage) = Stage::new("unheard").await else { return };
+    for attempt in 1.. {
+        let before = stage.runner.warm();
+        let (name, user) = stage.waiting().await;
+        stage.proxy.set(Way::AnswersHeld);
+        let cutting = async {
+            if stage.has_script(&name).await {
+                stage.proxy.set(Way::RequestsHeld);
+                // The word to start, or a farewell where it was too late for that.
+                until(async || stage.proxy.held() > 0).await;
+                stage.proxy.set(Way::Closed);
+            }
+            stage.proxy.set(Way::Open);
+        };
+        let (outcome, ()) = tokio::join!(run(&stage.runner, WHO), cutting);
+        assert_eq!(outcome.ending, Ending::Exited(0), "{outcome:?}");
+        if stage.runner.warm().hits == before.hits + 1 {
+            assert_eq!(outcome.output.text.trim(), user.to_string());
+            break;
+        }
+        assert!(attempt < ATTEMPTS, "the pod was never seen to have the script");
+    }
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn half_a_script_of_a_manager_that_is_lost_is_forgotten() {
+    let Some(place) = Place::new("half").await else { return };
+    let meddler = Meddler::new();
+    // The first manager never reaches its pod.
+    meddler.judge(|_, path| if path.ends_with("/attach") { Fate::Silent } else { Fate::Pass });
+    let first = place.runner(meddler.client(None).await.expect("a cluster")).await;
+    let second = place.runner(client().await.expect("a cluster")).await;
+    let run = Run::alone("call_1");
+    let again = same(&run, true);
+    let mut trying = JoinSet::new();
+    trying.spawn(async move { first.run(script("print('ran')"), run).await });
+    let pod = eventually(LIMIT, async || {
+        let list = place.pods.list(&kube::api::ListParams::default()).await;
+        list.expect("pods").items.pop().ok_or("no pod yet")
+    })
+    .await;
+    let name = pod.name_any();
+    let nonce = &pod.annotations()["toolbus.dev/nonce"];
+    // What a manager sends that is killed half way: settings, a file, and the beginning of a script.
+    let mut half = Vec::new();
+    for (kind, body) in
+        [(b'H', nonce.as_bytes()), (b'F', b"left.txt\0behind"), (b'S', &[b'x'; 900])]
+    {
+        half.push(kind);
+        half.extend_from_slice(&u32::try_from(body.len()).expect("short").to_be_bytes());
+        half.extend_from_slice(body);
+    }
+    half.truncate(half.len() - 500);
+    eventually(LIMIT, async || {
+        let mut streams = attached(&place.pods, &name).await;
+        let mut stdin = streams.stdin().expect("standard input");
+        let _ = stdin.write_all(&half).await;
+        let _ = stdin.flush().await;
+        let _ =
+            tokio::time::timeout(Duration::from_secs(2), streams.take_status().expect("one")).await;
+        let log = place.pods.logs(&name, &LogParams::default()).await.unwrap_or_default();
+        if log.contains(" ready ") { Ok(()) } else { Err(log) }
+    })
+    .await;
+    let source = "import os\nprint('ran', os.listdir('input') if os.path.exists('input') else [])";
+    let outcome = second.run(script(source), again).await.expect("an outcome");
+    assert_eq!(outcome.output.text, "ran []\n");
+    second.idle().await;
+    place.is_empty(LIMIT).await;
+    assert_eq!(place.ever(), 1);
+}
