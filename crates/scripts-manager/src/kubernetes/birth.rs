@@ -28,6 +28,10 @@ const SCHEDULING: Duration = Duration::from_millis(150);
 const HELLO_AGAIN: Duration = Duration::from_millis(250);
 /// How long no node may take a pod. Another script may end meanwhile and make room.
 const UNSCHEDULABLE: Duration = Duration::from_secs(3);
+/// How long a volume may be missing after the node first said so. The node tries again every ten to
+/// fifteen seconds, and often succeeds: the volume was still on its way from another node, or the
+/// cluster had not yet granted this one to read its claim.
+const VOLUMES: Duration = Duration::from_secs(30);
 const COMPLAINT_BYTES_MAX: usize = 2 << 10;
 
 /// A pod that answers.
@@ -70,7 +74,7 @@ impl Wait<'_> {
         let failure = tokio::select! {
             born = answers => return Ok(born),
             () = self.cancelled.cancelled() => return Err(Error::Cancelled),
-            error = hopeless(follower) => error,
+            error = hopeless(follower, VOLUMES) => error,
             () = sleep_until(start + self.limit) => {
                 Error::Failed(format!("the pod did not start within {:?}", self.limit))
             }
@@ -118,8 +122,8 @@ impl Wait<'_> {
     }
 }
 
-/// Waits until it is certain that the pod will not start.
-async fn hopeless(follower: &mut Follower) -> Error {
+/// Waits until it is certain that the pod will not start. `volumes` is how long one may be missing.
+pub(super) async fn hopeless(follower: &mut Follower, volumes: Duration) -> Error {
     let known = &mut follower.known;
     let is_hopeless =
         |known: &Known| known.broken.is_some() || known.ended.is_some() || known.deleted;
@@ -139,9 +143,13 @@ async fn hopeless(follower: &mut Follower) -> Error {
         if seen.deleted {
             return Error::Failed("the pod was deleted before the script started".to_owned());
         }
-        let changed = match seen.unschedulable {
-            None => known.changed().await,
-            Some(reason) => {
+        let changed = match (seen.delayed, seen.unschedulable) {
+            (None, None) => known.changed().await,
+            (Some(reason), _) => match timeout(volumes, known.wait_for(is_hopeless)).await {
+                Ok(changed) => changed.map(drop),
+                Err(_) => return Error::Failed(format!("the pod cannot start: {reason}")),
+            },
+            (None, Some(reason)) => {
                 let better = known.wait_for(|known| known.scheduled || is_hopeless(known));
                 match timeout(UNSCHEDULABLE, better).await {
                     Ok(changed) => changed.map(drop),

@@ -30,6 +30,8 @@ pub(super) struct Known {
     pub(super) scheduled: bool,
     /// Why no node takes it.
     pub(super) unschedulable: Option<String>,
+    /// What it still waits for, as the node last said: a volume.
+    pub(super) delayed: Option<String>,
     /// Why it cannot start.
     pub(super) broken: Option<String>,
     /// Its container ended, or all of it did.
@@ -116,16 +118,16 @@ impl Watch {
     }
 
     fn event(&self, event: &Event) {
-        // The sandbox of a pod is made before its containers, and why it cannot be made is said in
-        // events alone.
+        // The sandbox of a pod is made before its containers, and its volumes before that; why they
+        // cannot be is said in events alone.
         let reason = event.reason.as_deref().unwrap_or_default();
-        if !matches!(reason, "FailedCreatePodSandBox" | "FailedMount" | "FailedAttachVolume") {
-            return;
-        }
         let Some(name) = &event.involved_object.name else { return };
         let message = event.message.as_deref().unwrap_or_default();
-        self.update(name, |known| {
-            known.broken.get_or_insert_with(|| format!("{reason}: {message}"));
+        let told = || Some(format!("{reason}: {message}"));
+        self.update(name, |known| match reason {
+            "FailedCreatePodSandBox" => known.broken = known.broken.take().or_else(told),
+            "FailedMount" | "FailedAttachVolume" => known.delayed = told(),
+            _ => {}
         });
     }
 
@@ -204,3 +206,6 @@ fn broken(container: &ContainerStatus) -> Option<String> {
     );
     hopeless.then(|| format!("{reason}: {}", waiting.message.as_deref().unwrap_or_default()))
 }
+
+#[cfg(test)]
+mod tests;
