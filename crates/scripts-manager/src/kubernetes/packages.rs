@@ -46,6 +46,11 @@ const INSTALLING_MAX: usize = 2;
 /// What an installer may use beside its pod's limits.
 const OPEN_FILES: u32 = 1024;
 
+/// What callers are told where packages were not set up. Models read it, and the operator after them.
+const NOT_CONFIGURED: &str = "packages cannot be installed here: kubernetes.packages.index and \
+    kubernetes.packages.claim are not set. What the image of scripts has can be imported without \
+    asking for it: run the script without pip_packages to see";
+
 /// What a packages pod does.
 const PROGRAM: &str = include_str!("packages/install.py");
 
@@ -82,8 +87,7 @@ impl Shared {
     ) -> Result<String, Error> {
         let settings = &self.settings.packages;
         let (Some(index), Some(_)) = (&settings.index, &settings.claim) else {
-            let missing = "kubernetes.packages.index and kubernetes.packages.claim are not set";
-            return Err(Error::Packages(format!("packages cannot be installed: {missing}")));
+            return Err(Error::Packages(NOT_CONFIGURED.to_owned()));
         };
         let deadline = Instant::now() + settings.timeout.duration();
         let key = key(&self.settings, index.expose(), requirements);
