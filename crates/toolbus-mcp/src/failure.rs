@@ -9,8 +9,8 @@ use rmcp::transport::DynamicTransportError;
 
 use crate::auth;
 use crate::eraser::{Eraser, shortened};
-use crate::transport::http;
 use crate::transport::sse::Sse;
+use crate::transport::{http, is_ours};
 
 /// Longest text of one, in bytes. Servers send whole pages.
 pub(crate) const TEXT_BYTES_MAX: usize = 500;
@@ -134,6 +134,9 @@ impl fmt::Display for Failure {
 }
 
 pub(crate) fn json_rpc(error: &rmcp::model::ErrorData) -> String {
+    if is_ours(error) {
+        return format!("it {}", error.message);
+    }
     format!("MCP error {}: {}", error.code.0, error.message)
 }
 

@@ -4,6 +4,10 @@
 //! Everything that a server can do to it is bounded here: lines, waits for a write, its stderr, its
 //! processes.
 
+use std::borrow::Cow;
+
+use rmcp::model::ErrorData;
+
 pub(crate) mod environment;
 mod event;
 pub(crate) mod http;
@@ -15,3 +19,17 @@ pub(crate) mod tap;
 
 /// Longest message of a server, in bytes: a line on stdout, a JSON body, an event of a stream.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
+
+/// The data of errors that stand in the place of a server's answer.
+const OURS: &str = "toolbus: the answer cannot be used";
+
+/// An error in the place of an answer that cannot be used, because of what the server has done.
+fn unusable(what: impl Into<Cow<'static, str>>) -> ErrorData {
+    ErrorData::internal_error(what, Some(OURS.into()))
+}
+
+/// Whether a transport has put this error in the place of an answer that cannot be used. Its text is
+/// then what the server has done.
+pub(crate) fn is_ours(error: &ErrorData) -> bool {
+    error.data.as_ref().is_some_and(|data| data == OURS)
+}

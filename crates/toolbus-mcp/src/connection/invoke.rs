@@ -12,8 +12,8 @@ use crate::call::{Call, CallError};
 use crate::call_result::CallResult;
 use crate::eraser::shortened;
 use crate::failure::{Failure, TEXT_BYTES_MAX, is_unauthorized, is_unreachable, json_rpc};
-use crate::transport::http;
 use crate::transport::tap::Mark;
+use crate::transport::{self, http};
 
 /// How a call ended that has no result.
 #[derive(Debug)]
@@ -130,6 +130,9 @@ impl Connection {
 
     /// The text of a JSON-RPC error, as it may be passed on.
     pub(crate) fn told_by(&self, error: &ErrorData) -> String {
+        if transport::is_ours(error) {
+            return format!("MCP server '{}' {}", self.server, error.message);
+        }
         let mut text = json_rpc(error);
         if error.code == ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY {
             // Which ones: whoever called may be able to mend it.

@@ -25,7 +25,7 @@ use tokio_util::io::StreamReader;
 use super::MESSAGE_BYTES_MAX;
 use super::event::{Event, EventReader};
 use super::http::{Client, Error, REQUESTS_MAX};
-use super::stdio::{Parsed, Received, failed, parse, too_long};
+use super::stdio::{NO_MESSAGE, Parsed, Received, failed, parse, too_long};
 use crate::config::Endpoint;
 
 const EVENT_STREAM: &str = "text/event-stream";
@@ -79,9 +79,7 @@ impl Sse {
             Event::End => Received::End,
             Event::Whole(name, data) if name == "message" => match parse(&data) {
                 Parsed::Message(message) => Received::Message(message),
-                Parsed::Answer(id) => {
-                    failed(id, "the server's answer is not a valid MCP message".to_owned())
-                }
+                Parsed::Answer(id) => failed(id, NO_MESSAGE.to_owned()),
                 Parsed::Stray => Received::Nothing,
             },
             // Other events are not of the protocol, and there is one endpoint for good.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::RoleClient;
-use rmcp::model::{ErrorData, RequestId};
+use rmcp::model::RequestId;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::Value;
@@ -42,6 +42,9 @@ pub(crate) struct Stdio {
     _process: Process,
 }
 
+/// What a server has done whose answer is none.
+pub(super) const NO_MESSAGE: &str = "gave an answer that is not a valid MCP message";
+
 impl Stdio {
     pub(crate) fn new(server: &str, process: Process, pipes: Pipes) -> Self {
         Self {
@@ -61,9 +64,7 @@ impl Stdio {
             Line::End => Received::End,
             Line::Whole(line) => match parse(&line) {
                 Parsed::Message(message) => Received::Message(message),
-                Parsed::Answer(id) => {
-                    failed(id, "the server's answer is not a valid MCP message".to_owned())
-                }
+                Parsed::Answer(id) => failed(id, NO_MESSAGE.to_owned()),
                 Parsed::Stray => self.stray(&line),
             },
             Line::Cut(line) => match line.answers() {
@@ -156,15 +157,13 @@ async fn write(stdin: &mut (impl AsyncWrite + Unpin), line: &[u8]) -> io::Result
     stdin.flush().await
 }
 
+/// An error of ours in the place of an answer that cannot be used: see [`super::is_ours`].
 pub(super) fn failed(id: RequestId, what: String) -> Received {
-    Received::Message(RxJsonRpcMessage::<RoleClient>::error(
-        ErrorData::internal_error(what, None),
-        Some(id),
-    ))
+    Received::Message(RxJsonRpcMessage::<RoleClient>::error(super::unusable(what), Some(id)))
 }
 
 pub(super) fn too_long(bytes: u64) -> String {
-    format!("the server's answer has {bytes} bytes, more than {MESSAGE_BYTES_MAX}")
+    format!("gave an answer of {bytes} bytes, more than {MESSAGE_BYTES_MAX}")
 }
 
 #[expect(clippy::large_enum_variant, reason = "on its way to rmcp, which takes it unboxed")]

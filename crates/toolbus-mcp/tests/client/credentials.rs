@@ -139,7 +139,7 @@ async fn a_large_result_is_whole_but_for_them() {
 async fn an_answer_that_is_none_without_them_is_an_error() {
     let set = start(json!({"l": leaking("message")})).await;
     let error = call(&set, "l", "fail", json!({})).await.unwrap_err();
-    let expected = "MCP error -32603: the answer holds a credential where there may be none";
+    let expected = "MCP server 'l' gave an answer that holds a credential where there may be none";
     assert_eq!(error.to_string(), expected);
     let done = call(&set, "l", "progress", json!({})).await.unwrap();
     assert_eq!(done.text.as_deref(), Some("done"));

@@ -187,7 +187,7 @@ async fn answers_to_nobody_are_passed_over() {
     assert_eq!(h.call("string-id").await.unwrap(), "with the id as a string");
     assert_eq!(h.call("twice").await.unwrap(), "first");
     let error = h.call("bad-shape").await.unwrap_err();
-    let expected = "MCP error -32603: the server's answer is not a valid MCP message";
+    let expected = "MCP server 'h' gave an answer that is not a valid MCP message";
     assert_eq!(error, CallError::Failed { message: expected.to_owned() });
     h.works().await;
     h.end().await;

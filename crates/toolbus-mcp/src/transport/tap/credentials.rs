@@ -1,7 +1,7 @@
 //! A message that holds credentials, without them.
 
 use rmcp::RoleClient;
-use rmcp::model::{ErrorData, GetExtensions as _, JsonRpcMessage};
+use rmcp::model::{GetExtensions as _, JsonRpcMessage};
 use rmcp::service::RxJsonRpcMessage;
 
 use crate::eraser::Finder;
@@ -39,8 +39,8 @@ pub(super) fn take_out(
         }
         Ok(cleaned) => Some(cleaned),
         Err(_) => id.map(|id| {
-            let what = "the answer holds a credential where there may be none";
-            JsonRpcMessage::error(ErrorData::internal_error(what, None), Some(id))
+            let what = "gave an answer that holds a credential where there may be none";
+            JsonRpcMessage::error(crate::transport::unusable(what), Some(id))
         }),
     }
 }
