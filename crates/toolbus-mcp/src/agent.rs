@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolbus_bus::requester::Requester;
@@ -44,6 +45,9 @@ pub use subscribe::Subscription as ResourceSubscription;
 
 /// How many announcements are fetched ahead. They are deltas, so they are taken in order.
 const PREFETCH: NonZeroU16 = NonZeroU16::new(16).expect("16 is not zero");
+
+/// How often bridges are asked though nothing has happened.
+const ASK_EVERY: Duration = Duration::from_secs(300);
 
 /// What an agent knows of MCP. Clones are the same.
 #[derive(Clone)]
@@ -215,14 +219,18 @@ async fn refresh(requester: &Requester) -> Result<bool, PublishError> {
 }
 
 /// Announcements are changes, and those that were made while the queue was gone reached nobody. So
-/// what is known is given up, and every bridge is asked anew.
+/// what is known is given up, and every bridge is asked anew. From time to time they are asked
+/// anyway: a bridge that was started again knows only the agents that it is configured for.
 async fn ask_anew(renewed: &Notify, requester: &Requester, index: &Index) {
     loop {
-        renewed.notified().await;
-        index.clear();
+        // Both arms only wait.
+        tokio::select! {
+            () = renewed.notified() => index.clear(),
+            () = sleep(ASK_EVERY) => {}
+        }
         if let Err(error) = refresh(requester).await {
             // The broker is away again, and with it the queue: this is done again when it is back.
-            tracing::info!(%error, "could not ask for MCP servers after an outage");
+            tracing::info!(%error, "could not ask for MCP servers");
         }
     }
 }
@@ -279,6 +287,3 @@ impl Listener {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -128,6 +128,3 @@ impl Bridge {
         self.set.close(Duration::from_secs(2)).await;
     }
 }
-
-#[cfg(test)]
-mod tests;

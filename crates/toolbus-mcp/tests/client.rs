@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is tests")]
 
+#[path = "client/agents.rs"]
+mod agents;
 #[path = "client/asks.rs"]
 mod asks;
 #[path = "client/away.rs"]

@@ -1,0 +1,267 @@
+//! Several agents on one bus: whoever starts first, each hears of the servers that there are, and
+//! what is one agent's reaches no other. And what an agent's model is told by the five tools.
+
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use toolbus_bus::requester::Requester;
+use toolbus_bus::{
+    Asker, Bus, Delivery, Disposition, Flow, MemoryBus, Progress, Subscription, TopicPattern,
+};
+use toolbus_mcp::agent::Services;
+use toolbus_mcp::bridge::{self, Bridge, StdioRegistration};
+use toolbus_mcp::servers::Set;
+use toolbus_testkit::eventually;
+use toolbus_tools::call::{Arguments, Call, Time};
+use toolbus_tools::{Guides, Invoker, Registry};
+use toolbus_wire::name::{AgentName, InstanceId};
+use toolbus_wire::topic;
+
+use crate::support::*;
+
+struct Agent {
+    services: Services,
+    invoker: Invoker,
+}
+
+impl Agent {
+    async fn start(bus: &Arc<dyn Bus>, name: &str) -> Self {
+        let (name, instance) = (AgentName::parse(name).unwrap(), InstanceId::random());
+        let requester = Requester::start(Arc::clone(bus), name, &instance).await.unwrap();
+        let registry = Arc::new(Registry::new());
+        let services =
+            Services::start(bus, requester, &instance, Arc::clone(&registry), Guides::default());
+        Self { services: services.await.unwrap(), invoker: Invoker::new(registry) }
+    }
+
+    async fn knows(&self, expected: &[&str]) {
+        eventually(PATIENCE, async || {
+            let servers = self.services.servers();
+            let mut names: Vec<_> = servers.iter().map(|s| s.server_name.as_str()).collect();
+            names.sort_unstable();
+            if names == expected { Ok(()) } else { Err(format!("{names:?}")) }
+        })
+        .await;
+    }
+
+    /// What a tool says, with the code before it where it says so by an error.
+    async fn told(&self, tool: &str, arguments: Value) -> String {
+        let call = Call {
+            id: "call_1".to_owned(),
+            tool: tool.to_owned(),
+            arguments: Arguments::Value(arguments),
+            caller: "test".to_owned(),
+            session: None,
+            time: Time::Budget(PATIENCE),
+            cancelled: CancellationToken::new(),
+            progress: Progress::none(),
+            asker: Asker::none(),
+        };
+        match self.invoker.invoke(call).await {
+            Ok(output) if output.is_error => format!("error: {}", output.content.unwrap()),
+            Ok(output) => output.content.unwrap_or_default(),
+            Err(error) => format!("{}: {}", error.code, error.message),
+        }
+    }
+}
+
+async fn serve(bus: &Arc<dyn Bus>, set: &Set, agents: &[&str]) -> Bridge {
+    let options = bridge::Options {
+        agents: agents.iter().map(|name| AgentName::parse(name).unwrap()).collect(),
+        instance: InstanceId::random(),
+        concurrency: NonZeroU16::new(8).unwrap(),
+        stdio_registration: StdioRegistration::Denied,
+    };
+    Bridge::start(bus, set.clone(), options).await.unwrap()
+}
+
+#[tokio::test]
+async fn each_agent_hears_of_servers_whoever_starts_first_and_gets_its_own_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
+    let set = start(json!({"good": hostile(folder.path(), "good")})).await;
+    let ada = Agent::start(&bus, "Ada").await;
+    assert!(!ada.services.refresh().await.unwrap(), "nobody is there to ask");
+    let bridge = serve(&bus, &set, &["Ada", "Bob"]).await;
+    ada.knows(&["good"]).await;
+    let [bob, carol, dave] =
+        [Agent::start(&bus, "Bob"), Agent::start(&bus, "Carol"), Agent::start(&bus, "Dave")];
+    let (bob, carol, dave) = (bob.await, carol.await, dave.await);
+    for late in [&bob, &carol] {
+        assert!(late.services.refresh().await.unwrap());
+        late.knows(&["good"]).await;
+    }
+
+    let other = entries(json!({"other": hostile(folder.path(), "shadow")})).remove(0);
+    set.add(other).await.unwrap();
+    for agent in [&ada, &bob, &carol] {
+        agent.knows(&["good", "other"]).await;
+    }
+    // The same call at the same time: only who makes it differs.
+    let echo = async |agent: &Agent, message: &str| {
+        let arguments = json!({"server_name": "good", "tool_name": "echo",
+            "arguments": {"message": message}});
+        agent.told("mcp_invoke_tool", arguments).await
+    };
+    for _ in 0..20 {
+        let told = tokio::join!(echo(&ada, "a"), echo(&bob, "b"), echo(&carol, "c"));
+        assert_eq!(told, ("a".to_owned(), "b".to_owned(), "c".to_owned()));
+    }
+    assert!(set.remove("other"));
+    for agent in [&ada, &bob, &carol] {
+        agent.knows(&["good"]).await;
+    }
+    // It is not named and has not asked: what is said to the others does not reach it.
+    assert!(!dave.services.has_heard());
+    dave.knows(&[]).await;
+
+    // One that has gone holds nobody up.
+    carol.services.close().await;
+    let other = entries(json!({"third": hostile(folder.path(), "good")})).remove(0);
+    set.add(other).await.unwrap();
+    ada.knows(&["good", "third"]).await;
+    for agent in [ada, bob, dave] {
+        agent.services.close().await;
+    }
+    bridge.stop(Duration::ZERO).await;
+}
+
+/// A bridge that was started anew knows only the agents that it is configured for.
+#[tokio::test(start_paused = true)]
+async fn an_agent_asks_again_from_time_to_time() {
+    let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let hear = move |_: Delivery| {
+        count.fetch_add(1, Ordering::Relaxed);
+        std::future::ready(Disposition::Ack)
+    };
+    let prefetch = NonZeroU16::new(1).unwrap();
+    let refresh = TopicPattern::from(topic::TOOL_META_MCP_REFRESH);
+    let subscription =
+        Subscription::private("test".to_owned(), refresh, Flow::Ordered { prefetch });
+    let _consumer = bus.subscribe(subscription, Arc::new(hear)).await.unwrap();
+    let agent = Agent::start(&bus, "Ada").await;
+    for times in 1..=3 {
+        tokio::time::sleep(Duration::from_secs(301)).await;
+        assert_eq!(asked.load(Ordering::Relaxed), times);
+    }
+    agent.services.close().await;
+    tokio::time::sleep(Duration::from_secs(900)).await;
+    assert_eq!(asked.load(Ordering::Relaxed), 3, "closed, it asks no more");
+}
+
+/// A call of a tool, and how what it says begins.
+type Case = (&'static str, Value, &'static str);
+
+fn lookups_and_calls() -> Vec<Case> {
+    let echo = json!({"server_name": "good", "tool_name": "echo", "arguments": {"message": "x"}});
+    vec![
+        ("mcp_get_service_details", json!({}), "Missing required parameter: server_name"),
+        (
+            "mcp_get_service_details",
+            json!({"server_name": "GOOD", "tool_name": "nothing"}),
+            "error: No tool named 'nothing' found on server 'good'",
+        ),
+        (
+            "mcp_get_service_details",
+            json!({"server_name": "nobody"}),
+            "error: Server 'nobody' is not connected",
+        ),
+        ("mcp_invoke_tool", json!({}), "Missing required parameter: server_name"),
+        (
+            "mcp_invoke_tool",
+            json!({"server_name": "good"}),
+            "Missing required parameter: tool_name",
+        ),
+        (
+            "mcp_invoke_tool",
+            json!({"server_name": "god", "tool_name": "echo"}),
+            "tool_not_found: MCP server 'god' is not connected. Servers: Good",
+        ),
+        ("mcp_invoke_tool", echo.clone(), "x"),
+        (
+            "mcp_invoke_tool",
+            json!({"server_name": "GOOD", "tool_name": "ECHO",
+                "arguments": "{\"message\": \"x\"}"}),
+            "x",
+        ),
+        (
+            "mcp_invoke_tool",
+            json!({"server_name": "good", "tool_name": "mcp_invoke_tool", "arguments": echo}),
+            "x",
+        ),
+        (
+            "mcp_invoke_tool",
+            json!({"server_name": "good", "tool_name": "echo", "arguments": "not json"}),
+            "invalid_arguments: ",
+        ),
+    ]
+}
+
+fn registrations() -> Vec<Case> {
+    let dead = "http://127.0.0.1:1/mcp";
+    vec![
+        ("mcp_register_server", json!({}), "Missing required parameter: name"),
+        ("mcp_register_server", json!({"name": "x"}), "Missing required parameter: type"),
+        (
+            "mcp_register_server",
+            json!({"name": "x", "type": "sse"}),
+            "Missing required parameter: url",
+        ),
+        (
+            "mcp_register_server",
+            json!({"server_name": "x", "command": "python3", "arguments": "-m server"}),
+            "denied: Failed to register server 'x': ",
+        ),
+        (
+            "mcp_register_server",
+            json!({"name": "dead", "url": dead}),
+            "error: Failed to register server 'dead': ",
+        ),
+        ("mcp_unregister_server", json!({}), "Missing required parameter: server_name"),
+        (
+            "mcp_unregister_server",
+            json!({"name": "good"}),
+            "denied: Failed to remove server 'good': ",
+        ),
+        // What is not there is removed, as for the C# bridge.
+        (
+            "mcp_unregister_server",
+            json!({"server_name": "nobody"}),
+            "Server 'nobody' removed successfully.",
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn the_five_tools_say_what_is_wrong_and_take_what_models_make_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
+    let set = start(json!({"Good": hostile(folder.path(), "good")})).await;
+    let agent = Agent::start(&bus, "Ada").await;
+    let bridge = serve(&bus, &set, &["Ada"]).await;
+    agent.knows(&["Good"]).await;
+    for (tool, arguments, expected) in [lookups_and_calls(), registrations()].concat() {
+        let told = agent.told(tool, arguments.clone()).await;
+        let told = told
+            .strip_prefix("invalid_arguments: Missing")
+            .map_or(told.clone(), |rest| format!("Missing{rest}"));
+        assert!(told.starts_with(expected), "{tool} {arguments}: {told}");
+    }
+    let details = json!({"server_name": "GOOD", "tool_name": "ECHO"});
+    let details: Value =
+        serde_json::from_str(&agent.told("mcp_get_service_details", details).await).unwrap();
+    assert_eq!(details["server"]["name"], "Good");
+    assert_eq!(details["tools"].as_array().map(Vec::len), Some(1), "{details}");
+    assert_eq!(details["tools"][0]["parametersSchema"]["type"], "object", "{details}");
+    let listed = agent.told("mcp_list_services", json!({})).await;
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!(listed[0]["serverName"], "Good", "{listed}");
+    agent.services.close().await;
+    bridge.stop(Duration::ZERO).await;
+}
