@@ -9,7 +9,7 @@ use std::time::Duration;
 use agent_host::agent::Agent;
 use anyhow::ensure;
 use e2e::bench::Lane;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::{Bus, MemoryBus, Progress};
 use toolbus_mcp::bridge::{self, Bridge, StdioRegistration};
@@ -24,7 +24,7 @@ use crate::server::{ECHO, WAIT};
 
 /// Length of the text that is repeated, in bytes.
 pub(crate) const TEXT_BYTES: usize = 1024;
-const SERVER: &str = "bench";
+pub(crate) const SERVER: &str = "bench";
 /// Calls that the bridge takes at a time.
 const CONCURRENCY: u16 = 256;
 const READY_WITHIN: Duration = Duration::from_secs(30);
@@ -42,9 +42,14 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     pub(crate) async fn start(broker: &str, server: &str, folder: &Path) -> anyhow::Result<Self> {
+        Self::with(broker, json!({SERVER: {"type": "http", "url": server}}), folder).await
+    }
+
+    /// The fleet with these servers.
+    pub(crate) async fn with(broker: &str, servers: Value, folder: &Path) -> anyhow::Result<Self> {
         let list = folder.join("mcp.json");
-        let servers = json!({"mcpServers": {SERVER: {"type": "http", "url": server}}});
-        fs::write(&list, servers.to_string())?;
+        let count = servers.as_object().map_or(0, Map::len);
+        fs::write(&list, json!({"mcpServers": servers}).to_string())?;
         let mut bridge = Launch::new("mcp-bridge")
             .arg("--bus")
             .arg(broker)
@@ -56,7 +61,7 @@ impl Fleet {
         let mut config = Config::new(broker)?;
         config.start = Start::Within(READY_WITHIN);
         let bus: Arc<dyn Bus> = RabbitBus::connect(config).await?;
-        Ok(Self { agent: agent(bus).await?, bridge })
+        Ok(Self { agent: agent(bus, count).await?, bridge })
     }
 }
 
@@ -80,25 +85,35 @@ impl Embedded {
             stdio_registration: StdioRegistration::Denied,
         };
         let bridge = Bridge::start(&bus, set, options).await?;
-        Ok(Self { agent: agent(bus).await?, _bridge: bridge })
+        Ok(Self { agent: agent(bus, 1).await?, _bridge: bridge })
     }
 }
 
-async fn agent(bus: Arc<dyn Bus>) -> anyhow::Result<Agent> {
+async fn agent(bus: Arc<dyn Bus>, servers: usize) -> anyhow::Result<Agent> {
     let agent = Agent::start(bus, AgentName::standard(), &InstanceId::random()).await?;
     agent.services().refresh().await?;
-    let is_there = agent.services().wait_until(READY_WITHIN, |known| !known.is_empty()).await;
-    ensure!(is_there, "the bridge announces no server");
+    let is_there = agent.services().wait_until(READY_WITHIN, |known| known.len() == servers).await;
+    ensure!(is_there, "the bridge does not announce {servers} servers");
     Ok(agent)
 }
 
 /// Calls the tool that repeats.
 #[derive(Clone)]
-pub(crate) struct Caller(pub(crate) Agent);
+pub(crate) struct Caller {
+    pub(crate) agent: Agent,
+    pub(crate) server: &'static str,
+}
+
+impl Caller {
+    /// Calls the server that the other parts are about.
+    pub(crate) fn of(agent: &Agent) -> Self {
+        Self { agent: agent.clone(), server: SERVER }
+    }
+}
 
 impl Lane for Caller {
     async fn call(&mut self) -> anyhow::Result<()> {
-        let output = invoke(&self.0, ECHO, CancellationToken::new()).await?;
+        let output = invoke(&self.agent, (self.server, ECHO), CancellationToken::new()).await?;
         let length = output.content.as_ref().map_or(0, String::len);
         ensure!(!output.is_error && length == TEXT_BYTES, "not what was sent: {length} bytes");
         Ok(())
@@ -108,7 +123,7 @@ impl Lane for Caller {
 /// Calls the tool that waits, and wants its outcome no more after a moment.
 pub(crate) async fn call_and_cancel(agent: &Agent, after: Duration) -> anyhow::Result<()> {
     let cancelled = CancellationToken::new();
-    let call = invoke(agent, WAIT, cancelled.clone());
+    let call = invoke(agent, (SERVER, WAIT), cancelled.clone());
     let cancel = async {
         tokio::time::sleep(after).await;
         cancelled.cancel();
@@ -118,8 +133,13 @@ pub(crate) async fn call_and_cancel(agent: &Agent, after: Duration) -> anyhow::R
     Ok(())
 }
 
-async fn invoke(agent: &Agent, tool: &str, cancelled: CancellationToken) -> Outcome {
-    let arguments = json!({"server_name": SERVER, "tool_name": tool, "arguments": arguments()});
+/// Calls a tool of a server with [`arguments`].
+pub(crate) async fn invoke(
+    agent: &Agent,
+    (server, tool): (&str, &str),
+    cancelled: CancellationToken,
+) -> Outcome {
+    let arguments = json!({"server_name": server, "tool_name": tool, "arguments": arguments()});
     let call = Call {
         id: "call_1".to_owned(),
         tool: "mcp_invoke_tool".to_owned(),

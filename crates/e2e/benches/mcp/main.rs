@@ -6,7 +6,9 @@
 mod cancelled;
 mod direct;
 mod hop;
+mod hostile;
 mod many;
+mod misbehaving;
 mod overhead;
 mod server;
 mod sustained;
@@ -21,6 +23,8 @@ use e2e::bench::{Report, runtime};
 
 /// What makes this program the servers.
 const SERVE: &str = "serve";
+/// What makes it a server over stdio; its kind follows.
+pub(crate) const MISBEHAVE: &str = "misbehave";
 /// What makes it the answering side of the peer's ping-pong; the broker's URL follows.
 const PONG: &str = "pong";
 
@@ -36,6 +40,7 @@ fn main() -> anyhow::Result<ExitCode> {
     match named.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [SERVE] => return serve(),
         [PONG, broker] => return pong(broker),
+        [MISBEHAVE, kind] => return misbehaving::serve(kind).map(|()| ExitCode::SUCCESS),
         _ => {}
     }
     let is_wanted = |part: &str| named.is_empty() || named.iter().any(|name| name == part);
@@ -44,6 +49,9 @@ fn main() -> anyhow::Result<ExitCode> {
     let servers = Helper::start(&[SERVE])?;
     if is_wanted("many") {
         many::measure(&mut report, &runtime, &servers.told)?;
+    }
+    if is_wanted("hostile") {
+        hostile::measure(&mut report, &runtime, &servers.told)?;
     }
     if let Some(vhost) = runtime.block_on(toolbus_testkit::rabbit::vhost()) {
         let broker = vhost.amqp_url();

@@ -51,8 +51,8 @@ pub(crate) fn measure(
         std::array::from_fn(|_| Measured::default());
     // The first round is for caches, allocators and the outcome memory to fill.
     for round in 0..=ROUNDS {
-        ours.round(runtime, || Caller(fleet.agent.clone()))?;
-        embedded.round(runtime, || Caller(one_process.agent.clone()))?;
+        ours.round(runtime, || Caller::of(&fleet.agent))?;
+        embedded.round(runtime, || Caller::of(&one_process.agent))?;
         plain.round(runtime, || direct.clone())?;
         bare.round(runtime, || peer.lane())?;
         if round == 0 {
