@@ -44,7 +44,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use toolbus_scripts::files::{ENTRIES_MAX, FILES_BYTES_MAX, FILES_MAX, NAME_BYTES_MAX};
 use toolbus_scripts::packages::Requirements;
-use toolbus_scripts::runner::{Error, OUTPUT_BYTES_MAX, Outcome, Run, Runner, Script};
+use toolbus_scripts::runner::{CallKey, Error, OUTPUT_BYTES_MAX, Outcome, Run, Runner, Script};
 use tracing::{Instrument as _, Span};
 
 use birth::Born;
@@ -219,6 +219,18 @@ impl Runner for KubernetesRunner {
         true
     }
 
+    fn wait<'a>(
+        &'a self,
+        key: CallKey,
+        turn: BoxFuture<'a, ()>,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        self.shared.presence.wait(key, turn).boxed()
+    }
+
+    fn is_unbegun(&self, key: CallKey) -> BoxFuture<'_, Result<bool, Error>> {
+        self.shared.presence.is_unbegun(key).boxed()
+    }
+
     fn run(&self, script: Script, run: Run) -> BoxFuture<'_, Result<Outcome, Error>> {
         Arc::clone(&self.shared).admit(script, run).boxed()
     }
@@ -229,9 +241,15 @@ impl Shared {
         script.check()?;
         let requirements = Requirements::parse(&script.packages)
             .map_err(|error| Error::Invalid(error.to_string()))?;
-        let place = Arc::clone(&self.admitted).try_acquire_owned().map_err(|_| {
-            Error::Busy(format!("{} scripts run or wait already", self.admitted_max))
-        })?;
+        // What may run already is not refused: busy means that nothing has begun.
+        let place = match Arc::clone(&self.admitted).try_acquire_owned() {
+            Ok(place) => Some(place),
+            Err(_) if run.redelivered => None,
+            Err(_) => {
+                let text = format!("{} scripts run or wait already", self.admitted_max);
+                return Err(Error::Busy(text));
+            }
+        };
         // Fires as well when the caller drops this future: the task below sees to the end.
         let cancelled = run.cancelled.child_token();
         let guard = cancelled.clone().drop_guard();
@@ -255,23 +273,24 @@ impl Shared {
         run: Run,
     ) -> Result<Outcome, Error> {
         let packages = !requirements.is_empty();
-        // The pod of a call that comes again has its packages, or is not there.
-        let set = if packages && !run.redelivered {
-            Some(self.equip(requirements, &run).await?)
-        } else {
-            None
-        };
+        let limits = protocol::Settings { packages: u32::from(packages), ..limits(&script) };
+        // It waits for no place: its pod is there already, and not for long if nobody takes it over.
+        // That has its packages, too.
+        if run.redelivered {
+            return self.again(script, &run, limits).await;
+        }
+        let mut set = None;
+        if packages {
+            let equipping = async { set = Some(self.equip(requirements, &run).await) };
+            self.presence.wait(run.key, equipping.boxed()).await?;
+        }
+        let set = set.transpose()?;
         let permit = tokio::select! {
             () = run.cancelled.cancelled() => return Err(Error::Cancelled),
             permit = self.running.acquire() => permit,
         };
         let permit = permit.map_err(|error| Error::Failed(error.to_string()))?;
-        let limits = protocol::Settings { packages: u32::from(packages), ..limits(&script) };
-        let outcome = if run.redelivered {
-            self.again(script, &run, limits).await
-        } else {
-            self.anew(script, &run, (set, limits)).await
-        };
+        let outcome = self.anew(script, &run, (set, limits)).await;
         drop(permit);
         outcome
     }

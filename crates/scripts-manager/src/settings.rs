@@ -16,7 +16,7 @@ use toolbus_scripts::turns::Shares;
 use crate::kubernetes::settings::{KubernetesSettings, WarmSettings};
 
 /// Scripts of all agents that may wait, for each that may run. Those that wait are taken from the
-/// broker, and when this process is killed nobody knows whether they had run: so not many.
+/// broker, and when this process is killed others have to find out whether they had run: so not many.
 const WAITING_FOR_EACH_PLACE: usize = 4;
 
 /// Settings of `scripts-manager`.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, ready};
 use tokio_util::sync::CancellationToken;
 pub use toolbus_bus::responder::CallKey;
 
@@ -193,6 +194,30 @@ pub trait Runner: Send + Sync + 'static {
     /// outcome of such a call is unknown.
     fn adopts(&self) -> bool {
         false
+    }
+
+    /// Waits for a call's turn. A runner that [adopts](Runner::adopts) notes meanwhile, where the note
+    /// outlives this process, that the call has not begun, and takes the note back before this ends.
+    ///
+    /// # Errors
+    /// When it cannot be taken back, or somebody else has done so: the call must not begin here.
+    fn wait<'a>(
+        &'a self,
+        key: CallKey,
+        turn: BoxFuture<'a, ()>,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        let _ = key;
+        Box::pin(turn.map(Ok))
+    }
+
+    /// Whether a call that comes again is known not to have begun. Only once, and to one that asks:
+    /// from then on it is like a call that was never seen.
+    ///
+    /// # Errors
+    /// [`Error::OutcomeUnknown`] when it cannot be found out.
+    fn is_unbegun(&self, key: CallKey) -> BoxFuture<'_, Result<bool, Error>> {
+        let _ = key;
+        Box::pin(ready(Ok(false)))
     }
 
     /// Runs a script to its end. When the future is dropped the script is killed all the same.

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::runner::{Error, Outcome, Run, Runner, Script};
+use crate::runner::{CallKey, Error, Outcome, Run, Runner, Script};
 
 /// How a runner is shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,18 +88,39 @@ impl Turns {
     }
 
     async fn run_in_turn(&self, script: Script, mut run: Run) -> Result<Outcome, Error> {
+        if run.redelivered {
+            if !self.runner.is_unbegun(run.key).await? {
+                // What may run already takes nobody's turn, and must not be told to be refused.
+                return self.runner.run(script, run).await;
+            }
+            run.redelivered = false;
+        }
         let admitted = self.admit(std::mem::take(&mut run.source))?;
+        let at_once = admitted.places.try_acquire().ok().zip(self.places.try_acquire().ok());
+        let _places = match at_once {
+            Some(places) => places,
+            None => self.turn(&admitted, &run).await?,
+        };
+        self.runner.run(script, run).await
+    }
+
+    async fn turn<'a>(
+        &'a self,
+        admitted: &'a Admitted<'_>,
+        run: &Run,
+    ) -> Result<(SemaphorePermit<'a>, SemaphorePermit<'a>), Error> {
+        let mut places = None;
         let turn = async {
             // Its own share first: what waits for that is in nobody else's way.
             let own = admitted.places.acquire().await;
-            (own, self.places.acquire().await)
+            places = own.ok().zip(self.places.acquire().await.ok());
         };
         // Both only wait; a turn that is given up goes to the next.
-        let _places = tokio::select! {
-            places = turn => places,
+        tokio::select! {
+            waited = self.runner.wait(run.key, Box::pin(turn)) => waited?,
             () = run.cancelled.cancelled() => return Err(Error::Cancelled),
-        };
-        self.runner.run(script, run).await
+        }
+        places.ok_or_else(|| Error::Failed("there are no places any more".to_owned()))
     }
 }
 
@@ -110,6 +131,18 @@ impl Runner for Turns {
 
     fn adopts(&self) -> bool {
         self.runner.adopts()
+    }
+
+    fn wait<'a>(
+        &'a self,
+        key: CallKey,
+        turn: BoxFuture<'a, ()>,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        self.runner.wait(key, turn)
+    }
+
+    fn is_unbegun(&self, key: CallKey) -> BoxFuture<'_, Result<bool, Error>> {
+        self.runner.is_unbegun(key)
     }
 
     fn run(&self, script: Script, run: Run) -> BoxFuture<'_, Result<Outcome, Error>> {

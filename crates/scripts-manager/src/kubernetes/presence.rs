@@ -4,6 +4,8 @@
 //! looked, never by the times that others wrote, so no clock that is wrong or jumps kills anything;
 //! what was seen before an interruption of our own looking proves nothing.
 
+mod waiting;
+
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
@@ -11,6 +13,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, ResourceExt as _};
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -22,6 +25,9 @@ use super::pod::{MANAGER, SELECTOR};
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// A manager whose Lease did not change for so long, while we looked, is dead.
 pub(super) const DEAD_AFTER: Duration = Duration::from_secs(25);
+/// How long the Lease of a dead manager stays for the notes in it: calls that it had come again when
+/// the broker has noticed its end, a minute or two later at the most.
+pub(super) const NOTES_KEPT: Duration = Duration::from_secs(600);
 /// Two looks that lie further apart than this are no watching.
 const LOOK_GAP_MAX: Duration = Duration::from_secs(15);
 
@@ -30,6 +36,8 @@ pub(super) struct Presence {
     leases: Api<Lease>,
     /// Who this is.
     manager: String,
+    /// Notes of calls that wait no more without having begun, and since when.
+    abandoned: Mutex<Vec<(Instant, String)>>,
 }
 
 /// The Lease of a manager, as it was seen.
@@ -38,21 +46,32 @@ pub(super) struct Seen {
     version: String,
     name: String,
     uid: String,
+    /// There are notes of calls that wait.
+    pub(super) has_notes: bool,
 }
 
 impl Presence {
     pub(super) fn new(client: Client, namespace: &str, manager: &str) -> Self {
-        Self { leases: Api::namespaced(client, namespace), manager: manager.to_owned() }
+        let leases = Api::namespaced(client, namespace);
+        Self { leases, manager: manager.to_owned(), abandoned: Mutex::default() }
     }
 
     /// Says that this manager lives.
     pub(super) async fn renew(&self) -> Result<(), kube::Error> {
         let name = self.lease_name();
-        let renewal = json!({"spec": {"renewTime": now()}});
+        let (annotations, forgotten) = self.forgetting();
+        let renewal =
+            json!({"metadata": {"annotations": annotations}, "spec": {"renewTime": now()}});
         let patch = Patch::Merge(&renewal);
         match limited(self.leases.patch(&name, &PatchParams::default(), &patch)).await {
             Err(error) if errors::is_not_found(&error) => {}
-            renewed => return renewed.map(drop),
+            Err(error) => {
+                self.abandoned
+                    .lock()
+                    .extend(forgotten.into_iter().map(|key| (Instant::now(), key)));
+                return Err(error);
+            }
+            Ok(_) => return Ok(()),
         }
         let lease = serde_json::from_value(json!({
             "metadata": {
@@ -83,6 +102,7 @@ impl Presence {
                 version: lease.resource_version()?,
                 name: lease.name_any(),
                 uid: lease.uid()?,
+                has_notes: waiting::has_notes(&lease),
             })
         });
         Ok(seen.collect())
@@ -103,8 +123,13 @@ impl Presence {
         }
     }
 
-    /// Says that this manager ends: what it leaves behind needs nobody's patience.
+    /// Says that this manager ends: what it leaves behind needs nobody's patience. Unless there are
+    /// notes of calls that it gives back; then its end is noticed later.
     pub(super) async fn leave(&self) -> Result<(), kube::Error> {
+        let own = |seen: &&Seen| seen.manager == self.manager;
+        if self.all().await?.iter().find(own).is_some_and(|seen| seen.has_notes) {
+            return Ok(());
+        }
         let parameters = DeleteParams::default();
         limited(self.leases.delete(&self.lease_name(), &parameters)).await.map(drop)
     }
@@ -154,6 +179,11 @@ impl Watchman {
             }
         }
         dead
+    }
+
+    /// For how long a manager has given no sign of life.
+    pub(super) fn silence_of(&self, manager: &str, now: Instant) -> Duration {
+        self.known.get(manager).map_or(Duration::ZERO, |(_, since)| now - *since)
     }
 
     /// A look failed.

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::errors;
 use super::keeper::Keeper;
 use super::pod::MANAGER;
-use super::presence::{LOOK_EVERY, Presence, Watchman};
+use super::presence::{LOOK_EVERY, NOTES_KEPT, Presence, Watchman};
 
 /// Looks after a namespace on behalf of one manager.
 pub(super) struct Reaper {
@@ -52,7 +52,8 @@ impl Reaper {
         let leases = self.presence.all().await?;
         let pods = self.keeper.all().await?;
         let owners: BTreeSet<String> = pods.iter().map(|pod| owner(pod).to_owned()).collect();
-        let dead = self.watchman.look(&leases, &owners, Instant::now());
+        let now = Instant::now();
+        let dead = self.watchman.look(&leases, &owners, now);
         for pod in pods.iter().filter(|pod| {
             let owner = owner(pod);
             dead.contains(owner) || (owner == self.keeper.manager() && self.keeper.is_stray(pod))
@@ -68,6 +69,9 @@ impl Reaper {
             }
         }
         for lease in leases.iter().filter(|lease| dead.contains(&lease.manager)) {
+            if lease.has_notes && self.watchman.silence_of(&lease.manager, now) < NOTES_KEPT {
+                continue;
+            }
             self.presence.bury(lease).await?;
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! The real program between a real broker and a real cluster, killed and started again.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -72,6 +73,11 @@ impl Caller {
 }
 
 async fn manager(vhost: &Vhost, place: &Place) -> Service {
+    manager_with(vhost, place, &[]).await
+}
+
+/// One with more settings.
+async fn manager_with(vhost: &Vhost, place: &Place, settings: &[(&str, &str)]) -> Service {
     let kubeconfig = std::env::var_os("TOOLBUS_TEST_KUBECONFIG").expect("a cluster");
     let launch = Launch::new("scripts-manager").arg("--bus").arg(vhost.amqp_url());
     let launch = launch
@@ -79,6 +85,10 @@ async fn manager(vhost: &Vhost, place: &Place) -> Service {
         .env("KUBECONFIG", kubeconfig)
         .env("TOOLBUS_KUBERNETES__NAMESPACE", &place.settings.namespace)
         .env("TOOLBUS_KUBERNETES__CPU_REQUEST", "10m");
+    let with = |launch: Launch, (name, value): &(&str, &str)| {
+        launch.env(&format!("TOOLBUS_{name}"), value)
+    };
+    let launch = settings.iter().fold(launch, with);
     let mut service = launch.start().expect("a process");
     service.ready(LIMIT).await.expect("ready");
     service
@@ -138,4 +148,84 @@ async fn of_two_managers_one_takes_over_what_the_other_had() {
     }
     place.is_empty(CLEAN.saturating_sub(killed.elapsed())).await;
     assert_eq!((place.ever(), caller.answered(4).await.len()), (4, 4));
+}
+
+#[tokio::test]
+async fn calls_that_wait_for_their_turn_at_a_manager_that_is_killed_have_not_begun() {
+    let Some(place) = Place::new("waiting").await else { return };
+    let Some(vhost) = rabbit::vhost().await else { return };
+    let one = [("SCRIPTS__MAX_CONCURRENT", "1")];
+    let mut first = manager_with(&vhost, &place, &one).await;
+    let caller = Caller::new(&vhost).await;
+    caller.ask("call_0", "import time\nprint('ran')\ntime.sleep(15)").await;
+    place.started().await;
+    caller.ask("call_1", "print('ran')").await;
+    // Notes are what proves it: they are there while calls wait.
+    eventually(LIMIT, async || match place.notes().await {
+        1 => Ok(()),
+        other => Err(other),
+    })
+    .await;
+    first.process().kill();
+    let killed = Instant::now();
+    let _second = manager_with(&vhost, &place, &one).await;
+    for answer in caller.answered(2).await {
+        assert_eq!(answer.output.as_deref(), Some("ran\n"), "{answer:?}");
+    }
+    place.is_empty(CLEAN.saturating_sub(killed.elapsed())).await;
+    assert_eq!((place.ever(), caller.answered(2).await.len()), (2, 2));
+    assert_eq!(place.notes().await, 0);
+}
+
+/// The old one's pods: some wait, some were just claimed, some are on their way. The new one has
+/// other settings and pods of its own.
+#[tokio::test]
+async fn a_manager_that_is_killed_amid_its_warm_pods_is_followed_by_one_of_another_template() {
+    let Some(place) = Place::new("killed-warm").await else { return };
+    let Some(vhost) = rabbit::vhost().await else { return };
+    let mut first = manager_with(&vhost, &place, &[("KUBERNETES__WARM__SIZE", "3")]).await;
+    let caller = Caller::new(&vhost).await;
+    let waiting = async |count: usize| {
+        eventually(LIMIT, async || match place.templates().await {
+            templates if templates.len() == count => Ok(templates),
+            other => Err(other),
+        })
+        .await
+    };
+    let old = waiting(3).await.pop().expect("a template");
+    for call in 0..5 {
+        caller
+            .ask(&format!("call_{call}"), "import time\nprint('one')\ntime.sleep(8)\nprint('two')")
+            .await;
+    }
+    // Whatever the others are at.
+    eventually(LIMIT, async || if place.calls().is_empty() { Err("none") } else { Ok(()) }).await;
+    first.process().kill();
+    let killed = Instant::now();
+    let settings = [("KUBERNETES__WARM__SIZE", "1"), ("KUBERNETES__MEMORY_LIMIT", "200Mi")];
+    let mut second = manager_with(&vhost, &place, &settings).await;
+    let answers = caller.answered(5).await;
+    let calls = place.calls();
+    for answer in &answers {
+        let pods = calls.get(&answer.tool_call_id).map_or(0, BTreeSet::len);
+        match answer.reason {
+            // It had no pod when its manager was lost.
+            Some(ScriptReason::OutcomeUnknown) => assert_eq!(pods, 0, "{answer:?}"),
+            _ => {
+                assert_eq!(answer.output.as_deref(), Some("one\ntwo\n"), "{answer:?}");
+                assert_eq!(pods, 1, "{answer:?}");
+            }
+        }
+    }
+    // All that is left is what waits for the second.
+    place.is_down_to(1, CLEAN.saturating_sub(killed.elapsed())).await;
+    let new = waiting(1).await.pop().expect("a template");
+    assert_ne!(new, old);
+    caller.ask("call_after", "print('ran')").await;
+    let answers = caller.answered(6).await;
+    assert_eq!(answers[5].output.as_deref(), Some("ran\n"), "{:?}", answers[5]);
+    second.process().terminate(LIMIT).await.expect("it ends");
+    place.is_empty(LIMIT).await;
+    let ids: BTreeSet<&str> = answers.iter().map(|answer| &*answer.tool_call_id).collect();
+    assert_eq!((ids.len(), caller.answered(6).await.len()), (6, 6), "one answer a call");
 }

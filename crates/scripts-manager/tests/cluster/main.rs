@@ -15,4 +15,5 @@ mod packages;
 mod proxy;
 mod support;
 mod traces;
+mod waiting;
 mod warm;

@@ -1,11 +1,12 @@
 //! One call, one script, one pod: whatever becomes of its manager.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams, LogParams, PostParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
@@ -25,11 +26,19 @@ use crate::support::{client, script, settings};
 /// Longer than anything here takes on a machine that is busy.
 pub(crate) const LIMIT: Duration = Duration::from_secs(90);
 
+/// All pods that ever were, and by the call's id those that were of one.
+#[derive(Default)]
+struct Ever {
+    pods: BTreeSet<String>,
+    calls: BTreeMap<String, BTreeSet<String>>,
+}
+
 /// A namespace of a test's own, and all pods that ever were in it.
 pub(crate) struct Place {
     pub(crate) settings: KubernetesSettings,
     pub(crate) pods: Api<Pod>,
-    ever: Arc<Mutex<BTreeSet<String>>>,
+    pub(crate) leases: Api<Lease>,
+    ever: Arc<Mutex<Ever>>,
     _watching: JoinSet<()>,
 }
 
@@ -40,24 +49,32 @@ impl Place {
         let settings =
             KubernetesSettings { namespace: format!("toolbus-test-{name}"), ..settings() };
         let pods: Api<Pod> = Api::namespaced(client.clone(), &settings.namespace);
+        let of_leases = client.clone();
         let here = KubernetesRunner::start(client, settings.clone(), 1).await;
         here.expect("a namespace").leave().await.expect("left");
         let all = ListParams::default();
         let now = DeleteParams::default().grace_period(0);
         pods.delete_collection(&now, &all).await.expect("an empty namespace");
-        let ever = Arc::new(Mutex::new(BTreeSet::new()));
+        let leases: Api<Lease> = Api::namespaced(of_leases, &settings.namespace);
+        leases.delete_collection(&now, &all).await.expect("no managers");
+        let ever = Arc::new(Mutex::new(Ever::default()));
         let mut watching = JoinSet::new();
         let (seen, of) = (Arc::clone(&ever), pods.clone());
         watching.spawn(async move {
             let stream = watcher(of, watcher::Config::default()).default_backoff();
             let mut stream = pin!(stream.touched_objects());
             while let Some(Ok(pod)) = stream.next().await {
-                seen.lock().insert(pod.uid().expect("a uid"));
+                let uid = pod.uid().expect("a uid");
+                let mut seen = seen.lock();
+                if let Some(call) = pod.annotations().get("rockbot.dev/tool-call-id") {
+                    seen.calls.entry(call.clone()).or_default().insert(uid.clone());
+                }
+                seen.pods.insert(uid);
             }
         });
-        let place = Self { settings, pods, ever, _watching: watching };
+        let place = Self { settings, pods, leases, ever, _watching: watching };
         place.is_empty(LIMIT).await;
-        place.ever.lock().clear();
+        *place.ever.lock() = Ever::default();
         Some(place)
     }
 
@@ -103,7 +120,26 @@ impl Place {
 
     /// How many pods there ever were.
     pub(crate) fn ever(&self) -> usize {
-        self.ever.lock().len()
+        self.ever.lock().pods.len()
+    }
+
+    /// The pods that calls ever had, by the call's id.
+    pub(crate) fn calls(&self) -> BTreeMap<String, BTreeSet<String>> {
+        self.ever.lock().calls.clone()
+    }
+
+    /// How many calls are noted as waiting.
+    pub(crate) async fn notes(&self) -> usize {
+        let leases = self.leases.list(&ListParams::default()).await.expect("leases").items;
+        let names = leases.iter().flat_map(|lease| lease.annotations().keys());
+        names.filter(|name| name.starts_with("waiting.toolbus.dev/")).count()
+    }
+
+    /// How the pods that wait are described, each of them.
+    pub(crate) async fn templates(&self) -> Vec<String> {
+        let list = self.pods.list(&ListParams::default()).await.expect("pods");
+        let label = |pod: &Pod| pod.labels().get("toolbus.dev/warm").cloned();
+        list.items.iter().filter_map(label).collect()
     }
 }
 

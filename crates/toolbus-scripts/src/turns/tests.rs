@@ -147,3 +147,95 @@ async fn who_gives_up_waiting_leaves_nothing_behind() {
     assert_eq!(*held.started.borrow(), ["a0", "a1"]);
     assert_eq!(turns.agents.lock().scripts, 0);
 }
+
+/// A runner of a fleet: knows of one call that it has not begun, and writes down how the others come.
+struct Fleet {
+    unbegun: CallKey,
+    ran: Mutex<Vec<(CallKey, bool)>>,
+    waited: Mutex<Vec<CallKey>>,
+    held: Arc<Held>,
+}
+
+impl Runner for Arc<Fleet> {
+    fn name(&self) -> &'static str {
+        "fleet"
+    }
+
+    fn adopts(&self) -> bool {
+        true
+    }
+
+    fn wait<'a>(
+        &'a self,
+        key: CallKey,
+        turn: BoxFuture<'a, ()>,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        self.waited.lock().push(key);
+        Box::pin(async move {
+            turn.await;
+            Ok(())
+        })
+    }
+
+    fn is_unbegun(&self, key: CallKey) -> BoxFuture<'_, Result<bool, Error>> {
+        Box::pin(std::future::ready(Ok(key == self.unbegun)))
+    }
+
+    fn run(&self, script: Script, run: Run) -> BoxFuture<'_, Result<Outcome, Error>> {
+        self.ran.lock().push((run.key, run.redelivered));
+        self.held.run(script, run)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_again_waits_for_its_turn_only_if_it_has_not_begun() {
+    let (held, _) = stage();
+    let unbegun = CallKey::unique();
+    let fleet = Arc::new(Fleet {
+        unbegun,
+        ran: Mutex::default(),
+        waited: Mutex::default(),
+        held: Arc::clone(&held),
+    });
+    let turns = Turns::new(Arc::new(Arc::clone(&fleet)), SHARES);
+    let run = |number, key, redelivered| {
+        let (script, run) = of("a", number);
+        turns.run(script, Run { key, redelivered, ..run })
+    };
+    let (known, first, second) = (CallKey::unique(), CallKey::unique(), CallKey::unique());
+    // Two run, which is all that one agent may; then those that come again.
+    let all = join_all([
+        run(1, first, false),
+        run(2, second, false),
+        run(3, known, true),
+        run(4, unbegun, true),
+    ]);
+    let looking = async {
+        settle().await;
+        assert_eq!(*fleet.ran.lock(), [(first, false), (second, false), (known, true)]);
+        assert_eq!(*fleet.waited.lock(), [unbegun]);
+        held.may_end.send_replace(usize::MAX);
+    };
+    let (outcomes, ()) = tokio::join!(all, looking);
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    assert_eq!(fleet.ran.lock().last(), Some(&(unbegun, false)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_have_begun_is_not_refused() {
+    let (held, turns) = stage();
+    let most = SHARES.running_of_one + SHARES.waiting_of_one;
+    let run = |number, redelivered| {
+        let (script, run) = of("a", number);
+        turns.run(script, Run { redelivered, ..run })
+    };
+    let all = join_all((0..most + 1).map(|number| run(number, false)));
+    let again = async {
+        settle().await;
+        held.may_end.send_replace(usize::MAX);
+        run(100, true).await
+    };
+    let (outcomes, again) = tokio::join!(all, again);
+    assert!(matches!(outcomes.last(), Some(Err(Error::Busy(_)))), "{outcomes:?}");
+    assert!(again.is_ok(), "{again:?}");
+}

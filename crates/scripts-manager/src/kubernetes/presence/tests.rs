@@ -8,6 +8,7 @@ fn lease(manager: &str, version: u32) -> Seen {
         version: version.to_string(),
         name: String::new(),
         uid: String::new(),
+        has_notes: false,
     }
 }
 

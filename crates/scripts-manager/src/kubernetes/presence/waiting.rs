@@ -1,0 +1,195 @@
+//! Notes of calls that wait, in the Lease of the manager that has them.
+//!
+//! A call that waits has not begun. When its manager is lost nobody could tell that: that there is no
+//! pod of its name is true of a script that has run, too, and of one whose pod somebody deleted. So
+//! there is a note of it while it waits, and only that is proof.
+//!
+//! Invariants: a call begins after its note is known to be gone, and whoever begins it has taken it
+//! away; every change is for one version of the Lease, so of two that take a note one has it, and
+//! a request that arrives late changes nothing; what is not known for certain is not proof.
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::ResourceExt as _;
+use kube::api::{ListParams, Patch, PatchParams};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+use toolbus_scripts::runner::{CallKey, Error};
+
+use super::{Presence, errors};
+use crate::kubernetes::keeper::limited;
+use crate::kubernetes::pod::{MANAGER, SELECTOR, call_label};
+
+/// What the names of notes begin with, among the annotations of a Lease. The call follows.
+const PREFIX: &str = "waiting.toolbus.dev/";
+/// A call that waits no longer than this has no note: two requests would cost it more.
+const UNNOTED: Duration = Duration::from_millis(20);
+/// Attempts to write a note down, and the pause after one that failed.
+const ATTEMPTS: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(200);
+/// How long a note may be looked for and taken away.
+const LIMIT: Duration = Duration::from_secs(20);
+/// How long a note stays whose call waits no more without having begun: its caller gave it up, or
+/// this process ends and gives the call back, and then it is of use to the next.
+const ABANDONED: Duration = Duration::from_secs(15);
+
+/// Whether a note was written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Noted {
+    Yes,
+    No,
+    Unknown,
+}
+
+impl Presence {
+    /// Waits on behalf of a call that has not begun, with a note of that.
+    ///
+    /// # Errors
+    /// When the call must not begin: somebody else has taken its note, or nobody knows.
+    pub(in crate::kubernetes) async fn wait(
+        &self,
+        key: CallKey,
+        mut waiting: BoxFuture<'_, ()>,
+    ) -> Result<(), Error> {
+        // Cancel-safe: the future is polled on where it was left.
+        tokio::select! {
+            () = &mut waiting => return Ok(()),
+            () = sleep(UNNOTED) => {}
+        }
+        let key = call_label(key);
+        let mut note = Note { presence: self, key: Some(&key) };
+        let (noted, ()) = tokio::join!(self.note(&key), waiting);
+        if noted != Noted::No && !self.take(&key).await? {
+            return Err(Error::OutcomeUnknown("another manager has this very call".to_owned()));
+        }
+        note.key = None;
+        Ok(())
+    }
+
+    /// Whether there is a note that this call has not begun. There is none any more then.
+    ///
+    /// # Errors
+    /// When nobody knows.
+    pub(in crate::kubernetes) async fn is_unbegun(&self, key: CallKey) -> Result<bool, Error> {
+        self.take(&call_label(key)).await
+    }
+
+    /// The change of annotations that takes away the notes which are of no use any more, and those.
+    pub(super) fn forgetting(&self) -> (serde_json::Value, Vec<String>) {
+        let mut abandoned = self.abandoned.lock();
+        let old = abandoned.extract_if(.., |(since, _)| since.elapsed() >= ABANDONED);
+        let keys: Vec<String> = old.map(|(_, key)| key).collect();
+        drop(abandoned);
+        let nulls: serde_json::Map<_, _> =
+            keys.iter().map(|key| (annotation(key), json!(null))).collect();
+        (nulls.into(), keys)
+    }
+
+    async fn note(&self, key: &str) -> Noted {
+        let mut unsure = Noted::No;
+        for _ in 0..ATTEMPTS {
+            let noting = async {
+                let own =
+                    ListParams::default().labels(&format!("{SELECTOR},{MANAGER}={}", self.manager));
+                match limited(self.leases.list(&own)).await?.items.first() {
+                    Some(lease) => self.change(lease, key, Some("")).await.map(|()| true),
+                    None => Ok(false),
+                }
+            };
+            match noting.await {
+                Ok(true) => return Noted::Yes,
+                Ok(false) => return unsure,
+                Err(error) if errors::is_conflict(&error) => {}
+                Err(error) if errors::is_transient(&error) => {
+                    tracing::debug!(error = %errors::chain(&error), "a note was not taken");
+                    unsure = Noted::Unknown;
+                    sleep(PAUSE).await;
+                }
+                Err(error) => {
+                    tracing::warn!(error = %errors::chain(&error), "no notes are taken of calls that wait");
+                    return unsure;
+                }
+            }
+        }
+        unsure
+    }
+
+    /// Takes a note away, whoever wrote it; `false` where there is none.
+    async fn take(&self, key: &str) -> Result<bool, Error> {
+        let unknown = |text: String| Error::OutcomeUnknown(text);
+        let end = Instant::now() + LIMIT;
+        // A request whose answer was lost may have taken it.
+        let (mut asked, mut lost) = (false, false);
+        loop {
+            let leases = ListParams::default().labels(SELECTOR);
+            let taking = async {
+                let leases = limited(self.leases.list(&leases)).await?.items;
+                match leases.iter().find(|lease| lease.annotations().contains_key(&annotation(key)))
+                {
+                    Some(lease) => {
+                        asked = true;
+                        self.change(lease, key, None).await.map(|()| true)
+                    }
+                    None => Ok(false),
+                }
+            };
+            match taking.await {
+                Ok(false) if asked => {
+                    return Err(unknown("whose call it is was lost".to_owned()));
+                }
+                Ok(taken) => return Ok(taken),
+                // Refused for certain.
+                Err(error) if errors::is_conflict(&error) || errors::is_not_found(&error) => {
+                    asked = lost;
+                }
+                Err(error) if errors::is_transient(&error) => lost = asked,
+                Err(error) => return Err(unknown(errors::chain(&error))),
+            }
+            if Instant::now() + PAUSE >= end {
+                return Err(unknown("the cluster does not say whether it began".to_owned()));
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Writes a note down, or takes it away, in this version of a Lease.
+    async fn change(
+        &self,
+        lease: &Lease,
+        key: &str,
+        value: Option<&str>,
+    ) -> Result<(), kube::Error> {
+        let patch = json!({"metadata": {
+            "resourceVersion": lease.resource_version(),
+            "annotations": {annotation(key): value},
+        }});
+        let (name, parameters) = (lease.name_any(), PatchParams::default());
+        limited(self.leases.patch(&name, &parameters, &Patch::Merge(&patch))).await.map(drop)
+    }
+}
+
+/// Whether there are notes in a Lease.
+pub(super) fn has_notes(lease: &Lease) -> bool {
+    lease.annotations().keys().any(|name| name.starts_with(PREFIX))
+}
+
+/// A note that may be written down. What is left of it when its call waits no more is forgotten later.
+struct Note<'a> {
+    presence: &'a Presence,
+    /// `None` once it is known to be gone.
+    key: Option<&'a str>,
+}
+
+impl Drop for Note<'_> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            self.presence.abandoned.lock().push((Instant::now(), key.to_owned()));
+        }
+    }
+}
+
+fn annotation(key: &str) -> String {
+    format!("{PREFIX}{key}")
+}
