@@ -11,15 +11,26 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Sink, SinkExt as _, Stream, StreamExt as _};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::AttachParams;
-use kube::core::Request;
+use kube::client::{Body, UpgradeConnectionError};
 use kube::{Client, Resource as _};
 use tokio::time::timeout;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::client::generate_key;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::Role;
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 
 /// How long one try to connect may take.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// An API server hands this one through to the node. One that is newer by a version it would
+/// translate instead, and it forgets to close its connection to the node when that has no container
+/// yet (kubernetes/kubernetes#135245).
+const PROTOCOL: &str = "v4.channel.k8s.io";
 /// Most bytes of standard input in one message.
 const PIECE_BYTES: usize = 32 << 10;
 
@@ -53,14 +64,58 @@ pub(super) async fn attach(
     pod: &str,
 ) -> Result<(Input, Output), kube::Error> {
     let parameters = AttachParams::default().stdin(true).stdout(true).stderr(true);
-    let request = Request::new(Pod::url_path(&(), Some(namespace)))
+    let request = kube::core::Request::new(Pod::url_path(&(), Some(namespace)))
         .attach(pod, &parameters)
         .map_err(kube::Error::BuildRequest)?;
-    let connection = timeout(CONNECT_LIMIT, client.connect(request)).await.map_err(|_| {
+    let socket = timeout(CONNECT_LIMIT, connect(client, request)).await.map_err(|_| {
         kube::Error::Service(format!("no connection within {CONNECT_LIMIT:?}").into())
     })??;
-    let (sink, stream) = connection.into_stream().split();
+    let (sink, stream) = socket.split();
     Ok((Input(Box::pin(sink)), Output(Box::pin(stream))))
+}
+
+/// Opens a WebSocket of protocol [`PROTOCOL`], which the client library cannot be made to ask for.
+async fn connect(
+    client: &Client,
+    request: Request<Vec<u8>>,
+) -> Result<WebSocketStream<TokioIo<Upgraded>>, kube::Error> {
+    let key = generate_key();
+    let (mut parts, _) = request.into_parts();
+    let own: [(HeaderName, &str); 5] = [
+        (header::CONNECTION, "Upgrade"),
+        (header::UPGRADE, "websocket"),
+        (header::SEC_WEBSOCKET_VERSION, "13"),
+        (header::SEC_WEBSOCKET_PROTOCOL, PROTOCOL),
+        (header::SEC_WEBSOCKET_KEY, &key),
+    ];
+    for (name, value) in own {
+        let value = HeaderValue::from_str(value).map_err(|e| kube::Error::HttpError(e.into()))?;
+        parts.headers.insert(name, value);
+    }
+    let response = client.send(Request::from_parts(parts, Body::empty())).await?;
+    check(&response, &key).map_err(kube::Error::UpgradeConnection)?;
+    let upgraded = hyper::upgrade::on(response).await;
+    let upgraded = upgraded.map_err(|error| {
+        kube::Error::UpgradeConnection(UpgradeConnectionError::GetPendingUpgrade(error))
+    })?;
+    Ok(WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Client, None).await)
+}
+
+fn check<B>(response: &Response<B>, key: &str) -> Result<(), UpgradeConnectionError> {
+    let is = |name: &HeaderName, expected: &str| {
+        let value = response.headers().get(name).map(HeaderValue::as_bytes).unwrap_or_default();
+        value.eq_ignore_ascii_case(expected.as_bytes())
+    };
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        return Err(UpgradeConnectionError::ProtocolSwitch(response.status()));
+    }
+    if !is(&header::SEC_WEBSOCKET_ACCEPT, &derive_accept_key(key.as_bytes())) {
+        return Err(UpgradeConnectionError::SecWebSocketAcceptKeyMismatch);
+    }
+    if !is(&header::SEC_WEBSOCKET_PROTOCOL, PROTOCOL) {
+        return Err(UpgradeConnectionError::SecWebSocketProtocolMismatch);
+    }
+    Ok(())
 }
 
 impl Input {
