@@ -255,11 +255,13 @@ impl Life<'_> {
         loop {
             let mut heard = Heard::new(None);
             heard.started = started;
+            let (mut is_open, mut is_late) = (false, false);
             let parameters =
                 LogParams { follow: true, limit_bytes: Some(LOG_BYTES), ..LogParams::default() };
             let read = async {
                 let log = self.pods.log_stream(self.name, &parameters).await;
                 let log = log.map_err(|error| super::errors::chain(&error))?;
+                is_open = true;
                 self.follow_log(Box::pin(log), &mut heard).await
             };
             // What the watch knows is asked for first: the log has all of it then.
@@ -276,8 +278,15 @@ impl Life<'_> {
                 },
                 // Whether it ended or not: its time is over, and it is deleted next.
                 () = self.cancelled.cancelled() => true,
-                () = sleep_until(deadline) => true,
+                () = sleep_until(deadline) => {
+                    is_late = true;
+                    true
+                }
             };
+            if is_late && !is_open {
+                let text = "neither its streams nor its log could be read before its time was over";
+                return Err(Error::OutcomeUnknown(text.to_owned()));
+            }
             if over {
                 return Ok(heard);
             }

@@ -197,6 +197,9 @@ pub(super) fn describe(settings: &KubernetesSettings, identity: &Identity, life:
                 "command": ["python3", "-I", "-B", "-c", protocol::PROGRAM.as_str()],
                 "stdin": true,
                 "workingDir": "/",
+                // The node gives the container a file of its own there that anybody may write, and
+                // does not count what is in it. In this folder nobody but root finds it.
+                "terminationMessagePath": "/root/termination-log",
                 "env": [
                     {"name": "LANG", "value": "C.UTF-8"},
                     // An arena for each thread would reserve address space beyond the limit.

@@ -8,6 +8,7 @@ mod files;
 mod fleet;
 mod index;
 mod meddler;
+mod midway;
 mod once;
 mod ordinary;
 mod outages;

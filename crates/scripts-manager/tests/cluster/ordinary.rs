@@ -46,3 +46,18 @@ async fn the_environment_of_the_first_process_is_forgotten() {
     check(&runner, source, "''\n", Ending::Exited(0)).await;
     runner.idle().await;
 }
+
+/// The node makes one for each container, writable by all and counted by nobody.
+#[tokio::test]
+async fn the_file_for_last_words_is_out_of_reach() {
+    let Some(runner) = runner().await else { return };
+    let source = "\
+for path in ('/dev/termination-log', '/root/termination-log'):
+    try:
+        open(path, 'w').write('x')
+        print(path)
+    except OSError as error:
+        print(error.strerror)
+";
+    check(&runner, source, "Permission denied\nPermission denied\n", Ending::Exited(0)).await;
+}

@@ -17,7 +17,6 @@ use tokio_util::task::TaskTracker;
 pub(crate) enum Way {
     Open,
     /// Whatever goes through takes so much longer, either way.
-    #[allow(dead_code)]
     Slow(Duration),
     /// What comes from the cluster waits here.
     AnswersHeld,

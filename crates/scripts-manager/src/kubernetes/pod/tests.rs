@@ -68,6 +68,7 @@ fn nothing_of_the_description_is_lost_and_nothing_is_weakened() {
     );
     assert_eq!(container["command"], json!(["python3", "-I", "-B", "-c", "…"]));
     assert_eq!(container["stdin"], json!(true));
+    assert_eq!(container["terminationMessagePath"], json!("/root/termination-log"));
     assert_eq!((&spec["hostUsers"], &spec["runtimeClassName"]), (&json!(null), &json!(null)));
 }
 
