@@ -249,6 +249,7 @@ macro_rules! conformance_tests {
                 a_question_that_comes_twice_is_asked_once,
                 questions_are_bounded_in_number_and_size,
                 a_question_ends_with_its_call,
+                what_a_call_tells_before_it_asks_is_heard_before,
             }
             flow {
                 no_more_handlers_run_than_permits,

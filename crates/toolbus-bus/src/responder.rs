@@ -229,7 +229,8 @@ impl Responder {
         // that is dropped, a bus that is closed.
         let end = stop.clone().drop_guard();
         let outbox = Outbox::start(Arc::clone(&bus), service.source(), stop.clone());
-        let asks = Asks::new(Arc::clone(&bus), service.source(), &listen.subscription);
+        let asks =
+            Asks::new(Arc::clone(&bus), outbox.clone(), service.source(), &listen.subscription);
         let cancels = Arc::new(Cancels::default());
         let vitals = Vitals::start(outbox.clone(), &listen.instance, Arc::clone(&cancels), stop);
         let hear_cancels = {

@@ -66,9 +66,9 @@ impl Stage {
     }
 }
 
-async fn attached(pods: &Api<Pod>, name: &str) -> AttachedProcess {
+async fn attached(pods: &Api<Pod>, name: &str) -> Result<AttachedProcess, String> {
     let parameters = AttachParams::default().stdin(true).stderr(false);
-    pods.attach(name, &parameters).await.expect("attached")
+    pods.attach(name, &parameters).await.map_err(|error| error.to_string())
 }
 
 #[tokio::test]
@@ -77,7 +77,7 @@ async fn a_pod_that_dies_with_a_script_that_has_not_started_is_made_good_by_anot
     for attempt in 1.. {
         let before = stage.runner.warm();
         let (name, user) = stage.waiting().await;
-        let mut streams = attached(&stage.place.pods, &name).await;
+        let mut streams = attached(&stage.place.pods, &name).await.expect("attached");
         stage.proxy.set(Way::AnswersHeld);
         let killing = async {
             if !stage.has_script(&name).await {
@@ -160,7 +160,7 @@ async fn half_a_script_of_a_manager_that_is_lost_is_forgotten() {
     }
     half.truncate(half.len() - 500);
     eventually(LIMIT, async || {
-        let mut streams = attached(&place.pods, &name).await;
+        let mut streams = attached(&place.pods, &name).await?;
         let mut stdin = streams.stdin().expect("standard input");
         let _ = stdin.write_all(&half).await;
         let _ = stdin.flush().await;

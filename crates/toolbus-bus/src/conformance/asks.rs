@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use toolbus_wire::header::{self, Headers};
 use toolbus_wire::message::tool::CallIds;
 use toolbus_wire::message::toolbus::{
-    AskError, AskErrorCode, AskKind, AskRound, ToolAnswer, ToolAsk,
+    AskError, AskErrorCode, AskKind, AskRound, ToolAnswer, ToolAsk, ToolProgress,
 };
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{Envelope, Topic, json, topic};
@@ -63,6 +63,29 @@ pub(super) async fn a_round_of_questions_comes_together(stage: Stage) {
     assert_eq!(told, r#"["elicitation","sampling"]"#);
     let told = asking.call("ask-round 1", Asker::none()).await.unwrap_or_default();
     assert!(told.starts_with("unsupported: "), "{told}");
+}
+
+/// Whoever is asked may hear nothing after: a client gets the question as its answer.
+pub(super) async fn what_a_call_tells_before_it_asks_is_heard_before(stage: Stage) {
+    const PIECES: usize = 20;
+    let asking = Asking::start(&stage).await;
+    let heard = Arc::new(Mutex::new(0));
+    let progress = Arc::clone(&heard);
+    let answers = Asker::to(move |_| std::future::ready(Ok(json!(*heard.lock()))));
+    let never = CancellationToken::new();
+    let what = format!("tell-and-ask {PIECES}");
+    let request = Request {
+        topic: &asking.topic,
+        envelope: message(&what),
+        call_id: &what,
+        deadline: Deadline::after(Duration::from_secs(30)),
+        cancelled: &never,
+        progress: Progress::to(move |_| *progress.lock() += 1),
+        asker: answers,
+    };
+    let reply = asking.requester.request(request).await;
+    let reply = reply.unwrap_or_else(|error| panic!("no reply: {error}"));
+    assert_eq!(String::from_utf8_lossy(&reply.body), PIECES.to_string());
 }
 
 /// What the caller says instead of an answer is what whoever asked is told.
@@ -325,11 +348,18 @@ struct Asks {
 }
 
 impl Asks {
-    async fn run(&self, what: &str, asker: &Asker) -> String {
+    async fn run(&self, what: &str, context: &Context) -> String {
+        let asker = &context.asker;
         let (verb, argument) = what.split_once(' ').unwrap_or((what, ""));
         let number = || argument.parse::<usize>().unwrap_or_default();
         match verb {
             "ask" => self.ask(asker, json!(argument)).await,
+            "tell-and-ask" => {
+                // The first question takes longer: a queue is made for its answer.
+                self.ask(asker, json!(0)).await;
+                (0..number()).for_each(|_| context.progress.send(ToolProgress::default()));
+                self.ask(asker, json!(argument)).await
+            }
             "ask-round" => {
                 let size = argument.parse().unwrap_or_default();
                 let keys: Vec<_> = (0..size).map(|number| format!("k{number}")).collect();
@@ -393,7 +423,7 @@ impl Service for Asks {
     }
 
     fn serve(&self, request: String, context: Context) -> BoxFuture<'_, Reply> {
-        Box::pin(async move { reply(self.run(&request, &context.asker).await) })
+        Box::pin(async move { reply(self.run(&request, &context).await) })
     }
 
     fn fail(&self, _: &CallIds, failure: Failure) -> Reply {

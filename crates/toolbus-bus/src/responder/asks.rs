@@ -18,6 +18,7 @@ use toolbus_wire::name::InstanceId;
 use toolbus_wire::{Envelope, Topic, json, topic};
 
 use super::cancel::Name;
+use super::outbox::Outbox;
 use crate::asker::{
     ANSWER_BYTES_MAX, Asker, QUESTION_BYTES_MAX, QUESTIONS_MAX, QUESTIONS_OPEN_MAX, Question,
 };
@@ -39,6 +40,7 @@ pub(super) struct Asks {
 
 struct Inner {
     bus: Arc<dyn Bus>,
+    outbox: Outbox,
     source: String,
     /// Name of the private subscription that takes answers, and its topic.
     subscription: String,
@@ -63,11 +65,12 @@ struct Right {
 }
 
 impl Asks {
-    pub(super) fn new(bus: Arc<dyn Bus>, source: &str, subscription: &str) -> Self {
+    pub(super) fn new(bus: Arc<dyn Bus>, outbox: Outbox, source: &str, subscription: &str) -> Self {
         // The worker's own name will not do: a process may have several workers.
         let worker = InstanceId::random();
         let inner = Inner {
             bus,
+            outbox,
             source: source.to_owned(),
             subscription: format!("{subscription}.answers.{worker}"),
             topic: topic::tool_answer(&worker),
@@ -154,7 +157,7 @@ impl Right {
     }
 
     async fn put(&self, question: Question) -> Result<Value, AskError> {
-        let Inner { bus, source, topic, open, .. } = &*self.asks.inner;
+        let Inner { bus, outbox, source, topic, open, .. } = &*self.asks.inner;
         let ask_id = new_id();
         let ask = ToolAsk {
             tool_call_id: self.call.call_id.to_string(),
@@ -173,6 +176,8 @@ impl Right {
         envelope.correlation_id = Some(ask_id.clone());
         envelope.reply_to = Some(topic.clone());
         self.asks.listen().await?;
+        // What the call told before it asks is heard before: who is asked may hear nothing after.
+        outbox.flush().await;
         let (_place, mut answer) = open.add(ask_id)?;
         let gone = |_| AskError::new(AskErrorCode::Cancelled, "the worker stops");
         // The answer may overtake the broker's confirm.
