@@ -489,7 +489,8 @@ async fn one_call_is_one_trace() {
     let _here = tracing::subscriber::set_default(subscriber);
     let fleet = Fleet::start().await;
 
-    assert!(fleet.call("work", "talk").await.is_ok());
+    let listened = Call { progress: Progress::to(drop), ..call("work", "talk") };
+    assert!(fleet.caller.invoke(listened).await.is_ok());
     let cancelled = call("work", "never end");
     let token = cancelled.cancelled.clone();
     let cancelling = async {
