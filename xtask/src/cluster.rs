@@ -8,7 +8,6 @@
 mod engine;
 
 use std::ffi::OsStr;
-use std::io::BufRead as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -105,11 +104,8 @@ impl Cluster {
         if let Ok(kubeconfig) = std::env::var(KUBECONFIG) {
             return Ok(Self { kubeconfig, _keeper: None });
         }
-        let (keeper, mut stdout) = Keeper::start(workspace::script("dev/kube/keep").args(IMAGES))?;
-        let mut kubeconfig = String::new();
-        stdout.read_line(&mut kubeconfig).context("output of dev/kube/keep")?;
-        let kubeconfig = kubeconfig.trim_end().to_owned();
-        ensure!(!kubeconfig.is_empty(), "dev/kube/up could not start one, and says above why");
+        let keep = &mut workspace::script("dev/kube/keep");
+        let (keeper, kubeconfig) = Keeper::of_one(keep.args(IMAGES))?;
         Ok(Self { kubeconfig, _keeper: Some(keeper) })
     }
 

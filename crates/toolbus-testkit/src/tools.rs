@@ -71,6 +71,22 @@ impl Cluster {
     }
 }
 
+/// The images of the services, and which of them hold nothing but the program.
+pub const IMAGES: [(&str, bool); 6] = [
+    ("agent-host", true),
+    ("mcp-bridge", true),
+    ("scripts-manager", true),
+    ("openrouter-mcp", true),
+    ("mcp-bridge-tools", false),
+    ("scripts-manager-local", false),
+];
+
+/// The tag of the images under test.
+#[must_use]
+pub fn tag() -> String {
+    env::var("TOOLBUS_TAG").unwrap_or_else(|_| "dev".to_owned())
+}
+
 /// The Docker engine that the environment names.
 #[derive(Debug)]
 pub struct Docker {

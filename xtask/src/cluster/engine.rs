@@ -4,11 +4,8 @@
 //! of tests has built anyway: to compile them once more takes longer than all tests together.
 
 use std::env;
-use std::io::BufRead as _;
 use std::path::Path;
 use std::process::Stdio;
-
-use anyhow::{Context as _, ensure};
 
 use crate::keeper::Keeper;
 use crate::workspace;
@@ -56,11 +53,7 @@ impl Engine {
         if let Ok(address) = env::var(VARIABLE) {
             return Ok(Self { address, _keeper: None });
         }
-        let (keeper, mut stdout) = Keeper::start(&mut workspace::script("dev/docker/keep"))?;
-        let mut address = String::new();
-        stdout.read_line(&mut address).context("output of dev/docker/keep")?;
-        let address = address.trim_end().to_owned();
-        ensure!(!address.is_empty(), "dev/docker/up could not start one, and says above why");
+        let (keeper, address) = Keeper::of_one(&mut workspace::script("dev/docker/keep"))?;
         Ok(Self { address, _keeper: Some(keeper) })
     }
 

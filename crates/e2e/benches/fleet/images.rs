@@ -1,21 +1,11 @@
 //! The images: their sizes on disk, as the engine has them unpacked.
 
 use e2e::bench::{Goal, Report, Rounds, Row};
-use toolbus_testkit::tools::{self, output};
-
-/// The images, and whether they hold nothing but the program.
-const IMAGES: [(&str, bool); 6] = [
-    ("agent-host", true),
-    ("mcp-bridge", true),
-    ("scripts-manager", true),
-    ("openrouter-mcp", true),
-    ("mcp-bridge-tools", false),
-    ("scripts-manager-local", false),
-];
+use toolbus_testkit::tools::{self, IMAGES, output};
 
 pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     let Some(docker) = tools::docker() else { return Ok(()) };
-    let tag = std::env::var("TOOLBUS_TAG").unwrap_or_else(|_| "dev".to_owned());
+    let tag = tools::tag();
     for (name, alone) in IMAGES {
         let mut command = docker.command("docker");
         command.args(["image", "inspect", "--format={{.Size}}", &format!("toolbus/{name}:{tag}")]);

@@ -6,10 +6,10 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use toolbus_testkit::tools::{self, Docker, output};
+use toolbus_testkit::tools::{self, Docker, output, tag};
 
 use crate::observe;
-use crate::support::{content, docker, marking_server, repository, tag, until};
+use crate::support::{content, docker, marking_server, repository, until};
 
 const SERVICES: [&str; 4] = ["agent-host", "mcp-bridge", "scripts-manager", "openrouter-mcp"];
 

@@ -1,9 +1,9 @@
 //! The images: small, without rights, and nothing in them that is not needed.
 
 use serde_json::json;
-use toolbus_testkit::tools::{self, output};
+use toolbus_testkit::tools::{self, IMAGES, output, tag};
 
-use crate::support::{IMAGES, docker, tag};
+use crate::support::docker;
 
 /// Most that an image with nothing but the program may have, in bytes, where the program is the one of
 /// a release. What tests build is larger, and comes with the libraries that it is linked with.

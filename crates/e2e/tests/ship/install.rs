@@ -9,9 +9,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
-use toolbus_testkit::tools::{self, Cluster, Helm, output};
+use toolbus_testkit::tools::{self, Cluster, Helm, output, tag};
 
-use crate::support::{content, marking_server, repository, tag, until};
+use crate::support::{content, marking_server, repository, until};
 
 /// A release in a namespace of its own. Both go when this is dropped.
 struct Release {

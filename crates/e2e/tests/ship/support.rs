@@ -9,24 +9,9 @@ use toolbus_testkit::tools::{Docker, output};
 /// How long anything may take that ends sooner on an idle machine. No test waits for it to pass.
 pub(crate) const LIMIT: Duration = Duration::from_secs(300);
 
-/// The images of the services, and which of them hold nothing but the program.
-pub(crate) const IMAGES: [(&str, bool); 6] = [
-    ("agent-host", true),
-    ("mcp-bridge", true),
-    ("scripts-manager", true),
-    ("openrouter-mcp", true),
-    ("mcp-bridge-tools", false),
-    ("scripts-manager-local", false),
-];
-
 /// A path of the repository.
 pub(crate) fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path).canonicalize().unwrap()
-}
-
-/// The tag of the images under test.
-pub(crate) fn tag() -> String {
-    std::env::var("TOOLBUS_TAG").unwrap_or_else(|_| "dev".to_owned())
 }
 
 /// The client's answer as JSON.

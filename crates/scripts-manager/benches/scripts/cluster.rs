@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{GetParams, ListParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::Request;
-use kube::{Api, Client, Config, ResourceExt as _};
+use kube::{Api, Client, ResourceExt as _};
 use tokio::time::{Instant, sleep};
+
+use crate::connect::connect;
 
 /// The benchmark's namespace. It stays between runs; the pods in it do not.
 pub(crate) const NAMESPACE: &str = "toolbus-bench-scripts";
@@ -29,12 +30,7 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) async fn connect() -> anyhow::Result<Self> {
-        let kubeconfig = std::env::var_os("TOOLBUS_TEST_KUBECONFIG")
-            .map(PathBuf::from)
-            .context("TOOLBUS_TEST_KUBECONFIG names no cluster: see CONTRIBUTING.md")?;
-        let read = Kubeconfig::read_from(&kubeconfig)?;
-        let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
-        let client = Client::try_from(config)?;
+        let (kubeconfig, client) = connect().await?;
         let pods = Api::namespaced(client.clone(), NAMESPACE);
         Ok(Self { kubeconfig, client, pods })
     }

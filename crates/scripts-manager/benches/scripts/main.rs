@@ -7,6 +7,7 @@
 mod bare;
 mod cluster;
 mod cold;
+mod connect;
 mod flood;
 mod idle;
 mod manager;

@@ -8,6 +8,8 @@
 #![allow(clippy::print_stderr, reason = "tells how far it has come")]
 
 mod arguments;
+#[path = "../scripts/connect.rs"]
+mod connect;
 #[path = "../../tests/cluster/index.rs"]
 mod index;
 mod local;

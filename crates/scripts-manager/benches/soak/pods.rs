@@ -7,14 +7,14 @@ use anyhow::{Context as _, ensure};
 use e2e::bench::{Report, Row};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
 use kube::api::ListParams;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 use toolbus_testkit::process::Launch;
 
 use crate::arguments::Runs;
+use crate::connect::connect;
 use crate::index::{IMAGE, Index};
 use crate::manager::Manager;
 use crate::tally::{Tally, one, zero};
@@ -26,12 +26,7 @@ const FULL_WITHIN: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) async fn soak(report: &mut Report, broker: &str, runs: Runs) -> anyhow::Result<()> {
-    let kubeconfig = std::env::var_os("TOOLBUS_TEST_KUBECONFIG")
-        .map(PathBuf::from)
-        .context("TOOLBUS_TEST_KUBECONFIG names no cluster: see CONTRIBUTING.md")?;
-    let read = Kubeconfig::read_from(&kubeconfig)?;
-    let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
-    let client = Client::try_from(config)?;
+    let (kubeconfig, client) = connect().await?;
     let index = Index::start(client.clone(), NAMESPACE).await;
     let launch = launch(&index, &kubeconfig, runs.at_once)?;
     let mut manager = Manager::start(RUNNER, launch, broker, runs.at_once).await?;

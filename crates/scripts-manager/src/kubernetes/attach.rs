@@ -103,8 +103,7 @@ async fn connect(
 
 fn check<B>(response: &Response<B>, key: &str) -> Result<(), UpgradeConnectionError> {
     let is = |name: &HeaderName, expected: &str| {
-        let value = response.headers().get(name).map(HeaderValue::as_bytes).unwrap_or_default();
-        value.eq_ignore_ascii_case(expected.as_bytes())
+        response.headers().get(name).is_some_and(|value| value == expected)
     };
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         return Err(UpgradeConnectionError::ProtocolSwitch(response.status()));

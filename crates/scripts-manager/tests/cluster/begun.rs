@@ -7,14 +7,13 @@ use kube::api::{AttachParams, AttachedProcess, LogParams};
 use kube::{Api, ResourceExt as _};
 use scripts_manager::kubernetes::KubernetesRunner;
 use tokio::io::AsyncWriteExt as _;
-use tokio::task::JoinSet;
-use toolbus_scripts::runner::{Ending, Run, Runner};
+use toolbus_scripts::runner::{Ending, Runner};
 use toolbus_testkit::eventually;
 
-use crate::meddler::{Fate, Meddler};
-use crate::once::{LIMIT, Place, same};
+use crate::meddler::Meddler;
+use crate::once::{LIMIT, Place, unreached};
 use crate::proxy::{Proxy, Way};
-use crate::support::{client, run, script};
+use crate::support::{run, script};
 use crate::warm::{full, until};
 
 /// Tells its user, of which each pod has one of its own.
@@ -133,15 +132,7 @@ async fn a_script_whose_start_was_lost_on_its_way_starts_in_the_same_pod() {
 #[tokio::test]
 async fn half_a_script_of_a_manager_that_is_lost_is_forgotten() {
     let Some(place) = Place::new("half").await else { return };
-    let meddler = Meddler::new();
-    // The first manager never reaches its pod.
-    meddler.judge(|_, path| if path.ends_with("/attach") { Fate::Silent } else { Fate::Pass });
-    let first = place.runner(meddler.client(None).await.expect("a cluster")).await;
-    let second = place.runner(client().await.expect("a cluster")).await;
-    let run = Run::alone("call_1");
-    let again = same(&run, true);
-    let mut trying = JoinSet::new();
-    trying.spawn(async move { first.run(script("print('ran')"), run).await });
+    let (_trying, second, again) = unreached(&place).await;
     let pod = eventually(LIMIT, async || {
         let list = place.pods.list(&kube::api::ListParams::default()).await;
         list.expect("pods").items.pop().ok_or("no pod yet")

@@ -188,18 +188,24 @@ async fn a_call_that_comes_again_and_has_no_pod_is_not_run() {
     assert_eq!(place.ever(), 0);
 }
 
-#[tokio::test]
-async fn a_pod_whose_script_was_not_handed_over_gets_it_from_the_next_manager() {
-    let Some(place) = Place::new("handed").await else { return };
+/// Two managers, of which the first has a call and never reaches its pod, for as long as what it
+/// tries is held. The call is given as it comes again.
+pub(crate) async fn unreached(place: &Place) -> (JoinSet<()>, KubernetesRunner, Run) {
     let meddler = Meddler::new();
-    // The first manager never reaches its pod.
     meddler.judge(|_, path| if path.ends_with("/attach") { Fate::Silent } else { Fate::Pass });
     let first = place.runner(meddler.client(None).await.expect("a cluster")).await;
     let second = place.runner(client().await.expect("a cluster")).await;
     let run = Run::alone("call_1");
     let again = same(&run, true);
     let mut trying = JoinSet::new();
-    trying.spawn(async move { first.run(script("print('ran')"), run).await });
+    trying.spawn(async move { drop(first.run(script("print('ran')"), run).await) });
+    (trying, second, again)
+}
+
+#[tokio::test]
+async fn a_pod_whose_script_was_not_handed_over_gets_it_from_the_next_manager() {
+    let Some(place) = Place::new("handed").await else { return };
+    let (_trying, second, again) = unreached(&place).await;
     eventually(LIMIT, async || if place.ever() == 1 { Ok(()) } else { Err("no pod yet") }).await;
     let outcome = second.run(script("print('ran')"), again).await.expect("an outcome");
     assert_eq!(outcome.output.text, "ran\n");

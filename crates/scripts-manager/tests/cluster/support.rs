@@ -77,7 +77,12 @@ pub(crate) async fn check(runner: &impl Runner, source: &str, output: &str, endi
 /// The pods of calls with this id.
 pub(crate) async fn pods_of(client: &Client, call_id: &str) -> Vec<Pod> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
-    let pods = pods.list(&ListParams::default()).await.expect("pods").items;
+    let pods = match pods.list(&ListParams::default()).await {
+        // The API server closed a quiet connection as it was used: both sides keep one for 90 s.
+        Err(kube::Error::Service(_)) => pods.list(&ListParams::default()).await,
+        answer => answer,
+    };
+    let pods = pods.expect("pods").items;
     let is_of = |pod: &Pod| {
         let annotations = pod.metadata.annotations.as_ref();
         annotations

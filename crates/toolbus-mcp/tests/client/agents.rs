@@ -7,16 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 use toolbus_bus::requester::Requester;
-use toolbus_bus::{
-    Asker, Bus, Delivery, Disposition, Flow, MemoryBus, Progress, Subscription, TopicPattern,
-};
+use toolbus_bus::{Bus, Delivery, Disposition, Flow, MemoryBus, Subscription, TopicPattern};
 use toolbus_mcp::agent::Services;
 use toolbus_mcp::bridge::{self, Bridge, StdioRegistration};
 use toolbus_mcp::servers::Set;
 use toolbus_testkit::eventually;
-use toolbus_tools::call::{Arguments, Call, Time};
 use toolbus_tools::{Guides, Invoker, Registry};
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::topic;
@@ -50,18 +46,7 @@ impl Agent {
 
     /// What a tool says, with the code before it where it says so by an error.
     async fn told(&self, tool: &str, arguments: Value) -> String {
-        let call = Call {
-            id: "call_1".to_owned(),
-            tool: tool.to_owned(),
-            arguments: Arguments::Value(arguments),
-            caller: "test".to_owned(),
-            session: None,
-            time: Time::Budget(PATIENCE),
-            cancelled: CancellationToken::new(),
-            progress: Progress::none(),
-            asker: Asker::none(),
-        };
-        match self.invoker.invoke(call).await {
+        match self.invoker.invoke(call_by_agent(tool, arguments)).await {
             Ok(output) if output.is_error => format!("error: {}", output.content.unwrap()),
             Ok(output) => output.content.unwrap_or_default(),
             Err(error) => format!("{}: {}", error.code, error.message),

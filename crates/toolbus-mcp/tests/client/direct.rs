@@ -6,16 +6,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 use toolbus_bus::requester::Requester;
-use toolbus_bus::{Bus, MemoryBus, Progress};
+use toolbus_bus::{Bus, MemoryBus};
 use toolbus_mcp::agent::Services;
 use toolbus_mcp::bridge::{self, Bridge, StdioRegistration};
 use toolbus_mcp::servers::Set;
 use toolbus_mcp::trust::Pins;
 use toolbus_mcp::{TOOLS_MAX, trust::ToolChanges};
 use toolbus_testkit::eventually;
-use toolbus_tools::call::{Arguments, Call, Outcome, Time};
+use toolbus_tools::call::Outcome;
 use toolbus_tools::{Guides, Invoker, Registry};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::name::{AgentName, InstanceId};
@@ -68,18 +67,7 @@ impl Agent {
     }
 
     async fn call(&self, tool: &str, arguments: Value) -> Outcome {
-        let call = Call {
-            id: "call_1".to_owned(),
-            tool: tool.to_owned(),
-            arguments: Arguments::Value(arguments),
-            caller: "test".to_owned(),
-            session: None,
-            time: Time::Budget(PATIENCE),
-            cancelled: CancellationToken::new(),
-            progress: Progress::none(),
-            asker: toolbus_bus::Asker::none(),
-        };
-        self.invoker.invoke(call).await
+        self.invoker.invoke(call_by_agent(tool, arguments)).await
     }
 
     async fn echo(&self, tool: &str) -> String {

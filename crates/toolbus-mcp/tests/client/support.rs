@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
-use toolbus_bus::{Deadline, Progress};
+use tokio_util::sync::CancellationToken;
+use toolbus_bus::{Asker, Deadline, Progress};
 use toolbus_mcp::config::{self, Variables};
 use toolbus_mcp::servers::{Change, Changes, Options, Set};
 use toolbus_mcp::supervisor::Supervisor;
 use toolbus_mcp::{Call, CallError, CallResult, State};
 use toolbus_testkit::eventually;
+use toolbus_tools::call::{Arguments, Call as AgentCall, Time};
 use toolbus_wire::message::toolbus::ToolProgress;
 
 /// Longer than anything here takes, on a slow machine.
@@ -83,6 +85,21 @@ pub(crate) fn tool_names(set: &Set, server: &str) -> Vec<String> {
 /// The next difference in what there is. It comes of what was done before, so it is not far.
 pub(crate) async fn next(changes: &mut Changes) -> Option<Change> {
     tokio::time::timeout(CONNECT_LIMIT, changes.next()).await.expect("a change, or the end")
+}
+
+/// A call of an agent's model.
+pub(crate) fn call_by_agent(tool: &str, arguments: Value) -> AgentCall {
+    AgentCall {
+        id: "call_1".to_owned(),
+        tool: tool.to_owned(),
+        arguments: Arguments::Value(arguments),
+        caller: "test".to_owned(),
+        session: None,
+        time: Time::Budget(PATIENCE),
+        cancelled: CancellationToken::new(),
+        progress: Progress::none(),
+        asker: Asker::none(),
+    }
 }
 
 /// Progress that is kept.
