@@ -10,6 +10,7 @@ mod client;
 mod correlate;
 mod otlp;
 mod outage;
+mod span_fields;
 
 #[cfg(test)]
 mod tests;
@@ -20,11 +21,12 @@ use std::time::Duration;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use toolbus_telemetry::{Kind, Metric};
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::fmt::format::JsonFields;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::{EnvFilter, Layer, Registry};
+use tracing_subscriber::{Layer, Registry};
 
 use self::correlate::Correlated;
+use self::span_fields::SpanFields;
 use crate::config::{Environment, Mistake};
 use crate::settings::{LogFormat, LogSettings, TelemetrySettings};
 
@@ -159,12 +161,14 @@ pub fn start(options: &Options<'_>) -> Result<Telemetry, Error> {
 /// introduction). The settings can still ask for them by name.
 const QUIET_LIBRARIES: &str = "lapin=off,rmcp=warn,rmcp::transport::worker=off";
 
-/// The filter that the settings name, else `level`.
-fn log_filter(options: &Options<'_>, level: LevelFilter) -> EnvFilter {
+/// The filter that the settings name, else `level`. It knows targets and levels only: a filter that
+/// can also go by spans would have to look at each of them whenever it is entered and left.
+fn log_filter(options: &Options<'_>, level: LevelFilter) -> Targets {
     let level = level.to_string();
     let directives = options.log.filter.as_ref().map_or(&*level, |filter| filter.as_str());
     // Of two directives for one target the later one holds.
-    EnvFilter::builder().parse_lossy(format!("{QUIET_LIBRARIES},{directives}"))
+    let directives = format!("{QUIET_LIBRARIES},{directives}").parse();
+    directives.expect("ours are right, and those of the settings were checked when they were read")
 }
 
 fn console(human: bool) -> Box<dyn Layer<Registry> + Send + Sync> {
@@ -176,6 +180,6 @@ fn console(human: bool) -> Box<dyn Layer<Registry> + Send + Sync> {
     } else {
         let json = tracing_subscriber::fmt::format().json().flatten_event(true);
         let line = Correlated(json.with_span_list(false));
-        base.fmt_fields(JsonFields::new()).event_format(line).boxed()
+        base.fmt_fields(SpanFields).event_format(line).boxed()
     }
 }

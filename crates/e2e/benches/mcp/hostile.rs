@@ -1,11 +1,13 @@
-//! Whether healthy servers feel hostile ones: the same calls with and without calls of hostile
-//! servers beside them, in turns, through the same bridge.
+//! Whether healthy servers feel hostile ones: the same calls alone, beside calls of hostile servers
+//! of the same bridge, and beside calls of hostile servers of a bridge apart, in turns. What comes of
+//! the machine's processors being busy is in the last as well; the rest is the bridge's.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use e2e::bench::{Goal, Latencies, Report, Rounds, Row, at_once};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -56,45 +58,58 @@ impl Measured {
 }
 
 pub(crate) fn measure(report: &mut Report, runtime: &Runtime, server: &str) -> anyhow::Result<()> {
+    // A broker carries a message to every bridge of an agent, so each fleet has a part of its own.
     let Some(vhost) = runtime.block_on(rabbit::vhost()) else { return Ok(()) };
-    let folder = tempfile::tempdir()?;
+    let Some(vhost_apart) = runtime.block_on(rabbit::vhost()) else { return Ok(()) };
+    let [folder, folder_apart] = [tempfile::tempdir()?, tempfile::tempdir()?];
     let program = std::env::current_exe()?;
-    let mut servers = json!({SERVER: {"type": "http", "url": format!("{server}/mcp")}});
-    for kind in HOSTILE.iter().map(|(kind, _)| *kind).chain([GOOD]) {
-        servers[kind] = json!({"command": program, "args": [crate::MISBEHAVE, kind]});
-    }
-    servers[SILENT]["timeoutMs"] = SILENCE_MS.into();
-    let broker = vhost.amqp_url();
-    let fleet = runtime.block_on(Fleet::with(&broker, servers, folder.path()))?;
+    let launch = |kind: &str| json!({"command": program, "args": [crate::MISBEHAVE, kind]});
+    let mut hostile: Map<String, Value> =
+        HOSTILE.iter().map(|(kind, _)| ((*kind).to_owned(), launch(kind))).collect();
+    hostile[SILENT]["timeoutMs"] = SILENCE_MS.into();
+    let mut servers = hostile.clone();
+    servers.insert(GOOD.to_owned(), launch(GOOD));
+    let healthy = json!({"type": "http", "url": format!("{server}/mcp")});
+    servers.insert(SERVER.to_owned(), healthy);
+    let start = |servers: Map<String, Value>, broker: String, folder: PathBuf| {
+        runtime.block_on(async move { Fleet::with(&broker, servers.into(), &folder).await })
+    };
+    let fleet = start(servers, vhost.amqp_url(), folder.path().into())?;
+    let fleet_apart = start(hostile, vhost_apart.amqp_url(), folder_apart.path().into())?;
 
-    let [mut beside, mut alone] = std::array::from_fn(|_| Measured::default());
+    let [mut beside, mut alone, mut apart] = std::array::from_fn(|_| Measured::default());
     let mut ends = [0; HOSTILE.len()];
     for round in 0..=ROUNDS {
         alone.round(runtime, &fleet)?;
-        let hostility = Hostility::begin(runtime, &fleet);
-        beside.round(runtime, &fleet)?;
-        for (all, more) in ends.iter_mut().zip(runtime.block_on(hostility.end())?) {
-            *all += more;
+        for (measured, hostile) in [(&mut beside, &fleet), (&mut apart, &fleet_apart)] {
+            let hostility = Hostility::begin(runtime, hostile);
+            measured.round(runtime, &fleet)?;
+            for (all, more) in ends.iter_mut().zip(runtime.block_on(hostility.end())?) {
+                *all += more;
+            }
         }
         // The first round is for caches and allocators to fill.
         if round == 0 {
-            [beside, alone] = std::array::from_fn(|_| Measured::default());
+            [beside, alone, apart] = std::array::from_fn(|_| Measured::default());
         }
     }
-    runtime.block_on(fleet.agent.close());
+    for fleet in [fleet, fleet_apart] {
+        runtime.block_on(fleet.agent.close());
+    }
     for ((kind, _), ends) in HOSTILE.iter().zip(ends) {
         ensure!(ends > 0, "no call of the server {kind} came to an end: nothing was shown");
     }
     let row = |what: &str, ours, peer| Row::new(what, "µs", ours).beside(peer);
-    report.add(row("healthy beside hostile, p50, peer alone", beside.p50, alone.p50));
-    report.add(
-        row("healthy beside hostile, p99, peer alone", beside.p99, alone.p99)
-            .with_goal(Goal::RatioAtMost(1.5)),
-    );
+    let goal = Goal::RatioAtMost(1.5);
+    report.add(row("healthy beside hostile, p50, peer alone", beside.p50.clone(), alone.p50));
+    report.add(row("healthy beside hostile, p99, peer alone", beside.p99.clone(), alone.p99));
+    report.add(row("the same, p50, peer apart", beside.p50, apart.p50).with_goal(goal));
+    report.add(row("the same, p99, peer apart", beside.p99, apart.p99).with_goal(goal));
     report.note(format!(
         "Hostile: calls of two healthy servers, one over HTTP and one over stdio, {} in flight, \
-         {TEXT_BYTES} bytes, {ROUNDS} rounds of {} s alone and as many beside calls of four others \
-         of the same bridge, in turns: {}. Calls of theirs that came to their end: {ends:?}.",
+         {TEXT_BYTES} bytes, {ROUNDS} rounds of {} s each, in turns: alone, beside calls of four \
+         others of the same bridge, and beside calls of the same four of a bridge apart: {}. Calls \
+         of theirs that came to their end: {ends:?}.",
         2 * LANES,
         ROUND.as_secs(),
         misbehaving::told(),

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use tracing_subscriber::filter::Targets;
+
 use super::{TextValue, text_value};
 
 /// Which log lines are written: a level, or directives such as `info,toolbus_bus=debug`.
@@ -29,10 +31,15 @@ impl TextValue for LogFilter {
     const SENSITIVE: bool = false;
 
     fn read(text: &str) -> Result<Self, String> {
-        tracing_subscriber::EnvFilter::builder()
-            .parse(text)
-            .map(|_| Self(text.to_owned()))
-            .map_err(|error| error.to_string())
+        // An empty directive would be one for everything.
+        let directives: Vec<&str> =
+            text.split(',').map(str::trim).filter(|directive| !directive.is_empty()).collect();
+        let directives = directives.join(",");
+        match directives.parse::<Targets>() {
+            _ if directives.is_empty() => Err("it says nothing".to_owned()),
+            Ok(_) => Ok(Self(directives)),
+            Err(error) => Err(error.to_string()),
+        }
     }
 }
 

@@ -83,7 +83,9 @@ fn listen_addresses() {
 fn log_filters() {
     check::<LogFilter>("debug", Ok("debug"));
     check::<LogFilter>("info,toolbus_bus=debug", Ok("info,toolbus_bus=debug"));
+    check::<LogFilter>(" info , toolbus_bus=debug,", Ok("info,toolbus_bus=debug"));
     check::<LogFilter>("toolbus=loud", Err(""));
+    check::<LogFilter>(" ,", Err("nothing"));
 }
 
 #[test]
