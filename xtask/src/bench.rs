@@ -14,6 +14,16 @@ use serde_json::Value;
 use crate::real_parts::{self, RealParts};
 use crate::workspace;
 
+/// What benchmarks start. Each is linked like the product, which takes a minute, so no others are.
+const PROGRAMS: [&str; 6] = [
+    "agent-host",
+    "mcp-bridge",
+    "openrouter-mcp",
+    "real-parts",
+    "scripts-manager",
+    "toolbus-mcp-supervisor",
+];
+
 /// What becomes of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Table {
@@ -26,9 +36,9 @@ pub(crate) enum Table {
 /// Runs one benchmark; fails when it does.
 pub(crate) fn run(name: &str, table: Table) -> anyhow::Result<ExitCode> {
     real_parts::prepare()?;
-    let build =
-        ["build", "--profile", "bench", "--workspace", "--locked", "--bins", "--bench", name];
-    workspace::run(&mut workspace::cargo(&build))?;
+    let build = ["build", "--profile", "bench", "--workspace", "--locked", "--bench", name];
+    let programs = PROGRAMS.iter().flat_map(|program| ["--bin", program]);
+    workspace::run(workspace::cargo(&build).args(programs))?;
     let target = workspace::target_folder()?;
     let folder = target.join("bench");
     forget(&folder, name)?;
