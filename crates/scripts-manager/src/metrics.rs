@@ -7,6 +7,7 @@ use toolbus_telemetry::{Kind, Metric};
 pub(crate) const METER: &str = "toolbus.scripts-manager";
 
 pub(crate) const REASON: &str = "toolbus.reason";
+pub(crate) const OUTCOME: &str = "toolbus.outcome";
 
 pub(crate) const WARM_CLAIMS: Metric = Metric {
     name: "toolbus.scripts.warm.claims",
@@ -16,6 +17,13 @@ pub(crate) const WARM_CLAIMS: Metric = Metric {
                   `lost` where those that did could not be had, `unsuited` where the script asks for \
                   what no warm pod can do",
     attributes: &[REASON],
+};
+pub(crate) const WARM_REFILLS: Metric = Metric {
+    name: "toolbus.scripts.warm.refills",
+    kind: Kind::Counter,
+    unit: "{attempt}",
+    description: "Attempts to make a warm pod, `ok` or `failed`",
+    attributes: &[OUTCOME],
 };
 pub(crate) const WARM_PODS: Metric = Metric {
     name: "toolbus.scripts.warm.pods",
@@ -33,4 +41,4 @@ pub(crate) const WARM_SIZE: Metric = Metric {
 };
 
 /// Every metric of this program.
-pub const METRICS: &[Metric] = &[WARM_CLAIMS, WARM_PODS, WARM_SIZE];
+pub const METRICS: &[Metric] = &[WARM_CLAIMS, WARM_REFILLS, WARM_PODS, WARM_SIZE];

@@ -41,7 +41,7 @@ use super::protocol;
 use super::settings::KubernetesSettings;
 use super::watch::Known;
 use crate::metrics;
-use record::{Claim, Record};
+use record::{Claim, Record, Refill};
 
 pub use record::WarmStatus;
 
@@ -261,6 +261,11 @@ impl Warm {
     }
 
     fn made(&self, made: Result<Waiting, Error>) {
+        match &made {
+            Ok(_) => self.record.refill(Refill::Made),
+            Err(Error::Cancelled) => {}
+            Err(_) => self.record.refill(Refill::Failed),
+        }
         let mut state = self.state.lock();
         match made {
             Ok(waiting) => {

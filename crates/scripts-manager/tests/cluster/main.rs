@@ -3,6 +3,7 @@
 mod begun;
 mod canaries;
 mod conformance;
+mod dashboard;
 mod faults;
 mod files;
 mod fleet;

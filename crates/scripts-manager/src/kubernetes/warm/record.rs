@@ -32,9 +32,19 @@ impl Claim {
     }
 }
 
+/// What became of an attempt to make a warm pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refill {
+    /// It waits now.
+    Made,
+    /// There is none.
+    Failed,
+}
+
 /// Instruments, and the same as plain numbers.
 pub(super) struct Record {
     claims: Counter<u64>,
+    refills: Counter<u64>,
     pods: UpDownCounter<i64>,
     size: u16,
     waiting: AtomicUsize,
@@ -60,6 +70,7 @@ impl Record {
         metrics::WARM_SIZE.up_down_counter(meter).add(i64::from(size), &[]);
         Self {
             claims: metrics::WARM_CLAIMS.counter(meter),
+            refills: metrics::WARM_REFILLS.counter(meter),
             pods: metrics::WARM_PODS.up_down_counter(meter),
             size,
             waiting: AtomicUsize::new(0),
@@ -73,6 +84,15 @@ impl Record {
         let count = if claim == Claim::Hit { &self.hits } else { &self.misses };
         count.fetch_add(1, Ordering::Relaxed);
         self.claims.add(1, &[KeyValue::new(metrics::REASON, claim.as_str())]);
+    }
+
+    /// A pod was made, or could not be.
+    pub(super) fn refill(&self, refill: Refill) {
+        let outcome = match refill {
+            Refill::Made => "ok",
+            Refill::Failed => "failed",
+        };
+        self.refills.add(1, &[KeyValue::new(metrics::OUTCOME, outcome)]);
     }
 
     /// So many wait now.

@@ -9,13 +9,16 @@ use opentelemetry_sdk::metrics::{InMemoryMetricExporter, PeriodicReader, SdkMete
 use super::*;
 
 #[test]
-fn claims_are_counted_by_what_became_of_them_and_pods_as_they_wait() {
+fn claims_and_refills_are_counted_by_what_became_of_them_and_pods_as_they_wait() {
     let exporter = InMemoryMetricExporter::default();
     let reader = PeriodicReader::builder(exporter.clone()).build();
     let provider = SdkMeterProvider::builder().with_reader(reader).build();
     let record = Record::new(3, &provider.meter("test"));
     for claim in [Claim::Hit, Claim::Hit, Claim::None, Claim::Lost, Claim::Unsuited] {
         record.claim(claim);
+    }
+    for refill in [Refill::Made, Refill::Failed, Refill::Made] {
+        record.refill(refill);
     }
     record.waiting(5);
     record.waiting(2);
@@ -50,6 +53,8 @@ fn claims_are_counted_by_what_became_of_them_and_pods_as_they_wait() {
         ("toolbus.scripts.warm.claims [{script}] none", 1),
         ("toolbus.scripts.warm.claims [{script}] unsuited", 1),
         ("toolbus.scripts.warm.pods [{pod}]", 2),
+        ("toolbus.scripts.warm.refills [{attempt}] failed", 1),
+        ("toolbus.scripts.warm.refills [{attempt}] ok", 2),
         ("toolbus.scripts.warm.size [{pod}]", 3),
     ];
     assert_eq!(points, expected.map(|(name, value)| (name.to_owned(), value)).into());
