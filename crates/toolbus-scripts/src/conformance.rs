@@ -179,6 +179,7 @@ macro_rules! conformance_tests {
                 a_thread_bomb_is_bounded,
                 memory_of_one_process_is_bounded,
                 memory_spread_over_children_is_bounded,
+                memory_of_a_child_alone_ends_the_script,
                 memory_in_files_is_bounded,
                 memory_in_sockets_is_bounded,
                 a_decompression_bomb_is_bounded,

@@ -72,7 +72,8 @@ pub struct Run {
     pub redelivered: bool,
     /// Fires when nobody wants the outcome any more; the runner kills the script at once.
     pub cancelled: CancellationToken,
-    /// Takes output as it comes. Called on the runner's own task, so it must not block.
+    /// Takes output as it comes. Called on the runner's own task, so it must not block. Of a script
+    /// that another runner had begun it takes all output from the beginning, in the same pieces.
     pub live: Option<LiveOutput>,
 }
 
@@ -124,7 +125,8 @@ pub enum Ending {
     },
     /// It was killed at its timeout.
     TimedOut,
-    /// It was killed for its memory.
+    /// It was killed for its memory: all of it, and be it that only one of its processes was over the
+    /// limit, which they share. So nobody waits for the answer of a child that is dead.
     OutOfMemory,
     /// It was killed because its call was cancelled.
     Cancelled,

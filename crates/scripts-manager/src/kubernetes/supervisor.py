@@ -42,6 +42,8 @@ def supervise():
     LINGER = 15.0           # seconds to wait for the end to be heard
     LULL = 0.015            # seconds between that and this process's end, which is work for a node
     DRAIN = 0.2             # seconds in which output may come after the script's end
+    # Seconds between two looks whether the kernel killed for memory.
+    LOOK = 0.05
     libc = ctypes.CDLL(None, use_errno=True)
 
     def dumpable(value):
@@ -79,8 +81,8 @@ def supervise():
         return (read_number("/sys/fs/cgroup/memory.events", "oom_kill")
                 + read_number("/sys/fs/cgroup/memory/memory.oom_control", "oom_kill"))
 
+    # Until nothing is left: what was just forked may have been missed.
     def kill_everything():
-        """Until nothing is left: what was just forked may have been missed."""
         end = time.monotonic() + 2
         while time.monotonic() < end:
             try:
@@ -116,6 +118,8 @@ def supervise():
         cause = None            # why it was killed, if it was
         started = ended = None
         kills_before = 0
+        # When it is looked next whether memory ran out.
+        look = None
         leave = None            # when this process ends
 
     state = State()
@@ -154,8 +158,8 @@ def supervise():
             del state.arrived[:5 + length]
             take(bytes(kind), body)
 
+    # Drops half a message that another begins behind: nobody else knows the nonce.
     def forget_half():
-        """Drops half a message that another begins behind: nobody else knows the nonce."""
         if state.nonce is None:
             return False
         hello = b"H" + len(state.nonce).to_bytes(4, "big") + bytes(state.nonce)
@@ -228,6 +232,7 @@ def supervise():
             select.select([], [OUTPUT], [])
             flush()
         state.started = time.monotonic()
+        state.look = state.started + LOOK
         order(b"G")
         os.close(orders)
         for file in streams:
@@ -315,6 +320,15 @@ def supervise():
         state.ended = time.monotonic()
         state.leave = state.ended + LINGER
 
+    # The kernel may have killed one process of the script alone. The others would wait for it, or go on
+    # without what it was to give them; where it kills all of them they cannot.
+    def is_out_of_memory():
+        now = time.monotonic()
+        if now < state.look:
+            return False
+        state.look = now + LOOK
+        return out_of_memory_kills() > state.kills_before
+
     def next_deadline():
         if state.leave is not None:
             return state.leave
@@ -367,6 +381,10 @@ def supervise():
             # What it left behind may still be writing.
             if not streams or state.cause or time.monotonic() >= drained:
                 finish()
+        runs = state.started is not None and state.status is None
+        if runs and is_out_of_memory():
+            stop("out_of_memory")
+            continue
         deadline = next_deadline()
         if deadline is not None and time.monotonic() >= deadline:
             if state.leave is not None:
@@ -374,6 +392,8 @@ def supervise():
             if state.status is None:
                 stop("timed_out")
             continue
+        if runs:
+            deadline = min(deadline, state.look)
         flush()
         if writing != bool(state.pending):
             writing = bool(state.pending)

@@ -70,6 +70,22 @@ pub(super) async fn memory_spread_over_children_is_bounded(stage: Stage) {
     stage.nothing_runs_with(&mark);
 }
 
+/// The kernel kills the child, and nobody else: what is left of the script would wait for long.
+pub(super) async fn memory_of_a_child_alone_ends_the_script(stage: Stage) {
+    let mark = host::mark();
+    let child = "data = []\nwhile True: data.append(b'x' * (8 << 20))";
+    let source = format!(
+        "import ctypes, subprocess, sys, time\nctypes.CDLL(None).prctl(15, b'{mark}', 0, 0, 0)\n\
+         print('before')\nsubprocess.run([sys.executable, '-c', {child:?}])\ntime.sleep(50)\nprint('after')"
+    );
+    let response = stage.run_for(&source, 60).await;
+    ended_for(&response, &[ScriptReason::OutOfMemory]);
+    assert_eq!((response.output.as_deref(), response.exit_code), (Some("before\n"), 137));
+    // It did not wait for its end, nor was it told of as one that ran out of time.
+    assert!(response.elapsed_ms < 45_000, "{response:?}");
+    stage.nothing_runs_with(&mark);
+}
+
 pub(super) async fn memory_in_files_is_bounded(stage: Stage) {
     let source = "import time\ndata = b'x' * (1 << 20)\nfor place in ('/tmp', '.', '/dev/shm'):\n    try:\n        \
                   with open(place + '/f', 'wb') as file:\n            while True: file.write(data)\n    \
