@@ -3,12 +3,13 @@
 mod files;
 
 use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use toolbus_bus::requester::{self, Requester};
-use toolbus_bus::{Envelope, PublishError};
+use toolbus_bus::{Envelope, Progress, PublishError};
 use toolbus_tools::bus::{error_of, output_of};
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::registry::{self, Registry};
@@ -111,7 +112,7 @@ impl ExecutePython {
                 call_id: &request.tool_call_id,
                 deadline: call.deadline,
                 cancelled: &call.cancelled,
-                progress: call.progress,
+                progress: each_once(call.progress),
                 asker: call.asker,
             })
             .await
@@ -134,6 +135,20 @@ impl ExecutePython {
         }
         output(response, seconds)
     }
+}
+
+/// Progress without what was heard before. A worker that takes over the script of one that was lost
+/// tells its output from the beginning, in the same pieces and so under the same numbers.
+fn each_once(progress: Progress) -> Progress {
+    if !progress.is_wanted() {
+        return progress;
+    }
+    let next = AtomicU64::new(0);
+    Progress::to(move |news| {
+        if next.fetch_max(news.seq.saturating_add(1), Ordering::Relaxed) <= news.seq {
+            progress.send(news);
+        }
+    })
 }
 
 fn request_of(

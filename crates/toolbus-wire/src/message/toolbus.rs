@@ -29,7 +29,9 @@ impl Message for ToolCancel {
 pub struct ToolProgress {
     /// Id of the call.
     pub tool_call_id: String,
-    /// Counts the messages of one call, so that a late one can be told from the latest.
+    /// Counts the messages of one call, so that a late one can be told from the latest. A piece of a
+    /// script's output has the same number whoever tells it, from 0 on, so that one which is told again
+    /// by a worker that took over can be left out.
     pub seq: u64,
     /// How much is done, in units of the tool's own.
     #[serde(skip_serializing_if = "Option::is_none")]
