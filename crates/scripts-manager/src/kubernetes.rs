@@ -4,7 +4,7 @@
 //! attaches to it while it is being made, `life` hands the script over (`protocol`, `attach`) and hears how it ends, `watch` learns
 //! what shows nowhere else. `again` has calls that come again, and scripts that were cut off from
 //! their manager; `begun` finds out whether they began. `supervisor.py` is the pod's first process. `reaper` and `presence` see to
-//! the pods of managers that are gone.
+//! the pods of managers that are gone. `requests` is how the cluster is asked.
 //!
 //! `warm` has pods that are there before their scripts.
 //!
@@ -26,6 +26,7 @@ mod pod;
 mod presence;
 mod protocol;
 mod reaper;
+mod requests;
 pub mod settings;
 mod warm;
 mod watch;
@@ -276,36 +277,41 @@ impl Shared {
         let limits = protocol::Settings { packages: u32::from(packages), ..limits(&script) };
         // It waits for no place: its pod is there already, and not for long if nobody takes it over.
         // That has its packages, too.
-        if run.redelivered {
-            return self.again(script, &run, limits).await;
+        if run.redelivered
+            && let Some(outcome) = self.again(&script, &run, &limits).await?
+        {
+            return Ok(outcome);
         }
+        // From here on it is known not to have begun.
         let mut set = None;
         if packages {
             let equipping = async { set = Some(self.equip(requirements, &run).await) };
             self.presence.wait(run.key, equipping.boxed()).await?;
         }
         let set = set.transpose()?;
-        let permit = tokio::select! {
+        let mut permit = None;
+        let turn = async { permit = Some(self.running.acquire().await) };
+        tokio::select! {
+            waited = self.presence.wait(run.key, turn.boxed()) => waited?,
             () = run.cancelled.cancelled() => return Err(Error::Cancelled),
-            permit = self.running.acquire() => permit,
-        };
-        let permit = permit.map_err(|error| Error::Failed(error.to_string()))?;
-        let outcome = self.anew(script, &run, (set, limits)).await;
+        }
+        let permit = permit.transpose().map_err(|error| Error::Failed(error.to_string()))?;
+        let outcome = self.anew(&script, &run, (set, limits)).await;
         drop(permit);
         outcome
     }
 
-    /// A call that was never seen before. A pod that is lost before its script begins is made good by
+    /// A call that has not begun anywhere. A pod that is lost before its script begins is made good by
     /// another.
     async fn anew(
         &self,
-        script: Script,
+        script: &Script,
         run: &Run,
         (set, limits): (Option<String>, protocol::Settings),
     ) -> Result<Outcome, Error> {
         let mut pods = 1;
         loop {
-            let lost = match self.in_new_pod(&script, run, (set.as_deref(), &limits)).await? {
+            let lost = match self.in_new_pod(script, run, (set.as_deref(), &limits)).await? {
                 Met::Outcome(outcome) => return Ok(outcome),
                 Met::Unbegun(reason) => reason,
             };
@@ -323,7 +329,10 @@ impl Shared {
         run: &Run,
         (set, limits): (Option<&str>, &protocol::Settings),
     ) -> Result<Met, Error> {
-        let (mut kept, outcome) = match self.warm.claim(script, run).await {
+        let Ok(claimed) = self.warm.claim(script, run).await else {
+            return self.alongside(script, run).await.map(Met::Outcome);
+        };
+        let (mut kept, outcome) = match claimed {
             Some(warm::Claimed { mut kept, born }) => {
                 self.name_in_trace(&kept.name);
                 let outcome = self.live(&mut kept, (born, protocol::go()), script, run).await?;
@@ -342,8 +351,9 @@ impl Shared {
             Some(outcome) => Met::Outcome(outcome),
             None => self.find_out(&mut kept, script, run, limits).await?,
         };
-        if matches!(met, Met::Unbegun(_)) {
-            kept.make_way().await;
+        // Whoever has taken the pod over finds the same, and begins the script.
+        if matches!(met, Met::Unbegun(_)) && !kept.make_way().await {
+            return self.alongside(script, run).await.map(Met::Outcome);
         }
         Ok(met)
     }
@@ -432,6 +442,7 @@ impl Shared {
             timeout: script.timeout,
             cancelled: &run.cancelled,
             live: run.live.clone(),
+            told: Arc::default(),
         }
     }
 }

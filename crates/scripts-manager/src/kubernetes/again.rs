@@ -3,7 +3,7 @@
 //!
 //! Invariants: a script is handed over again to its own pod alone, whose first process starts one
 //! script, once, whoever says so how often; it gets another pod only when it is proved that it never
-//! began in the first.
+//! began in the first, and only from him who deletes that one while it is his.
 
 use kube::ResourceExt as _;
 use toolbus_scripts::runner::{Error, Outcome, Run, Script};
@@ -17,13 +17,14 @@ const HANDOVERS: u32 = 3;
 
 impl Shared {
     /// A call that a manager had which is lost, or has lost it: if its pod is there, it is this
-    /// manager's from now on. Otherwise it may have run, and is not run again.
+    /// manager's from now on. Otherwise it may have run, and is not run again. `None` when its pod is
+    /// proof that it has not begun; that pod is gone then.
     pub(super) async fn again(
         &self,
-        script: Script,
+        script: &Script,
         run: &Run,
-        limits: protocol::Settings,
-    ) -> Result<Outcome, Error> {
+        limits: &protocol::Settings,
+    ) -> Result<Option<Outcome>, Error> {
         let kept = tokio::select! {
             kept = self.keeper.adopt(run.key) => kept?,
             () = run.cancelled.cancelled() => return Err(Error::Cancelled),
@@ -34,16 +35,14 @@ impl Shared {
         };
         self.name_in_trace(&kept.name);
         tracing::info!(pod = kept.name, "adopted the pod of a call that came again");
-        match self.find_out(&mut kept, &script, run, &limits).await? {
-            Met::Outcome(outcome) => Ok(outcome),
+        match self.find_out(&mut kept, script, run, limits).await? {
+            Met::Outcome(outcome) => Ok(Some(outcome)),
             Met::Unbegun(reason) => {
                 tracing::warn!(reason, "a pod ended before its script started");
-                kept.make_way().await;
-                // What had packages would need them again, and they are not at hand.
-                if limits.packages > 0 {
-                    return Err(never_began(&reason));
+                if !kept.make_way().await {
+                    return self.alongside(script, run).await.map(Some);
                 }
-                self.anew(script, run, (None, limits)).await
+                Ok(None)
             }
         }
     }

@@ -13,9 +13,13 @@ pub(super) fn is_transient(error: &kube::Error) -> bool {
         // Two pods were counted against a quota at the same moment.
         kube::Error::Api(status) if status.is_conflict() => true,
         kube::Error::Api(status) => matches!(status.code, 429 | 500 | 502..=504),
-        kube::Error::HyperError(_) | kube::Error::Service(_) => true,
-        _ => false,
+        error => is_unanswered(error),
     }
+}
+
+/// Whether there was no answer, so that nobody knows whether the request arrived.
+pub(super) fn is_unanswered(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::HyperError(_) | kube::Error::Service(_))
 }
 
 /// Whether the cluster says that there is no such thing.

@@ -2,8 +2,7 @@
 //!
 //! Invariants: a pod that was asked for is held by a [`Kept`], and dropping that deletes it, also
 //! when nobody knows whether the cluster had made it yet; what could not be deleted is a stray, which
-//! the `reaper` sees; nothing is deleted that another manager made under the same name; no request
-//! to the cluster lasts longer than [`REQUEST_LIMIT`].
+//! the `reaper` sees; nothing is deleted that another manager made under the same name.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -24,10 +23,9 @@ use uuid::Uuid;
 
 use super::errors;
 use super::pod::{self, CALL, Identity, MANAGER, SELECTOR};
+use super::requests::{REQUEST_LIMIT, late, limited, repeated};
 use super::watch::{Follower, Watch};
 
-/// How long the cluster may take to answer one request.
-const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 /// The pause between two attempts to make or delete a pod: it doubles, up to the longest.
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -36,6 +34,8 @@ const DELETIONS: u32 = 6;
 /// What a pod gave is on its way to whoever waits for it, before the cluster is busy with putting the
 /// pod away.
 const LULL: Duration = Duration::from_millis(25);
+/// How long a script that has not begun in its pod waits until that is deleted.
+const GIVING_UP: Duration = Duration::from_secs(6);
 /// How long the cluster may be asked for the pod of a call.
 const SEARCH: Duration = Duration::from_secs(20);
 
@@ -116,8 +116,10 @@ impl Keeper {
     pub(super) async fn adopt(self: &Arc<Self>, key: CallKey) -> Result<Option<Kept>, Error> {
         let end = Instant::now() + SEARCH;
         let mut pause = PAUSE;
+        // What an attempt without an answer may have made ours is no stray before the next one.
+        let mut held = None;
         loop {
-            let error = match timeout_at(end, self.try_adopt(key)).await {
+            let error = match timeout_at(end, self.try_adopt(key, &mut held)).await {
                 Ok(Ok(kept)) => return Ok(kept),
                 Ok(Err(error)) => error,
                 Err(_) => late(SEARCH),
@@ -135,12 +137,21 @@ impl Keeper {
         }
     }
 
-    async fn try_adopt(self: &Arc<Self>, key: CallKey) -> Result<Option<Kept>, kube::Error> {
+    /// Leaves in `held` the pod that it could not take for certain.
+    async fn try_adopt(
+        self: &Arc<Self>,
+        key: CallKey,
+        held: &mut Option<Kept>,
+    ) -> Result<Option<Kept>, kube::Error> {
         let Some(pod) = self.find(key).await? else { return Ok(None) };
         let Some(nonce) = pod::nonce(&pod) else { return Ok(None) };
-        let mut kept = self.hold(&pod.name_any(), nonce);
+        let mut kept = match held.take() {
+            Some(kept) if kept.nonce == nonce => kept,
+            _ => self.hold(&pod.name_any(), nonce),
+        };
         // Not ours before the patch, and not to be deleted if it fails.
         kept.is_gone = true;
+        let kept = held.insert(kept);
         let patch = json!({"metadata": {
             "resourceVersion": pod.metadata.resource_version,
             "labels": {MANAGER: self.manager},
@@ -149,13 +160,14 @@ impl Keeper {
         limited(self.pods.patch(&kept.name, &parameters, &patch)).await?;
         kept.is_gone = false;
         kept.uid = pod.uid();
-        Ok(Some(kept))
+        Ok(held.take())
     }
 
     /// The pod of a call, whosever it is.
     pub(super) async fn find(&self, key: CallKey) -> Result<Option<Pod>, kube::Error> {
         let selector = format!("{SELECTOR},{CALL}={}", pod::call_label(key));
-        let list = limited(self.pods.list(&ListParams::default().labels(&selector))).await?;
+        let parameters = ListParams::default().labels(&selector);
+        let list = repeated(|| self.pods.list(&parameters)).await?;
         Ok(list.items.into_iter().find(|pod| pod.metadata.deletion_timestamp.is_none()))
     }
 
@@ -167,7 +179,7 @@ impl Keeper {
     /// All pods of all managers.
     pub(super) async fn all(&self) -> Result<Vec<Pod>, kube::Error> {
         let parameters = ListParams::default().labels(SELECTOR);
-        Ok(limited(self.pods.list(&parameters)).await?.items)
+        Ok(repeated(|| self.pods.list(&parameters)).await?.items)
     }
 
     /// Whether nobody here knows of this pod, which is ours.
@@ -241,26 +253,71 @@ impl Kept {
         self.is_gone = true;
     }
 
-    /// Deletes the pod now. Where that takes too long it goes on without anybody waiting.
-    pub(super) async fn discard(mut self) {
-        let keeper = Arc::clone(&self.keeper);
-        let deleted = keeper.delete(&self.name, &self.nonce, self.uid.clone());
-        self.is_gone = timeout(REQUEST_LIMIT, deleted).await.is_ok();
+    /// Deletes the pod, in which no script has begun, unless somebody else has taken it over: then
+    /// `false` says so, and it is his to begin the script. Where the cluster does not tell for long,
+    /// it is deleted later, without anybody waiting.
+    pub(super) async fn give_up(&mut self) -> bool {
+        match timeout(GIVING_UP, self.delete_as_own()).await {
+            Ok(is_own) => {
+                self.is_gone = true;
+                is_own
+            }
+            Err(_) => true,
+        }
     }
 
-    /// Deletes the pod and waits until the watch has seen that: what it tells later of this pod would
-    /// be taken for news of the next one of the same name.
-    pub(super) async fn make_way(mut self) {
-        let keeper = Arc::clone(&self.keeper);
-        let deleted = keeper.delete(&self.name, &self.nonce, self.uid.clone());
-        self.is_gone = timeout(REQUEST_LIMIT, deleted).await.is_ok();
-        let seen = self.follower.known.wait_for(|known| known.deleted);
-        let _ = timeout(REQUEST_LIMIT, seen).await.is_ok();
+    /// The same, and waits until the watch has seen that: what it tells later of this pod would be
+    /// taken for news of the next one of the same name.
+    pub(super) async fn make_way(mut self) -> bool {
+        let is_own = self.give_up().await;
+        if is_own {
+            let seen = self.follower.known.wait_for(|known| known.deleted);
+            let _ = timeout(REQUEST_LIMIT, seen).await.is_ok();
+        }
+        is_own
+    }
+
+    /// Deletes the pod as it is while it is ours. It is so until it succeeds.
+    async fn delete_as_own(&mut self) -> bool {
+        let mut pause = PAUSE;
+        loop {
+            match repeated(|| self.keeper.pods.get_opt(&self.name)).await {
+                Ok(Some(pod)) if pod::nonce(&pod) == Some(&self.nonce) => {
+                    if pod.labels().get(MANAGER) != Some(&self.keeper.manager) {
+                        return false;
+                    }
+                    let as_seen =
+                        Preconditions { uid: pod.uid(), resource_version: pod.resource_version() };
+                    let parameters = DeleteParams::default().grace_period(0).preconditions(as_seen);
+                    let deleted = self.keeper.pods.delete(&self.name, &parameters);
+                    match limited(deleted).await {
+                        Ok(_) => return true,
+                        // It was changed, or an answer was lost: it is looked at again.
+                        Err(error) => {
+                            tracing::debug!(pod = self.name, error = %errors::chain(&error), "a pod was not deleted");
+                        }
+                    }
+                }
+                Ok(_) => {
+                    // The watch knows whose it was at last.
+                    let seen = self.follower.known.wait_for(|known| known.deleted);
+                    let _ = seen.await.is_ok();
+                    return !self.follower.is_of_another(&self.keeper.manager);
+                }
+                Err(error) => {
+                    tracing::debug!(pod = self.name, error = %errors::chain(&error), "whose a pod is cannot be asked");
+                }
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
     }
 
     async fn make(mut self, description: Pod, cancelled: CancellationToken) -> Result<Made, Error> {
         let end = Instant::now() + self.keeper.limit;
         let mut pause = PAUSE;
+        // An attempt without an answer may have been granted.
+        let mut unsure = false;
         loop {
             let parameters = PostParams::default();
             let created = limited(self.keeper.pods.create(&parameters, &description));
@@ -274,10 +331,14 @@ impl Kept {
                 Err(_) => late(self.keeper.limit),
             };
             if !errors::is_transient(&error) {
+                if unsure {
+                    return self.refused(&error).await;
+                }
                 // It was looked at and refused.
                 self.is_gone = matches!(error, kube::Error::Api(_));
                 return Err(errors::of_creation(&error));
             }
+            unsure |= errors::is_unanswered(&error);
             if Instant::now() + pause >= end {
                 return Err(errors::of_creation(&error));
             }
@@ -292,17 +353,32 @@ impl Kept {
 
     /// There is a pod of the name: ours, when the answer to an attempt was lost.
     async fn of_that_name(mut self) -> Result<Made, Error> {
-        match limited(self.keeper.pods.get_opt(&self.name)).await {
-            Ok(Some(pod)) if pod::nonce(&pod) == Some(&self.nonce) => {
-                self.uid = pod.uid();
-                Ok(Made::New(self))
-            }
-            Ok(_) => {
+        match self.is_made().await {
+            Ok(true) => Ok(Made::New(self)),
+            Ok(false) => {
                 self.is_gone = true;
                 Ok(Made::There)
             }
             Err(error) => Err(errors::of_creation(&error)),
         }
+    }
+
+    /// Refused after an attempt that had no answer: that one may have been granted, and have taken
+    /// the very room that there is none of any more.
+    async fn refused(mut self, why: &kube::Error) -> Result<Made, Error> {
+        match self.is_made().await {
+            Ok(true) => Ok(Made::New(self)),
+            _ => Err(errors::of_creation(why)),
+        }
+    }
+
+    /// Whether the cluster has this very pod.
+    async fn is_made(&mut self) -> Result<bool, kube::Error> {
+        let found = repeated(|| self.keeper.pods.get_opt(&self.name)).await?;
+        let own = found.filter(|pod| pod::nonce(pod) == Some(&self.nonce));
+        let is_own = own.is_some();
+        self.uid = own.and_then(|pod| pod.uid());
+        Ok(is_own)
     }
 }
 
@@ -330,15 +406,4 @@ impl fmt::Debug for Kept {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Kept").field("name", &self.name).finish_non_exhaustive()
     }
-}
-
-/// A request to the cluster, within its time.
-pub(super) async fn limited<T>(
-    request: impl Future<Output = Result<T, kube::Error>>,
-) -> Result<T, kube::Error> {
-    timeout(REQUEST_LIMIT, request).await.unwrap_or_else(|_| Err(late(REQUEST_LIMIT)))
-}
-
-fn late(limit: Duration) -> kube::Error {
-    kube::Error::Service(format!("no answer within {limit:?}").into())
 }

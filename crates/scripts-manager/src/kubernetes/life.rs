@@ -3,8 +3,10 @@
 //! The outcome is what the pod says, heard through the attached streams. Where these break, the
 //! container's log, which has every line, takes their place. Invariants: the pod's own clock ends
 //! the script, and the manager's clock, a little behind it, ends the waiting; no outcome is told
-//! twice or guessed.
+//! twice or guessed; output is live, each piece once, wherever it is read.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use futures_util::{AsyncRead, AsyncReadExt as _};
@@ -47,6 +49,8 @@ pub(super) struct Life<'a> {
     pub(super) timeout: Duration,
     pub(super) cancelled: &'a CancellationToken,
     pub(super) live: Option<LiveOutput>,
+    /// How many pieces of output have been told.
+    pub(super) told: Arc<AtomicU64>,
 }
 
 /// Why the waiting ended without the pod's own word.
@@ -104,7 +108,7 @@ impl Life<'_> {
         follower: &mut Follower,
     ) -> Result<Option<Outcome>, Error> {
         let Born { mut input, mut output, mut reports } = born;
-        let mut heard = Heard::new(self.live.clone());
+        let mut heard = Heard::new(self.untold());
         let handed = Instant::now();
         let sent = tokio::select! {
             sent = timeout(HANDOVER, input.send(&request)) => matches!(sent, Ok(Ok(()))),
@@ -139,8 +143,9 @@ impl Life<'_> {
         self.tell(heard, handed, follower).await.map(Some)
     }
 
-    /// Waits for the end of a script that somebody else handed over. Its output is not live: what of
-    /// it was heard before is not known.
+    /// Waits for the end of a script that somebody else handed over. All of its output is told, for
+    /// what of it was told before is not known here: pieces have the same numbers again, and callers
+    /// leave out those that they have.
     pub(super) async fn resume(&self, follower: &mut Follower) -> Result<Outcome, Error> {
         let now = Instant::now();
         let heard = self.read_log(None, now, follower).await?;
@@ -240,7 +245,20 @@ impl Life<'_> {
         heard.outcome(ending, elapsed, usage)
     }
 
-    /// All that the pod ever said, from its log. The output was live already as far as it was heard.
+    /// Takes output from its beginning, and tells what was not told yet: what is read once more comes
+    /// in the same pieces, because the pod has written them so.
+    fn untold(&self) -> Option<LiveOutput> {
+        let live = self.live.clone()?;
+        let (told, read) = (Arc::clone(&self.told), AtomicU64::new(0));
+        Some(Arc::new(move |stream, text: &str| {
+            let piece = read.fetch_add(1, Relaxed) + 1;
+            if told.fetch_max(piece, Relaxed) < piece {
+                live(stream, text);
+            }
+        }))
+    }
+
+    /// All that the pod ever said, from its log, and what it says from now on.
     ///
     /// The log can be read as long as the pod is there, so it is tried until the script must have
     /// ended: neither a cluster that is away for a while nor a stream that is cut loses an outcome.
@@ -253,7 +271,7 @@ impl Life<'_> {
         let deadline = started.unwrap_or(handed) + self.timeout + BEHIND + HANDOVER;
         let mut pause = LOG_PAUSE;
         loop {
-            let mut heard = Heard::new(None);
+            let mut heard = Heard::new(self.untold());
             heard.started = started;
             let (mut is_open, mut is_late) = (false, false);
             let parameters =
@@ -339,9 +357,8 @@ impl Life<'_> {
             Some(ended) if ended.reason == "OOMKilled" => {
                 Ok(heard.outcome(Ending::OutOfMemory, elapsed, None))
             }
-            Some(ended) if ended.reason == "DeadlineExceeded" => {
-                Ok(heard.outcome(Ending::TimedOut, elapsed, None))
-            }
+            // Also `DeadlineExceeded`, which comes long after the script's own time. Here it has come
+            // before it: the node's clock has jumped.
             Some(ended) => Err(Error::OutcomeUnknown(
                 format!("its pod ended: {} {}", ended.reason, ended.message).trim_end().to_owned(),
             )),

@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::time::timeout;
 
+use super::requests::repeated;
 use super::settings::KubernetesSettings;
 use super::{errors, packages};
 
@@ -103,8 +104,9 @@ async fn rights(client: &Client, namespace: &str) -> Result<(), Unavailable> {
             }},
         }));
         let review: SelfSubjectAccessReview = review.expect("the template is a review");
-        let answer =
-            reviews.create(&PostParams::default(), &review).await.map_err(Unavailable::Cluster)?;
+        let parameters = PostParams::default();
+        let answer = repeated(|| reviews.create(&parameters, &review)).await;
+        let answer = answer.map_err(Unavailable::Cluster)?;
         if !answer.status.is_some_and(|status| status.allowed) {
             let Right { verb, resource, subresource, .. } = right;
             let of = format!("{resource}/{subresource}");
@@ -147,7 +149,7 @@ fn used() -> Vec<Right> {
 /// Lists are empty in a namespace that is not there, so it is asked for itself.
 async fn existing(client: &Client, name: &str) -> Result<Namespace, Unavailable> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
-    let found = namespaces.get_opt(name).await.map_err(Unavailable::Cluster)?;
+    let found = repeated(|| namespaces.get_opt(name)).await.map_err(Unavailable::Cluster)?;
     found.ok_or_else(|| Unavailable::Namespace(name.to_owned()))
 }
 
@@ -158,8 +160,11 @@ async fn missing(client: &Client, namespace: &Namespace) -> Result<Vec<&'static 
     let policies: Api<NetworkPolicy> = Api::namespaced(client.clone(), &name);
     let quotas: Api<ResourceQuota> = Api::namespaced(client.clone(), &name);
     let ranges: Api<LimitRange> = Api::namespaced(client.clone(), &name);
-    let (policies, quotas, ranges) =
-        tokio::try_join!(policies.list(&all), quotas.list(&all), ranges.list(&all))?;
+    let (policies, quotas, ranges) = tokio::try_join!(
+        repeated(|| policies.list(&all)),
+        repeated(|| quotas.list(&all)),
+        repeated(|| ranges.list(&all)),
+    )?;
     let restricted = namespace.labels().get(LEVEL).is_some_and(|level| level == "restricted");
     let checks = [
         (restricted, "the label that enforces the restricted level"),
@@ -228,7 +233,8 @@ async fn prepare_packages(
     let apply = PatchParams::apply("toolbus-scripts-manager").force();
     let failed =
         |source| Unavailable::Preparation { namespace: settings.namespace.clone(), source };
-    policies.patch(&name, &apply, &Patch::Apply(&policy)).await.map(drop).map_err(failed)
+    let patch = Patch::Apply(&policy);
+    repeated(|| policies.patch(&name, &apply, &patch)).await.map(drop).map_err(failed)
 }
 
 async fn make<K>(api: &Api<K>, described: serde_json::Value) -> Result<(), kube::Error>
@@ -236,7 +242,8 @@ where
     K: Clone + Debug + DeserializeOwned + Serialize,
 {
     let described: K = serde_json::from_value(described).expect("the template is of its kind");
-    match api.create(&PostParams::default(), &described).await {
+    let parameters = PostParams::default();
+    match repeated(|| api.create(&parameters, &described)).await {
         Err(error) if !errors::is_there(&error) => Err(error),
         _ => Ok(()),
     }

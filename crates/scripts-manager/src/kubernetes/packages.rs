@@ -9,6 +9,9 @@
 //! time, whoever asks for it meanwhile; a script starts only when its set is whole, and nobody
 //! removes a set that may be in use: what is known here is forgotten [`KNOWN`] after it was looked
 //! at, and a set stays for [`KEPT`] after that.
+//!
+//! How old sets are is told by the clocks of nodes, which may differ and jump: by an hour at the most,
+//! or sets go that are in use.
 
 mod pod;
 mod policy;
@@ -37,8 +40,8 @@ use super::{Shared, protocol};
 /// How long a set that was looked at is taken to be there without looking again.
 const KNOWN: Duration = Duration::from_secs(300);
 /// How long a set stays at least after it was last asked for: longer than it is known, and a script
-/// that was given it takes to start and to end.
-const KEPT: Duration = Duration::from_secs(1200);
+/// that was given it takes to start and to end. An hour of it is for clocks that are not right.
+const KEPT: Duration = Duration::from_secs(1200 + 3600);
 /// Sets that are known at one time. More are looked at again.
 const KNOWN_MAX: usize = 1024;
 /// Most packages pods at one time.
@@ -144,7 +147,14 @@ impl Shared {
             file_bytes: self.settings.packages.set_bytes.bytes(),
             ..super::limits(&script)
         };
-        let outcome = self.to_its_end(&mut kept, &script, &run, &limits).await?;
+        let outcome = self.to_its_end(&mut kept, &script, &run, &limits).await;
+        // Whatever became of it: the script that needs the packages has not begun.
+        let outcome = outcome.map_err(|error| match error {
+            Error::OutcomeUnknown(why) => {
+                Error::Packages(format!("the packages could not be installed: {why}"))
+            }
+            error => error,
+        })?;
         packages::judge(&outcome, self.settings.packages.timeout.duration())
     }
 }

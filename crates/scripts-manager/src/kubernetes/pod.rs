@@ -113,8 +113,16 @@ pub(super) fn describe_warm(
 
 /// Whether a pod waits for its call, as one of this manager's and of this template.
 pub(super) fn is_warm(pod: &ObjectMeta, manager: &str, template: &str) -> bool {
-    let label = |name| pod.labels.as_ref()?.get(name).map(String::as_str);
-    label(WARM) == Some(template) && label(MANAGER) == Some(manager)
+    label(pod, WARM) == Some(template) && label(pod, MANAGER) == Some(manager)
+}
+
+/// Whose a pod is, where it is that of this call.
+pub(super) fn owner_for(pod: &ObjectMeta, key: CallKey) -> Option<&str> {
+    label(pod, CALL).filter(|call| *call == call_label(key)).and_then(|_| label(pod, MANAGER))
+}
+
+fn label<'a>(pod: &'a ObjectMeta, name: &str) -> Option<&'a str> {
+    pod.labels.as_ref()?.get(name).map(String::as_str)
 }
 
 /// The change that makes a pod which waits the pod of a call, if it still has this version. `life` is

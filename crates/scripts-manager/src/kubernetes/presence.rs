@@ -7,6 +7,7 @@
 mod waiting;
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
@@ -18,8 +19,8 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::errors;
-use super::keeper::limited;
 use super::pod::{MANAGER, SELECTOR};
+use super::requests::repeated;
 
 /// Between two renewals, and two looks at the others.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -36,8 +37,10 @@ pub(super) struct Presence {
     leases: Api<Lease>,
     /// Who this is.
     manager: String,
-    /// Notes of calls that wait no more without having begun, and since when.
-    abandoned: Mutex<Vec<(Instant, String)>>,
+    /// Annotations of our Lease that are of no use any more from this moment on.
+    useless: Mutex<Vec<(Instant, String)>>,
+    /// What time it is to people: nothing is decided by it.
+    pub(super) wall: Arc<dyn Fn() -> Timestamp + Send + Sync>,
 }
 
 /// The Lease of a manager, as it was seen.
@@ -53,22 +56,25 @@ pub(super) struct Seen {
 impl Presence {
     pub(super) fn new(client: Client, namespace: &str, manager: &str) -> Self {
         let leases = Api::namespaced(client, namespace);
-        Self { leases, manager: manager.to_owned(), abandoned: Mutex::default() }
+        Self {
+            leases,
+            manager: manager.to_owned(),
+            useless: Mutex::default(),
+            wall: Arc::new(Timestamp::now),
+        }
     }
 
     /// Says that this manager lives.
     pub(super) async fn renew(&self) -> Result<(), kube::Error> {
         let name = self.lease_name();
+        let now = format!("{:.6}", (self.wall)());
         let (annotations, forgotten) = self.forgetting();
-        let renewal =
-            json!({"metadata": {"annotations": annotations}, "spec": {"renewTime": now()}});
-        let patch = Patch::Merge(&renewal);
-        match limited(self.leases.patch(&name, &PatchParams::default(), &patch)).await {
+        let renewal = json!({"metadata": {"annotations": annotations}, "spec": {"renewTime": now}});
+        let (patch, parameters) = (Patch::Merge(&renewal), PatchParams::default());
+        match repeated(|| self.leases.patch(&name, &parameters, &patch)).await {
             Err(error) if errors::is_not_found(&error) => {}
             Err(error) => {
-                self.abandoned
-                    .lock()
-                    .extend(forgotten.into_iter().map(|key| (Instant::now(), key)));
+                self.useless.lock().extend(forgotten);
                 return Err(error);
             }
             Ok(_) => return Ok(()),
@@ -84,18 +90,23 @@ impl Presence {
             "spec": {
                 "holderIdentity": self.manager,
                 "leaseDurationSeconds": DEAD_AFTER.as_secs(),
-                "acquireTime": now(),
-                "renewTime": now(),
+                "acquireTime": now,
+                "renewTime": now,
             },
         }));
         let lease: Lease = lease.expect("the template is a Lease");
-        limited(self.leases.create(&PostParams::default(), &lease)).await.map(drop)
+        let parameters = PostParams::default();
+        match repeated(|| self.leases.create(&parameters, &lease)).await {
+            // Nobody else has this name: an attempt without an answer was granted.
+            Err(error) if !errors::is_there(&error) => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// The Leases of all managers.
     pub(super) async fn all(&self) -> Result<Vec<Seen>, kube::Error> {
         let parameters = ListParams::default().labels(SELECTOR);
-        let list = limited(self.leases.list(&parameters)).await?;
+        let list = repeated(|| self.leases.list(&parameters)).await?;
         let seen = list.items.into_iter().filter_map(|lease| {
             Some(Seen {
                 manager: lease.labels().get(MANAGER)?.clone(),
@@ -114,13 +125,7 @@ impl Presence {
             uid: Some(seen.uid.clone()),
             resource_version: Some(seen.version.clone()),
         };
-        let parameters = DeleteParams::default().preconditions(as_seen);
-        match limited(self.leases.delete(&seen.name, &parameters)).await {
-            Err(error) if !errors::is_not_found(&error) && !errors::is_conflict(&error) => {
-                Err(error)
-            }
-            _ => Ok(()),
-        }
+        self.delete(&seen.name, &DeleteParams::default().preconditions(as_seen)).await
     }
 
     /// Says that this manager ends: what it leaves behind needs nobody's patience. Unless there are
@@ -130,17 +135,22 @@ impl Presence {
         if self.all().await?.iter().find(own).is_some_and(|seen| seen.has_notes) {
             return Ok(());
         }
-        let parameters = DeleteParams::default();
-        limited(self.leases.delete(&self.lease_name(), &parameters)).await.map(drop)
+        self.delete(&self.lease_name(), &DeleteParams::default()).await
+    }
+
+    /// Deletes a Lease, which may be gone already or be another than was seen.
+    async fn delete(&self, name: &str, parameters: &DeleteParams) -> Result<(), kube::Error> {
+        match repeated(|| self.leases.delete(name, parameters)).await {
+            Err(error) if !errors::is_not_found(&error) && !errors::is_conflict(&error) => {
+                Err(error)
+            }
+            _ => Ok(()),
+        }
     }
 
     fn lease_name(&self) -> String {
         format!("toolbus-scripts-{}", self.manager)
     }
-}
-
-fn now() -> String {
-    format!("{:.6}", Timestamp::now())
 }
 
 /// Who is dead, as far as looking has shown.

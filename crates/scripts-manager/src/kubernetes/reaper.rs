@@ -82,3 +82,6 @@ impl Reaper {
 fn owner(pod: &Pod) -> &str {
     pod.labels().get(MANAGER).map(String::as_str).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

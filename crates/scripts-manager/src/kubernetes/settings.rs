@@ -111,7 +111,7 @@ pub struct PackagesSettings {
     /// The largest set.
     pub set_bytes: ByteSize,
     /// How much all sets may take up. Those that were unused for longest go first; what was used
-    /// within the last 20 minutes stays in any case.
+    /// within the last 80 minutes stays in any case.
     pub cache_bytes: ByteSize,
 }
 

@@ -106,6 +106,9 @@ struct Waiting {
     asked: Option<Instant>,
 }
 
+/// The pod that was claimed for a call has been taken over, and the call with it.
+pub(super) struct Elsewhere;
+
 /// A pod that has its script and waits for the word to start it.
 pub(super) struct Claimed {
     pub(super) kept: Kept,
@@ -185,13 +188,20 @@ impl Warm {
 
     /// A pod that has this script, claimed for this call; `None` when there is none for it. The
     /// script has not started.
-    pub(super) async fn claim(&self, script: &Script, run: &Run) -> Option<Claimed> {
+    ///
+    /// # Errors
+    /// When the call is another manager's by now.
+    pub(super) async fn claim(
+        &self,
+        script: &Script,
+        run: &Run,
+    ) -> Result<Option<Claimed>, Elsewhere> {
         if self.size() == 0 {
-            return None;
+            return Ok(None);
         }
         if !suits(script) {
             self.record.claim(Claim::Unsuited);
-            return None;
+            return Ok(None);
         }
         let mut outcome = Claim::None;
         while let Some(waiting) = self.oldest() {
@@ -200,13 +210,17 @@ impl Warm {
             match handed {
                 Ok(claimed) => {
                     self.record.claim(Claim::Hit);
-                    return Some(claimed);
+                    return Ok(Some(claimed));
                 }
                 Err(hand::Refused::Lost(reason)) => {
                     tracing::info!(reason, "a warm pod was lost");
                     outcome = Claim::Lost;
                 }
                 Err(hand::Refused::Taken) => outcome = Claim::Lost,
+                Err(hand::Refused::Elsewhere) => {
+                    self.record.claim(Claim::Lost);
+                    return Err(Elsewhere);
+                }
                 Err(hand::Refused::NotNow) => {
                     outcome = Claim::Lost;
                     break;
@@ -214,7 +228,7 @@ impl Warm {
             }
         }
         self.record.claim(outcome);
-        None
+        Ok(None)
     }
 
     fn oldest(&self) -> Option<Waiting> {

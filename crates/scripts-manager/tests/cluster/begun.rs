@@ -1,23 +1,27 @@
 //! Pods and streams that are lost between the handing over of a script and its start.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{AttachParams, AttachedProcess, LogParams};
 use kube::{Api, ResourceExt as _};
 use scripts_manager::kubernetes::KubernetesRunner;
+use scripts_manager::kubernetes::settings::{KubernetesSettings, WarmSettings};
 use tokio::io::AsyncWriteExt as _;
-use toolbus_scripts::runner::{Ending, Runner};
+use toolbus_scripts::runner::{Ending, Run, Runner};
 use toolbus_testkit::eventually;
 
-use crate::meddler::Meddler;
-use crate::once::{LIMIT, Place, unreached};
+use crate::meddler::{Fate, Meddler};
+use crate::once::{LIMIT, Place, same, unreached};
 use crate::proxy::{Proxy, Way};
 use crate::support::{run, script};
 use crate::warm::{full, until};
 
 /// Tells its user, of which each pod has one of its own.
 const WHO: &str = "import os\nprint(os.getuid())";
+/// The label of a pod's manager.
+const MANAGER: &str = "toolbus.dev/manager";
 /// What a busy machine may be too late for is tried again.
 const ATTEMPTS: u32 = 5;
 
@@ -68,6 +72,39 @@ impl Stage {
 async fn attached(pods: &Api<Pod>, name: &str) -> Result<AttachedProcess, String> {
     let parameters = AttachParams::default().stdin(true).stderr(false);
     pods.attach(name, &parameters).await.map_err(|error| error.to_string())
+}
+
+/// Says this to the first process of a pod, until it has answered a greeting.
+async fn say(pods: &Api<Pod>, name: &str, what: &[u8]) {
+    eventually(LIMIT, async || {
+        let mut streams = attached(pods, name).await?;
+        let mut stdin = streams.stdin().expect("standard input");
+        let _ = stdin.write_all(what).await;
+        let _ = stdin.flush().await;
+        let _ =
+            tokio::time::timeout(Duration::from_secs(2), streams.take_status().expect("one")).await;
+        let log = pods.logs(name, &LogParams::default()).await.unwrap_or_default();
+        if log.contains(" ready ") { Ok(()) } else { Err(log) }
+    })
+    .await;
+}
+
+/// Greets the first process of a pod whose manager does not get through to it.
+pub(crate) async fn greet(pods: &Api<Pod>, pod: &Pod) {
+    let nonce = &pod.annotations()["toolbus.dev/nonce"];
+    let mut greeting = vec![b'H'];
+    greeting.extend_from_slice(&u32::try_from(nonce.len()).expect("short").to_be_bytes());
+    greeting.extend_from_slice(nonce.as_bytes());
+    say(pods, &pod.name_any(), &greeting).await;
+}
+
+/// Tells the first process of a pod that its end was heard, which is when it ends.
+pub(crate) async fn dismiss(pods: &Api<Pod>, name: &str) {
+    let Ok(mut streams) = attached(pods, name).await else { return };
+    let mut stdin = streams.stdin().expect("standard input");
+    stdin.write_all(b"A\0\0\0\0").await.expect("sent");
+    stdin.flush().await.expect("sent");
+    let _ = streams.take_status().expect("a status").await;
 }
 
 #[tokio::test]
@@ -150,17 +187,7 @@ async fn half_a_script_of_a_manager_that_is_lost_is_forgotten() {
         half.extend_from_slice(body);
     }
     half.truncate(half.len() - 500);
-    eventually(LIMIT, async || {
-        let mut streams = attached(&place.pods, &name).await?;
-        let mut stdin = streams.stdin().expect("standard input");
-        let _ = stdin.write_all(&half).await;
-        let _ = stdin.flush().await;
-        let _ =
-            tokio::time::timeout(Duration::from_secs(2), streams.take_status().expect("one")).await;
-        let log = place.pods.logs(&name, &LogParams::default()).await.unwrap_or_default();
-        if log.contains(" ready ") { Ok(()) } else { Err(log) }
-    })
-    .await;
+    say(&place.pods, &name, &half).await;
     let source = "import os\nprint('ran', os.listdir('input') if os.path.exists('input') else [])";
     let outcome = second.run(script(source), again).await.expect("an outcome");
     assert_eq!(outcome.output.text, "ran []\n");
@@ -168,3 +195,55 @@ async fn half_a_script_of_a_manager_that_is_lost_is_forgotten() {
     place.is_empty(LIMIT).await;
     assert_eq!(place.ever(), 1);
 }
+
+/// The call has come again while its first manager has it, and its pod ends before either gets through
+/// to it: both find that the script has not begun, and one of them begins it.
+#[tokio::test]
+async fn of_two_managers_that_find_a_script_unbegun_one_begins_it() {
+    let Some(stage) = Stage::new("both").await else { return };
+    let deaf = Meddler::new();
+    let warm = WarmSettings::default();
+    let settings = KubernetesSettings { warm, ..stage.place.settings.clone() };
+    let client = deaf.client(None).await.expect("a cluster");
+    let other = KubernetesRunner::start(client, settings, 8).await.expect("a runner");
+    for attempt in 1.. {
+        let (name, _) = stage.waiting().await;
+        deaf.judge(|_, path| if path.ends_with("/attach") { Fate::Silent } else { Fate::Pass });
+        stage.proxy.set(Way::AnswersHeld);
+        let labels = async |is_so: fn(&Labels, &Labels) -> bool, before: &Labels| {
+            eventually(LIMIT, async || match stage.place.pods.get_opt(&name).await {
+                Ok(Some(pod)) if !is_so(before, pod.labels()) => Err("not yet"),
+                Ok(_) => Ok(()),
+                Err(_) => Err("no answer"),
+            })
+            .await;
+        };
+        let before = stage.place.pods.get(&name).await.expect("a pod").labels().clone();
+        let call = Run::alone(&format!("call_{attempt}"));
+        let again = same(&call, true);
+        let second = async {
+            labels(|_, now| now.contains_key("toolbus.dev/call"), &before).await;
+            other.run(script(WHO), again).await
+        };
+        let ending = async {
+            labels(|before, now| before[MANAGER] != now[MANAGER], &before).await;
+            dismiss(&stage.place.pods, &name).await;
+            stage.proxy.set(Way::Open);
+            deaf.judge(|_, _| Fate::Pass);
+        };
+        let first = stage.runner.run(script(WHO), call);
+        let (first, second, ()) = tokio::join!(first, second, ending);
+        let began_anew = second.is_ok();
+        let users: BTreeSet<String> =
+            [first, second].into_iter().flatten().map(|outcome| outcome.output.text).collect();
+        assert!(users.len() <= 1, "it ran twice: {users:?}");
+        if began_anew {
+            break;
+        }
+        assert!(attempt < ATTEMPTS, "the first one never let the other begin it");
+    }
+    other.close().await;
+    stage.end().await;
+}
+
+type Labels = BTreeMap<String, String>;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use scripts_manager::kubernetes::settings::KubernetesSettings;
 use scripts_manager::kubernetes::{KubernetesRunner, Unavailable};
 use tokio_util::sync::CancellationToken;
@@ -120,9 +121,13 @@ async fn streams_that_are_cut_are_made_good_by_the_log() {
     let Some((proxy, client)) = Proxy::to_cluster().await else { return };
     let runner = KubernetesRunner::start(client.clone(), settings(), 8).await.expect("a runner");
     let heard = CancellationToken::new();
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
     let live = {
-        let heard = heard.clone();
-        move |_, _: &str| heard.cancel()
+        let (heard, told) = (heard.clone(), Arc::clone(&told));
+        move |_, text: &str| {
+            told.lock().push(text.to_owned());
+            heard.cancel();
+        }
     };
     let run = Run { live: Some(Arc::new(live)), ..unwatched() };
     let cutting = async {
@@ -136,5 +141,7 @@ async fn streams_that_are_cut_are_made_good_by_the_log() {
         (outcome.output.text.as_str(), outcome.ending),
         ("before\nafter\n", Ending::Exited(5))
     );
+    // What was live before the cut is not told again, and the rest is live all the same.
+    assert_eq!(*told.lock(), ["before\n", "after\n"]);
     runner.idle().await;
 }

@@ -1,6 +1,6 @@
 //! The real program between a real broker and a real cluster, killed and started again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,19 +15,23 @@ use toolbus_testkit::eventually;
 use toolbus_testkit::process::{Launch, Service};
 use toolbus_testkit::rabbit::{self, Vhost};
 use toolbus_wire::message::script::{ScriptInvokeRequest, ScriptInvokeResponse, ScriptReason};
-use toolbus_wire::{Message, json, topic};
+use toolbus_wire::message::toolbus::ToolProgress;
+use toolbus_wire::{Message, header, json, message, topic};
 
 use crate::once::{LIMIT, Place};
 
+/// Where signs of life and output go.
+const NEWS: &str = "test.news";
 /// Within this, nothing of a manager that was killed is left.
 const CLEAN: Duration = Duration::from_secs(60);
 
-/// Asks for scripts as somebody who hears no signs of life, and keeps every answer.
+/// Asks for scripts as somebody who heeds no signs of life, and keeps every answer and all news.
 struct Caller {
     bus: Arc<dyn Bus>,
     answers: Arc<Mutex<Vec<ScriptInvokeResponse>>>,
+    news: Arc<Mutex<Vec<ToolProgress>>>,
     replies: Topic,
-    _consumer: Consumer,
+    _consumers: [Consumer; 2],
 }
 
 impl Caller {
@@ -45,7 +49,29 @@ impl Caller {
         let subscription =
             Subscription::private("test.answers", TopicPattern::from(replies.clone()), flow);
         let consumer = bus.subscribe(subscription, Arc::new(take)).await.expect("a queue");
-        Self { bus, answers, replies, _consumer: consumer }
+        let news = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&news);
+        let hear = move |delivery: Delivery| {
+            if message::is::<ToolProgress>(&delivery.envelope) {
+                kept.lock().push(json::read(&delivery.envelope.body).expect("progress"));
+            }
+            std::future::ready(Disposition::Ack)
+        };
+        let pattern = TopicPattern::from(Topic::parse(NEWS).expect("a topic"));
+        let subscription = Subscription::private(NEWS, pattern, flow);
+        let hearing = bus.subscribe(subscription, Arc::new(hear)).await.expect("a queue");
+        Self { bus, answers, news, replies, _consumers: [consumer, hearing] }
+    }
+
+    /// What was live of a call: pieces by number. One that was told again must be what it was.
+    fn heard(&self, call_id: &str) -> Vec<String> {
+        let mut pieces = BTreeMap::new();
+        for piece in self.news.lock().iter().filter(|piece| piece.tool_call_id == call_id) {
+            let text = piece.text.clone().expect("a text");
+            let before = pieces.insert(piece.seq, text.clone());
+            assert!(before.is_none_or(|before| before == text), "{piece:?}");
+        }
+        pieces.into_values().collect()
     }
 
     async fn ask(&self, call_id: &str, script: &str) {
@@ -60,6 +86,7 @@ impl Caller {
         let body = json::write(&request);
         let mut envelope = Envelope::new(ScriptInvokeRequest::TYPE, "test", body);
         envelope.reply_to = Some(self.replies.clone());
+        envelope.headers.set(header::PROGRESS_TO, NEWS);
         self.bus.publish(&topic::SCRIPT_INVOKE, envelope).await.expect("sent");
     }
 
@@ -117,6 +144,7 @@ async fn a_manager_that_is_killed_and_started_again_leaves_no_pod_and_no_caller(
     answers.sort_by(|one, other| one.tool_call_id.cmp(&other.tool_call_id));
     assert_eq!(answers[0].reason, Some(ScriptReason::OutcomeUnknown), "{:?}", answers[0]);
     assert_eq!(answers[1].output.as_deref(), Some("one\ntwo\n"), "{:?}", answers[1]);
+    assert_eq!(caller.heard("call_long"), ["one\n", "two\n"]);
     place.is_empty(CLEAN.saturating_sub(killed.elapsed())).await;
     assert_eq!((place.ever(), caller.answered(2).await.len()), (2, 2));
 }

@@ -17,5 +17,6 @@ mod packages;
 mod proxy;
 mod support;
 mod traces;
+mod unanswered;
 mod waiting;
 mod warm;

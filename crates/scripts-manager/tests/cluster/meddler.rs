@@ -30,16 +30,25 @@ pub(crate) enum Fate {
     Refused(u16),
     /// It does not arrive, and nothing is answered.
     Silent,
+    /// It does not arrive: its connection was closed in that moment.
+    Cut,
 }
 
 type Answer = Response<Box<DynBody>>;
 type Judge = dyn Fn(&str, &str) -> Fate + Send + Sync;
+
+/// What becomes of the first request of each kind, and the kinds that have met with it.
+struct Firsts {
+    fate: Fate,
+    met: BTreeSet<String>,
+}
 
 /// Decides by method and path what becomes of requests, and remembers them.
 #[derive(Clone)]
 pub(crate) struct Meddler {
     judge: Arc<Mutex<Arc<Judge>>>,
     calls: Arc<Mutex<BTreeSet<String>>>,
+    firsts: Arc<Mutex<Option<Firsts>>>,
     attachments: Option<Client>,
 }
 
@@ -47,7 +56,12 @@ impl Meddler {
     /// Lets everything pass, for the time being.
     pub(crate) fn new() -> Self {
         let pass: Arc<Judge> = Arc::new(|_, _| Fate::Pass);
-        Self { judge: Arc::new(Mutex::new(pass)), calls: Arc::default(), attachments: None }
+        Self {
+            judge: Arc::new(Mutex::new(pass)),
+            calls: Arc::default(),
+            firsts: Arc::default(),
+            attachments: None,
+        }
     }
 
     /// The same, but streams of containers are attached to by this client.
@@ -58,6 +72,19 @@ impl Meddler {
     /// From now on.
     pub(crate) fn judge(&self, judge: impl Fn(&str, &str) -> Fate + Send + Sync + 'static) {
         *self.judge.lock() = Arc::new(judge);
+    }
+
+    /// The first request of each kind meets with this from now on, whatever else is judged. Gives the
+    /// kinds that did since the last time, as a Role names them.
+    pub(crate) fn first_of_each(&self, fate: Fate) -> BTreeSet<String> {
+        let before = self.firsts.lock().replace(Firsts { fate, met: BTreeSet::new() });
+        before.map(|before| before.met).unwrap_or_default()
+    }
+
+    fn fate_of_first(&self, kind: &str) -> Option<Fate> {
+        let mut firsts = self.firsts.lock();
+        let Firsts { fate, met } = firsts.as_mut()?;
+        met.insert(kind.to_owned()).then_some(*fate)
     }
 
     /// A client whose requests pass here, as this user where one is named.
@@ -103,16 +130,18 @@ where
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let (method, path) = (request.method().as_str(), request.uri().path());
         let query = request.uri().query().unwrap_or_default();
-        self.meddler.calls.lock().insert(as_in_a_role(method, path, query));
+        let kind = as_in_a_role(method, path, query);
         let judge = Arc::clone(&self.meddler.judge.lock());
-        let fate = judge(method, path);
+        let first = self.meddler.fate_of_first(&kind);
+        let fate = first.unwrap_or_else(|| judge(method, path));
+        self.meddler.calls.lock().insert(kind);
         let attachments = self.meddler.attachments.clone().filter(|_| path.ends_with("/attach"));
         let passing = match fate {
             Fate::Pass | Fate::Late(_) | Fate::Lost => Some(match attachments {
                 Some(client) => async move { answer_of(client.send(request).await) }.boxed(),
                 None => self.inner.call(request).boxed(),
             }),
-            Fate::Refused(_) | Fate::Silent => None,
+            Fate::Refused(_) | Fate::Silent | Fate::Cut => None,
         };
         Box::pin(async move {
             let answer = match passing {
@@ -125,6 +154,7 @@ where
                     Ok(answer)
                 }
                 (Fate::Lost, _) => Err("the answer was lost".into()),
+                (Fate::Cut, _) => Err("the connection was closed".into()),
                 (Fate::Refused(code), _) => Ok(refusal(code)),
                 (_, Some(answer)) => Ok(answer),
                 (_, None) => std::future::pending().await,

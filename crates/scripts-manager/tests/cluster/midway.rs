@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use kube::ResourceExt as _;
-use kube::api::EvictParams;
+use kube::api::{EvictParams, Patch, PatchParams};
+use serde_json::json;
 use tokio::time::sleep;
 use toolbus_scripts::runner::{Ending, Error, Run, Runner, Script};
 
@@ -115,6 +116,27 @@ async fn a_pod_that_is_evicted_is_told_at_once() {
     let (outcome, told) = outcome;
     assert!(matches!(outcome, Err(Error::OutcomeUnknown(_))), "{outcome:?}");
     assert!(told - evicted < Duration::from_secs(10), "{:?}", told - evicted);
+    runner.close().await;
+    place.is_empty(LIMIT).await;
+}
+
+/// The node's clock jumps ahead: the time of a pod is over for the cluster before it is over for its
+/// script. Shortening it does the same.
+#[tokio::test]
+async fn a_script_whose_pod_is_ended_before_its_time_has_not_timed_out() {
+    let Some(client) = client().await else { return };
+    let Some(place) = Place::new("clock").await else { return };
+    let runner = place.runner(client).await;
+    let jumping = async {
+        let pod = place.started().await.name_any();
+        let over = Patch::Merge(json!({"spec": {"activeDeadlineSeconds": 1}}));
+        place.pods.patch(&pod, &PatchParams::default(), &over).await.expect("shortened");
+    };
+    let long = script("import time\ntime.sleep(15)");
+    let (outcome, ()) = tokio::join!(runner.run(long, Run::alone("call_1")), jumping);
+    let told =
+        matches!(&outcome, Err(Error::OutcomeUnknown(why)) if why.contains("DeadlineExceeded"));
+    assert!(told, "{outcome:?}");
     runner.close().await;
     place.is_empty(LIMIT).await;
 }

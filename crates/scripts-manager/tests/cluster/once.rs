@@ -130,9 +130,14 @@ impl Place {
 
     /// How many calls are noted as waiting.
     pub(crate) async fn notes(&self) -> usize {
+        let names = self.annotations().await;
+        names.iter().filter(|name| name.starts_with("waiting.toolbus.dev/")).count()
+    }
+
+    /// What is written into the Leases of managers, by name.
+    pub(crate) async fn annotations(&self) -> Vec<String> {
         let leases = self.leases.list(&ListParams::default()).await.expect("leases").items;
-        let names = leases.iter().flat_map(|lease| lease.annotations().keys());
-        names.filter(|name| name.starts_with("waiting.toolbus.dev/")).count()
+        leases.iter().flat_map(|lease| lease.annotations().keys().cloned()).collect()
     }
 
     /// How the pods that wait are described, each of them.
@@ -156,6 +161,11 @@ async fn a_call_that_comes_again_gets_the_outcome_of_its_first_pod() {
     let run = Run::alone("call_1");
     let (again, twice) = (same(&run, true), same(&run, false));
     let source = "import time\nprint('one')\ntime.sleep(6)\nprint('two')\nexit(3)";
+    // What one hears that takes over: all of it, as it comes.
+    let heard: Arc<Mutex<Vec<(Instant, String)>>> = Arc::default();
+    let hearing = Arc::clone(&heard);
+    let live = move |_, text: &str| hearing.lock().push((Instant::now(), text.to_owned()));
+    let again = Run { live: Some(Arc::new(live)), ..again };
     let others = async {
         place.started().await;
         // Sent twice, and redelivered.
@@ -172,6 +182,10 @@ async fn a_call_that_comes_again_gets_the_outcome_of_its_first_pod() {
         assert_eq!(outcome.output.text, "one\ntwo\n");
         assert_eq!(outcome.ending, Ending::Exited(3));
     }
+    let heard = std::mem::take(&mut *heard.lock());
+    let texts: Vec<&str> = heard.iter().map(|(_, text)| text.as_str()).collect();
+    assert_eq!(texts, ["one\n", "two\n"]);
+    assert!(heard[1].0 - heard[0].0 > Duration::from_secs(1), "it was not live");
     first.idle().await;
     second.idle().await;
     place.is_empty(LIMIT).await;

@@ -4,15 +4,20 @@ use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::ListParams;
-use kube::{Api, Client};
+use kube::api::{DeleteParams, ListParams, LogParams};
+use kube::{Api, Client, ResourceExt as _};
 use scripts_manager::kubernetes::KubernetesRunner;
 use scripts_manager::kubernetes::settings::{KubernetesSettings, PackagesSettings};
+use tokio::task::JoinSet;
 use toolbus_runtime::config::{ByteSize, Secret, TimeSpan};
 use toolbus_scripts::conformance::honest;
 use toolbus_scripts::runner::{Ending, Error, Outcome, Run, Runner, Script};
+use toolbus_testkit::eventually;
 
+use crate::begun::{dismiss, greet};
 use crate::index::{IMAGE, Index};
+use crate::meddler::{Fate, Meddler};
+use crate::once::{LIMIT, same};
 use crate::support::{client, script, settings};
 
 /// An index of the test's own, and what was seen there.
@@ -96,6 +101,7 @@ async fn a_set_is_installed_once_and_kept() {
     assert_eq!(outcome.output.text, expected);
     assert_eq!((stage.asked().await, stage.volume().await), (asked, sets.clone()));
     other.idle().await;
+    a_call_that_comes_again_unbegun_has_its_packages(&stage, (source, expected)).await;
 
     // What was not asked for lately makes room for what is new; what was stays.
     stage.ask("age").await;
@@ -110,6 +116,53 @@ async fn a_set_is_installed_once_and_kept() {
     assert_eq!(stage.volume().await.len(), 2);
     tiny.idle().await;
     stage.end(&runner).await;
+}
+
+/// Two managers of which neither gets through to the call's pod, which ends without having begun.
+async fn a_call_that_comes_again_unbegun_has_its_packages(
+    stage: &Stage,
+    (source, expected): (&str, &str),
+) {
+    let deaf = |_: &str, path: &str| {
+        let is_script = path.contains("/rockbot-script-") && path.ends_with("/attach");
+        if is_script { Fate::Silent } else { Fate::Pass }
+    };
+    let namespace = stage.index.namespace.clone();
+    let pods: Api<Pod> = Api::namespaced(stage.client.clone(), &namespace);
+    let settings = KubernetesSettings { namespace, packages: stage.settings(), ..settings() };
+    let start = async |meddler: &Meddler| {
+        meddler.judge(deaf);
+        let client = meddler.client(None).await.expect("a cluster");
+        KubernetesRunner::start(client, settings.clone(), 8).await.expect("a runner")
+    };
+    let (one, other) = (Meddler::new(), Meddler::new());
+    let (first, second) = (start(&one).await, start(&other).await);
+    let call = Run::alone("unbegun");
+    let again = same(&call, true);
+    let wanted = Script { packages: vec!["toolbus-good".to_owned()], ..script(source) };
+    let (mut trying, lost) = (JoinSet::new(), wanted.clone());
+    trying.spawn(async move { drop(first.run(lost, call).await) });
+    let of_call = async || {
+        let all = pods.list(&ListParams::default()).await.expect("pods").items;
+        let id = |pod: &Pod| pod.annotations().get("rockbot.dev/tool-call-id").cloned();
+        all.into_iter().find(|pod| id(pod).as_deref() == Some("unbegun")).ok_or("no pod")
+    };
+    let pod = eventually(LIMIT, async || of_call().await).await;
+    greet(&pods, &pod).await;
+    let manager = |pod: &Pod| pod.labels().get("toolbus.dev/manager").cloned();
+    let ending = async {
+        eventually(LIMIT, async || match of_call().await {
+            Ok(seen) if manager(&seen) != manager(&pod) => Ok(()),
+            Ok(_) => Err("it is the first one's"),
+            Err(error) => Err(error),
+        })
+        .await;
+        dismiss(&pods, &pod.name_any()).await;
+        other.judge(|_, _| Fate::Pass);
+    };
+    let (outcome, ()) = tokio::join!(second.run(wanted, again), ending);
+    assert_eq!(outcome.expect("it runs").output.text, expected);
+    second.idle().await;
 }
 
 /// Numerical packages, as scripts ask for them.
@@ -143,6 +196,24 @@ async fn what_cannot_be_installed_is_told_and_leaves_nothing() {
     check("toolbus-huge", &["pip install failed"]).await;
     check("toolbus-busy", &["429"]).await;
     assert_eq!(stage.volume().await, [""; 0]);
+    let pods: Api<Pod> = Api::namespaced(stage.client.clone(), &stage.index.namespace);
+    let losing = async {
+        let of_packages = ListParams::default().labels("app=toolbus-packages");
+        let name = eventually(LIMIT, async || {
+            for pod in pods.list(&of_packages).await.expect("pods").items {
+                let log = pods.logs(&pod.name_any(), &LogParams::default()).await;
+                if log.is_ok_and(|log| log.contains(" started ")) {
+                    return Ok(pod.name_any());
+                }
+            }
+            Err("nothing is being installed")
+        });
+        let now = DeleteParams::default().grace_period(0);
+        pods.delete(&name.await, &now).await.expect("deleted");
+    };
+    let (lost, ()) = tokio::join!(run(&runner, "print(1)", &["toolbus-slow"]), losing);
+    let told = matches!(&lost, Err(Error::Packages(text)) if text.starts_with("the packages could not be"));
+    assert!(told, "{lost:?}");
     let hasty = PackagesSettings { timeout: TimeSpan::seconds(4), ..stage.settings() };
     let hasty = stage.runner(hasty).await;
     let late = run(&hasty, "print(1)", &["toolbus-slow"]).await;
@@ -156,7 +227,6 @@ async fn what_cannot_be_installed_is_told_and_leaves_nothing() {
     for runner in [&runner, &hasty, &gone] {
         runner.idle().await;
     }
-    let pods: Api<Pod> = Api::namespaced(stage.client.clone(), &stage.index.namespace);
     let left = pods.list(&ListParams::default()).await.expect("pods").items;
     let left = left.iter().flat_map(|pod| &pod.spec).flat_map(|spec| spec.volumes.iter().flatten());
     let claims = left.filter_map(|volume| volume.persistent_volume_claim.as_ref());

@@ -30,8 +30,10 @@ pub(crate) enum Way {
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
     cuts: watch::Sender<u32>,
+    ages: watch::Sender<u32>,
     way: watch::Sender<Way>,
     held: Arc<AtomicUsize>,
+    ended: Arc<AtomicUsize>,
 }
 
 impl Proxy {
@@ -39,16 +41,20 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let (cuts, cut) = watch::channel(0);
+        let (ages, age) = watch::channel(0);
         let (way, ways) = watch::channel(Way::Open);
-        let held = Arc::new(AtomicUsize::new(0));
+        let (held, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let tasks = TaskTracker::new();
         let (connections, held_here) = (tasks.clone(), Arc::clone(&held));
+        let ended_here = Arc::clone(&ended);
         // Ends with the test's runtime.
         tasks.spawn(async move {
             while let Ok((here, _)) = listener.accept().await {
                 let (target, mut cut, ways) = (target.clone(), cut.clone(), ways.clone());
                 let held = Arc::clone(&held_here);
                 cut.mark_unchanged();
+                let (mut age, ended) = (age.clone(), Arc::clone(&ended_here));
+                age.mark_unchanged();
                 if *ways.borrow() == Way::Closed {
                     continue;
                 }
@@ -56,9 +62,18 @@ impl Proxy {
                     let Ok(there) = TcpStream::connect(target).await else { return };
                     let (from_here, to_here) = here.into_split();
                     let (from_there, to_there) = there.into_split();
+                    let is_over = || {
+                        let over = age.has_changed().unwrap_or(true);
+                        ended.fetch_add(usize::from(over), Ordering::Relaxed);
+                        over
+                    };
+                    let held = &held;
                     let answers =
-                        pass(from_there, to_here, ways.clone(), (Way::AnswersHeld, &held));
-                    let requests = pass(from_here, to_there, ways, (Way::RequestsHeld, &held));
+                        pass((from_there, to_here), ways.clone(), (Way::AnswersHeld, held), || {
+                            false
+                        });
+                    let requests =
+                        pass((from_here, to_there), ways, (Way::RequestsHeld, held), is_over);
                     tokio::select! {
                         _ = async { tokio::join!(answers, requests) } => {}
                         _ = cut.changed() => {}
@@ -66,7 +81,7 @@ impl Proxy {
                 });
             }
         });
-        Self { address, cuts, way, held }
+        Self { address, cuts, ages, way, held, ended }
     }
 
     /// One in front of the tests' cluster, with a client that goes through it. `None` without one.
@@ -92,6 +107,17 @@ impl Proxy {
         self.cuts.send_modify(|count| *count += 1);
     }
 
+    /// Lets each connection that there is end at the next request that is sent over it, which gets no
+    /// answer; new ones are taken.
+    pub(crate) fn age(&self) {
+        self.ages.send_modify(|count| *count += 1);
+    }
+
+    /// How many connections have ended so.
+    pub(crate) fn ended(&self) -> usize {
+        self.ended.load(Ordering::Relaxed)
+    }
+
     /// How much was held up since the way was set.
     pub(crate) fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)
@@ -99,13 +125,16 @@ impl Proxy {
 }
 
 async fn pass(
-    mut from: impl AsyncRead + Unpin,
-    mut to: impl AsyncWrite + Unpin,
+    (mut from, mut to): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
     mut ways: watch::Receiver<Way>,
     (closed, held): (Way, &AtomicUsize),
+    is_over: impl Fn() -> bool,
 ) {
     let mut buffer = vec![0; 32 << 10];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
+        if is_over() {
+            break;
+        }
         let way = *ways.borrow_and_update();
         match way {
             Way::Slow(time) => sleep(time).await,

@@ -78,19 +78,42 @@ async fn a_call_whose_note_cannot_be_taken_back_for_certain_does_not_begin() {
     let runner = place.runner(meddler.client(None).await.expect("a cluster")).await;
     let mut tasks = JoinSet::new();
     let renewals_too = |method: &str, path: &str| method == "PATCH" && path.contains("/leases/");
-    // The note is written down, and the answer to its taking back is lost.
+    // The note is written down, and the answer to its taking back is lost: the mark tells.
     let (key, turn) = (CallKey::unique(), Arc::new(Notify::new()));
     waiting(&mut tasks, &runner, (key, &turn));
     noted(&place, 1).await;
-    meddler.judge(
-        move |method, path| {
-            if renewals_too(method, path) { Fate::Lost } else { Fate::Pass }
-        },
-    );
+    let lost = move |method: &str, path: &str| {
+        if renewals_too(method, path) { Fate::Lost } else { Fate::Pass }
+    };
+    meddler.judge(lost);
+    turn.notify_one();
+    assert_eq!(tasks.join_next().await.expect("a task").expect("no panic"), Ok(()));
+    assert_eq!(place.notes().await, 0);
+    meddler.judge(|_, _| Fate::Pass);
+    // Of no use any more, it is gone with the next renewal.
+    eventually(LIMIT, async || match place.annotations().await {
+        names if names.is_empty() => Ok(()),
+        names => Err(names),
+    })
+    .await;
+
+    // The same, and the mark cannot be looked for.
+    waiting(&mut tasks, &runner, (key, &turn));
+    noted(&place, 1).await;
+    let asked = AtomicU32::new(0);
+    meddler.judge(move |method, path| match lost(method, path) {
+        Fate::Lost => {
+            asked.fetch_add(1, Ordering::Relaxed);
+            Fate::Lost
+        }
+        _ if path.contains("/leases") && asked.load(Ordering::Relaxed) > 0 => Fate::Refused(403),
+        fate => fate,
+    });
     turn.notify_one();
     let waited = tasks.join_next().await.expect("a task").expect("no panic");
     assert!(matches!(waited, Err(Error::OutcomeUnknown(_))), "{waited:?}");
-    assert_eq!(place.notes().await, 0);
+    meddler.judge(|_, _| Fate::Pass);
+    noted(&place, 0).await;
 
     // It is written down by a request whose answer is lost: it is taken back all the same.
     let lost = Arc::new(AtomicU32::new(0));

@@ -17,7 +17,7 @@ import urllib.request
 SETS = "/packages"
 SIZE = ".size"
 HALF_MADE = ".half-made-"
-HALF_MADE_SECONDS = 3600
+HALF_MADE_SECONDS = 2 * 3600  # far more than making one takes, and an hour for clocks that are not right
 
 order = json.loads(os.environ.pop("ROCKBOT_INPUT"))
 target = os.path.join(SETS, order["key"])

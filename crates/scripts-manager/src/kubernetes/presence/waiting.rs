@@ -6,7 +6,9 @@
 //!
 //! Invariants: a call begins after its note is known to be gone, and whoever begins it has taken it
 //! away; every change is for one version of the Lease, so of two that take a note one has it, and
-//! a request that arrives late changes nothing; what is not known for certain is not proof.
+//! a request that arrives late changes nothing; what is not known for certain is not proof. Whoever
+//! takes a note leaves a mark in its place, by which he knows that it was he, should the answer be
+//! lost. The mark is of no use to anybody else, nor to him for long.
 
 use std::time::Duration;
 
@@ -17,13 +19,16 @@ use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 use toolbus_scripts::runner::{CallKey, Error};
+use uuid::Uuid;
 
 use super::{Presence, errors};
-use crate::kubernetes::keeper::limited;
 use crate::kubernetes::pod::{MANAGER, SELECTOR, call_label};
+use crate::kubernetes::requests::{limited, repeated};
 
 /// What the names of notes begin with, among the annotations of a Lease. The call follows.
 const PREFIX: &str = "waiting.toolbus.dev/";
+/// The same of marks.
+const MARK_PREFIX: &str = "taken.toolbus.dev/";
 /// A call that waits no longer than this has no note: two requests would cost it more.
 const UNNOTED: Duration = Duration::from_millis(20);
 /// Attempts to write a note down, and the pause after one that failed.
@@ -59,12 +64,12 @@ impl Presence {
             () = sleep(UNNOTED) => {}
         }
         let key = call_label(key);
-        let mut note = Note { presence: self, key: Some(&key) };
+        let mut note = Leftover { presence: self, name: Some(note_of(&key)), after: ABANDONED };
         let (noted, ()) = tokio::join!(self.note(&key), waiting);
         if noted != Noted::No && !self.take(&key).await? {
             return Err(Error::OutcomeUnknown("another manager has this very call".to_owned()));
         }
-        note.key = None;
+        note.name = None;
         Ok(())
     }
 
@@ -76,15 +81,14 @@ impl Presence {
         self.take(&call_label(key)).await
     }
 
-    /// The change of annotations that takes away the notes which are of no use any more, and those.
-    pub(super) fn forgetting(&self) -> (serde_json::Value, Vec<String>) {
-        let mut abandoned = self.abandoned.lock();
-        let old = abandoned.extract_if(.., |(since, _)| since.elapsed() >= ABANDONED);
-        let keys: Vec<String> = old.map(|(_, key)| key).collect();
-        drop(abandoned);
+    /// The change of annotations that takes away those which are of no use any more, and those.
+    pub(super) fn forgetting(&self) -> (serde_json::Value, Vec<(Instant, String)>) {
+        let now = Instant::now();
+        let useless: Vec<_> =
+            self.useless.lock().extract_if(.., |(from, _)| *from <= now).collect();
         let nulls: serde_json::Map<_, _> =
-            keys.iter().map(|key| (annotation(key), json!(null))).collect();
-        (nulls.into(), keys)
+            useless.iter().map(|(_, name)| (name.clone(), json!(null))).collect();
+        (nulls.into(), useless)
     }
 
     async fn note(&self, key: &str) -> Noted {
@@ -93,8 +97,10 @@ impl Presence {
             let noting = async {
                 let own =
                     ListParams::default().labels(&format!("{SELECTOR},{MANAGER}={}", self.manager));
-                match limited(self.leases.list(&own)).await?.items.first() {
-                    Some(lease) => self.change(lease, key, Some("")).await.map(|()| true),
+                match repeated(|| self.leases.list(&own)).await?.items.first() {
+                    Some(lease) => {
+                        self.change(lease, json!({note_of(key): ""})).await.map(|()| true)
+                    }
                     None => Ok(false),
                 }
             };
@@ -122,15 +128,21 @@ impl Presence {
         let end = Instant::now() + LIMIT;
         // A request whose answer was lost may have taken it.
         let (mut asked, mut lost) = (false, false);
+        let (note, mark) = (note_of(key), format!("{MARK_PREFIX}{key}"));
+        let own = Uuid::new_v4().simple().to_string();
+        let selector = ListParams::default().labels(SELECTOR);
+        let _mark = Leftover { presence: self, name: Some(mark.clone()), after: Duration::ZERO };
         loop {
-            let leases = ListParams::default().labels(SELECTOR);
             let taking = async {
-                let leases = limited(self.leases.list(&leases)).await?.items;
-                match leases.iter().find(|lease| lease.annotations().contains_key(&annotation(key)))
-                {
+                let leases = repeated(|| self.leases.list(&selector)).await?.items;
+                if leases.iter().any(|lease| lease.annotations().get(&mark) == Some(&own)) {
+                    return Ok(true);
+                }
+                match leases.iter().find(|lease| lease.annotations().contains_key(&note)) {
                     Some(lease) => {
                         asked = true;
-                        self.change(lease, key, None).await.map(|()| true)
+                        let taken = json!({note.as_str(): null, mark.as_str(): own});
+                        self.change(lease, taken).await.map(|()| true)
                     }
                     None => Ok(false),
                 }
@@ -154,16 +166,15 @@ impl Presence {
         }
     }
 
-    /// Writes a note down, or takes it away, in this version of a Lease.
+    /// Changes annotations in this version of a Lease.
     async fn change(
         &self,
         lease: &Lease,
-        key: &str,
-        value: Option<&str>,
+        annotations: serde_json::Value,
     ) -> Result<(), kube::Error> {
         let patch = json!({"metadata": {
             "resourceVersion": lease.resource_version(),
-            "annotations": {annotation(key): value},
+            "annotations": annotations,
         }});
         let (name, parameters) = (lease.name_any(), PatchParams::default());
         limited(self.leases.patch(&name, &parameters, &Patch::Merge(&patch))).await.map(drop)
@@ -175,21 +186,22 @@ pub(super) fn has_notes(lease: &Lease) -> bool {
     lease.annotations().keys().any(|name| name.starts_with(PREFIX))
 }
 
-/// A note that may be written down. What is left of it when its call waits no more is forgotten later.
-struct Note<'a> {
+/// An annotation that there may be. Dropped, it is forgotten some time later.
+struct Leftover<'a> {
     presence: &'a Presence,
     /// `None` once it is known to be gone.
-    key: Option<&'a str>,
+    name: Option<String>,
+    after: Duration,
 }
 
-impl Drop for Note<'_> {
+impl Drop for Leftover<'_> {
     fn drop(&mut self) {
-        if let Some(key) = self.key {
-            self.presence.abandoned.lock().push((Instant::now(), key.to_owned()));
+        if let Some(name) = self.name.take() {
+            self.presence.useless.lock().push((Instant::now() + self.after, name));
         }
     }
 }
 
-fn annotation(key: &str) -> String {
+fn note_of(key: &str) -> String {
     format!("{PREFIX}{key}")
 }

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use kube::api::{Patch, PatchParams};
 use tokio::time::{Instant, timeout};
-use toolbus_scripts::runner::{Run, Script};
+use toolbus_scripts::runner::{CallKey, Run, Script};
 
 use super::{Claimed, Parts, Waiting};
 use crate::kubernetes::attach::Frame;
 use crate::kubernetes::birth::Born;
 use crate::kubernetes::keeper::Kept;
 use crate::kubernetes::protocol::Report;
+use crate::kubernetes::requests::repeated;
 use crate::kubernetes::{self, errors, pod, protocol};
 
 /// How long claiming may take. A cluster that is slower than this is no faster at making a pod, but
@@ -30,6 +31,8 @@ pub(super) enum Refused {
     Lost(String),
     /// It is not this manager's any more.
     Taken,
+    /// Somebody else has taken it over since it was claimed for this call, which is his to begin now.
+    Elsewhere,
     /// The cluster is in trouble, or the script is not wanted any more.
     NotNow,
 }
@@ -61,14 +64,14 @@ pub(super) async fn over(
     };
     match done {
         Ok(()) => Ok(Claimed { kept: waiting.kept, born: waiting.born }),
-        Err(Refused::Taken) => {
+        Err(refused @ (Refused::Taken | Refused::Elsewhere)) => {
             waiting.kept.leave();
-            Err(Refused::Taken)
+            Err(refused)
         }
         // Before the script gets another pod: it must not be found with two.
         Err(refused) => {
-            waiting.kept.discard().await;
-            Err(refused)
+            let is_own = waiting.kept.give_up().await;
+            Err(if is_own { refused } else { Refused::Elsewhere })
         }
     }
 }
@@ -81,22 +84,26 @@ async fn claim(
     (script, run): (&Script, &Run),
 ) -> Result<(), Refused> {
     let name = &kept.name;
-    let known = kept.follower.known.borrow().version.clone();
-    let mut version = match known {
-        Some(version) => version,
-        None => look(parts, template, name).await?,
-    };
+    let mut version = kept.follower.known.borrow().version.clone();
     for _ in 0..ATTEMPTS {
+        let known = match version.take() {
+            Some(version) => version,
+            None => match look(parts, template, (name, run.key)).await? {
+                Seen::Waiting(version) => version,
+                Seen::Claimed => return Ok(()),
+            },
+        };
         let life = made.elapsed() + CLAIM_LIMIT + HANDOVER_LIMIT + script.timeout;
-        let patch = pod::claim((run.key, &run.call_id), life, &version);
+        let patch = pod::claim((run.key, &run.call_id), life, &known);
         let parameters = PatchParams::default();
         match parts.pods.patch_metadata(name, &parameters, &Patch::Merge(patch)).await {
             Ok(_) => return Ok(()),
             Err(error) if errors::is_not_found(&error) => {
                 return Err(Refused::Lost("it was deleted".to_owned()));
             }
-            Err(error) if errors::is_conflict(&error) => {
-                version = look(parts, template, name).await?;
+            // It was changed, perhaps by this very claim: an answer may have been lost.
+            Err(error) if errors::is_conflict(&error) || errors::is_unanswered(&error) => {
+                tracing::debug!(pod = name, error = %errors::chain(&error), "claiming again");
             }
             Err(error) => return Err(trouble(&error)),
         }
@@ -104,14 +111,31 @@ async fn claim(
     Err(Refused::Lost("it changes all the time".to_owned()))
 }
 
-/// The pod's version, if it may still be claimed by this manager.
-async fn look(parts: &Parts, template: &str, name: &str) -> Result<String, Refused> {
-    let pod = parts.pods.get_metadata_opt(name).await.map_err(|error| trouble(&error))?;
+/// A pod that is to be claimed, as it is now.
+enum Seen {
+    /// It may be claimed, in this version.
+    Waiting(String),
+    /// It is this call's already.
+    Claimed,
+}
+
+async fn look(
+    parts: &Parts,
+    template: &str,
+    (name, key): (&str, CallKey),
+) -> Result<Seen, Refused> {
+    let pod = repeated(|| parts.pods.get_metadata_opt(name)).await;
+    let pod = pod.map_err(|error| trouble(&error))?;
     let pod = pod.ok_or_else(|| Refused::Lost("it was deleted".to_owned()))?;
+    match pod::owner_for(&pod.metadata, key) {
+        Some(owner) if owner == parts.manager => return Ok(Seen::Claimed),
+        Some(_) => return Err(Refused::Elsewhere),
+        None => {}
+    }
     if !pod::is_warm(&pod.metadata, &parts.manager, template) {
         return Err(Refused::Taken);
     }
-    Ok(pod.metadata.resource_version.unwrap_or_default())
+    Ok(Seen::Waiting(pod.metadata.resource_version.unwrap_or_default()))
 }
 
 fn trouble(error: &kube::Error) -> Refused {
