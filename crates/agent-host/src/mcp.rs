@@ -26,6 +26,7 @@ mod outcome;
 mod paths;
 mod questions;
 mod reading;
+mod recorded;
 mod settings;
 mod standing;
 mod talk;

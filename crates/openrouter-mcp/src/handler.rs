@@ -2,21 +2,23 @@
 
 use std::sync::Arc;
 
+use opentelemetry::global;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod,
-    CompleteRequestParams, CompleteResult, ContentBlock, ErrorData, Implementation,
-    ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod,
-    ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+    CallToolRequestMethod, CallToolRequestParams, CallToolResponse, CallToolResult,
+    CompleteRequestMethod, CompleteRequestParams, CompleteResult, ConstString as _, ContentBlock,
+    ErrorData, Implementation, ListPromptsRequestMethod, ListPromptsResult,
+    ListResourceTemplatesRequestMethod, ListResourceTemplatesResult, ListResourcesRequestMethod,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
+    Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
 use toolbus_runtime::service::on_one_line;
+use toolbus_telemetry::mcp::{About, Failure, Recorder, Transport};
 use tracing::Instrument as _;
 
 use crate::error::Error;
 use crate::openrouter::OpenRouter;
-use crate::record::Recorder;
 use crate::tools::OpenRouterTool;
 
 /// What clients are told that this is for.
@@ -31,8 +33,10 @@ pub(crate) struct Handler {
 }
 
 impl Handler {
-    pub(crate) fn new(openrouter: Arc<OpenRouter>) -> Self {
-        Self { openrouter, recorder: Recorder::new() }
+    /// To be made after telemetry was started.
+    pub(crate) fn new(openrouter: Arc<OpenRouter>, transport: Transport) -> Self {
+        let recorder = Recorder::new(&global::meter(env!("CARGO_PKG_NAME")), transport);
+        Self { openrouter, recorder }
     }
 
     async fn call(
@@ -75,8 +79,9 @@ impl ServerHandler for Handler {
             let what = format!("there is no tool {:?}", request.name);
             return Err(ErrorData::invalid_params(what, None));
         };
-        let recording = self.recorder.begin(tool.name(), &context.meta);
-        let call = self.call(tool, request).instrument(recording.span().clone());
+        let about = About::Tool { name: tool.name(), is_listed: true };
+        let recorded = self.recorder.begin(CallToolRequestMethod::VALUE, about, &context.meta);
+        let call = self.call(tool, request).instrument(recorded.span().clone());
         // Both arms only wait: a read that nobody wants any more is dropped wherever it is.
         let outcome = tokio::select! {
             biased;
@@ -84,7 +89,7 @@ impl ServerHandler for Handler {
             outcome = call => outcome,
         };
         if let Err(error) = &outcome {
-            let _entered = recording.span().enter();
+            let _entered = recorded.span().enter();
             tracing::info!(
                 tool = tool.name(),
                 code = error.code(),
@@ -92,7 +97,8 @@ impl ServerHandler for Handler {
                 "failed"
             );
         }
-        recording.end(&outcome);
+        let failure = outcome.as_ref().err().map(|error| Failure::Because(error.code()));
+        recorded.end(failure);
         let result = match outcome {
             Ok(json) => CallToolResult::success(vec![ContentBlock::text(json)]),
             Err(error) => error.result(),

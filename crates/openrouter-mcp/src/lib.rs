@@ -11,10 +11,8 @@ pub mod error;
 mod getter;
 mod handler;
 pub mod key;
-pub mod metrics;
 pub mod openrouter;
 mod page;
-mod record;
 pub mod settings;
 mod tools;
 
@@ -25,6 +23,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use toolbus_runtime::health::{Component, Need, State};
 use toolbus_runtime::service::{self, BoxError, Context, Exit, Program, Role};
+use toolbus_telemetry::mcp::Transport;
 
 use arguments::Arguments;
 use door::Door;
@@ -82,7 +81,7 @@ struct Served {
 
 impl Served {
     async fn over_http(self) -> Result<Exit, BoxError> {
-        let handler = Handler::new(Arc::clone(&self.openrouter));
+        let handler = Handler::new(Arc::clone(&self.openrouter), Transport::Tcp);
         let door = Door::open(&self.settings.http, handler).await?;
         let address = door.address();
         self.context.health.describe(move || json!({ "mcp": address.to_string() }));
@@ -99,7 +98,8 @@ impl Served {
     async fn over_stdio(self) -> Result<Exit, BoxError> {
         self.ready.set(State::Up);
         let stop = CancellationToken::new();
-        let client = door::stdio(Handler::new(Arc::clone(&self.openrouter)), stop.clone());
+        let handler = Handler::new(Arc::clone(&self.openrouter), Transport::Pipe);
+        let client = door::stdio(handler, stop.clone());
         let mut client = std::pin::pin!(client);
         // Both arms only wait; the client is waited for again below.
         tokio::select! {

@@ -1,12 +1,16 @@
 //! The metrics and spans of MCP servers: the one place where they are defined. Those of requests
-//! have OpenTelemetry's names for MCP clients
-//! (<https://github.com/open-telemetry/semantic-conventions-genai>) and are made in
+//! have OpenTelemetry's names for MCP clients, from [`toolbus_telemetry::mcp`], and are made in
 //! [`crate::record`].
 
 use std::sync::Arc;
 
 use opentelemetry::metrics::{Counter, Histogram};
 use opentelemetry::{KeyValue, StringValue, global};
+pub use toolbus_telemetry::mcp::SERVER;
+pub(crate) use toolbus_telemetry::mcp::{
+    ADDRESS, ERROR, METHOD, OPERATION, PORT, PROMPT, PROTOCOL, REQUEST, RESOURCE, SESSION, STATUS,
+    TOOL, TRANSPORT,
+};
 use toolbus_telemetry::{Bounded, CALL_SECONDS, Kind, Metric, Span, SpanKind};
 
 use crate::server::State;
@@ -24,22 +28,7 @@ const PROTOCOLS_MAX: usize = 16;
 /// Most error codes that are told apart: servers make up their own.
 const CODES_MAX: usize = 50;
 
-/// The name that the operator has given the server.
-pub const SERVER: &str = "toolbus.mcp.server";
 const OUTCOME: &str = "toolbus.outcome";
-pub(crate) const METHOD: &str = "mcp.method.name";
-pub(crate) const PROTOCOL: &str = "mcp.protocol.version";
-pub(crate) const SESSION: &str = "mcp.session.id";
-pub(crate) const RESOURCE: &str = "mcp.resource.uri";
-pub(crate) const OPERATION: &str = "gen_ai.operation.name";
-pub(crate) const TOOL: &str = "gen_ai.tool.name";
-pub(crate) const PROMPT: &str = "gen_ai.prompt.name";
-pub(crate) const ERROR: &str = "error.type";
-pub(crate) const STATUS: &str = "rpc.response.status_code";
-pub(crate) const REQUEST: &str = "jsonrpc.request.id";
-pub(crate) const TRANSPORT: &str = "network.transport";
-pub(crate) const ADDRESS: &str = "server.address";
-pub(crate) const PORT: &str = "server.port";
 
 const UP: Metric = Metric {
     name: "toolbus.mcp.server.up",

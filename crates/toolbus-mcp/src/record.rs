@@ -6,27 +6,23 @@
 //! strangers. What callers make up (names of tools that nobody lists) is in spans, shortened, and in
 //! no metric; no argument or result is in either.
 
-use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use opentelemetry::propagation::Injector;
 use opentelemetry::trace::TraceContextExt as _;
 use opentelemetry::{Context, KeyValue, StringValue, Value as Attribute, global};
-use rmcp::model::{RequestId, RequestMetaObject, ServerResult};
+use rmcp::model::{JsonObject, RequestId, RequestMetaObject, ServerResult};
 use rmcp::service::ServiceError;
-use serde_json::Value;
 use smallvec::SmallVec;
 use tokio::time::Instant;
+use toolbus_telemetry::mcp::{EXECUTE_TOOL, Meta, SpanName, TOOL_ERROR};
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
 use crate::config::{Entry, Target};
-use crate::eraser::shortened;
 use crate::metrics::*;
 
-/// Longest name or address of a span's subject, in bytes.
-const NAME_BYTES_MAX: usize = 256;
+pub(crate) use toolbus_telemetry::mcp::About;
 
 /// The attributes of a point. None has more.
 type Tags = SmallVec<[KeyValue; 8]>;
@@ -42,19 +38,6 @@ pub(crate) struct Recorder {
     place: Vec<KeyValue>,
     began: Instant,
     lost: AtomicBool,
-}
-
-/// What a request is about.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum About<'a> {
-    Tool {
-        name: &'a str,
-        /// Whether the server lists it: other names are whatever callers make up.
-        is_listed: bool,
-    },
-    Prompt(&'a str),
-    Resource(&'a str),
-    Nothing,
 }
 
 /// A request that is under way. Dropped before its end, it is recorded as cancelled.
@@ -116,7 +99,7 @@ impl Recorder {
         let method = method.into();
         let span = tracing::info_span!(
             "mcp.client",
-            otel.name = %Name(method.as_str(), about),
+            otel.name = %SpanName(method.as_str(), about),
             otel.kind = "client",
             otel.status_code = tracing::field::Empty,
         );
@@ -125,7 +108,7 @@ impl Recorder {
         if exported.is_recording() {
             exported.set_attributes(self.place.iter().cloned());
             exported.set_attribute(KeyValue::new(METHOD, method.clone()));
-            exported.set_attributes(described(about));
+            exported.set_attributes(about.attributes());
             // Only where it is exported to, and in no log: whoever has it may speak in the session.
             let session = session().map(StringValue::from);
             exported.set_attributes(session.map(|session| KeyValue::new(SESSION, session)));
@@ -145,40 +128,6 @@ impl Drop for Recorder {
     }
 }
 
-/// The name of a span.
-struct Name<'a>(&'a str, About<'a>);
-
-impl Display for Name<'_> {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.0)?;
-        match self.1 {
-            About::Tool { name, is_listed: true } => {
-                write!(formatter, " {}", shortened(name, NAME_BYTES_MAX))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-/// What a span says of what its request is about.
-fn described(about: About<'_>) -> impl Iterator<Item = KeyValue> {
-    let subject =
-        |key, text: &str| KeyValue::new(key, shortened(text, NAME_BYTES_MAX).into_owned());
-    let (operation, subject) = match about {
-        About::Tool { name, .. } => {
-            (Some(KeyValue::new(OPERATION, "execute_tool")), Some(subject(TOOL, name)))
-        }
-        About::Prompt(name) => (None, Some(subject(PROMPT, name))),
-        // What follows the path is as good as an argument.
-        About::Resource(uri) => {
-            let path = uri.split(['?', '#']).next().unwrap_or_default();
-            (None, Some(subject(RESOURCE, path)))
-        }
-        About::Nothing => (None, None),
-    };
-    operation.into_iter().chain(subject)
-}
-
 impl Operation<'_> {
     pub(crate) fn span(&self) -> &Span {
         &self.span
@@ -187,8 +136,9 @@ impl Operation<'_> {
     /// Writes the context of the span into what goes along with the request.
     pub(crate) fn inject(&self, meta: &mut RequestMetaObject) {
         if self.context.has_active_span() {
+            let mut meta = Meta::<&mut JsonObject>(meta);
             global::get_text_map_propagator(|propagator| {
-                propagator.inject_context(&self.context, &mut Meta(meta));
+                propagator.inject_context(&self.context, &mut meta);
             });
         }
     }
@@ -205,7 +155,7 @@ impl Operation<'_> {
     pub(crate) fn end(mut self, response: &Result<ServerResult, ServiceError>) {
         match response {
             Ok(ServerResult::CallToolResult(result)) if result.is_error == Some(true) => {
-                self.fail("tool_error");
+                self.fail(TOOL_ERROR);
             }
             Ok(_) => self.write(&[]),
             Err(ServiceError::McpError(error)) => {
@@ -247,7 +197,7 @@ impl Operation<'_> {
         let mut tags = Tags::from_iter(peer.iter().cloned());
         tags.push(KeyValue::new(METHOD, self.method.clone()));
         if let About::Tool { name, is_listed } = self.about {
-            tags.push(KeyValue::new(OPERATION, "execute_tool"));
+            tags.push(KeyValue::new(OPERATION, EXECUTE_TOOL));
             tags.extend(is_listed.then(|| metrics.tool(name)));
         }
         tags.extend(errors.iter().cloned());
@@ -272,17 +222,5 @@ fn kind(error: &ServiceError) -> &'static str {
         ServiceError::Cancelled { .. } => "cancelled",
         ServiceError::Timeout { .. } => "timeout",
         _ => "_OTHER",
-    }
-}
-
-/// `_meta` of a request.
-struct Meta<'a>(&'a mut RequestMetaObject);
-
-impl Injector for Meta<'_> {
-    fn set(&mut self, key: &str, value: String) {
-        // An empty `tracestate` says nothing.
-        if !value.is_empty() {
-            self.0.insert(key.to_owned(), Value::from(value));
-        }
     }
 }

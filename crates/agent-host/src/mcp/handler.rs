@@ -4,35 +4,43 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use rmcp::RoleServer;
 use rmcp::model::{
     CallToolRequestMethod, CallToolRequestParams, CallToolResponse, CompleteRequestMethod,
     CompleteRequestParams, CompleteResult, ConstString as _, ErrorData, GetPromptRequestMethod,
-    GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsRequestMethod,
-    ListPromptsResult, ListResourceTemplatesRequestMethod, ListResourceTemplatesResult,
-    ListResourcesRequestMethod, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    PromptsCapability, ReadResourceRequestMethod, ReadResourceRequestParams, ReadResourceResponse,
-    ResourcesCapability, ServerCapabilities, ServerConfig, SubscribeRequestMethod,
-    SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestMethod,
+    GetPromptRequestParams, GetPromptResponse, Implementation, InputResponses,
+    ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod,
+    ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, PromptsCapability, ReadResourceRequestMethod,
+    ReadResourceRequestParams, ReadResourceResponse, ResourcesCapability, ServerCapabilities,
+    ServerConfig, SubscribeRequestMethod, SubscribeRequestParams, UnsubscribeRequestMethod,
     UnsubscribeRequestParams,
 };
-use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
-use rmcp::{RoleServer, ServerHandler};
+use rmcp::service::{Peer, RequestContext, SubscriptionContext};
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use toolbus_tools::call::{Arguments, Call, CallError, Time};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::envelope::new_id;
 
+use super::converse::Answer;
 use super::era;
 use super::kept::{Identity, Kept};
 use super::log::Session;
 use super::offer::{self, Offer, Target};
 use super::outcome;
+use super::reading::Wanted;
 use super::standing::{self, Standing};
 use super::talk::{Ended, Means, Reply};
 
 /// Who calls, for the records.
 const CALLER: &str = "mcp";
+
+/// What a client brings that comes back to answer.
+struct Back {
+    responses: Option<InputResponses>,
+    state: Option<String>,
+}
 
 /// Answers the clients of one path. Clones are of one session.
 #[derive(Clone)]
@@ -54,6 +62,10 @@ impl Handler {
     /// The same for another session.
     pub(super) fn for_session(&self) -> Self {
         Self { log: Session::default(), standing: Standing::default(), ..self.clone() }
+    }
+
+    pub(super) fn offer(&self) -> &Offer {
+        &self.offer
     }
 
     pub(super) fn kept(&self) -> &Kept {
@@ -82,8 +94,10 @@ impl Handler {
     }
 }
 
-impl ServerHandler for Handler {
-    fn get_info(&self) -> ServerConfig {
+/// What clients ask, by the protocol's names.
+impl Handler {
+    /// What clients are told of this server.
+    pub(super) fn info(&self) -> ServerConfig {
         let program = Implementation::new("toolbus", env!("CARGO_PKG_VERSION"));
         let tools = ServerCapabilities::builder().enable_tools().enable_tool_list_changed();
         let mut capabilities = tools.build();
@@ -104,12 +118,7 @@ impl ServerHandler for Handler {
         ServerConfig::new(capabilities).with_server_info(program.with_title(self.offer.title()))
     }
 
-    /// Without waiting, for the check of headers that repeat arguments.
-    fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.offer.known_tool(name)
-    }
-
-    async fn list_tools(
+    pub(super) async fn list_tools(
         &self,
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
@@ -123,7 +132,7 @@ impl ServerHandler for Handler {
         Ok(page)
     }
 
-    async fn call_tool(
+    pub(super) async fn call_tool(
         &self,
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
@@ -168,19 +177,9 @@ impl ServerHandler for Handler {
         self.begin(asked, responses, &context, begin).await?.of_tool()
     }
 
-    #[expect(deprecated, reason = "the protocol has nothing in place of its log yet")]
-    async fn set_level(
-        &self,
-        request: rmcp::model::SetLevelRequestParams,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<(), ErrorData> {
-        self.log.set(request.level);
-        Ok(())
-    }
-
     // What is not offered is not there, rather than empty, as rmcp has it by itself.
 
-    async fn list_prompts(
+    pub(super) async fn list_prompts(
         &self,
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
@@ -192,9 +191,9 @@ impl ServerHandler for Handler {
         reading.prompts(request.and_then(|request| request.cursor)).await
     }
 
-    async fn get_prompt(
+    pub(super) async fn get_prompt(
         &self,
-        request: GetPromptRequestParams,
+        mut request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
         if !self.offer.beside_tools().prompts {
@@ -203,24 +202,12 @@ impl ServerHandler for Handler {
         let arguments = Value::Object(request.arguments.clone().unwrap_or_default());
         let asked =
             self.identity(GetPromptRequestMethod::VALUE, &request.name, &arguments, &context);
-        let responses = request.input_responses.clone();
-        if let Some(state) = &request.request_state {
-            return self.go_on(asked, state, responses, &context).await?.of_prompt();
-        }
-        let (permit, offer) = (self.permit()?, self.offer.clone());
-        let begin = move |means: Means| -> BoxFuture<'static, Ended> {
-            Box::pin(async move {
-                let _permit = permit;
-                let reading = offer.reading(&means.cancelled);
-                let reading =
-                    reading.ok_or_else(ErrorData::method_not_found::<GetPromptRequestMethod>)?;
-                reading.prompt(request, &means.asker).await.map(Reply::Prompt)
-            })
-        };
-        self.begin(asked, responses, &context, begin).await?.of_prompt()
+        let back =
+            Back { responses: request.input_responses.take(), state: request.request_state.take() };
+        self.read(asked, back, Wanted::Prompt(request), &context).await?.of_prompt()
     }
 
-    async fn list_resources(
+    pub(super) async fn list_resources(
         &self,
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
@@ -232,7 +219,7 @@ impl ServerHandler for Handler {
         reading.resources(request.and_then(|request| request.cursor)).await
     }
 
-    async fn list_resource_templates(
+    pub(super) async fn list_resource_templates(
         &self,
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
@@ -244,7 +231,7 @@ impl ServerHandler for Handler {
         reading.templates(request.and_then(|request| request.cursor)).await
     }
 
-    async fn read_resource(
+    pub(super) async fn read_resource(
         &self,
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
@@ -254,32 +241,39 @@ impl ServerHandler for Handler {
         }
         let (uri, nothing) = (request.uri, Value::Null);
         let asked = self.identity(ReadResourceRequestMethod::VALUE, &uri, &nothing, &context);
-        let responses = request.input_responses;
-        if let Some(state) = &request.request_state {
-            return self.go_on(asked, state, responses, &context).await?.of_resource();
+        let back = Back { responses: request.input_responses, state: request.request_state };
+        self.read(asked, back, Wanted::Resource(uri), &context).await?.of_resource()
+    }
+
+    /// Asks the server for something, or goes on with that where its client comes back.
+    async fn read(
+        &self,
+        asked: Identity,
+        back: Back,
+        wanted: Wanted,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Answer, ErrorData> {
+        if let Some(state) = &back.state {
+            return self.go_on(asked, state, back.responses, context).await;
         }
         let (permit, offer) = (self.permit()?, self.offer.clone());
         let begin = move |means: Means| -> BoxFuture<'static, Ended> {
             Box::pin(async move {
                 let _permit = permit;
-                let reading = offer.reading(&means.cancelled);
-                let reading =
-                    reading.ok_or_else(ErrorData::method_not_found::<ReadResourceRequestMethod>)?;
-                reading.resource(uri, &means.asker).await.map(Reply::Resource)
+                let nothing = || ErrorData::invalid_request("there is no server here", None);
+                let reading = offer.reading(&means.cancelled).ok_or_else(nothing)?;
+                reading.read(wanted, &means.asker).await
             })
         };
-        self.begin(asked, responses, &context, begin).await?.of_resource()
+        self.begin(asked, back.responses, context, begin).await
     }
 
-    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        self.kept.while_open(self.standing.tell(self.offer.clone(), context.peer));
+    /// Tells the client of this session what changes from now on.
+    pub(super) fn begin_to_tell(&self, client: Peer<RoleServer>) {
+        self.kept.while_open(self.standing.tell(self.offer.clone(), client));
     }
 
-    async fn subscribe(
-        &self,
-        request: SubscribeRequestParams,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<(), ErrorData> {
+    pub(super) async fn subscribe(&self, request: SubscribeRequestParams) -> Result<(), ErrorData> {
         let _permit = self.permit()?;
         if !self.offer.beside_tools().subscriptions {
             return Err(ErrorData::method_not_found::<SubscribeRequestMethod>());
@@ -287,11 +281,7 @@ impl ServerHandler for Handler {
         self.standing.subscribe(&self.offer, request.uri).await
     }
 
-    async fn unsubscribe(
-        &self,
-        request: UnsubscribeRequestParams,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<(), ErrorData> {
+    pub(super) fn unsubscribe(&self, request: &UnsubscribeRequestParams) -> Result<(), ErrorData> {
         if !self.offer.beside_tools().subscriptions {
             return Err(ErrorData::method_not_found::<UnsubscribeRequestMethod>());
         }
@@ -299,18 +289,11 @@ impl ServerHandler for Handler {
         Ok(())
     }
 
-    fn accepted_subscription_filter(
-        &self,
-        requested: &SubscriptionFilter,
-    ) -> Option<SubscriptionFilter> {
-        Some(standing::accepted(requested))
+    pub(super) async fn listen(&self, context: &SubscriptionContext) -> Result<(), ErrorData> {
+        standing::listen(&self.offer, context).await
     }
 
-    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        standing::listen(&self.offer, &context).await
-    }
-
-    async fn complete(
+    pub(super) async fn complete(
         &self,
         request: CompleteRequestParams,
         context: RequestContext<RoleServer>,

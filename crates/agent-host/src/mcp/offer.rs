@@ -183,6 +183,14 @@ impl Offer {
         }
     }
 
+    /// Whether there is a tool of this name, as far as is known without asking anybody.
+    pub(super) fn knows(&self, name: &str) -> bool {
+        match &self.server {
+            None => self.agent.invoker().registry().find(name).is_some(),
+            Some(server) => server.tools.read().iter().any(|tool| tool.name == name),
+        }
+    }
+
     /// What a call is. `None` when there is no such tool.
     ///
     /// # Errors
@@ -193,9 +201,7 @@ impl Offer {
         arguments: Value,
     ) -> Result<Option<Target>, CallError> {
         // What is not known may have come since, so whoever has the tools is asked once.
-        if self.known_tool(&tool).is_none()
-            && !self.tools().await?.iter().any(|known| known.name == tool)
-        {
+        if !self.knows(&tool) && !self.tools().await?.iter().any(|known| known.name == tool) {
             return Ok(None);
         }
         Ok(Some(match &self.server {

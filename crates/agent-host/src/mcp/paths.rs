@@ -9,16 +9,19 @@ use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::any;
+use opentelemetry::global;
 use parking_lot::Mutex;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+use toolbus_telemetry::mcp::{Recorder, Transport};
 use toolbus_tools::call::ARGUMENTS_BYTES_MAX;
 
 use super::handler::Handler;
 use super::kept::Kept;
 use super::offer::Offer;
+use super::recorded::Recorded;
 use super::settings::McpFaceSettings;
 use crate::agent::Agent;
 
@@ -28,7 +31,7 @@ const SESSIONS_MAX: usize = 256;
 /// Largest request body, in bytes: the largest arguments, escaped, and what is around them.
 const BODY_BYTES_MAX: usize = 2 * ARGUMENTS_BYTES_MAX;
 
-type Service = StreamableHttpService<Handler, LocalSessionManager>;
+type Service = StreamableHttpService<Recorded, LocalSessionManager>;
 
 /// Everything behind the face.
 struct Paths {
@@ -36,6 +39,7 @@ struct Paths {
     calls: Arc<Semaphore>,
     kept: Kept,
     config: StreamableHttpServerConfig,
+    recorder: Recorder,
     own: Spot,
     /// By name in lower case. Only servers that bridges have announced get in, which are bounded.
     servers: Mutex<HashMap<String, Spot>>,
@@ -58,8 +62,9 @@ pub(super) fn router(
 ) -> Router {
     let config = config(settings, stop);
     let own = Handler::new(Offer::of_agent(agent.clone()), Arc::clone(&calls), kept.clone());
-    let own = Spot::new(own, &config);
-    let paths = Paths { agent, calls, kept, config, own, servers: Mutex::default() };
+    let recorder = Recorder::new(&global::meter("toolbus.face"), Transport::Tcp);
+    let own = Spot::new(own, recorder.clone(), &config);
+    let paths = Paths { agent, calls, kept, config, recorder, own, servers: Mutex::default() };
     Router::new()
         .route(
             "/mcp",
@@ -109,18 +114,19 @@ impl Paths {
             return None;
         };
         let spot = spots.entry(key).or_insert_with(|| {
+            let recorder = self.recorder.about_server(&server.server_name);
             let offer = Offer::of_server(self.agent.clone(), server.server_name);
             let handler = Handler::new(offer, Arc::clone(&self.calls), self.kept.clone());
-            Spot::new(handler, &self.config)
+            Spot::new(handler, recorder, &self.config)
         });
         Some(spot.clone())
     }
 }
 
 impl Spot {
-    fn new(handler: Handler, config: &StreamableHttpServerConfig) -> Self {
+    fn new(handler: Handler, recorder: Recorder, config: &StreamableHttpServerConfig) -> Self {
         let sessions = Arc::new(LocalSessionManager::default());
-        let make = move || Ok(handler.for_session());
+        let make = move || Ok(Recorded::new(handler.for_session(), recorder.clone()));
         Self { service: Service::new(make, Arc::clone(&sessions), config.clone()), sessions }
     }
 

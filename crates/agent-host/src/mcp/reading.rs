@@ -20,6 +20,7 @@ use toolbus_wire::message::mcp::{
 };
 
 use super::outcome;
+use super::talk::{Ended, Reply};
 
 /// One server, for one request.
 pub(super) struct Reading<'a> {
@@ -29,7 +30,21 @@ pub(super) struct Reading<'a> {
     pub(super) cancelled: &'a CancellationToken,
 }
 
+/// What a server may ask something for before it gives it.
+pub(super) enum Wanted {
+    Prompt(GetPromptRequestParams),
+    /// The resource at this address.
+    Resource(String),
+}
+
 impl Reading<'_> {
+    pub(super) async fn read(&self, wanted: Wanted, asker: &Asker) -> Ended {
+        match wanted {
+            Wanted::Prompt(wanted) => self.prompt(wanted, asker).await.map(Reply::Prompt),
+            Wanted::Resource(uri) => self.resource(uri, asker).await.map(Reply::Resource),
+        }
+    }
+
     /// All prompts: they are few, so there is one page of them.
     pub(super) async fn prompts(
         &self,
@@ -45,7 +60,7 @@ impl Reading<'_> {
         Ok(ListPromptsResult::with_all_items(prompts.collect()))
     }
 
-    pub(super) async fn prompt(
+    async fn prompt(
         &self,
         wanted: GetPromptRequestParams,
         asker: &Asker,
@@ -107,11 +122,7 @@ impl Reading<'_> {
         Ok(CompleteResult::new(completion))
     }
 
-    pub(super) async fn resource(
-        &self,
-        uri: String,
-        asker: &Asker,
-    ) -> Result<ReadResourceResult, ErrorData> {
+    async fn resource(&self, uri: String, asker: &Asker) -> Result<ReadResourceResult, ErrorData> {
         let wanted = McpReadResourceRequest { server_name: self.server.to_owned(), uri };
         let answer = self.services.resource(&wanted, self.cancelled, asker).await;
         let answer = answer.map_err(|failed| {

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use opentelemetry::context::FutureExt as _;
 use parking_lot::Mutex;
 use rmcp::model::{
     CallToolResult, ClientCapabilities, ErrorData, GetPromptResult, InputRequest, InputRequests,
@@ -144,7 +145,7 @@ impl Talk {
             asker: asker(kept.clone(), sender).with_kinds(kinds(&capabilities)),
         });
         let (room, waits) = (kept.clone(), line.clone());
-        kept.drive(async move {
+        let driven = async move {
             let ended = call.await;
             let ended = if waits.0.is_cut.load(Ordering::Acquire) {
                 within(&room, ended)
@@ -153,7 +154,9 @@ impl Talk {
             };
             // A client that has gone for good has no use for it.
             drop(tell.send(ended));
-        });
+        };
+        // The call is of the trace of its first request, whose span does not wait for its end.
+        kept.drive(driven.with_current_context());
         Self {
             _cancel: cancelled.drop_guard(),
             ended,

@@ -7,7 +7,7 @@ ERA is `legacy` for the handshake of 2025-11-25, `auto` for the newest there is.
 
 A step is {"url", "do", ...} with `do` one of
   list                       the server, the protocol and the names of the tools
-  call   tool arguments [answers]
+  call   tool arguments [answers meta]
                              the result, or the error of the protocol, the progress and the log
                              meanwhile, and what was asked. Asked questions are answered with
                              {"form", "word", "roots"}, those of them that are there
@@ -92,7 +92,9 @@ async def call(client, step, conversation):
         progress.append([done, total])
 
     try:
-        result = await client.call_tool(step["tool"], step["arguments"], progress_callback=heard)
+        result = await client.call_tool(
+            step["tool"], step["arguments"], progress_callback=heard, meta=step.get("meta")
+        )
     except MCPError as error:
         return {"error": error.error.code, "message": error.error.message}
     result = result.model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -15,6 +15,7 @@ use crate::support::*;
 
 mod answers;
 mod changes;
+mod recorded;
 
 const ERAS: [(&str, &str); 2] = [("legacy", "2025-11-25"), ("auto", "2026-07-28")];
 
@@ -41,6 +42,14 @@ impl Host {
 
     /// A fleet on a broker whose bridge has `asker.py`, with these members of its entry beside.
     async fn with_asker(beside: Value) -> Option<(Self, Servers)> {
+        Self::with_asker_in(beside, |launch| launch).await
+    }
+
+    /// The same, of programs that are launched so.
+    async fn with_asker_in(
+        beside: Value,
+        so: impl Fn(Launch) -> Launch,
+    ) -> Option<(Self, Servers)> {
         let (kit, vhost) = (servers::time()?, rabbit::vhost().await?);
         let servers = Servers::with(&[]);
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fleet/asker.py");
@@ -50,9 +59,9 @@ impl Host {
         let config = json!({"mcpServers": {"asker": entry}}).to_string();
         std::fs::write(servers.file(), config).unwrap();
         let bus = vhost.amqp_url();
-        let bridge = bridge(&bus, &servers).await;
-        let host =
-            Self::serve(launch("agent-host", &bus), kit.command, Some((bridge, vhost))).await;
+        let bridge = launch("mcp-bridge", &bus).arg("--mcp-config").arg(servers.file());
+        let (bridge, agent) = (start(so(bridge)).await, so(launch("agent-host", &bus)));
+        let host = Self::serve(agent, kit.command, Some((bridge, vhost))).await;
         host.wait_for(&["asker"]).await;
         Some((host, servers))
     }

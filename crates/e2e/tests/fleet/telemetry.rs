@@ -10,8 +10,8 @@ use crate::support::*;
 
 mod dashboards;
 mod page;
-mod servers;
-mod spans;
+pub(crate) mod servers;
+pub(crate) mod spans;
 
 /// The trace that the stranger's messages belong to, and its own span in it.
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use toolbus_telemetry::{Kind, Metric, Span, SpanKind};
+use toolbus_telemetry::{Kind, Metric, Span, SpanKind, mcp};
 
 const HEAD: &str = "\
 # Telemetry
@@ -22,7 +22,7 @@ seconds for it.
 * The resource of everything is `service.name` (the program, unless the settings say otherwise),
   `service.version`, `service.instance.id` (new for each process) and `toolbus.name`.
 * One call is one trace through all processes. The context travels in the header `rb-traceparent`
-  on the bus, and in `_meta` of a request to an MCP server.
+  on the bus, and in `_meta` of a request to an MCP server or from an MCP client.
 * A log line that is written during a call has its `trace_id` and `span_id`, on standard error
   (`log.format = \"json\"`) as by OTLP.
 * The number of time series is bounded where they begin: topics are counted without the names in
@@ -47,7 +47,7 @@ const TABLES: [(&str, &[Metric], &[Span]); 8] = [
     ("MCP servers, in the bridge", toolbus_mcp::metrics::METRICS, toolbus_mcp::metrics::SPANS),
     ("Scripts", toolbus_scripts::metrics::METRICS, toolbus_scripts::metrics::SPANS),
     ("Scripts in pods", scripts_manager::metrics::METRICS, &[]),
-    ("`openrouter-mcp`", openrouter_mcp::metrics::METRICS, openrouter_mcp::metrics::SPANS),
+    ("MCP clients, in `agent-host` and `openrouter-mcp`", mcp::METRICS, mcp::SPANS),
     ("Telemetry itself", toolbus_runtime::telemetry::METRICS, &[]),
 ];
 

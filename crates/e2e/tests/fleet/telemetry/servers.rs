@@ -10,7 +10,8 @@ use toolbus_testkit::{eventually, rabbit};
 
 use crate::support::*;
 
-fn exporting(launch: Launch, collector: &Collector) -> Launch {
+/// Exports at once what it records.
+pub(crate) fn exporting(launch: Launch, collector: &Collector) -> Launch {
     super::exporting(launch, collector).env("OTEL_METRIC_EXPORT_INTERVAL", "500")
 }
 
@@ -34,7 +35,7 @@ fn only<'a>(spans: &'a [Span], service: &str, name: &str) -> anyhow::Result<&'a 
 }
 
 /// The points of a histogram, by their attributes.
-fn points(requests: &[Value], metric: &str) -> Vec<Value> {
+pub(crate) fn points(requests: &[Value], metric: &str) -> Vec<Value> {
     let mut found = Vec::new();
     for request in requests {
         for resource in request["resourceMetrics"].as_array().into_iter().flatten() {
@@ -52,7 +53,7 @@ fn points(requests: &[Value], metric: &str) -> Vec<Value> {
 }
 
 /// The value of an attribute of a point.
-fn attribute<'a>(point: &'a Value, key: &str) -> Option<&'a Value> {
+pub(crate) fn attribute<'a>(point: &'a Value, key: &str) -> Option<&'a Value> {
     let attributes = point["attributes"].as_array()?;
     let found = attributes.iter().find(|attribute| attribute["key"] == key)?;
     found["value"].as_object()?.values().next()

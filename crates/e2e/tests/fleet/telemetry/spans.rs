@@ -113,9 +113,10 @@ fn number(kind: SpanKind) -> u64 {
 }
 
 /// A span is one of those on the page: its kind is, and it has no other attributes.
-fn is_on_the_page(span: &Span) -> anyhow::Result<()> {
+pub(crate) fn is_on_the_page(span: &Span) -> anyhow::Result<()> {
     let fits = |name: &str| match name.split_once('{') {
-        Some((beginning, _)) => span.name.starts_with(beginning),
+        // What is in braces may be left out.
+        Some((beginning, _)) => span.name.starts_with(beginning.trim_end()),
         None => span.name == name,
     };
     let all: Vec<_> = page::spans().filter(|known| fits(known.name)).collect();
