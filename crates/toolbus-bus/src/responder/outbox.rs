@@ -103,8 +103,13 @@ impl Outbox {
     }
 
     /// Waits until the news that were posted before are sent, but not for long: a reply that comes
-    /// before the news of its call makes them worthless.
+    /// before the news of its call makes them worthless. Where none are under way it is done at
+    /// once.
     pub(super) async fn flush(&self) {
+        // News hold their room until they are sent, and none are empty.
+        if self.inner.room.available_permits() == NEWS_BYTES_MAX {
+            return;
+        }
         let (mark, passed) = oneshot::channel();
         let flushed = async {
             if self.inner.news.send(News::Mark(mark)).await.is_ok() {

@@ -237,9 +237,12 @@ async fn news_are_bounded_in_number_and_bytes() {
             outbox.post(&topic("news"), &ToolProgress { message, ..ToolProgress::default() });
         }
     };
+    assert!(outbox.flush().now_or_never().is_some(), "there is nothing to wait for");
     // Nothing is sent before this task waits for something.
     post(1, 2_000);
+    assert!(outbox.flush().now_or_never().is_none());
     outbox.flush().await;
+    assert!(outbox.flush().now_or_never().is_some());
     assert_eq!(bus.published(&topic("news")).len(), 1_024);
     post(1 << 20, 100);
     outbox.flush().await;
