@@ -1,0 +1,151 @@
+//! Workers that die in a call, that come back, and that are none of ours.
+
+use std::future::pending;
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use toolbus_bus::requester::Requester;
+use toolbus_bus::{
+    Asker, Bus, Deadline, Delivery, Disposition, Flow, MemoryBus, Progress, Subscription,
+    TopicPattern,
+};
+use toolbus_tools::bus::{RemoteCall, output_of};
+use toolbus_tools::call::Invocation;
+use toolbus_tools::{Invoker, Output, Registry, Tool};
+use toolbus_wire::header::{self, Headers};
+use toolbus_wire::message::tool::{ToolInvokeRequest, ToolInvokeResponse};
+use toolbus_wire::name::{AgentName, InstanceId};
+use toolbus_wire::{ErrorCode, Message, message, queue, topic};
+
+use crate::support::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_is_killed_mid_call_gives_an_unknown_outcome_in_seconds() {
+    let fleet = Fleet::start().await;
+    let Fleet { seen, worker, caller, .. } = fleet;
+    let killing = async {
+        until(&seen, "the tool runs", |seen| seen.started.len() == 1).await;
+        // Long enough for a sign of life to have come.
+        tokio::time::sleep(SECOND / 2).await;
+        worker.kill().await;
+        Instant::now()
+    };
+    let (outcome, since) = tokio::join!(caller.invoke(call("work", "never end")), killing);
+    let error = outcome.unwrap_err();
+    assert_eq!(error.code, ErrorCode::OutcomeUnknown);
+    assert_eq!(error.message, "tool 'work': the worker that had taken the call was lost");
+    let silence = since.elapsed();
+    assert!(silence < Duration::from_millis(4_500), "{silence:?}");
+    assert_eq!(seen.borrow().dropped, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_worker_says_that_the_outcome_is_unknown_and_runs_nothing_twice() {
+    let Fleet { broker, seen, worker, caller, .. } = Fleet::start().await;
+    let killing = async {
+        until(&seen, "the tool runs", |seen| seen.started.len() == 1).await;
+        let second = WorkerProcess::start(&broker, &tools(&seen)).await;
+        worker.kill().await;
+        (Instant::now(), second)
+    };
+    let (outcome, (since, _second)) =
+        tokio::join!(caller.invoke(call("work", "never end")), killing);
+    let error = outcome.unwrap_err();
+    assert_eq!(error.code, ErrorCode::OutcomeUnknown);
+    assert!(error.message.contains("may have taken effect or not"), "{}", error.message);
+    assert!(since.elapsed() < SECOND);
+    assert_eq!(seen.borrow().started.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_only_tool_is_run_again_when_its_worker_was_killed() {
+    let Fleet { broker, seen, worker, caller, .. } = Fleet::start().await;
+    let killing = async {
+        until(&seen, "the tool runs", |seen| seen.started.len() == 1).await;
+        worker.kill().await;
+        // The worker comes back with better luck.
+        let registry = Registry::new();
+        let tool = Tool::new("read", "", "test").read_only();
+        let lucky = |_: Invocation| std::future::ready(Ok(Output::text("second time lucky")));
+        registry.register(tool, lucky).unwrap();
+        WorkerProcess::start(&broker, &Invoker::new(Arc::new(registry))).await
+    };
+    let (outcome, _worker) = tokio::join!(caller.invoke(call("read", "never end")), killing);
+    assert_eq!(outcome, Ok(Output::text("second time lucky")));
+}
+
+/// A tool that is not there has done nothing, whoever was asked before.
+#[tokio::test(start_paused = true)]
+async fn a_redelivered_call_of_a_missing_tool_is_not_found() {
+    let broker = MemoryBus::new();
+    let replies = Inbox::open(&broker, "replies").await;
+    let taken = Arc::new(watch::Sender::new(false));
+    let take = Arc::clone(&taken);
+    let dying = move |_: Delivery| {
+        take.send_replace(true);
+        pending()
+    };
+    let name = queue::of_agent(&worker_name(), topic::TOOL_INVOKE.as_str());
+    let pattern = TopicPattern::from(topic::TOOL_INVOKE);
+    let flow = Flow::Concurrent(NonZeroU16::MIN);
+    let subscription = Subscription::durable(name, pattern, flow);
+    let dying = broker.subscribe(subscription, Arc::new(dying)).await.unwrap();
+    let body = json!({"toolCallId": "c", "toolName": "missing"}).to_string();
+    let request = strange(ToolInvokeRequest::TYPE, body.as_bytes());
+    broker.publish(&topic::TOOL_INVOKE, request).await.unwrap();
+    taken.subscribe().wait_for(|taken| *taken).await.unwrap();
+    dying.kill().await;
+
+    let _worker = WorkerProcess::start(&broker, &tools(&Watched::default())).await;
+    let error = output_of(&replies.received(1).await[0]).unwrap_err();
+    assert_eq!(error.code, ErrorCode::ToolNotFound);
+}
+
+/// A C# worker: it reads none of our headers, gives no signs of life, and answers late.
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_knows_none_of_our_headers_is_waited_for() {
+    let broker = MemoryBus::new();
+    let bus: Arc<dyn Bus> = Arc::new(broker.clone());
+    let answering = Arc::clone(&bus);
+    let worker = move |delivery: Delivery| {
+        let bus = Arc::clone(&answering);
+        async move {
+            let request: ToolInvokeRequest = message::read(&delivery.envelope).unwrap();
+            assert_eq!(request.arguments.as_deref(), Some("{\"a\":1}"));
+            assert_eq!(delivery.envelope.headers.get(header::MCP_SERVER), Some("todo"));
+            assert_eq!(delivery.envelope.headers.get(header::CONTENT_TRUST), Some("tool-request"));
+            tokio::time::sleep(30 * SECOND).await;
+            let reply = ToolInvokeResponse {
+                tool_call_id: request.tool_call_id,
+                tool_name: request.tool_name,
+                content: Some("at last".to_owned()),
+                ..ToolInvokeResponse::default()
+            };
+            let reply = delivery.envelope.reply(&reply, "mcp-bridge.RockBot");
+            bus.publish(&delivery.envelope.reply_to.unwrap(), reply).await.unwrap();
+            Disposition::Ack
+        }
+    };
+    let pattern = TopicPattern::from(topic::TOOL_INVOKE_MCP);
+    let flow = Flow::Concurrent(NonZeroU16::MIN);
+    let subscription = Subscription::durable("mcp-bridge.RockBot", pattern, flow);
+    let _worker = bus.subscribe(subscription, Arc::new(worker)).await.unwrap();
+    let requester = Requester::start(bus, AgentName::standard(), &InstanceId::random()).await;
+    let call = RemoteCall {
+        topic: &topic::TOOL_INVOKE_MCP,
+        tool: "add_task",
+        arguments: json!({"a": 1}),
+        session: None,
+        headers: Headers::new().with(header::MCP_SERVER, "todo"),
+        deadline: Deadline::after(60 * SECOND),
+        cancelled: &CancellationToken::new(),
+        progress: &Progress::none(),
+        asker: &Asker::none(),
+    };
+    assert_eq!(call.send(&requester.unwrap()).await, Ok(Output::text("at last")));
+}
