@@ -41,6 +41,15 @@ impl Helm {
     }
 }
 
+/// The folder of KEDA's definitions of objects, `keda.sh_NAME.yaml` each. `None` where they have not
+/// been fetched and may be missing.
+///
+/// # Panics
+/// When they are missing and `TOOLBUS_REQUIRE_REAL` is `1`.
+pub fn keda() -> Option<PathBuf> {
+    crate::parts::folder("keda")
+}
+
 /// The cluster that the environment names.
 #[derive(Debug, Clone)]
 pub struct Cluster {

@@ -31,7 +31,7 @@ impl Engine {
     /// images of the programs in `folder`, which the cluster of `dev/kube` has then, too. From an
     /// empty cache this takes minutes.
     pub(crate) fn with_images(folder: &Path) -> anyhow::Result<Self> {
-        let fetch = ["compose", "helm", "kube"];
+        let fetch = ["compose", "helm", "keda", "kube"];
         workspace::run(workspace::script("dev/parts/fetch").args(fetch).stdout(Stdio::null()))?;
         let engine = Self::there()?;
         let mut build = workspace::script("docker/images");

@@ -1,160 +1,11 @@
 //! The chart on a real cluster: from `helm install` to a call of each kind, and all that goes wrong
-//! on the way. Each release has two namespaces of its own, and leaves neither.
-//!
-//! The release's namespace admits restricted pods only, so that the cluster itself checks what the
-//! chart asks for.
-
-use std::io::Write as _;
-use std::process::{Command, Stdio};
+//! on the way.
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
-use toolbus_testkit::tools::{self, Cluster, Helm, output, tag};
 
-use crate::support::{content, marking_server, repository, until};
-
-/// A release in a namespace of its own. Both go when this is dropped.
-struct Release {
-    helm: Helm,
-    cluster: Cluster,
-    name: String,
-}
-
-/// The parts, or `None` where no cluster is named. The images come from the engine, so one is
-/// needed too.
-fn parts() -> Option<(Helm, Cluster)> {
-    let cluster = tools::cluster()?;
-    tools::docker()?;
-    Some((tools::helm()?, cluster))
-}
-
-impl Release {
-    fn new((helm, cluster): (Helm, Cluster), kind: &str) -> Self {
-        let release = Self { helm, cluster, name: format!("ship-{kind}-{}", std::process::id()) };
-        release.kubectl(&["create", "namespace", &release.name]).unwrap();
-        let label = "pod-security.kubernetes.io/enforce=restricted";
-        release.kubectl(&["label", "namespace", &release.name, label]).unwrap();
-        release
-    }
-
-    fn scripts(&self) -> String {
-        format!("{}-scripts", self.name)
-    }
-
-    /// What the tests' cluster needs: it has no registry, little room, and no volumes.
-    fn values(&self) -> Value {
-        let small =
-            json!({"requests": {"cpu": "5m", "memory": "16Mi"}, "limits": {"memory": "256Mi"}});
-        json!({
-            "image": {"tag": tag(), "pullPolicy": "Never"},
-            "rabbitmq": {
-                "enabled": true,
-                "persistence": {"enabled": false},
-                "resources": {"requests": {"cpu": "20m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
-            },
-            "agentHost": {"resources": small},
-            "mcpBridge": {
-                "image": "mcp-bridge-tools",
-                "servers": {"marks": marking_server()},
-                "resources": small,
-            },
-            "scriptsManager": {"resources": small},
-            "scripts": {"namespace": {"name": self.scripts()}, "cpuRequest": "10m"},
-            "openrouterMcp": {"enabled": true, "apiKey": "sk-or-test", "resources": small},
-        })
-    }
-
-    fn helm(&self, verb: &[&str], values: Option<&Value>) -> anyhow::Result<String> {
-        let mut command = self.helm.on(&self.cluster);
-        command.args(verb).args(["--namespace", &self.name]);
-        let file = tempfile::NamedTempFile::new()?;
-        if let Some(values) = values {
-            std::fs::write(file.path(), values.to_string())?;
-            command.arg("--values").arg(file.path());
-        }
-        output(&mut command)
-    }
-
-    fn install(&self, values: &Value, more: &[&str]) -> anyhow::Result<String> {
-        let chart = repository("helm/toolbus").display().to_string();
-        let verb = ["upgrade", "--install", &self.name, &chart];
-        self.helm(&[&verb[..], more].concat(), Some(values))
-    }
-
-    fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
-        output(self.cluster.kubectl().args(arguments))
-    }
-
-    /// `kubectl` in the release's namespace.
-    fn look(&self, arguments: &[&str]) -> anyhow::Result<String> {
-        self.kubectl(&[&["--namespace", &self.name], arguments].concat())
-    }
-
-    fn deployment(&self, component: &str) -> String {
-        // The release's name does not say `toolbus`, so the chart adds it.
-        format!("{}-toolbus-{component}", self.name)
-    }
-
-    /// `agent-host invoke`, in the pod that serves.
-    fn invoke(&self, tool: &str, arguments: &Value) -> anyhow::Result<String> {
-        let (host, arguments) = (self.deployment("agent-host"), arguments.to_string());
-        let host = format!("deployment/{host}");
-        self.look(&["exec", &host, "--", "agent-host", "invoke", tool, &arguments, "--json"])
-    }
-
-    /// A call of each kind: a script in a pod, a tool of a program, a tool of another service.
-    #[track_caller]
-    fn check_calls(&self) {
-        let python = json!({"script": "print(6 * 7)"});
-        assert_eq!(content(&self.invoke("execute_python_script", &python).unwrap()), "42");
-        let mark = json!({"server_name": "marks", "tool_name": "mark"});
-        assert_eq!(content(&self.invoke("mcp_invoke_tool", &mark).unwrap()), "mark: done");
-        // Nothing in the cluster is OpenRouter; that the call came as far as its door is told.
-        let credits = json!({"server_name": "openrouter", "tool_name": "get_credits"});
-        let error = self.invoke("mcp_invoke_tool", &credits).unwrap_err().to_string();
-        assert!(error.contains("OpenRouter"), "{error}");
-    }
-
-    /// What is left of the release, anywhere.
-    fn left(&self) -> anyhow::Result<String> {
-        let kinds = "all,configmaps,secrets,serviceaccounts,roles,rolebindings,networkpolicies,\
-            poddisruptionbudgets,persistentvolumeclaims,resourcequotas,limitranges,namespaces,\
-            clusterroles,clusterrolebindings";
-        let label = format!("app.kubernetes.io/instance={}", self.name);
-        self.kubectl(&[
-            "get",
-            kinds,
-            "--all-namespaces",
-            "--ignore-not-found",
-            "-o",
-            "name",
-            "-l",
-            &label,
-        ])
-    }
-}
-
-impl Drop for Release {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("{}", self.look(&["get", "pods"]).unwrap_or_default());
-            eprintln!("{}", self.look(&["get", "events"]).unwrap_or_default());
-        }
-        // What is not there need not go.
-        let _ = self.helm(&["uninstall", &self.name], None);
-        for namespace in [&self.scripts(), &self.name] {
-            let _ = self.kubectl(&[
-                "delete",
-                "namespace",
-                namespace,
-                "--ignore-not-found",
-                "--wait=false",
-            ]);
-        }
-    }
-}
-
-const WAIT: [&str; 2] = ["--wait", "--timeout=5m"];
+use crate::release::{Release, WAIT, apply, parts};
+use crate::support::{repository, until};
 
 #[test]
 fn a_release_answers_is_upgraded_and_leaves_nothing() {
@@ -300,12 +151,6 @@ fn check_flows(release: &Release) {
     assert_eq!(said.lines().collect::<Vec<_>>(), expected);
 }
 
-fn apply(mut kubectl: Command, object: &Value) {
-    let mut child = kubectl.args(["apply", "--filename=-"]).stdin(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(object.to_string().as_bytes()).unwrap();
-    assert!(child.wait().unwrap().success(), "{object}");
-}
-
 /// A secret that is missing is named by the cluster; a password that is wrong is named by the
 /// services. Each is mended without an upgrade.
 #[test]
@@ -364,12 +209,7 @@ fn secrets_that_are_missing_or_wrong_are_told_and_mended() {
 /// A second release takes the broker for one of somebody else, and its job sets the policies there.
 fn check_policies(release: &Release) {
     let broker = release.deployment("rabbitmq");
-    let pod = format!("{broker}-0");
-    let control = |arguments: &str| {
-        // Debian's wrapper of the program wants another user than the one of the usual image.
-        let line = format!("PATH=/usr/lib/rabbitmq/bin:$PATH rabbitmqctl --quiet {arguments}");
-        release.look(&["exec", &pod, "--container=rabbitmq", "--", "sh", "-c", &line]).unwrap()
-    };
+    let control = |arguments: &str| release.rabbitmqctl(arguments).unwrap();
     let policies = ["toolbus-dead-letters", "toolbus-queues"];
     for policy in policies {
         control(&format!("clear_policy {policy}"));
@@ -394,53 +234,4 @@ fn check_policies(release: &Release) {
     let set = control("list_policies");
     assert!(policies.iter().all(|policy| set.contains(policy)), "{set}");
     release.helm(&["uninstall", "policies", "--wait"], None).unwrap();
-}
-
-/// Every object of every part that can be had is one that the cluster's API takes, member by member.
-/// Only what KEDA adds to an API is not known here.
-#[test]
-fn every_part_is_what_the_cluster_takes() {
-    let Some(parts) = parts() else { return };
-    let release = Release::new(parts, "parts");
-    release.kubectl(&["create", "namespace", &release.scripts()]).unwrap();
-    let mut values = release.values();
-    for part in ["rabbitmq", "mcpBridge"] {
-        values[part]["persistence"] =
-            json!({"enabled": true, "keep": false, "storageClass": "fast"});
-    }
-    values["agentHost"]["mcp"] = json!({"enabled": true, "allowedHosts": ["tools.example.com"]});
-    values["scripts"]["namespace"]["create"] = json!(false);
-    values["scripts"]["runtimeClass"] = json!("gvisor");
-    values["scripts"]["packages"] = json!({
-        "enabled": true,
-        "index": "https://index.example/simple",
-        "to": [{"ipBlock": {"cidr": "10.1.2.0/24"}}],
-        "storageClass": "shared",
-    });
-    values["networkPolicy"] = json!({"agentHostFrom": [{"podSelector": {}}]});
-    values["telemetry"] = json!({"endpoint": "http://collector.observe:4318"});
-    let mut external = values.clone();
-    external["rabbitmq"]["enabled"] = json!(false);
-    external["broker"] = json!({
-        "host": "rabbit.example",
-        "password": "secret",
-        "policies": {"enabled": true, "managementUrl": "https://rabbit.example:15671"},
-    });
-    let chart = repository("helm/toolbus").display().to_string();
-    for values in [values, external] {
-        let template = ["template", "parts", &chart, "--kube-version", "1.30"];
-        let rendered = release.helm(&template, Some(&values)).unwrap();
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), rendered).unwrap();
-        let file = file.path().display().to_string();
-        let taken = release.kubectl(&[
-            "apply",
-            "--dry-run=server",
-            "--validate=strict",
-            "--filename",
-            &file,
-        ]);
-        let taken = taken.unwrap();
-        assert!(taken.lines().count() > 20, "{taken}");
-    }
 }

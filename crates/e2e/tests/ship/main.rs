@@ -11,4 +11,6 @@ mod compose;
 mod images;
 mod install;
 mod observe;
+mod parts;
+mod release;
 mod support;

@@ -1,0 +1,172 @@
+//! A release of the chart on a real cluster. Each has two namespaces of its own, and leaves neither.
+//!
+//! The release's namespace admits restricted pods only, so that the cluster itself checks what the
+//! chart asks for.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use toolbus_testkit::tools::{self, Cluster, Helm, output, tag};
+
+use crate::support::{content, marking_server, repository};
+
+/// A release in a namespace of its own. Both go when this is dropped.
+pub(crate) struct Release {
+    pub(crate) helm: Helm,
+    pub(crate) cluster: Cluster,
+    /// Its own, and its namespace's.
+    pub(crate) name: String,
+}
+
+/// The parts, or `None` where no cluster is named. The images come from the engine, so one is
+/// needed too.
+pub(crate) fn parts() -> Option<(Helm, Cluster)> {
+    let cluster = tools::cluster()?;
+    tools::docker()?;
+    Some((tools::helm()?, cluster))
+}
+
+impl Release {
+    pub(crate) fn new((helm, cluster): (Helm, Cluster), kind: &str) -> Self {
+        let release = Self { helm, cluster, name: format!("ship-{kind}-{}", std::process::id()) };
+        release.kubectl(&["create", "namespace", &release.name]).unwrap();
+        let label = "pod-security.kubernetes.io/enforce=restricted";
+        release.kubectl(&["label", "namespace", &release.name, label]).unwrap();
+        release
+    }
+
+    pub(crate) fn scripts(&self) -> String {
+        format!("{}-scripts", self.name)
+    }
+
+    /// What the tests' cluster needs: it has no registry, little room, and no volumes.
+    pub(crate) fn values(&self) -> Value {
+        let small =
+            json!({"requests": {"cpu": "5m", "memory": "16Mi"}, "limits": {"memory": "256Mi"}});
+        json!({
+            "image": {"tag": tag(), "pullPolicy": "Never"},
+            "rabbitmq": {
+                "enabled": true,
+                "persistence": {"enabled": false},
+                "resources": {"requests": {"cpu": "20m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
+            },
+            "agentHost": {"resources": small},
+            "mcpBridge": {
+                "image": "mcp-bridge-tools",
+                "servers": {"marks": marking_server()},
+                "resources": small,
+            },
+            "scriptsManager": {"resources": small},
+            "scripts": {"namespace": {"name": self.scripts()}, "cpuRequest": "10m"},
+            "openrouterMcp": {"enabled": true, "apiKey": "sk-or-test", "resources": small},
+        })
+    }
+
+    pub(crate) fn helm(&self, verb: &[&str], values: Option<&Value>) -> anyhow::Result<String> {
+        let mut command = self.helm.on(&self.cluster);
+        command.args(verb).args(["--namespace", &self.name]);
+        let file = tempfile::NamedTempFile::new()?;
+        if let Some(values) = values {
+            std::fs::write(file.path(), values.to_string())?;
+            command.arg("--values").arg(file.path());
+        }
+        output(&mut command)
+    }
+
+    pub(crate) fn install(&self, values: &Value, more: &[&str]) -> anyhow::Result<String> {
+        let chart = repository("helm/toolbus").display().to_string();
+        let verb = ["upgrade", "--install", &self.name, &chart];
+        self.helm(&[&verb[..], more].concat(), Some(values))
+    }
+
+    pub(crate) fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        output(self.cluster.kubectl().args(arguments))
+    }
+
+    /// `kubectl` in the release's namespace.
+    pub(crate) fn look(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        self.kubectl(&[&["--namespace", &self.name], arguments].concat())
+    }
+
+    pub(crate) fn deployment(&self, component: &str) -> String {
+        // The release's name does not say `toolbus`, so the chart adds it.
+        format!("{}-toolbus-{component}", self.name)
+    }
+
+    /// `agent-host invoke`, in the pod that serves.
+    pub(crate) fn invoke(&self, tool: &str, arguments: &Value) -> anyhow::Result<String> {
+        let (host, arguments) = (self.deployment("agent-host"), arguments.to_string());
+        let host = format!("deployment/{host}");
+        self.look(&["exec", &host, "--", "agent-host", "invoke", tool, &arguments, "--json"])
+    }
+
+    /// `rabbitmqctl`, in the pod of the release's broker.
+    pub(crate) fn rabbitmqctl(&self, arguments: &str) -> anyhow::Result<String> {
+        let pod = format!("{}-0", self.deployment("rabbitmq"));
+        // Debian's wrapper of the program wants another user than the one of the usual image.
+        let line = format!("PATH=/usr/lib/rabbitmq/bin:$PATH rabbitmqctl --quiet {arguments}");
+        self.look(&["exec", &pod, "--container=rabbitmq", "--", "sh", "-c", &line])
+    }
+
+    /// A call of each kind: a script in a pod, a tool of a program, a tool of another service.
+    #[track_caller]
+    pub(crate) fn check_calls(&self) {
+        let python = json!({"script": "print(6 * 7)"});
+        assert_eq!(content(&self.invoke("execute_python_script", &python).unwrap()), "42");
+        let mark = json!({"server_name": "marks", "tool_name": "mark"});
+        assert_eq!(content(&self.invoke("mcp_invoke_tool", &mark).unwrap()), "mark: done");
+        // Nothing in the cluster is OpenRouter; that the call came as far as its door is told.
+        let credits = json!({"server_name": "openrouter", "tool_name": "get_credits"});
+        let error = self.invoke("mcp_invoke_tool", &credits).unwrap_err().to_string();
+        assert!(error.contains("OpenRouter"), "{error}");
+    }
+
+    /// What is left of the release, anywhere.
+    pub(crate) fn left(&self) -> anyhow::Result<String> {
+        let kinds = "all,configmaps,secrets,serviceaccounts,roles,rolebindings,networkpolicies,\
+            poddisruptionbudgets,persistentvolumeclaims,resourcequotas,limitranges,namespaces,\
+            clusterroles,clusterrolebindings";
+        let label = format!("app.kubernetes.io/instance={}", self.name);
+        self.kubectl(&[
+            "get",
+            kinds,
+            "--all-namespaces",
+            "--ignore-not-found",
+            "-o",
+            "name",
+            "-l",
+            &label,
+        ])
+    }
+}
+
+impl Drop for Release {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.look(&["get", "pods"]).unwrap_or_default());
+            eprintln!("{}", self.look(&["get", "events"]).unwrap_or_default());
+        }
+        // What is not there need not go.
+        let _ = self.helm(&["uninstall", &self.name], None);
+        for namespace in [&self.scripts(), &self.name] {
+            let _ = self.kubectl(&[
+                "delete",
+                "namespace",
+                namespace,
+                "--ignore-not-found",
+                "--wait=false",
+            ]);
+        }
+    }
+}
+
+/// What `helm install` waits for: that every pod is ready.
+pub(crate) const WAIT: [&str; 2] = ["--wait", "--timeout=5m"];
+
+/// `kubectl apply` of an object.
+pub(crate) fn apply(mut kubectl: Command, object: &Value) {
+    let mut child = kubectl.args(["apply", "--filename=-"]).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(object.to_string().as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success(), "{object}");
+}
