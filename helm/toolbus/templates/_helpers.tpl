@@ -85,7 +85,7 @@ capabilities: {drop: [ALL]}
 {{/*
 A service's Deployment:
 (dict "root" . "component" "mcp-bridge" "image" "mcp-bridge" "values" .Values.mcpBridge "bus" true "token" false "scaled" false
-      "arguments" (list …) "environment" (list …) "mounts" (list …) "volumes" (list …) "ports" (list …))
+      "strategy" "Recreate" "arguments" (list …) "environment" (list …) "mounts" (list …) "volumes" (list …) "ports" (list …))
 */}}
 {{- define "toolbus.deployment" -}}
 {{- $root := .root -}}
@@ -100,6 +100,9 @@ metadata:
 spec:
   {{- if not .scaled }}
   replicas: {{ .values.replicas }}
+  {{- end }}
+  {{- with .strategy }}
+  strategy: {type: {{ . }}}
   {{- end }}
   selector:
     matchLabels:

@@ -10,7 +10,9 @@
 mod compose;
 mod images;
 mod install;
+mod kept;
 mod observe;
 mod parts;
 mod release;
 mod support;
+mod volumes;

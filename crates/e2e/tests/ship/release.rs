@@ -96,9 +96,20 @@ impl Release {
 
     /// `agent-host invoke`, in the pod that serves.
     pub(crate) fn invoke(&self, tool: &str, arguments: &Value) -> anyhow::Result<String> {
+        self.invoke_with(tool, arguments, &[])
+    }
+
+    /// The same, with more options.
+    pub(crate) fn invoke_with(
+        &self,
+        tool: &str,
+        arguments: &Value,
+        options: &[&str],
+    ) -> anyhow::Result<String> {
         let (host, arguments) = (self.deployment("agent-host"), arguments.to_string());
         let host = format!("deployment/{host}");
-        self.look(&["exec", &host, "--", "agent-host", "invoke", tool, &arguments, "--json"])
+        let invoke = ["exec", &host, "--", "agent-host", "invoke", tool, &arguments, "--json"];
+        self.look(&[&invoke[..], options].concat())
     }
 
     /// `rabbitmqctl`, in the pod of the release's broker.
@@ -107,6 +118,16 @@ impl Release {
         // Debian's wrapper of the program wants another user than the one of the usual image.
         let line = format!("PATH=/usr/lib/rabbitmq/bin:$PATH rabbitmqctl --quiet {arguments}");
         self.look(&["exec", &pod, "--container=rabbitmq", "--", "sh", "-c", &line])
+    }
+
+    /// The release's claims of volumes, each with how it stands.
+    pub(crate) fn claims(&self) -> Vec<String> {
+        let label = format!("app.kubernetes.io/instance={}", self.name);
+        let row = r#"{range .items[*]}{.metadata.name} {.status.phase}{"\n"}{end}"#;
+        let output = format!("--output=jsonpath={row}");
+        let get = ["get", "persistentvolumeclaims", "--all-namespaces", "--selector", &label];
+        let listed = self.kubectl(&[&get[..], &[&output]].concat()).unwrap();
+        listed.lines().map(str::to_owned).collect()
     }
 
     /// A call of each kind: a script in a pod, a tool of a program, a tool of another service.
