@@ -11,7 +11,7 @@ use scripts_manager::kubernetes::settings::{KubernetesSettings, PackagesSettings
 use tokio::task::JoinSet;
 use toolbus_runtime::config::{ByteSize, Secret, TimeSpan};
 use toolbus_scripts::conformance::honest;
-use toolbus_scripts::runner::{Ending, Error, Outcome, Run, Runner, Script};
+use toolbus_scripts::runner::{CallKey, Ending, Error, Outcome, Run, Runner, Script};
 use toolbus_testkit::eventually;
 
 use crate::begun::{dismiss, greet};
@@ -137,7 +137,9 @@ async fn a_call_that_comes_again_unbegun_has_its_packages(
     };
     let (one, other) = (Meddler::new(), Meddler::new());
     let (first, second) = (start(&one).await, start(&other).await);
-    let call = Run::alone("unbegun");
+    // Another than that of a run before this one, of which something may be left.
+    let call = Run::alone(&CallKey::unique().to_string());
+    let call_id = call.call_id.clone();
     let again = same(&call, true);
     let wanted = Script { packages: vec!["toolbus-good".to_owned()], ..script(source) };
     let (mut trying, lost) = (JoinSet::new(), wanted.clone());
@@ -145,7 +147,7 @@ async fn a_call_that_comes_again_unbegun_has_its_packages(
     let of_call = async || {
         let all = pods.list(&ListParams::default()).await.expect("pods").items;
         let id = |pod: &Pod| pod.annotations().get("rockbot.dev/tool-call-id").cloned();
-        all.into_iter().find(|pod| id(pod).as_deref() == Some("unbegun")).ok_or("no pod")
+        all.into_iter().find(|pod| id(pod).as_ref() == Some(&call_id)).ok_or("no pod")
     };
     let pod = eventually(LIMIT, async || of_call().await).await;
     greet(&pods, &pod).await;
@@ -197,6 +199,7 @@ async fn what_cannot_be_installed_is_told_and_leaves_nothing() {
     check("toolbus-busy", &["429"]).await;
     assert_eq!(stage.volume().await, [""; 0]);
     let pods: Api<Pod> = Api::namespaced(stage.client.clone(), &stage.index.namespace);
+    runner.idle().await;
     let losing = async {
         let of_packages = ListParams::default().labels("app=toolbus-packages");
         let name = eventually(LIMIT, async || {
