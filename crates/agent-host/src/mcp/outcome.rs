@@ -10,7 +10,8 @@ use toolbus_tools::call::{CallError, Outcome, Output};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::message::tool::{ContentBlock, ContentKind};
 
-/// How a bridge tells the error of a server: this, the code, a colon and the text.
+/// How a bridge tells the error of a server: what it is about and a colon, if anything, then this,
+/// the code, a colon and the text.
 const ERROR_OF_SERVER: &str = "MCP error ";
 
 /// The answer to a call that ended so.
@@ -31,7 +32,9 @@ pub(super) fn answer(outcome: Outcome) -> Result<CallToolResult, ErrorData> {
 
 /// The error of a server that a bridge tells, by its code and its text.
 pub(super) fn of_server(error: &CallError) -> Option<(rmcp::model::ErrorCode, &str)> {
-    let (code, text) = error.message.strip_prefix(ERROR_OF_SERVER)?.split_once(": ")?;
+    let (about, told) = error.message.split_once(ERROR_OF_SERVER)?;
+    let (code, text) =
+        told.split_once(": ").filter(|_| about.is_empty() || about.ends_with(": "))?;
     Some((rmcp::model::ErrorCode(code.parse().ok()?), text))
 }
 

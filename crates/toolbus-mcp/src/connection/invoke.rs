@@ -114,26 +114,32 @@ impl Connection {
         }
     }
 
-    /// What a JSON-RPC error is.
+    /// What a JSON-RPC error is. Its text names the tool and the server: those of the server seldom
+    /// do, and whoever reads it may have called several.
     fn refused(&self, call: &Call, error: &ErrorData, is_listed: bool) -> CallError {
-        let message = self.told_by(error);
+        let (tool, server) = (&call.tool, &self.server);
+        let told = self.told_by(error);
+        let about = |what: &str| match transport::is_ours(error) {
+            true => told.clone(),
+            false => format!("Tool '{tool}' of MCP server '{server}' {what}: {told}"),
+        };
         match error.code {
-            ErrorCode::INVALID_PARAMS if is_listed => CallError::InvalidArguments { message },
-            ErrorCode::INVALID_PARAMS | ErrorCode::METHOD_NOT_FOUND => CallError::ToolUnknown {
-                server: self.server.clone(),
-                tool: call.tool.clone(),
-                message,
-            },
-            _ => CallError::Failed { message },
+            ErrorCode::INVALID_PARAMS if is_listed => {
+                CallError::InvalidArguments { message: about("does not take the arguments") }
+            }
+            ErrorCode::INVALID_PARAMS | ErrorCode::METHOD_NOT_FOUND => {
+                CallError::ToolUnknown { server: server.clone(), tool: tool.clone(), message: told }
+            }
+            _ => CallError::Failed { message: about("failed") },
         }
     }
 
     /// The text of a JSON-RPC error, as it may be passed on.
     pub(crate) fn told_by(&self, error: &ErrorData) -> String {
-        if transport::is_ours(error) {
-            return format!("MCP server '{}' {}", self.server, error.message);
-        }
-        let mut text = json_rpc(error);
+        let mut text = match transport::is_ours(error) {
+            true => format!("MCP server '{}' {}", self.server, error.message),
+            false => json_rpc(error),
+        };
         if error.code == ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY {
             // Which ones: whoever called may be able to mend it.
             let data =

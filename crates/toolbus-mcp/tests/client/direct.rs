@@ -99,7 +99,9 @@ async fn each_tool_is_called_by_a_name_of_its_own() {
     for tool in ["itself", "loop", "tree", "nowhere", "wrong"] {
         let outcome = agent.call(&format!("cyclic__{tool}"), json!({"left": {}})).await;
         let error = outcome.unwrap_err();
-        assert_eq!(error.message, "MCP error -32000: no such tool", "{tool}");
+        let expected =
+            format!("Tool '{tool}' of MCP server 'cyclic' failed: MCP error -32000: no such tool");
+        assert_eq!(error.message, expected);
     }
     let error = agent.call("good__nothing", json!({})).await.unwrap_err();
     assert_eq!(error.code, ErrorCode::ToolNotFound);

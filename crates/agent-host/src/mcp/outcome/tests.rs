@@ -72,3 +72,16 @@ fn an_error_is_for_the_model_unless_there_is_no_such_tool() {
     assert_eq!(error.code, rmcp::model::ErrorCode::INVALID_PARAMS);
     assert_eq!(error.message, "Tool 't' is not registered.");
 }
+
+#[test]
+fn what_a_client_cannot_answer_is_for_its_author() {
+    let told = "MCP error -32021: it cannot be asked: elicitation, sampling";
+    for message in [told.to_owned(), format!("Tool 't' of MCP server 's' failed: {told}")] {
+        let error = answer(Err(CallError::execution_failed(&message))).unwrap_err();
+        assert_eq!(error.code.0, -32021, "{message}");
+        let required = json!({"requiredCapabilities": {"elicitation": {}, "sampling": {}}});
+        assert_eq!(error.data, Some(required), "{message}");
+    }
+    let quoted = format!("it says {told}");
+    assert!(answer(Err(CallError::execution_failed(quoted))).is_ok());
+}
