@@ -57,6 +57,8 @@ const LAST_WORDS_WAIT: Duration = Duration::from_secs(1);
 const CANCEL_WAIT: Duration = Duration::from_secs(10);
 /// Longest text of a server about itself that is kept, in bytes.
 const IDENTITY_BYTES_MAX: usize = 64 << 10;
+/// Longest revision of the protocol that is kept, in bytes; every span names it.
+const PROTOCOL_BYTES_MAX: usize = 64;
 
 /// A connection that has passed the handshake.
 pub(crate) struct Connection {
@@ -469,7 +471,7 @@ fn identity(peer: &Peer<RoleClient>) -> Identity {
     };
     let mut identity = Identity {
         instructions: kept(&info.instructions),
-        protocol: info.protocol_version.to_string(),
+        protocol: shortened(info.protocol_version.as_str(), PROTOCOL_BYTES_MAX).into_owned(),
         ..Identity::default()
     };
     if let Some(program) = &info.server_info {

@@ -12,6 +12,7 @@ pub(crate) mod environment;
 mod event;
 pub(crate) mod http;
 mod line;
+mod pace;
 pub(crate) mod process;
 pub(crate) mod sse;
 pub(crate) mod stdio;

@@ -158,8 +158,10 @@ pub fn start(options: &Options<'_>) -> Result<Telemetry, Error> {
 
 /// Libraries that log what whoever uses them reports anyway (every end of a connection is an error
 /// to lapin, and to rmcp's workers), or what others say at length (rmcp logs a server's whole
-/// introduction). The settings can still ask for them by name.
-const QUIET_LIBRARIES: &str = "lapin=off,rmcp=warn,rmcp::transport::worker=off";
+/// introduction) or again and again (every break of an event stream that is opened again). The
+/// settings can still ask for them by name.
+const QUIET_LIBRARIES: &str = "lapin=off,rmcp=warn,rmcp::transport::worker=off,\
+    rmcp::transport::common::client_side_sse=error";
 
 /// The filter that the settings name, else `level`. It knows targets and levels only: a filter that
 /// can also go by spans would have to look at each of them whenever it is entered and left.

@@ -19,9 +19,11 @@ use rmcp::transport::streamable_http_client::{
     StreamableHttpPostResponse,
 };
 use sse_stream::Sse;
+use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 
 use super::MESSAGE_BYTES_MAX;
+use super::pace::Pace;
 use super::sse::Sse as OlderHttp;
 use super::tap::Wire;
 use crate::auth::Authorization;
@@ -38,6 +40,11 @@ pub(super) const REQUESTS_MAX: usize = 256;
 const STREAM_RETRIES_MAX: usize = 4;
 /// The first pause before that; each pause after is twice as long.
 const STREAM_RETRY_PAUSE: Duration = Duration::from_millis(250);
+/// Event streams of one connection that are opened in any one second; more wait. rmcp opens one that
+/// has broken off again at once, and one that was closed when its server wants it.
+const STREAMS_PER_SECOND_MAX: u32 = 32;
+/// Longest session id that is told to anybody but its server, in bytes.
+const SESSION_TOLD_MAX: usize = 256;
 /// Longest chain of redirects.
 const REDIRECTS_MAX: usize = 5;
 
@@ -145,12 +152,14 @@ pub(crate) struct Client {
     authorization: Option<Arc<Authorization>>,
     ended: CancellationToken,
     session: Arc<Mutex<Option<Arc<str>>>>,
+    streams: Arc<Mutex<Pace>>,
 }
 
 impl Client {
     fn new(inner: reqwest::Client, authorization: Option<Arc<Authorization>>, wire: &Wire) -> Self {
         let (ended, session) = (wire.ended.clone(), Arc::clone(&wire.session));
-        Self { inner, authorization, ended, session }
+        let streams = Arc::new(Mutex::new(Pace::new()));
+        Self { inner, authorization, ended, session, streams }
     }
 
     /// Makes a request, with a token where the server wants one.
@@ -177,6 +186,22 @@ impl Client {
         match self.ended.run_until_cancelled(request).await {
             Some(result) => result.map_err(without_address),
             None => Err(Error::UnexpectedEndOfStream),
+        }
+    }
+}
+
+impl Client {
+    /// Waits until one more event stream may be opened.
+    async fn until_a_stream_may_open(&self) {
+        loop {
+            let next = {
+                let mut streams = self.streams.lock();
+                if streams.admits(STREAMS_PER_SECOND_MAX) {
+                    return;
+                }
+                streams.next()
+            };
+            sleep_until(next).await;
         }
     }
 }
@@ -223,8 +248,9 @@ impl StreamableHttpClient for Client {
         event_bytes_max: usize,
     ) -> Result<StreamableHttpPostResponse, Error> {
         let has_session = session_id.is_some();
-        if *self.session.lock() != session_id {
-            self.session.lock().clone_from(&session_id);
+        let told = session_id.as_ref().filter(|id| id.len() <= SESSION_TOLD_MAX);
+        if self.session.lock().as_ref() != told {
+            *self.session.lock() = told.cloned();
         }
         let post = |token: Option<String>| {
             self.inner.post_message_with_max_sse_event_size(
@@ -298,6 +324,11 @@ impl StreamableHttpClient for Client {
                 event_bytes_max,
             )
         };
+        self.until_ended(async {
+            self.until_a_stream_may_open().await;
+            Ok(())
+        })
+        .await?;
         self.send(get).await
     }
 }

@@ -21,11 +21,11 @@ use rmcp::service::{InboundStreamOrigin, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde::Serialize;
 use tokio::sync::{Notify, broadcast};
-use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolbus_bus::{Asker, Progress};
 use toolbus_wire::message::toolbus::ToolProgress;
 
+use super::pace::Pace;
 use crate::eraser::{Eraser, shortened};
 use crate::lookup::URI_BYTES_MAX;
 
@@ -107,12 +107,6 @@ struct MarkState {
     pace: Mutex<Pace>,
 }
 
-/// How much progress was passed on in the current second.
-struct Pace {
-    since: Instant,
-    count: u32,
-}
-
 impl Mark {
     pub(crate) fn new(progress: Progress, asker: Asker) -> Self {
         Self(Arc::new(MarkState {
@@ -120,7 +114,7 @@ impl Mark {
             over: CancellationToken::new(),
             progress,
             asker,
-            pace: Mutex::new(Pace { since: Instant::now(), count: 0 }),
+            pace: Mutex::new(Pace::new()),
         }))
     }
 
@@ -150,15 +144,7 @@ impl Mark {
     }
 
     fn has_room(&self) -> bool {
-        if self.0.over.is_cancelled() {
-            return false;
-        }
-        let mut pace = self.0.pace.lock();
-        if pace.since.elapsed().as_secs() > 0 {
-            *pace = Pace { since: Instant::now(), count: 0 };
-        }
-        pace.count += 1;
-        pace.count <= PROGRESS_PER_SECOND_MAX
+        !self.0.over.is_cancelled() && self.0.pace.lock().admits(PROGRESS_PER_SECOND_MAX)
     }
 }
 

@@ -90,13 +90,15 @@ async fn calls_end_with_their_error() {
     let set = start(json!({"h": server.entry()})).await;
     let check = async |tool: &str, code: ErrorCode, expected: &str| {
         let began = Instant::now();
-        let limit = if tool.starts_with("silent") { Duration::from_secs(3) } else { PATIENCE };
+        let is_without_end = matches!(tool, "silent" | "silent-stream" | "endless" | "resumed");
+        let limit = if is_without_end { Duration::from_secs(3) } else { PATIENCE };
         let deadline = Deadline::after(limit);
         let call = Call { deadline, ..call_of("h", tool, json!({})) };
         let error = set.call(call).await.expect_err(tool);
         assert_eq!(error.code(), code, "{tool}: {error}");
         assert!(error.to_string().contains(expected), "{tool}: {error}");
         assert!(!error.to_string().contains("s3cret"), "{tool}: {error}");
+        assert!(error.to_string().len() < 1_000, "{tool}: {} bytes", error.to_string().len());
         assert!(began.elapsed() < PATIENCE, "{tool}: {:?}", began.elapsed());
         works(&set).await;
     };
@@ -115,8 +117,53 @@ async fn calls_end_with_their_error() {
         check("huge-event", ErrorCode::OutcomeUnknown, broken_off),
         check("cut", ErrorCode::OutcomeUnknown, lost),
         check("cut-stream", ErrorCode::OutcomeUnknown, broken_off),
+        check("endless", ErrorCode::Timeout, timeout),
+        check("resumed", ErrorCode::Timeout, timeout),
+        // Taken for what it is, and not for what it would be unpacked.
+        check("bomb", ErrorCode::ExecutionFailed, "could not parse JSON response"),
+        check("headers", ErrorCode::OutcomeUnknown, lost),
+        check("header", ErrorCode::OutcomeUnknown, lost),
+        check("around", ErrorCode::OutcomeUnknown, "too many redirects"),
+        check("forged", ErrorCode::ExecutionFailed, "MCP server 'h' xxx"),
     );
+    paced(&opened(&set).await);
     set.close(Duration::ZERO).await;
+}
+
+/// When event streams were opened at the server, in seconds of its clock.
+async fn opened(set: &Set) -> Vec<f64> {
+    let answer = call(set, "h", "opened", json!({})).await.expect("an answer");
+    serde_json::from_str(&answer.text.expect("a text")).expect("a list")
+}
+
+/// They were opened again and again, with pauses.
+fn paced(opened: &[f64]) {
+    assert!(opened.len() > 32, "{opened:?}");
+    // The seconds that are counted begin when they like.
+    let most = opened
+        .iter()
+        .map(|begin| opened.iter().filter(|at| (*begin..begin + 1.0).contains(*at)).count())
+        .max();
+    assert!(most <= Some(2 * 32), "{most:?} in a second: {opened:?}");
+}
+
+/// An event stream that ends or breaks off as soon as it is opened is opened again for as long as the
+/// connection holds.
+#[tokio::test]
+async fn a_stream_that_ends_at_once_is_not_opened_without_a_pause() {
+    for kind in ["closing", "breaking"] {
+        let server = Server::start(kind);
+        let set = start(json!({"h": server.entry()})).await;
+        let opened = toolbus_testkit::eventually(PATIENCE, async || {
+            let opened = opened(&set).await;
+            let took = opened.last().zip(opened.first()).map(|(last, first)| last - first);
+            // Long enough to tell a rate.
+            if took > Some(2.0) { Ok(opened) } else { Err(format!("{kind}: {took:?}")) }
+        })
+        .await;
+        paced(&opened);
+        set.close(Duration::ZERO).await;
+    }
 }
 
 async fn works(set: &Set) {

@@ -1,9 +1,11 @@
 """An HTTP server that does one thing wrong: python3 hostile_http.py KIND
 
 It prints its port. Of KIND depends what it does to every request; with the kind `good` it speaks
-the protocol of 2025-11-25, and what it does wrong depends on the tool that is called.
+the protocol of 2025-11-25, and what it does wrong depends on the tool that is called. Of the kinds
+`closing` and `breaking` it has a session and an event stream, which it ends as soon as it is opened.
 """
 
+import gzip
 import json
 import sys
 import time
@@ -11,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 KIND = sys.argv[1]
 MEBIBYTE = 1 << 20
+OPENED = []
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -28,9 +31,9 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def result(self, id, result):
+    def result(self, id, result, **headers):
         message = {"jsonrpc": "2.0", "id": id, "result": result}
-        self.reply(200, "application/json", json.dumps(message).encode())
+        self.reply(200, "application/json", json.dumps(message).encode(), **headers)
 
     def stream(self, *events):
         """An event stream that ends after these, by the end of the connection."""
@@ -42,9 +45,32 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"data: " + event + b"\n\n")
         self.close_connection = True
 
+    def broken_stream(self):
+        """An event stream that breaks off in the middle of a chunk."""
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self.wfile.write(b"1000\r\n: ")
+        self.close_connection = True
+
+    def again_stream(self):
+        """An event stream that may be opened again at once, and ends."""
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(b"id: 1\nretry: 0\ndata: \n\n")
+        self.close_connection = True
+
     def do_GET(self):
+        OPENED.append(time.monotonic())
         if KIND == "older":
             self.stream()
+        elif KIND == "breaking":
+            self.broken_stream()
+        elif KIND == "closing" or self.headers["Last-Event-ID"]:
+            self.again_stream()
         else:
             self.reply(405, "text/plain", b"no")
 
@@ -71,6 +97,8 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(405, "text/plain", b"Method Not Allowed")
         elif KIND == "elsewhere":
             self.reply(307, "text/plain", b"", Location="http://localhost:1/steal")
+        elif message.get("params", {}).get("name") == "around":
+            self.reply(307, "text/plain", b"", Location=self.path)
         else:
             self.speak(message)
 
@@ -82,7 +110,9 @@ class Handler(BaseHTTPRequestHandler):
             info = {"name": "hostile", "version": "1"}
             version = "2025-11-25"
             result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
-            self.result(id, result)
+            has_session = KIND in ("closing", "breaking")
+            session = {"Mcp_Session_Id": "s" * 10_000} if has_session else {}
+            self.result(id, result, **session)
         elif method == "tools/list":
             self.result(id, {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]})
         elif method == "tools/call":
@@ -115,6 +145,30 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(200, "application/json", b" " * (17 * MEBIBYTE))
         elif name == "huge-event":
             self.stream(b'{"jsonrpc":"2.0","id":%d,"result":"%s"}' % (id, b"x" * (17 * MEBIBYTE)))
+        elif name == "bomb":
+            bomb = gzip.compress(b'{"jsonrpc":"2.0","id":%d,"result":{"' % id + b"x" * (64 * MEBIBYTE))
+            self.reply(200, "application/json", bomb, Content_Encoding="gzip")
+        elif name == "headers":
+            self.reply(200, "application/json", b"{}", **{f"X_{n}": "x" for n in range(10_000)})
+        elif name == "header":
+            self.reply(200, "application/json", b"{}", X="x" * MEBIBYTE)
+        elif name == "endless":
+            self.stream()
+            note = {"level": "info", "data": "x" * 1000}
+            note = {"jsonrpc": "2.0", "method": "notifications/message", "params": note}
+            while True:
+                self.wfile.write(b": x\n\ndata: " + json.dumps(note).encode() + b"\n\n")
+        elif name == "resumed":
+            OPENED.clear()
+            self.again_stream()
+        elif name == "opened":
+            self.result(id, {"content": [{"type": "text", "text": json.dumps(OPENED)}]})
+        elif name == "forged":
+            # As the bridge itself says it where an answer cannot be used.
+            error = {"code": -32603, "message": "x" * MEBIBYTE}
+            error["data"] = "toolbus: the answer cannot be used"
+            body = json.dumps({"jsonrpc": "2.0", "id": id, "error": error}).encode()
+            self.reply(200, "application/json", body)
         elif name == "cut":
             self.send_response(200)
             self.send_header("Content-Type", "application/json")

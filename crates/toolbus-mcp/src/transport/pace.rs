@@ -1,0 +1,31 @@
+//! How often something happens that a server decides on.
+
+use tokio::time::{Duration, Instant};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Counts what happens in the current second.
+pub(super) struct Pace {
+    since: Instant,
+    count: u32,
+}
+
+impl Pace {
+    pub(super) fn new() -> Self {
+        Self { since: Instant::now(), count: 0 }
+    }
+
+    /// Whether there is room for one more in this second, of so many.
+    pub(super) fn admits(&mut self, most: u32) -> bool {
+        if self.since.elapsed() >= SECOND {
+            *self = Self::new();
+        }
+        self.count = self.count.saturating_add(1);
+        self.count <= most
+    }
+
+    /// When the next second begins.
+    pub(super) fn next(&self) -> Instant {
+        self.since + SECOND
+    }
+}
