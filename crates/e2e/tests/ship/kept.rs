@@ -76,7 +76,8 @@ fn what_is_kept_on_volumes_outlives_the_pods() {
     assert_eq!(waiting(&release, WAITING).unwrap(), Some(1));
 
     let label = "app.kubernetes.io/component in (rabbitmq, mcp-bridge)";
-    release.look(&["delete", "pods", "--selector", label]).unwrap();
+    // They are killed before they have put everything in order.
+    release.look(&["delete", "pods", "--selector", label, "--grace-period=1"]).unwrap();
     let broker = format!("pod/{}-0", release.deployment("rabbitmq"));
     until(|| release.look(&["wait", "--for=condition=Ready", &broker, "--timeout=1m"]));
     assert_eq!(waiting(&release, WAITING).unwrap(), Some(1));
@@ -90,7 +91,9 @@ fn what_is_kept_on_volumes_outlives_the_pods() {
     check_package(&release);
     assert_eq!(volumes.asked().unwrap(), asked, "it was installed again");
 
-    release.helm(&["uninstall", &release.name, "--wait"], None).unwrap();
+    release.helm(&["uninstall", &release.name], None).unwrap();
+    // A volume goes after the pods that have it.
+    release.look(&["delete", "pods", "--all", "--grace-period=1", "--wait=false"]).unwrap();
     until(|| {
         let left = release.claims();
         // The bridge's was told to stay.
