@@ -25,8 +25,8 @@ use toolbus_wire::message::Secret;
 
 use crate::config::{AuthorizationCode, ClientCredentials, Endpoint, Grant};
 use crate::eraser::Eraser;
+use crate::http::{self, Clients};
 use crate::server_name::ServerName;
-use crate::transport::http::{self, Clients};
 
 mod callback;
 mod discovery;

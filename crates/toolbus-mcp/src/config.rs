@@ -20,7 +20,7 @@ mod members;
 mod variables;
 
 pub use auth::{AuthorizationCode, ClientCredentials, Grant};
-pub use entry::{Endpoint, Entry, Launch, Protocol, Target};
+pub use entry::{Endpoint, Entry, Launch, Protocol, Target, ToolChanges};
 pub use variables::Variables;
 
 /// Longest text that is read, in bytes.

@@ -30,10 +30,11 @@ use crate::catalogue::{Catalogue, Listing, PAGES_MAX};
 use crate::config::{Endpoint, Entry, Target};
 use crate::eraser::{Eraser, shortened};
 use crate::failure::Failure;
+use crate::http::Clients;
 use crate::metrics::Metrics;
 use crate::record::{About, Operation, Recorder};
 use crate::supervisor::Supervisor;
-use crate::transport::http::Clients;
+use crate::transport::http;
 use crate::transport::process::{Care, Process, Watch};
 use crate::transport::stdio::Stdio;
 use crate::transport::tap::{Said, Tap, Wire};
@@ -426,11 +427,12 @@ async fn dial(
 ) -> Result<RunningService<RoleClient, Face>, Failure> {
     let (authorization, wire) = (reach.authorization.clone(), Arc::clone(&face.wire));
     if handshake.is_older_http() {
-        let opened = Box::pin(means.clients.open_older(endpoint, authorization, &wire)).await;
+        let opened =
+            Box::pin(http::open_older(&means.clients, endpoint, authorization, &wire)).await;
         let sse = opened.map_err(|error| Failure::stream(error, &face.eraser))?;
         shake_hands(Tap::new(sse, wire), face, handshake).await
     } else {
-        let http = means.clients.open(endpoint, authorization, &wire);
+        let http = http::open(&means.clients, endpoint, authorization, &wire);
         shake_hands(Tap::new(http, wire), face, handshake).await
     }
 }

@@ -9,8 +9,9 @@ use rmcp::transport::DynamicTransportError;
 
 use crate::auth;
 use crate::eraser::{Eraser, shortened};
+use crate::http::{self, root};
+use crate::transport::is_ours;
 use crate::transport::sse::Sse;
-use crate::transport::{http, is_ours};
 
 /// Longest text of one, in bytes. Servers send whole pages.
 pub(crate) const TEXT_BYTES_MAX: usize = 500;
@@ -187,12 +188,4 @@ pub(crate) fn is_unauthorized(error: &DynamicTransportError) -> bool {
 /// Whether no connection was made, so that nothing was sent.
 pub(crate) fn is_unreachable(error: &DynamicTransportError) -> bool {
     matches!(error.error.downcast_ref(), Some(http::Error::Client(error)) if error.is_connect())
-}
-
-pub(crate) fn root(error: &dyn std::error::Error) -> String {
-    let mut cause = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    cause.to_string()
 }

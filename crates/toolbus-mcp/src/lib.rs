@@ -15,6 +15,7 @@ mod connection;
 pub mod direct_name;
 mod eraser;
 mod failure;
+mod http;
 mod lookup;
 pub mod metrics;
 mod nearest;

@@ -2,8 +2,6 @@
 //! have OpenTelemetry's names for MCP clients, from [`toolbus_telemetry::mcp`], and are made in
 //! [`crate::record`].
 
-use std::sync::Arc;
-
 use opentelemetry::metrics::{Counter, Histogram};
 use opentelemetry::{KeyValue, StringValue, global};
 pub use toolbus_telemetry::mcp::SERVER;
@@ -13,14 +11,12 @@ pub(crate) use toolbus_telemetry::mcp::{
 };
 use toolbus_telemetry::{Bounded, CALL_SECONDS, Kind, Metric, Span, SpanKind};
 
-use crate::server::State;
 use crate::server_name::ServerName;
-use crate::servers::Reference;
 
 /// The name of the meter, which is the scope of these metrics.
-const METER: &str = "toolbus.mcp";
+pub(crate) const METER: &str = "toolbus.mcp";
 /// Most servers that are told apart.
-const SERVERS_MAX: usize = 200;
+pub(crate) const SERVERS_MAX: usize = 200;
 /// Most tools that are told apart.
 const TOOLS_MAX: usize = 500;
 /// Most revisions of the protocol that are told apart: servers name the one they speak.
@@ -30,14 +26,14 @@ const CODES_MAX: usize = 50;
 
 const OUTCOME: &str = "toolbus.outcome";
 
-const UP: Metric = Metric {
+pub(crate) const UP: Metric = Metric {
     name: "toolbus.mcp.server.up",
     kind: Kind::ObservedGauge,
     unit: "{server}",
     description: "1 while a server is connected, else 0",
     attributes: &[SERVER],
 };
-const TOOLS: Metric = Metric {
+pub(crate) const TOOLS: Metric = Metric {
     name: "toolbus.mcp.server.tools",
     kind: Kind::ObservedGauge,
     unit: "{tool}",
@@ -164,27 +160,4 @@ impl Metrics {
     pub(crate) fn code(&self, code: &str) -> StringValue {
         self.codes.value(code)
     }
-}
-
-/// Makes what is looked up at each export. Servers of a set that is gone are not looked up any
-/// more.
-pub(crate) fn observe(set: Reference) {
-    let set = Arc::new(set);
-    let meter = &global::meter(METER);
-    let gauge = |metric: &Metric, value: fn(&State) -> Option<u64>| {
-        let (set, servers) = (Arc::clone(&set), Bounded::new(SERVERS_MAX));
-        metric.observed_gauge(meter, move |observer| {
-            for (name, state) in set.upgrade().iter().flat_map(|set| set.states()) {
-                if let Some(value) = value(&state) {
-                    let server = KeyValue::new(SERVER, servers.value(name.as_str()));
-                    observer.observe(value, &[server]);
-                }
-            }
-        });
-    };
-    gauge(&UP, |state| Some(u64::from(matches!(state, State::Connected { .. }))));
-    gauge(&TOOLS, |state| match state {
-        State::Connected { tools, .. } => Some(*tools as u64),
-        _ => None,
-    });
 }

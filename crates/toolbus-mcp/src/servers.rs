@@ -16,21 +16,23 @@ use toolbus_wire::message::mcp::{McpGetServiceDetailsResponse, McpServerSummary}
 use crate::call::{Call, CallError};
 use crate::call_result::CallResult;
 use crate::claims::Claims;
-use crate::config::Entry;
+use crate::config::{Entry, ToolChanges};
 use crate::connection::Means;
 use crate::failure::Failure;
-use crate::metrics::{self, Metrics};
+use crate::http;
+use crate::metrics::Metrics;
 use crate::registrations::Registrations;
 use crate::server::{Origin, Server, State};
 use crate::server_name::ServerName;
 use crate::supervisor::Supervisor;
-use crate::transport::{environment, http};
+use crate::transport::environment;
 use crate::trust::findings::{Reader, named};
-use crate::trust::{AcceptError, Pins, ToolChanges, Trust};
+use crate::trust::{AcceptError, Pins, Trust};
 
 mod apply;
 mod changes;
 mod lookup;
+mod observe;
 mod register;
 mod route;
 
@@ -209,7 +211,7 @@ impl Set {
         };
         let servers = RwLock::new(entries.into_iter().map(start).collect());
         let set = Self(Arc::new(Inner { shared, servers }));
-        metrics::observe(set.downgrade());
+        observe::observe(set.downgrade());
         Ok(set)
     }
 

@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use toolbus_runtime::config::TimeSpan;
 
 use crate::bridge::StdioRegistration;
-use crate::config::{self, Config, Entry, Mistake, Variables};
+use crate::config::{self, Config, Entry, Mistake, ToolChanges, Variables};
 use crate::registrations::Registrations;
 use crate::reload::Sources;
 use crate::servers::{Options, Set, StartError};
 use crate::supervisor::Supervisor;
-use crate::trust::{self, Pins, ToolChanges};
+use crate::trust::{self, Pins};
 
 /// The file that is read when none is named and it is there.
 pub const DEFAULT_FILE: &str = "mcp.json";

@@ -16,11 +16,8 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use crate::catalogue::Catalogue;
-use crate::config::Entry;
+use crate::config::{Entry, ToolChanges};
 use crate::connection::Identity;
 use crate::failure::Failure;
 use definition::Definition;
@@ -36,17 +33,6 @@ pub use store::{Error, Pins};
 const LOGGED_MAX: usize = 20;
 /// How often it is looked whether a person has accepted what is held back.
 const ACCEPTED_EVERY: Duration = Duration::from_secs(1);
-
-/// What becomes of a tool whose definition is not the one that was seen first.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum ToolChanges {
-    /// It is taken, and the difference is logged and shown.
-    #[default]
-    Announce,
-    /// It is hidden and refused until a person accepts it.
-    Quarantine,
-}
 
 /// The rules of one set of servers.
 pub(crate) struct Trust {

@@ -12,7 +12,7 @@ use tracing::Dispatch;
 use tracing::instrument::WithSubscriber;
 
 use crate::config::Endpoint;
-use crate::transport::http::Clients;
+use crate::http::Clients;
 
 /// How long a server may take to refuse a request.
 const REFUSAL_WAIT: Duration = Duration::from_secs(10);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rmcp::transport::AuthError;
 
 use crate::eraser::{Eraser, shortened};
-use crate::failure::root;
+use crate::http::root;
 use crate::server_name::ServerName;
 
 /// Longest text of an authorization server that is repeated, in bytes.

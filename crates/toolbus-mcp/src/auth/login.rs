@@ -20,8 +20,8 @@ use super::requests::{Requests, may_be_asked};
 use super::store::{Kept, LoginNotes, Store};
 use crate::config::{AuthorizationCode, Entry, Grant, Target};
 use crate::eraser::Eraser;
+use crate::http::{Clients, is_local};
 use crate::server_name::ServerName;
-use crate::transport::http::{Clients, is_local};
 
 /// What we are called where we register ourselves.
 const CLIENT_NAME: &str = "Toolbus";

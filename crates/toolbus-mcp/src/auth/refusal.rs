@@ -1,6 +1,6 @@
 //! What a server says when it refuses a request for its token.
 
-use crate::transport::http;
+use crate::http;
 
 /// Most scopes of one refusal.
 const SCOPES_MAX: usize = 32;

@@ -13,7 +13,7 @@ use rmcp::transport::{
 };
 use tokio::time::timeout;
 
-use crate::transport::http::{Clients, is_local};
+use crate::http::{Clients, is_local};
 
 /// How long one request may take.
 const REQUEST_WAIT: Duration = Duration::from_secs(10);

@@ -13,7 +13,7 @@ use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use toolbus_wire::message::Secret;
 
 use super::members::Members;
-use crate::transport::http::is_local;
+use crate::http::is_local;
 
 const BEARER: &[&str] = &["type", "token"];
 const CLIENT_CREDENTIALS: &[&str] = &["type", "clientId", "clientSecret", "scopes", "resource"];

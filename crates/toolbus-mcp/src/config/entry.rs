@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::auth::{self, Grant};
@@ -17,7 +19,6 @@ use toolbus_wire::message::Secret;
 use crate::eraser::Eraser;
 use crate::server_name::ServerName;
 use crate::tool_filter::ToolFilter;
-use crate::trust::ToolChanges;
 
 /// Longest timeout that an entry may ask for, in milliseconds: one hour.
 const TIMEOUT_MS_MAX: u64 = 3_600_000;
@@ -49,6 +50,17 @@ const RESERVED_HEADERS: &[&str] = &[
     "mcp-name",
     "last-event-id",
 ];
+
+/// What becomes of a tool whose definition is not the one that was seen first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolChanges {
+    /// It is taken, and the difference is logged and shown.
+    #[default]
+    Announce,
+    /// It is hidden and refused until a person accepts it.
+    Quarantine,
+}
 
 /// One configured server.
 #[derive(Debug, Clone, PartialEq, Eq)]

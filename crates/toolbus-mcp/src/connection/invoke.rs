@@ -13,7 +13,7 @@ use crate::call_result::CallResult;
 use crate::eraser::shortened;
 use crate::failure::{Failure, TEXT_BYTES_MAX, is_unauthorized, is_unreachable, json_rpc};
 use crate::transport::tap::Mark;
-use crate::transport::{self, http};
+use crate::{http, transport};
 
 /// How a call ended that has no result.
 #[derive(Debug)]

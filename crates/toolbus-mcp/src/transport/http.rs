@@ -8,15 +8,13 @@ use std::time::Duration;
 use futures_util::stream::BoxStream;
 use parking_lot::Mutex;
 use reqwest::header::{HeaderName, HeaderValue};
-use reqwest::{Url, redirect};
 use rmcp::RoleClient;
 use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage};
 use rmcp::service::RxJsonRpcMessage;
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::common::client_side_sse::SseRetryPolicy;
 use rmcp::transport::streamable_http_client::{
-    SseError, StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
-    StreamableHttpPostResponse,
+    SseError, StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpPostResponse,
 };
 use sse_stream::Sse;
 use tokio::time::sleep_until;
@@ -28,12 +26,8 @@ use super::sse::Sse as OlderHttp;
 use super::tap::Wire;
 use crate::auth::Authorization;
 use crate::config::Endpoint;
+use crate::http::{Clients, Error};
 
-/// How long a TCP and TLS connection may take to open.
-const CONNECT_WAIT: Duration = Duration::from_secs(10);
-/// How long an idle TCP connection is kept. Shorter than what servers keep theirs for (Node.js and
-/// uvicorn 5 s), for a request that meets the server's closing has an unknown outcome.
-const IDLE_WAIT: Duration = Duration::from_secs(3);
 /// Requests to one server that are sent at the same time and not answered yet.
 pub(super) const REQUESTS_MAX: usize = 256;
 /// How often a broken event stream is opened again before it counts as lost.
@@ -45,94 +39,39 @@ const STREAM_RETRY_PAUSE: Duration = Duration::from_millis(250);
 const STREAMS_PER_SECOND_MAX: u32 = 32;
 /// Longest session id that is told to anybody but its server, in bytes.
 const SESSION_TOLD_MAX: usize = 256;
-/// Longest chain of redirects.
-const REDIRECTS_MAX: usize = 5;
 
-pub(crate) type Error = StreamableHttpError<reqwest::Error>;
 pub(crate) type Http = StreamableHttpClientTransport<Client>;
 
-/// The HTTP clients of all servers: one through the proxies of the environment, one without for
-/// servers on this machine. They share nothing but their pools of connections. Clones are the same.
-#[derive(Clone)]
-pub(crate) struct Clients {
-    proxied: reqwest::Client,
-    direct: reqwest::Client,
+/// A transport to one server. It sends nothing yet. When the connection has ended, so has whatever
+/// it waits for.
+pub(crate) fn open(
+    clients: &Clients,
+    endpoint: &Endpoint,
+    authorization: Option<Arc<Authorization>>,
+    wire: &Wire,
+) -> Http {
+    let inner = clients.to(&endpoint.url).clone();
+    let mut config = StreamableHttpClientTransportConfig::with_uri(endpoint.url.as_str())
+        .max_concurrent_requests(REQUESTS_MAX)
+        .custom_headers(endpoint.headers.iter().cloned().collect())
+        .max_sse_event_size(MESSAGE_BYTES_MAX);
+    config.retry_config = Arc::new(StreamRetries);
+    Http::with_client(Client::new(inner, authorization, wire), config)
 }
 
-impl Clients {
-    /// Builds both.
-    pub(crate) fn new() -> Result<Self, reqwest::Error> {
-        // reqwest panics without a process-wide provider. Another's stays if there is one.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let builder = || {
-            reqwest::Client::builder()
-                .connect_timeout(CONNECT_WAIT)
-                .pool_idle_timeout(IDLE_WAIT)
-                .redirect(redirect::Policy::custom(follow))
-        };
-        Ok(Self { proxied: builder().build()?, direct: builder().no_proxy().build()? })
-    }
-
-    /// The client for an address.
-    pub(crate) fn to(&self, url: &Url) -> &reqwest::Client {
-        if is_local(url) { &self.direct } else { &self.proxied }
-    }
-
-    /// A transport to one server. It sends nothing yet. When the connection has ended, so has
-    /// whatever it waits for.
-    pub(crate) fn open(
-        &self,
-        endpoint: &Endpoint,
-        authorization: Option<Arc<Authorization>>,
-        wire: &Wire,
-    ) -> Http {
-        let inner = self.to(&endpoint.url).clone();
-        let mut config = StreamableHttpClientTransportConfig::with_uri(endpoint.url.as_str())
-            .max_concurrent_requests(REQUESTS_MAX)
-            .custom_headers(endpoint.headers.iter().cloned().collect())
-            .max_sse_event_size(MESSAGE_BYTES_MAX);
-        config.retry_config = Arc::new(StreamRetries);
-        Http::with_client(Client::new(inner, authorization, wire), config)
-    }
-
-    /// Opens the older transport to one server. When the connection has ended, so has whatever it
-    /// waits for.
-    ///
-    /// # Errors
-    /// When the server does not open an event stream that begins as it has to.
-    pub(crate) async fn open_older(
-        &self,
-        endpoint: &Endpoint,
-        authorization: Option<Arc<Authorization>>,
-        wire: &Wire,
-    ) -> Result<OlderHttp, Error> {
-        let inner = self.to(&endpoint.url).clone();
-        OlderHttp::open(endpoint, Client::new(inner, authorization, wire)).await
-    }
-}
-
-/// Whether an address is on this machine, by its name.
-pub(crate) fn is_local(url: &Url) -> bool {
-    match url.host() {
-        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(url::Host::Ipv4(address)) => address.is_loopback(),
-        Some(url::Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    }
-}
-
-/// Follows a redirect only where the message goes along and to whom it was meant for: the same
-/// origin, since headers with credentials go along too.
-fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
-    let keeps_the_body = matches!(attempt.status().as_u16(), 307 | 308);
-    let origin = attempt.previous().first().map(reqwest::Url::origin);
-    if attempt.previous().len() > REDIRECTS_MAX {
-        attempt.error("too many redirects")
-    } else if keeps_the_body && origin == Some(attempt.url().origin()) {
-        attempt.follow()
-    } else {
-        attempt.stop()
-    }
+/// Opens the older transport to one server. When the connection has ended, so has whatever it waits
+/// for.
+///
+/// # Errors
+/// When the server does not open an event stream that begins as it has to.
+pub(crate) async fn open_older(
+    clients: &Clients,
+    endpoint: &Endpoint,
+    authorization: Option<Arc<Authorization>>,
+    wire: &Wire,
+) -> Result<OlderHttp, Error> {
+    let inner = clients.to(&endpoint.url).clone();
+    OlderHttp::open(endpoint, Client::new(inner, authorization, wire)).await
 }
 
 #[derive(Debug)]

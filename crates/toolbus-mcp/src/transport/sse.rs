@@ -24,9 +24,10 @@ use tokio_util::io::StreamReader;
 
 use super::MESSAGE_BYTES_MAX;
 use super::event::{Event, EventReader};
-use super::http::{Client, Error, REQUESTS_MAX};
+use super::http::{Client, REQUESTS_MAX};
 use super::stdio::{NO_MESSAGE, Parsed, Received, failed, parse, too_long};
 use crate::config::Endpoint;
+use crate::http::Error;
 
 const EVENT_STREAM: &str = "text/event-stream";
 /// Longest answer to a POST that is read for what is wrong, in bytes. Such an answer has no other

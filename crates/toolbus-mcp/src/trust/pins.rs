@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::ToolChanges;
 use super::definition::Definition;
 use super::difference::difference;
 use crate::catalogue::CATALOGUE_BYTES_MAX;
+use crate::config::ToolChanges;
 
 /// Most tools of one server that are pinned, those that have vanished included.
 pub(crate) const PINS_MAX: usize = 20_000;

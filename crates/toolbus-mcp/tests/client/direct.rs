@@ -12,7 +12,7 @@ use toolbus_mcp::agent::Services;
 use toolbus_mcp::bridge::{self, Bridge, StdioRegistration};
 use toolbus_mcp::servers::Set;
 use toolbus_mcp::trust::Pins;
-use toolbus_mcp::{TOOLS_MAX, trust::ToolChanges};
+use toolbus_mcp::{TOOLS_MAX, config::ToolChanges};
 use toolbus_testkit::eventually;
 use toolbus_tools::call::Outcome;
 use toolbus_tools::{Guides, Invoker, Registry};

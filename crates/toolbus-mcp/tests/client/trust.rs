@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use toolbus_bus::Deadline;
+use toolbus_mcp::config::ToolChanges;
 use toolbus_mcp::servers::{AddError, Options, Set};
-use toolbus_mcp::trust::{AcceptError, Pins, ToolChanges};
+use toolbus_mcp::trust::{AcceptError, Pins};
 use toolbus_mcp::{Call, CallError, State, TOOLS_MAX};
 use toolbus_testkit::eventually;
 use toolbus_wire::ErrorCode;

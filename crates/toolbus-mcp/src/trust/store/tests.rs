@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use serde_json::json;
 
 use super::*;
-use crate::trust::ToolChanges;
+use crate::config::ToolChanges;
 use crate::trust::definition::Definition;
 use crate::trust::pins::Verdict;
 
