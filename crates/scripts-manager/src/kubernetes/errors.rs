@@ -60,17 +60,29 @@ fn is_quota(status: &Status) -> bool {
     status.code == 403 && status.message.contains("exceeded quota")
 }
 
-/// An error with all its causes.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let part = error.to_string();
+/// An error with all its causes. Of what the cluster says only its message: the library shows the
+/// whole of its status, twice.
+pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let said = error.downcast_ref().and_then(message);
+        let part = said.map_or_else(|| error.to_string(), str::to_owned);
         if !text.contains(&part) {
-            text.push_str(": ");
-            text.push_str(&part);
+            let separator = if text.is_empty() { "" } else { ": " };
+            text.extend([separator, &part]);
         }
-        cause = error.source();
+        next = error.source().filter(|_| said.is_none());
     }
     text
 }
+
+fn message(error: &kube::Error) -> Option<&str> {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => Some(&status.message),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -145,13 +145,12 @@ fn trouble(error: &kube::Error) -> Refused {
 
 /// Sends the script, and waits until the pod says that it has all of it.
 async fn send(born: &mut Born, script: &Script) -> Result<(), String> {
-    let text = |error: &dyn std::error::Error| errors::chain(error);
     let request = protocol::prepare(&kubernetes::limits(script), script);
-    born.input.send(&request).await.map_err(|error| text(&error))?;
+    born.input.send(&request).await.map_err(|error| errors::chain(&error))?;
     loop {
         match born.output.next().await {
             Frame::Stdout(bytes) => {
-                let reports = born.reports.accept(&bytes).map_err(|error| text(&error))?;
+                let reports = born.reports.accept(&bytes).map_err(|error| errors::chain(&error))?;
                 if reports.contains(&Report::Taken) {
                     return Ok(());
                 }
