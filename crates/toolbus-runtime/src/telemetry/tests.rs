@@ -82,7 +82,8 @@ fn libraries_are_quiet_unless_they_are_asked_for() {
         };
         assert_eq!(log_filter(&options, LevelFilter::INFO).to_string(), expected);
     };
-    check(None, "rmcp::transport::worker=off,lapin=off,rmcp=warn,info");
-    check(Some("debug"), "rmcp::transport::worker=off,lapin=off,rmcp=warn,debug");
-    check(Some("warn,rmcp=trace"), "rmcp::transport::worker=off,lapin=off,rmcp=trace,warn");
+    let workers = "rmcp::transport::common::client_side_sse=error,rmcp::transport::worker=off";
+    check(None, &format!("{workers},lapin=off,rmcp=warn,info"));
+    check(Some("debug"), &format!("{workers},lapin=off,rmcp=warn,debug"));
+    check(Some("warn,rmcp=trace"), &format!("{workers},lapin=off,rmcp=trace,warn"));
 }
