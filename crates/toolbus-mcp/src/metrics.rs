@@ -3,26 +3,19 @@
 //! [`crate::record`].
 
 use opentelemetry::metrics::{Counter, Histogram};
-use opentelemetry::{KeyValue, StringValue, global};
+use opentelemetry::{KeyValue, global};
+use toolbus_telemetry::mcp::Labels;
 pub use toolbus_telemetry::mcp::SERVER;
 pub(crate) use toolbus_telemetry::mcp::{
     ADDRESS, ERROR, METHOD, OPERATION, PORT, PROMPT, PROTOCOL, REQUEST, RESOURCE, SESSION, STATUS,
     TOOL, TRANSPORT,
 };
-use toolbus_telemetry::{Bounded, CALL_SECONDS, Kind, Metric, Span, SpanKind};
+use toolbus_telemetry::{CALL_SECONDS, Kind, Metric, Span, SpanKind};
 
 use crate::server_name::ServerName;
 
 /// The name of the meter, which is the scope of these metrics.
 pub(crate) const METER: &str = "toolbus.mcp";
-/// Most servers that are told apart.
-pub(crate) const SERVERS_MAX: usize = 200;
-/// Most tools that are told apart.
-const TOOLS_MAX: usize = 500;
-/// Most revisions of the protocol that are told apart: servers name the one they speak.
-const PROTOCOLS_MAX: usize = 16;
-/// Most error codes that are told apart: servers make up their own.
-const CODES_MAX: usize = 50;
 
 const OUTCOME: &str = "toolbus.outcome";
 
@@ -105,10 +98,7 @@ pub const SPANS: &[Span] = &[
 /// What is counted and measured as it happens.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    servers: Bounded,
-    tools: Bounded,
-    protocols: Bounded,
-    codes: Bounded,
+    pub(crate) labels: Labels,
     connects: Counter<u64>,
     lost: Counter<u64>,
     pub(crate) operations: Histogram<f64>,
@@ -120,10 +110,7 @@ impl Metrics {
     pub(crate) fn new() -> Self {
         let meter = &global::meter(METER);
         Self {
-            servers: Bounded::new(SERVERS_MAX),
-            tools: Bounded::new(TOOLS_MAX),
-            protocols: Bounded::new(PROTOCOLS_MAX),
-            codes: Bounded::new(CODES_MAX),
+            labels: Labels::default(),
             connects: CONNECTS.counter(meter),
             lost: LOST.counter(meter),
             operations: OPERATION_DURATION.histogram(meter),
@@ -145,19 +132,6 @@ impl Metrics {
     }
 
     pub(crate) fn of(&self, server: &ServerName) -> KeyValue {
-        KeyValue::new(SERVER, self.servers.value(server.as_str()))
-    }
-
-    pub(crate) fn tool(&self, name: &str) -> KeyValue {
-        KeyValue::new(TOOL, self.tools.value(name))
-    }
-
-    pub(crate) fn protocol(&self, revision: &str) -> KeyValue {
-        KeyValue::new(PROTOCOL, self.protocols.value(revision))
-    }
-
-    /// An error code of JSON-RPC.
-    pub(crate) fn code(&self, code: &str) -> StringValue {
-        self.codes.value(code)
+        self.labels.server(server.as_str())
     }
 }

@@ -13,9 +13,8 @@ use opentelemetry::trace::TraceContextExt as _;
 use opentelemetry::{Context, KeyValue, StringValue, Value as Attribute, global};
 use rmcp::model::{JsonObject, RequestId, RequestMetaObject, ServerResult};
 use rmcp::service::ServiceError;
-use smallvec::SmallVec;
 use tokio::time::Instant;
-use toolbus_telemetry::mcp::{EXECUTE_TOOL, Meta, SpanName, TOOL_ERROR};
+use toolbus_telemetry::mcp::{EXECUTE_TOOL, Meta, SpanName, TOOL_ERROR, Tags, Transport};
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
@@ -23,9 +22,6 @@ use crate::config::{Entry, Target};
 use crate::metrics::*;
 
 pub(crate) use toolbus_telemetry::mcp::About;
-
-/// The attributes of a point. None has more.
-type Tags = SmallVec<[KeyValue; 8]>;
 
 /// Records one connection when it is dropped, and every request on it. What their records have in
 /// common is made once.
@@ -58,8 +54,8 @@ impl Recorder {
         // Shared, so that a clone copies no text.
         let shared = |text: &str| Attribute::from(StringValue::from(Arc::<str>::from(text)));
         let transport = match &entry.target {
-            Target::Launch(_) => KeyValue::new(TRANSPORT, "pipe"),
-            Target::Endpoint(_) => KeyValue::new(TRANSPORT, "tcp"),
+            Target::Launch(_) => Transport::Pipe.attribute(),
+            Target::Endpoint(_) => Transport::Tcp.attribute(),
         };
         let mut place = vec![
             KeyValue::new(SERVER, shared(entry.name.as_str())),
@@ -71,7 +67,7 @@ impl Recorder {
             let port = endpoint.url.port_or_known_default().map(i64::from);
             place.extend(port.map(|port| KeyValue::new(PORT, port)));
         }
-        let peer = [metrics.of(&entry.name), transport, metrics.protocol(protocol)];
+        let peer = [metrics.of(&entry.name), transport, metrics.labels.protocol(protocol)];
         let (metrics, lost) = (Arc::clone(metrics), AtomicBool::new(false));
         Self { metrics, peer, place, began: Instant::now(), lost }
     }
@@ -160,7 +156,7 @@ impl Operation<'_> {
             Ok(_) => self.write(&[]),
             Err(ServiceError::McpError(error)) => {
                 let code = error.code.0.to_string();
-                let bounded = self.recorder.metrics.code(&code);
+                let bounded = self.recorder.metrics.labels.code(&code);
                 let code = StringValue::from(code);
                 self.tell([KeyValue::new(ERROR, code.clone()), KeyValue::new(STATUS, code)]);
                 self.write(&[
@@ -198,7 +194,7 @@ impl Operation<'_> {
         tags.push(KeyValue::new(METHOD, self.method.clone()));
         if let About::Tool { name, is_listed } = self.about {
             tags.push(KeyValue::new(OPERATION, EXECUTE_TOOL));
-            tags.extend(is_listed.then(|| metrics.tool(name)));
+            tags.extend(is_listed.then(|| metrics.labels.tool(name)));
         }
         tags.extend(errors.iter().cloned());
         metrics.operations.record(self.began.elapsed().as_secs_f64(), &tags);

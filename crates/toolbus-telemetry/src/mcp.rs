@@ -7,12 +7,14 @@
 //! ids of requests) is in spans, shortened, and in no metric; no argument or result is in either.
 
 mod about;
+mod labels;
 mod meta;
 mod server;
 
 use crate::{CALL_SECONDS, Kind, Metric, Span, SpanKind};
 
 pub use about::{About, SpanName};
+pub use labels::{Labels, Tags};
 pub use meta::Meta;
 pub use server::{Failure, Operation, Recorder, Session, Transport};
 

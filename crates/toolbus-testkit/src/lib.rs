@@ -1,5 +1,5 @@
 //! Real parts for tests: a private RabbitMQ node, MCP servers, a telemetry collector, a metrics
-//! store, and our own services as processes.
+//! store, and our own services as processes; and a place that keeps the spans of a test.
 //!
 //! Everything that is started here is ended here: at drop, and by a small guard process when the
 //! test process dies without dropping anything. Nothing of the machine is shared or changed: ports
@@ -23,6 +23,7 @@ pub mod otlp;
 pub mod process;
 pub mod prometheus;
 pub mod rabbit;
+pub mod spans;
 pub mod tools;
 
 mod parts;

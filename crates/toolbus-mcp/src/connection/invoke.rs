@@ -119,9 +119,11 @@ impl Connection {
     fn refused(&self, call: &Call, error: &ErrorData, is_listed: bool) -> CallError {
         let (tool, server) = (&call.tool, &self.server);
         let told = self.told_by(error);
-        let about = |what: &str| match transport::is_ours(error) {
-            true => told.clone(),
-            false => format!("Tool '{tool}' of MCP server '{server}' {what}: {told}"),
+        let about = |what: &str| {
+            if transport::is_ours(error) {
+                return told.clone();
+            }
+            format!("Tool '{tool}' of MCP server '{server}' {what}: {told}")
         };
         match error.code {
             ErrorCode::INVALID_PARAMS if is_listed => {
@@ -136,9 +138,10 @@ impl Connection {
 
     /// The text of a JSON-RPC error, as it may be passed on.
     pub(crate) fn told_by(&self, error: &ErrorData) -> String {
-        let mut text = match transport::is_ours(error) {
-            true => format!("MCP server '{}' {}", self.server, error.message),
-            false => json_rpc(error),
+        let mut text = if transport::is_ours(error) {
+            format!("MCP server '{}' {}", self.server, error.message)
+        } else {
+            json_rpc(error)
         };
         if error.code == ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY {
             // Which ones: whoever called may be able to mend it.

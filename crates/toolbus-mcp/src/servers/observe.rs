@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use opentelemetry::{KeyValue, global};
-use toolbus_telemetry::{Bounded, Metric};
+use opentelemetry::global;
+use toolbus_telemetry::Metric;
+use toolbus_telemetry::mcp::Labels;
 
 use super::Reference;
-use crate::metrics::{METER, SERVER, SERVERS_MAX, TOOLS, UP};
+use crate::metrics::{METER, TOOLS, UP};
 use crate::server::State;
 
 /// Makes what is looked up at each export. Servers of a set that is gone are not looked up any
@@ -15,12 +16,11 @@ pub(super) fn observe(set: Reference) {
     let set = Arc::new(set);
     let meter = &global::meter(METER);
     let gauge = |metric: &Metric, value: fn(&State) -> Option<u64>| {
-        let (set, servers) = (Arc::clone(&set), Bounded::new(SERVERS_MAX));
+        let (set, labels) = (Arc::clone(&set), Labels::default());
         metric.observed_gauge(meter, move |observer| {
             for (name, state) in set.upgrade().iter().flat_map(|set| set.states()) {
                 if let Some(value) = value(&state) {
-                    let server = KeyValue::new(SERVER, servers.value(name.as_str()));
-                    observer.observe(value, &[server]);
+                    observer.observe(value, &[labels.server(name.as_str())]);
                 }
             }
         });

@@ -17,11 +17,10 @@ use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpPostResponse,
 };
 use sse_stream::Sse;
-use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 
 use super::MESSAGE_BYTES_MAX;
-use super::pace::Pace;
+use super::pace::{Pace, until_admitted};
 use super::sse::Sse as OlderHttp;
 use super::tap::Wire;
 use crate::auth::Authorization;
@@ -125,22 +124,6 @@ impl Client {
         match self.ended.run_until_cancelled(request).await {
             Some(result) => result.map_err(without_address),
             None => Err(Error::UnexpectedEndOfStream),
-        }
-    }
-}
-
-impl Client {
-    /// Waits until one more event stream may be opened.
-    async fn until_a_stream_may_open(&self) {
-        loop {
-            let next = {
-                let mut streams = self.streams.lock();
-                if streams.admits(STREAMS_PER_SECOND_MAX) {
-                    return;
-                }
-                streams.next()
-            };
-            sleep_until(next).await;
         }
     }
 }
@@ -264,7 +247,7 @@ impl StreamableHttpClient for Client {
             )
         };
         self.until_ended(async {
-            self.until_a_stream_may_open().await;
+            until_admitted(&self.streams, STREAMS_PER_SECOND_MAX).await;
             Ok(())
         })
         .await?;

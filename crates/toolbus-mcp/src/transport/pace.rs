@@ -1,6 +1,7 @@
 //! How often something happens that a server decides on.
 
-use tokio::time::{Duration, Instant};
+use parking_lot::Mutex;
+use tokio::time::{Duration, Instant, sleep_until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -25,7 +26,21 @@ impl Pace {
     }
 
     /// When the next second begins.
-    pub(super) fn next(&self) -> Instant {
+    fn next(&self) -> Instant {
         self.since + SECOND
+    }
+}
+
+/// Waits until there is room for one more in a second, of so many.
+pub(super) async fn until_admitted(pace: &Mutex<Pace>, most: u32) {
+    loop {
+        let next = {
+            let mut pace = pace.lock();
+            if pace.admits(most) {
+                return;
+            }
+            pace.next()
+        };
+        sleep_until(next).await;
     }
 }

@@ -30,10 +30,8 @@ impl<'w> FormatFields<'w> for SpanFields {
         fields: &Record<'_>,
     ) -> fmt::Result {
         let is_first = current.fields.len() <= "{}".len();
-        // Without the end, which is written again; an object that is not whole is begun anew.
-        if current.fields.pop().is_none() {
-            current.fields.push('{');
-        }
+        // The end, which is written again.
+        current.fields.pop();
         write_members(&mut current.as_writer(), fields, is_first)?;
         current.fields.push('}');
         Ok(())

@@ -17,19 +17,6 @@ use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
 use super::about::shortened;
 use super::*;
-use crate::Bounded;
-
-/// Most MCP servers that are told apart.
-const SERVERS_MAX: usize = 200;
-/// Most tools that are told apart.
-const TOOLS_MAX: usize = 500;
-/// Most revisions of the protocol that are told apart.
-const PROTOCOLS_MAX: usize = 16;
-/// Most error codes that are told apart: some come from servers that make up their own.
-const CODES_MAX: usize = 50;
-
-/// The attributes of a point. None has more.
-type Tags = SmallVec<[KeyValue; 8]>;
 
 /// Records what clients ask. Clones are the same.
 #[derive(Debug, Clone)]
@@ -45,10 +32,7 @@ pub struct Recorder {
 struct Shared {
     operations: Histogram<f64>,
     sessions: Histogram<f64>,
-    servers: Bounded,
-    tools: Bounded,
-    protocols: Bounded,
-    codes: Bounded,
+    labels: Labels,
 }
 
 /// How clients reach a server.
@@ -97,12 +81,9 @@ impl Recorder {
         let shared = Shared {
             operations: SERVER_OPERATION_DURATION.histogram(meter),
             sessions: SERVER_SESSION_DURATION.histogram(meter),
-            servers: Bounded::new(SERVERS_MAX),
-            tools: Bounded::new(TOOLS_MAX),
-            protocols: Bounded::new(PROTOCOLS_MAX),
-            codes: Bounded::new(CODES_MAX),
+            labels: Labels::default(),
         };
-        let transport = KeyValue::new(TRANSPORT, transport.name());
+        let transport = transport.attribute();
         let tags = Tags::from_iter([transport.clone()]);
         Self { shared: Arc::new(shared), tags, attributes: SmallVec::from_iter([transport]) }
     }
@@ -111,7 +92,7 @@ impl Recorder {
     #[must_use]
     pub fn about_server(&self, name: &str) -> Self {
         let mut about = self.clone();
-        about.tags.push(KeyValue::new(SERVER, self.shared.servers.value(name)));
+        about.tags.push(self.shared.labels.server(name));
         // Shared, so that a clone copies no text.
         let name = StringValue::from(Arc::<str>::from(name));
         about.attributes.push(KeyValue::new(SERVER, name));
@@ -143,7 +124,7 @@ impl Recorder {
         tags.push(KeyValue::new(METHOD, method));
         if let About::Tool { name, is_listed } = about {
             tags.push(KeyValue::new(OPERATION, EXECUTE_TOOL));
-            tags.extend(is_listed.then(|| self.shared.tool(name)));
+            tags.extend(is_listed.then(|| self.shared.labels.tool(name)));
         }
         Operation {
             recorder: self,
@@ -160,27 +141,20 @@ impl Recorder {
     #[must_use]
     pub fn session(&self, protocol: &str) -> Session {
         let (shared, mut tags) = (Arc::clone(&self.shared), self.tags.clone());
-        tags.push(shared.protocol(protocol));
+        tags.push(shared.labels.protocol(protocol));
         Session { shared, tags, began: Instant::now() }
     }
 }
 
-impl Shared {
-    fn tool(&self, name: &str) -> KeyValue {
-        KeyValue::new(TOOL, self.tools.value(name))
-    }
-
-    fn protocol(&self, revision: &str) -> KeyValue {
-        KeyValue::new(PROTOCOL, self.protocols.value(revision))
-    }
-}
-
 impl Transport {
-    fn name(self) -> &'static str {
-        match self {
+    /// How points and spans say it.
+    #[must_use]
+    pub fn attribute(self) -> KeyValue {
+        let name = match self {
             Self::Pipe => "pipe",
             Self::Tcp => "tcp",
-        }
+        };
+        KeyValue::new(TRANSPORT, name)
     }
 }
 
@@ -215,13 +189,13 @@ impl Operation<'_> {
 
     /// The request is of this revision of the protocol.
     pub fn speaks(&mut self, revision: &str) {
-        self.tags.push(self.recorder.shared.protocol(revision));
+        self.tags.push(self.recorder.shared.labels.protocol(revision));
         self.tell(PROTOCOL, || Some(revision));
     }
 
     /// The tool that is called is listed after all: who has it was asked meanwhile.
     pub fn is_listed(&mut self, tool: &str) {
-        self.tags.push(self.recorder.shared.tool(tool));
+        self.tags.push(self.recorder.shared.labels.tool(tool));
         let exported = self.context.span();
         if exported.is_recording() {
             let about = About::Tool { name: tool, is_listed: true };
@@ -236,7 +210,7 @@ impl Operation<'_> {
 
     fn write(&mut self, failure: Option<Failure>) {
         self.ended = true;
-        let Shared { operations, codes, .. } = &*self.recorder.shared;
+        let Shared { operations, labels, .. } = &*self.recorder.shared;
         let errors = match failure {
             None => [None, None],
             Some(Failure::Because(why)) => {
@@ -247,7 +221,7 @@ impl Operation<'_> {
                 let code = code.to_string();
                 self.tell(ERROR, || Some(&code));
                 self.tell(STATUS, || Some(&code));
-                let code = codes.value(&code);
+                let code = labels.code(&code);
                 [Some(KeyValue::new(ERROR, code.clone())), Some(KeyValue::new(STATUS, code))]
             }
         };

@@ -2,27 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use opentelemetry::trace::TracerProvider as _;
-use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider};
 use toolbus_bus::Progress;
+use toolbus_testkit::spans::Spans;
 use toolbus_tools::call::Call;
-use tracing::Dispatch;
-use tracing::subscriber::NoSubscriber;
-use tracing_subscriber::layer::SubscriberExt as _;
 
 use crate::support::*;
 
 /// The signs of life alone stand apart: each speaks of all calls of a caller.
 #[tokio::test(start_paused = true)]
 async fn one_call_is_one_trace() {
-    // With one subscriber alone, whether a span is wanted is asked once, of the thread that comes by
-    // first; and that may be another test. With several, all of them are asked.
-    let _others = [(), ()].map(|()| Dispatch::new(NoSubscriber::new()));
-    let exporter = InMemorySpanExporter::default();
-    let provider = SdkTracerProvider::builder().with_simple_exporter(exporter.clone()).build();
-    let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
-    let subscriber = tracing_subscriber::registry().with(layer);
-    let _here = tracing::subscriber::set_default(subscriber);
+    let spans = Spans::here();
     let fleet = Fleet::start().await;
 
     let listened = Call { progress: Progress::to(drop), ..call("work", "talk") };
@@ -39,9 +28,8 @@ async fn one_call_is_one_trace() {
     fleet.requester.close().await;
     fleet.worker.kill().await;
 
-    let spans = exporter.get_finished_spans().unwrap();
     let mut traces: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    for span in &spans {
+    for span in &spans.ended() {
         let attributes = &span.attributes;
         let to = attributes.iter().find(|kv| kv.key.as_str() == "messaging.destination.name");
         let to = to.map_or(String::new(), |kv| kv.value.to_string());

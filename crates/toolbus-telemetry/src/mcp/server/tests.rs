@@ -3,15 +3,13 @@
 use std::collections::BTreeMap;
 
 use opentelemetry::metrics::MeterProvider as _;
-use opentelemetry::trace::{SpanId, Status, TracerProvider as _};
+use opentelemetry::trace::{SpanId, Status};
 use opentelemetry_sdk::metrics::data::{AggregatedMetrics, MetricData};
 use opentelemetry_sdk::metrics::{InMemoryMetricExporter, SdkMeterProvider};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
-use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
+use opentelemetry_sdk::trace::SpanData;
 use serde_json::json;
-use tracing::Dispatch;
-use tracing::subscriber::{DefaultGuard, NoSubscriber};
-use tracing_subscriber::layer::SubscriberExt as _;
+use toolbus_testkit::spans::Spans;
 
 use super::*;
 
@@ -22,30 +20,22 @@ const SPAN: &str = "b7ad6b7169203331";
 struct Stage {
     recorder: Recorder,
     metrics: (SdkMeterProvider, InMemoryMetricExporter),
-    spans: InMemorySpanExporter,
-    _here: DefaultGuard,
-    _others: [Dispatch; 2],
+    spans: Spans,
 }
 
 impl Stage {
     fn new() -> Self {
         global::set_text_map_propagator(TraceContextPropagator::new());
-        // With one subscriber alone, whether a span is wanted is asked once, of the thread that
-        // comes by first; and that may be another test. With several, all of them are asked.
-        let others = [(), ()].map(|()| Dispatch::new(NoSubscriber::new()));
-        let spans = InMemorySpanExporter::default();
-        let tracers = SdkTracerProvider::builder().with_simple_exporter(spans.clone()).build();
-        let layer = tracing_opentelemetry::layer().with_tracer(tracers.tracer("test"));
-        let here = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
+        let spans = Spans::here();
         let exporter = InMemoryMetricExporter::default();
         let meters = SdkMeterProvider::builder().with_periodic_exporter(exporter.clone()).build();
         let recorder = Recorder::new(&meters.meter("test"), Transport::Tcp);
-        Self { recorder, metrics: (meters, exporter), spans, _here: here, _others: others }
+        Self { recorder, metrics: (meters, exporter), spans }
     }
 
     /// The spans that have ended.
     fn spans(&self) -> Vec<SpanData> {
-        self.spans.get_finished_spans().unwrap()
+        self.spans.ended()
     }
 
     /// The attributes of each point, under the name of its metric.

@@ -4,13 +4,10 @@ use std::collections::BTreeMap;
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::MeterProvider as _;
-use opentelemetry::trace::{Status, TracerProvider as _};
+use opentelemetry::trace::Status;
 use opentelemetry_sdk::metrics::data::{AggregatedMetrics, MetricData};
 use opentelemetry_sdk::metrics::{InMemoryMetricExporter, PeriodicReader, SdkMeterProvider};
-use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider};
-use tracing::Dispatch;
-use tracing::subscriber::NoSubscriber;
-use tracing_subscriber::layer::SubscriberExt as _;
+use toolbus_testkit::spans::Spans;
 
 use super::*;
 
@@ -129,20 +126,13 @@ async fn a_call_that_is_dropped_is_counted_as_cancelled() {
 
 #[tokio::test]
 async fn every_call_is_a_span() {
-    // With one subscriber alone, whether a span is wanted is asked once, of the thread that comes by
-    // first; and that may be another test. With several, all of them are asked.
-    let _others = [(), ()].map(|()| Dispatch::new(NoSubscriber::new()));
-    let exporter = InMemorySpanExporter::default();
-    let provider = SdkTracerProvider::builder().with_simple_exporter(exporter.clone()).build();
-    let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
-    let subscriber = tracing_subscriber::registry().with(layer);
-    let _here = tracing::subscriber::set_default(subscriber);
+    let spans = Spans::here();
     let invoker = invoker(|_| ready(Ok(Output::text("fine"))));
     assert!(invoker.invoke(call(json!({}))).await.is_ok());
     assert!(invoker.invoke(call(json!([]))).await.is_err());
     drop(invoker.invoke(Call { tool: "missing".to_owned(), ..call(json!({})) }).await);
 
-    let spans = exporter.get_finished_spans().unwrap();
+    let spans = spans.ended();
     let attribute = |index: usize, key: &str| {
         let attributes = &spans[index].attributes;
         attributes.iter().find(|kv| kv.key.as_str() == key).map(|kv| kv.value.to_string())
