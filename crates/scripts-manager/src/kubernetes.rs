@@ -16,6 +16,7 @@ mod again;
 mod attach;
 mod begun;
 mod birth;
+mod connect;
 mod errors;
 mod files;
 mod keeper;
@@ -49,6 +50,7 @@ use toolbus_scripts::runner::{CallKey, Error, OUTPUT_BYTES_MAX, Outcome, Run, Ru
 use tracing::{Instrument as _, Span};
 
 use birth::Born;
+pub use connect::connect;
 use keeper::{Keeper, Kept, Made};
 pub use namespace::Unavailable;
 use pod::Identity;

@@ -80,9 +80,9 @@ async fn runner(
     match settings.runner {
         RunnerKind::Local => Ok((settings.scripts.runner().await?, None)),
         RunnerKind::Kubernetes => {
-            let client = kube::Client::try_default()
-                .await
-                .map_err(kubernetes::Unavailable::Configuration)?;
+            let config = kube::Config::infer().await.map_err(kube::Error::InferConfig);
+            let client = config.and_then(kubernetes::connect);
+            let client = client.map_err(kubernetes::Unavailable::Configuration)?;
             let concurrent = usize::from(settings.scripts.max_concurrent.get());
             let runner =
                 KubernetesRunner::start(client, settings.kubernetes.clone(), concurrent).await?;

@@ -9,6 +9,11 @@ use toolbus_wire::queue;
 
 use crate::ConnectError;
 
+/// Most bytes of a frame, where the URL says nothing else. It bounds the properties and headers of a
+/// message, which travel in one frame; a body takes as many as it needs. The AMQP library keeps room
+/// for 64 frames on each connection: of the 128 KiB that RabbitMQ offers, that would be 8 MiB.
+const FRAME_BYTES_MAX: u32 = 32 << 10;
+
 /// Longest name of an exchange or a queue, in bytes: AMQP's short string.
 pub(crate) const NAME_BYTES_MAX: usize = 255;
 
@@ -119,6 +124,7 @@ impl Address {
         let mut uri = self.0.clone();
         let seconds = u16::try_from(heartbeat.as_secs()).unwrap_or(u16::MAX).max(1);
         uri.query.heartbeat.get_or_insert(seconds);
+        uri.query.frame_max.get_or_insert(FRAME_BYTES_MAX);
         uri
     }
 

@@ -23,6 +23,7 @@ use toolbus_wire::{Topic, header, queue};
 
 use crate::error::reason;
 use crate::frame::{self, envelope_of, long, short};
+use crate::guard::OVERSIZED;
 use crate::retry::{self, Memo};
 use crate::state::{Message, SendError, Session, Shared};
 use crate::topology::retry_queue_name;
@@ -116,6 +117,8 @@ impl Work {
         // like ours are a stranger's.
         let is_back = exchange.as_str().is_empty() && routing_key.as_str() == place.queue;
         let memo = if is_back { Memo::of(&properties) } else { Memo::default() };
+        let encoding = properties.content_encoding().as_ref();
+        let is_oversized = encoding.is_some_and(|text| text.as_str() == OVERSIZED);
         let mut envelope = envelope_of(&properties, body.clone());
         envelope.expires_after = envelope.expires_after.or(memo.expiration);
         let expiration = envelope.expires_after;
@@ -123,6 +126,7 @@ impl Work {
         let attempt = memo.attempt.unwrap_or(1);
         let delivery = match topic {
             _ if body.len() > BODY_BYTES_MAX => Err("the body is over the limit"),
+            _ if is_oversized => Err("properties and headers are over the limit"),
             Err(_) => Err("it was published to no topic"),
             Ok(topic) => Ok(Delivery { topic, envelope, redelivered, attempt }),
         };

@@ -5,7 +5,9 @@
 //! that is nested deep enough; the broker carries both. Such a message goes back to its queue as
 //! the connection ends and is there again on the next one, so it would keep every process that
 //! consumes the queue from ever working again. Here its frame is [repaired](repair) on the way in.
-//! Nothing else is changed, and no frame changes its length.
+//!
+//! The same holds for properties in a frame that is longer than was agreed, which the broker sends all
+//! the same: they are left out, and the message is [marked](OVERSIZED). Nothing else is changed.
 
 mod repair;
 
@@ -30,12 +32,13 @@ pub(crate) type GuardedRuntime = Runtime<RuntimeParts<Tokio, GuardedReactor>>;
 
 /// Bytes that are read at once.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Largest frame that is looked into. The broker keeps its frames below what was agreed, 128 KiB
-/// unless somebody chose more; a larger one passes as it is.
-const FRAME_BYTES_MAX: usize = 1 << 20;
+/// Largest frame that is looked into, where more was agreed; a larger one passes as it is.
+const LOOK_BYTES_MAX: usize = 1 << 20;
 /// Type, channel and size before the payload of a frame; and the octet after it.
 const HEAD_BYTES: usize = 7;
 const END_BYTES: usize = 1;
+
+pub(crate) use repair::OVERSIZED;
 
 /// The current tokio runtime, with guarded streams.
 pub(crate) fn runtime() -> GuardedRuntime {
@@ -53,12 +56,17 @@ pub(crate) struct Guarded<S> {
     filled: usize,
     /// How much of what comes next belongs to a frame that passes as it is.
     passing: usize,
+    /// How much of what comes next is left out.
+    leaving_out: usize,
+    /// Longest frame that was agreed on.
+    frame_bytes_max: usize,
 }
 
 impl<S> Guarded<S> {
-    pub(crate) fn new(inner: S) -> Self {
+    pub(crate) fn new(inner: S, frame_bytes_max: usize) -> Self {
         let buffer = vec![0; CHUNK_BYTES].into_boxed_slice();
-        Self { inner, buffer, taken: 0, passed: 0, filled: 0, passing: 0 }
+        let (taken, passed, filled, passing, leaving_out) = (0, 0, 0, 0, 0);
+        Self { inner, buffer, taken, passed, filled, passing, leaving_out, frame_bytes_max }
     }
 
     /// Looks at what has come in, frame by frame.
@@ -70,12 +78,27 @@ impl<S> Guarded<S> {
                 self.passed += length;
                 continue;
             }
+            if self.leaving_out > 0 {
+                let end = self.filled.min(self.passed.saturating_add(self.leaving_out));
+                self.leaving_out -= end - self.passed;
+                self.buffer.copy_within(end..self.filled, self.passed);
+                self.filled -= end - self.passed;
+                continue;
+            }
             let unread = &mut self.buffer[self.passed..self.filled];
             let Some(head) = unread.first_chunk::<HEAD_BYTES>() else { return };
             let [kind, _, _, size @ ..] = *head;
             let size = usize::try_from(u32::from_be_bytes(size)).unwrap_or(usize::MAX);
             let length = size.saturating_add(HEAD_BYTES + END_BYTES);
-            let Some(kind) = repair::Kind::of(kind).filter(|_| length <= FRAME_BYTES_MAX) else {
+            let of_texts = repair::Kind::of(kind);
+            if of_texts == Some(repair::Kind::Header) && length > self.frame_bytes_max {
+                let Some(beginning) = unread.first_chunk_mut() else { return };
+                *beginning = repair::without_properties(*beginning);
+                self.passed += beginning.len();
+                self.leaving_out = length - beginning.len();
+                continue;
+            }
+            let Some(kind) = of_texts.filter(|_| length <= LOOK_BYTES_MAX) else {
                 self.passing = if repair::is_frame(kind) { length } else { usize::MAX };
                 continue;
             };
@@ -93,7 +116,7 @@ impl<S> Guarded<S> {
         self.taken = 0;
         if self.filled == self.buffer.len() {
             // Only a frame that is not complete fills the buffer, and it is not larger than that.
-            let mut larger = vec![0; FRAME_BYTES_MAX + CHUNK_BYTES].into_boxed_slice();
+            let mut larger = vec![0; LOOK_BYTES_MAX + CHUNK_BYTES].into_boxed_slice();
             larger[..self.filled].copy_from_slice(&self.buffer);
             self.buffer = larger;
         }
@@ -186,7 +209,7 @@ impl Reactor for GuardedReactor {
         address: SocketAddr,
     ) -> impl Future<Output = io::Result<Self::TcpStream>> + Send + 'static {
         let connecting = self.0.tcp_connect_addr(address);
-        async move { Ok(Guarded::new(Transport::Plain(connecting.await?))) }
+        async move { Ok(Guarded::new(Transport::Plain(connecting.await?), usize::MAX)) }
     }
 }
 

@@ -36,6 +36,11 @@ impl Link {
         if let Some(file) = &config.password_file {
             uri.authority.userinfo.password = password::read(file).await?;
         }
+        let frame_bytes_max = match uri.query.frame_max {
+            // As the protocol has it: no limit.
+            None | Some(0) => usize::MAX,
+            Some(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
+        };
         // Shuts the socket when this is dropped halfway: the library's thread would wait for ever
         // for an answer that does not come.
         let attempt = Attempt(Socket::default());
@@ -52,7 +57,7 @@ impl Link {
                     // On the library's thread, which nothing else would stop.
                     let stream = tokio::time::timeout(limit, connect(&uri, &socket)).await;
                     let stream = stream.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
-                    Ok(AsyncTcpStream::Plain(Guarded::new(stream)))
+                    Ok(AsyncTcpStream::Plain(Guarded::new(stream, frame_bytes_max)))
                 }
             },
             properties,

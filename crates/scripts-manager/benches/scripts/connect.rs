@@ -13,5 +13,5 @@ pub(crate) async fn connect() -> anyhow::Result<(PathBuf, Client)> {
         .context("TOOLBUS_TEST_KUBECONFIG names no cluster: see CONTRIBUTING.md")?;
     let read = Kubeconfig::read_from(&kubeconfig)?;
     let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
-    Ok((kubeconfig, Client::try_from(config)?))
+    Ok((kubeconfig, scripts_manager::kubernetes::connect(config)?))
 }

@@ -27,7 +27,7 @@ impl Pods {
         let config = config().await?;
         // A node on this machine shares its kernel, so its processes show here.
         let is_local = config.cluster_url.host() == Some("127.0.0.1");
-        let client = Client::try_from(config).expect("a client");
+        let client = scripts_manager::kubernetes::connect(config).expect("a client");
         let runner = KubernetesRunner::start(client.clone(), settings, 8).await;
         Some(Self { client, runner: runner.expect("the cluster takes scripts"), is_local })
     }

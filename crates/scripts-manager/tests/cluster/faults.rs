@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
+use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
-use kube::{Api, Client};
 use parking_lot::Mutex;
 use scripts_manager::kubernetes::settings::KubernetesSettings;
 use scripts_manager::kubernetes::{KubernetesRunner, Unavailable};
@@ -84,7 +84,7 @@ async fn a_namespace_that_is_not_there_and_missing_rights_are_told_at_start() {
 
     let mut config = config().await.expect("a cluster");
     config.auth_info.impersonate = Some("nobody".to_owned());
-    let nobody = Client::try_from(config).expect("a client");
+    let nobody = scripts_manager::kubernetes::connect(config).expect("a client");
     let settings = KubernetesSettings { prepare_namespace: false, ..settings() };
     let refused = KubernetesRunner::start(nobody, settings, 1).await.err().expect("refused");
     assert!(refused.to_string().contains("get pods/attach"), "{refused}");

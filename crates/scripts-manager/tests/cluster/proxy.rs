@@ -90,7 +90,7 @@ impl Proxy {
         let target = config.cluster_url.authority().expect("an address").to_string();
         let proxy = Self::start(target).await;
         config.cluster_url = format!("https://{}", proxy.address).parse().expect("an address");
-        Some((proxy, Client::try_from(config).expect("a client")))
+        Some((proxy, scripts_manager::kubernetes::connect(config).expect("a client")))
     }
 
     /// From now on.

@@ -31,7 +31,7 @@ pub(crate) async fn config() -> Option<Config> {
 }
 
 pub(crate) async fn client() -> Option<Client> {
-    Some(Client::try_from(config().await?).expect("a client"))
+    Some(scripts_manager::kubernetes::connect(config().await?).expect("a client"))
 }
 
 pub(crate) fn settings() -> KubernetesSettings {

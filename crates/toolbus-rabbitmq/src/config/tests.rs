@@ -45,6 +45,13 @@ fn the_url_may_set_its_own_heartbeat() {
 }
 
 #[test]
+fn the_url_may_set_its_own_limit_of_frames() {
+    let limit = |url: &str| address(url).uri(Duration::from_secs(10)).query.frame_max;
+    assert_eq!(limit("amqp://h"), Some(FRAME_BYTES_MAX));
+    assert_eq!(limit("amqp://h?frame_max=16384"), Some(16_384));
+}
+
+#[test]
 fn exchanges_need_names_of_their_own() {
     let mut config = Config::new("amqp://h").unwrap();
     config.check().unwrap();

@@ -9,6 +9,12 @@ const DEPTH_MAX: usize = 8;
 /// What stands for an octet that belongs to no character.
 const REPLACEMENT: u8 = b'?';
 
+/// The content encoding of a message whose properties were left out. Nobody else has one.
+pub(crate) const OVERSIZED: &str = "oversized";
+/// What is left of such a frame: its head, class, weight and size of the body; the flag and the text
+/// of the content encoding; its end.
+const REST_BYTES: usize = 7 + 12 + 2 + 1 + OVERSIZED.len() + 1;
+
 /// The frames that hold texts of strangers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -32,6 +38,17 @@ impl Kind {
 /// Whether a frame begins with this octet: a method, a header, a body or a heartbeat.
 pub(super) fn is_frame(octet: u8) -> bool {
     matches!(octet, 1 | 2 | 3 | 8)
+}
+
+/// A frame of properties that begins like this, with no property but the mark.
+pub(super) fn without_properties(mut frame: [u8; REST_BYTES]) -> [u8; REST_BYTES] {
+    let size = u32::try_from(REST_BYTES - 8).expect("a few octets");
+    frame[3..7].copy_from_slice(&size.to_be_bytes());
+    frame[19..21].copy_from_slice(&[0x40, 0]);
+    frame[21] = u8::try_from(OVERSIZED.len()).expect("a short text");
+    frame[22..REST_BYTES - 1].copy_from_slice(OVERSIZED.as_bytes());
+    frame[REST_BYTES - 1] = 0xce;
+    frame
 }
 
 /// Repairs the payload of a frame.

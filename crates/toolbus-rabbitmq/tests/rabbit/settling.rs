@@ -8,20 +8,12 @@ use lapin::types::{AMQPValue, FieldTable};
 use serde_json::json;
 use toolbus_bus::{Bus as _, Disposition, PublishError};
 use toolbus_testkit::eventually;
-use toolbus_testkit::rabbit::{Message, Vhost};
+use toolbus_testkit::rabbit::Message;
 
 use crate::support::{
-    PATIENCE, Plain, Recorder, at_once, connect, durable, in_order, message, private, subscribe,
-    topic, vhost,
+    PATIENCE, Plain, Recorder, at_once, connect, dead_letters, durable, in_order, message, private,
+    subscribe, topic, vhost,
 };
-
-async fn dead_letters(vhost: &Vhost, queue: &str, count: usize) -> Vec<Message> {
-    eventually(PATIENCE, async || {
-        let letters = vhost.peek(queue, 100).await.unwrap();
-        if letters.len() >= count { Ok(letters) } else { Err(format!("{} letters", letters.len())) }
-    })
-    .await
-}
 
 fn header<'a>(message: &'a Message, name: &str) -> Option<&'a str> {
     message.properties["headers"][name].as_str()

@@ -8,7 +8,8 @@ use tokio::net::TcpStream;
 use toolbus_bus::{Bus as _, Health};
 
 use crate::support::{
-    Recorder, connect, connections, durable, in_order, message, subscribe, topic, vhost,
+    Recorder, connect, connections, dead_letters, durable, in_order, message, subscribe, topic,
+    vhost,
 };
 
 /// A client that writes octets as it is told, which no AMQP library does.
@@ -105,7 +106,8 @@ async fn texts_that_are_no_texts_arrive_as_what_can_be_read() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn headers_nested_without_end_do_no_harm() {
     let vhost = vhost!();
-    let bus = connect(&vhost.amqp_url()).await;
+    // So deep that they are longer than what is read otherwise.
+    let bus = connect(&format!("{}?frame_max=131072", vhost.amqp_url())).await;
     let handler = Recorder::acking();
     let _consumer = subscribe(&bus, durable("q", "t", in_order(8)), &handler).await;
 
@@ -123,5 +125,30 @@ async fn headers_nested_without_end_do_no_harm() {
     bus.publish(&topic("t"), message("good")).await.unwrap();
     handler.received(2).await;
     assert_eq!(bus.health(), Health::Up);
+    bus.close(Duration::ZERO).await;
+}
+
+/// The broker sends them although it has agreed to send no frame as long as that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn headers_that_are_too_long_are_dead_letters() {
+    let vhost = vhost!();
+    let bus = connect(&vhost.amqp_url()).await;
+    let handler = Recorder::acking();
+    let _consumer = subscribe(&bus, durable("q", "t", in_order(8)), &handler).await;
+    let connections = connections(&vhost).await;
+
+    let text = vec![b'x'; 100_000];
+    let headers = [short(b"rb-own"), b"S".to_vec(), long(&text)].concat();
+    let mut raw = Raw::connect(&vhost.amqp_url()).await;
+    raw.publish(b"t", 0x2000, &long(&headers)).await;
+    raw.publish(b"t", 0x80, &short(b"good")).await;
+
+    let seen = handler.received(1).await;
+    assert_eq!(seen[0].envelope.message_id, "good");
+    let letters = dead_letters(&vhost, "rockbot.q.dlq", 1).await;
+    let own = letters[0].properties["headers"]["rb-own"].as_str();
+    assert_eq!(own.map(str::len), Some(text.len()), "the broker keeps all of it");
+    let now = vhost.connections().await.unwrap();
+    assert!(connections.iter().all(|connection| now.contains(connection)), "{now:?}");
     bus.close(Duration::ZERO).await;
 }

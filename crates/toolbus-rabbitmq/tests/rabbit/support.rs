@@ -14,7 +14,7 @@ use toolbus_bus::{
 };
 use toolbus_rabbitmq::{Config, RabbitBus, Start};
 use toolbus_testkit::eventually;
-use toolbus_testkit::rabbit::Vhost;
+use toolbus_testkit::rabbit::{Message, Vhost};
 use toolbus_wire::{Envelope, Topic};
 
 /// Longer than anything takes on a busy machine.
@@ -151,4 +151,13 @@ impl Plain {
         let channel = connection.create_channel().await.unwrap();
         Self { channel, _connection: connection }
     }
+}
+
+/// What is in a queue of dead letters, once there are so many.
+pub(crate) async fn dead_letters(vhost: &Vhost, queue: &str, count: usize) -> Vec<Message> {
+    eventually(PATIENCE, async || {
+        let letters = vhost.peek(queue, 100).await.unwrap();
+        if letters.len() >= count { Ok(letters) } else { Err(format!("{} letters", letters.len())) }
+    })
+    .await
 }
