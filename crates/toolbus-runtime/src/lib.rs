@@ -1,6 +1,6 @@
 //! What every service needs around its work: configuration, telemetry, health and shutdown.
 //!
-//! Whatever links this crate allocates its memory with mimalloc.
+//! Whatever links this crate allocates its memory with jemalloc.
 
 mod allocator;
 pub mod arguments;
