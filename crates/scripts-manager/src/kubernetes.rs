@@ -4,7 +4,7 @@
 //! attaches to it while it is being made, `life` hands the script over (`protocol`, `attach`) and hears how it ends, `watch` learns
 //! what shows nowhere else. `again` has calls that come again, and scripts that were cut off from
 //! their manager; `begun` finds out whether they began. `supervisor.py` is the pod's first process. `reaper` and `presence` see to
-//! the pods of managers that are gone. `requests` is how the cluster is asked.
+//! the pods of managers that are gone. `connect` is the connection to the cluster, and `requests` how it is asked.
 //!
 //! `warm` has pods that are there before their scripts.
 //!

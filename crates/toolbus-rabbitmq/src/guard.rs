@@ -25,6 +25,8 @@ use async_rs::{Runtime, Tokio};
 use futures_util::io::{AsyncRead, AsyncWrite};
 use lapin::tcp::AsyncTcpStream;
 
+pub(crate) use repair::OVERSIZED;
+
 /// A TCP connection, with TLS or without.
 pub(crate) type Transport = AsyncTcpStream<<Tokio as Reactor>::TcpStream>;
 /// What the library runs on: tokio, with guarded streams.
@@ -37,8 +39,6 @@ const LOOK_BYTES_MAX: usize = 1 << 20;
 /// Type, channel and size before the payload of a frame; and the octet after it.
 const HEAD_BYTES: usize = 7;
 const END_BYTES: usize = 1;
-
-pub(crate) use repair::OVERSIZED;
 
 /// The current tokio runtime, with guarded streams.
 pub(crate) fn runtime() -> GuardedRuntime {
