@@ -2,10 +2,12 @@
 //!
 //! Server scenarios run against a server of ours directly, and against the same server behind the
 //! hop: MCP face of agent-host → RabbitMQ → mcp-bridge → server. Client scenarios run with the
-//! bridge's client. What does not pass has to be listed with its cause in [`DIFFERENCES`]; the task
-//! fails when something else does not pass, and when something that is listed does.
+//! bridge's client. What does not pass has to be listed with its cause in [`DIFFERENCES`], and what
+//! is not run at all in [`LEFT_OUT`]; the task fails when something else does not pass or is not
+//! run, and when something that is listed does or is.
 
 mod differences;
+mod left_out;
 mod parts;
 mod report;
 mod suite;
@@ -18,13 +20,16 @@ use anyhow::{Context as _, ensure};
 use crate::real_parts::RealParts;
 use crate::workspace;
 use differences::Differences;
+use left_out::LeftOut;
 use parts::{Direct, Hop};
-use suite::{Results, Suite};
+use suite::{Offered, Results, Suite};
 
 /// Where the table is kept.
 const DOCUMENT: &str = "docs/conformance.md";
 /// Where the expected differences are listed.
 const DIFFERENCES: &str = "crates/conformance/differences.json";
+/// Where the scenarios are listed that are not run.
+const LEFT_OUT: &str = "crates/conformance/left-out.json";
 
 /// What becomes of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,12 +53,59 @@ enum Place {
 struct Era {
     version: &'static str,
     script: &'static str,
+    extras: &'static [Extra],
+}
+
+/// A scenario that is run beside those that a release has for its era.
+#[derive(Debug, PartialEq, Eq)]
+struct Extra {
+    kind: Kind,
+    scenario: &'static str,
+    /// Which release runs it, and what makes it do that.
+    script: &'static str,
+    options: &'static [&'static str],
 }
 
 const ERAS: [Era; 2] = [
-    Era { version: "2025-11-25", script: "2025.js" },
-    Era { version: "2026-07-28", script: "2026.js" },
+    Era { version: "2025-11-25", script: "2025.js", extras: &EXTRAS_2025 },
+    Era { version: "2026-07-28", script: "2026.js", extras: &EXTRAS_2026 },
 ];
+
+/// The scenario of an extension that the bridge's client has. It belongs to no era.
+const CLIENT_CREDENTIALS: &str = "auth/client-credentials-basic";
+
+const EXTRAS_2025: [Extra; 3] = [
+    // What the newer release has added to the older era.
+    Extra {
+        kind: Kind::Server,
+        scenario: "server-session-lifecycle",
+        script: "2026.js",
+        options: &["--spec-version", "2025-11-25"],
+    },
+    Extra { kind: Kind::Client, scenario: CLIENT_CREDENTIALS, script: "2025.js", options: &[] },
+    // Of an era before it. In the older release, the server names an issuer that is not its own.
+    Extra {
+        kind: Kind::Client,
+        scenario: "auth/2025-03-26-oauth-metadata-backcompat",
+        script: "2026.js",
+        options: &["--spec-version", "2025-03-26"],
+    },
+];
+
+const EXTRAS_2026: [Extra; 1] = [Extra {
+    kind: Kind::Client,
+    scenario: CLIENT_CREDENTIALS,
+    script: "2026.js",
+    options: &["--spec-version", "2026-07-28", "--force"],
+}];
+
+/// What a scenario is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Server,
+    Client,
+    AuthorizationServer,
+}
 
 /// How the scenarios of one era went in one place.
 struct Column {
@@ -71,6 +123,27 @@ impl Place {
             Self::Direct => "direct",
             Self::Hop => "hop",
             Self::Client => "client",
+        }
+    }
+
+    /// What is tested there.
+    fn kind(self) -> Kind {
+        match self {
+            Self::Direct | Self::Hop => Kind::Server,
+            Self::Client => Kind::Client,
+        }
+    }
+}
+
+impl Kind {
+    const ALL: [Self; 3] = [Self::Server, Self::Client, Self::AuthorizationServer];
+
+    /// How people call it, and the list of what is not run.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Client => "client",
+            Self::AuthorizationServer => "authorization server",
         }
     }
 }
@@ -96,19 +169,32 @@ pub(crate) fn check(table: Table) -> anyhow::Result<()> {
         std::fs::remove_dir_all(&folder)?;
     }
     std::fs::create_dir_all(&folder)?;
-    let columns = run_all(&PathBuf::from(fetched), &programs, &folder)?;
-    judge(&columns, table, &folder)
+    let ran = run_all(&PathBuf::from(fetched), &programs, &folder)?;
+    judge(&ran, table, &folder)
 }
 
-fn run_all(suite: &Path, programs: &Path, folder: &Path) -> anyhow::Result<Vec<Column>> {
+/// What came of a whole run.
+struct Ran {
+    columns: Vec<Column>,
+    /// Every scenario that one of the releases has.
+    offered: Vec<Offered>,
+}
+
+fn run_all(suite: &Path, programs: &Path, folder: &Path) -> anyhow::Result<Ran> {
     let broker = RealParts::start(programs)?;
     let direct = Direct::start(programs, folder)?;
     let hop = Hop::start(programs, folder, &broker.amqp()?, &direct.url())?;
     let client = programs.join("conformance-client");
-    let mut columns = Vec::new();
+    let mut ran = Ran { columns: Vec::new(), offered: Vec::new() };
     for era in ERAS {
+        let suite = |place: Place| Suite { folder: suite, era, logs: folder, name: place.name() };
+        for offered in suite(Place::Direct).offered()? {
+            if !ran.offered.contains(&offered) {
+                ran.offered.push(offered);
+            }
+        }
         for place in Place::ALL {
-            let suite = Suite { folder: suite, era, logs: folder, name: place.name() };
+            let suite = suite(place);
             let results = match place {
                 Place::Direct => suite.against_server(&direct.url()),
                 Place::Hop => suite.against_server(&hop.url()),
@@ -118,25 +204,27 @@ fn run_all(suite: &Path, programs: &Path, folder: &Path) -> anyhow::Result<Vec<C
                 results.with_context(|| format!("{} of {}", place.name(), era.version))?;
             let (passed, all) = (results.passed(), results.len());
             println!("{}  {:8}{passed:>3} of {all} pass", era.version, place.name());
-            columns.push(Column { era, place, results });
+            ran.columns.push(Column { era, place, results });
         }
     }
-    Ok(columns)
+    Ok(ran)
 }
 
-fn judge(columns: &[Column], table: Table, folder: &Path) -> anyhow::Result<()> {
+fn judge(ran: &Ran, table: Table, folder: &Path) -> anyhow::Result<()> {
     let differences = Differences::read(&workspace::root().join(DIFFERENCES))?;
-    let surprises = differences.surprises(columns);
+    let left_out = LeftOut::read(&workspace::root().join(LEFT_OUT))?;
+    let mut surprises = differences.surprises(&ran.columns);
+    surprises.extend(left_out.surprises(ran));
     for surprise in &surprises {
         println!("{surprise}");
     }
     ensure!(
         surprises.is_empty(),
-        "{} scenarios did not go as {DIFFERENCES} says; logs are in {}",
+        "{} scenarios did not go as {DIFFERENCES} and {LEFT_OUT} say; logs are in {}",
         surprises.len(),
         folder.display()
     );
-    let text = report::document(columns, &differences);
+    let text = report::document(&ran.columns, &differences, &left_out);
     let path = workspace::root().join(DOCUMENT);
     if table == Table::Keep {
         return std::fs::write(&path, text).with_context(|| DOCUMENT.to_owned());

@@ -83,7 +83,7 @@ impl Differences {
                 if column.and_then(|column| column.results.find(name)).is_none() {
                     let (era, place) = (&difference.era, &difference.place);
                     let what = format!("{era} {place}: there is no scenario {name}");
-                    surprises.push(Surprise { what, errors: Vec::new() });
+                    surprises.push(Surprise::new(what));
                 }
             }
         }
@@ -106,6 +106,12 @@ impl Difference {
             None => &self.place,
         };
         format!("{place}, {}", self.era)
+    }
+}
+
+impl Surprise {
+    pub(super) fn new(what: String) -> Self {
+        Self { what, errors: Vec::new() }
     }
 }
 

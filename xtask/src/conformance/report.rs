@@ -1,8 +1,9 @@
-//! The document: tables of what passes where, and why the rest does not.
+//! The document: tables of what passes where, why the rest does not, and what is not run.
 
 use std::fmt::Write as _;
 
 use super::differences::Differences;
+use super::left_out::LeftOut;
 use super::{Column, ERAS, Era, Place};
 
 const HEAD: &str = "\
@@ -10,8 +11,9 @@ const HEAD: &str = "\
 
 Made by `cargo xtask conformance --keep` and checked in CI, where the run fails when a scenario goes
 otherwise than this page says. The suite is the official one, `@modelcontextprotocol/conformance`, in
-the release for each era of the protocol; of its scenarios, all that belong to the era and are not
-of an extension.
+the release for each era of the protocol; of its scenarios, all that belong to the era, and at the
+end of a table those of extensions and of earlier revisions that are ours to pass. The last section
+names every other one.
 
 *Direct* is `conformance-server`, a server of ours that offers what the scenarios name. *Behind the
 hop* is the same server, reached by the MCP face of `agent-host` → RabbitMQ → `mcp-bridge`. The
@@ -19,7 +21,11 @@ client is that of the bridge. A number in brackets leads to the cause below.
 ";
 
 /// The whole page.
-pub(super) fn document(columns: &[Column], differences: &Differences) -> String {
+pub(super) fn document(
+    columns: &[Column],
+    differences: &Differences,
+    left_out: &LeftOut,
+) -> String {
     let mut page = Page { text: HEAD.to_owned(), columns, differences };
     for era in ERAS {
         page.table(&format!("Server scenarios, {}", era.version), era, &SERVER);
@@ -28,6 +34,7 @@ pub(super) fn document(columns: &[Column], differences: &Differences) -> String 
         page.table(&format!("Client scenarios, {}", era.version), era, &CLIENT);
     }
     page.causes();
+    page.left_out(left_out);
     page.text
 }
 
@@ -82,6 +89,15 @@ impl Page<'_> {
         for (number, difference) in self.differences.iter().enumerate() {
             let (whose, cause) = (difference.of_what(), &difference.cause);
             let _ = writeln!(self.text, "{}. *{whose}*: {cause}", number + 1);
+        }
+    }
+
+    fn left_out(&mut self, left_out: &LeftOut) {
+        self.text.push_str("\n## What is not run\n\n");
+        for group in left_out.iter() {
+            let names: Vec<_> = group.scenarios.iter().map(|name| format!("`{name}`")).collect();
+            let (kind, names) = (group.kind.name(), names.join(", "));
+            let _ = writeln!(self.text, "- *{kind}*: {names}. {}", group.cause);
         }
     }
 }

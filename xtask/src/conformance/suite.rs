@@ -6,8 +6,8 @@ use std::process::Command;
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 
-use super::Era;
 use super::parts::bounded;
+use super::{Era, Extra, Kind};
 
 /// How one run of the suite is made.
 pub(super) struct Suite<'a> {
@@ -20,6 +20,13 @@ pub(super) struct Suite<'a> {
     pub(super) name: &'static str,
 }
 
+/// A scenario that a release has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Offered {
+    pub(super) kind: Kind,
+    pub(super) name: String,
+}
+
 /// How every scenario of a run went, in the suite's order.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Results(Vec<Scenario>);
@@ -29,6 +36,8 @@ pub(super) struct Results(Vec<Scenario>);
 pub(super) struct Scenario {
     pub(super) name: String,
     pub(super) passes: bool,
+    /// Checks of it that passed.
+    successes: usize,
     /// Checks of it that ought to pass and do not.
     pub(super) warnings: usize,
     /// What the suite says of the checks that failed.
@@ -38,42 +47,99 @@ pub(super) struct Scenario {
 impl Suite<'_> {
     /// Runs the server scenarios against a server.
     pub(super) fn against_server(&self, url: &str) -> anyhow::Result<Results> {
-        self.run("server", &["--url", url])
+        self.run(Kind::Server, &["--url", url])
     }
 
     /// Runs the client scenarios with a client.
     pub(super) fn with_client(&self, program: &Path) -> anyhow::Result<Results> {
         let program = program.to_str().context("the client's path is no text")?;
         ensure!(!program.contains(' '), "the suite takes a space in {program} for its end");
-        self.run("client", &["--command", program])
+        self.run(Kind::Client, &["--command", program])
     }
 
-    fn run(&self, kind: &str, subject: &[&str]) -> anyhow::Result<Results> {
+    /// Every scenario of the release, of whatever era.
+    pub(super) fn offered(&self) -> anyhow::Result<Vec<Offered>> {
+        let listed =
+            self.command(self.era.script).arg("list").output().context("starting the suite")?;
+        Offered::read(&String::from_utf8_lossy(&listed.stdout))
+    }
+
+    fn run(&self, kind: Kind, subject: &[&str]) -> anyhow::Result<Results> {
         let name = format!("{}-{}", self.era.version, self.name);
         let folder = self.logs.join(&name);
-        let listed = self.command().args(["list", &format!("--{kind}")]).args(self.only()).output();
+        let only = ["--spec-version", self.era.version];
+        let mut list = self.command(self.era.script);
+        let listed = list.args(["list", &format!("--{}", kind.name())]).args(only).output();
         let listed = listed.context("starting the suite")?;
-        let mut command = self.command();
-        command.arg(kind).args(subject).args(["--suite", "all", "--output-dir"]).arg(&folder);
+        let mut command = self.command(self.era.script);
+        command.arg(kind.name()).args(subject).args(["--suite", "all", "--output-dir"]);
         // The suite fails when a scenario does; which one is in what it prints.
-        let ran = command.args(self.only()).output().context("starting the suite")?;
+        let ran = command.arg(&folder).args(only).output().context("starting the suite")?;
         let log = [ran.stdout, ran.stderr].concat();
         std::fs::write(self.logs.join(format!("{name}.log")), &log)?;
         let mut results =
             Results::read(&String::from_utf8_lossy(&listed.stdout), &String::from_utf8_lossy(&log));
         ensure!(results.len() > 0, "the suite has no scenario");
         read_checks(&folder, &folder, &mut results)?;
+        for extra in self.era.extras.iter().filter(|extra| extra.kind == kind) {
+            results.0.push(self.run_extra(extra, subject)?);
+        }
         Ok(results)
     }
 
-    fn command(&self) -> Command {
-        let mut command = bounded(&self.folder.join("node"));
-        command.arg(self.folder.join(self.era.script));
-        command
+    fn run_extra(&self, extra: &Extra, subject: &[&str]) -> anyhow::Result<Scenario> {
+        let scenario = extra.scenario.replace('/', "-");
+        let name = format!("{}-{}-{scenario}", self.era.version, self.name);
+        let folder = self.logs.join(&name);
+        let mut command = self.command(extra.script);
+        command.arg(extra.kind.name()).args(subject).args(["--scenario", extra.scenario]);
+        command.args(extra.options).arg("--output-dir").arg(&folder);
+        let ran = command.output().context("starting the suite")?;
+        let log = [ran.stdout, ran.stderr].concat();
+        std::fs::write(self.logs.join(format!("{name}.log")), &log)?;
+        let mut results = Results(vec![Scenario::new(extra.scenario, false)]);
+        read_checks(&folder, &folder, &mut results)?;
+        let mut scenario = results.0.remove(0);
+        // One that the suite has skipped is no failure to it, and has no checks.
+        scenario.passes = ran.status.success() && scenario.successes > 0;
+        Ok(scenario)
     }
 
-    fn only(&self) -> [&str; 2] {
-        ["--spec-version", self.era.version]
+    fn command(&self, script: &str) -> Command {
+        let mut command = bounded(&self.folder.join("node"));
+        command.arg(self.folder.join(script));
+        command
+    }
+}
+
+impl Offered {
+    /// Reads a list of scenarios, each kind under its heading.
+    pub(super) fn read(listed: &str) -> anyhow::Result<Vec<Self>> {
+        let mut kind = None;
+        let mut offered = Vec::new();
+        for line in listed.lines() {
+            if let Some((heading, _)) = line.split_once(" scenarios (") {
+                let is_it = |kind: &Kind| kind.name().eq_ignore_ascii_case(heading);
+                let found = Kind::ALL.into_iter().find(is_it);
+                kind = Some(found.with_context(|| format!("a kind of scenarios: {heading}"))?);
+            }
+            if let Some(name) = name_of(line) {
+                let kind = kind.context("a list of scenarios without a heading")?;
+                offered.push(Self { kind, name: name.to_owned() });
+            }
+        }
+        Ok(offered)
+    }
+}
+
+/// The scenario that a line of a list names.
+fn name_of(line: &str) -> Option<&str> {
+    line.strip_prefix("  - ")?.split(' ').next()
+}
+
+impl Scenario {
+    fn new(name: &str, passes: bool) -> Self {
+        Self { name: name.to_owned(), passes, successes: 0, warnings: 0, errors: Vec::new() }
     }
 }
 
@@ -81,14 +147,9 @@ impl Results {
     /// Reads which scenarios there are and the summary of a run. One that the summary does not name
     /// has not passed.
     pub(super) fn read(listed: &str, log: &str) -> Self {
-        let names = listed.lines().filter_map(|line| line.strip_prefix("  - "));
-        let names = names.filter_map(|line| line.split(' ').next());
-        let scenarios = names.map(|name| Scenario {
-            name: name.to_owned(),
-            passes: log.lines().any(|line| line.starts_with(&format!("✓ {name}: "))),
-            warnings: 0,
-            errors: Vec::new(),
-        });
+        let passes = |name| log.lines().any(|line| line.starts_with(&format!("✓ {name}: ")));
+        let names = listed.lines().filter_map(name_of);
+        let scenarios = names.map(|name| Scenario::new(name, passes(name)));
         Self(scenarios.collect())
     }
 
@@ -136,6 +197,7 @@ fn take_checks(folder: &str, checks: &[Value], results: &mut Results) {
     let Some(scenario) = results.0.iter_mut().find(is_of) else { return };
     for check in checks {
         match check["status"].as_str() {
+            Some("SUCCESS") => scenario.successes += 1,
             Some("WARNING") => scenario.warnings += 1,
             Some("FAILURE") => {
                 let text = check["errorMessage"].as_str().or(check["description"].as_str());

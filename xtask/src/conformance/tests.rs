@@ -1,6 +1,7 @@
 use super::differences::Differences;
-use super::suite::Results;
-use super::{Column, ERAS, Place, report};
+use super::left_out::LeftOut;
+use super::suite::{Offered, Results};
+use super::{Column, ERAS, Place, Ran, report};
 
 const LISTED: &str =
     "Server scenarios:\n  - ping [2025-11-25]\n  - auth/var1 [2025-11-25]\n  - gone [x]\n";
@@ -62,13 +63,50 @@ fn the_document_tells_what_and_why() {
         place: Place::Direct,
         results: Results::read(LISTED, &LOG.replace('✗', "✓")),
     });
-    let text = report::document(&columns, &differences(r#"["auth/var1", "gone"]"#));
+    let differences = differences(r#"["auth/var1", "gone"]"#);
+    let text = report::document(&columns, &differences, &left_out(r#"["auth/old", "auth/x"]"#));
     for line in [
         "| `ping` | passes | passes |",
         "| `auth/var1` | passes | no [1] |",
         "| **pass** | **2 of 3** | **1 of 3** |",
         "1. *behind the hop, 2025-11-25*: of a reason",
+        "- *client*: `auth/old`, `auth/x`. It is old.",
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
     }
+}
+
+/// What the releases have, as they list it.
+const OFFERED: &str = "Server scenarios (test against a server):\n  - ping [2025-11-25]\n\n\
+    Client scenarios (test against a client):\n  - auth/old [2025-03-26]\n  - ping [extension]\n\n\
+    Authorization server scenarios (test against an authorization server):\n  - endpoint [x]\n";
+
+fn left_out(scenarios: &str) -> LeftOut {
+    let text =
+        format!(r#"[{{"cause": "It is old.", "kind": "client", "scenarios": {scenarios}}}]"#);
+    LeftOut::parse(&text).unwrap()
+}
+
+#[test]
+fn what_is_in_no_table_has_to_be_listed_and_nothing_else() {
+    let ran = Ran { columns: columns(LOG), offered: Offered::read(OFFERED).unwrap() };
+    let surprises = |scenarios: &str| -> Vec<String> {
+        left_out(scenarios).surprises(&ran).iter().map(ToString::to_string).collect()
+    };
+    let missing = |what: &str| format!("{what} is not run, and nothing says why");
+    assert_eq!(surprises(r#"["auth/old", "ping"]"#), [missing("authorization server: endpoint")]);
+    assert_eq!(
+        surprises(r#"["ping", "gone"]"#),
+        [
+            missing("client: auth/old"),
+            missing("authorization server: endpoint"),
+            "client: gone is listed as one that is not run, and is run or not there".to_owned(),
+        ]
+    );
+}
+
+#[test]
+fn a_kind_that_nobody_knows_is_a_mistake() {
+    assert!(Offered::read("Proxy scenarios (test a proxy):\n  - ping\n").is_err());
+    assert!(LeftOut::parse(r#"[{"cause": "c", "kind": "proxy", "scenarios": []}]"#).is_err());
 }
