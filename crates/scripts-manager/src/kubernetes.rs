@@ -1,12 +1,15 @@
 //! Runs each script in a pod of its own, which is made for it and deleted with it.
 //!
 //! How a run goes, file by file: `pod` describes the pod, `keeper` makes and deletes it, `birth`
-//! attaches to it while it is being made, `life` hands the script over (`protocol`, `attach`) and hears how it ends, `watch` learns
-//! what shows nowhere else. `again` has calls that come again, and scripts that were cut off from
-//! their manager; `begun` finds out whether they began. `supervisor.py` is the pod's first process. `reaper` and `presence` see to
-//! the pods of managers that are gone. `connect` is the connection to the cluster, and `requests` how it is asked.
+//! attaches to it while it is being made, `life` hands the script over (`protocol`, `attach`) and
+//! hears how it ends, `watch` learns what shows nowhere else. `again` has calls that come again, and
+//! scripts that were cut off from their manager; `begun` finds out whether they began. `supervisor.py`
+//! is the pod's first process. `reaper` and `presence` see to the pods of managers that are gone, and
+//! `owner` to those of an installation that is. `connect` is the connection to the cluster, and
+//! `requests` how it is asked.
 //!
-//! `warm` has pods that are there before their scripts.
+//! `warm` has pods that are there before their scripts. `probe` finds out whether network policy holds
+//! them.
 //!
 //! Invariants: never more scripts at a time than configured, and a bounded number of them waiting;
 //! every pod that was asked for is deleted, whatever becomes of its run and of whoever waits for it;
@@ -21,10 +24,14 @@ mod errors;
 mod files;
 mod keeper;
 mod life;
+#[cfg(test)]
+mod made_up;
 mod namespace;
+mod owner;
 mod packages;
 mod pod;
 mod presence;
+mod probe;
 mod protocol;
 mod reaper;
 mod requests;
@@ -40,6 +47,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -53,12 +61,14 @@ use birth::Born;
 pub use connect::connect;
 use keeper::{Keeper, Kept, Made};
 pub use namespace::Unavailable;
+use owner::Owner;
 use pod::Identity;
 use presence::{Presence, Watchman};
+pub use probe::PolicyStatus;
 use reaper::Reaper;
 use settings::KubernetesSettings;
-use warm::Warm;
 pub use warm::WarmStatus;
+use warm::{NotHere, Warm};
 
 /// Scripts that may wait for their turn; one more is refused as busy.
 const WAITING_MAX: usize = 16;
@@ -102,10 +112,12 @@ struct Shared {
     /// Scripts that run.
     running: Semaphore,
     tasks: TaskTracker,
-    /// Looks after the warm pods.
-    warming: TaskTracker,
+    /// What is done beside scripts: it looks after the warm pods, and probes the network policy.
+    beside: TaskTracker,
     /// Ends that.
-    warm_stop: CancellationToken,
+    beside_stop: CancellationToken,
+    /// What the probe has shown.
+    policy: Mutex<PolicyStatus>,
     packages: packages::Packages,
     /// The watches and the reaper, which end with the runner.
     looking: TaskTracker,
@@ -135,10 +147,12 @@ impl KubernetesRunner {
             let namespace = settings.namespace.clone();
             looking.spawn(async move { watch.run(client, &namespace, stop).await });
         }
-        let limit = settings.start_timeout.duration();
-        let keeper = Arc::new(Keeper::new(pods.clone(), watch, limit, tasks.clone()));
+        let owner = Owner::default();
+        let keeper = Arc::new(Keeper::new(pods.clone(), watch, owner.clone(), tasks.clone()));
         let presence =
-            Arc::new(Presence::new(client.clone(), &settings.namespace, keeper.manager()));
+            Arc::new(Presence::new(client.clone(), &settings.namespace, keeper.manager(), owner));
+        // For the owner, before anything is made that is to belong to it.
+        presence.all().await.map_err(Unavailable::Cluster)?;
         // Before the first pod, so that whoever sees one sees its manager.
         presence.renew().await.map_err(Unavailable::Cluster)?;
         let reaper = Reaper {
@@ -154,8 +168,8 @@ impl KubernetesRunner {
             keeper: Arc::clone(&keeper),
             manager: keeper.manager().to_owned(),
         }));
-        let (warming, warm_stop) = (TaskTracker::new(), stop.child_token());
-        warming.spawn(Arc::clone(&warm).run(warm_stop.clone()));
+        let (beside, beside_stop) = (TaskTracker::new(), stop.child_token());
+        beside.spawn(Arc::clone(&warm).run(beside_stop.clone()));
         let admitted_max = max_concurrent + WAITING_MAX;
         let shared = Shared {
             client,
@@ -168,8 +182,9 @@ impl KubernetesRunner {
             admitted_max,
             running: Semaphore::new(max_concurrent),
             tasks,
-            warming,
-            warm_stop,
+            beside,
+            beside_stop,
+            policy: Mutex::default(),
             packages: packages::Packages::new(),
             looking,
             stop: stop.clone(),
@@ -178,12 +193,12 @@ impl KubernetesRunner {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Lets go of the pods that wait for a script, and waits until none runs and no pod is left to
-    /// delete.
+    /// Lets go of the pods that wait for a script, ends the probe of the network policy, and waits
+    /// until no script runs and no pod is left to delete.
     pub async fn close(&self) {
-        self.shared.warm_stop.cancel();
-        self.shared.warming.close();
-        self.shared.warming.wait().await;
+        self.shared.beside_stop.cancel();
+        self.shared.beside.close();
+        self.shared.beside.wait().await;
         self.idle().await;
     }
 
@@ -288,16 +303,17 @@ impl Shared {
         let mut set = None;
         if packages {
             let equipping = async { set = Some(self.equip(requirements, &run).await) };
-            self.presence.wait(run.key, equipping.boxed()).await?;
+            run.found_out(self.presence.wait(run.key, equipping.boxed())).await?;
         }
         let set = set.transpose()?;
         let mut permit = None;
-        let turn = async { permit = Some(self.running.acquire().await) };
+        let turn = async { permit = Some(run.turn(self.running.acquire()).await) };
         tokio::select! {
-            waited = self.presence.wait(run.key, turn.boxed()) => waited?,
+            waited = run.found_out(self.presence.wait(run.key, turn.boxed())) => waited?,
             () = run.cancelled.cancelled() => return Err(Error::Cancelled),
         }
-        let permit = permit.transpose().map_err(|error| Error::Failed(error.to_string()))?;
+        let permit = permit.transpose()?.transpose();
+        let permit = permit.map_err(|error| Error::Failed(error.to_string()))?;
         let outcome = self.anew(&script, &run, (set, limits)).await;
         drop(permit);
         outcome
@@ -318,7 +334,7 @@ impl Shared {
                 Met::Unbegun(reason) => reason,
             };
             tracing::warn!(reason = lost, "a pod ended before its script started");
-            if pods == PODS_MAX {
+            if pods == PODS_MAX || Instant::now() >= run.begin_by() {
                 return Err(again::never_began(&lost));
             }
             pods += 1;
@@ -331,16 +347,17 @@ impl Shared {
         run: &Run,
         (set, limits): (Option<&str>, &protocol::Settings),
     ) -> Result<Met, Error> {
-        let Ok(claimed) = self.warm.claim(script, run).await else {
-            return self.alongside(script, run).await.map(Met::Outcome);
-        };
-        let (mut kept, outcome) = match claimed {
-            Some(warm::Claimed { mut kept, born }) => {
+        let (mut kept, outcome) = match self.warm.claim(script, run).await {
+            Err(NotHere::Elsewhere) => {
+                return self.alongside(script, run).await.map(Met::Outcome);
+            }
+            Err(NotHere::Unknown) => return Err(again::whose_is_unknown()),
+            Ok(Some(warm::Claimed { mut kept, born })) => {
                 self.name_in_trace(&kept.name);
                 let outcome = self.live(&mut kept, (born, protocol::go()), script, run).await?;
                 (kept, outcome)
             }
-            None => {
+            Ok(None) => {
                 let Made::New(mut kept) = self.make_for(script, run, set).await? else {
                     return self.alongside(script, run).await.map(Met::Outcome);
                 };
@@ -353,29 +370,28 @@ impl Shared {
             Some(outcome) => Met::Outcome(outcome),
             None => self.find_out(&mut kept, script, run, limits).await?,
         };
-        // Whoever has taken the pod over finds the same, and begins the script.
-        if matches!(met, Met::Unbegun(_)) && !kept.make_way().await {
-            return self.alongside(script, run).await.map(Met::Outcome);
+        if matches!(met, Met::Unbegun(_))
+            && let Some(outcome) = self.make_way(kept, script, run).await?
+        {
+            return Ok(Met::Outcome(outcome));
         }
         Ok(met)
     }
 
-    /// A pod of this call's own.
+    /// A pod of this call's own, which goes before those that wait for one.
     async fn make_for(&self, script: &Script, run: &Run, set: Option<&str>) -> Result<Made, Error> {
-        let identity = Identity::of_call(self.keeper.manager(), run.key, &run.call_id);
-        let life = script.timeout + self.settings.start_timeout.duration();
-        let mut description = pod::describe(&self.settings, &identity, life);
-        if let Some(set) = set {
-            description = packages::with_set(description, &self.settings, set);
-        }
-        self.make(&identity, description, run).await
-    }
-
-    /// A pod for a script, which goes before those that wait for one.
-    async fn make(&self, identity: &Identity, described: Pod, run: &Run) -> Result<Made, Error> {
-        let end = Instant::now() + ROOM_LIMIT;
+        let start_timeout = self.settings.start_timeout.duration();
+        let life = script.timeout + start_timeout;
+        let end = run.until(ROOM_LIMIT);
         loop {
-            let made = self.keeper.make(identity, described.clone(), &run.cancelled).await;
+            // What became of the one before may not be known yet, so none has the nonce of another.
+            let identity = Identity::of_call(self.keeper.manager(), run.key, &run.call_id);
+            let mut description = pod::describe(&self.settings, &identity, life);
+            if let Some(set) = set {
+                description = packages::with_set(description, &self.settings, set);
+            }
+            let by = run.until(start_timeout);
+            let made = self.keeper.make(&identity, description, &run.cancelled, by).await;
             let is_busy = matches!(made, Err(Error::Busy(_)));
             if !is_busy || Instant::now() >= end || !self.warm.make_room() {
                 return made;
@@ -406,7 +422,7 @@ impl Shared {
             namespace: &self.settings.namespace,
             name,
             nonce,
-            limit: self.settings.start_timeout.duration(),
+            by: run.until(self.settings.start_timeout.duration()),
             cancelled: &run.cancelled,
         };
         let born = tokio::select! {
@@ -426,8 +442,8 @@ impl Shared {
         script: &Script,
         run: &Run,
     ) -> Result<Option<Outcome>, Error> {
-        let Kept { name, nonce, follower, .. } = kept;
-        self.life(name, nonce, script, run).run(born, request, follower).await
+        let Kept { name, nonce, follower, ear, .. } = kept;
+        self.life(name, nonce, script, run).run(born, request, (follower, ear)).await
     }
 
     fn life<'a>(

@@ -53,11 +53,16 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     let worker = toolbus_scripts::serve(bus.clone(), &instance, concurrency, runner).await?;
     let warm = pods.clone();
     context.health.describe(move || match &warm {
-        Some(pods) => serde_json::json!({"runner": name, "warm": pods.warm()}),
+        Some(pods) => serde_json::json!({
+            "runner": name, "warm": pods.warm(), "network_policy": pods.policy(),
+        }),
         None => serde_json::json!({"runner": name}),
     });
     ready.set(State::Up);
     tracing::info!(runner = name, ?shares, "serving");
+    if let Some(pods) = &pods {
+        pods.probe_policy();
+    }
 
     context.shutdown.requested().cancelled().await;
     // A part of the grace stays for leaving the bus.

@@ -41,6 +41,7 @@ use asks::Asks;
 use cancel::{Cancels, Name};
 pub use key::CallKey;
 use memory::{Memory, Recalled};
+pub use memory::{REMEMBERED_BYTES, REMEMBERED_FOR};
 use outbox::Outbox;
 use vitals::Vitals;
 

@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use toolbus_scripts::packages::Requirements;
-use toolbus_scripts::runner::{Error, LiveOutput, Outcome, Run, Script};
+use toolbus_scripts::runner::{Error, Outcome, Run, Script};
 
 use crate::cgroup::{Group, Hierarchy};
 use crate::config::Config;
@@ -88,10 +88,10 @@ impl Engine {
         // Fires as well when the caller drops this future: the task below sees to the end.
         let cancelled = run.cancelled.child_token();
         let guard = cancelled.clone().drop_guard();
-        let live = run.live;
+        let run = Run { cancelled, ..run };
         let engine = Arc::clone(&self);
         let task = self.tasks.spawn(async move {
-            let outcome = engine.run_admitted(script, &requirements, live, cancelled).await;
+            let outcome = engine.run_admitted(script, &requirements, run).await;
             drop(place);
             outcome
         });
@@ -104,20 +104,21 @@ impl Engine {
         &self,
         script: Script,
         requirements: &Requirements,
-        live: Option<LiveOutput>,
-        cancelled: CancellationToken,
+        run: Run,
     ) -> Result<Outcome, Error> {
         let lease = match &self.parts.packages {
             _ if requirements.is_empty() => None,
             None => return Err(Error::Packages("installing packages is switched off".to_owned())),
-            Some(packages) => Some(packages.install(requirements, &cancelled).await?),
+            Some(packages) => {
+                Some(packages.install(requirements, run.turn_by(), &run.cancelled).await?)
+            }
         };
         let permit = tokio::select! {
-            () = cancelled.cancelled() => return Err(Error::Cancelled),
-            permit = self.running.acquire() => permit,
+            () = run.cancelled.cancelled() => return Err(Error::Cancelled),
+            permit = run.turn(self.running.acquire()) => permit?,
         };
         let _permit = permit.map_err(|error| Error::Failed(error.to_string()))?;
-        let outcome = self.start(&script, lease.as_ref(), live, cancelled).await;
+        let outcome = self.start(&script, lease.as_ref(), run).await;
         drop(lease);
         outcome
     }
@@ -126,8 +127,7 @@ impl Engine {
         &self,
         script: &Script,
         lease: Option<&Lease>,
-        live: Option<LiveOutput>,
-        cancelled: CancellationToken,
+        run: Run,
     ) -> Result<Outcome, Error> {
         let failed = |error: io::Error| Error::Failed(error.to_string());
         let scratch = if self.parts.launcher.is_bare() {
@@ -142,6 +142,7 @@ impl Engine {
         let first = launched.processes.first();
         let guard = self.guard(group, first).await.map_err(failed)?;
         launched.open();
+        let left = run.begin_by().saturating_duration_since(Instant::now());
         let order = Order {
             request: script::request(
                 &self.parts.interpreter,
@@ -152,9 +153,9 @@ impl Engine {
             ),
             workplace: Some(self.workplace(first, scratch.path())),
             timeout: script.timeout,
-            start_timeout: self.parts.config.start_timeout,
-            cancelled,
-            live,
+            start_timeout: self.parts.config.start_timeout.min(left),
+            cancelled: run.cancelled,
+            live: run.live,
             guard,
         };
         supervise(launched, order).await

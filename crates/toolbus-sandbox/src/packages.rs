@@ -61,6 +61,29 @@ pub(crate) struct Surrounded {
     pub(crate) source: PathBuf,
 }
 
+/// The time that one installation may take, with all that it waits for.
+#[derive(Debug, Clone, Copy)]
+struct Limit {
+    start: Instant,
+    end: Instant,
+}
+
+impl Limit {
+    /// So long from now, and no longer than until then.
+    fn new(longest: Duration, by: Instant) -> Self {
+        let start = Instant::now();
+        Self { start, end: by.min(start + longest) }
+    }
+
+    fn duration(self) -> Duration {
+        self.end.saturating_duration_since(self.start)
+    }
+
+    fn is_over(self) -> Error {
+        packages::timed_out(self.duration())
+    }
+}
+
 /// An installed set, which stays while this is held.
 #[derive(Debug)]
 pub(crate) struct Lease {
@@ -95,15 +118,17 @@ impl Packages {
         }
     }
 
-    /// Returns the set, installing it unless it is there already or on its way.
+    /// Returns the set, installing it unless it is there already or on its way. It is of no use after
+    /// `by`.
     pub(crate) async fn install(
         &self,
         requirements: &Requirements,
+        by: Instant,
         cancelled: &CancellationToken,
     ) -> Result<Lease, Error> {
         let failed = |error: io::Error| Error::Failed(format!("packages: {error}"));
         let key = self.key(requirements);
-        let deadline = Instant::now() + self.config.packages.install_timeout;
+        let limit = Limit::new(self.config.packages.install_timeout, by);
         loop {
             if let Some(held) = self.cache.hold(&key).map_err(failed)? {
                 return Ok(Lease { source: self.source.join(&key), held });
@@ -112,14 +137,14 @@ impl Packages {
             // up, and waiting for one inside the kernel cannot be cancelled.
             if let Some(claim) = self.cache.claim(&key).map_err(failed)? {
                 if !self.cache.directory().join(&key).is_dir() {
-                    self.install_now(&key, requirements, deadline, cancelled).await?;
+                    self.install_now(&key, requirements, limit, cancelled).await?;
                 }
                 drop(claim);
                 continue;
             }
             tokio::select! {
                 () = cancelled.cancelled() => return Err(Error::Cancelled),
-                () = time::sleep_until(deadline) => return Err(self.timed_out()),
+                () = time::sleep_until(limit.end) => return Err(limit.is_over()),
                 () = time::sleep(LOCK_PERIOD) => {}
             }
         }
@@ -142,18 +167,18 @@ impl Packages {
         &self,
         key: &str,
         requirements: &Requirements,
-        deadline: Instant,
+        limit: Limit,
         cancelled: &CancellationToken,
     ) -> Result<(), Error> {
         let failed = |error: io::Error| Error::Failed(format!("packages: {error}"));
         let permit = tokio::select! {
             () = cancelled.cancelled() => return Err(Error::Cancelled),
-            () = time::sleep_until(deadline) => return Err(self.timed_out()),
+            () = time::sleep_until(limit.end) => return Err(limit.is_over()),
             permit = self.installing.acquire() => permit,
         };
         let _permit = permit.map_err(|error| Error::Failed(error.to_string()))?;
         let staging = self.stage().map_err(failed)?;
-        self.run_installer(&staging.path, requirements, deadline, cancelled).await?;
+        self.run_installer(&staging.path, requirements, limit, cancelled).await?;
         let (cache, key) = (Arc::clone(&self.cache), key.to_owned());
         let is_foreign = self.launcher.become_id().is_some();
         // Walks over thousands of files.
@@ -184,9 +209,5 @@ impl Packages {
             cache::own(&staging.path, id)?;
         }
         Ok(staging)
-    }
-
-    fn timed_out(&self) -> Error {
-        packages::timed_out(self.config.packages.install_timeout)
     }
 }

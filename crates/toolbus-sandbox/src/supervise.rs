@@ -249,7 +249,7 @@ async fn not_started(
 ) -> Error {
     let how = match stop {
         Stop::Cancelled => return Error::Cancelled,
-        Stop::TimedOut => format!("it did not start within {limit:?}"),
+        Stop::TimedOut => format!("it did not start within {limit:.1?}"),
         Stop::OutOfMemory => "out of memory before the script started".to_owned(),
         Stop::Nonsense(what) => what.clone(),
         Stop::Ended(status) | Stop::Lost(status) => match (status.exit_code(), status.signal()) {

@@ -12,9 +12,10 @@
 //! The expression is an `Option`: without what the runner needs, the tests are skipped. It is
 //! evaluated anew in every test, inside a tokio runtime.
 //!
-//! What counts is what this machine sees, which is where the service runs: processes, listeners,
-//! files, memory, time. What a script says of itself is believed only when it says that it got
-//! through. `docs/security.md` has the table of attacks, made of [`cases`] by a test.
+//! What counts is what this machine sees, which is where the service runs: processes with their
+//! rights, namespaces, limits and mounts, listeners, files, memory, time. Of a call or a file that must
+//! be refused only the script can tell, which has to name everything that it tried; it is believed
+//! when it says that it got through. `docs/security.md` has the table of attacks, made of [`cases`] by a test.
 //!
 //! Files that scripts are given and leave are not the service's but the runner's to bring: their cases
 //! are in [`files`], for a runner without a service. So are the scripts of [`honest`] that need packages.
@@ -205,6 +206,7 @@ macro_rules! conformance_tests {
                 limits_cannot_be_raised,
                 setuid_programs_give_nothing,
                 the_kernels_own_files_cannot_be_written,
+                the_machine_sees_the_walls_around_every_process,
             }
             protocol {
                 reports_cannot_be_forged,

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, ready};
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
+pub use toolbus_bus::Deadline;
 pub use toolbus_bus::responder::CallKey;
 
 use crate::files::{self, File, Produced};
@@ -18,6 +20,9 @@ pub const INPUT_BYTES_MAX: usize = 4 << 20;
 pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
 /// Most packages that one script may ask for.
 pub const PACKAGES_MAX: usize = 32;
+/// How long before the deadline of its call a script is given up that has not begun: time enough to
+/// tell why. A tenth of what the caller asked for, where that is less.
+const TELLING: Duration = Duration::from_millis(500);
 
 /// A Python script to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,6 +75,9 @@ pub struct Run {
     /// The call came before, and a runner that was lost may have started its script, which must not
     /// be started again. Only runners that [adopt](Runner::adopts) get such calls.
     pub redelivered: bool,
+    /// When the outcome must be there. What a script waits for before it begins is given up earlier
+    /// ([`Run::begin_by`]), so that its caller hears why it has not begun, and in time.
+    pub deadline: Deadline,
     /// Fires when nobody wants the outcome any more; the runner kills the script at once.
     pub cancelled: CancellationToken,
     /// Takes output as it comes. Called on the runner's own task, so it must not block. Of a script
@@ -78,7 +86,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// A call of its own that nobody watches or cancels.
+    /// A call of its own that nobody watches or cancels, and that has all the time there is.
     #[must_use]
     pub fn alone(call_id: &str) -> Self {
         Self {
@@ -86,9 +94,58 @@ impl Run {
             source: String::new(),
             key: CallKey::unique(),
             redelivered: false,
+            deadline: Deadline::after(Duration::MAX),
             cancelled: CancellationToken::new(),
             live: None,
         }
+    }
+
+    /// When the script must have begun. One that has not is given up with the reason for that.
+    #[must_use]
+    pub fn begin_by(&self) -> Instant {
+        self.deadline.at() - self.telling()
+    }
+
+    /// When a wait before the beginning ends that may last so long: by [`Run::begin_by`] at the latest.
+    #[must_use]
+    pub fn until(&self, limit: Duration) -> Instant {
+        self.begin_by().min(Instant::now() + limit)
+    }
+
+    /// When a wait ends after which there is more to wait for: so much earlier that there is time for
+    /// that, too.
+    #[must_use]
+    pub fn turn_by(&self) -> Instant {
+        self.deadline.for_next_hop().at() - self.telling()
+    }
+
+    /// Waits for a turn, which is not the last thing that a script waits for.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] when it does not come by [`Run::turn_by`].
+    pub async fn turn<T>(&self, turn: impl Future<Output = T>) -> Result<T, Error> {
+        let start = Instant::now();
+        timeout_at(self.turn_by(), turn).await.map_err(|_| {
+            Error::Busy(format!("no other script made room within {:.1?}", start.elapsed()))
+        })
+    }
+
+    /// Waits for what finds out whether the call has begun elsewhere.
+    ///
+    /// # Errors
+    /// Its own, and [`Error::OutcomeUnknown`] when it is not found out by [`Run::begin_by`].
+    pub async fn found_out<T>(
+        &self,
+        finding: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        timeout_at(self.begin_by(), finding).await.unwrap_or_else(|_| {
+            let text = "whether it began elsewhere cannot be found out in time";
+            Err(Error::OutcomeUnknown(text.to_owned()))
+        })
+    }
+
+    fn telling(&self) -> Duration {
+        TELLING.min(self.deadline.asked() / 10)
     }
 }
 
@@ -225,3 +282,6 @@ pub trait Runner: Send + Sync + 'static {
     /// Runs a script to its end. When the future is dropped the script is killed all the same.
     fn run(&self, script: Script, run: Run) -> BoxFuture<'_, Result<Outcome, Error>>;
 }
+
+#[cfg(test)]
+mod tests;

@@ -111,6 +111,7 @@ impl Service for ScriptService {
                 source: context.source,
                 key: context.key,
                 redelivered: context.redelivered,
+                deadline: context.deadline,
                 cancelled: context.cancelled,
                 live: live(context.progress),
             };

@@ -195,7 +195,9 @@ fn text(response: ScriptInvokeResponse, seconds: u64) -> Result<Output, CallErro
     if let Some(code) = code {
         return Err(CallError::new(code, said));
     }
-    if !response.is_success() && said.to_ascii_lowercase().contains("timed out") {
+    // Where there is a reason it is known what was out of time: not the script, when its packages were.
+    let may_be_late = matches!(response.reason, None | Some(ScriptReason::TimedOut));
+    if may_be_late && !response.is_success() && said.to_ascii_lowercase().contains("timed out") {
         return Ok(Output::error(timed_out(seconds)));
     }
     let note = note(&response);

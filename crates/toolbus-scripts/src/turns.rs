@@ -89,7 +89,7 @@ impl Turns {
 
     async fn run_in_turn(&self, script: Script, mut run: Run) -> Result<Outcome, Error> {
         if run.redelivered {
-            if !self.runner.is_unbegun(run.key).await? {
+            if !run.found_out(self.runner.is_unbegun(run.key)).await? {
                 // What may run already takes nobody's turn, and must not be told to be refused.
                 return self.runner.run(script, run).await;
             }
@@ -109,18 +109,22 @@ impl Turns {
         admitted: &'a Admitted<'_>,
         run: &Run,
     ) -> Result<(SemaphorePermit<'a>, SemaphorePermit<'a>), Error> {
-        let mut places = None;
+        let mut places = Ok(None);
         let turn = async {
-            // Its own share first: what waits for that is in nobody else's way.
-            let own = admitted.places.acquire().await;
-            places = own.ok().zip(self.places.acquire().await.ok());
+            let both = async {
+                // Its own share first: what waits for that is in nobody else's way.
+                let own = admitted.places.acquire().await;
+                own.ok().zip(self.places.acquire().await.ok())
+            };
+            places = run.turn(both).await;
         };
-        // Both only wait; a turn that is given up goes to the next.
+        // Both only wait; a turn that is given up goes to the next. Also one that is given up for its
+        // time has not begun for certain before the runner says so.
         tokio::select! {
-            waited = self.runner.wait(run.key, Box::pin(turn)) => waited?,
+            waited = run.found_out(self.runner.wait(run.key, Box::pin(turn))) => waited?,
             () = run.cancelled.cancelled() => return Err(Error::Cancelled),
         }
-        places.ok_or_else(|| Error::Failed("there are no places any more".to_owned()))
+        places?.ok_or_else(|| Error::Failed("there are no places any more".to_owned()))
     }
 }
 

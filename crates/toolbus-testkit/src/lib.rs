@@ -25,6 +25,7 @@ pub mod prometheus;
 pub mod rabbit;
 pub mod spans;
 pub mod tools;
+pub mod trace;
 
 mod parts;
 mod ports;

@@ -72,6 +72,11 @@ pub fn cluster() -> Option<Cluster> {
 }
 
 impl Cluster {
+    /// The file that says how it is reached, for `KUBECONFIG` of a program of ours.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
     /// `kubectl`.
     pub fn kubectl(&self) -> Command {
         let mut command = Command::new(&self.kubectl);

@@ -15,7 +15,7 @@ use crate::connect::connect;
 /// The benchmark's namespace. It stays between runs; the pods in it do not.
 pub(crate) const NAMESPACE: &str = "toolbus-bench-scripts";
 /// The label of the manager's pods.
-const OF_MANAGER: &str = "app.kubernetes.io/managed-by=toolbus-scripts-manager";
+pub(crate) const OF_MANAGER: &str = "app.kubernetes.io/managed-by=toolbus-scripts-manager";
 /// How soon pods are there, or gone.
 const SOON: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(50);

@@ -12,7 +12,7 @@ use crate::cluster::Cluster;
 use crate::manager::Manager;
 
 const ROUNDS: usize = 5;
-/// Start-up is over by then: what is kept from here on is kept for good.
+/// After start-up and the probe of the network policy: what is kept from here on is kept for good.
 const SETTLE: Duration = Duration::from_secs(2);
 /// When all of the scripts run, for long enough to look.
 const LOOK: Duration = Duration::from_secs(5);
@@ -44,8 +44,8 @@ pub(crate) async fn measure(
     let what = format!("watches of pods, {AT_ONCE} scripts running");
     report.add(Row::new(what, "", watches).with_goal(Goal::AtMost(1.0)));
     report.note(format!(
-        "scripts-manager: its resident memory {} s after it was ready, with nothing to do; and how \
-         many watches of a namespace's pods the API server counts more while {AT_ONCE} scripts run \
+        "scripts-manager: its resident memory {} s after it had probed the network policy, with \
+         nothing to do; and how many watches of a namespace's pods the API server counts more while {AT_ONCE} scripts run \
          than before the manager started. {ROUNDS} starts.",
         SETTLE.as_secs()
     ));

@@ -11,6 +11,7 @@ mod connect;
 mod flood;
 mod idle;
 mod manager;
+mod refill;
 mod warm;
 
 use std::path::Path;

@@ -35,7 +35,8 @@ pub(crate) struct Manager {
 }
 
 impl Manager {
-    /// Starts a manager that keeps so many warm pods.
+    /// Starts a manager that keeps so many warm pods, and waits until it has done what belongs to its
+    /// start.
     pub(crate) async fn start(cluster: &Cluster, broker: &str, warm: u16) -> anyhow::Result<Self> {
         let mut service = Launch::new("scripts-manager")
             .args(["--bus", broker, "--runner", "kubernetes", "--prepare-namespace"])
@@ -52,7 +53,25 @@ impl Manager {
         let requester = Requester::start(bus, name, &InstanceId::random()).await?;
         let registry = Registry::new();
         toolbus_scripts::tool::register(&registry, &Guides::default(), requester)?;
-        Ok(Self { service, caller: Invoker::new(Arc::new(registry)) })
+        let manager = Self { service, caller: Invoker::new(Arc::new(registry)) };
+        manager.has_probed().await?;
+        Ok(manager)
+    }
+
+    /// Waits until its probe of the network policy has come to an end.
+    async fn has_probed(&self) -> anyhow::Result<()> {
+        let end = Instant::now() + READY_WITHIN;
+        while self.details().await?["network_policy"]["state"] == "untried" {
+            ensure!(Instant::now() < end, "the network policy is being probed");
+            sleep(PAUSE).await;
+        }
+        Ok(())
+    }
+
+    async fn details(&self) -> anyhow::Result<Value> {
+        let (_, status) = self.service.look("/status").await?;
+        let mut status: Value = serde_json::from_str(&status)?;
+        Ok(status["details"].take())
     }
 
     /// Has the script of the benchmark run, and checks what it prints.
@@ -65,9 +84,8 @@ impl Manager {
 
     /// How it stands with its warm pods.
     pub(crate) async fn warm(&self) -> anyhow::Result<WarmStatus> {
-        let (_, status) = self.service.look("/status").await?;
-        let status: Value = serde_json::from_str(&status)?;
-        let number = |name: &str| status["details"]["warm"][name].as_u64().context("no number");
+        let details = self.details().await?;
+        let number = |name: &str| details["warm"][name].as_u64().context("no number");
         Ok(WarmStatus { size: number("size")?, waiting: number("waiting")?, hits: number("hits")? })
     }
 

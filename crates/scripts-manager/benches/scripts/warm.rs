@@ -6,10 +6,12 @@ use anyhow::ensure;
 use e2e::bench::{Goal, Latencies, Report, Rounds, Row};
 use futures_util::future::try_join_all;
 use tokio::time::sleep;
+use tokio::try_join;
 
 use crate::bare::Bare;
 use crate::cluster::Cluster;
 use crate::manager::Manager;
+use crate::refill::Refills;
 use crate::{AT_ONCE, PRINTS, SCRIPT, timed};
 
 const ROUNDS: usize = 5;
@@ -55,6 +57,7 @@ pub(crate) async fn measure(
         hits.add(share);
     }
     booted.end().await?;
+    let refills = refills(cluster, &manager).await?;
     let p99 = {
         let mut rounds = Rounds::new();
         rounds.add(all.percentile(0.99).as_secs_f64() * 1e3);
@@ -70,13 +73,32 @@ pub(crate) async fn measure(
     report.add(row(&format!("warm, {AT_ONCE} at once"), burst));
     let what = format!("warm, hits of {AT_ONCE} at once, {AT_ONCE} waiting");
     report.add(Row::new(what, "%", hits).with_goal(Goal::AtLeast(100.0)));
+    report.add(row("warm, refill after a claim", refills).with_goal(Goal::AtMost(50.0)));
     report.note(format!(
         "Warm: the same call, with {AT_ONCE} pods waiting before each. The peer attaches to one pod \
          that it made before, which answers `{}` to `{SCRIPT}`, again and again. {ROUNDS} rounds of \
-         {CALLS} each, call by call in turns, and of {AT_ONCE} at once.",
+         {CALLS} each, call by call in turns, and of {AT_ONCE} at once. Refill: from a claim to the \
+         making of the next pod, both as a watch tells of them; as many more rounds.",
         PRINTS.trim_end()
     ));
     manager.stop().await
+}
+
+/// How long after claims the next pods are there, in calls one by one.
+async fn refills(cluster: &Cluster, manager: &Manager) -> anyhow::Result<Rounds> {
+    let mut watching = Refills::watch(cluster).await?;
+    let mut rounds = Rounds::new();
+    for _ in 0..ROUNDS {
+        let mut latencies = Latencies::with_capacity(CALLS);
+        for _ in 0..CALLS {
+            manager.full().await?;
+            sleep(SETTLE).await;
+            let ((), took) = try_join!(manager.answer(), watching.next())?;
+            latencies.add(took);
+        }
+        rounds.add_latencies(latencies, Duration::from_millis(1));
+    }
+    Ok(rounds)
 }
 
 /// As many scripts as pods wait: how long each took, and how many of a hundred had one of them.

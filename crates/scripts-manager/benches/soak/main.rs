@@ -43,7 +43,8 @@ fn main() -> anyhow::Result<ExitCode> {
          others use the standard library alone. Each has an answer of its own, which is compared. \
          {} at a time, over RabbitMQ, by one `scripts-manager` for each runner, built as for tests. \
          What is left is counted when all are answered, beside what was there after the first tenth \
-         of them.",
+         of them; what a manager is to remember of the answers of the last ten minutes, for requests \
+         that come twice, by the length of those answers.",
         tally::SCIENTIFIC_EVERY,
         arguments.at_once
     ));

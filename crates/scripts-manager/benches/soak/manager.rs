@@ -1,13 +1,16 @@
 //! `scripts-manager` as a process, one who asks it over RabbitMQ, and what the process holds.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::ensure;
 use e2e::bench::{Goal, Report, Row, process};
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::requester::{self, Requester};
+use toolbus_bus::responder::{REMEMBERED_BYTES, REMEMBERED_FOR};
 use toolbus_bus::{Asker, Bus, Deadline, Envelope, Progress};
 use toolbus_rabbitmq::{Config, RabbitBus, Start};
 use toolbus_scripts::conformance::honest::{Fault, Honest};
@@ -35,6 +38,8 @@ pub(crate) struct Manager {
     pub(crate) runner: &'static str,
     pub(crate) service: Service,
     requester: Requester,
+    /// When it answered, and how many bytes.
+    answers: Mutex<VecDeque<(Instant, usize)>>,
 }
 
 /// What a process holds.
@@ -43,6 +48,8 @@ pub(crate) struct Holds {
     descriptors: usize,
     children: usize,
     memory_mib: f64,
+    /// What it is to remember of its answers, for requests that come twice.
+    remembered_mib: f64,
 }
 
 impl Manager {
@@ -64,7 +71,7 @@ impl Manager {
         let bus: Arc<dyn Bus> = RabbitBus::connect(config).await?;
         let name = AgentName::parse("soak")?;
         let requester = Requester::start(bus, name, &InstanceId::random()).await?;
-        Ok(Self { runner, service, requester })
+        Ok(Self { runner, service, requester, answers: Mutex::default() })
     }
 
     /// Has a script run and judges the answer; that there is none is a fault, too.
@@ -82,6 +89,7 @@ impl Manager {
         };
         let reply = self.requester.request(sent).await;
         let reply = reply.map_err(|error| fault("no answer".to_owned(), format!("{error:?}")))?;
+        self.answers.lock().push_back((Instant::now(), REMEMBERED_BYTES + reply.body.len()));
         let response: ScriptInvokeResponse = json::read(&reply.body)
             .map_err(|error| fault("an answer of another kind".to_owned(), format!("{error:?}")))?;
         script.judge(&response)
@@ -94,7 +102,16 @@ impl Manager {
             descriptors: process::descriptors(id)?,
             children: process::children(id)?,
             memory_mib: process::resident_mib(id)?,
+            remembered_mib: self.remembered() as f64 / f64::from(1 << 20),
         })
+    }
+
+    fn remembered(&self) -> usize {
+        let mut answers = self.answers.lock();
+        while answers.front().is_some_and(|(at, _)| at.elapsed() >= REMEMBERED_FOR) {
+            answers.pop_front();
+        }
+        answers.iter().map(|(_, bytes)| bytes).sum()
     }
 
     /// What it holds once it has put everything away, or what it does not put away.
@@ -130,9 +147,11 @@ impl Holds {
             Row::new(format!("{runner}: descriptors more"), "", descriptors)
                 .with_goal(Goal::AtMost(DESCRIPTORS_MAX)),
         );
-        let memory = one(self.memory_mib - before.memory_mib);
+        let remembered = self.remembered_mib - before.remembered_mib;
+        report.add(Row::new(format!("{runner}: answers remembered more"), "MiB", one(remembered)));
+        let memory = one(self.memory_mib - before.memory_mib - remembered);
         report.add(
-            Row::new(format!("{runner}: resident memory more"), "MiB", memory)
+            Row::new(format!("{runner}: resident memory more, beside them"), "MiB", memory)
                 .with_goal(Goal::AtMost(MEMORY_MAX_MIB)),
         );
     }

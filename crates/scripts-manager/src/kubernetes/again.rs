@@ -9,7 +9,8 @@ use kube::ResourceExt as _;
 use toolbus_scripts::runner::{Error, Outcome, Run, Script};
 
 use super::begun::{self, Begun};
-use super::keeper::Kept;
+use super::keeper::{Kept, Whose};
+use super::requests::within;
 use super::{Met, Shared, errors, pod, protocol};
 
 /// How often a script is handed over to one pod.
@@ -26,7 +27,7 @@ impl Shared {
         limits: &protocol::Settings,
     ) -> Result<Option<Outcome>, Error> {
         let kept = tokio::select! {
-            kept = self.keeper.adopt(run.key) => kept?,
+            kept = self.keeper.adopt(run.key, run.begin_by()) => kept?,
             () = run.cancelled.cancelled() => return Err(Error::Cancelled),
         };
         let Some(mut kept) = kept else {
@@ -39,11 +40,23 @@ impl Shared {
             Met::Outcome(outcome) => Ok(Some(outcome)),
             Met::Unbegun(reason) => {
                 tracing::warn!(reason, "a pod ended before its script started");
-                if !kept.make_way().await {
-                    return self.alongside(script, run).await.map(Some);
-                }
-                Ok(None)
+                self.make_way(kept, script, run).await
             }
+        }
+    }
+
+    /// Puts away the pod in which a script never began, so that it may begin in another. Gives its
+    /// outcome where somebody else has taken it over, who finds the same, and begins it.
+    pub(super) async fn make_way(
+        &self,
+        kept: Kept,
+        script: &Script,
+        run: &Run,
+    ) -> Result<Option<Outcome>, Error> {
+        match kept.make_way(run.begin_by()).await {
+            Whose::Own => Ok(None),
+            Whose::Another => self.alongside(script, run).await.map(Some),
+            Whose::Unknown => Err(whose_is_unknown()),
         }
     }
 
@@ -52,7 +65,7 @@ impl Shared {
         let unknown = |text: String| {
             Error::OutcomeUnknown(format!("another manager has this very call: {text}"))
         };
-        let pod = self.keeper.find(run.key).await;
+        let pod = within(run.begin_by(), self.keeper.find(run.key)).await;
         let pod = pod.map_err(|error| unknown(errors::chain(&error)))?;
         let pod = pod.ok_or_else(|| unknown("its pod is gone".to_owned()))?;
         let nonce =
@@ -91,7 +104,7 @@ impl Shared {
         let mut failed = None;
         for _ in 0..=HANDOVERS {
             let Kept { name, nonce, follower, .. } = &mut *kept;
-            let looking = begun::look(&self.pods, (name, nonce), follower);
+            let looking = begun::look(&self.pods, (name, nonce), follower, run.begin_by());
             let begun = tokio::select! {
                 begun = looking => begun?,
                 // It is deleted next; whether it began is nobody's concern any more.
@@ -116,6 +129,13 @@ impl Shared {
         }
         Err(Error::OutcomeUnknown("its pod cannot be spoken to".to_owned()))
     }
+}
+
+/// What a caller is told where another manager may have the call, and the pod that it had here.
+pub(super) fn whose_is_unknown() -> Error {
+    Error::OutcomeUnknown(
+        "the cluster does not tell whether another manager has its pod".to_owned(),
+    )
 }
 
 /// What a caller is told of a script that did not begin in any of its pods.

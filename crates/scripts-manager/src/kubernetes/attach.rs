@@ -40,7 +40,7 @@ const STDERR: u8 = 2;
 const STATUS: u8 = 3;
 
 /// The sending half.
-pub(super) struct Input(Pin<Box<dyn Sink<Message, Error = SocketError> + Send>>);
+pub(super) struct Input(Pin<Box<dyn Sink<Message, Error = SocketError> + Send + Sync>>);
 
 /// The receiving half.
 pub(super) struct Output(Pin<Box<dyn Stream<Item = Result<Message, SocketError>> + Send>>);
@@ -118,6 +118,14 @@ fn check<B>(response: &Response<B>, key: &str) -> Result<(), UpgradeConnectionEr
 }
 
 impl Input {
+    /// One that leads to no container.
+    #[cfg(test)]
+    pub(super) fn to(
+        sink: impl Sink<Message, Error = SocketError> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Box::pin(sink))
+    }
+
     /// Sends bytes to the container's standard input. Not cancel-safe: the connection is of no use
     /// after it was dropped half way.
     pub(super) async fn send(&mut self, bytes: &Bytes) -> Result<(), SocketError> {

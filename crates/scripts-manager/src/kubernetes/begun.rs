@@ -19,6 +19,8 @@ use super::watch::{Ended, Follower};
 
 /// How long the cluster may be asked for the log.
 const LIMIT: Duration = Duration::from_secs(10);
+/// It is asked for so long in any case: of a script that may run the outcome is worth a look.
+const LEAST: Duration = Duration::from_millis(300);
 const PAUSE: Duration = Duration::from_millis(300);
 /// The start is told within this, or it was not told: a greeting takes up fifty bytes, and is repeated
 /// a few hundred times at the most.
@@ -46,7 +48,7 @@ enum Log {
     Unclear,
 }
 
-/// Looks into the log of a pod.
+/// Looks into the log of a pod, until `by` at the latest.
 ///
 /// # Errors
 /// [`Error::OutcomeUnknown`] when it cannot be read.
@@ -54,9 +56,11 @@ pub(super) async fn look(
     pods: &Api<Pod>,
     (name, nonce): (&str, &str),
     follower: &Follower,
+    by: Instant,
 ) -> Result<Begun, Error> {
     let unknown = |text: String| Err(Error::OutcomeUnknown(text));
-    let deadline = Instant::now() + LIMIT;
+    let start = Instant::now();
+    let deadline = by.clamp(start + LEAST, start + LIMIT);
     loop {
         // Asked first: once a container has ended, its log has all that there ever will be.
         let known = follower.known.borrow().clone();
@@ -65,7 +69,7 @@ pub(super) async fn look(
             // Its container is not there yet.
             Ok(Err(kube::Error::Api(status))) if status.code == 400 => return Ok(Begun::NotYet),
             Ok(Err(error)) => errors::chain(&error),
-            Err(_) => format!("no answer within {LIMIT:?}"),
+            Err(_) => format!("no answer within {:.1?}", start.elapsed()),
         };
         if known.deleted {
             return unknown(format!("its pod was deleted: {error}"));

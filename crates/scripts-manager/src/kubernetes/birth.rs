@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use toolbus_scripts::runner::Error;
 
 use super::attach::{Frame, Input, Output, attach};
+use super::errors;
 use super::protocol::{self, Report, Reports};
 use super::watch::{Follower, Known};
 
@@ -47,8 +48,18 @@ pub(super) struct Wait<'a> {
     pub(super) namespace: &'a str,
     pub(super) name: &'a str,
     pub(super) nonce: &'a str,
-    pub(super) limit: Duration,
+    /// When it must answer.
+    pub(super) by: Instant,
     pub(super) cancelled: &'a CancellationToken,
+}
+
+/// What was heard of a pod that does not answer yet.
+#[derive(Default)]
+struct Signs {
+    /// What its first process complains of.
+    complaint: Vec<u8>,
+    /// Why the last attempt to attach was in vain.
+    refusal: String,
 }
 
 impl Wait<'_> {
@@ -56,7 +67,7 @@ impl Wait<'_> {
     pub(super) async fn born(&self, follower: &mut Follower) -> Result<Born, Error> {
         let mut known = follower.known.clone();
         let start = Instant::now();
-        let mut said = Vec::new();
+        let mut signs = Signs::default();
         let answers = async {
             let scheduled = known.wait_for(|known| known.scheduled);
             // Either way attaching is tried: it is the one thing that tells for certain.
@@ -64,7 +75,7 @@ impl Wait<'_> {
             let mut attempts = 0_u32;
             loop {
                 attempts += 1;
-                if let Some(born) = self.attempt(&mut said).await {
+                if let Some(born) = self.attempt(&mut signs).await {
                     tracing::debug!(attempts, elapsed = ?start.elapsed(), "the pod answers");
                     return born;
                 }
@@ -74,12 +85,12 @@ impl Wait<'_> {
         let failure = tokio::select! {
             born = answers => return Ok(born),
             () = self.cancelled.cancelled() => return Err(Error::Cancelled),
-            error = hopeless(follower, VOLUMES) => error,
-            () = sleep_until(start + self.limit) => {
-                Error::Failed(format!("the pod did not start within {:?}", self.limit))
-            }
+            error = hopeless(follower, VOLUMES) => Some(error),
+            () = sleep_until(self.by) => None,
         };
-        let said = String::from_utf8_lossy(&said).trim().to_owned();
+        let failure =
+            failure.unwrap_or_else(|| late(&follower.known.borrow(), start.elapsed(), &signs));
+        let said = String::from_utf8_lossy(&signs.complaint).trim().to_owned();
         Err(match failure {
             Error::Failed(text) if !said.is_empty() => Error::Failed(format!("{text}: {said}")),
             failure => failure,
@@ -87,11 +98,12 @@ impl Wait<'_> {
     }
 
     /// One attempt; `None` when it has to be made again.
-    async fn attempt(&self, said: &mut Vec<u8>) -> Option<Born> {
+    async fn attempt(&self, signs: &mut Signs) -> Option<Born> {
         let (mut input, mut output) = match attach(self.client, self.namespace, self.name).await {
             Ok(halves) => halves,
             Err(error) => {
                 tracing::trace!(%error, "attaching was refused");
+                signs.refusal = errors::chain(&error);
                 return None;
             }
         };
@@ -109,17 +121,43 @@ impl Wait<'_> {
                         }
                     }
                     Frame::Stderr(bytes) => {
-                        let room = COMPLAINT_BYTES_MAX.saturating_sub(said.len());
-                        said.extend_from_slice(&bytes[..bytes.len().min(room)]);
+                        let room = COMPLAINT_BYTES_MAX.saturating_sub(signs.complaint.len());
+                        signs.complaint.extend_from_slice(&bytes[..bytes.len().min(room)]);
                     }
                     Frame::Closed(reason) => {
                         tracing::trace!(reason, "attaching came too early");
+                        signs.refusal = reason;
                         return None;
                     }
                 }
             }
         }
     }
+}
+
+/// Why a pod has not answered in its time, as far as anybody knows.
+fn late(known: &Known, after: Duration, signs: &Signs) -> Error {
+    if let Some(reason) = &known.unschedulable {
+        return no_room(reason);
+    }
+    if let Some(reason) = &known.delayed {
+        return cannot_start(reason);
+    }
+    // What it complains of is told in any case.
+    let refusal = if signs.complaint.is_empty() && !signs.refusal.is_empty() {
+        format!(", and it cannot be attached to: {}", signs.refusal)
+    } else {
+        String::new()
+    };
+    Error::Failed(format!("the pod did not start within {after:.1?}{refusal}"))
+}
+
+fn no_room(reason: &str) -> Error {
+    Error::Busy(format!("no node has room: {reason}"))
+}
+
+fn cannot_start(reason: &str) -> Error {
+    Error::Failed(format!("the pod cannot start: {reason}"))
 }
 
 /// Waits until it is certain that the pod will not start. `volumes` is how long one may be missing.
@@ -130,7 +168,7 @@ pub(super) async fn hopeless(follower: &mut Follower, volumes: Duration) -> Erro
     loop {
         let seen = known.borrow_and_update().clone();
         if let Some(reason) = seen.broken {
-            return Error::Failed(format!("the pod cannot start: {reason}"));
+            return cannot_start(&reason);
         }
         if let Some(ended) = seen.ended {
             let code =
@@ -147,13 +185,13 @@ pub(super) async fn hopeless(follower: &mut Follower, volumes: Duration) -> Erro
             (None, None) => known.changed().await,
             (Some(reason), _) => match timeout(volumes, known.wait_for(is_hopeless)).await {
                 Ok(changed) => changed.map(drop),
-                Err(_) => return Error::Failed(format!("the pod cannot start: {reason}")),
+                Err(_) => return cannot_start(&reason),
             },
             (None, Some(reason)) => {
                 let better = known.wait_for(|known| known.scheduled || is_hopeless(known));
                 match timeout(UNSCHEDULABLE, better).await {
                     Ok(changed) => changed.map(drop),
-                    Err(_) => return Error::Busy(format!("no node has room: {reason}")),
+                    Err(_) => return no_room(&reason),
                 }
             }
         };
@@ -163,3 +201,6 @@ pub(super) async fn hopeless(follower: &mut Follower, volumes: Duration) -> Erro
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,14 +5,20 @@
 //! acknowledged that part, which takes it 40 ms where it has nothing to answer yet. The library takes
 //! no setting for that, so its layers are put around a connector that sends at once.
 
+use std::time::Duration;
+
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::retry::RetryPolicy;
 use kube::client::{Body, ClientBuilder, ConfigExt as _};
 use kube::{Client, Config, Error};
 use tower::retry::RetryLayer;
 use tower::{BoxError, ServiceBuilder};
+
+/// How long a connection is kept that is quiet. The API server keeps it for 90 s: with as much here, a
+/// request would now and then be sent over one that it closes at that moment.
+const QUIET_MAX: Duration = Duration::from_secs(60);
 
 /// A client of the cluster that a configuration names, like the library's own.
 ///
@@ -31,7 +37,8 @@ pub fn connect(config: Config) -> Result<Client, Error> {
     connector.set_read_timeout(config.read_timeout);
     connector.set_write_timeout(config.write_timeout);
     connector.set_reset_reader_on_write(config.reset_reader_on_write);
-    let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new());
+    let mut http = hyper_util::client::legacy::Client::builder(TokioExecutor::new());
+    http.pool_idle_timeout(QUIET_MAX).pool_timer(TokioTimer::new());
     let retries = config.default_retry.then(|| RetryLayer::new(RetryPolicy::server_retry()));
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())

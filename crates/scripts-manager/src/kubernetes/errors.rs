@@ -1,6 +1,5 @@
 //! What an error of the cluster means to the caller of a script.
 
-use kube::core::Status;
 use toolbus_scripts::runner::Error;
 
 /// Whether the same request may succeed a moment later.
@@ -22,6 +21,11 @@ pub(super) fn is_unanswered(error: &kube::Error) -> bool {
     matches!(error, kube::Error::HyperError(_) | kube::Error::Service(_))
 }
 
+/// Whether the cluster has looked at the request and refused it, so that it had no effect.
+pub(super) fn is_refusal(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if (400..500).contains(&status.code))
+}
+
 /// Whether the cluster says that there is no such thing.
 pub(super) fn is_not_found(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404)
@@ -37,10 +41,15 @@ pub(super) fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_conflict())
 }
 
+/// Whether the cluster says that the namespace has as many of them as it may.
+pub(super) fn is_quota(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 403 && status.message.contains("exceeded quota"))
+}
+
 /// Why a pod could not be made.
 pub(super) fn of_creation(error: &kube::Error) -> Error {
     match error {
-        kube::Error::Api(status) if is_quota(status) => {
+        kube::Error::Api(status) if is_quota(error) => {
             Error::Busy(format!("the namespace's quota is used up: {}", status.message))
         }
         kube::Error::Api(status) if status.code == 429 => {
@@ -54,10 +63,6 @@ pub(super) fn of_creation(error: &kube::Error) -> Error {
         }
         error => Error::Unavailable(format!("the cluster does not answer: {}", chain(error))),
     }
-}
-
-fn is_quota(status: &Status) -> bool {
-    status.code == 403 && status.message.contains("exceeded quota")
 }
 
 /// An error with all its causes. Of what the cluster says only its message: the library shows the

@@ -4,6 +4,8 @@
 //! when nobody knows whether the cluster had made it yet; what could not be deleted is a stray, which
 //! the `reaper` sees; nothing is deleted that another manager made under the same name.
 
+mod giving_up;
+
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
@@ -15,16 +17,21 @@ use kube::{Api, ResourceExt as _};
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolbus_scripts::runner::{CallKey, Error};
 use uuid::Uuid;
 
+use super::attach::Input;
 use super::errors;
+use super::owner::Owner;
 use super::pod::{self, CALL, Identity, MANAGER, SELECTOR};
-use super::requests::{REQUEST_LIMIT, late, limited, repeated};
+use super::protocol;
+use super::requests::{limited, repeated, within};
 use super::watch::{Follower, Watch};
+pub(super) use giving_up::Whose;
 
 /// The pause between two attempts to make or delete a pod: it doubles, up to the longest.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -34,8 +41,14 @@ const DELETIONS: u32 = 6;
 /// What a pod gave is on its way to whoever waits for it, before the cluster is busy with putting the
 /// pod away.
 const LULL: Duration = Duration::from_millis(25);
-/// How long a script that has not begun in its pod waits until that is deleted.
-const GIVING_UP: Duration = Duration::from_secs(6);
+/// How long a pod that is done with stays while a script waits for its own. Putting one away takes a
+/// node as much work as half a birth, for which nobody waits.
+const PUT_OFF: Duration = Duration::from_secs(1);
+/// How long it takes until the room of a pod that is gone can be had, and how often it is looked.
+pub(super) const ROOM: Duration = Duration::from_secs(2);
+const ROOM_PAUSE: Duration = Duration::from_millis(200);
+/// How long telling a pod that its end was heard may take.
+const FAREWELL: Duration = Duration::from_millis(200);
 /// How long the cluster may be asked for the pod of a call.
 const SEARCH: Duration = Duration::from_secs(20);
 
@@ -45,11 +58,22 @@ pub(super) struct Keeper {
     watch: Watch,
     /// Who this is.
     manager: String,
+    /// What its pods belong to.
+    owner: Owner,
     /// The nonces of all pods that are held or being deleted.
     held: Mutex<HashSet<String>>,
-    /// How long the cluster may take to take a pod, with all attempts.
-    limit: Duration,
+    /// How many scripts wait for their pods to be born.
+    births: watch::Sender<usize>,
+    leaving: Mutex<Leaving>,
     tasks: TaskTracker,
+}
+
+/// The pods that are being deleted or are to be.
+#[derive(Default)]
+struct Leaving {
+    count: usize,
+    /// When the last one was gone.
+    last: Option<Instant>,
 }
 
 /// What became of the wish for a pod.
@@ -71,15 +95,18 @@ pub(super) struct Kept {
     uid: Option<String>,
     /// What the cluster says of it.
     pub(super) follower: Follower,
-    /// It was never made, or it belongs to somebody else.
+    /// What a pod hears that waits to be told that its end was heard.
+    pub(super) ear: Option<Input>,
+    /// It was never made, it belongs to somebody else, or it is the reaper's to delete.
     is_gone: bool,
 }
 
 impl Keeper {
     /// `tasks` are where pods are made and deleted, whoever waits for it.
-    pub(super) fn new(pods: Api<Pod>, watch: Watch, limit: Duration, tasks: TaskTracker) -> Self {
+    pub(super) fn new(pods: Api<Pod>, watch: Watch, owner: Owner, tasks: TaskTracker) -> Self {
         let manager = Uuid::new_v4().simple().to_string();
-        Self { pods, watch, manager, held: Mutex::default(), limit, tasks }
+        let (held, births, leaving) = Default::default();
+        Self { pods, watch, manager, owner, held, births, leaving, tasks }
     }
 
     /// Who this is among the managers of the namespace: new for each process.
@@ -87,7 +114,8 @@ impl Keeper {
         &self.manager
     }
 
-    /// Asks for a pod. The cluster has taken it then, no more: it does not run yet.
+    /// Asks for a pod, until `by` at the latest, with all attempts. The cluster has taken it then, no
+    /// more: it does not run yet.
     ///
     /// # Errors
     /// When it was not taken, with the cluster's reason, or cancelled. A request that is under way
@@ -95,13 +123,15 @@ impl Keeper {
     pub(super) async fn make(
         self: &Arc<Self>,
         identity: &Identity,
-        description: Pod,
+        mut description: Pod,
         cancelled: &CancellationToken,
+        by: Instant,
     ) -> Result<Made, Error> {
+        description.metadata.owner_references = self.owner.references();
         let kept = self.hold(&identity.name, &identity.nonce);
         let stop = cancelled.clone();
         // What it gives is dropped, and so the pod deleted, when nobody waits for it any more.
-        let making = self.tasks.spawn(kept.make(description, stop));
+        let making = self.tasks.spawn(kept.make(description, stop, by));
         tokio::select! {
             made = making => made.unwrap_or_else(|error| Err(Error::Failed(error.to_string()))),
             () = cancelled.cancelled() => Err(Error::Cancelled),
@@ -112,17 +142,20 @@ impl Keeper {
     /// there is no such pod.
     ///
     /// # Errors
-    /// When the cluster cannot be asked, so that nobody knows.
-    pub(super) async fn adopt(self: &Arc<Self>, key: CallKey) -> Result<Option<Kept>, Error> {
-        let end = Instant::now() + SEARCH;
+    /// When the cluster cannot be asked until `by`, so that nobody knows.
+    pub(super) async fn adopt(
+        self: &Arc<Self>,
+        key: CallKey,
+        by: Instant,
+    ) -> Result<Option<Kept>, Error> {
+        let end = by.min(Instant::now() + SEARCH);
         let mut pause = PAUSE;
         // What an attempt without an answer may have made ours is no stray before the next one.
         let mut held = None;
         loop {
-            let error = match timeout_at(end, self.try_adopt(key, &mut held)).await {
-                Ok(Ok(kept)) => return Ok(kept),
-                Ok(Err(error)) => error,
-                Err(_) => late(SEARCH),
+            let error = match within(end, self.try_adopt(key, &mut held)).await {
+                Ok(kept) => return Ok(kept),
+                Err(error) => error,
             };
             // A conflict: the pod changed between the look and the patch.
             let again = errors::is_transient(&error) || errors::is_not_found(&error);
@@ -187,6 +220,26 @@ impl Keeper {
         !pod::nonce(pod).is_some_and(|nonce| self.held.lock().contains(nonce))
     }
 
+    /// A script waits for its pod while this is held.
+    pub(super) fn birth(&self) -> Birth<'_> {
+        self.births.send_modify(|births| *births += 1);
+        Birth(self)
+    }
+
+    /// Whether pods are about to make room, or the cluster may not have counted it yet.
+    fn makes_room(&self) -> bool {
+        let leaving = self.leaving.lock();
+        leaving.count > 0 || leaving.last.is_some_and(|last| last.elapsed() < ROOM)
+    }
+
+    /// Waits while scripts wait for their pods, and not for long.
+    async fn after_births(&self) {
+        let mut births = self.births.subscribe();
+        let none = births.wait_for(|births| *births == 0);
+        // Either way it is time.
+        let _ = timeout(PUT_OFF, none).await.is_ok();
+    }
+
     /// Deletes a pod unless it changed since it was seen.
     pub(super) async fn delete_as_seen(&self, pod: &Pod) -> Result<(), kube::Error> {
         let as_seen = Preconditions { uid: pod.uid(), resource_version: pod.resource_version() };
@@ -201,6 +254,7 @@ impl Keeper {
             nonce: nonce.to_owned(),
             uid: None,
             follower: self.watch.follow(name),
+            ear: None,
             is_gone: false,
         }
     }
@@ -253,93 +307,44 @@ impl Kept {
         self.is_gone = true;
     }
 
-    /// Deletes the pod, in which no script has begun, unless somebody else has taken it over: then
-    /// `false` says so, and it is his to begin the script. Where the cluster does not tell for long,
-    /// it is deleted later, without anybody waiting.
-    pub(super) async fn give_up(&mut self) -> bool {
-        match timeout(GIVING_UP, self.delete_as_own()).await {
-            Ok(is_own) => {
-                self.is_gone = true;
-                is_own
-            }
-            Err(_) => true,
-        }
-    }
-
-    /// The same, and waits until the watch has seen that: what it tells later of this pod would be
-    /// taken for news of the next one of the same name.
-    pub(super) async fn make_way(mut self) -> bool {
-        let is_own = self.give_up().await;
-        if is_own {
-            let seen = self.follower.known.wait_for(|known| known.deleted);
-            let _ = timeout(REQUEST_LIMIT, seen).await.is_ok();
-        }
-        is_own
-    }
-
-    /// Deletes the pod as it is while it is ours. It is so until it succeeds.
-    async fn delete_as_own(&mut self) -> bool {
-        let mut pause = PAUSE;
-        loop {
-            match repeated(|| self.keeper.pods.get_opt(&self.name)).await {
-                Ok(Some(pod)) if pod::nonce(&pod) == Some(&self.nonce) => {
-                    if pod.labels().get(MANAGER) != Some(&self.keeper.manager) {
-                        return false;
-                    }
-                    let as_seen =
-                        Preconditions { uid: pod.uid(), resource_version: pod.resource_version() };
-                    let parameters = DeleteParams::default().grace_period(0).preconditions(as_seen);
-                    let deleted = self.keeper.pods.delete(&self.name, &parameters);
-                    match limited(deleted).await {
-                        Ok(_) => return true,
-                        // It was changed, or an answer was lost: it is looked at again.
-                        Err(error) => {
-                            tracing::debug!(pod = self.name, error = %errors::chain(&error), "a pod was not deleted");
-                        }
-                    }
-                }
-                Ok(_) => {
-                    // The watch knows whose it was at last.
-                    let seen = self.follower.known.wait_for(|known| known.deleted);
-                    let _ = seen.await.is_ok();
-                    return !self.follower.is_of_another(&self.keeper.manager);
-                }
-                Err(error) => {
-                    tracing::debug!(pod = self.name, error = %errors::chain(&error), "whose a pod is cannot be asked");
-                }
-            }
-            sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MAX);
-        }
-    }
-
-    async fn make(mut self, description: Pod, cancelled: CancellationToken) -> Result<Made, Error> {
-        let end = Instant::now() + self.keeper.limit;
+    async fn make(
+        mut self,
+        description: Pod,
+        cancelled: CancellationToken,
+        by: Instant,
+    ) -> Result<Made, Error> {
+        let room_end = by.min(Instant::now() + PUT_OFF + ROOM);
         let mut pause = PAUSE;
         // An attempt without an answer may have been granted.
         let mut unsure = false;
         loop {
             let parameters = PostParams::default();
             let created = limited(self.keeper.pods.create(&parameters, &description));
-            let error = match timeout_at(end, created).await {
-                Ok(Ok(pod)) => {
+            let error = match within(by, created).await {
+                Ok(pod) => {
                     self.uid = pod.uid();
                     return Ok(Made::New(self));
                 }
-                Ok(Err(error)) if errors::is_there(&error) => return self.of_that_name().await,
-                Ok(Err(error)) => error,
-                Err(_) => late(self.keeper.limit),
+                Err(error) if errors::is_there(&error) => return self.of_that_name(by).await,
+                Err(error) => error,
             };
             if !errors::is_transient(&error) {
                 if unsure {
-                    return self.refused(&error).await;
+                    return self.refused(&error, by).await;
+                }
+                let is_full = errors::is_quota(&error);
+                if is_full && Instant::now() < room_end && self.keeper.makes_room() {
+                    tokio::select! {
+                        () = sleep(ROOM_PAUSE) => continue,
+                        () = cancelled.cancelled() => {}
+                    }
                 }
                 // It was looked at and refused.
                 self.is_gone = matches!(error, kube::Error::Api(_));
                 return Err(errors::of_creation(&error));
             }
             unsure |= errors::is_unanswered(&error);
-            if Instant::now() + pause >= end {
+            if Instant::now() + pause >= by {
                 return Err(errors::of_creation(&error));
             }
             // What was asked for may have been made all the same, so `self` is dropped as it is.
@@ -352,8 +357,8 @@ impl Kept {
     }
 
     /// There is a pod of the name: ours, when the answer to an attempt was lost.
-    async fn of_that_name(mut self) -> Result<Made, Error> {
-        match self.is_made().await {
+    async fn of_that_name(mut self, by: Instant) -> Result<Made, Error> {
+        match self.is_made(by).await {
             Ok(true) => Ok(Made::New(self)),
             Ok(false) => {
                 self.is_gone = true;
@@ -365,20 +370,33 @@ impl Kept {
 
     /// Refused after an attempt that had no answer: that one may have been granted, and have taken
     /// the very room that there is none of any more.
-    async fn refused(mut self, why: &kube::Error) -> Result<Made, Error> {
-        match self.is_made().await {
+    async fn refused(mut self, why: &kube::Error, by: Instant) -> Result<Made, Error> {
+        match self.is_made(by).await {
             Ok(true) => Ok(Made::New(self)),
-            _ => Err(errors::of_creation(why)),
+            Ok(false) => {
+                self.is_gone = true;
+                Err(errors::of_creation(why))
+            }
+            Err(error) => Err(errors::of_creation(&error)),
         }
     }
 
     /// Whether the cluster has this very pod.
-    async fn is_made(&mut self) -> Result<bool, kube::Error> {
-        let found = repeated(|| self.keeper.pods.get_opt(&self.name)).await?;
+    async fn is_made(&mut self, by: Instant) -> Result<bool, kube::Error> {
+        let found = within(by, repeated(|| self.keeper.pods.get_opt(&self.name))).await?;
         let own = found.filter(|pod| pod::nonce(pod) == Some(&self.nonce));
         let is_own = own.is_some();
         self.uid = own.and_then(|pod| pod.uid());
         Ok(is_own)
+    }
+}
+
+/// One of the births that a [`Keeper`] knows of.
+pub(super) struct Birth<'a>(&'a Keeper);
+
+impl Drop for Birth<'_> {
+    fn drop(&mut self) {
+        self.0.births.send_modify(|births| *births -= 1);
     }
 }
 
@@ -391,9 +409,19 @@ impl Drop for Kept {
         }
         let (keeper, uid) = (Arc::clone(&self.keeper), self.uid.take());
         let (name, nonce) = (std::mem::take(&mut self.name), std::mem::take(&mut self.nonce));
+        let ear = self.ear.take();
+        keeper.leaving.lock().count += 1;
         let deleting = async move {
+            if let Some(mut ear) = ear {
+                keeper.after_births().await;
+                // One that does not hear it is deleted all the same.
+                let _ = timeout(FAREWELL, ear.send(&protocol::acknowledge())).await;
+            }
             sleep(LULL).await;
             keeper.delete(&name, &nonce, uid).await;
+            let mut leaving = keeper.leaving.lock();
+            leaving.count -= 1;
+            leaving.last = Some(Instant::now());
         };
         // Without a runtime nothing can be deleted any more; the next manager does it.
         if let Ok(runtime) = Handle::try_current() {
@@ -407,3 +435,6 @@ impl fmt::Debug for Kept {
         formatter.debug_struct("Kept").field("name", &self.name).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

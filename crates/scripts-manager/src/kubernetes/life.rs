@@ -100,12 +100,13 @@ impl Heard {
 
 impl Life<'_> {
     /// Hands the script over and waits for its end. `None` when the streams broke before it was heard
-    /// to start: whether it did has to be found out.
+    /// to start: whether it did has to be found out. Where the pod waits to hear that its end was heard,
+    /// what it hears is left in `ear`.
     pub(super) async fn run(
         &self,
         born: Born,
         request: bytes::Bytes,
-        follower: &mut Follower,
+        (follower, ear): (&mut Follower, &mut Option<Input>),
     ) -> Result<Option<Outcome>, Error> {
         let Born { mut input, mut output, mut reports } = born;
         let mut heard = Heard::new(self.untold());
@@ -121,9 +122,7 @@ impl Life<'_> {
             Err("the connection broke while the script was handed over".to_owned())
         };
         match stop {
-            Ok(None) => {
-                let _ = timeout(KILLED, input.send(&protocol::acknowledge())).await;
-            }
+            Ok(None) => *ear = Some(input),
             Ok(Some(stop)) => {
                 return Ok(Some(self.stopped(stop, (input, output, reports), heard).await));
             }

@@ -157,22 +157,29 @@ async fn existing(client: &Client, name: &str) -> Result<Namespace, Unavailable>
 async fn missing(client: &Client, namespace: &Namespace) -> Result<Vec<&'static str>, kube::Error> {
     let name = namespace.name_any();
     let all = ListParams::default();
-    let policies: Api<NetworkPolicy> = Api::namespaced(client.clone(), &name);
     let quotas: Api<ResourceQuota> = Api::namespaced(client.clone(), &name);
     let ranges: Api<LimitRange> = Api::namespaced(client.clone(), &name);
-    let (policies, quotas, ranges) = tokio::try_join!(
-        repeated(|| policies.list(&all)),
+    let (is_closed, quotas, ranges) = tokio::try_join!(
+        is_closed(client, &name),
         repeated(|| quotas.list(&all)),
         repeated(|| ranges.list(&all)),
     )?;
     let restricted = namespace.labels().get(LEVEL).is_some_and(|level| level == "restricted");
     let checks = [
         (restricted, "the label that enforces the restricted level"),
-        (policies.items.iter().any(denies_all), "a NetworkPolicy that denies all traffic"),
+        (is_closed, "a NetworkPolicy that denies all traffic"),
         (!quotas.items.is_empty(), "a ResourceQuota"),
         (!ranges.items.is_empty(), "a LimitRange"),
     ];
     Ok(checks.iter().filter(|(is_there, _)| !is_there).map(|(_, what)| *what).collect())
+}
+
+/// Whether there is a policy by which no pod of the namespace reaches anybody or is reached. Whether the
+/// cluster enforces it is another question.
+pub(super) async fn is_closed(client: &Client, namespace: &str) -> Result<bool, kube::Error> {
+    let policies: Api<NetworkPolicy> = Api::namespaced(client.clone(), namespace);
+    let all = ListParams::default();
+    Ok(repeated(|| policies.list(&all)).await?.items.iter().any(denies_all))
 }
 
 /// Whether a policy selects every pod and lets nothing in or out.

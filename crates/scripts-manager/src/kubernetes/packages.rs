@@ -26,7 +26,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use toolbus_scripts::packages::{self, Requirements};
-use toolbus_scripts::runner::{Error, Run, Script};
+use toolbus_scripts::runner::{Deadline, Error, Outcome, Run, Script};
 use url::Url;
 
 pub(super) use pod::with_set;
@@ -92,10 +92,13 @@ impl Shared {
         let (Some(index), Some(_)) = (&settings.index, &settings.claim) else {
             return Err(Error::Packages(NOT_CONFIGURED.to_owned()));
         };
-        let deadline = Instant::now() + settings.timeout.duration();
+        // There is the script's own pod to wait for after this.
+        let (start, end) = (Instant::now(), run.turn_by());
+        let deadline = end.min(start + settings.timeout.duration());
+        let limit = deadline.saturating_duration_since(start);
         let key = key(&self.settings, index.expose(), requirements);
         let set = self.packages.set(&key);
-        let late = || packages::timed_out(settings.timeout.duration());
+        let late = || packages::timed_out(limit);
         let waiting = async {
             let seen = timeout_at(deadline, set.lock()).await.map_err(|_| late())?;
             if seen.is_some_and(|seen| seen.elapsed() < KNOWN) {
@@ -114,25 +117,35 @@ impl Shared {
             let input = order(settings, index.expose(), &key, requirements);
             // From before it was looked at: it may be touched no later than that.
             let looked = Instant::now();
-            self.install(input, left, run).await?;
+            let installed = timeout_at(end, self.install(input, left, (run, end))).await;
+            let outcome = installed.unwrap_or_else(|_| Err(packages::timed_out(end - start)))?;
+            packages::judge(&outcome, limit)?;
             *seen = Some(looked);
         }
         Ok(key)
     }
 
-    /// Runs a packages pod to its end, which must be a good one.
+    /// Runs a packages pod to its end. `end` is when nobody needs it any more; that it cannot be had is
+    /// known a moment before.
     async fn install(
         self: &Arc<Self>,
         input: String,
         limit: Duration,
-        run: &Run,
-    ) -> Result<(), Error> {
-        let run = Run { cancelled: run.cancelled.clone(), ..Run::alone(&run.call_id) };
+        (run, end): (&Run, Instant),
+    ) -> Result<Outcome, Error> {
+        let run = Run {
+            cancelled: run.cancelled.clone(),
+            deadline: Deadline::after(end.saturating_duration_since(Instant::now())),
+            ..Run::alone(&run.call_id)
+        };
+        let start_timeout = self.settings.start_timeout.duration();
         let identity = Identity::of_packages(self.keeper.manager());
-        let life = limit + self.settings.start_timeout.duration();
+        let life = limit + start_timeout;
         let described = describe(&self.settings, &identity, life);
         let pod = pod::installer(described, &self.settings);
-        let Made::New(mut kept) = self.keeper.make(&identity, pod, &run.cancelled).await? else {
+        let by = run.until(start_timeout);
+        let Made::New(mut kept) = self.keeper.make(&identity, pod, &run.cancelled, by).await?
+        else {
             return Err(Error::Failed("a packages pod has the name of another".to_owned()));
         };
         let script = Script {
@@ -149,13 +162,12 @@ impl Shared {
         };
         let outcome = self.to_its_end(&mut kept, &script, &run, &limits).await;
         // Whatever became of it: the script that needs the packages has not begun.
-        let outcome = outcome.map_err(|error| match error {
+        outcome.map_err(|error| match error {
             Error::OutcomeUnknown(why) => {
                 Error::Packages(format!("the packages could not be installed: {why}"))
             }
             error => error,
-        })?;
-        packages::judge(&outcome, self.settings.packages.timeout.duration())
+        })
     }
 }
 

@@ -81,8 +81,17 @@ impl Identity {
 
     /// A packages pod.
     pub(super) fn of_packages(manager: &str) -> Self {
+        Self::of_no_call(manager, "packages")
+    }
+
+    /// The pod that probes the network policy.
+    pub(super) fn of_probe(manager: &str) -> Self {
+        Self::of_no_call(manager, "probe")
+    }
+
+    fn of_no_call(manager: &str, purpose: &str) -> Self {
         Self {
-            name: format!("rockbot-packages-{}", Uuid::new_v4().simple()),
+            name: format!("rockbot-{purpose}-{}", Uuid::new_v4().simple()),
             nonce: Uuid::new_v4().simple().to_string(),
             manager: manager.to_owned(),
             call: None,

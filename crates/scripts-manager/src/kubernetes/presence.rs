@@ -19,7 +19,8 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::errors;
-use super::pod::{MANAGER, SELECTOR};
+use super::owner::Owner;
+use super::pod::MANAGER;
 use super::requests::repeated;
 
 /// Between two renewals, and two looks at the others.
@@ -37,6 +38,7 @@ pub(super) struct Presence {
     leases: Api<Lease>,
     /// Who this is.
     manager: String,
+    owner: Owner,
     /// Annotations of our Lease that are of no use any more from this moment on.
     useless: Mutex<Vec<(Instant, String)>>,
     /// What time it is to people: nothing is decided by it.
@@ -54,11 +56,13 @@ pub(super) struct Seen {
 }
 
 impl Presence {
-    pub(super) fn new(client: Client, namespace: &str, manager: &str) -> Self {
+    /// `owner` is told what there is at each look at [`Presence::all`].
+    pub(super) fn new(client: Client, namespace: &str, manager: &str, owner: Owner) -> Self {
         let leases = Api::namespaced(client, namespace);
         Self {
             leases,
             manager: manager.to_owned(),
+            owner,
             useless: Mutex::default(),
             wall: Arc::new(Timestamp::now),
         }
@@ -69,7 +73,11 @@ impl Presence {
         let name = self.lease_name();
         let now = format!("{:.6}", (self.wall)());
         let (annotations, forgotten) = self.forgetting();
-        let renewal = json!({"metadata": {"annotations": annotations}, "spec": {"renewTime": now}});
+        let owners = self.owner.references();
+        let renewal = json!({
+            "metadata": {"annotations": annotations, "ownerReferences": owners},
+            "spec": {"renewTime": now},
+        });
         let (patch, parameters) = (Patch::Merge(&renewal), PatchParams::default());
         match repeated(|| self.leases.patch(&name, &parameters, &patch)).await {
             Err(error) if errors::is_not_found(&error) => {}
@@ -86,6 +94,7 @@ impl Presence {
                     "app.kubernetes.io/managed-by": "toolbus-scripts-manager",
                     MANAGER: self.manager,
                 },
+                "ownerReferences": owners,
             },
             "spec": {
                 "holderIdentity": self.manager,
@@ -105,8 +114,9 @@ impl Presence {
 
     /// The Leases of all managers.
     pub(super) async fn all(&self) -> Result<Vec<Seen>, kube::Error> {
-        let parameters = ListParams::default().labels(SELECTOR);
+        let parameters = ListParams::default();
         let list = repeated(|| self.leases.list(&parameters)).await?;
+        self.owner.look(&list.items);
         let seen = list.items.into_iter().filter_map(|lease| {
             Some(Seen {
                 manager: lease.labels().get(MANAGER)?.clone(),

@@ -1,9 +1,9 @@
 //! How the cluster is asked: for how long, and how often.
 //!
-//! Both ends of a connection keep it while it is quiet, and the API server closes it at some moment,
-//! perhaps the very one at which a request is sent over it. That request has no answer then, and
-//! nobody knows whether it arrived. The client library makes it again only where it was not sent at
-//! all.
+//! Both ends of a connection keep it while it is quiet, and the API server, or what is before it,
+//! closes it at some moment, perhaps the very one at which a request is sent over it. That request has
+//! no answer then, and nobody knows whether it arrived. The client library makes it again only where
+//! it was not sent at all.
 //!
 //! Invariants: no request lasts longer than [`REQUEST_LIMIT`], with all its repetitions; what is
 //! repeated here does no harm when it arrives twice. A change that must be made once is not: whoever
@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::errors;
 
@@ -48,7 +48,16 @@ where
     .await
 }
 
+/// What is asked for, until then at the latest.
+pub(super) async fn within<T>(
+    by: Instant,
+    asking: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, kube::Error> {
+    let start = Instant::now();
+    timeout_at(by, asking).await.unwrap_or_else(|_| Err(late(start.elapsed())))
+}
+
 /// The error of a cluster that took too long.
-pub(super) fn late(limit: Duration) -> kube::Error {
-    kube::Error::Service(format!("no answer within {limit:?}").into())
+fn late(limit: Duration) -> kube::Error {
+    kube::Error::Service(format!("no answer within {limit:.1?}").into())
 }

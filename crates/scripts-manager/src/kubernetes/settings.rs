@@ -29,7 +29,8 @@ pub struct KubernetesSettings {
     pub runtime_class: Option<String>,
     /// Gives each pod a user namespace of its own. Needs Kubernetes 1.33 and containerd 2.0 or newer.
     pub user_namespaces: bool,
-    /// How long a pod may take until its script starts, with pulling the image.
+    /// How long a pod may take until its script starts, with pulling the image. A call that has less
+    /// time is told why its script has not started before that is over.
     pub start_timeout: TimeSpan,
     /// How packages for scripts are installed and kept.
     pub packages: PackagesSettings,

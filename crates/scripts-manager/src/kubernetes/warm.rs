@@ -35,7 +35,7 @@ use toolbus_scripts::tool::TIMEOUT_SECONDS;
 
 use super::attach::Frame;
 use super::birth::{self, Born};
-use super::keeper::{Keeper, Kept, Made};
+use super::keeper::{Keeper, Kept, Made, ROOM};
 use super::pod::{self, Identity};
 use super::protocol;
 use super::settings::KubernetesSettings;
@@ -49,7 +49,7 @@ pub use record::WarmStatus;
 const TICK: Duration = Duration::from_secs(1);
 /// A script that was just claimed for is let go first; then the next pod is made, which is more work
 /// for a node than most scripts. It is to be asked for within 50 ms of the claim.
-const HEAD_START: Duration = Duration::from_millis(35);
+const HEAD_START: Duration = Duration::from_millis(25);
 /// How much older than its greatest age a pod may become, while there is none in its place.
 const AGE_SLACK: Duration = Duration::from_secs(60);
 /// After this long without a word a pod is asked whether it is there, and so long it may take to say
@@ -59,8 +59,6 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// How long none is made after one could not be: it doubles with each, up to the longest.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// How long it takes until the room of one that was given up can be had.
-const ROOM: Duration = Duration::from_secs(2);
 /// How long none is made after a script found no room.
 const PAUSE_FOR_ROOM: Duration = Duration::from_secs(10);
 
@@ -106,8 +104,13 @@ struct Waiting {
     asked: Option<Instant>,
 }
 
-/// The pod that was claimed for a call has been taken over, and the call with it.
-pub(super) struct Elsewhere;
+/// Why a call must not begin here.
+pub(super) enum NotHere {
+    /// The pod that was claimed for it has been taken over, and the call with it.
+    Elsewhere,
+    /// Nobody knows whether that is so.
+    Unknown,
+}
 
 /// A pod that has its script and waits for the word to start it.
 pub(super) struct Claimed {
@@ -171,9 +174,12 @@ impl Warm {
         given_up.is_some()
     }
 
-    /// Makes room as long as no node has any for a pod.
+    /// Lets pods that are done with stay while one is born, and makes room as long as no node has any
+    /// for it.
     pub(super) async fn give_way(&self, mut known: Receiver<Known>) -> Infallible {
+        let mut birth = Some(self.parts.keeper.birth());
         while known.wait_for(|known| known.unschedulable.is_some()).await.is_ok() {
+            drop(birth.take());
             self.make_room();
             sleep(ROOM).await;
         }
@@ -190,12 +196,12 @@ impl Warm {
     /// script has not started.
     ///
     /// # Errors
-    /// When the call is another manager's by now.
+    /// When the call is another manager's by now, or may be.
     pub(super) async fn claim(
         &self,
         script: &Script,
         run: &Run,
-    ) -> Result<Option<Claimed>, Elsewhere> {
+    ) -> Result<Option<Claimed>, NotHere> {
         if self.size() == 0 {
             return Ok(None);
         }
@@ -217,9 +223,9 @@ impl Warm {
                     outcome = Claim::Lost;
                 }
                 Err(hand::Refused::Taken) => outcome = Claim::Lost,
-                Err(hand::Refused::Elsewhere) => {
+                Err(hand::Refused::NotHere(why)) => {
                     self.record.claim(Claim::Lost);
-                    return Err(Elsewhere);
+                    return Err(why);
                 }
                 Err(hand::Refused::NotNow) => {
                     outcome = Claim::Lost;
@@ -308,7 +314,8 @@ impl Warm {
         let life = start_timeout + self.max_age() + AGE_SLACK + longest;
         let made = Instant::now();
         let description = pod::describe_warm(settings, &identity, (&self.template, life));
-        let Made::New(mut kept) = keeper.make(&identity, description, stop).await? else {
+        let by = made + start_timeout;
+        let Made::New(mut kept) = keeper.make(&identity, description, stop, by).await? else {
             return Err(Error::Failed("the name of a new pod was taken".to_owned()));
         };
         let wait = birth::Wait {
@@ -316,7 +323,7 @@ impl Warm {
             namespace: &settings.namespace,
             name: &kept.name,
             nonce: &kept.nonce,
-            limit: start_timeout,
+            by: Instant::now() + start_timeout,
             cancelled: stop,
         };
         let born = wait.born(&mut kept.follower).await?;

@@ -1,6 +1,7 @@
 //! Pods and streams that are lost between the handing over of a script and its start.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -9,13 +10,13 @@ use kube::{Api, ResourceExt as _};
 use scripts_manager::kubernetes::KubernetesRunner;
 use scripts_manager::kubernetes::settings::{KubernetesSettings, WarmSettings};
 use tokio::io::AsyncWriteExt as _;
-use toolbus_scripts::runner::{Ending, Run, Runner};
+use toolbus_scripts::runner::{Ending, Error, Run, Runner};
 use toolbus_testkit::eventually;
 
 use crate::meddler::{Fate, Meddler};
 use crate::once::{LIMIT, Place, same, unreached};
 use crate::proxy::{Proxy, Way};
-use crate::support::{run, script};
+use crate::support::{client, run, script};
 use crate::warm::{full, until};
 
 /// Tells its user, of which each pod has one of its own.
@@ -29,6 +30,7 @@ const ATTEMPTS: u32 = 5;
 struct Stage {
     place: Place,
     proxy: Proxy,
+    meddler: Meddler,
     runner: KubernetesRunner,
 }
 
@@ -37,9 +39,9 @@ impl Stage {
         let (proxy, attaching) = Proxy::to_cluster().await?;
         let mut place = Place::new(name).await?;
         place.settings.warm.size = 1;
-        let client = Meddler::attaching_by(attaching).client(None).await.expect("a cluster");
-        let runner = place.runner(client).await;
-        Some(Self { place, proxy, runner })
+        let meddler = Meddler::attaching_by(attaching);
+        let runner = place.runner(meddler.client(None).await.expect("a cluster")).await;
+        Some(Self { place, proxy, meddler, runner })
     }
 
     /// The pod that waits: its name and its user.
@@ -61,6 +63,18 @@ impl Stage {
             other => Err(other.map_err(|error| error.to_string())),
         })
         .await
+    }
+
+    /// Ends the first process of the pod once it has a script that its manager has not heard of.
+    async fn kill(&self, name: &str, streams: &mut AttachedProcess) {
+        if self.has_script(name).await {
+            // That its end was heard, which is when a first process ends.
+            let mut stdin = streams.stdin().expect("standard input");
+            stdin.write_all(b"A\0\0\0\0").await.expect("sent");
+            stdin.flush().await.expect("sent");
+            let _ = streams.take_status().expect("a status").await;
+        }
+        self.proxy.set(Way::Open);
     }
 
     async fn end(self) {
@@ -115,17 +129,7 @@ async fn a_pod_that_dies_with_a_script_that_has_not_started_is_made_good_by_anot
         let (name, user) = stage.waiting().await;
         let mut streams = attached(&stage.place.pods, &name).await.expect("attached");
         stage.proxy.set(Way::AnswersHeld);
-        let killing = async {
-            if !stage.has_script(&name).await {
-                return stage.proxy.set(Way::Open);
-            }
-            // That its end was heard, which is when a first process ends.
-            let mut stdin = streams.stdin().expect("standard input");
-            stdin.write_all(b"A\0\0\0\0").await.expect("sent");
-            stdin.flush().await.expect("sent");
-            let _ = streams.take_status().expect("a status").await;
-            stage.proxy.set(Way::Open);
-        };
+        let killing = stage.kill(&name, &mut streams);
         let (outcome, ()) = tokio::join!(run(&stage.runner, WHO), killing);
         assert_eq!(outcome.ending, Ending::Exited(0));
         assert_ne!(outcome.output.text.trim(), user.to_string(), "it ran in the pod that died");
@@ -137,6 +141,85 @@ async fn a_pod_that_dies_with_a_script_that_has_not_started_is_made_good_by_anot
         assert!(attempt < ATTEMPTS, "the pod was never seen to have the script: {after:?}");
     }
     stage.end().await;
+}
+
+/// Another manager may have found the same, and begin it.
+#[tokio::test]
+async fn a_script_gets_no_other_pod_while_it_is_unknown_whose_the_first_one_is() {
+    let Some(stage) = Stage::new("whose").await else { return };
+    for attempt in 1.. {
+        let before = stage.runner.warm();
+        let (name, _) = stage.waiting().await;
+        let mut streams = attached(&stage.place.pods, &name).await.expect("attached");
+        let silent = format!("/pods/{name}");
+        stage.meddler.judge(move |method, path| {
+            let is_it = path.ends_with(&silent) && method != "PATCH";
+            if is_it { Fate::Silent } else { Fate::Pass }
+        });
+        stage.proxy.set(Way::AnswersHeld);
+        let call_id = format!("call_{attempt}");
+        let running = stage.runner.run(script(WHO), Run::alone(&call_id));
+        let (outcome, ()) = tokio::join!(running, stage.kill(&name, &mut streams));
+        stage.meddler.judge(|_, _| Fate::Pass);
+        // Its claim was granted, and it had the script.
+        if stage.runner.warm().hits > before.hits && outcome.is_err() {
+            assert!(matches!(outcome, Err(Error::OutcomeUnknown(_))), "{outcome:?}");
+            assert_eq!(stage.place.calls()[&call_id].len(), 1, "it got another pod");
+            break;
+        }
+        assert!(attempt < ATTEMPTS, "the pod was never seen to have the script: {outcome:?}");
+    }
+    stage.end().await;
+}
+
+/// The claim is granted, its answer is lost, and the cluster says nothing more to the manager that
+/// asked. The call comes to another manager, which finds the pod.
+#[tokio::test]
+async fn a_script_whose_pod_may_have_been_claimed_begins_in_no_other() {
+    let Some(mut place) = Place::new("unheard-claim").await else { return };
+    let second = place.runner(client().await.expect("a cluster")).await;
+    place.settings.warm.size = 1;
+    let meddler = Meddler::new();
+    let first = place.runner(meddler.client(None).await.expect("a cluster")).await;
+    full(&first).await;
+    let is_silent = AtomicBool::new(false);
+    // Another pod could be made and attached to.
+    meddler.judge(move |method, path| {
+        let of_a_pod = path.contains("/pods/rockbot-script-") && !path.ends_with("/attach");
+        match method {
+            _ if !of_a_pod => Fate::Pass,
+            _ if is_silent.load(Ordering::Relaxed) => Fate::Silent,
+            "PATCH" => {
+                is_silent.store(true, Ordering::Relaxed);
+                Fate::Lost
+            }
+            _ => Fate::Pass,
+        }
+    });
+    // For longer than the first manager tries.
+    let source = "import time\nprint('once')\ntime.sleep(14)\nprint('whole')";
+    let call = Run::alone("call_1");
+    let again = same(&call, true);
+    let adopting = async {
+        let claimed = async || if place.calls().is_empty() { Err("not claimed") } else { Ok(()) };
+        eventually(LIMIT, claimed).await;
+        second.run(script(source), again).await
+    };
+    let asking = async {
+        let outcome = first.run(script(source), call).await;
+        // It may delete again what is its own.
+        meddler.judge(|_, _| Fate::Pass);
+        outcome
+    };
+    let (unknown, adopted) = tokio::join!(asking, adopting);
+    let told =
+        matches!(&unknown, Err(Error::OutcomeUnknown(why)) if why.contains("another manager"));
+    assert!(told, "{unknown:?}");
+    assert_eq!(adopted.expect("an outcome").output.text, "once\nwhole\n");
+    assert_eq!(place.calls()["call_1"].len(), 1, "it had two pods");
+    first.close().await;
+    second.close().await;
+    place.is_empty(LIMIT).await;
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use toolbus_scripts::conformance::Canaries;
 use uuid::Uuid;
 
-const NAMESPACE: &str = "toolbus-test-canaries";
+pub(crate) const NAMESPACE: &str = "toolbus-test-canaries";
 const IMAGE: &str = "python:3.12-slim";
 /// How long a pod of these may take to start, or a message to arrive.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LIFE_SECONDS: u64 = 300;
 
 /// Says on a line of its own who called.
-const LISTEN: &str = "
+pub(crate) const LISTEN: &str = "
 import socket, sys, threading
 port = int(sys.argv[1])
 stream = socket.create_server(('', port))
@@ -64,7 +64,7 @@ pub(crate) async fn start(client: &Client) -> Canaries {
     let port = 20_000 + u16::from_str_radix(&id[..3], 16).expect("digits");
     let (near, node) = (format!("canary-{id}"), format!("node-{id}"));
     for (name, on_node) in [(&near, json!(false)), (&node, json!(true))] {
-        let mut pod = description(name, LISTEN, &[port.to_string()]);
+        let mut pod = described(name, LISTEN, &[port.to_string()]);
         pod["spec"]["hostNetwork"] = on_node;
         pods.create(&PostParams::default(), &object(pod)).await.expect("a pod");
     }
@@ -85,7 +85,7 @@ pub(crate) async fn start(client: &Client) -> Canaries {
     }
 
     let caller = format!("caller-{id}");
-    let pod = object(description(&caller, CALL, &addresses));
+    let pod = object(described(&caller, CALL, &addresses));
     pods.create(&PostParams::default(), &pod).await.expect("a pod");
     // By its own address and by the Service's, once each way; on the node, once each way.
     heard(&pods, &near, |lines| lines.len() == 5).await;
@@ -105,7 +105,7 @@ pub(crate) async fn start(client: &Client) -> Canaries {
 }
 
 /// The address of a pod. Its process may be at work before the API knows of it.
-async fn address(pods: &Api<Pod>, name: &str) -> String {
+pub(crate) async fn address(pods: &Api<Pod>, name: &str) -> String {
     let end = Instant::now() + PATIENCE;
     loop {
         let pod = pods.get(name).await.expect("a pod");
@@ -118,7 +118,11 @@ async fn address(pods: &Api<Pod>, name: &str) -> String {
 }
 
 /// What a canary has said, once that is as it should be.
-async fn heard(pods: &Api<Pod>, name: &str, enough: impl Fn(&[String]) -> bool) -> Vec<String> {
+pub(crate) async fn heard(
+    pods: &Api<Pod>,
+    name: &str,
+    enough: impl Fn(&[String]) -> bool,
+) -> Vec<String> {
     let end = Instant::now() + PATIENCE;
     loop {
         // There is no log before there is a container.
@@ -132,7 +136,8 @@ async fn heard(pods: &Api<Pod>, name: &str, enough: impl Fn(&[String]) -> bool) 
     }
 }
 
-fn description(name: &str, program: &str, arguments: &[String]) -> Value {
+/// A pod that runs a program of Python.
+pub(crate) fn described(name: &str, program: &str, arguments: &[String]) -> Value {
     let mut command = vec!["python3", "-c", program];
     command.extend(arguments.iter().map(String::as_str));
     json!({

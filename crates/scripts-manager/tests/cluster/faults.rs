@@ -13,20 +13,21 @@ use tokio_util::sync::CancellationToken;
 use toolbus_scripts::runner::{Ending, Error, Run, Runner};
 
 use crate::proxy::Proxy;
-use crate::support::{NAMESPACE, client, config, pods_of, script, settings, unwatched};
+use crate::support::{NAMESPACE, bystander, client, config, pods_of, script, settings, unwatched};
 
-/// Runs a script under these settings, which must fail, soon, and leave no pod.
+/// Runs a script under these settings, which must fail, soon, leave no pod, and disturb nobody.
 async fn failure(settings: KubernetesSettings) -> Option<Error> {
     let client = client().await?;
     let runner = KubernetesRunner::start(client.clone(), settings, 8).await.expect("a runner");
     let call_id = format!("failing {:?}", Instant::now());
     let run = Run::alone(&call_id);
     let start = Instant::now();
-    let error = runner.run(script("print(1)"), run).await.expect_err("it cannot run");
-    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+    let failing = async { (runner.run(script("print(1)"), run).await, Instant::now()) };
+    let ((outcome, told), ()) = tokio::join!(failing, bystander());
+    assert!(told - start < Duration::from_secs(15), "{:?}", told - start);
     runner.idle().await;
     assert!(pods_of(&client, &call_id).await.is_empty());
-    Some(error)
+    Some(outcome.expect_err("it cannot run"))
 }
 
 #[tokio::test]
@@ -47,21 +48,39 @@ async fn a_node_without_room_is_busy() {
     assert!(matches!(&error, Error::Busy(text) if text.contains("Insufficient cpu")), "{error}");
 }
 
-#[tokio::test]
-async fn a_quota_that_is_used_up_is_busy() {
-    let Some(client) = client().await else { return };
-    let settings = KubernetesSettings { namespace: "toolbus-test-quota".to_owned(), ..settings() };
+/// Settings of a namespace that may have no more than so many pods. `None` without a cluster.
+async fn with_quota(pods: u32) -> Option<KubernetesSettings> {
+    let client = client().await?;
+    let namespace = format!("toolbus-test-quota-{pods}");
+    let settings = KubernetesSettings { namespace, ..settings() };
     // The namespace first.
     KubernetesRunner::start(client.clone(), settings.clone(), 1).await.expect("a runner");
     let quotas: Api<ResourceQuota> = Api::namespaced(client, &settings.namespace);
     let quota = serde_json::json!({
-        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"},
-        "spec": {"hard": {"pods": "0"}},
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"},
+        "spec": {"hard": {"pods": pods.to_string()}},
     });
     let apply = PatchParams::apply("toolbus-test");
-    quotas.patch("none", &apply, &Patch::Apply(&quota)).await.expect("a quota");
+    quotas.patch("few", &apply, &Patch::Apply(&quota)).await.expect("a quota");
+    Some(settings)
+}
+
+#[tokio::test]
+async fn a_quota_that_is_used_up_is_busy() {
+    let Some(settings) = with_quota(0).await else { return };
     let Some(error) = failure(settings).await else { return };
     assert!(matches!(&error, Error::Busy(text) if text.contains("quota")), "{error}");
+}
+
+#[tokio::test]
+async fn a_quota_that_pods_use_up_which_are_about_to_go_is_waited_for() {
+    let Some(settings) = with_quota(1).await else { return };
+    let client = client().await.expect("a cluster");
+    let runner = KubernetesRunner::start(client, settings, 8).await.expect("a runner");
+    for number in 0..3 {
+        let outcome = runner.run(script(&format!("print({number})")), unwatched()).await;
+        assert_eq!(outcome.expect("an outcome").output.text, format!("{number}\n"));
+    }
 }
 
 #[tokio::test]
@@ -110,9 +129,10 @@ async fn a_pod_that_is_deleted_while_its_script_runs_has_no_known_outcome() {
         Instant::now()
     };
     let source = "import time\nprint('here')\ntime.sleep(15)";
-    let (outcome, at) = tokio::join!(runner.run(script(source), run), deleting);
+    let running = async { (runner.run(script(source), run).await, Instant::now()) };
+    let ((outcome, told), deleted, ()) = tokio::join!(running, deleting, bystander());
     assert!(matches!(outcome, Err(Error::OutcomeUnknown(_))), "{outcome:?}");
-    assert!(at.elapsed() < Duration::from_secs(5), "{:?}", at.elapsed());
+    assert!(told - deleted < Duration::from_secs(5), "{:?}", told - deleted);
     runner.idle().await;
 }
 
@@ -135,7 +155,7 @@ async fn streams_that_are_cut_are_made_good_by_the_log() {
         proxy.cut();
     };
     let source = "import sys, time\nprint('before')\ntime.sleep(1)\nprint('after', file=sys.stderr)\nsys.exit(5)";
-    let (outcome, ()) = tokio::join!(runner.run(script(source), run), cutting);
+    let (outcome, (), ()) = tokio::join!(runner.run(script(source), run), cutting, bystander());
     let outcome = outcome.expect("an outcome");
     assert_eq!(
         (outcome.output.text.as_str(), outcome.ending),

@@ -99,7 +99,7 @@ impl Caller {
     }
 }
 
-async fn manager(vhost: &Vhost, place: &Place) -> Service {
+pub(crate) async fn manager(vhost: &Vhost, place: &Place) -> Service {
     manager_with(vhost, place, &[]).await
 }
 
@@ -132,7 +132,7 @@ async fn a_manager_that_is_killed_and_started_again_leaves_no_pod_and_no_caller(
     let long = place.started().await.name_any();
     caller.ask("call_gone", "import time\ntime.sleep(50)").await;
     let gone = eventually(LIMIT, async || {
-        let pods = place.all().await;
+        let pods = place.of_scripts().await;
         pods.into_iter().find(|name| *name != long).ok_or("no second pod")
     })
     .await;

@@ -48,6 +48,7 @@ struct Firsts {
 pub(crate) struct Meddler {
     judge: Arc<Mutex<Arc<Judge>>>,
     calls: Arc<Mutex<BTreeSet<String>>>,
+    changes: Arc<Mutex<Vec<String>>>,
     firsts: Arc<Mutex<Option<Firsts>>>,
     attachments: Option<Client>,
 }
@@ -59,6 +60,7 @@ impl Meddler {
         Self {
             judge: Arc::new(Mutex::new(pass)),
             calls: Arc::default(),
+            changes: Arc::default(),
             firsts: Arc::default(),
             attachments: None,
         }
@@ -99,6 +101,11 @@ impl Meddler {
     pub(crate) fn calls(&self) -> BTreeSet<String> {
         self.calls.lock().clone()
     }
+
+    /// The requests that change pods, in the order in which they were made since the last time.
+    pub(crate) fn changes(&self) -> Vec<String> {
+        std::mem::take(&mut self.changes.lock())
+    }
 }
 
 impl<S> Layer<S> for Meddler {
@@ -134,6 +141,9 @@ where
         let judge = Arc::clone(&self.meddler.judge.lock());
         let first = self.meddler.fate_of_first(&kind);
         let fate = first.unwrap_or_else(|| judge(method, path));
+        if method != "GET" && kind.ends_with(" pods") {
+            self.meddler.changes.lock().push(kind.clone());
+        }
         self.meddler.calls.lock().insert(kind);
         let attachments = self.meddler.attachments.clone().filter(|_| path.ends_with("/attach"));
         let passing = match fate {

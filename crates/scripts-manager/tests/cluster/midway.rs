@@ -12,7 +12,7 @@ use toolbus_scripts::runner::{Ending, Error, Run, Runner, Script};
 use crate::meddler::{Fate, Meddler};
 use crate::once::{LIMIT, Place};
 use crate::proxy::{Proxy, Way};
-use crate::support::{client, script};
+use crate::support::{bystander, client, script};
 
 /// Runs for long enough that something can happen meanwhile.
 const SLOW: &str = "import time\nprint('before', flush=True)\ntime.sleep(5)\nprint('after')";
@@ -28,7 +28,8 @@ async fn an_outage_in_the_middle_of_a_script_loses_nothing() {
         sleep(Duration::from_secs(2)).await;
         proxy.set(Way::Open);
     };
-    let (outcome, ()) = tokio::join!(runner.run(script(SLOW), Run::alone("call_1")), outage);
+    let running = runner.run(script(SLOW), Run::alone("call_1"));
+    let (outcome, (), ()) = tokio::join!(running, outage, bystander());
     let outcome = outcome.expect("an outcome");
     assert_eq!((&*outcome.output.text, outcome.ending), ("before\nafter\n", Ending::Exited(0)));
     runner.close().await;
@@ -49,7 +50,8 @@ async fn of_a_script_that_is_lost_sight_of_for_good_the_outcome_is_unknown() {
         ..script("print('done')\nimport time\ntime.sleep(1)")
     };
     let began = Instant::now();
-    let (outcome, ()) = tokio::join!(runner.run(quick, Run::alone("call_1")), outage);
+    let running = runner.run(quick, Run::alone("call_1"));
+    let (outcome, (), ()) = tokio::join!(running, outage, bystander());
     // It may have ended well: that its time was over is not known either.
     let is_told =
         matches!(&outcome, Err(Error::OutcomeUnknown(why)) if why.contains("nor its log"));
@@ -66,7 +68,8 @@ async fn a_slow_cluster_is_waited_for() {
     let Some(place) = Place::new("slow").await else { return };
     let runner = place.runner(through).await;
     proxy.set(Way::Slow(Duration::from_millis(100)));
-    let outcome = runner.run(script("print(6 * 7)"), Run::alone("call_1")).await;
+    let running = runner.run(script("print(6 * 7)"), Run::alone("call_1"));
+    let (outcome, ()) = tokio::join!(running, bystander());
     assert_eq!(outcome.expect("an outcome").output.text, "42\n");
     proxy.set(Way::Open);
     runner.close().await;
@@ -92,7 +95,8 @@ async fn refusals_to_attach_and_to_read_the_log_are_tried_again() {
         place.started().await;
         proxy.set(Way::Closed);
     };
-    let (outcome, ()) = tokio::join!(runner.run(script(SLOW), Run::alone("call_1")), cutting);
+    let running = runner.run(script(SLOW), Run::alone("call_1"));
+    let (outcome, (), ()) = tokio::join!(running, cutting, bystander());
     assert_eq!(outcome.expect("an outcome").output.text, "before\nafter\n");
     runner.close().await;
     place.is_empty(LIMIT).await;
@@ -109,11 +113,8 @@ async fn a_pod_that_is_evicted_is_told_at_once() {
         Instant::now()
     };
     let long = script("import time\ntime.sleep(15)");
-    let (outcome, evicted) = tokio::join!(
-        async { (runner.run(long, Run::alone("call_1")).await, Instant::now()) },
-        evicting
-    );
-    let (outcome, told) = outcome;
+    let running = async { (runner.run(long, Run::alone("call_1")).await, Instant::now()) };
+    let ((outcome, told), evicted, ()) = tokio::join!(running, evicting, bystander());
     assert!(matches!(outcome, Err(Error::OutcomeUnknown(_))), "{outcome:?}");
     assert!(told - evicted < Duration::from_secs(10), "{:?}", told - evicted);
     runner.close().await;
@@ -133,7 +134,8 @@ async fn a_script_whose_pod_is_ended_before_its_time_has_not_timed_out() {
         place.pods.patch(&pod, &PatchParams::default(), &over).await.expect("shortened");
     };
     let long = script("import time\ntime.sleep(15)");
-    let (outcome, ()) = tokio::join!(runner.run(long, Run::alone("call_1")), jumping);
+    let running = runner.run(long, Run::alone("call_1"));
+    let (outcome, (), ()) = tokio::join!(running, jumping, bystander());
     let told =
         matches!(&outcome, Err(Error::OutcomeUnknown(why)) if why.contains("DeadlineExceeded"));
     assert!(told, "{outcome:?}");

@@ -12,8 +12,8 @@ use kube::api::{DeleteParams, ListParams, LogParams, PostParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, ResourceExt};
 use parking_lot::Mutex;
-use scripts_manager::kubernetes::KubernetesRunner;
 use scripts_manager::kubernetes::settings::KubernetesSettings;
+use scripts_manager::kubernetes::{KubernetesRunner, PolicyStatus};
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -26,11 +26,15 @@ use crate::support::{client, script, settings};
 /// Longer than anything here takes on a machine that is busy.
 pub(crate) const LIMIT: Duration = Duration::from_secs(90);
 
-/// All pods that ever were, and by the call's id those that were of one.
+/// What the pods that probe the network policy are called, which no call has to do with.
+const PROBE: &str = "rockbot-probe-";
+
+/// All pods that ever were, and by the call's id those that were of one; apart from them the probes.
 #[derive(Default)]
 struct Ever {
     pods: BTreeSet<String>,
     calls: BTreeMap<String, BTreeSet<String>>,
+    probes: BTreeSet<String>,
 }
 
 /// A namespace of a test's own, and all pods that ever were in it.
@@ -66,6 +70,10 @@ impl Place {
             while let Some(Ok(pod)) = stream.next().await {
                 let uid = pod.uid().expect("a uid");
                 let mut seen = seen.lock();
+                if pod.name_any().starts_with(PROBE) {
+                    seen.probes.insert(uid);
+                    continue;
+                }
                 if let Some(call) = pod.annotations().get("rockbot.dev/tool-call-id") {
                     seen.calls.entry(call.clone()).or_default().insert(uid.clone());
                 }
@@ -98,6 +106,11 @@ impl Place {
         .await
     }
 
+    /// The names of the pods that there are for scripts.
+    pub(crate) async fn of_scripts(&self) -> Vec<String> {
+        self.all().await.into_iter().filter(|name| !name.starts_with(PROBE)).collect()
+    }
+
     /// The names of all pods that there are.
     pub(crate) async fn all(&self) -> Vec<String> {
         let list = self.pods.list(&ListParams::default()).await.expect("pods");
@@ -118,9 +131,14 @@ impl Place {
         .await;
     }
 
-    /// How many pods there ever were.
+    /// How many pods there ever were, probes of the network policy not counted.
     pub(crate) fn ever(&self) -> usize {
         self.ever.lock().pods.len()
+    }
+
+    /// How many probes of the network policy there ever were.
+    pub(crate) fn probes(&self) -> usize {
+        self.ever.lock().probes.len()
     }
 
     /// The pods that calls ever had, by the call's id.
@@ -332,6 +350,7 @@ async fn the_role_is_what_is_used() {
     // A role takes a moment to be known.
     let first = eventually(LIMIT, async || start().await.map_err(|e| e.to_string())).await;
     let second = start().await.expect("a runner");
+    first.probe_policy();
     // A pod that is run, one that is adopted, and one whose making had to be asked for.
     let run = Run::alone("call_1");
     let again = same(&run, true);
@@ -353,6 +372,11 @@ async fn the_role_is_what_is_used() {
         stop.cancel();
     };
     let _ = tokio::join!(first.run(script(source), run), stopping);
+    eventually(LIMIT, async || match first.policy() {
+        PolicyStatus::Enforced => Ok(()),
+        other => Err(other),
+    })
+    .await;
     first.idle().await;
     second.idle().await;
     first.leave().await.expect("left");

@@ -17,7 +17,7 @@ use toolbus_testkit::eventually;
 use crate::begun::{dismiss, greet};
 use crate::index::{IMAGE, Index};
 use crate::meddler::{Fate, Meddler};
-use crate::once::{LIMIT, same};
+use crate::once::{LIMIT, Place, same};
 use crate::support::{client, script, settings};
 
 /// An index of the test's own, and what was seen there.
@@ -101,7 +101,8 @@ async fn a_set_is_installed_once_and_kept() {
     assert_eq!(outcome.output.text, expected);
     assert_eq!((stage.asked().await, stage.volume().await), (asked, sets.clone()));
     other.idle().await;
-    a_call_that_comes_again_unbegun_has_its_packages(&stage, (source, expected)).await;
+    let again = a_call_that_comes_again_unbegun_has_its_packages(&stage, (source, expected));
+    Box::pin(again).await;
 
     // What was not asked for lately makes room for what is new; what was stays.
     stage.ask("age").await;
@@ -237,9 +238,29 @@ async fn what_cannot_be_installed_is_told_and_leaves_nothing() {
     stage.end(&runner).await;
 }
 
+/// The index is the same, and where it is; only the policy takes others for it.
+#[tokio::test]
+async fn an_index_that_the_policy_does_not_name_is_out_of_reach() {
+    let Some(stage) = Stage::start("toolbus-test-packages-closed").await else { return };
+    let labels = Some("test=another".to_owned());
+    let closed = PackagesSettings { index_labels: labels, ..stage.settings() };
+    let runner = stage.runner(closed).await;
+    let refused = run(&runner, "print(1)", &["toolbus-good"]).await;
+    let Err(Error::Packages(text)) = &refused else { panic!("{refused:?}") };
+    assert!(text.contains("the index cannot be asked for toolbus-good"), "{text}");
+    assert_eq!((stage.asked().await.len(), stage.volume().await.len()), (0, 0));
+    runner.idle().await;
+
+    let runner = stage.runner(stage.settings()).await;
+    let outcome = run(&runner, "print(1)", &["toolbus-good"]).await;
+    assert_eq!(outcome.expect("it runs").output.text, "1\n");
+    stage.end(&runner).await;
+}
+
 #[tokio::test]
 async fn no_pod_is_made_for_what_is_no_requirement() {
-    let Some(runner) = crate::support::runner().await else { return };
+    let Some(place) = Place::new("no-requirement").await else { return };
+    let runner = place.runner(client().await.expect("a cluster")).await;
     for package in
         ["x; touch /tmp/mark", "--index-url=http://x", "-r/etc/passwd", "git+https://x/y", "../x"]
     {
@@ -252,4 +273,9 @@ async fn no_pod_is_made_for_what_is_no_requirement() {
     for part in ["packages.index", "packages.claim", "without pip_packages"] {
         assert!(nowhere.contains(part), "{nowhere}");
     }
+    // Whatever was made before this one was seen before it.
+    run(&runner, "print(1)", &[]).await.expect("it runs");
+    eventually(LIMIT, async || if place.ever() > 0 { Ok(()) } else { Err("none was seen") }).await;
+    assert_eq!(place.ever(), 1);
+    runner.idle().await;
 }

@@ -74,15 +74,18 @@ pub(crate) async fn check(runner: &impl Runner, source: &str, output: &str, endi
     assert_eq!((outcome.output.text.as_str(), &outcome.ending), (output, &ending), "{source}");
 }
 
+/// Runs a plain script by a manager of its own, in another namespace than most tests have: whatever
+/// goes wrong beside it, it has its outcome.
+pub(crate) async fn bystander() {
+    let runner = runner().await.expect("a cluster");
+    check(&runner, "print('undisturbed')", "undisturbed\n", Ending::Exited(0)).await;
+    runner.idle().await;
+}
+
 /// The pods of calls with this id.
 pub(crate) async fn pods_of(client: &Client, call_id: &str) -> Vec<Pod> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
-    let pods = match pods.list(&ListParams::default()).await {
-        // The API server closed a quiet connection as it was used: both sides keep one for 90 s.
-        Err(kube::Error::Service(_)) => pods.list(&ListParams::default()).await,
-        answer => answer,
-    };
-    let pods = pods.expect("pods").items;
+    let pods = pods.list(&ListParams::default()).await.expect("pods").items;
     let is_of = |pod: &Pod| {
         let annotations = pod.metadata.annotations.as_ref();
         annotations

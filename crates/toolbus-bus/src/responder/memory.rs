@@ -14,14 +14,14 @@ use tokio::time::Instant;
 use super::{CallKey, Reply};
 
 /// How long an outcome is remembered.
-pub(super) const REMEMBERED_FOR: Duration = Duration::from_secs(600);
+pub const REMEMBERED_FOR: Duration = Duration::from_secs(600);
 /// Most outcomes that are remembered.
 pub(super) const ENTRIES_MAX: usize = 20_000;
 /// Most bytes of outcomes that are remembered.
 pub(super) const BYTES_MAX: usize = 64 << 20;
 
-/// What a remembered outcome weighs beside its body.
-const ENTRY_BYTES: usize = 256;
+/// What a remembered outcome weighs beside its body, in bytes.
+pub const REMEMBERED_BYTES: usize = 256;
 
 /// The memory. Clones are the same memory.
 #[derive(Clone, Default)]
@@ -73,7 +73,7 @@ impl Memory {
 
 impl Table {
     fn remember(&mut self, key: CallKey, reply: Reply, now: Instant) {
-        self.bytes += ENTRY_BYTES + reply.body.len();
+        self.bytes += REMEMBERED_BYTES + reply.body.len();
         self.entries.insert(key, Entry::Done(reply));
         self.done.push_back((now, key));
         while self.done.len() > ENTRIES_MAX || (self.bytes > BYTES_MAX && self.done.len() > 1) {
@@ -90,7 +90,7 @@ impl Table {
     fn forget_oldest(&mut self) {
         let Some((_, key)) = self.done.pop_front() else { return };
         if let Some(Entry::Done(reply)) = self.entries.remove(&key) {
-            self.bytes -= ENTRY_BYTES + reply.body.len();
+            self.bytes -= REMEMBERED_BYTES + reply.body.len();
         }
     }
 }

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use toolbus_scripts::packages::{self, Requirements};
 use toolbus_scripts::runner::Error;
 
-use super::{Packages, cache, installer};
+use super::{Limit, Packages, cache, installer};
 use crate::config::Limits;
 use crate::launch::{Launch, Launched};
 use crate::limits;
@@ -37,7 +37,7 @@ impl Packages {
         &self,
         staging: &Path,
         requirements: &Requirements,
-        deadline: Instant,
+        limit: Limit,
         cancelled: &CancellationToken,
     ) -> Result<(), Error> {
         let failed = |error: io::Error| Error::Failed(format!("packages: {error}"));
@@ -46,7 +46,7 @@ impl Packages {
             file_bytes: self.config.packages.set_bytes,
             ..self.config.limits.clone()
         };
-        let timeout = deadline.saturating_duration_since(Instant::now());
+        let timeout = limit.end.saturating_duration_since(Instant::now());
         let mut launched = self.launch(staging, &limits, timeout).await.map_err(failed)?;
         launched.open();
         let subject = self.launcher.subject(launched.processes.first());
@@ -70,7 +70,7 @@ impl Packages {
         let mut ticks = time::interval(SIZE_PERIOD);
         loop {
             tokio::select! {
-                outcome = &mut run => return packages::judge(&outcome?, self.config.packages.install_timeout),
+                outcome = &mut run => return packages::judge(&outcome?, limit.duration()),
                 _ = ticks.tick() => {}
             }
             let folder = staging.to_path_buf();

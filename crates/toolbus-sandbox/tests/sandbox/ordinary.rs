@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use toolbus_scripts::conformance::endings;
 use toolbus_scripts::runner::{
-    Ending, Error, INPUT_BYTES_MAX, Run, Runner, SCRIPT_BYTES_MAX, Script, Stream,
+    Deadline, Ending, Error, INPUT_BYTES_MAX, Run, Runner, SCRIPT_BYTES_MAX, Script, Stream,
 };
 
 use crate::support::{busy, check, config, probe, run, run_for, sandbox, script, unwatched};
@@ -116,4 +116,21 @@ async fn more_than_fit_are_refused_as_busy() {
     assert_eq!(one.expect("the first runs").output.text, "1\n");
     assert_eq!(two.expect("the second waits").output.text, "2\n");
     busy(three);
+}
+
+#[tokio::test]
+async fn a_turn_that_does_not_come_before_the_deadline_is_busy() {
+    let config = toolbus_sandbox::Config { max_concurrent: 1, ..config() };
+    let Some(sandbox) = probe(config).await else { return };
+    let cancelled = CancellationToken::new();
+    let long = Run { cancelled: cancelled.clone(), ..unwatched() };
+    let running = sandbox.run(script("import time\ntime.sleep(60)"), long);
+    let waiting = async {
+        tokio::task::yield_now().await;
+        let hasty = Run { deadline: Deadline::after(Duration::from_secs(1)), ..unwatched() };
+        busy(sandbox.run(script("print(2)"), hasty).await);
+        cancelled.cancel();
+    };
+    let (ran, ()) = tokio::join!(running, waiting);
+    assert_eq!(ran.expect("it ran").ending, Ending::Cancelled);
 }

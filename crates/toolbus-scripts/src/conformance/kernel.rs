@@ -1,6 +1,11 @@
 //! What a script must not ask of the kernel.
 
-use super::stage::Stage;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use super::host;
+use super::stage::{Stage, script};
 
 /// `call` makes a system call by its number, which must be refused as forbidden or as unknown.
 const CALL: &str = r"
@@ -119,4 +124,85 @@ for path in ('/sys/kernel/uevent_helper', '/sys/power/state', '/sys/fs/cgroup/re
     attempt(path, lambda: put(path, b'x'))
 ";
     stage.attack(17, source).await;
+}
+
+/// What the script says of itself in the other cases, as the machine sees it: of the script's own
+/// process, and of one that has left it.
+pub(super) async fn the_machine_sees_the_walls_around_every_process(stage: Stage) {
+    let mark = host::mark();
+    let source = r"
+import ctypes, subprocess, time
+ctypes.CDLL(None).prctl(15, b'MARK', 0, 0, 0)
+subprocess.Popen(['/bin/sh', '-c', 'sleep 300; : MARK'], start_new_session=True)
+time.sleep(2)
+print('seen')
+";
+    let outside = tempfile::NamedTempFile::new().expect("a file of the machine");
+    let response = stage
+        .watch(script(&source.replace("MARK", &mark)), &mark, |found| {
+            let are_both_there = found.len() == 2;
+            if are_both_there {
+                found.iter().for_each(|id| is_walled_in(*id, outside.path()));
+            }
+            are_both_there
+        })
+        .await;
+    assert_eq!(response.output.as_deref(), Some("seen\n"), "{response:?}");
+    stage.nothing_runs_with(&mark);
+}
+
+/// Devices that keep nothing of what is written to them.
+const DEVICES: [&str; 6] =
+    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+
+/// That a process can do nothing to the machine, where a file is that it does not see.
+fn is_walled_in(id: i32, outside: &Path) {
+    let read = |name: &str| fs::read_to_string(format!("/proc/{id}/{name}")).expect("it lives");
+    let status = read("status");
+    let value = |name: &str| {
+        let found = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        found.unwrap_or_else(|| panic!("no {name}: {status}")).trim()
+    };
+    assert_eq!((value("NoNewPrivs"), value("Seccomp")), ("1", "2"));
+    for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+        assert_eq!(value(set).trim_start_matches('0'), "", "{set}");
+    }
+    for set in ["Uid", "Gid", "Groups"] {
+        assert!(value(set).split_whitespace().all(|one| one != "0"), "{set} {}", value(set));
+    }
+    let limits = read("limits");
+    for (limit, most) in [("Max core file size", 0), ("Max processes", 64), ("Max open files", 256)]
+    {
+        let line = limits.lines().find_map(|line| line.strip_prefix(limit)).expect("a limit");
+        let hard = line.split_whitespace().nth(1).and_then(|hard| hard.parse::<u64>().ok());
+        assert!(hard.is_some_and(|hard| hard <= most), "{limit} {line}");
+    }
+    for namespace in ["ipc", "mnt", "net", "pid", "uts"] {
+        let of =
+            |who: &str| fs::read_link(format!("/proc/{who}/ns/{namespace}")).expect("a namespace");
+        assert_ne!(of(&id.to_string()), of("self"), "{namespace}");
+    }
+    // `ID PARENT DEVICE ROOT PLACE OPTIONS … - TYPE …`. Where it can write, it writes into memory or to
+    // a device that keeps nothing. The file that nodes keep for last words is behind a folder that it
+    // cannot enter.
+    for mount in read("mountinfo").lines() {
+        let (of_mount, of_system) = mount.split_once(" - ").expect("a mount");
+        let words: Vec<_> = of_mount.split(' ').collect();
+        let (place, is_writable) = (words[4], words[5].split(',').any(|option| option == "rw"));
+        let system = of_system.split(' ').next().expect("a type");
+        let is_memory = ["tmpfs", "devpts", "mqueue", "proc"].contains(&system);
+        let is_device = DEVICES.contains(&place);
+        let is_closed = || {
+            let found = fs::metadata(format!("/proc/{id}/root{place}")).expect("a mount");
+            found.is_file() && found.uid() == 0 && found.mode() & 0o022 == 0
+        };
+        let is_harmless = is_memory || is_device || place == "/root/termination-log";
+        assert!(!is_writable || is_harmless || is_closed(), "{mount}");
+    }
+    let environment = read("environ");
+    for name in ["TOOLBUS", "KUBERNETES"] {
+        assert!(!environment.contains(name), "{environment}");
+    }
+    let inside = format!("/proc/{id}/root{}", outside.display());
+    assert!(outside.exists() && !Path::new(&inside).exists(), "it sees {inside}");
 }

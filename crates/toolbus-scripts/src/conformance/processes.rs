@@ -20,7 +20,7 @@ time.sleep(1)
 print('left behind')
 ";
     let request = script(&source.replace("MARK", &mark));
-    let response = stage.watch(request, &mark, |count| count >= 2).await;
+    let response = stage.watch(request, &mark, |found| found.len() >= 2).await;
     assert_eq!(response.output.as_deref(), Some("left behind\n"), "{response:?}");
     stage.nothing_runs_with(&mark);
 }

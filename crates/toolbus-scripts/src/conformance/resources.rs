@@ -25,8 +25,8 @@ pub(super) async fn a_fork_bomb_is_bounded_and_ends(stage: Stage) {
     let request = ScriptInvokeRequest { timeout_seconds: 3, ..request };
     let started = Instant::now();
     let response = stage
-        .watch(request, &mark, |count| {
-            most = most.max(count);
+        .watch(request, &mark, |found| {
+            most = most.max(found.len());
             most > 20 && started.elapsed() > Duration::from_secs(2)
         })
         .await;

@@ -147,20 +147,20 @@ impl Stage {
     }
 
     /// Runs a script that may take `seconds` until it has started processes with this mark, then
-    /// waits for its end and returns it. `watch` is told how many there are, until it says `true`.
+    /// waits for its end and returns it. `watch` is told which there are, until it says `true`.
     /// Where processes do not show, nothing is watched.
     pub(super) async fn watch(
         &self,
         request: ScriptInvokeRequest,
         mark: &str,
-        mut watch: impl FnMut(usize) -> bool,
+        mut watch: impl FnMut(&[i32]) -> bool,
     ) -> ScriptInvokeResponse {
         let running = self.ask(request);
         if !self.fixture.shows_processes() {
             return running.await;
         }
         let watching = async {
-            while !watch(host::processes_with(mark).len()) {
+            while !watch(&host::processes_with(mark)) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };

@@ -59,12 +59,15 @@ struct Fixture {
 async fn fixture(
     answer: impl Fn(&Script) -> Result<Outcome, Error> + Send + Sync + 'static,
 ) -> Fixture {
-    let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
     let asked = Arc::default();
     let runner = Scripted { answer: Box::new(answer), asked: Arc::clone(&asked) };
+    fixture_of(Arc::new(runner), asked).await
+}
+
+async fn fixture_of(runner: Arc<dyn Runner>, asked: Arc<Mutex<Vec<Script>>>) -> Fixture {
+    let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
     let four = NonZeroU16::new(4).unwrap();
-    let worker =
-        serve(Arc::clone(&bus), &InstanceId::random(), four, Arc::new(runner)).await.unwrap();
+    let worker = serve(Arc::clone(&bus), &InstanceId::random(), four, runner).await.unwrap();
     let requester =
         Requester::start(bus, AgentName::standard(), &InstanceId::random()).await.unwrap();
     let registry = Arc::new(Registry::new());
@@ -227,6 +230,33 @@ async fn a_runner_without_room_and_one_that_panics_are_typed_errors() {
         broken.call(serde_json::json!({"script": "x"}), Progress::none()).await.unwrap_err();
     assert_eq!(error.code, ErrorCode::ExecutionFailed);
     assert_eq!(error.message, "the script runner failed: it panicked");
+}
+
+/// Waits for as long as a call lets it, in vain.
+struct Patient;
+
+impl Runner for Patient {
+    fn name(&self) -> &'static str {
+        "patient"
+    }
+
+    fn run(&self, _script: Script, run: Run) -> BoxFuture<'_, Result<Outcome, Error>> {
+        Box::pin(async move {
+            tokio::time::sleep_until(run.until(Duration::from_secs(3600))).await;
+            Err(Error::Unavailable("nobody answers".to_owned()))
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn why_a_script_has_not_begun_is_told_before_its_caller_stops_waiting() {
+    let fixture = fixture_of(Arc::new(Patient), Arc::default()).await;
+    for seconds in [1, 30, 300] {
+        let arguments = serde_json::json!({"script": "x", "timeout_seconds": seconds});
+        let error = fixture.call(arguments, Progress::none()).await.unwrap_err();
+        assert_eq!(error.code, ErrorCode::ExecutionFailed, "{seconds}");
+        assert_eq!(error.message, "running scripts is unavailable: nobody answers", "{seconds}");
+    }
 }
 
 #[tokio::test]

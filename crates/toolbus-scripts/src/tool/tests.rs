@@ -37,7 +37,9 @@ fn the_model_is_told_in_the_words_of_the_contract() {
         "execute_python_script timed out after 7s. Either increase timeout_seconds, simplify the \
          script, or consider an alternative approach that does not require script execution.",
     );
-    check(ended(-1, Some("x"), Some("Pod TIMED OUT after 7s")), timed_out);
+    check(ended(-1, Some("x"), Some("Pod TIMED OUT after 7s")), timed_out.clone());
+    let own = because(ended(-1, None, Some("Script timed out after 7s")), ScriptReason::TimedOut);
+    check(own, timed_out);
     // A script that says so itself and succeeds has not timed out.
     check(ended(0, Some("ok"), Some("timed out")), Output::text("ok"));
 }
@@ -55,6 +57,15 @@ fn what_the_contract_has_no_words_for_stands_on_a_line_of_its_own() {
     let mut killed = because(ended(139, Some("a"), None), ScriptReason::Killed);
     killed.signal = Some(11);
     check(killed, Output::error("Script failed (exit 139):\na\n[killed by signal 11]"));
+}
+
+/// It never began, so to simplify it would not help.
+#[test]
+fn a_script_whose_packages_took_too_long_has_not_timed_out() {
+    check(
+        because(ended(-1, None, Some("pip install timed out after 110s")), ScriptReason::Packages),
+        Output::error("Script failed (exit -1):\npip install timed out after 110s"),
+    );
 }
 
 #[test]

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use toolbus_bus::Deadline;
 
 use super::*;
 use crate::files::Produced;
@@ -238,4 +240,80 @@ async fn what_may_have_begun_is_not_refused() {
     let (outcomes, again) = tokio::join!(all, again);
     assert!(matches!(outcomes.last(), Some(Err(Error::Busy(_)))), "{outcomes:?}");
     assert!(again.is_ok(), "{again:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_does_not_come_before_the_deadline_is_busy_and_leaves_nothing_behind() {
+    let (held, turns) = stage();
+    let run = |number, budget| {
+        let (script, run) = of("a", number);
+        let deadline = Deadline::after(Duration::from_secs(budget));
+        turns.run(script, Run { deadline, ..run })
+    };
+    let running = join_all((0..2).map(|number| run(number, 3600)));
+    let start = Instant::now();
+    let waiting = async {
+        let busy = run(2, 11).await;
+        assert!(start.elapsed() < Duration::from_secs(11), "{:?}", start.elapsed());
+        held.may_end.send_replace(100);
+        busy
+    };
+    let (ran, busy) = tokio::join!(running, waiting);
+    assert!(ran.iter().all(Result::is_ok));
+    assert!(matches!(&busy, Err(Error::Busy(why)) if why.contains("made room")), "{busy:?}");
+    assert_eq!(*held.started.borrow(), ["a0", "a1"]);
+    assert_eq!(turns.agents.lock().scripts, 0);
+}
+
+/// A runner of a fleet that does not find out anything.
+struct Silent(Arc<Held>);
+
+impl Runner for Silent {
+    fn name(&self) -> &'static str {
+        "silent"
+    }
+
+    fn adopts(&self) -> bool {
+        true
+    }
+
+    fn wait<'a>(
+        &'a self,
+        _key: CallKey,
+        _turn: BoxFuture<'a, ()>,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn is_unbegun(&self, _key: CallKey) -> BoxFuture<'_, Result<bool, Error>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn run(&self, script: Script, run: Run) -> BoxFuture<'_, Result<Outcome, Error>> {
+        self.0.run(script, run)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_call_that_may_have_begun_elsewhere_nothing_is_claimed_before_the_deadline() {
+    let (held, _) = stage();
+    let turns = Turns::new(Arc::new(Silent(Arc::clone(&held))), SHARES);
+    let run = |number, redelivered, budget| {
+        let (script, run) = of("a", number);
+        let deadline = Deadline::after(Duration::from_secs(budget));
+        turns.run(script, Run { redelivered, deadline, ..run })
+    };
+    let running = join_all((0..2).map(|number| run(number, false, 3600)));
+    let start = Instant::now();
+    let others = async {
+        for redelivered in [true, false] {
+            let unknown = run(2, redelivered, 11).await;
+            assert!(matches!(unknown, Err(Error::OutcomeUnknown(_))), "{unknown:?}");
+        }
+        assert!(start.elapsed() < Duration::from_secs(22), "{:?}", start.elapsed());
+        held.may_end.send_replace(100);
+    };
+    let (ran, ()) = tokio::join!(running, others);
+    assert!(ran.iter().all(Result::is_ok));
+    assert_eq!(*held.started.borrow(), ["a0", "a1"]);
 }

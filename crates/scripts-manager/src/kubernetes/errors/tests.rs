@@ -1,5 +1,7 @@
 //! What is told of errors.
 
+use kube::core::Status;
+
 use super::*;
 
 #[derive(Debug, thiserror::Error)]

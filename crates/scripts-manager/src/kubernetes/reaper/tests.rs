@@ -1,8 +1,6 @@
 //! Managers around a cluster that is made up, in a time that the tests pass: what their wall clocks
 //! say, and how these jump, changes nothing.
 
-mod cluster;
-
 use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -14,11 +12,12 @@ use toolbus_scripts::runner::CallKey;
 
 use super::*;
 use crate::kubernetes::keeper::{Kept, Made};
+use crate::kubernetes::made_up::{Cluster, NAMESPACE};
+use crate::kubernetes::owner::Owner;
 use crate::kubernetes::pod::{self, Identity};
 use crate::kubernetes::presence::DEAD_AFTER;
 use crate::kubernetes::settings::KubernetesSettings;
 use crate::kubernetes::watch::Watch;
-use cluster::{Cluster, NAMESPACE};
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 /// How long after its start a manager's wall clock jumps.
@@ -38,8 +37,9 @@ impl Manager {
         let client = Client::new(cluster.clone(), NAMESPACE);
         let pods = Api::namespaced(client.clone(), NAMESPACE);
         let limit = Duration::from_secs(10);
-        let keeper = Arc::new(Keeper::new(pods, Watch::default(), limit, TaskTracker::new()));
-        let mut presence = Presence::new(client, NAMESPACE, keeper.manager());
+        let (owner, tasks) = (Owner::default(), TaskTracker::new());
+        let keeper = Arc::new(Keeper::new(pods, Watch::default(), owner.clone(), tasks));
+        let mut presence = Presence::new(client, NAMESPACE, keeper.manager(), owner);
         let start = Instant::now();
         presence.wall = Arc::new(move || {
             let passed = start.elapsed();
@@ -52,7 +52,8 @@ impl Manager {
         presence.renew().await.expect("a Lease");
         let identity = Identity::of_call(keeper.manager(), CallKey::unique(), "call");
         let described = pod::describe(&KubernetesSettings::default(), &identity, limit);
-        let made = keeper.make(&identity, described, &CancellationToken::new()).await;
+        let (stop, by) = (CancellationToken::new(), Instant::now() + limit);
+        let made = keeper.make(&identity, described, &stop, by).await;
         let Ok(Made::New(pod)) = made else { panic!("no pod") };
         let (presence, watchman) = (Arc::new(presence), Watchman::default());
         Self { reaper: Reaper { keeper, presence, watchman }, pod }

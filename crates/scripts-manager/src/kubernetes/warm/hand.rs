@@ -6,13 +6,13 @@
 use std::time::Duration;
 
 use kube::api::{Patch, PatchParams};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 use toolbus_scripts::runner::{CallKey, Run, Script};
 
-use super::{Claimed, Parts, Waiting};
+use super::{Claimed, NotHere, Parts, Waiting};
 use crate::kubernetes::attach::Frame;
 use crate::kubernetes::birth::Born;
-use crate::kubernetes::keeper::Kept;
+use crate::kubernetes::keeper::{Kept, Whose};
 use crate::kubernetes::protocol::Report;
 use crate::kubernetes::requests::repeated;
 use crate::kubernetes::{self, errors, pod, protocol};
@@ -31,8 +31,9 @@ pub(super) enum Refused {
     Lost(String),
     /// It is not this manager's any more.
     Taken,
-    /// Somebody else has taken it over since it was claimed for this call, which is his to begin now.
-    Elsewhere,
+    /// Somebody else has taken it over since it was claimed for this call, which is his to begin now,
+    /// or may have.
+    NotHere(NotHere),
     /// The cluster is in trouble, or the script is not wanted any more.
     NotNow,
 }
@@ -46,12 +47,14 @@ pub(super) async fn over(
     (script, run): (&Script, &Run),
 ) -> Result<Claimed, Refused> {
     let Waiting { kept, born, made, .. } = &mut waiting;
+    // Whether the pod may have become this call's.
+    let mut may_be_claimed = false;
     let claimed = async {
-        let claim = claim(parts, template, (kept, *made), (script, run));
-        timeout(CLAIM_LIMIT, claim).await.unwrap_or(Err(Refused::NotNow))
+        let claim = claim(parts, template, (kept, *made), (script, run), &mut may_be_claimed);
+        timeout_at(run.until(CLAIM_LIMIT), claim).await.unwrap_or(Err(Refused::NotNow))
     };
     let sent = async {
-        let sent = timeout(HANDOVER_LIMIT, send(born, script)).await;
+        let sent = timeout_at(run.until(HANDOVER_LIMIT), send(born, script)).await;
         sent.unwrap_or_else(|_| Err("it does not take a script".to_owned())).map_err(Refused::Lost)
     };
     // Side by side: what the pod has of a script is of no effect before the word to start it, and a
@@ -64,24 +67,29 @@ pub(super) async fn over(
     };
     match done {
         Ok(()) => Ok(Claimed { kept: waiting.kept, born: waiting.born }),
-        Err(refused @ (Refused::Taken | Refused::Elsewhere)) => {
+        Err(refused @ (Refused::Taken | Refused::NotHere(_))) => {
             waiting.kept.leave();
             Err(refused)
         }
+        // Nobody finds it by this call.
+        Err(refused) if !may_be_claimed => Err(refused),
         // Before the script gets another pod: it must not be found with two.
-        Err(refused) => {
-            let is_own = waiting.kept.give_up().await;
-            Err(if is_own { refused } else { Refused::Elsewhere })
-        }
+        Err(refused) => match waiting.kept.give_up(run.begin_by()).await {
+            Whose::Own => Err(refused),
+            Whose::Another => Err(Refused::NotHere(NotHere::Elsewhere)),
+            Whose::Unknown => Err(Refused::NotHere(NotHere::Unknown)),
+        },
     }
 }
 
-/// Makes the pod this call's, which the cluster grants once.
+/// Makes the pod this call's, which the cluster grants once. `may_be` says whether it may have, also
+/// when this is dropped half way.
 async fn claim(
     parts: &Parts,
     template: &str,
     (kept, made): (&Kept, Instant),
     (script, run): (&Script, &Run),
+    may_be: &mut bool,
 ) -> Result<(), Refused> {
     let name = &kept.name;
     let mut version = kept.follower.known.borrow().version.clone();
@@ -96,16 +104,21 @@ async fn claim(
         let life = made.elapsed() + CLAIM_LIMIT + HANDOVER_LIMIT + script.timeout;
         let patch = pod::claim((run.key, &run.call_id), life, &known);
         let parameters = PatchParams::default();
+        let before = std::mem::replace(may_be, true);
         match parts.pods.patch_metadata(name, &parameters, &Patch::Merge(patch)).await {
             Ok(_) => return Ok(()),
             Err(error) if errors::is_not_found(&error) => {
+                *may_be = before;
                 return Err(Refused::Lost("it was deleted".to_owned()));
             }
             // It was changed, perhaps by this very claim: an answer may have been lost.
             Err(error) if errors::is_conflict(&error) || errors::is_unanswered(&error) => {
                 tracing::debug!(pod = name, error = %errors::chain(&error), "claiming again");
             }
-            Err(error) => return Err(trouble(&error)),
+            Err(error) => {
+                *may_be = before || !errors::is_refusal(&error);
+                return Err(trouble(&error));
+            }
         }
     }
     Err(Refused::Lost("it changes all the time".to_owned()))
@@ -129,7 +142,7 @@ async fn look(
     let pod = pod.ok_or_else(|| Refused::Lost("it was deleted".to_owned()))?;
     match pod::owner_for(&pod.metadata, key) {
         Some(owner) if owner == parts.manager => return Ok(Seen::Claimed),
-        Some(_) => return Err(Refused::Elsewhere),
+        Some(_) => return Err(Refused::NotHere(NotHere::Elsewhere)),
         None => {}
     }
     if !pod::is_warm(&pod.metadata, &parts.manager, template) {

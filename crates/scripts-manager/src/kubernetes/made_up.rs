@@ -2,6 +2,7 @@
 //! versions, and refuses changes of what is not there or not as it was seen.
 
 use std::collections::BTreeMap;
+use std::future::pending;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -16,6 +17,8 @@ use serde_json::{Value, json};
 use tower::{BoxError, Service};
 use url::form_urlencoded;
 
+use super::pod::MANAGER;
+
 pub(super) const NAMESPACE: &str = "scripts";
 
 #[derive(Clone, Default)]
@@ -23,8 +26,20 @@ pub(super) struct Cluster {
     state: Arc<Mutex<State>>,
 }
 
+/// Whether requests are heard.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Hearing {
+    #[default]
+    Well,
+    /// What is asked for is done, and nothing is answered.
+    Mute,
+    /// Nothing arrives, and nothing is answered.
+    Deaf,
+}
+
 #[derive(Default)]
 struct State {
+    hearing: Hearing,
     version: u64,
     /// By collection and name.
     objects: BTreeMap<(String, String), Value>,
@@ -35,6 +50,18 @@ type Refusal = (u16, &'static str);
 const GONE: Refusal = (404, "NotFound");
 
 impl Cluster {
+    /// From now on.
+    pub(super) fn hears(&self, hearing: Hearing) {
+        self.state.lock().hearing = hearing;
+    }
+
+    /// Makes a pod another manager's.
+    pub(super) fn take_over(&self, pod: &str, manager: &str) {
+        let patch = json!({"metadata": {"labels": {MANAGER: manager}}});
+        let place = ("pods".to_owned(), pod.to_owned());
+        self.state.lock().patch(&place, &patch).expect("a pod");
+    }
+
     /// The names of all objects of a collection.
     pub(super) fn names(&self, collection: &str) -> Vec<String> {
         let state = self.state.lock();
@@ -68,6 +95,12 @@ fn lease_of(manager: &str) -> (String, String) {
 }
 
 impl State {
+    fn hear(&mut self, request: &Request<()>, body: &Value) -> Option<Result<Value, Refusal>> {
+        let arrives = self.hearing != Hearing::Deaf;
+        let answer = arrives.then(|| self.answer(request, body));
+        answer.filter(|_| self.hearing == Hearing::Well)
+    }
+
     fn answer(&mut self, request: &Request<()>, body: &Value) -> Result<Value, Refusal> {
         let (_, place) = request.uri().path().split_once(NAMESPACE).ok_or(GONE)?;
         let mut place = place.trim_matches('/').splitn(2, '/').map(str::to_owned);
@@ -171,7 +204,8 @@ impl Service<Request<Body>> for Cluster {
             let (head, body) = request.into_parts();
             let body = body.collect().await?.to_bytes();
             let body = serde_json::from_slice(&body).unwrap_or_default();
-            let answer = state.lock().answer(&Request::from_parts(head, ()), &body);
+            let answer = state.lock().hear(&Request::from_parts(head, ()), &body);
+            let Some(answer) = answer else { return pending().await };
             let (code, answer) = answer.map_or_else(
                 |(code, reason)| {
                     let refusal = json!({

@@ -1,0 +1,144 @@
+//! How scripts and their pods end, as the node sees it.
+
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::jiff::SignedDuration;
+use kube::api::ListParams;
+use scripts_manager::kubernetes::KubernetesRunner;
+use tokio_util::sync::CancellationToken;
+use toolbus_scripts::runner::{Ending, Run, Runner, Script};
+use toolbus_testkit::eventually;
+
+use crate::meddler::{Fate, Meddler};
+use crate::once::{LIMIT, Place};
+use crate::support::{client, script};
+
+/// Ignores what can be ignored, and is not alone.
+const STUBBORN: &str = "print('here', flush=True)\nimport signal, subprocess, time\n\
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n\
+    subprocess.Popen(['sleep', '60'], start_new_session=True)\ntime.sleep(60)";
+/// How long one may run whose time is to be over: long enough to be found on the node.
+const SHORT: Duration = Duration::from_secs(6);
+/// How soon all of a script is to be dead after its end.
+const AT_ONCE: Duration = Duration::from_millis(300);
+/// A busy machine may be late with anything, so the best of a few counts.
+const ATTEMPTS: u32 = 8;
+
+#[tokio::test]
+async fn a_script_that_is_cancelled_is_dead_at_once() {
+    is_dead_at_once("dead-cancelled", Ending::Cancelled).await;
+}
+
+#[tokio::test]
+async fn a_script_whose_time_is_over_is_dead_at_once() {
+    is_dead_at_once("dead-timed-out", Ending::TimedOut).await;
+}
+
+async fn is_dead_at_once(name: &str, ending: Ending) {
+    let Some(place) = Place::new(name).await else { return };
+    let runner = place.runner(client().await.expect("a cluster")).await;
+    let mut fastest = Duration::MAX;
+    for _ in 0..ATTEMPTS {
+        let Some(took) = death(&place, &runner, &ending).await else { return };
+        fastest = fastest.min(took);
+        if fastest < AT_ONCE {
+            return;
+        }
+    }
+    panic!("{fastest:?}");
+}
+
+/// How long after a script's end the last of its processes lived. That its pod's object is gone is not
+/// enough: they are looked for on the node, by the user id that no other pod has. `None` where the
+/// node is another machine, on which nothing can be seen.
+async fn death(place: &Place, runner: &KubernetesRunner, ending: &Ending) -> Option<Duration> {
+    let times_out = *ending == Ending::TimedOut;
+    let timeout = if times_out { SHORT } else { Duration::from_secs(20) };
+    let (cancelled, begun) = (CancellationToken::new(), Arc::new(OnceLock::new()));
+    let hearing = Arc::clone(&begun);
+    let live = move |_, _: &str| _ = hearing.set(Instant::now());
+    let run =
+        Run { cancelled: cancelled.clone(), live: Some(Arc::new(live)), ..Run::alone("call_1") };
+    let watching = async {
+        let begun =
+            eventually(LIMIT, async || begun.get().copied().ok_or("it has not begun")).await;
+        if !std::path::Path::new("/run/toolbus-kube").exists() {
+            cancelled.cancel();
+            return None;
+        }
+        let user = user_of_one(place).await;
+        eventually(SHORT, async || match processes_of(user) {
+            3.. => Ok(()),
+            fewer => Err(fewer),
+        })
+        .await;
+        let end = if times_out { begun + timeout } else { Instant::now() };
+        if !times_out {
+            cancelled.cancel();
+        }
+        // The first process of the pod is left.
+        while processes_of(user) > 1 {
+            assert!(end.elapsed() < Duration::from_secs(5), "it lives");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Some(end.elapsed())
+    };
+    let script = Script { timeout, ..script(STUBBORN) };
+    let (outcome, took) = tokio::join!(runner.run(script, run), watching);
+    let outcome = outcome.expect("an outcome");
+    let took = took?;
+    assert_eq!(outcome.ending, *ending);
+    runner.idle().await;
+    place.is_empty(LIMIT).await;
+    if !times_out {
+        return Some(took);
+    }
+    // What it says itself is no better.
+    let own = outcome.elapsed.checked_sub(timeout).expect("it had its time");
+    Some(took.max(own))
+}
+
+/// The user of the only pod.
+async fn user_of_one(place: &Place) -> i64 {
+    let pod = place.pods.list(&ListParams::default()).await.expect("pods").items.pop();
+    let spec = pod.and_then(|pod| pod.spec).expect("a pod");
+    spec.security_context.and_then(|context| context.run_as_user).expect("a user")
+}
+
+/// How many processes a user has on this machine, the first process of a pod among them.
+fn processes_of(user: i64) -> usize {
+    let lines = [format!("Uid:\t{user}\t"), "State:\tZ".to_owned()];
+    let entries = std::fs::read_dir("/proc").expect("a list of processes").flatten();
+    entries
+        .filter_map(|entry| std::fs::read_to_string(entry.path().join("status")).ok())
+        .filter(|status| status.contains(&lines[0]) && !status.contains(&lines[1]))
+        .count()
+}
+
+/// One that is not told waits for a quarter of a minute, in vain.
+#[tokio::test]
+async fn a_pod_is_told_that_its_end_was_heard() {
+    let Some(place) = Place::new("told").await else { return };
+    let meddler = Meddler::new();
+    let runner = place.runner(meddler.client(None).await.expect("a cluster")).await;
+    // It ends by itself or not at all.
+    meddler.judge(|method, _| if method == "DELETE" { Fate::Refused(500) } else { Fate::Pass });
+    runner.run(script("print(1)"), Run::alone("call_1")).await.expect("an outcome");
+    let ended = eventually(LIMIT, async || {
+        let pods = place.pods.list(&ListParams::default()).await.map_err(|e| e.to_string())?;
+        let status = pods.items.into_iter().next().and_then(|pod| pod.status);
+        let containers = status.and_then(|status| status.container_statuses);
+        let states = containers.into_iter().flatten().filter_map(|container| container.state);
+        states.filter_map(|state| state.terminated).next().ok_or("it runs".to_owned())
+    })
+    .await;
+    assert_eq!((ended.exit_code, ended.reason.as_deref()), (0, Some("Completed")));
+    let (from, to) = (ended.started_at.expect("a time"), ended.finished_at.expect("a time"));
+    // By the cluster's own clock, in whole seconds.
+    let lived = to.0.duration_since(from.0);
+    assert!(lived < SignedDuration::from_secs(12), "{lived:?}");
+    meddler.judge(|_, _| Fate::Pass);
+    runner.idle().await;
+    place.is_empty(LIMIT).await;
+}
