@@ -1,12 +1,11 @@
 //! The fleet around the agent: joined over a broker, or embedded in this process.
 
-use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
 use toolbus_bus::responder::Responder;
 use toolbus_bus::{Bus, MemoryBus, SubscribeError};
-use toolbus_mcp::bridge::{self, Bridge};
+use toolbus_mcp::bridge::Bridge;
 use toolbus_mcp::settings::McpSettings;
 use toolbus_rabbitmq::{Start, join};
 use toolbus_runtime::health::Health;
@@ -97,12 +96,7 @@ impl Embedded {
     ) -> Result<Self, Error> {
         let instance = InstanceId::random();
         let set = mcp.start_servers()?;
-        let options = bridge::Options {
-            agents: vec![agent.clone()],
-            instance: instance.clone(),
-            concurrency: NonZeroU16::new(64).expect("64 is not zero"),
-            stdio_registration: mcp.stdio_registration(),
-        };
+        let options = mcp.bridge_options(vec![agent.clone()], instance.clone());
         let bridge = Bridge::start(bus, set, options).await?;
         let runner: Arc<dyn Runner> = match scripts.runner().await {
             Ok(runner) => runner,

@@ -8,7 +8,7 @@ pub mod settings;
 
 use std::time::Duration;
 
-use toolbus_mcp::bridge::{self, Bridge};
+use toolbus_mcp::bridge::Bridge;
 use toolbus_mcp::supervisor::Supervisor;
 use toolbus_rabbitmq::{Start, join};
 use toolbus_runtime::health::{Need, State};
@@ -51,12 +51,8 @@ pub fn main(arguments: Arguments, supervisor: Supervisor) -> Exit {
 async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     let ready = context.health.component("bridge", Need::Required);
     let agents: Result<Vec<_>, _> = settings.agents.iter().map(AgentName::parse).collect();
-    let options = bridge::Options {
-        agents: agents?,
-        instance: InstanceId::parse(&context.identity.instance)?,
-        concurrency: settings.mcp.concurrency,
-        stdio_registration: settings.mcp.stdio_registration(),
-    };
+    let instance = InstanceId::parse(&context.identity.instance)?;
+    let options = settings.mcp.bridge_options(agents?, instance);
     // The file first: a mistake in it is told at once, not when the broker is there.
     let set = settings.mcp.start_servers()?;
     let bus = match join::join(&settings.bus, &context, Start::Whenever).await {

@@ -21,6 +21,7 @@ use toolbus_bus::{
 use toolbus_wire::name::{self, AgentName, InstanceId};
 use toolbus_wire::{queue, topic};
 
+use crate::server::{LOOKUPS_PER_SERVER_MAX, SUBSCRIPTIONS_PER_SERVER_MAX};
 use crate::servers::Set;
 use announce::Announcer;
 pub(crate) use manage::DENIED;
@@ -29,11 +30,12 @@ pub use manage::StdioRegistration;
 /// How many refresh requests are fetched ahead.
 const PREFETCH: NonZeroU16 = NonZeroU16::new(16).expect("16 is not zero");
 /// How many management requests run at a time. A prompt or a resource may wait for its server, or
-/// for a person.
-const MANAGE_CONCURRENCY: NonZeroU16 = NonZeroU16::new(32).expect("32 is not zero");
-
-/// How many subscriptions of resources hold at a time.
-const SUBSCRIPTIONS_MAX: NonZeroU16 = NonZeroU16::new(512).expect("512 is not zero");
+/// for a person, so one server has a quarter of them at most.
+const MANAGE_CONCURRENCY: NonZeroU16 =
+    NonZeroU16::new(4 * LOOKUPS_PER_SERVER_MAX).expect("128 is not zero");
+/// How many subscriptions of resources hold at a time; of one server, a quarter of them at most.
+const SUBSCRIPTIONS_MAX: NonZeroU16 =
+    NonZeroU16::new(4 * SUBSCRIPTIONS_PER_SERVER_MAX).expect("512 is not zero");
 
 /// How a bridge is set up.
 #[derive(Debug, Clone)]
@@ -42,7 +44,8 @@ pub struct Options {
     pub agents: Vec<AgentName>,
     /// This process.
     pub instance: InstanceId,
-    /// How many calls run at a time.
+    /// How many calls run at a time, over all servers. More wait in the queue, so it should be well
+    /// over [`crate::servers::Options::calls_per_server_max`].
     pub concurrency: NonZeroU16,
     /// Whether agents may register servers that are programs to start here.
     pub stdio_registration: StdioRegistration,

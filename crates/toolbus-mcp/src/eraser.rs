@@ -75,6 +75,13 @@ impl Eraser {
         learned.finder = Finder::new(all).map(Arc::new);
     }
 
+    /// Length of the longest secret, in bytes.
+    pub(crate) fn longest(&self) -> usize {
+        let learned = self.learned.read();
+        let secrets = learned.secrets.iter().chain(&self.configured);
+        secrets.map(|secret| secret.expose().len()).max().unwrap_or_default()
+    }
+
     /// The text with `***` where a secret stood.
     pub(crate) fn erase<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut erased = Cow::Borrowed(text);

@@ -55,7 +55,11 @@ impl Sources {
 
     /// Starts what agents have registered, and follows the files from now on until the set is
     /// closed. Blocks for a moment. Needs a tokio runtime to be running.
-    pub(crate) fn follow(mut self, set: &Set) {
+    pub(crate) fn follow(self, set: &Set) {
+        self.follow_and_look_every(LOOK_PAUSE, set);
+    }
+
+    fn follow_and_look_every(mut self, pause: Duration, set: &Set) {
         self.take_registered();
         set.apply(&self.wanted());
         let (tracker, stop) = set.tasks();
@@ -65,9 +69,11 @@ impl Sources {
             tracing::info!("the list of MCP servers is no file, and is not followed");
             return;
         }
+        // From here on, not from when the task is first run.
+        let watch = Watch::of(self.paths().iter().map(PathBuf::as_path));
         let set = set.downgrade();
         tracker.spawn(async move {
-            stop.run_until_cancelled(keep_following(self, set)).await;
+            stop.run_until_cancelled(keep_following(self, watch, pause, set)).await;
         });
     }
 
@@ -117,15 +123,14 @@ impl Sources {
     }
 }
 
-async fn keep_following(mut sources: Sources, set: Reference) {
+async fn keep_following(mut sources: Sources, watch: Watch, look_pause: Duration, set: Reference) {
     let paths = sources.paths();
-    let watch = Watch::of(paths.iter().map(PathBuf::as_path));
     loop {
         // Nothing is lost of what is not waited for any more: the files are looked at next.
         tokio::select! {
             // Not every time, in a folder where much happens.
             () = watch.changed() => sleep(SETTLE_PAUSE).await,
-            () = sleep_until(Instant::now() + LOOK_PAUSE) => watch.renew(),
+            () = sleep_until(Instant::now() + look_pause) => watch.renew(),
         }
         let Some(seen) = look_at(&paths).await else { return };
         if sources.is_other(&seen) && !settled(&watch, &paths, seen).await {
@@ -162,3 +167,6 @@ async fn look_at(paths: &[PathBuf; 2]) -> Option<[Seen; 2]> {
     let paths = paths.clone();
     tokio::task::spawn_blocking(move || [look(&paths[0]), look(&paths[1])]).await.ok()
 }
+
+#[cfg(test)]
+mod tests;

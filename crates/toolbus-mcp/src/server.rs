@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -32,7 +32,11 @@ use crate::trust::{Reviewed, Stamp};
 mod call;
 mod keep;
 mod lookup;
+mod places;
 mod subscribe;
+
+use places::Places;
+pub(crate) use places::{LOOKUPS_PER_SERVER_MAX, SUBSCRIPTIONS_PER_SERVER_MAX};
 
 /// How long after a failed attempt a call that needs the server has the next one made.
 const ON_DEMAND_PAUSE: Duration = Duration::from_secs(1);
@@ -66,7 +70,9 @@ pub(crate) struct Server {
     away: RwLock<Option<Arc<str>>>,
     /// One listing at a time. Which state of its pins the last one was compared with.
     listing: tokio::sync::Mutex<Option<Stamp>>,
-    running: Semaphore,
+    running: Places,
+    lookups: Places,
+    subscriptions: Places,
     /// Counts calls, for an orderly end.
     calls: TaskTracker,
     stop: CancellationToken,
@@ -158,7 +164,9 @@ impl Server {
         Arc::new(Self {
             origin,
             is_kept: AtomicBool::new(false),
-            running: Semaphore::new(shared.options.calls_per_server_max),
+            running: Places::new(shared.options.calls_per_server_max),
+            lookups: Places::new(LOOKUPS_PER_SERVER_MAX),
+            subscriptions: Places::new(SUBSCRIPTIONS_PER_SERVER_MAX),
             stop: shared.stop.child_token(),
             position: shared.claims.position(&entry.name),
             reach: Reach::new(&entry, &shared.means),
@@ -376,7 +384,9 @@ impl Server {
     /// Ends everything: waits up to `grace` for running calls, then closes the connection. At once
     /// when all servers are closed.
     pub(crate) async fn close(&self, grace: Duration) {
-        self.running.close();
+        for places in [&self.running, &self.lookups, &self.subscriptions] {
+            places.close();
+        }
         self.calls.close();
         let ended = self.stop.run_until_cancelled(timeout(grace, self.calls.wait())).await;
         if !matches!(ended, Some(Ok(()))) {
@@ -389,7 +399,7 @@ impl Server {
 
     /// Whether it takes no more calls.
     pub(crate) fn is_closing(&self) -> bool {
-        self.running.is_closed()
+        self.running.are_closed()
     }
 
     /// The longest that a call may take here.

@@ -73,7 +73,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// The defaults: 15 s to connect, 60 s and at most 120 s for a call, 256 calls at a time.
+    /// The defaults: 15 s to connect, 60 s and at most 120 s for a call, 64 calls of a server
+    /// at a time.
     ///
     /// Of `environment`, usually that of this process, children get what programs need to find
     /// their way (`PATH`, `HOME`, proxies, certificates and the like) and nothing else.
@@ -82,7 +83,7 @@ impl Options {
             connect_timeout: Duration::from_secs(15),
             call_timeout: Duration::from_secs(60),
             call_timeout_max: Duration::from_secs(120),
-            calls_per_server_max: 256,
+            calls_per_server_max: 64,
             supervisor: None,
             registrations: None,
             tool_changes: ToolChanges::default(),

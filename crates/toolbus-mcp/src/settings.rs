@@ -7,8 +7,9 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolbus_runtime::config::TimeSpan;
+use toolbus_wire::name::{AgentName, InstanceId};
 
-use crate::bridge::StdioRegistration;
+use crate::bridge::{self, StdioRegistration};
 use crate::config::{self, Config, Entry, Mistake, ToolChanges, Variables};
 use crate::registrations::Registrations;
 use crate::reload::Sources;
@@ -52,9 +53,15 @@ pub struct McpSettings {
     /// the user's state folder (`XDG_STATE_HOME`, else `~/.local/state`); where that cannot be
     /// had, tools are remembered until the program ends.
     pub pins: Option<PathBuf>,
-    /// How many calls run at a time, over all servers.
+    /// How many calls run at a time, over all servers; more wait in the queue. Each may hold a message
+    /// of up to 16 MiB.
     #[schemars(range(min = 1, max = 1000))]
     pub concurrency: NonZeroU16,
+    /// How many calls of one server run at a time; more are refused at once, as busy, so that a server
+    /// that does not answer leaves places to the others. When not set: a quarter of
+    /// `mcp.concurrency`.
+    #[schemars(range(min = 1, max = 1000))]
+    pub concurrency_per_server: Option<NonZeroU16>,
     /// Who looks after servers that are programs. Not the operator's to set: `main` has it from
     /// [`crate::supervisor::enter`].
     #[serde(skip)]
@@ -73,7 +80,8 @@ impl Default for McpSettings {
             call_timeout_max: TimeSpan::seconds(120),
             tool_changes: ToolChanges::default(),
             pins: None,
-            concurrency: NonZeroU16::new(64).expect("64 is not zero"),
+            concurrency: NonZeroU16::new(256).expect("256 is not zero"),
+            concurrency_per_server: None,
             supervisor: None,
         }
     }
@@ -128,6 +136,7 @@ impl McpSettings {
         options.connect_timeout = self.connect_timeout.duration();
         options.call_timeout = self.call_timeout.duration();
         options.call_timeout_max = self.call_timeout_max.duration();
+        options.calls_per_server_max = self.calls_per_server_max();
         options.supervisor = self.supervisor.clone();
         options.tool_changes = self.tool_changes;
         options.pins = self.pins()?;
@@ -137,6 +146,22 @@ impl McpSettings {
         let stdio_registration = self.stdio_registration();
         Sources::new(path, text, config, registrations, stdio_registration).follow(&set);
         Ok(set)
+    }
+
+    /// How a bridge of these servers is set up for these agents, in this process.
+    #[must_use]
+    pub fn bridge_options(&self, agents: Vec<AgentName>, instance: InstanceId) -> bridge::Options {
+        bridge::Options {
+            agents,
+            instance,
+            concurrency: self.concurrency,
+            stdio_registration: self.stdio_registration(),
+        }
+    }
+
+    fn calls_per_server_max(&self) -> usize {
+        let all = usize::from(self.concurrency.get());
+        self.concurrency_per_server.map_or(all.div_ceil(4), |max| max.get().into()).min(all)
     }
 
     /// Where the definitions of tools are pinned.
@@ -224,3 +249,6 @@ impl McpSettings {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -36,3 +36,5 @@ mod supervised;
 mod support;
 #[path = "client/trust.rs"]
 mod trust;
+#[path = "client/unanswered.rs"]
+mod unanswered;

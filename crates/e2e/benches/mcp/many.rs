@@ -1,4 +1,5 @@
-//! Many servers at once: how long until all are there, and what it takes to find a tool.
+//! Many servers at once: how long until all are there, what it takes to find a tool, and how long the
+//! message is that tells an agent of them.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -7,8 +8,11 @@ use anyhow::ensure;
 use e2e::bench::{Goal, Report, Rounds, Row};
 use serde_json::{Map, json};
 use tokio::runtime::Runtime;
+use toolbus_bus::port::BODY_BYTES_MAX;
 use toolbus_mcp::config::{self, Variables};
 use toolbus_mcp::servers::{Options, Set};
+use toolbus_wire::json as body;
+use toolbus_wire::message::mcp::McpServersIndexed;
 
 use crate::server::{MANY, SLOW, TOOLS_OF_EACH, tool_name};
 
@@ -16,11 +20,12 @@ const ROUNDS: usize = 5;
 const LOOK_UPS: u32 = 100_000;
 
 pub(crate) fn measure(report: &mut Report, runtime: &Runtime, url: &str) -> anyhow::Result<()> {
-    let (mut all, mut one, mut look_up) = (Rounds::new(), Rounds::new(), Rounds::new());
+    let [mut all, mut one, mut look_up, mut index] = std::array::from_fn(|_| Rounds::new());
     for _ in 0..ROUNDS {
         let (took, set) = runtime.block_on(connect(url, MANY))?;
         all.add(millis(took));
         look_up.add(look_up_nanos(&set));
+        index.add(index_bytes(&set));
         runtime.block_on(set.close(Duration::ZERO));
         let (took, set) = runtime.block_on(connect(url, 1))?;
         one.add(millis(took));
@@ -35,10 +40,15 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime, url: &str) -> anyh
         Row::new("look-up of a tool, by its name alone", "ns", look_up)
             .with_goal(Goal::AtMost(1_000.0)),
     );
+    report.add(
+        Row::new(format!("index message of {} tools", MANY * TOOLS_OF_EACH), "bytes", index)
+            .with_goal(Goal::AtMost(BODY_BYTES_MAX as f64)),
+    );
     report.note(format!(
         "Many: {MANY} servers of {TOOLS_OF_EACH} tools, each of which takes {} ms to list them, \
          until all are connected and listed. The look-up is for the last tool of the last server. \
-         {ROUNDS} rounds.",
+         The index message is the body that an agent is sent which asks what there is, beside the \
+         longest that a broker takes. {ROUNDS} rounds.",
         SLOW.as_millis()
     ));
     Ok(())
@@ -73,6 +83,11 @@ fn look_up_nanos(set: &Set) -> f64 {
         black_box(set.call_timeout(None, black_box(&tool)));
     }
     started.elapsed().as_secs_f64() * 1e9 / f64::from(LOOK_UPS)
+}
+
+fn index_bytes(set: &Set) -> f64 {
+    let servers = set.list().into_iter().filter_map(|server| server.summary).collect();
+    body::write(&McpServersIndexed { servers, removed_servers: Vec::new() }).len() as f64
 }
 
 fn millis(duration: Duration) -> f64 {

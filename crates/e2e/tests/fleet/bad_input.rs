@@ -183,6 +183,7 @@ fn of_the_bridge() -> Vec<Row> {
             error("tool_not_found"),
         ),
         row("text that is no JSON", mark("not json"), error("invalid_arguments")),
+        row("a number over all doubles", mark(r#"{"n": 1e400}"#), error("invalid_arguments")),
         row("a list", mark("[1, 2]"), error("invalid_arguments")),
         row("a list in a string", mark(r#""[1]""#), error("invalid_arguments")),
     ]);
@@ -414,7 +415,8 @@ async fn servers_that_do_everything_wrong() {
         ("mute", servers.marking("mute")),
         ("garbage", servers.marking("garbage")),
     ]);
-    let impatient = launch("mcp-bridge", &bus).env("TOOLBUS_MCP__CONNECT_TIMEOUT", "3s");
+    // Time enough for the healthy one on a machine that is busy with other tests.
+    let impatient = launch("mcp-bridge", &bus).env("TOOLBUS_MCP__CONNECT_TIMEOUT", "10s");
     let bridge = start(impatient.arg("--mcp-config").arg(servers.file())).await;
     let code =
         async |server: &str, tool: &str| mcp(&bus, server, tool, json!({})).await.code().to_owned();
@@ -446,6 +448,40 @@ async fn servers_that_do_everything_wrong() {
     };
     assert_eq!((state("garbage"), state("time")), (json!("connected"), json!("connected")));
     assert_eq!((state("absent"), state("refused")), (json!("failed"), json!("failed")));
+}
+
+#[tokio::test]
+async fn a_server_that_answers_nothing_leaves_places_to_the_others() {
+    let Some(vhost) = rabbit::vhost().await else { return };
+    let bus = vhost.amqp_url();
+    let silent = Servers::with(&[]);
+    let servers = Servers::with(&[("silent", silent.marking("good"))]);
+    // Eight calls at a time, of which one server may have a quarter.
+    let small = launch("mcp-bridge", &bus).env("TOOLBUS_MCP__CONCURRENCY", "8");
+    let _bridge = start(small.arg("--mcp-config").arg(servers.file())).await;
+    let stranger = Stranger::new(&vhost, &[]).await;
+    for _ in 0..20 {
+        let wait = Frame::tool("tool.invoke.mcp", "wait", &json!({}));
+        stranger.send(&wait.header("rb-rb-mcp-server", json!("silent"))).await;
+    }
+    silent.wait_for_marks(&["wait", "wait"]).await;
+    let refused = stranger.take(ANSWERS, 18).await;
+    for answer in refused.iter().map(Answer::of) {
+        assert_eq!(answer.body["code"], "busy", "{}", answer.body);
+        let message = answer.body["message"].as_str().unwrap();
+        assert!(message.starts_with("MCP server 'silent' is busy with 2 calls"), "{message}");
+    }
+    assert_eq!(mcp(&bus, "marks", "mark", json!({})).await.content(), "mark: done");
+    assert_eq!(mcp(&bus, "silent", "mark", json!({})).await.code(), "busy");
+
+    // The two hang all the while, and have their answers when there are some.
+    let more = vhost.take(ANSWERS, 100).await.unwrap();
+    assert!(more.is_empty(), "answered meanwhile: {more:?}");
+    silent.open_gate();
+    for answer in stranger.take(ANSWERS, 2).await.iter().map(Answer::of) {
+        assert_eq!(answer.body["content"], "wait: done", "{}", answer.body);
+    }
+    assert_eq!(silent.marks(), ["wait", "wait"]);
 }
 
 #[tokio::test]

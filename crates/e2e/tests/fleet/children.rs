@@ -16,12 +16,17 @@ use crate::support::*;
 /// A moment for the server to end by itself, two seconds after SIGTERM, and what a busy machine needs.
 const END_LIMIT: Duration = Duration::from_secs(10);
 
-/// The entry of the server whose processes have the name of this folder in their command lines.
-fn stubborn(folder: &Path) -> Value {
+/// The entry of a server of this kind whose processes have the name of this folder in their command
+/// lines.
+fn hostile(folder: &Path, kind: &str) -> Value {
     let script = "../toolbus-mcp/tests/servers/hostile.py";
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
     let pids = folder.join("pids");
-    json!({"command": "python3", "args": ["-I", script, "daemon-stubborn", pids]})
+    json!({"command": "python3", "args": ["-I", script, kind, pids]})
+}
+
+fn stubborn(folder: &Path) -> Value {
+    hostile(folder, "daemon-stubborn")
 }
 
 fn name(folder: &TempDir) -> &str {
@@ -72,4 +77,23 @@ async fn nothing_below_an_embedded_host_outlives_it() {
     signal(&mut host, Signal::KILL);
     ended(name(&folder)).await;
     assert!(began.elapsed() < END_LIMIT, "{:?}", began.elapsed());
+}
+
+/// Of a program that was killed nobody is left but the supervisor: it asks everyone first, too.
+#[tokio::test]
+async fn who_ends_when_asked_is_not_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let servers = Servers::with(&[("orderly", hostile(folder.path(), "daemon-orderly"))]);
+    let launch = Launch::new("agent-host").args(["serve", "--mcp-config"]).arg(servers.file());
+    let mut host = start(launch).await;
+    all_of(name(&folder)).await;
+    signal(&mut host, Signal::KILL);
+    ended(name(&folder)).await;
+    let text = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let (pids, ends) = (text("pids"), text("pids.ends"));
+    let pids: Vec<_> = pids.lines().collect();
+    assert_eq!(pids.len(), 2, "the server and its daemon");
+    for said in pids.iter().flat_map(|pid| [format!("asked {pid}"), format!("ended {pid}")]) {
+        assert_eq!(ends.lines().filter(|line| *line == said).count(), 1, "{said}: {ends}");
+    }
 }

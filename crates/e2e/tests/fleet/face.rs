@@ -68,9 +68,7 @@ impl Host {
 
     async fn serve(launch: Launch, python: String, fleet: Option<(Service, Vhost)>) -> Self {
         let service = start(launch.args(["serve", "--mcp", "127.0.0.1:0"])).await;
-        let (_, status) = service.look("/status").await.unwrap();
-        let status: Value = serde_json::from_str(&status).unwrap();
-        let url = format!("http://{}/mcp", status["details"]["mcpFace"].as_str().unwrap());
+        let url = mcp_url(&service, "mcpFace").await;
         Self { service, fleet, url, python }
     }
 

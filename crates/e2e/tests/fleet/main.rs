@@ -12,6 +12,7 @@ mod broker;
 mod calls;
 mod children;
 mod crash;
+mod credentials;
 mod embedded;
 mod face;
 mod others;

@@ -44,6 +44,13 @@ pub(crate) async fn serve(bus: &str) -> Service {
     start(launch("agent-host", bus).arg("serve")).await
 }
 
+/// Where a service of ours answers MCP clients: its `/status` has the address under this name.
+pub(crate) async fn mcp_url(service: &Service, name: &str) -> String {
+    let (_, status) = service.look("/status").await.unwrap();
+    let status: Value = serde_json::from_str(&status).unwrap();
+    format!("http://{}/mcp", status["details"][name].as_str().unwrap())
+}
+
 /// An `mcp.json` in a folder of its own, and what its marking server leaves there.
 pub(crate) struct Servers {
     folder: TempDir,

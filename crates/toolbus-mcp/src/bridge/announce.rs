@@ -5,8 +5,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use toolbus_bus::port::BODY_BYTES_MAX;
 use toolbus_bus::{Bus, Disposition, Envelope, PublishError};
-use toolbus_wire::message::mcp::{McpMetadataRefreshRequest, McpServersIndexed};
+use toolbus_wire::message::mcp::{McpMetadataRefreshRequest, McpServerSummary, McpServersIndexed};
 use toolbus_wire::name::AgentName;
 use toolbus_wire::{header, json, topic};
 
@@ -22,6 +23,8 @@ pub(super) struct Announcer {
     agents: Vec<AgentName>,
     /// Agents that have asked, the latest last. One whose queue is gone is forgotten.
     askers: Mutex<Vec<AgentName>>,
+    /// Longest announcement of several servers.
+    bytes_max: usize,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -39,6 +42,7 @@ impl Announcer {
             source,
             agents,
             askers: Mutex::default(),
+            bytes_max: BODY_BYTES_MAX,
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         })
@@ -97,11 +101,14 @@ impl Announcer {
         told
     }
 
-    /// Everything that is known, in one announcement.
-    fn everything(&self) -> McpServersIndexed {
-        McpServersIndexed {
-            servers: self.set.list().into_iter().filter_map(|status| status.summary).collect(),
-            removed_servers: Vec::new(),
+    /// Tells an agent everything that is known. It takes what it hears as changes, so that it may
+    /// hear it in several messages.
+    async fn tell_everything(&self, agent: &AgentName) {
+        let servers = self.set.list().into_iter().filter_map(|status| status.summary).collect();
+        for announcement in announcements(servers, self.bytes_max) {
+            if let Err(PublishError::Unroutable(_)) = self.tell(agent, &announcement).await {
+                return;
+            }
         }
     }
 
@@ -127,7 +134,7 @@ impl Announcer {
         };
         // What is known goes out at once; what listing again brings to light follows as a change.
         if let Some(agent) = self.remember(&envelope.source) {
-            let _ = self.tell(&agent, &self.everything()).await;
+            self.tell_everything(&agent).await;
         } else {
             tracing::info!(source = envelope.source, "a refresh from nobody that can be told");
         }
@@ -142,6 +149,28 @@ impl Announcer {
     }
 }
 
+/// As few announcements as hold these servers, each of at most `bytes_max` bytes. There is one of no
+/// server, too: whoever asks wants to hear that. A server that is over the limit by itself is in one
+/// of its own, so that it keeps back no other.
+fn announcements(servers: Vec<McpServerSummary>, bytes_max: usize) -> Vec<McpServersIndexed> {
+    let mut last = McpServersIndexed::default();
+    let empty = json::write(&last).len();
+    let (mut full, mut bytes) = (Vec::new(), empty);
+    for server in servers {
+        let text = serde_json::to_vec(&server).expect("a summary has only string keys");
+        // With a comma.
+        let more = text.len() + 1;
+        if bytes + more > bytes_max && !last.servers.is_empty() {
+            full.push(std::mem::take(&mut last));
+            bytes = empty;
+        }
+        bytes += more;
+        last.servers.push(server);
+    }
+    full.push(last);
+    full
+}
+
 fn announcement(change: Change) -> McpServersIndexed {
     match change {
         Change::Listed(summary) => {
@@ -152,3 +181,6 @@ fn announcement(change: Change) -> McpServersIndexed {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

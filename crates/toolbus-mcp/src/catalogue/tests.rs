@@ -64,10 +64,13 @@ fn what_is_kept_of_a_tool() {
         tool(json!({"name": "z", "description": "d", "annotations": {"readOnlyHint": true},
             "inputSchema": {"type": "object", "properties": {"b": {}, "a": {}}}})),
         tool(json!({"name": "y", "annotations": {"idempotentHint": false}, "inputSchema": {}})),
+        tool(json!({"name": "x", "annotations": {"idempotentHint": true}, "inputSchema": {}})),
+        tool(json!({"name": "w", "inputSchema": {}})),
     ]);
     let catalogue = listing.finish();
     let z = catalogue.find("z").expect("z");
     assert_eq!(z.parameters_schema, r#"{"type":"object","properties":{"b":{},"a":{}}}"#);
-    assert!(z.may_repeat && !catalogue.find("y").expect("y").may_repeat);
-    assert_eq!((catalogue.len(), catalogue.find("Z")), (2, None));
+    let repeatable: Vec<_> = catalogue.tools().filter(|tool| tool.may_repeat).collect();
+    assert_eq!(repeatable.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), ["z", "x"]);
+    assert_eq!((catalogue.len(), catalogue.find("Z")), (4, None));
 }

@@ -67,3 +67,6 @@ fn folder_of(file: &Path) -> PathBuf {
         _ => PathBuf::from("."),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,5 @@
 //! A call of one server: how long it may take, when it is sent once more, and what its end means.
 
-use tokio::sync::TryAcquireError;
-
 use super::*;
 
 /// How long one call may take.
@@ -20,13 +18,7 @@ impl Server {
         }
         let _counted = self.calls.token();
         let budget = self.budget(call);
-        let _permit = self.running.try_acquire().map_err(|error| match error {
-            TryAcquireError::NoPermits => CallError::Busy {
-                server: self.name(),
-                running: self.shared.options.calls_per_server_max,
-            },
-            TryAcquireError::Closed => self.error(call, closed(), budget),
-        })?;
+        let _place = self.place(&self.running, call, budget)?;
         let first = match self.attempt_call(call, budget.until).await {
             Ok(result) => return Ok(result),
             Err(ended) => ended,

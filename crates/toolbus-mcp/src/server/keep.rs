@@ -184,7 +184,11 @@ impl Server {
     }
 }
 
+/// How long after this many failures in a row the next attempt is made.
 fn retry_pause(failed_in_a_row: u32) -> Duration {
     let doubled = 2_u32.saturating_pow(failed_in_a_row.saturating_sub(1));
     RETRY_PAUSE_MIN.saturating_mul(doubled).min(RETRY_PAUSE_MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -28,10 +28,7 @@ impl Server {
         let call = Call { cancelled, asker, ..call };
         let _counted = self.calls.token();
         let budget = self.budget(&call);
-        let _permit = self.running.try_acquire().map_err(|_| CallError::Busy {
-            server: self.name(),
-            running: self.shared.options.calls_per_server_max,
-        })?;
+        let _place = self.place(&self.lookups, &call, budget)?;
         let first = self.attempt_lookup(wanted, &call, budget.until).await;
         let found = match first {
             Err(Ended::NotSent(_) | Ended::Lost(_)) => {

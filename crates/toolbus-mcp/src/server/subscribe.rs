@@ -33,6 +33,7 @@ impl Server {
         let Lookup { server, deadline, cancelled, .. } = lookup;
         let call = Call::new(Some(&server), "resources/subscribe", Map::new(), deadline);
         let budget = Budget { asked: deadline.asked(), until: deadline.at() };
+        let _place = self.place(&self.subscriptions, &call, budget)?;
         let followed = tokio::select! {
             followed = self.follow(uris, progress, &cancelled, budget.until) => followed,
             () = cancelled.cancelled() => Err(Ended::Cancelled),

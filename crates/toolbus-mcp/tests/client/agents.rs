@@ -224,6 +224,35 @@ fn registrations() -> Vec<Case> {
 }
 
 #[tokio::test]
+async fn arguments_and_values_come_through_as_they_were() {
+    let folder = tempfile::tempdir().unwrap();
+    let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
+    let set = start(json!({"good": hostile(folder.path(), "good")})).await;
+    let agent = Agent::start(&bus, "Ada").await;
+    let bridge = serve(&bus, &set, &["Ada"]).await;
+    agent.knows(&["good"]).await;
+    // The doubles are such that a reader which is not exact takes for their neighbours.
+    let text = concat!(
+        r#"{"z":[18446744073709551615,-9223372036854775808,0,-0.0,1.0],"#,
+        r#""a":[0.30000000000000004,51.248178375505404,-93.31137037688033,2.0030397744267762e-253,"#,
+        r#"7.101215824554616e+260,-1.6727517818542075e+58,5e-324,1.7976931348623157e+308],"#,
+        r#""m":{"y":{},"x":{"b":[],"a":[{},[[]],null,"",false]}},"":{}}"#,
+    );
+    let arguments: Value = serde_json::from_str(text).unwrap();
+    let call = json!({"server_name": "good", "tool_name": "arguments", "arguments": arguments});
+    let output = agent.invoker.invoke(call_by_agent("mcp_invoke_tool", call)).await.unwrap();
+    assert_eq!(output.content.as_deref(), Some(text));
+    assert_eq!(output.structured.map(|value| value.to_string()), Some(arguments.to_string()));
+    // More than 64 bits have is the next double.
+    let call = r#"{"server_name": "good", "tool_name": "arguments",
+        "arguments": {"n": 18446744073709551617}}"#;
+    let call: Value = serde_json::from_str(call).unwrap();
+    assert_eq!(agent.told("mcp_invoke_tool", call).await, r#"{"n":1.8446744073709552e+19}"#);
+    agent.services.close().await;
+    bridge.stop(Duration::ZERO).await;
+}
+
+#[tokio::test]
 async fn the_five_tools_say_what_is_wrong_and_take_what_models_make_of_it() {
     let folder = tempfile::tempdir().unwrap();
     let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());

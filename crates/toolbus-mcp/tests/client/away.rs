@@ -2,9 +2,11 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::json;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
+use toolbus_mcp::State;
 use toolbus_mcp::servers::{Change, Changes};
 use toolbus_wire::message::mcp::McpServerSummary;
 
@@ -60,4 +62,41 @@ async fn agents_are_told_why_a_server_is_away_and_when_it_is_back() {
     call(&set, "late", "echo", json!({})).await.unwrap();
     set.close(PATIENCE).await;
     assert_eq!(timeout(PATIENCE, changes.next()).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn one_that_appears_is_connected_though_nobody_calls_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let command = folder.path().join("server");
+    let set = start(json!({"late": {"command": command}})).await;
+    let mut changes = set.changes();
+    assert!(told(&mut changes).await.unavailable.is_some());
+    install(folder.path(), &command);
+    // It may be tried while it is only half there.
+    let there = loop {
+        match told(&mut changes).await {
+            summary if summary.unavailable.is_none() => break summary,
+            _ => {}
+        }
+    };
+    assert_eq!(there.tool_count, 3);
+    set.close(PATIENCE).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_stays_away_is_tried_later_each_time() {
+    let mut options = options();
+    // What is not there is found not to be at once, without a process in between.
+    options.supervisor = None;
+    let set = start_with(json!({"away": {"command": "/nowhere/server"}}), options).await;
+    for (attempt, pause) in (1..).zip([1, 2, 4, 8, 16, 32, 60, 60]) {
+        let State::Failed { attempts, next_try_in, .. } = state(&set, "away") else {
+            panic!("{:?}", state(&set, "away"))
+        };
+        let seconds = next_try_in.as_millis().div_ceil(1_000);
+        assert_eq!((attempts, seconds), (attempt, pause));
+        // Until a moment after the next attempt.
+        sleep(next_try_in + Duration::from_millis(10)).await;
+    }
+    set.close(Duration::ZERO).await;
 }

@@ -118,11 +118,14 @@ async fn one_that_dies_during_a_call_ends_the_call_and_comes_back() {
 
 #[tokio::test]
 async fn a_harmless_call_is_sent_once_more() {
-    let h = fixture("dies").await;
-    let error = h.call("die-harmless").await.unwrap_err();
-    assert_eq!(error.code(), ErrorCode::OutcomeUnknown, "{error}");
-    assert_eq!(h.pids().len(), 2, "one more, and not again and again");
-    h.end().await;
+    // It changes nothing, or nothing more the second time.
+    for kind in ["dies", "idempotent"] {
+        let h = fixture(kind).await;
+        let error = h.call("die-harmless").await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::OutcomeUnknown, "{kind}: {error}");
+        assert_eq!(h.pids().len(), 2, "{kind}: one more, and not again and again");
+        h.end().await;
+    }
 }
 
 #[tokio::test]

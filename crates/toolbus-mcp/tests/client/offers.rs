@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use toolbus_bus::{Asker, Deadline};
+use toolbus_bus::{Asker, Deadline, Progress};
 use toolbus_mcp::servers::Set;
-use toolbus_mcp::{Lookup, State};
+use toolbus_mcp::{CallError, Lookup, State};
 use toolbus_testkit::eventually;
 use toolbus_wire::ErrorCode;
 
@@ -57,15 +58,30 @@ async fn prompts_and_resources_are_told_and_given() {
     set.close(Duration::ZERO).await;
 }
 
+/// What a tool tells as JSON.
+async fn told(set: &Set, tool: &str) -> Value {
+    let result = call(set, "a", tool, json!({})).await.unwrap();
+    serde_json::from_str(&result.text.unwrap()).unwrap()
+}
+
 #[tokio::test]
 async fn a_flood_of_changes_is_one_new_list() {
     let set = start(json!({"a": asking("older")})).await;
-    call(&set, "a", "change", json!({})).await.unwrap();
+    let before = told(&set, "lists").await;
+    let took_ms = told(&set, "change").await["took_ms"].as_u64().unwrap();
     eventually(PATIENCE, async || {
         let told = prompts(&set);
         if told == ["greet", "another"] { Ok(()) } else { Err(format!("{told:?}")) }
     })
     .await;
+    let after = told(&set, "lists").await;
+    // A hundred changes, each told on its own. One list is for those before it and one for those
+    // that came meanwhile; where they took long, there may have been one every half second.
+    let most = 2 + took_ms / 500;
+    for method in ["tools/list", "prompts/list"] {
+        let more = after[method].as_u64().unwrap() - before[method].as_u64().unwrap();
+        assert!((1..=most).contains(&more), "{more} of {method} in {took_ms} ms");
+    }
     set.close(Duration::ZERO).await;
 }
 
@@ -84,19 +100,51 @@ async fn a_prompt_may_need_input_first() {
     set.close(Duration::ZERO).await;
 }
 
-#[tokio::test]
-async fn a_server_that_does_not_tell_what_it_offers_is_connected_all_the_same() {
+/// A server that does not tell what it offers beside tools.
+async fn silent() -> Set {
     let mut entry = asking("older");
     entry["args"].as_array_mut().expect("arguments").push(Value::from("silent"));
     let mut options = options();
     // It waits a third of this for the answer, and the rest is for the start.
     options.connect_timeout = Duration::from_secs(15);
-    let set = start_with(json!({"a": entry}), options).await;
+    start_with(json!({"a": entry}), options).await
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_tell_what_it_offers_is_connected_all_the_same() {
+    let set = silent().await;
     assert!(matches!(state(&set, "a"), State::Connected { .. }), "{:?}", state(&set, "a"));
     assert_eq!(prompts(&set), Vec::<String>::new());
     let soon = Lookup { deadline: Deadline::after(Duration::from_millis(300)), ..lookup("a") };
     let error = set.resources(soon, None).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Timeout);
     call(&set, "a", "echo", json!({})).await.unwrap();
+    set.close(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn one_server_has_only_so_many_places() {
+    /// How many lookups and subscriptions of one server there may be at a time.
+    const LOOKUPS: usize = 32;
+    const SUBSCRIPTIONS: usize = 128;
+    let set = silent().await;
+    let cancelled = CancellationToken::new();
+    let lookup = || Lookup { cancelled: cancelled.clone(), ..lookup("a") };
+    let (uris, progress) = (["a://1".to_owned()], Progress::none());
+    let subscribe = || async { set.subscribe(lookup(), &uris, &progress).await.unwrap_err() };
+    let list = || async { set.resources(lookup(), None).await.unwrap_err() };
+    let subscribed = join_all((0..SUBSCRIPTIONS).map(|_| subscribe()));
+    let listed = join_all((0..LOOKUPS).map(|_| list()));
+    let busy = |running| CallError::Busy { server: "a".to_owned(), running };
+    let (subscribed, listed, ()) = tokio::join!(subscribed, listed, async {
+        assert_eq!(list().await, busy(LOOKUPS));
+        assert_eq!(subscribe().await, busy(SUBSCRIPTIONS));
+        // None of them has the place of a call.
+        call(&set, "a", "echo", json!({})).await.unwrap();
+        cancelled.cancel();
+    });
+    for error in subscribed.into_iter().chain(listed) {
+        assert_eq!(error.code(), ErrorCode::Cancelled, "{error}");
+    }
     set.close(Duration::ZERO).await;
 }

@@ -67,6 +67,40 @@ async fn a_daemon_ends_with_its_server_however_that_ends() {
     set.close(Duration::ZERO).await;
 }
 
+/// What the processes of an orderly server have said of their ends, sorted.
+fn ends(folder: &Path, kind: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(folder.join(format!("{kind}.pids.ends")));
+    let mut ends: Vec<_> = text.unwrap_or_default().lines().map(str::to_owned).collect();
+    ends.sort();
+    ends
+}
+
+/// That each of these was asked, and not killed.
+fn orderly_ends(pids: &[u32]) -> Vec<String> {
+    let said = |pid| ["asked", "ended"].map(|what| format!("{what} {pid}"));
+    let mut ends: Vec<_> = pids.iter().flat_map(said).collect();
+    ends.sort();
+    ends
+}
+
+#[tokio::test]
+async fn everyone_is_asked_to_end_before_anyone_is_killed() {
+    // Its daemon takes longer than the server itself, and is not of its group.
+    let (folder, kind) = (tempfile::tempdir().unwrap(), "daemon-orderly");
+    let (set, all) = two(folder.path(), kind).await;
+    set.close(Duration::ZERO).await;
+    assert_eq!(ends(folder.path(), kind), orderly_ends(&all));
+
+    // Without a supervisor, the server alone is known.
+    let (folder, kind) = (tempfile::tempdir().unwrap(), "orderly");
+    let mut options = options();
+    options.supervisor = None;
+    let set = start_with(json!({"h": hostile(folder.path(), kind)}), options).await;
+    let all = pids(folder.path(), kind);
+    set.close(Duration::ZERO).await;
+    assert_eq!((all.len(), ends(folder.path(), kind)), (1, orderly_ends(&all)));
+}
+
 #[test]
 fn a_daemon_ends_with_the_runtime() {
     let folder = tempfile::tempdir().unwrap();

@@ -2,12 +2,13 @@
 
 ERA is `older` (2025-11-25: requests of its own, over the one stream) or `newer` (2026-07-28: results
 that require input). Its tools ask as their names say. A silent one never lists what it offers beside
-tools.
+tools, and does not answer who subscribes.
 """
 
 import json
 import sys
 import threading
+import time
 
 ERA = sys.argv[1]
 IS_SILENT = "silent" in sys.argv[2:]
@@ -27,6 +28,7 @@ lock = threading.Lock()
 waiting = {}
 cancelled = threading.Event()
 calls = {"count": 0}
+lists = {"tools/list": 0, "prompts/list": 0}
 prompts = ["greet"]
 
 
@@ -79,11 +81,16 @@ def run_older(id, name, arguments):
             send({"method": "notifications/message", "params": params})
         return text("logged")
     if name == "change":
-        prompts.append("another")
-        for _ in range(100):
+        began = time.monotonic()
+        for n in range(100):
+            if n == 99:
+                prompts.append("another")
             send({"method": "notifications/prompts/list_changed"})
             send({"method": "notifications/resources/updated", "params": {"uri": "a://1"}})
-        return text("changed")
+            time.sleep(0.002)
+        return text({"took_ms": round((time.monotonic() - began) * 1000)})
+    if name == "lists":
+        return text(lists)
     if name == "wait":
         cancelled.wait(60)
         return text("waited")
@@ -150,7 +157,9 @@ def offer(method, params):
 def handle(message):
     id, method, params = message["id"], message["method"], message.get("params", {})
     capabilities = {"tools": {}, "logging": {}, "prompts": {}, "resources": {}}
-    if IS_SILENT and method in ("prompts/list", "resources/list"):
+    if method in lists:
+        lists[method] += 1
+    if IS_SILENT and method in ("prompts/list", "resources/list", "resources/subscribe"):
         return None
     info = {"name": "asking", "version": "1"}
     if method == "server/discover" and ERA == "newer":
@@ -172,7 +181,7 @@ def handle(message):
         }
     elif method == "tools/list":
         names = ["form", "url", "sample", "roots", "often", "flood", "long", "log", "wait"]
-        names += ["release", "echo", "again", "endless", "greedy", "capabilities", "change"]
+        names += ["release", "echo", "again", "endless", "greedy", "capabilities", "change", "lists"]
         tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
         result = {"resultType": "complete", "tools": tools, "ttlMs": 0, "cacheScope": "private"}
     elif method == "tools/call" and ERA == "older":

@@ -2,6 +2,9 @@
 
 Its process id, and those of what it starts, are added to FILE, one a line. Whatever else it does
 wrong, it speaks the protocol of 2025-11-25, and its tool `echo` works.
+
+What ends only when it is asked to (`orderly`, and `daemon-orderly` with its daemon) says so in
+FILE.ends: `asked ID` when SIGTERM comes, and `ended ID` when it was left the time to tidy up.
 """
 
 import json
@@ -18,6 +21,22 @@ MEBIBYTE = 1 << 20
 def note(pid):
     with open(PIDS, "a") as pids:
         pids.write(f"{pid}\n")
+
+
+def end_when_asked(seconds):
+    """Ends upon SIGTERM alone, and takes so long for it."""
+
+    def say(what):
+        with open(PIDS + ".ends", "a") as ends:
+            ends.write(f"{what} {os.getpid()}\n")
+
+    def end(*_):
+        say("asked")
+        time.sleep(seconds)
+        say("ended")
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, end)
 
 
 def write(data):
@@ -129,7 +148,8 @@ class Server:
         if KIND == "aggregator":
             return {"tools": [tool("invoke_tool"), tool("Add-Task", title="Add a Task")]}
         extra = [tool(f"extra{number}") for number in range(self.extra_tools)]
-        harmless = tool("die-harmless", annotations={"readOnlyHint": True})
+        hint = "idempotentHint" if KIND == "idempotent" else "readOnlyHint"
+        harmless = tool("die-harmless", annotations={hint: True})
         return {"tools": [tool("echo"), tool("die"), harmless, *extra]}
 
     def call(self, id, name, arguments):
@@ -174,6 +194,9 @@ class Server:
         if name == "bad-shape":
             write(b'{"jsonrpc":"1.0","id":%d,"result":"x"}\n' % id)
             return None
+        if name == "arguments":
+            told = json.dumps(arguments, separators=(",", ":"))
+            return {**text(told), "structuredContent": arguments}
         if name == "change":
             self.extra_tools += 1
             for _ in range(100):
@@ -264,13 +287,16 @@ class Server:
 
 
 def daemonize():
-    """Starts what is hard to get rid of: it has a session of its own and no parent, ignores SIGTERM,
-    and holds the pipes open."""
+    """Starts what is hard to get rid of: it has a session of its own and no parent, holds the pipes
+    open, and ignores SIGTERM; that of an orderly server takes longer than the server."""
     started, ready = os.pipe()
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            if KIND == "daemon-orderly":
+                end_when_asked(0.6)
+            else:
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
             note(os.getpid())
             os.write(ready, b".")
             while True:
@@ -285,6 +311,8 @@ if KIND.startswith("daemon"):
     daemonize()
 if KIND == "daemon-stubborn":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if KIND.endswith("orderly"):
+    end_when_asked(0.3)
 if KIND == "crashes":
     os.kill(os.getpid(), signal.SIGSEGV)
 if KIND == "exits":
@@ -298,5 +326,5 @@ try:
     Server().run()
 except BrokenPipeError:
     pass
-if KIND.endswith("-stubborn"):
+if KIND.endswith(("-stubborn", "orderly")):
     time.sleep(1000)

@@ -43,6 +43,11 @@ def call(name, params):
         return {"error": {"code": -32000, "message": BOTH, "data": {TOKEN: KEY}}}
     if name == "large":
         return {"result": {"content": [text(large())]}}
+    if name == "mutter":
+        # Wherever a long line is cut, a credential is cut as well.
+        for room in range(2000, 2050):
+            print("x" * room + TOKEN, file=sys.stderr, flush=True)
+        return {"result": {"content": [text("done")]}}
     if name == "progress":
         send(method="notifications/message",
              params={"level": "info", "logger": KEY, "data": {"said": BOTH}})
@@ -66,7 +71,7 @@ def answer(method, params):
                            "serverInfo": {"name": "leaking", "title": KEY, "version": TOKEN}}}
     if method == "tools/list":
         schema = {"type": "object", "properties": {"a": {"type": "string", "default": TOKEN}}}
-        names = ["say", "fail", "large", "progress", "ask", "die"]
+        names = ["say", "fail", "large", "mutter", "progress", "ask", "die"]
         return {"result": {"tools": [{"name": n, "description": BOTH, "inputSchema": schema}
                                      for n in names]}}
     if method == "tools/call":

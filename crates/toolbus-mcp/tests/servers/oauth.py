@@ -33,6 +33,7 @@ behaviour = {
     "token_status": None,  # the status of every answer of the token endpoint
     "token_endpoint": None,
     "repeat": False,  # whether a refusal repeats what was sent
+    "known": None,  # a token that is good without having been given
     "pause": 0,  # before the token endpoint answers, in seconds
 }
 behaviour.update(json.loads(sys.argv[1]) if len(sys.argv) > 1 else {})
@@ -186,7 +187,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def token(self):
         header = self.headers.get("Authorization", "")
-        known = access.get(header.removeprefix("Bearer "))
+        token = header.removeprefix("Bearer ")
+        if token == behaviour["known"]:
+            return {"scope": [], "audience": base() + "/mcp"}
+        known = access.get(token)
         return known if known and known["audience"] == base() + "/mcp" else None
 
     def refuse(self):

@@ -15,11 +15,30 @@ use toolbus_testkit::{eventually, grafana};
 use super::page;
 use crate::support::*;
 
+mod clients;
+
 /// A query, and where it stands.
 #[derive(Debug)]
 struct Query {
     place: String,
     text: String,
+    /// What must have a result at some time for it to have something to show.
+    shows: String,
+}
+
+impl Query {
+    /// Of a panel. What is no number is nothing to show, and where nothing is shown as 0, neither is
+    /// that.
+    fn of_panel(place: String, text: String) -> Self {
+        let least = if text.contains("or vector(0)") { "> 0" } else { ">= 0" };
+        let shows = format!("({text}) {least}");
+        Self { place, text, shows }
+    }
+
+    /// Of an alert, which has nothing to show as long as its condition does not hold.
+    fn of_alert(place: String, text: String) -> Self {
+        Self { place, shows: text.clone(), text }
+    }
 }
 
 fn folder() -> PathBuf {
@@ -48,7 +67,7 @@ fn panel_queries() -> Vec<Query> {
                 let text = target["expr"].as_str().unwrap().replace("$__rate_interval", "30s");
                 assert!(!text.contains('$'), "{text}");
                 let place = format!("{}, {}", dashboard["title"], panel["title"]);
-                queries.push(Query { place, text });
+                queries.push(Query::of_panel(place, text));
             }
         }
     }
@@ -95,7 +114,12 @@ struct Stage<'a> {
 
 impl Stage<'_> {
     fn launch(&self, program: &str) -> Launch {
-        launch(program, &self.bus)
+        self.exporting(launch(program, &self.bus))
+    }
+
+    /// A program whose metrics go to the store.
+    fn exporting(&self, launch: Launch) -> Launch {
+        launch
             .env("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", self.store.endpoint())
             .env("OTEL_METRIC_EXPORT_INTERVAL", "500")
             .env("OTEL_LOGS_EXPORTER", "none")
@@ -220,7 +244,8 @@ async fn every_panel_and_alert_has_something_to_show() {
     let servers = Servers::with(&[("broken", broken)]);
     let (store, vhost, bus) = (&store, &vhost, vhost.amqp_url());
     let mut stage = Stage { store, node, vhost, bus, servers };
-    let agent = start(stage.launch("agent-host").arg("serve")).await;
+    let agent = stage.launch("agent-host").args(["serve", "--mcp", "127.0.0.1:0"]);
+    let agent = start(agent).await;
     let stranger = Stranger::new(vhost, &[]).await;
 
     without_manager(&stage, &stranger).await;
@@ -229,6 +254,7 @@ async fn every_panel_and_alert_has_something_to_show() {
     let mut manager = start(manager.env("TOOLBUS_AGENTS__MAX_WAITING", "0")).await;
     let bridge = stage.bridge().await;
     scripts_end(&stage, &stranger).await;
+    let openrouter = clients::call(&stage, &agent).await;
     let bridge = servers_die(&stage, &stranger, bridge).await;
     strange_messages(&stage, &stranger).await;
     broker_fails(&mut stage, &stranger).await;
@@ -244,7 +270,7 @@ async fn every_panel_and_alert_has_something_to_show() {
                 assert!(rule["annotations"][told].is_string(), "{} has no {told}", rule["name"]);
             }
             let text = rule["query"].as_str().unwrap().to_owned();
-            queries.push(Query { place: rule["name"].to_string(), text });
+            queries.push(Query::of_alert(rule["name"].to_string(), text));
         }
     }
     assert!(queries.len() > 60, "{} queries", queries.len());
@@ -252,7 +278,7 @@ async fn every_panel_and_alert_has_something_to_show() {
         let mut empty = Vec::new();
         // Only on a cluster do pods wait for scripts: the tests of scripts-manager see to these.
         for query in queries.iter().filter(|query| !query.text.contains("_scripts_warm_")) {
-            if store.ever(&query.text).await?.is_empty() {
+            if store.ever(&query.shows).await?.is_empty() {
                 empty.push(query);
             }
         }
@@ -260,8 +286,23 @@ async fn every_panel_and_alert_has_something_to_show() {
         Ok(())
     })
     .await;
+    every_service_is_shown(store, &queries).await;
     names_are_on_the_page(store, &queries).await;
-    drop((agent, bridge));
+    drop((agent, bridge, openrouter));
+}
+
+/// Between them, the panels of services have all four.
+async fn every_service_is_shown(store: &Prometheus, queries: &[Query]) {
+    for (title, expected) in [
+        ("Calls by service", &["agent-host", "mcp-bridge", "scripts-manager"][..]),
+        ("MCP requests by service", &["agent-host", "openrouter-mcp"][..]),
+    ] {
+        let query = queries.iter().find(|query| query.place.ends_with(&format!("\"{title}\"")));
+        let series = store.ever(&query.unwrap().shows).await.unwrap();
+        let shown: BTreeSet<_> =
+            series.iter().filter_map(|one| one["metric"]["job"].as_str()).collect();
+        assert_eq!(shown, BTreeSet::from_iter(expected.iter().copied()), "{title}");
+    }
 }
 
 /// No query speaks of a metric that the page does not, and the programs send no other.

@@ -15,15 +15,14 @@ pub(crate) fn exporting(launch: Launch, collector: &Collector) -> Launch {
     super::exporting(launch, collector).env("OTEL_METRIC_EXPORT_INTERVAL", "500")
 }
 
-/// Our MCP server that others' clients use, and that is instrumented. Its account is nobody's.
-async fn instrumented(collector: &Collector) -> (Service, String) {
+/// Our MCP server that others' clients use, and that is instrumented, launched so. Its account is
+/// nobody's.
+pub(crate) async fn instrumented(so: impl FnOnce(Launch) -> Launch) -> (Service, String) {
     let launch = Launch::new("openrouter-mcp").args(["--listen", "127.0.0.1:0"]);
     let launch = launch.env("OPENROUTER_API_KEY", "sk-or-v1-of-nobody");
     let launch = launch.env("TOOLBUS_OPENROUTER__BASE_URL", "http://127.0.0.1:1");
-    let service = start(exporting(launch, collector)).await;
-    let (_, status) = service.look("/status").await.unwrap();
-    let status: Value = serde_json::from_str(&status).unwrap();
-    let url = format!("http://{}/mcp", status["details"]["mcp"].as_str().unwrap());
+    let service = start(so(launch)).await;
+    let url = mcp_url(&service, "mcp").await;
     (service, url)
 }
 
@@ -64,7 +63,7 @@ async fn the_trace_goes_on_in_the_server() {
     let Some(vhost) = rabbit::vhost().await else { return };
     let Some(collector) = Collector::start().await else { return };
     let bus = vhost.amqp_url();
-    let (_service, url) = instrumented(&collector).await;
+    let (_service, url) = instrumented(|launch| exporting(launch, &collector)).await;
     let echoing = Servers::with(&[]).marking("meta");
     let servers = Servers::with(&[("account", json!({"url": url})), ("echo", echoing)]);
     let bridge = launch("mcp-bridge", &bus).arg("--mcp-config").arg(servers.file());

@@ -5,6 +5,7 @@ use anyhow::{Context as _, ensure};
 use serde_json::json;
 use toolbus_telemetry::SpanKind;
 use toolbus_testkit::otlp::{Collector, Span};
+use toolbus_testkit::trace::{Expected, Kind, check};
 use toolbus_testkit::{eventually, rabbit};
 
 use super::{exporting, page};
@@ -14,93 +15,44 @@ use crate::support::*;
 /// broker's password.
 const SECRETS: [&str; 3] = ["hunter2-in-a-script", "hunter2-in-an-argument", "guest:guest"];
 
-/// A span that a trace must have.
-struct Expected {
-    service: &'static str,
-    name: &'static str,
-    /// Which of the spans before it in the list is its parent; the first has none.
-    parent: usize,
-    attributes: &'static [(&'static str, &'static str)],
-}
-
-const fn span(
-    service: &'static str,
-    name: &'static str,
-    parent: usize,
-    attributes: &'static [(&'static str, &'static str)],
-) -> Expected {
-    Expected { service, name, parent, attributes }
-}
-
-const TEMPLATE: &str = "messaging.destination.template";
-const RABBITMQ: (&str, &str) = ("messaging.system", "rabbitmq");
+const REPLIES: &str = "tool.result.{agent}";
 
 /// A call of an MCP server's tool.
-const MCP: [Expected; 6] = [
-    span(
-        "agent-host",
-        "tool.invoke mcp_invoke_tool",
-        0,
-        &[
-            ("rockbot.tool.name", "mcp_invoke_tool"),
-            ("gen_ai.operation.name", "execute_tool"),
-            ("gen_ai.tool.name", "mcp_invoke_tool"),
-        ],
-    ),
-    span(
-        "agent-host",
-        "publish",
-        0,
-        &[RABBITMQ, (TEMPLATE, "tool.invoke.mcp"), ("messaging.operation.type", "send")],
-    ),
-    span(
-        "mcp-bridge",
-        "process",
-        1,
-        &[RABBITMQ, (TEMPLATE, "tool.invoke.mcp"), ("messaging.result", "ack")],
-    ),
-    span("mcp-bridge", "publish", 2, &[RABBITMQ, (TEMPLATE, "tool.result.{agent}")]),
-    span(
-        "agent-host",
-        "process",
-        3,
-        &[RABBITMQ, (TEMPLATE, "tool.result.{agent}"), ("messaging.result", "ack")],
-    ),
-    span(
-        "mcp-bridge",
-        "tools/call mark",
-        2,
-        &[("mcp.method.name", "tools/call"), ("gen_ai.tool.name", "mark")],
-    ),
-];
+fn mcp_call() -> Vec<Expected> {
+    vec![
+        Expected::new(Kind::Internal, "agent-host", "tool.invoke mcp_invoke_tool")
+            .with("rockbot.tool.name", "mcp_invoke_tool")
+            .with("gen_ai.operation.name", "execute_tool")
+            .with("gen_ai.tool.name", "mcp_invoke_tool"),
+        Expected::publish("agent-host", "tool.invoke.mcp").below(0),
+        Expected::process("mcp-bridge", "tool.invoke.mcp").below(1),
+        Expected::publish("mcp-bridge", REPLIES).below(2),
+        Expected::process("agent-host", REPLIES).below(3),
+        Expected::new(Kind::Client, "mcp-bridge", "tools/call mark")
+            .below(2)
+            .with("mcp.method.name", "tools/call")
+            .with("gen_ai.tool.name", "mark"),
+    ]
+}
 
-/// A script.
-const SCRIPT: [Expected; 6] = [
-    span(
-        "agent-host",
-        "tool.invoke execute_python_script",
-        0,
-        &[
-            ("rockbot.tool.name", "execute_python_script"),
-            ("gen_ai.operation.name", "execute_tool"),
-        ],
-    ),
-    span("agent-host", "publish", 0, &[RABBITMQ, (TEMPLATE, "script.invoke")]),
-    span(
-        "scripts-manager",
-        "process",
-        1,
-        &[RABBITMQ, (TEMPLATE, "script.invoke"), ("messaging.result", "ack")],
-    ),
-    span(
-        "scripts-manager",
-        "script.run",
-        2,
-        &[("toolbus.reason", "exit_code"), ("process.exit.code", "3"), ("error.type", "exit_code")],
-    ),
-    span("scripts-manager", "publish", 2, &[RABBITMQ, (TEMPLATE, "tool.result.{agent}")]),
-    span("agent-host", "process", 4, &[RABBITMQ, (TEMPLATE, "tool.result.{agent}")]),
-];
+/// A script that ends with 3.
+fn script() -> Vec<Expected> {
+    vec![
+        Expected::new(Kind::Internal, "agent-host", "tool.invoke execute_python_script")
+            .with("rockbot.tool.name", "execute_python_script")
+            .with("gen_ai.operation.name", "execute_tool"),
+        Expected::publish("agent-host", "script.invoke").below(0),
+        Expected::process("scripts-manager", "script.invoke").below(1),
+        Expected::new(Kind::Internal, "scripts-manager", "script.run")
+            .below(2)
+            .with("toolbus.scripts.runner", "bubblewrap")
+            .with("toolbus.reason", "exit_code")
+            .with("process.exit.code", "3")
+            .failing("exit_code"),
+        Expected::publish("scripts-manager", REPLIES).below(2),
+        Expected::process("agent-host", REPLIES).below(4),
+    ]
+}
 
 fn number(kind: SpanKind) -> u64 {
     match kind {
@@ -133,41 +85,17 @@ pub(crate) fn is_on_the_page(span: &Span) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The trace has exactly these spans.
-fn check(trace: &[Span], expected: &[Expected]) -> anyhow::Result<()> {
-    let mut found: Vec<&Span> = Vec::new();
-    for wanted in expected {
-        let parent = found.get(wanted.parent).map(|parent| &parent.span_id);
-        let is_it = |span: &&Span| {
-            let has = |(name, value): &(&str, &str)| {
-                span.attributes.get(*name).is_some_and(|own| own == value)
-            };
-            (&*span.service, &*span.name) == (wanted.service, wanted.name)
-                && span.parent_id.as_ref() == parent
-                && wanted.attributes.iter().all(has)
-        };
-        let mut those = trace.iter().filter(is_it);
-        let one = those
-            .next()
-            .with_context(|| format!("no {} {} yet: {trace:#?}", wanted.service, wanted.name))?;
-        ensure!(those.next().is_none(), "two {} {}: {trace:#?}", wanted.service, wanted.name);
-        found.push(one);
-    }
-    ensure!(trace.len() == found.len(), "{} spans: {trace:#?}", trace.len());
-    trace.iter().try_for_each(is_on_the_page)
-}
-
-/// Waits until the call of this tool is a trace of exactly these spans.
-async fn traced(collector: &Collector, expected: &[Expected]) -> Vec<Span> {
+/// Waits until the trace that begins with this name has exactly these spans.
+async fn traced(collector: &Collector, name: &str, expected: &[Expected]) {
     eventually(LIMIT, async || {
         let spans = collector.spans()?;
-        let is_root = |span: &&Span| span.name == expected[0].name && span.parent_id.is_none();
+        let is_root = |span: &&Span| span.name == name && span.parent_id.is_none();
         let root = spans.iter().find(is_root).context("no trace yet")?.trace_id.clone();
         let trace: Vec<_> = spans.into_iter().filter(|span| span.trace_id == root).collect();
         check(&trace, expected)?;
-        anyhow::Ok(trace)
+        trace.iter().try_for_each(is_on_the_page)
     })
-    .await
+    .await;
 }
 
 fn no_secrets(collector: &Collector) {
@@ -196,13 +124,11 @@ async fn a_call_is_traced_span_by_span() {
     });
     let call = exporting(invocation(&bus, "mcp_invoke_tool", &arguments), &collector);
     assert_eq!(Outcome::of(call.run(LIMIT).await.unwrap()).content(), "mark: done");
-    traced(&collector, &MCP).await;
+    traced(&collector, "tool.invoke mcp_invoke_tool", &mcp_call()).await;
 
     let arguments = json!({"script": "print('hunter2-in-a-script'); raise SystemExit(3)"});
     let call = exporting(invocation(&bus, "execute_python_script", &arguments), &collector);
     call.run(LIMIT).await.unwrap();
-    let trace = traced(&collector, &SCRIPT).await;
-    let run = trace.iter().find(|span| span.name == "script.run").unwrap();
-    assert_eq!(run.attributes["toolbus.scripts.runner"], "bubblewrap");
+    traced(&collector, "tool.invoke execute_python_script", &script()).await;
     no_secrets(&collector);
 }

@@ -1,5 +1,5 @@
 //! The child's stderr: always read, so that it never blocks the child; logged line by line, and
-//! never more of it held than one short line.
+//! never more of it held than one short line and the longest secret.
 
 use std::sync::Arc;
 
@@ -20,11 +20,13 @@ pub(super) struct Listener {
     eraser: Eraser,
     watch: Arc<Watch>,
     line: Vec<u8>,
+    /// There was more of the line than is held.
+    is_cut: bool,
 }
 
 impl Listener {
     pub(super) fn new(server: &str, eraser: Eraser, watch: Arc<Watch>) -> Self {
-        Self { server: server.to_owned(), eraser, watch, line: Vec::new() }
+        Self { server: server.to_owned(), eraser, watch, line: Vec::new(), is_cut: false }
     }
 
     pub(super) async fn listen(mut self, mut stderr: ChildStderr) {
@@ -48,8 +50,11 @@ impl Listener {
     fn take(&mut self, bytes: &[u8]) {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             let text = part.strip_suffix(b"\n").unwrap_or(part);
-            let room = LINE_BYTES_MAX.saturating_sub(self.line.len());
+            // So that a secret that begins in what is told is held to its end.
+            let held_max = LINE_BYTES_MAX + self.eraser.longest();
+            let room = held_max.saturating_sub(self.line.len());
             self.line.extend_from_slice(&text[..room.min(text.len())]);
+            self.is_cut |= room < text.len();
             if part.ends_with(b"\n") {
                 self.tell();
             }
@@ -57,13 +62,25 @@ impl Listener {
     }
 
     fn tell(&mut self) {
-        let text = String::from_utf8_lossy(&self.line);
-        let text = text.trim();
+        let text = self.erased();
         if !text.is_empty() {
-            let text = self.eraser.erase(text);
             tracing::debug!(server = self.server, "stderr: {text}");
             *self.watch.last_words.lock() = shortened(&text, LAST_WORDS_BYTES_MAX).into_owned();
         }
         self.line.clear();
+        self.is_cut = false;
+    }
+
+    /// What is told of the line.
+    fn erased(&self) -> String {
+        let text = String::from_utf8_lossy(&self.line);
+        let text = self.eraser.erase(text.trim());
+        // A cut line may end with a part of a secret, in which half a character is a whole one now.
+        let unclear = if self.is_cut { self.eraser.longest() + 1 } else { 0 };
+        let told = text.len().saturating_sub(unclear).min(LINE_BYTES_MAX);
+        shortened(&text, told).into_owned()
     }
 }
+
+#[cfg(test)]
+mod tests;
