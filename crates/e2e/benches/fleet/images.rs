@@ -1,10 +1,9 @@
 //! The images: their sizes on disk, as the engine has them unpacked.
 
 use e2e::bench::{Goal, Report, Rounds, Row};
-use toolbus_testkit::tools::{self, IMAGES, output};
+use toolbus_testkit::tools::{self, Docker, IMAGES, output};
 
-pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
-    let Some(docker) = tools::docker() else { return Ok(()) };
+pub(crate) fn measure(report: &mut Report, docker: &Docker) -> anyhow::Result<()> {
     let tag = tools::tag();
     for (name, alone) in IMAGES {
         let mut command = docker.command("docker");

@@ -6,24 +6,23 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use e2e::bench::{Report, Rounds, Row};
-use toolbus_testkit::tools::{self, Cluster, output};
+use toolbus_testkit::tools::{self, Cluster, Helm, output};
 
 const ROUNDS: usize = 3;
 const LIMIT: Duration = Duration::from_secs(300);
 const NAME: &str = "toolbus-bench";
 
-pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
-    let (Some(cluster), Some(helm)) = (tools::cluster(), tools::helm()) else { return Ok(()) };
-    let tag = std::env::var("TOOLBUS_TAG").unwrap_or_else(|_| "dev".to_owned());
+pub(crate) fn measure(report: &mut Report, cluster: &Cluster, helm: &Helm) -> anyhow::Result<()> {
+    let tag = tools::tag();
     let mut rounds = Rounds::new();
     for _ in 0..ROUNDS {
         let begun = Instant::now();
-        let installed = install(helm.on(&cluster), &tag);
-        let answered = installed.and_then(|()| first_answer(&cluster, begun));
+        let installed = install(helm.on(cluster), &tag);
+        let answered = installed.and_then(|()| first_answer(cluster, begun));
         let took = begun.elapsed();
-        output(helm.on(&cluster).args(["uninstall", NAME, "--namespace", NAME, "--wait"]))?;
+        output(helm.on(cluster).args(["uninstall", NAME, "--namespace", NAME, "--wait"]))?;
         let namespaces = [NAME, "toolbus-bench-scripts"];
-        output(kubectl(&cluster, &["delete", "namespace", "--ignore-not-found"]).args(namespaces))?;
+        output(kubectl(cluster, &["delete", "namespace", "--ignore-not-found"]).args(namespaces))?;
         answered?;
         rounds.add(took.as_secs_f64());
     }

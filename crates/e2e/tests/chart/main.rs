@@ -28,7 +28,7 @@ fn render(helm: &Helm, values: &[&str]) -> anyhow::Result<String> {
 /// An external broker, and nothing else said.
 const SMALLEST: &[&str] = &["broker.host=rabbit.example", "broker.existingSecret=rabbit"];
 
-/// Every part that can be had.
+/// Every part that can be had together.
 const EVERYTHING: &[&str] = &[
     "image.registry=registry.example:5000",
     "image.pullSecrets={pull}",
@@ -47,7 +47,6 @@ const EVERYTHING: &[&str] = &[
     "mcpBridge.image=mcp-bridge-tools",
     "mcpBridge.servers.time.command=uvx",
     "mcpBridge.servers.time.args={mcp-server-time}",
-    "mcpBridge.persistence.enabled=true",
     "mcpBridge.autoscaling.enabled=true",
     "mcpBridge.autoscaling.authenticationRef=rabbit",
     "scriptsManager.autoscaling.enabled=true",
@@ -55,6 +54,8 @@ const EVERYTHING: &[&str] = &[
     "scripts.namespace.name=rocky-scripts",
     "scripts.namespace.keep=true",
     "scripts.runtimeClass=gvisor",
+    "scripts.warm.size=2",
+    "scripts.warm.maxAge=20m",
     "scripts.packages.enabled=true",
     "scripts.packages.index=https://reader:secret@index.example/simple",
     "scripts.packages.to[0].ipBlock.cidr=10.1.2.0/24",
@@ -70,18 +71,21 @@ const EVERYTHING: &[&str] = &[
 /// A broker of its own, to try it out.
 const TRIAL: &[&str] = &["rabbitmq.enabled=true", "broker.password=secret"];
 
+/// What the bridge has with a volume of its own, which autoscaling excludes.
+const KEPT: &[&str] = &["mcpBridge.persistence.enabled=true", "mcpBridge.persistence.size=2Gi"];
+
 #[test]
 fn manifests_are_as_they_were_read() {
     let Some(helm) = tools::helm() else { return };
     insta::assert_snapshot!("smallest", render(&helm, SMALLEST).unwrap());
     insta::assert_snapshot!("everything", render(&helm, EVERYTHING).unwrap());
-    insta::assert_snapshot!("trial", render(&helm, TRIAL).unwrap());
+    insta::assert_snapshot!("trial", render(&helm, &[TRIAL, KEPT].concat()).unwrap());
 }
 
 #[test]
 fn the_chart_passes_helms_own_checks() {
     let Some(helm) = tools::helm() else { return };
-    for values in [SMALLEST, EVERYTHING, TRIAL] {
+    for values in [SMALLEST, EVERYTHING, &[TRIAL, KEPT].concat()[..]] {
         output(&mut command(&helm, &["lint", "--strict"], values)).unwrap();
     }
 }
@@ -122,7 +126,7 @@ fn wrong_values_are_named() {
 
 /// What a schema cannot say: values that need each other.
 #[test]
-fn values_that_are_missing_are_named() {
+fn values_that_do_not_go_together_are_named() {
     let Some(helm) = tools::helm() else { return };
     let check = |values: &[&str], named: &str| {
         let error = render(&helm, values).unwrap_err().to_string();
@@ -139,11 +143,30 @@ fn values_that_are_missing_are_named() {
     let packages = ["scripts.packages.enabled=true", "scripts.packages.to[0].podSelector.a=b"];
     check(&[TRIAL, &packages[..1]].concat(), "scripts.packages.to");
     check(&[TRIAL, &packages[..]].concat(), "scripts.packages.index");
+    for more in ["mcpBridge.replicas=2", "mcpBridge.autoscaling.enabled=true"] {
+        let several = [TRIAL, KEPT, &[more]].concat();
+        check(&several, "mcpBridge.persistence.enabled is for one replica");
+    }
     check(&[TRIAL, &["scripts.namespace.name=agents"]].concat(), "scripts.namespace.name");
     check(
         &[SMALLEST, &["broker.policies.enabled=true"]].concat(),
         "broker.policies.managementUrl must be set",
     );
+}
+
+/// What the guide sets is there to be set, and enough.
+#[test]
+fn the_guides_commands_are_taken() {
+    let Some(helm) = tools::helm() else { return };
+    let page = include_str!("../../../../docs/install.md");
+    let blocks = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let commands: Vec<_> = blocks.filter_map(|block| block.split("helm install ").nth(1)).collect();
+    assert_eq!(commands.len(), 3, "{commands:?}");
+    for command in commands {
+        let words: Vec<_> = command.split_whitespace().collect();
+        let values = words.windows(2).filter(|pair| pair[0] == "--set").map(|pair| pair[1]);
+        render(&helm, &values.collect::<Vec<_>>()).unwrap();
+    }
 }
 
 /// A secret of the operator's is named and not copied, and none is made beside it.

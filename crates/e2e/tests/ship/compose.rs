@@ -128,6 +128,7 @@ fn the_fleet_answers_calls_of_each_kind_is_seen_and_goes_without_a_trace() {
     check_rights(&fleet);
     check_secrets(&fleet);
     check_policies(&fleet);
+    check_networks(&fleet);
     observe::check_metrics(fleet.compose(&["port", "prometheus", "9090"]).unwrap().trim());
     observe::check_traces(fleet.folder.path());
 
@@ -174,6 +175,35 @@ fn check_secrets(fleet: &Fleet) {
         let has_it = mounts.contains("/run/secrets/broker-password");
         assert_eq!(has_it, service != "openrouter-mcp", "{service}: {mounts}");
     }
+}
+
+/// From where the bridge is the broker is reached, and from where `openrouter-mcp` is nothing of it.
+fn check_networks(fleet: &Fleet) {
+    let networks = |service: &str| {
+        let container = fleet.inspect(service);
+        container["NetworkSettings"]["Networks"].as_object().expect("networks").clone()
+    };
+    let broker: Vec<_> = networks("rabbitmq")
+        .into_values()
+        .map(|network| network["IPAddress"].as_str().expect("an address").to_owned())
+        .collect();
+    let script = "import socket, sys\n\
+        for address in sys.argv[1:]:\n    \
+            for port in (5672, 15672):\n        \
+                try: socket.create_connection((address, port), 2); print('reached')\n        \
+                except OSError: pass\n";
+    let image = format!("toolbus/scripts-manager-local:{}", tag());
+    let reached = |service: &str| {
+        let networks = networks(service);
+        networks.into_iter().any(|(network, _)| {
+            let mut command = fleet.engine.command("docker");
+            command.args(["run", "--rm", "--network", &network, "--entrypoint", "python3"]);
+            let said = output(command.args([&image, "-c", script]).args(&broker)).unwrap();
+            said.contains("reached")
+        })
+    };
+    assert!(reached("mcp-bridge"), "nothing reaches {broker:?}");
+    assert!(!reached("openrouter-mcp"), "openrouter-mcp reaches the broker");
 }
 
 /// Every queue of the fleet is bounded by one of the policies.

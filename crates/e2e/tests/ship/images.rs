@@ -1,7 +1,9 @@
 //! The images: small, without rights, and nothing in them that is not needed.
 
-use serde_json::json;
-use toolbus_testkit::tools::{self, IMAGES, output, tag};
+use std::fs;
+
+use serde_json::{Value, json};
+use toolbus_testkit::tools::{self, Docker, IMAGES, output, tag};
 
 use crate::support::docker;
 
@@ -64,32 +66,52 @@ fn images_run_without_rights() {
     }
 }
 
-/// The bill of materials in an image is of this program, and of what it links.
+/// The bill of materials in each image is of its program, and of what that links.
 #[test]
 fn images_carry_their_bill_of_materials() {
     let Some(engine) = tools::docker() else { return };
-    let image = format!("toolbus/scripts-manager:{}", tag());
+    // What one of the programs links and another does not.
+    let telling = ["kube", "lapin", "rmcp", "toolbus-sandbox"];
+    for (name, _) in IMAGES {
+        let (program, linked): (_, &[&str]) = match name {
+            "agent-host" => ("agent-host", &["lapin", "rmcp", "toolbus-sandbox"]),
+            "mcp-bridge" | "mcp-bridge-tools" => ("mcp-bridge", &["lapin", "rmcp"]),
+            "openrouter-mcp" => ("openrouter-mcp", &["rmcp"]),
+            _ => ("scripts-manager", &["kube", "lapin", "toolbus-sandbox"]),
+        };
+        let bill = bill(&engine, name, program);
+        assert_eq!(
+            (&bill["bomFormat"], &bill["specVersion"], &bill["metadata"]["component"]["name"]),
+            (&json!("CycloneDX"), &json!("1.5"), &json!(program)),
+            "{name}"
+        );
+        let parts = bill["components"].as_array().unwrap();
+        let is_there = |part: &str| parts.iter().any(|other| other["name"] == part);
+        for part in telling {
+            assert_eq!(is_there(part), linked.contains(&part), "{part} on the bill of {name}");
+        }
+        for part in ["ring", "tokio"] {
+            assert!(is_there(part), "{part} is not on the bill of {name}");
+        }
+        for other in ["toolbus-testkit", "serde_derive", "insta"] {
+            assert!(!is_there(other), "{other} is on the bill of {name}");
+        }
+    }
+}
+
+/// The one bill that an image has.
+fn bill(engine: &Docker, name: &str, program: &str) -> Value {
+    let image = format!("toolbus/{name}:{}", tag());
     let container = output(engine.command("docker").args(["create", &image])).unwrap();
     let container = container.trim();
     let folder = tempfile::tempdir().unwrap();
-    let to = folder.path().join("sbom.json");
-    let from = format!("{container}:/usr/share/sbom/scripts-manager.cdx.json");
-    let copied = output(engine.command("docker").arg("cp").arg(from).arg(&to));
+    let from = format!("{container}:/usr/share/sbom/.");
+    let copied = output(engine.command("docker").arg("cp").arg(from).arg(folder.path()));
     output(engine.command("docker").args(["rm", container])).unwrap();
     copied.unwrap();
-    let bill: serde_json::Value = serde_json::from_slice(&std::fs::read(to).unwrap()).unwrap();
-    assert_eq!((&bill["bomFormat"], &bill["specVersion"]), (&json!("CycloneDX"), &json!("1.5")));
-    assert_eq!(bill["metadata"]["component"]["name"], "scripts-manager");
-    let parts: Vec<_> = bill["components"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter_map(|part| part["name"].as_str())
-        .collect();
-    for part in ["kube", "lapin", "ring", "tokio"] {
-        assert!(parts.contains(&part), "{part} is not on the bill");
-    }
-    for other in ["rmcp", "toolbus-testkit", "serde_derive", "insta"] {
-        assert!(!parts.contains(&other), "{other} is on the bill");
-    }
+    let files: Vec<_> =
+        fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+    let file = format!("{program}.cdx.json");
+    assert_eq!(files, [file.as_str()], "the bills of {name}");
+    serde_json::from_slice(&fs::read(folder.path().join(file)).unwrap()).unwrap()
 }

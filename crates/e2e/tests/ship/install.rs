@@ -4,20 +4,26 @@
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
-use crate::release::{Release, WAIT, apply, parts};
-use crate::support::{repository, until};
+use crate::external::{borrow_broker, check_borrowed};
+use crate::outside::Outside;
+use crate::release::{API_KEY, Release, WAIT, apply, parts};
+use crate::support::until;
+use crate::upgrade::{agent_name, check_evictions, roll_back, upgrade_in_a_call};
 
 #[test]
 fn a_release_answers_is_upgraded_and_leaves_nothing() {
     let Some(parts) = parts() else { return };
     let release = Release::new(parts, "whole");
+    let outside = Outside::new(&release, API_KEY);
     let mut values = release.values();
+    values["agentHost"]["mcp"] = json!({"enabled": true});
+    outside.is_openrouter_of(&mut values);
     release.install(&values, &WAIT).unwrap();
     release.check_calls();
     release.helm(&["test", &release.name], None).unwrap();
     check_scripts(&release);
     check_rights(&release);
-    check_flows(&release);
+    check_flows(&release, &outside);
 
     // A second one cannot take over the first one's namespace of scripts.
     let second = Release::new((release.helm.clone(), release.cluster.clone()), "second");
@@ -25,33 +31,50 @@ fn a_release_answers_is_upgraded_and_leaves_nothing() {
     others["scripts"]["namespace"]["name"] = json!(release.scripts());
     let error = second.install(&others, &[]).unwrap_err().to_string();
     assert!(error.contains(&release.scripts()) && error.contains("cannot be imported"), "{error}");
-    // With one of its own it lives beside it.
+    // With one of its own it lives beside it, and may use its broker.
     others["scripts"]["namespace"]["name"] = json!(second.scripts());
-    second.install(&others, &WAIT).unwrap();
+    others["agentHost"]["replicas"] = json!(2);
+    outside.is_openrouter_of(&mut others);
+    borrow_broker(&second, &mut others, &release);
+    second.install(&others, &[&WAIT[..], &["--wait-for-jobs"]].concat()).unwrap();
     second.check_calls();
+    check_borrowed(&release);
+    check_evictions(&second, "agent-host");
 
     // The password that was drawn stays, and the other release does not notice.
     let secret = release.deployment("broker");
-    let password = release.look(&["get", "secret", &secret, "-o", "jsonpath={.data.password}"]);
+    let password = || release.look(&["get", "secret", &secret, "-o", "jsonpath={.data.password}"]);
+    let drawn = password().unwrap();
     values["scriptsManager"]["maxConcurrent"] = json!(3);
     values["agent"] = json!({"name": "Rocky"});
-    release.install(&values, &WAIT).unwrap();
-    let now = release.look(&["get", "secret", &secret, "-o", "jsonpath={.data.password}"]);
-    assert_eq!(now.unwrap(), password.unwrap());
-    until(|| release.invoke("execute_python_script", &json!({"script": "print(1)"})));
-    release.check_calls();
-    second.check_calls();
+    let check = |name: &str| {
+        assert_eq!(agent_name(&release), name);
+        assert_eq!(password().unwrap(), drawn);
+        until(|| release.invoke("execute_python_script", &json!({"script": "print(1)"})));
+        release.check_calls();
+        second.check_calls();
+    };
+    upgrade_in_a_call(&release, &values);
+    check("Rocky");
+    roll_back(&release);
+    check("RockBot");
 
     for gone in [&second, &release] {
-        gone.helm(&["uninstall", &gone.name, "--wait"], None).unwrap();
-        until(|| {
-            let left = gone.left()?;
-            ensure!(left.is_empty(), "left: {left}");
-            gone.kubectl(&["get", "namespace", &gone.scripts()])
-                .err()
-                .context("the namespace of the scripts is still there")
-        });
+        check_uninstall(gone);
     }
+}
+
+/// Nothing of it stays.
+fn check_uninstall(release: &Release) {
+    release.helm(&["uninstall", &release.name, "--wait"], None).unwrap();
+    until(|| {
+        let left = release.left()?;
+        ensure!(left.is_empty(), "left: {left}");
+        release
+            .kubectl(&["get", "namespace", &release.scripts()])
+            .err()
+            .context("the namespace of the scripts is still there")
+    });
 }
 
 /// The namespace of the scripts has all that the manager looks for when it starts, and the manager is
@@ -61,9 +84,11 @@ fn check_scripts(release: &Release) {
     let names = |kind: &str| {
         release.kubectl(&["get", kind, "--namespace", &scripts, "-o", "name"]).unwrap()
     };
-    for kind in ["resourcequota", "limitrange", "networkpolicy", "lease"] {
+    for kind in ["resourcequota", "limitrange", "networkpolicy"] {
         assert!(!names(kind).is_empty(), "no {kind} in {scripts}");
     }
+    // One came with the release.
+    assert_eq!(names("lease").lines().count(), 2, "{}", names("lease"));
     let component = "app.kubernetes.io/component=scripts-manager";
     let logs = release.look(&["logs", "--selector", component, "--tail=-1"]).unwrap();
     assert!(!logs.contains("\"missing\""), "{logs}");
@@ -108,47 +133,21 @@ fn check_rights(release: &Release) {
     }
 }
 
-/// Who is not named reaches nothing: not the broker, not the agent, not the other services.
-fn check_flows(release: &Release) {
-    let broker = format!("{}.{}", release.deployment("rabbitmq"), release.name);
-    let router = format!("{}.{}", release.deployment("openrouter-mcp"), release.name);
-    let script = format!(
-        "import socket, time\n\
-         time.sleep(3)\n\
-         print(bool(socket.gethostbyname('{broker}')))\n\
-         for host, port in [('{broker}', 5672), ('{broker}', 15672), ('{router}', 8080)]:\n    \
-             try: socket.create_connection((host, port), 3); print('reached', host, port)\n    \
-             except OSError: print('kept out')\n"
-    );
-    // A pod of the same namespace that is none of the release's.
-    let pod = json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": "stranger", "namespace": release.name},
-        "spec": {
-            "restartPolicy": "Never",
-            "automountServiceAccountToken": false,
-            "securityContext": {
-                "runAsNonRoot": true, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"},
-            },
-            "containers": [{
-                "name": "stranger", "image": "python:3.12-slim", "imagePullPolicy": "Never",
-                "command": ["python3", "-c", script],
-                "resources": {"requests": {"cpu": "5m", "memory": "16Mi"}},
-                "securityContext": {
-                    "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},
-                },
-            }],
-        },
-    });
-    apply(release.cluster.kubectl(), &pod);
-    let said = until(|| {
-        let phase = release.look(&["get", "pod", "stranger", "-o", "jsonpath={.status.phase}"])?;
-        ensure!(phase == "Succeeded", "{phase}");
-        release.look(&["logs", "stranger"])
-    });
-    release.look(&["delete", "pod", "stranger", "--wait=false"]).unwrap();
-    let expected = ["True", "kept out", "kept out", "kept out"];
-    assert_eq!(said.lines().collect::<Vec<_>>(), expected);
+/// Who is not named reaches nothing: not the broker, not the agent, not the other services. What the
+/// bridge is not named for it does not reach either.
+fn check_flows(release: &Release, outside: &Outside) {
+    let service = |component: &str| format!("{}.{}", release.deployment(component), release.name);
+    // Health has no service.
+    let pod = format!("pod/{}", release.pods("openrouter-mcp")[0]);
+    let router = release.look(&["get", &pod, "--output=jsonpath={.status.podIP}"]).unwrap();
+    let doors = [
+        (service("rabbitmq"), 5672),
+        (service("openrouter-mcp"), 8080),
+        (service("rabbitmq"), 15672),
+        (service("agent-host"), 8800),
+        (router, 8081),
+    ];
+    outside.check_doors(release, &doors, 2);
 }
 
 /// A secret that is missing is named by the cluster; a password that is wrong is named by the
@@ -161,8 +160,10 @@ fn secrets_that_are_missing_or_wrong_are_told_and_mended() {
     values["broker"] = json!({"existingSecret": "broker-login"});
     // There is no collector: the services run all the same, and tell of it once.
     values["telemetry"] = json!({"endpoint": "http://127.0.0.1:4318"});
-    let component = json!({"matchLabels": {"app.kubernetes.io/component": "broker-policies"}});
-    values["networkPolicy"] = json!({"rabbitmqFrom": [{"podSelector": component}]});
+    let soon = json!([{"name": "OTEL_METRIC_EXPORT_INTERVAL", "value": "500"}]);
+    for part in ["mcpBridge", "scriptsManager"] {
+        values[part]["env"] = soon.clone();
+    }
     for part in ["agentHost", "openrouterMcp"] {
         values[part]["enabled"] = json!(false);
     }
@@ -181,10 +182,12 @@ fn secrets_that_are_missing_or_wrong_are_told_and_mended() {
         })
     };
     apply(release.cluster.kubectl(), &secret("right"));
-    let bridge = format!("deployment/{}", release.deployment("mcp-bridge"));
-    release.look(&["rollout", "status", &bridge, "--timeout=5m"]).unwrap();
-
-    check_policies(&release);
+    let [bridge, manager] = ["mcp-bridge", "scripts-manager"]
+        .map(|component| format!("deployment/{}", release.deployment(component)));
+    for service in [&bridge, &manager] {
+        release.look(&["rollout", "status", service, "--timeout=5m"]).unwrap();
+    }
+    release.helm(&["test", &release.name], None).unwrap();
 
     // The broker keeps what it was started with, and a bridge that starts has another one.
     apply(release.cluster.kubectl(), &secret("hunter2"));
@@ -196,42 +199,21 @@ fn secrets_that_are_missing_or_wrong_are_told_and_mended() {
         ensure!(!logs.contains("hunter2"), "the log tells the password: {logs}");
         Ok(())
     });
+    // A call that fails leaves no pod, and why it failed is told all the same.
+    let error = release.helm(&["test", &release.name], None).unwrap_err().to_string();
+    assert!(error.contains("refused the user toolbus or the password"), "{error}");
+    assert!(!error.contains("hunter2"), "helm tells the password: {error}");
+    assert_eq!(release.pods("test-call"), [""; 0]);
     // The one that works is kept until the new one does, and that takes up what is mended by itself.
     apply(release.cluster.kubectl(), &secret("right"));
     release.look(&["rollout", "status", &bridge, "--timeout=5m"]).unwrap();
-    let manager = format!("deployment/{}", release.deployment("scripts-manager"));
-    let logs = release.look(&["logs", &manager]).unwrap();
-    let told = logs.matches("telemetry is not exported").count();
-    // Once for each of the three signals.
-    assert!((1..=3).contains(&told), "{logs}");
-}
-
-/// A second release takes the broker for one of somebody else, and its job sets the policies there.
-fn check_policies(release: &Release) {
-    let broker = release.deployment("rabbitmq");
-    let control = |arguments: &str| release.rabbitmqctl(arguments).unwrap();
-    let policies = ["toolbus-dead-letters", "toolbus-queues"];
-    for policy in policies {
-        control(&format!("clear_policy {policy}"));
+    for component in ["mcp-bridge", "scripts-manager"] {
+        let logs = until(|| {
+            let pods = release.pods(component);
+            ensure!(pods.len() == 1, "{pods:?}");
+            release.look(&["logs", &pods[0]])
+        });
+        // Each signal was tried by now, most of them often.
+        assert_eq!(logs.matches("telemetry is not exported").count(), 1, "{logs}");
     }
-    assert_eq!(control("list_policies").trim(), "");
-    let none = json!({"enabled": false});
-    let values = json!({
-        "image": {"pullPolicy": "Never"},
-        "broker": {
-            "host": broker,
-            "existingSecret": "broker-login",
-            "policies": {"enabled": true, "managementUrl": format!("http://{broker}:15672")},
-        },
-        "agentHost": none, "mcpBridge": none, "scriptsManager": none,
-    });
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), values.to_string()).unwrap();
-    let (chart, file) = (repository("helm/toolbus"), file.path().display().to_string());
-    let chart = chart.display().to_string();
-    let install = ["install", "policies", &chart, "--values", &file, "--wait", "--wait-for-jobs"];
-    release.helm(&[&install[..], &["--timeout=5m"]].concat(), None).unwrap();
-    let set = control("list_policies");
-    assert!(policies.iter().all(|policy| set.contains(policy)), "{set}");
-    release.helm(&["uninstall", "policies", "--wait"], None).unwrap();
 }

@@ -1,5 +1,6 @@
-//! What a release keeps on volumes is there when the pods that wrote it are gone: what agents have
-//! registered, what waits at the broker, and packages that were installed for scripts.
+//! What a release keeps is there when the pods that wrote it are gone: on volumes what agents have
+//! registered, what waits at the broker, and packages that were installed for scripts; and after the
+//! release itself what was told to stay.
 
 use anyhow::ensure;
 use serde_json::{Value, json};
@@ -26,8 +27,30 @@ fn values(release: &Release, volumes: &Volumes) -> Value {
         "port": INDEX_PORT,
         "storageClass": volumes.class("packages"),
     });
+    values["scripts"]["namespace"]["keep"] = json!(true);
+    values["scripts"]["warm"] = json!({"size": 1});
     values["openrouterMcp"] = json!({"enabled": false});
     values
+}
+
+/// A pod waits for a script, and when it has got one another pod does.
+fn check_warm(release: &Release) {
+    let scripts = release.scripts();
+    let waiting = || -> anyhow::Result<String> {
+        let pods = ["get", "pods", "--namespace", &scripts, "--output=name"];
+        let warm = ["--selector=toolbus.dev/warm", "--field-selector=status.phase=Running"];
+        let pods = release.kubectl(&[&pods[..], &warm].concat())?;
+        ensure!(pods.lines().count() == 1, "{pods}");
+        Ok(pods)
+    };
+    let first = until(waiting);
+    // The manager may come to know of it later than we.
+    until(|| {
+        release.invoke("execute_python_script", &json!({"script": "print(1)"}))?;
+        let next = until(waiting);
+        ensure!(next != first, "{first} waits on");
+        Ok(())
+    });
 }
 
 /// A script that uses a package.
@@ -56,6 +79,7 @@ fn what_is_kept_on_volumes_outlives_the_pods() {
     assert_eq!(claims.len(), 3, "{claims:?}");
     assert!(claims.iter().all(|claim| claim.ends_with(" Bound")), "{claims:?}");
 
+    check_warm(&release);
     check_package(&release);
     let asked = r#"{"toolbus_good-1.0-py3-none-any.whl": 1}"#;
     assert_eq!(volumes.asked().unwrap(), asked);
@@ -91,13 +115,31 @@ fn what_is_kept_on_volumes_outlives_the_pods() {
     check_package(&release);
     assert_eq!(volumes.asked().unwrap(), asked, "it was installed again");
 
+    check_uninstall(&release);
+}
+
+/// What was told to stay does, and nothing else: neither the pods of scripts nor those that wait for one.
+fn check_uninstall(release: &Release) {
     release.helm(&["uninstall", &release.name], None).unwrap();
-    // A volume goes after the pods that have it.
-    release.look(&["delete", "pods", "--all", "--grace-period=1", "--wait=false"]).unwrap();
+    // A volume goes after the pods that have it, and the broker takes its time.
+    let broker = "app.kubernetes.io/component=rabbitmq";
+    let now = ["delete", "pods", "--selector", broker, "--grace-period=1", "--wait=false"];
+    release.look(&now).unwrap();
+    let (name, scripts) = (release.deployment(""), release.scripts());
+    let kept = [
+        format!("namespace/{scripts}"),
+        "networkpolicy.networking.k8s.io/toolbus-deny-all".to_owned(),
+        format!("persistentvolumeclaim/{name}mcp-bridge"),
+        format!("persistentvolumeclaim/{name}packages"),
+    ];
     until(|| {
-        let left = release.claims();
-        // The bridge's was told to stay.
-        ensure!(left.len() == 1 && left[0].contains("mcp-bridge"), "{left:?}");
+        let left = release.left()?;
+        let mut left: Vec<_> = left.lines().collect();
+        left.sort_unstable();
+        ensure!(left == kept, "{left:?}");
+        let pods =
+            release.kubectl(&["get", "pods,leases", "--namespace", &scripts, "-o", "name"])?;
+        ensure!(pods.is_empty(), "{pods}");
         Ok(())
     });
 }

@@ -8,11 +8,14 @@
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "what a failed test leaves is told")]
 
 mod compose;
+mod external;
 mod images;
 mod install;
 mod kept;
 mod observe;
+mod outside;
 mod parts;
 mod release;
 mod support;
+mod upgrade;
 mod volumes;

@@ -43,13 +43,12 @@ impl Drop for Keda {
     }
 }
 
-/// Every part that can be had, with a broker of its own.
+/// Every part that can be had, with a broker of its own; all but a volume of the bridge, which
+/// autoscaling excludes.
 fn everything(release: &Release) -> Value {
     let mut values = release.values();
-    for part in ["rabbitmq", "mcpBridge"] {
-        values[part]["persistence"] =
-            json!({"enabled": true, "keep": false, "storageClass": "fast"});
-    }
+    values["rabbitmq"]["persistence"] =
+        json!({"enabled": true, "keep": false, "storageClass": "fast"});
     for part in ["mcpBridge", "scriptsManager"] {
         values[part]["autoscaling"] = json!({"enabled": true, "authenticationRef": "broker"});
     }
