@@ -135,7 +135,7 @@ impl KubernetesRunner {
         settings: KubernetesSettings,
         max_concurrent: usize,
     ) -> Result<Self, Unavailable> {
-        namespace::check(&client, &settings).await?;
+        Box::pin(namespace::check(&client, &settings)).await?;
         let pods = Api::namespaced(client.clone(), &settings.namespace);
         let tasks = TaskTracker::new();
         let watch = watch::Watch::default();

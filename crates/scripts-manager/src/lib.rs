@@ -37,13 +37,21 @@ pub fn main(arguments: Arguments) -> Exit {
 
 async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     let ready = context.health.component("scripts", Need::Required);
-    // The runner first: without one there is nothing to serve, and this says why.
-    let (runner, pods) = runner(&settings).await?;
-    let name = runner.name();
-    let bus = match join::join(&settings.bus, &context, Start::Whenever).await {
-        Err(join::Error::Stopped) => return Ok(Exit::SUCCESS),
-        joined => joined?,
+    // Both at once, and whichever fails first says why: without a runner there is nothing to serve,
+    // though the broker may be away for long. `None` is the wish to stop.
+    let starting = async { runner(&settings).await.map_err(Some) };
+    let joining = async {
+        join::join(&settings.bus, &context, Start::Whenever).await.map_err(|error| match error {
+            join::Error::Stopped => None,
+            error => Some(BoxError::from(error)),
+        })
     };
+    let ((runner, pods), bus) = match tokio::try_join!(starting, joining) {
+        Ok(started) => started,
+        Err(None) => return Ok(Exit::SUCCESS),
+        Err(Some(error)) => return Err(error),
+    };
+    let name = runner.name();
     let instance = InstanceId::parse(&context.identity.instance)?;
     let shares = settings.agents.shares(settings.scripts.max_concurrent);
     let runner = Arc::new(Turns::new(runner, shares));

@@ -8,6 +8,7 @@ mod bare;
 mod cluster;
 mod cold;
 mod connect;
+mod ends;
 mod flood;
 mod idle;
 mod manager;
@@ -41,6 +42,9 @@ fn main() -> anyhow::Result<ExitCode> {
         }
         if is_wanted("warm") {
             runtime.block_on(warm::measure(&mut report, &cluster, &broker))?;
+        }
+        if is_wanted("ends") {
+            runtime.block_on(ends::measure(&mut report, &cluster, &broker))?;
         }
         if is_wanted("flood") {
             runtime.block_on(flood::measure(&mut report, &cluster, &broker))?;

@@ -110,14 +110,24 @@ impl Manager {
 
     /// Has any script run.
     pub(crate) async fn run(&self, script: &str, progress: Progress) -> anyhow::Result<Output> {
+        self.call(serde_json::json!({"script": script}), progress, CancellationToken::new()).await
+    }
+
+    /// Has a script run with these arguments, until this is cancelled.
+    pub(crate) async fn call(
+        &self,
+        arguments: Value,
+        progress: Progress,
+        cancelled: CancellationToken,
+    ) -> anyhow::Result<Output> {
         let call = Call {
             id: "call_1".to_owned(),
             tool: toolbus_scripts::tool::NAME.to_owned(),
-            arguments: Arguments::Value(serde_json::json!({"script": script})),
+            arguments: Arguments::Value(arguments),
             caller: "bench".to_owned(),
             session: Some("session/bench".to_owned()),
             time: Time::Default,
-            cancelled: CancellationToken::new(),
+            cancelled,
             progress,
             asker: Asker::none(),
         };

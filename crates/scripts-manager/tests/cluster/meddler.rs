@@ -187,7 +187,7 @@ fn refusal(code: u16) -> Answer {
     Response::builder().status(code).body(body).expect("an answer")
 }
 
-/// `patch pods`, `get pods/log`, `create selfsubjectaccessreviews.authorization.k8s.io` and so on.
+/// `patch pods`, `get pods/log`, `create selfsubjectrulesreviews.authorization.k8s.io` and so on.
 fn as_in_a_role(method: &str, path: &str, query: &str) -> String {
     let mut parts = path.trim_matches('/').split('/');
     let group = match parts.next() {

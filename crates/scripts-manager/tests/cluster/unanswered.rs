@@ -50,7 +50,7 @@ async fn everything(name: &str, fate: Fate) {
         "create resourcequotas",
         "create limitranges",
         "create networkpolicies.networking.k8s.io",
-        "create selfsubjectaccessreviews.authorization.k8s.io",
+        "create selfsubjectrulesreviews.authorization.k8s.io",
         "get namespaces",
         "list networkpolicies.networking.k8s.io",
         "list resourcequotas",
