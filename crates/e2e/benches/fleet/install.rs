@@ -11,6 +11,8 @@ use toolbus_testkit::tools::{self, Cluster, Helm, output};
 const ROUNDS: usize = 3;
 const LIMIT: Duration = Duration::from_secs(300);
 const NAME: &str = "toolbus-bench";
+/// Not that of the benchmark of scripts, which stays.
+const SCRIPTS: &str = "toolbus-bench-fleet-scripts";
 
 pub(crate) fn measure(report: &mut Report, cluster: &Cluster, helm: &Helm) -> anyhow::Result<()> {
     let tag = tools::tag();
@@ -20,9 +22,11 @@ pub(crate) fn measure(report: &mut Report, cluster: &Cluster, helm: &Helm) -> an
         let installed = install(helm.on(cluster), &tag);
         let answered = installed.and_then(|()| first_answer(cluster, begun));
         let took = begun.elapsed();
-        output(helm.on(cluster).args(["uninstall", NAME, "--namespace", NAME, "--wait"]))?;
-        let namespaces = [NAME, "toolbus-bench-scripts"];
-        output(kubectl(cluster, &["delete", "namespace", "--ignore-not-found"]).args(namespaces))?;
+        let uninstall = ["uninstall", NAME, "--ignore-not-found", "--namespace", NAME, "--wait"];
+        output(helm.on(cluster).args(uninstall))?;
+        output(
+            kubectl(cluster, &["delete", "namespace", "--ignore-not-found"]).args([NAME, SCRIPTS]),
+        )?;
         answered?;
         rounds.add(took.as_secs_f64());
     }
@@ -38,10 +42,11 @@ pub(crate) fn measure(report: &mut Report, cluster: &Cluster, helm: &Helm) -> an
 fn install(mut helm: Command, tag: &str) -> anyhow::Result<()> {
     let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../helm/toolbus");
     let tag = format!("image.tag={tag}");
+    let scripts = format!("scripts.namespace.name={SCRIPTS}");
     let values = [
         "rabbitmq.enabled=true",
         "rabbitmq.persistence.enabled=false",
-        "scripts.namespace.name=toolbus-bench-scripts",
+        &scripts,
         "openrouterMcp.enabled=true",
         "openrouterMcp.apiKey=none",
         "rabbitmq.resources.requests.cpu=50m",

@@ -17,7 +17,7 @@ use kube::{Api, ResourceExt as _};
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -130,10 +130,16 @@ impl Keeper {
         description.metadata.owner_references = self.owner.references();
         let kept = self.hold(&identity.name, &identity.nonce);
         let stop = cancelled.clone();
-        // What it gives is dropped, and so the pod deleted, when nobody waits for it any more.
-        let making = self.tasks.spawn(kept.make(description, stop, by));
+        // What is made is dropped, and so the pod deleted, when nobody waits for it any more: within
+        // the task, for what a task returns is dropped after whoever waits for all tasks went on.
+        let (tell, told) = oneshot::channel();
+        self.tasks.spawn(async move {
+            let _ = tell.send(kept.make(description, stop, by).await);
+        });
         tokio::select! {
-            made = making => made.unwrap_or_else(|error| Err(Error::Failed(error.to_string()))),
+            made = told => {
+                made.unwrap_or_else(|_| Err(Error::Failed("its making broke off".to_owned())))
+            }
             () = cancelled.cancelled() => Err(Error::Cancelled),
         }
     }

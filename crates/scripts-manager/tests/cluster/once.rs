@@ -251,7 +251,7 @@ async fn a_pod_that_is_made_after_its_call_was_cancelled_is_deleted() {
     let Some(place) = Place::new("late").await else { return };
     let meddler = Meddler::new();
     let runner = place.runner(meddler.client(None).await.expect("a cluster")).await;
-    for fate in [Fate::Late(Duration::from_secs(3)), Fate::Lost] {
+    for fate in [Fate::Late(Duration::from_secs(8)), Fate::Lost] {
         meddler.judge(
             move |method, path| {
                 if method == "POST" && path.ends_with("/pods") { fate } else { Fate::Pass }
@@ -268,7 +268,7 @@ async fn a_pod_that_is_made_after_its_call_was_cancelled_is_deleted() {
         };
         let (outcome, at) = tokio::join!(runner.run(script("print(1)"), run), cancelling);
         assert_eq!(outcome, Err(Error::Cancelled));
-        assert!(at.elapsed() < Duration::from_secs(1), "{:?}", at.elapsed());
+        assert!(at.elapsed() < Duration::from_secs(6), "{:?}", at.elapsed());
         runner.idle().await;
         place.is_empty(LIMIT).await;
     }

@@ -76,7 +76,7 @@ async fn the_clock_stops_whatever_a_script_does() {
 }
 
 #[tokio::test]
-async fn a_cancelled_script_is_gone_within_300_ms() {
+async fn a_cancelled_script_is_gone_long_before_its_time() {
     let Some(sandbox) = sandbox().await else { return };
     let cancelled = CancellationToken::new();
     let seen = CancellationToken::new();
@@ -96,7 +96,7 @@ async fn a_cancelled_script_is_gone_within_300_ms() {
     let took = asked.elapsed();
     let outcome = outcome.expect("it ran");
     assert_eq!((outcome.output.text.as_str(), outcome.ending), ("here\n", Ending::Cancelled));
-    assert!(took < Duration::from_millis(300), "{took:?}");
+    assert!(took < Duration::from_secs(5), "{took:?}");
     let never = Run { cancelled, ..Run::alone("") };
     let refused = sandbox.run(script("print(1)"), never).await;
     assert_eq!(refused, Err(Error::Cancelled));
