@@ -38,18 +38,12 @@ pub fn main(arguments: Arguments) -> Exit {
 async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     let ready = context.health.component("scripts", Need::Required);
     // Both at once, and whichever fails first says why: without a runner there is nothing to serve,
-    // though the broker may be away for long. `None` is the wish to stop.
-    let starting = async { runner(&settings).await.map_err(Some) };
-    let joining = async {
-        join::join(&settings.bus, &context, Start::Whenever).await.map_err(|error| match error {
-            join::Error::Stopped => None,
-            error => Some(BoxError::from(error)),
-        })
-    };
-    let ((runner, pods), bus) = match tokio::try_join!(starting, joining) {
-        Ok(started) => started,
-        Err(None) => return Ok(Exit::SUCCESS),
-        Err(Some(error)) => return Err(error),
+    // though the broker may be away for long.
+    let joining = async { Ok(join::join(&settings.bus, &context, Start::Whenever).await?) };
+    let ((runner, pods), bus) = tokio::select! {
+        biased;
+        () = context.shutdown.requested().cancelled() => return Ok(Exit::SUCCESS),
+        started = async { tokio::try_join!(runner(&settings), joining) } => started?,
     };
     let name = runner.name();
     let instance = InstanceId::parse(&context.identity.instance)?;

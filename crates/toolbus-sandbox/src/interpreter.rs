@@ -146,6 +146,8 @@ async fn ask(program: &OsStr) -> Result<Vec<u8>, Unavailable> {
     let mut command = Command::new(program);
     // A shim needs its own variables to find the interpreter; `-I` keeps Python from minding them.
     command.args(["-I", "-c", QUESTIONS]).current_dir("/").stdin(Stdio::null()).kill_on_drop(true);
+    // A signal for our group, such as Ctrl-C, is ours to act on.
+    command.process_group(0);
     let answer = tokio::time::timeout(ANSWER_TIMEOUT, command.output())
         .await
         .map_err(|_| failed(format!("{name} did not answer within 20 s")))?

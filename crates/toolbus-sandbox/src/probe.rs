@@ -149,6 +149,8 @@ pub(crate) async fn bwrap(configured: Option<&Path>) -> Result<PathBuf, Unavaila
 async fn bwrap_version(path: &Path) -> io::Result<String> {
     let mut command = Command::new(path);
     command.arg("--version").env_clear().stdin(Stdio::null()).kill_on_drop(true);
+    // A signal for our group, such as Ctrl-C, is ours to act on.
+    command.process_group(0);
     let answer = tokio::time::timeout(VERSION_TIMEOUT, command.output())
         .await
         .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
