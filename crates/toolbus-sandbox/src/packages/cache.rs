@@ -7,6 +7,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
+use std::ops::Deref;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, lchown};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -31,7 +32,27 @@ pub(crate) struct Held {
     /// Its folder.
     pub(crate) tree: PathBuf,
     /// Held for its lock.
-    _lock: File,
+    _lock: Lock,
+}
+
+/// A file to lock, which is unlocked when this is dropped. That it is closed then would not do: a
+/// child that is being forked has it, too, until it runs its own program.
+#[derive(Debug)]
+pub(crate) struct Lock(File);
+
+impl Deref for Lock {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // What cannot be unlocked is so when it is closed everywhere.
+        let _ = self.0.unlock();
+    }
 }
 
 impl Cache {
@@ -45,7 +66,7 @@ impl Cache {
         let cache = Self { directory, bytes_max };
         for (name, path) in cache.entries()? {
             // The lock says more than a process's number, which may be that of another container.
-            if name.starts_with(STAGING) && File::open(&path)?.try_lock().is_ok() {
+            if name.starts_with(STAGING) && Lock(File::open(&path)?).try_lock().is_ok() {
                 fs::remove_dir_all(path)?;
             }
         }
@@ -73,8 +94,8 @@ impl Cache {
     }
 
     /// The right to install or remove the set under this key; `None` while another has it or uses
-    /// the set. It is given up by dropping the file.
-    pub(crate) fn claim(&self, key: &str) -> io::Result<Option<File>> {
+    /// the set. It is given up by dropping it.
+    pub(crate) fn claim(&self, key: &str) -> io::Result<Option<Lock>> {
         let lock = self.lock_file(key)?;
         match lock.try_lock() {
             Ok(()) => Ok(self.is_current(key, &lock).then_some(lock)),
@@ -87,7 +108,7 @@ impl Cache {
     pub(crate) fn stage(&self) -> io::Result<Staging> {
         let path = self.directory.join(nonce::name(STAGING));
         fs::DirBuilder::new().mode(0o700).create(&path)?;
-        let lock = File::open(&path)?;
+        let lock = Lock(File::open(&path)?);
         lock.try_lock()?;
         Ok(Staging { path, _lock: lock })
     }
@@ -137,10 +158,10 @@ impl Cache {
         self.directory.join(format!("{key}{LOCK}"))
     }
 
-    fn lock_file(&self, key: &str) -> io::Result<File> {
+    fn lock_file(&self, key: &str) -> io::Result<Lock> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        options.open(self.lock_path(key))
+        options.open(self.lock_path(key)).map(Lock)
     }
 
     /// Whether the locked file still is the one under its name: it may have been removed between
@@ -171,7 +192,7 @@ impl Cache {
 pub(crate) struct Staging {
     pub(crate) path: PathBuf,
     /// Says that somebody is at work here.
-    _lock: File,
+    _lock: Lock,
 }
 
 impl Drop for Staging {

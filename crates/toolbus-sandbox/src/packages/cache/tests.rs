@@ -58,6 +58,21 @@ fn the_longest_unused_go_first_and_those_in_use_stay() {
     assert!(cache.hold("old").expect("no error").is_some(), "and it can come back");
 }
 
+/// Duplicates share a lock, and a child that is being forked has them all.
+#[test]
+fn what_is_given_up_is_free_though_a_child_has_its_file() {
+    let (_folder, cache) = cache(u64::MAX);
+    install(&cache, "one", 1, 0);
+    let claim = cache.claim("one").expect("no error").expect("it is free");
+    let childs = claim.try_clone().expect("a duplicate");
+    drop(claim);
+    let held = cache.hold("one").expect("no error").expect("it is free");
+    let childs_too = held._lock.try_clone().expect("a duplicate");
+    drop(held);
+    assert!(cache.claim("one").expect("no error").is_some(), "it is in use");
+    drop((childs, childs_too));
+}
+
 #[test]
 fn a_lock_on_a_removed_file_is_worth_nothing() {
     let (_folder, cache) = cache(0);
