@@ -8,6 +8,7 @@
 
 mod differences;
 mod left_out;
+mod listed;
 mod parts;
 mod report;
 mod suite;

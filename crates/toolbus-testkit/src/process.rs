@@ -238,6 +238,17 @@ fn read(path: &Path) -> String {
     String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
 }
 
+/// How many processes a user has on this machine that have not ended.
+#[must_use]
+pub fn count_of_user(user: i64) -> usize {
+    let (user, ended) = (format!("Uid:\t{user}\t"), "State:\tZ");
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes
+        .filter_map(|process| fs::read_to_string(process.path().join("status")).ok())
+        .filter(|status| status.contains(&user) && !status.contains(ended))
+        .count()
+}
+
 /// The state of every thread of every process of the group, as the fields of `stat` in proc(5).
 fn thread_states(group: u32) -> impl Iterator<Item = char> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();

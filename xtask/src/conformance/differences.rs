@@ -3,10 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use anyhow::Context as _;
-use serde_json::Value;
-
-use super::{Column, Place};
+use super::{Column, Place, listed};
 
 /// All of them, as their file has them.
 #[derive(Debug)]
@@ -30,24 +27,19 @@ pub(super) struct Surprise {
 
 impl Differences {
     pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
-        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-        Self::parse(&text).with_context(|| path.display().to_string())
+        listed::read(path, Self::parse)
     }
 
     pub(super) fn parse(text: &str) -> anyhow::Result<Self> {
-        let value: Value = serde_json::from_str(text)?;
-        let text = |value: &Value| value.as_str().map(str::to_owned).context("a text is missing");
-        let read = |value: &Value| {
-            let scenarios = value["scenarios"].as_array().context("scenarios are missing")?;
-            anyhow::Ok(Difference {
-                cause: text(&value["cause"])?,
-                era: text(&value["era"])?,
-                place: text(&value["place"])?,
-                scenarios: scenarios.iter().map(text).collect::<Result<_, _>>()?,
+        let all = listed::parse(text, |entry| {
+            Ok(Difference {
+                cause: entry.text("cause")?,
+                era: entry.text("era")?,
+                place: entry.text("place")?,
+                scenarios: entry.scenarios()?,
             })
-        };
-        let all = value.as_array().context("it is not a list")?;
-        Ok(Self(all.iter().map(read).collect::<Result<_, _>>()?))
+        })?;
+        Ok(Self(all))
     }
 
     /// The place in the list of the cause that a scenario of a column does not pass for.

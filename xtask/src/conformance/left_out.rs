@@ -3,11 +3,10 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use serde_json::Value;
 
 use super::differences::Surprise;
 use super::suite::Offered;
-use super::{Kind, Ran};
+use super::{Kind, Ran, listed};
 
 /// All of them, as their file has them.
 #[derive(Debug)]
@@ -23,24 +22,20 @@ pub(super) struct Group {
 
 impl LeftOut {
     pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
-        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-        Self::parse(&text).with_context(|| path.display().to_string())
+        listed::read(path, Self::parse)
     }
 
     pub(super) fn parse(text: &str) -> anyhow::Result<Self> {
-        let value: Value = serde_json::from_str(text)?;
-        let text = |value: &Value| value.as_str().map(str::to_owned).context("a text is missing");
-        let read = |value: &Value| {
-            let scenarios = value["scenarios"].as_array().context("scenarios are missing")?;
-            let kind = Kind::ALL.into_iter().find(|kind| value["kind"] == kind.name());
-            anyhow::Ok(Group {
-                cause: text(&value["cause"])?,
-                kind: kind.context("the kind is missing, or there is none such")?,
-                scenarios: scenarios.iter().map(text).collect::<Result<_, _>>()?,
+        let all = listed::parse(text, |entry| {
+            let name = entry.text("kind")?;
+            let kind = Kind::ALL.into_iter().find(|kind| kind.name() == name);
+            Ok(Group {
+                cause: entry.text("cause")?,
+                kind: kind.context("there is no such kind")?,
+                scenarios: entry.scenarios()?,
             })
-        };
-        let all = value.as_array().context("it is not a list")?;
-        Ok(Self(all.iter().map(read).collect::<Result<_, _>>()?))
+        })?;
+        Ok(Self(all))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Group> {

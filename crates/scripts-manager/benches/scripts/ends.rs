@@ -9,6 +9,7 @@ use serde_json::json;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::Progress;
+use toolbus_testkit::process;
 
 use crate::cluster::Cluster;
 use crate::manager::Manager;
@@ -75,14 +76,14 @@ async fn death(cluster: &Cluster, manager: &Manager, cancels: bool) -> anyhow::R
     let watching = async {
         let begun = until("it has not begun", || begun.get().copied()).await?;
         let user = user(cluster).await?;
-        let are_there = || (processes_of(user) >= PROCESSES).then_some(());
+        let are_there = || (process::count_of_user(user) >= PROCESSES).then_some(());
         until("its processes are not there", are_there).await?;
         let end = if cancels { Instant::now() } else { begun + time };
         if cancels {
             cancelled.cancel();
         }
         // The first process of the pod is the manager's.
-        until("it lives", || (processes_of(user) <= 1).then_some(())).await?;
+        until("it lives", || (process::count_of_user(user) <= 1).then_some(())).await?;
         Ok(end.elapsed())
     };
     let calling = manager.call(arguments, progress, cancelled.clone());
@@ -110,14 +111,4 @@ async fn user(cluster: &Cluster) -> anyhow::Result<i64> {
     ensure!(pods.len() == 1, "{} pods", pods.len());
     let spec = pods.pop().and_then(|pod| pod.spec).context("no pod")?;
     spec.security_context.and_then(|context| context.run_as_user).context("no user")
-}
-
-/// How many processes a user has on this machine.
-fn processes_of(user: i64) -> usize {
-    let (user, ended) = (format!("Uid:\t{user}\t"), "State:\tZ");
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| std::fs::read_to_string(entry.path().join("status")).ok())
-        .filter(|status| status.contains(&user) && !status.contains(ended))
-        .count()
 }

@@ -101,9 +101,7 @@ async fn rights(client: &Client, namespace: &str) -> Result<(), Unavailable> {
     let mut missing = Vec::new();
     for right in used() {
         if !shown.iter().any(|rule| right.is_in(rule)) && !may(client, namespace, &right).await? {
-            let Right { verb, resource, subresource, .. } = right;
-            let of = format!("{resource}/{subresource}");
-            missing.push(format!("{verb} {}", of.trim_end_matches('/')));
+            missing.push(format!("{} {}", right.verb, right.resource));
         }
     }
     if missing.is_empty() {
@@ -128,11 +126,12 @@ async fn rules(client: &Client, namespace: &str) -> Result<Vec<ResourceRule>, ku
 }
 
 async fn may(client: &Client, namespace: &str, right: &Right) -> Result<bool, Unavailable> {
+    let (resource, subresource) = right.resource.split_once('/').unwrap_or((&right.resource, ""));
     let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
     let review = serde_json::from_value(json!({
         "spec": {"resourceAttributes": {
             "namespace": namespace, "verb": right.verb, "group": right.group,
-            "resource": right.resource, "subresource": right.subresource,
+            "resource": resource, "subresource": subresource,
         }},
     }));
     let review: SelfSubjectAccessReview = review.expect("the template is a review");
@@ -146,8 +145,8 @@ async fn may(client: &Client, namespace: &str, right: &Right) -> Result<bool, Un
 struct Right {
     verb: String,
     group: String,
+    /// With its subresource behind a slash where there is one.
     resource: String,
-    subresource: String,
 }
 
 impl Right {
@@ -156,13 +155,9 @@ impl Right {
         let has = |words: Option<&[String]>, word: &str| {
             words.is_some_and(|words| words.iter().any(|listed| listed == word || listed == "*"))
         };
-        let resource = match self.subresource.as_str() {
-            "" => self.resource.clone(),
-            subresource => format!("{}/{subresource}", self.resource),
-        };
         has(Some(&rule.verbs), &self.verb)
             && has(rule.api_groups.as_deref(), &self.group)
-            && has(rule.resources.as_deref(), &resource)
+            && has(rule.resources.as_deref(), &self.resource)
             && rule.resource_names.as_ref().is_none_or(Vec::is_empty)
     }
 }
@@ -174,12 +169,10 @@ fn used() -> Vec<Right> {
     for rule in role.rules.into_iter().flatten() {
         let group = rule.api_groups.into_iter().flatten().next().unwrap_or_default();
         for name in rule.resources.into_iter().flatten() {
-            let (resource, subresource) = name.split_once('/').unwrap_or((&name, ""));
             used.extend(rule.verbs.iter().map(|verb| Right {
                 verb: verb.clone(),
                 group: group.clone(),
-                resource: resource.to_owned(),
-                subresource: subresource.to_owned(),
+                resource: name.clone(),
             }));
         }
     }

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::SignedDuration;
 use kube::api::ListParams;
 use tokio_util::sync::CancellationToken;
 use toolbus_scripts::runner::{Ending, Run, Runner, Script};
-use toolbus_testkit::eventually;
+use toolbus_testkit::{eventually, process};
 
 use crate::meddler::{Fate, Meddler};
 use crate::once::{LIMIT, Place};
@@ -54,7 +54,7 @@ async fn is_dead_at_once(name: &str, ending: Ending) {
         let begun =
             eventually(LIMIT, async || begun.get().copied().ok_or("it has not begun")).await;
         let user = user_of_one(&place).await;
-        eventually(SHORT, async || match processes_of(user) {
+        eventually(SHORT, async || match process::count_of_user(user) {
             3.. => Ok(()),
             fewer => Err(fewer),
         })
@@ -65,7 +65,7 @@ async fn is_dead_at_once(name: &str, ending: Ending) {
         }
         // The first process of the pod is left.
         let limit = end + SOON - Instant::now();
-        eventually(limit, async || match processes_of(user) {
+        eventually(limit, async || match process::count_of_user(user) {
             0..=1 => Ok(()),
             more => Err(more),
         })
@@ -84,16 +84,6 @@ async fn user_of_one(place: &Place) -> i64 {
     let pod = place.pods.list(&ListParams::default()).await.expect("pods").items.pop();
     let spec = pod.and_then(|pod| pod.spec).expect("a pod");
     spec.security_context.and_then(|context| context.run_as_user).expect("a user")
-}
-
-/// How many processes a user has on this machine, the first process of a pod among them.
-fn processes_of(user: i64) -> usize {
-    let lines = [format!("Uid:\t{user}\t"), "State:\tZ".to_owned()];
-    let entries = std::fs::read_dir("/proc").expect("a list of processes").flatten();
-    entries
-        .filter_map(|entry| std::fs::read_to_string(entry.path().join("status")).ok())
-        .filter(|status| status.contains(&lines[0]) && !status.contains(&lines[1]))
-        .count()
 }
 
 /// One that is not told waits for a quarter of a minute, in vain.

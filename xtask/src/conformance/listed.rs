@@ -1,0 +1,43 @@
+//! The files in which scenarios are listed with a cause in words.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use serde_json::Value;
+
+/// One entry of such a file.
+pub(super) struct Entry<'a>(&'a Value);
+
+impl Entry<'_> {
+    pub(super) fn text(&self, member: &str) -> anyhow::Result<String> {
+        text(&self.0[member])
+    }
+
+    pub(super) fn scenarios(&self) -> anyhow::Result<Vec<String>> {
+        let scenarios = self.0["scenarios"].as_array().context("scenarios are missing")?;
+        scenarios.iter().map(text).collect()
+    }
+}
+
+fn text(value: &Value) -> anyhow::Result<String> {
+    value.as_str().map(str::to_owned).context("a text is missing")
+}
+
+/// What a file says; errors name it.
+pub(super) fn read<T>(
+    path: &Path,
+    parse: impl FnOnce(&str) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let read = std::fs::read_to_string(path).map_err(anyhow::Error::from);
+    read.and_then(|text| parse(&text)).with_context(|| path.display().to_string())
+}
+
+/// All entries.
+pub(super) fn parse<T>(
+    text: &str,
+    read: impl Fn(Entry<'_>) -> anyhow::Result<T>,
+) -> anyhow::Result<Vec<T>> {
+    let value: Value = serde_json::from_str(text)?;
+    let all = value.as_array().context("it is not a list")?;
+    all.iter().map(|entry| read(Entry(entry))).collect()
+}
