@@ -217,10 +217,11 @@ impl Running {
                 None => return End::Lost(CANCELLED.to_owned()),
             };
             let (handler, expire) = (Arc::clone(&self.handler), self.expire.clone());
-            self.handlers.spawn(async move {
+            // Boxed: a task's beginning moves its future several times.
+            self.handlers.spawn(Box::pin(async move {
                 work.run(&*handler, &expire).await;
                 drop(permit);
-            });
+            }));
         }
         self.give_back(place, consumer).await;
         End::Stopped

@@ -119,6 +119,22 @@ async fn more_scripts_than_pods_that_wait_get_pods_of_their_own() {
     runner.close().await;
 }
 
+/// Each claim would have to bring it up to date. It is not begun again when the node tells of the pod.
+#[tokio::test]
+async fn no_account_is_kept_of_who_set_the_fields_of_a_pod_that_waits() {
+    let settings = warm("eased", 1);
+    let Some(runner) = start(&settings).await else { return };
+    full(&runner).await;
+    let is_told_of = |pod: &Pod| {
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        phase == Some("Running")
+    };
+    until(async || pods(&settings).await.iter().all(is_told_of)).await;
+    let waiting = pods(&settings).await.pop().expect("a pod");
+    assert_eq!(waiting.managed_fields(), []);
+    runner.close().await;
+}
+
 #[tokio::test]
 async fn a_claimed_pod_is_its_calls_and_its_time_is_shortened() {
     let settings = warm("claim", 1);

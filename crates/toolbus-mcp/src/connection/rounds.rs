@@ -120,7 +120,9 @@ impl Connection {
         request.extensions_mut().insert(mark.clone());
         let options = self.options(mark, operation);
         let answering = async {
-            let handle = self.peer.send_cancellable_request(request, options).await?;
+            // Boxed: kilobytes, which each of a dozen futures around it would move.
+            let sending = Box::pin(self.peer.send_cancellable_request(request, options));
+            let handle = sending.await?;
             operation.is_request(&handle.id);
             Pending::new(self, handle).response().await
         };

@@ -431,11 +431,12 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
         let sent = Sent::of(&message);
         let wire = Arc::clone(&self.wire);
         let sending = self.inner.send(message);
-        async move {
+        // Boxed: kilobytes, which every hand that this goes through would move.
+        Box::pin(async move {
             let result = sending.await;
             wire.sent(sent, result.is_ok());
             result
-        }
+        })
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
