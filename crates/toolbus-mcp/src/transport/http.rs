@@ -106,9 +106,9 @@ impl Client {
         F: Future<Output = Result<T, Error>>,
     {
         self.until_ended(async {
+            // Boxed: kilobytes, which each of a dozen futures around them would move.
             match &self.authorization {
                 Some(authorization) => Box::pin(authorization.send(request)).await,
-                // Boxed: kilobytes, which each of a dozen futures around it would move.
                 None => Box::pin(request(None)).await,
             }
         })
