@@ -1,6 +1,7 @@
 //! Pods that wait for a script.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -99,8 +100,10 @@ async fn the_next_pod_is_asked_for_right_after_a_claim() {
         run(&runner, "import time\ntime.sleep(0.4)").await;
         runner.idle().await;
         let mut changes = meddler.changes();
-        // The cluster itself may have changed the pod, and then the claim is made again.
-        changes.dedup();
+        // The claim is made again where the cluster itself changed the pod, and the next pod may be born,
+        // and eased, before this one is gone.
+        let mut is_claimed = false;
+        changes.retain(|change| change != "patch pods" || !mem::replace(&mut is_claimed, true));
         assert_eq!(changes, ["patch pods", "create pods", "delete pods"], "{round}");
         assert_eq!(runner.warm().hits, round);
     }
