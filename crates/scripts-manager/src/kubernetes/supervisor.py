@@ -42,6 +42,7 @@ def supervise():
     LINGER = 15.0           # seconds to wait for the end to be heard
     LULL = 0.015            # seconds between that and this process's end, which is work for a node
     DRAIN = 0.2             # seconds in which output may come after the script's end
+    HOLD = 0.005            # seconds that output waits for more of it, or for the end
     # Seconds between two looks whether the kernel killed for memory.
     LOOK = 0.05
     libc = ctypes.CDLL(None, use_errno=True)
@@ -120,6 +121,7 @@ def supervise():
         kills_before = 0
         # When it is looked next whether memory ran out.
         look = None
+        hold = None             # when what is pending is written
         leave = None            # when this process ends
 
     state = State()
@@ -255,6 +257,7 @@ def supervise():
         if kept:
             stream[1] -= len(kept)
             tell(stream[0], binascii.b2a_base64(kept, newline=False))
+            state.hold = state.hold or time.monotonic() + HOLD
         return True
 
     def read_input():
@@ -392,11 +395,14 @@ def supervise():
             if state.status is None:
                 stop("timed_out")
             continue
+        if not runs or state.hold is not None and time.monotonic() >= state.hold:
+            state.hold = None
         if runs:
-            deadline = min(deadline, state.look)
-        flush()
-        if writing != bool(state.pending):
-            writing = bool(state.pending)
+            deadline = min(deadline, state.look, state.hold or deadline)
+        if state.hold is None:
+            flush()
+        if writing != (state.hold is None and bool(state.pending)):
+            writing = not writing
             if writing:
                 poll.register(OUTPUT, select.POLLOUT)
             else:
