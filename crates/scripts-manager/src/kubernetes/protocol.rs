@@ -4,6 +4,7 @@
 //! not begin with the nonce of its pod is nobody's; a gap in the numbers means that output was lost
 //! on the way, and is an error, never skipped.
 
+use std::io::Read as _;
 use std::iter;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -11,6 +12,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use flate2::Compression;
+use flate2::read::ZlibEncoder;
 use serde::{Deserialize, Serialize};
 use toolbus_scripts::files::File;
 use toolbus_scripts::runner::{Ending, Script, Stream, Usage};
@@ -18,14 +21,14 @@ use toolbus_scripts::runner::{Ending, Script, Stream, Usage};
 /// Most bytes of one line: a piece of output in base64, and what stands before it.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// The program of a pod's first process, for `python3 -c`. Without comments, because every pod's
-/// description carries it.
-pub(super) static PROGRAM: LazyLock<String> = LazyLock::new(|| program("NETWORK = False\n"));
+/// The program of a pod's first process, for `python3 -c`. Packed, because every pod's description
+/// carries it, which the cluster reads and writes many times on the way of one script.
+pub(super) static PROGRAM: LazyLock<String> = LazyLock::new(|| packed(&program(false)));
 /// The same for pods that may have sockets of every kind.
-pub(super) static PROGRAM_WITH_NETWORK: LazyLock<String> =
-    LazyLock::new(|| program("NETWORK = True\n"));
+pub(super) static PROGRAM_WITH_NETWORK: LazyLock<String> = LazyLock::new(|| packed(&program(true)));
 
-fn program(head: &str) -> String {
+/// The program's text, without comments.
+fn program(network: bool) -> String {
     let sources = [
         include_str!("filter.py"),
         toolbus_scripts::RUN_SCRIPT,
@@ -39,7 +42,18 @@ fn program(head: &str) -> String {
         let code = line.trim_start();
         !code.is_empty() && !code.starts_with('#')
     });
-    iter::once(head).chain(code.flat_map(|line| [line, "\n"])).collect()
+    let head = if network { "NETWORK = True" } else { "NETWORK = False" };
+    iter::once(head).chain(code).flat_map(|line| [line, "\n"]).collect()
+}
+
+/// One line that runs a program: its text by zlib in base64, which are there wherever Python is.
+fn packed(program: &str) -> String {
+    let mut text = Vec::new();
+    ZlibEncoder::new(program.as_bytes(), Compression::best())
+        .read_to_end(&mut text)
+        .expect("memory can be read");
+    let text = STANDARD.encode(text);
+    format!("import binascii, zlib; exec(zlib.decompress(binascii.a2b_base64(\"{text}\")))")
 }
 
 /// What one script may use and take, as its pod is told: numbers, all of them.
