@@ -121,7 +121,7 @@ def supervise():
         kills_before = 0
         # When it is looked next whether memory ran out.
         look = None
-        hold = None             # when what is pending is written
+        hold = 0.0              # until when what is pending waits for more
         leave = None            # when this process ends
 
     state = State()
@@ -256,8 +256,10 @@ def supervise():
         kept = piece[:stream[1]]
         if kept:
             stream[1] -= len(kept)
+            # What could not be written before goes first, and waits for the reader alone.
+            if not state.pending:
+                state.hold = time.monotonic() + HOLD
             tell(stream[0], binascii.b2a_base64(kept, newline=False))
-            state.hold = state.hold or time.monotonic() + HOLD
         return True
 
     def read_input():
@@ -395,14 +397,16 @@ def supervise():
             if state.status is None:
                 stop("timed_out")
             continue
-        if not runs or state.hold is not None and time.monotonic() >= state.hold:
-            state.hold = None
         if runs:
-            deadline = min(deadline, state.look, state.hold or deadline)
-        if state.hold is None:
+            deadline = min(deadline, state.look)
+        held = state.ended is None and time.monotonic() < state.hold
+        if held:
+            deadline = min(deadline, state.hold)
+        else:
             flush()
-        if writing != (state.hold is None and bool(state.pending)):
-            writing = not writing
+        to_write = bool(state.pending) and not held
+        if writing != to_write:
+            writing = to_write
             if writing:
                 poll.register(OUTPUT, select.POLLOUT)
             else:
