@@ -1,19 +1,25 @@
 //! A small HTTP/1 server that cannot be used to hurt its process: connections are bounded in
 //! number, request heads in size and time, and all of it ends when the server is closed.
 //!
-//! What is served, and how large a body may be, is the router's affair.
+//! What is served, and how large a body may be, is the router's affair. A request that is answered
+//! before all of it was read is the last one of its connection.
 
+mod answer;
 pub mod visitors;
 
+use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -27,6 +33,9 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// How long accepting pauses after it failed, which it does for want of file handles.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
+/// How long what a client still sends of a request is read after its answer. The system would
+/// otherwise tell the client that the connection broke, which can overtake the answer.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// What holds for the connections of one server.
 #[derive(Debug, Clone, Copy)]
@@ -135,21 +144,27 @@ impl Acceptor {
     }
 
     fn connection(&self, stream: TcpStream) -> impl Future<Output = ()> + use<> {
-        let served = http1::Builder::new()
+        let (router, unread) = (self.router.clone(), Arc::new(AtomicBool::new(false)));
+        let unread_too = Arc::clone(&unread);
+        let answer = move |request| {
+            Box::pin(answer::answer(router.clone(), request, Arc::clone(&unread_too)))
+        };
+        let mut served = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIMEOUT)
             .max_buf_size(HEAD_BYTES_MAX)
-            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(self.router.clone()));
+            .serve_connection(TokioIo::new(stream), service_fn(answer));
         let (stop, lifetime) = (self.stop.clone(), self.limits.lifetime);
         let ending = self.ending.clone();
         let served = async move {
-            let mut served = std::pin::pin!(served);
-            // Both arms only wait; the connection is waited for again below.
-            tokio::select! {
-                _ = served.as_mut() => return,
-                () = ending.cancelled() => served.as_mut().graceful_shutdown(),
+            let serving = poll_fn(|context| served.poll_without_shutdown(context));
+            if ending.run_until_cancelled(serving).await.is_none() {
+                Pin::new(&mut served).graceful_shutdown();
+                let _ = poll_fn(|context| served.poll_without_shutdown(context)).await;
             }
-            let _ = served.await;
+            if unread.load(Ordering::Relaxed) {
+                let _ = linger(served.into_parts().io.into_inner()).await;
+            }
         };
         async move {
             // How a client's connection ends is nobody's concern: it errs, or its time is up.
@@ -162,5 +177,81 @@ impl Acceptor {
                 })
                 .await;
         }
+    }
+}
+
+/// Ends a connection whose client may still be sending what nobody wants.
+async fn linger(mut stream: TcpStream) -> io::Result<()> {
+    stream.shutdown().await?;
+    let mut unwanted = [0; 8 << 10];
+    let read = async {
+        while stream.read(&mut unwanted).await? > 0 {}
+        Ok(())
+    };
+    tokio::time::timeout(LINGER, read).await?
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::{Body, to_bytes};
+    use axum::http::StatusCode;
+    use axum::routing::post;
+
+    use super::*;
+
+    /// Far more than the system takes on its own.
+    const LARGE: usize = 32 << 20;
+
+    /// Refuses what comes to `/refuse` without reading it, and reads what comes to `/read`.
+    async fn server() -> (Server, TcpStream) {
+        let router = Router::new()
+            .route("/refuse", post(async || StatusCode::PAYLOAD_TOO_LARGE))
+            .route("/read", post(async |body: Body| to_bytes(body, LARGE).await.unwrap()));
+        let limits = Limits { connections_max: 1, lifetime: None };
+        let server = serve(&"127.0.0.1:0".parse().unwrap(), router, limits).await.unwrap();
+        let client = TcpStream::connect(server.address()).await.unwrap();
+        (server, client)
+    }
+
+    async fn ask(client: &mut TcpStream, path: &str, length: usize) -> io::Result<()> {
+        let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
+        client.write_all(head.as_bytes()).await?;
+        client.write_all(&vec![b'x'; length]).await
+    }
+
+    async fn rest(mut client: TcpStream) -> String {
+        let mut text = String::new();
+        client.read_to_string(&mut text).await.unwrap();
+        text
+    }
+
+    #[tokio::test]
+    async fn who_is_refused_hears_it_after_all_it_sent_and_that_the_connection_ends() {
+        let (_server, mut client) = server().await;
+        ask(&mut client, "/refuse", LARGE).await.unwrap();
+        let answer = rest(client).await;
+        assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+        assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn who_sends_without_end_is_cut_off() {
+        let (_server, mut client) = server().await;
+        while ask(&mut client, "/refuse", LARGE).await.is_ok() {}
+    }
+
+    #[tokio::test]
+    async fn a_connection_lasts_while_all_of_each_request_is_read() {
+        let (server, mut client) = server().await;
+        for _ in 0..3 {
+            ask(&mut client, "/read", 5).await.unwrap();
+        }
+        ask(&mut client, "/read", 0).await.unwrap();
+        client.shutdown().await.unwrap();
+        let answers = rest(client).await;
+        assert_eq!(answers.matches("\r\n\r\nxxxxx").count(), 3, "{answers}");
+        assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 4, "{answers}");
+        assert!(!answers.contains("close"), "{answers}");
+        assert!(server.drain(Duration::from_secs(60)).await);
     }
 }

@@ -411,7 +411,8 @@ def supervise():
                 poll.register(OUTPUT, select.POLLOUT)
             else:
                 poll.unregister(OUTPUT)
-        wait = None if deadline is None else (deadline - time.monotonic()) * 1000 + 1
+        # Never less than nothing, which would be without end: the time may have come meanwhile.
+        wait = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000 + 1
         for file, _ in poll.poll(wait):
             if file == INPUT:
                 read_input()

@@ -17,6 +17,9 @@ use crate::support::script;
 const STUBBORN: &str = "print('here', flush=True)\nimport signal, subprocess, time\n\
     signal.signal(signal.SIGTERM, signal.SIG_IGN)\n\
     subprocess.Popen(['sleep', '600'], start_new_session=True)\ntime.sleep(600)";
+/// A clock by which a process has not run for a while whenever it looks.
+const LEAPS: &str = "import time\nclock = time.monotonic\nlooks = 0\ndef leap():\n    global looks\n    \
+    looks += 1\n    return clock() + looks * 0.06\ntime.monotonic = leap\n";
 /// How long one may run whose time is to be over: long enough to be found on the node.
 const SHORT: Duration = Duration::from_secs(10);
 /// Less than the cluster leaves a pod whose time is over. How soon all is dead is what the benchmark
@@ -110,5 +113,22 @@ async fn a_pod_is_told_that_its_end_was_heard() {
     assert!(lived < SignedDuration::from_secs(12), "{lived:?}");
     meddler.judge(|_, _| Fate::Pass);
     runner.idle().await;
+    place.is_empty(LIMIT).await;
+}
+
+/// What it waits for may have come while it was kept from running, between looking and waiting.
+#[tokio::test]
+async fn a_first_process_that_is_kept_from_running_misses_no_time() {
+    let Some(place) = Place::new("leaps").await else { return };
+    let meddler = Meddler::new();
+    let runner = place.runner(meddler.client(None).await.expect("a cluster")).await;
+    meddler.run_before(LEAPS);
+    // By that clock they are soon over; by the manager's, who would end it else, they are not.
+    let timeout = Duration::from_secs(600);
+    let source = "import time\nprint('here', flush=True)\ntime.sleep(600)";
+    let running = runner.run(Script { timeout, ..script(source) }, Run::alone("call_1"));
+    let outcome = tokio::time::timeout(LIMIT, running).await.expect("it ended").expect("it ran");
+    assert_eq!((outcome.ending, outcome.output.text.as_str()), (Ending::TimedOut, "here\n"));
+    runner.close().await;
     place.is_empty(LIMIT).await;
 }

@@ -50,6 +50,7 @@ pub(crate) struct Meddler {
     calls: Arc<Mutex<BTreeSet<String>>>,
     changes: Arc<Mutex<Vec<String>>>,
     firsts: Arc<Mutex<Option<Firsts>>>,
+    prelude: Arc<Mutex<String>>,
     attachments: Option<Client>,
 }
 
@@ -62,6 +63,7 @@ impl Meddler {
             calls: Arc::default(),
             changes: Arc::default(),
             firsts: Arc::default(),
+            prelude: Arc::default(),
             attachments: None,
         }
     }
@@ -81,6 +83,11 @@ impl Meddler {
     pub(crate) fn first_of_each(&self, fate: Fate) -> BTreeSet<String> {
         let before = self.firsts.lock().replace(Firsts { fate, met: BTreeSet::new() });
         before.map(|before| before.met).unwrap_or_default()
+    }
+
+    /// The first processes of pods that are made from now on run these lines before their own.
+    pub(crate) fn run_before(&self, lines: &str) {
+        lines.clone_into(&mut self.prelude.lock());
     }
 
     fn fate_of_first(&self, kind: &str) -> Option<Fate> {
@@ -134,7 +141,10 @@ where
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        if request.method() == "POST" && request.uri().path().ends_with("/pods") {
+            request = request.map(|body| with_prelude(body, &self.meddler.prelude.lock()));
+        }
         let (method, path) = (request.method().as_str(), request.uri().path());
         let query = request.uri().query().unwrap_or_default();
         let kind = as_in_a_role(method, path, query);
@@ -171,6 +181,15 @@ where
             }
         })
     }
+}
+
+/// A pod's description, with lines before its program.
+fn with_prelude(pod: Body, prelude: &str) -> Body {
+    let pod = pod.collect().now_or_never().expect("it is all there").expect("bytes").to_bytes();
+    let mut pod: serde_json::Value = serde_json::from_slice(&pod).expect("JSON");
+    let program = &mut pod["spec"]["containers"][0]["command"][4];
+    *program = format!("{prelude}{}", program.as_str().expect("a program")).into();
+    Body::from(serde_json::to_vec(&pod).expect("JSON"))
 }
 
 fn answer_of(answer: kube::Result<Response<Body>>) -> Result<Answer, BoxError> {
