@@ -183,7 +183,7 @@ impl Acceptor {
 /// Ends a connection whose client may still be sending what nobody wants.
 async fn linger(mut stream: TcpStream) -> io::Result<()> {
     stream.shutdown().await?;
-    let mut unwanted = [0; 8 << 10];
+    let mut unwanted = vec![0; 8 << 10];
     let read = async {
         while stream.read(&mut unwanted).await? > 0 {}
         Ok(())

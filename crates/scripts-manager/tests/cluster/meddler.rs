@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ pub(crate) enum Fate {
     Late(Duration),
     /// It arrives, and its answer is lost.
     Lost,
+    /// The same where it is granted, which is noted.
+    LostWhenGranted(&'static AtomicBool),
     /// It does not arrive; this is answered.
     Refused(u16),
     /// It does not arrive, and nothing is answered.
@@ -157,10 +160,12 @@ where
         self.meddler.calls.lock().insert(kind);
         let attachments = self.meddler.attachments.clone().filter(|_| path.ends_with("/attach"));
         let passing = match fate {
-            Fate::Pass | Fate::Late(_) | Fate::Lost => Some(match attachments {
-                Some(client) => async move { answer_of(client.send(request).await) }.boxed(),
-                None => self.inner.call(request).boxed(),
-            }),
+            Fate::Pass | Fate::Late(_) | Fate::Lost | Fate::LostWhenGranted(_) => {
+                Some(match attachments {
+                    Some(client) => async move { answer_of(client.send(request).await) }.boxed(),
+                    None => self.inner.call(request).boxed(),
+                })
+            }
             Fate::Refused(_) | Fate::Silent | Fate::Cut => None,
         };
         Box::pin(async move {
@@ -174,6 +179,10 @@ where
                     Ok(answer)
                 }
                 (Fate::Lost, _) => Err("the answer was lost".into()),
+                (Fate::LostWhenGranted(noted), Some(answer)) if answer.status().is_success() => {
+                    noted.store(true, Ordering::Relaxed);
+                    Err("the answer was lost".into())
+                }
                 (Fate::Cut, _) => Err("the connection was closed".into()),
                 (Fate::Refused(code), _) => Ok(refusal(code)),
                 (_, Some(answer)) => Ok(answer),

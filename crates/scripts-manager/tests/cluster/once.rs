@@ -21,7 +21,7 @@ use toolbus_scripts::runner::{Ending, Error, Run, Runner, Script};
 use toolbus_testkit::eventually;
 
 use crate::meddler::{Fate, Meddler};
-use crate::support::{client, script, settings};
+use crate::support::{client, observer, script, settings};
 
 /// Longer than anything here takes on a machine that is busy.
 pub(crate) const LIMIT: Duration = Duration::from_secs(90);
@@ -49,17 +49,16 @@ pub(crate) struct Place {
 impl Place {
     /// An empty one. `None` without a cluster.
     pub(crate) async fn new(name: &str) -> Option<Self> {
-        let client = client().await?;
+        let (client, observer) = (client().await?, observer().await?);
         let settings =
             KubernetesSettings { namespace: format!("toolbus-test-{name}"), ..settings() };
-        let pods: Api<Pod> = Api::namespaced(client.clone(), &settings.namespace);
-        let of_leases = client.clone();
+        let pods: Api<Pod> = Api::namespaced(observer.clone(), &settings.namespace);
         let here = KubernetesRunner::start(client, settings.clone(), 1).await;
         here.expect("a namespace").leave().await.expect("left");
         let all = ListParams::default();
         let now = DeleteParams::default().grace_period(0);
         pods.delete_collection(&now, &all).await.expect("an empty namespace");
-        let leases: Api<Lease> = Api::namespaced(of_leases, &settings.namespace);
+        let leases: Api<Lease> = Api::namespaced(observer, &settings.namespace);
         leases.delete_collection(&now, &all).await.expect("no managers");
         let ever = Arc::new(Mutex::new(Ever::default()));
         let mut watching = JoinSet::new();
@@ -67,7 +66,9 @@ impl Place {
         watching.spawn(async move {
             let stream = watcher(of, watcher::Config::default()).default_backoff();
             let mut stream = pin!(stream.touched_objects());
-            while let Some(Ok(pod)) = stream.next().await {
+            while let Some(pod) = stream.next().await {
+                // A watch that broke is begun again.
+                let Ok(pod) = pod else { continue };
                 let uid = pod.uid().expect("a uid");
                 let mut seen = seen.lock();
                 if pod.name_any().starts_with(PROBE) {

@@ -18,7 +18,7 @@ use crate::begun::{dismiss, greet};
 use crate::index::{IMAGE, Index};
 use crate::meddler::{Fate, Meddler};
 use crate::once::{LIMIT, Place, same};
-use crate::support::{client, script, settings};
+use crate::support::{client, observer, script, settings};
 
 /// An index of the test's own, and what was seen there.
 struct Stage {
@@ -28,7 +28,7 @@ struct Stage {
 
 impl Stage {
     async fn start(namespace: &str) -> Option<Self> {
-        let client = client().await?;
+        let client = observer().await?;
         let index = Index::start(client.clone(), namespace).await;
         Some(Self { client, index })
     }
@@ -58,7 +58,7 @@ impl Stage {
     async fn start_runner(&self, settings: KubernetesSettings) -> KubernetesRunner {
         let namespace = self.index.namespace.clone();
         let settings = KubernetesSettings { namespace, ..settings };
-        let runner = KubernetesRunner::start(self.client.clone(), settings, 8).await;
+        let runner = KubernetesRunner::start(client().await.expect("a cluster"), settings, 8).await;
         runner.expect("the cluster takes scripts")
     }
 

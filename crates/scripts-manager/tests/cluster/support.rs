@@ -4,8 +4,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use http::{Method, Request};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
+use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use scripts_manager::kubernetes::KubernetesRunner;
@@ -14,6 +16,8 @@ use toolbus_scripts::runner::{Ending, Outcome, Run, Runner, Script};
 
 /// The tests' namespace. It stays between runs; the pods in it do not.
 pub(crate) const NAMESPACE: &str = "toolbus-test-scripts";
+/// How often an observer asks one question.
+const ASKED_MAX: usize = 3;
 
 /// How the cluster is reached. `None` skips the test, unless real parts are required.
 #[allow(clippy::print_stderr)]
@@ -42,6 +46,30 @@ pub(crate) fn settings() -> KubernetesSettings {
         cpu_request: "10m".to_owned(),
         ..KubernetesSettings::default()
     }
+}
+
+/// A client for tests to look with, which asks again where the answer is lost: an API server may end
+/// a connection in the moment that a question is on its way.
+pub(crate) async fn observer() -> Option<Client> {
+    let client = client().await?;
+    let namespace = client.default_namespace().to_owned();
+    let asking = tower::service_fn(move |request: Request<Body>| {
+        let client = client.clone();
+        async move {
+            if request.method() != Method::GET {
+                return client.send(request).await;
+            }
+            let (question, _) = request.into_parts();
+            for _ in 1..ASKED_MAX {
+                let answer = client.send(Request::from_parts(question.clone(), Body::empty()));
+                if let Ok(answer) = answer.await {
+                    return Ok(answer);
+                }
+            }
+            client.send(Request::from_parts(question, Body::empty())).await
+        }
+    });
+    Some(Client::new(asking, namespace))
 }
 
 /// A runner with the tests' settings.

@@ -17,7 +17,7 @@ use toolbus_testkit::eventually;
 
 use crate::meddler::{Fate, Meddler};
 use crate::once::Place;
-use crate::support::{client, run, script, settings, unwatched};
+use crate::support::{client, observer, run, script, settings, unwatched};
 
 /// Long enough for a pod on a machine that has much else to do.
 const SOON: Duration = Duration::from_secs(60);
@@ -50,7 +50,7 @@ pub(crate) async fn full(runner: &KubernetesRunner) {
 }
 
 async fn pods(settings: &KubernetesSettings) -> Vec<Pod> {
-    let client = client().await.expect("a cluster");
+    let client = observer().await.expect("a cluster");
     let pods: Api<Pod> = Api::namespaced(client, &settings.namespace);
     pods.list(&ListParams::default()).await.expect("pods").items
 }
@@ -148,7 +148,7 @@ async fn a_claimed_pod_is_its_calls_and_its_time_is_shortened() {
     assert!(waiting.labels().contains_key("toolbus.dev/warm"));
     let name = waiting.name_any();
     let looking = async {
-        let api: Api<Pod> = Api::namespaced(client().await.expect("one"), &settings.namespace);
+        let api: Api<Pod> = Api::namespaced(observer().await.expect("one"), &settings.namespace);
         let mut claimed = None;
         for _ in 0..600 {
             let pod = api.get(&name).await.expect("it is there");
