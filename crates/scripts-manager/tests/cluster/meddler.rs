@@ -53,7 +53,7 @@ pub(crate) struct Meddler {
     calls: Arc<Mutex<BTreeSet<String>>>,
     changes: Arc<Mutex<Vec<String>>>,
     firsts: Arc<Mutex<Option<Firsts>>>,
-    prelude: Arc<Mutex<String>>,
+    prelude: Arc<Mutex<Option<&'static str>>>,
     attachments: Option<Client>,
 }
 
@@ -89,8 +89,8 @@ impl Meddler {
     }
 
     /// The first processes of pods that are made from now on run these lines before their own.
-    pub(crate) fn run_before(&self, lines: &str) {
-        lines.clone_into(&mut self.prelude.lock());
+    pub(crate) fn run_before(&self, lines: &'static str) {
+        *self.prelude.lock() = Some(lines);
     }
 
     fn fate_of_first(&self, kind: &str) -> Option<Fate> {
@@ -145,8 +145,9 @@ where
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
-        if request.method() == "POST" && request.uri().path().ends_with("/pods") {
-            request = request.map(|body| with_prelude(body, &self.meddler.prelude.lock()));
+        let is_new_pod = request.method() == "POST" && request.uri().path().ends_with("/pods");
+        if let Some(prelude) = self.meddler.prelude.lock().filter(|_| is_new_pod) {
+            request = request.map(|body| with_prelude(body, prelude));
         }
         let (method, path) = (request.method().as_str(), request.uri().path());
         let query = request.uri().query().unwrap_or_default();

@@ -22,8 +22,7 @@ pub(super) async fn answer(
     unread: Arc<AtomicBool>,
 ) -> Result<Response, Infallible> {
     unread.store(!request.body().is_end_stream(), Ordering::Relaxed);
-    let unread_too = Arc::clone(&unread);
-    let request = request.map(|body| Watched { body, unread: unread_too });
+    let request = request.map(|body| Watched { body, unread: Arc::clone(&unread) });
     let mut response = TowerToHyperService::new(router).call(request).await?;
     if unread.load(Ordering::Relaxed) {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
