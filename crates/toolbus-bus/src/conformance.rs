@@ -68,8 +68,8 @@ pub trait Fixture: Send + Sync + 'static {
 
     /// How many messages wait in a subscription's queue and are with no consumer; 0 when there is
     /// no such queue. A value that lags is asked for again until it is the expected one, so it must
-    /// not lag for ever, and must not count what a consumer holds or what waits for a retry. On
-    /// RabbitMQ a passive declare tells it at once, while the management's numbers are seconds old.
+    /// not lag for ever, and must not count what a consumer holds. On RabbitMQ a passive declare
+    /// tells it at once, while the management's numbers are seconds old.
     fn ready_count<'a>(&'a self, subscription: &'a str) -> BoxFuture<'a, usize>;
 
     /// The dead letters of a subscription, oldest first. Asking takes none away. Those that expired
@@ -226,17 +226,11 @@ macro_rules! conformance_tests {
             }
             telemetry {
                 publishing_and_processing_are_one_trace,
-                a_retry_belongs_to_the_trace_of_its_message,
+                a_redelivery_belongs_to_the_trace_of_its_message,
                 a_sign_of_life_is_no_span,
             }
             answers {
                 an_acked_message_is_gone,
-                a_retry_comes_again_after_its_delay,
-                a_retry_holds_nobody_up,
-                a_retry_outlives_the_consumer_that_asked_for_it,
-                a_retry_goes_only_to_the_queue_that_asked_for_it,
-                a_private_queue_retries_too,
-                retries_end_in_a_dead_letter,
                 a_dead_letter_is_kept_once_with_its_reason,
                 a_panic_makes_a_dead_letter,
             }

@@ -1,7 +1,7 @@
 //! The in-memory broker: the bus of a fleet that lives in one process.
 //!
 //! It behaves as RabbitMQ does, as far as the port goes: queues by subscription name, competing
-//! consumers, unroutable publishes, redelivery, delayed retries, dead letters. It keeps nothing
+//! consumers, unroutable publishes, redelivery, dead letters. It keeps nothing
 //! past its own end. Every queue is bounded in messages and bytes, and a publish to a full one is
 //! refused at once, so a consumer that has stopped cannot eat the process's memory.
 
@@ -59,8 +59,6 @@ struct Broker {
     traffic: Traffic,
     routes: RwLock<Routes>,
     dead_letters: Mutex<DeadLetters>,
-    /// Messages that wait for their retry.
-    delays: TaskTracker,
 }
 
 #[derive(Default)]
@@ -97,7 +95,6 @@ impl MemoryBus {
             traffic: Traffic::new(SYSTEM),
             routes: RwLock::default(),
             dead_letters: Mutex::default(),
-            delays: TaskTracker::new(),
         };
         Self { broker: Arc::new(broker), connection: Arc::default() }
     }

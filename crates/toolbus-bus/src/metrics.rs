@@ -61,20 +61,12 @@ const REDELIVERIES: Metric = Metric {
     description: "Messages that came again because whoever had them before did not answer for them",
     attributes: &[DESTINATION],
 };
-const RETRIES: Metric = Metric {
-    name: "toolbus.bus.retries",
-    kind: Kind::Counter,
-    unit: "{message}",
-    description: "Messages that a handler asked to have again later",
-    attributes: &[DESTINATION],
-};
 const DEAD_LETTERS: Metric = Metric {
     name: "toolbus.bus.dead_letters",
     kind: Kind::Counter,
     unit: "{message}",
     description: "Messages that could not be handled, by why: `refused` by the handler, \
-                  `handler_panicked`, `gave_up` after too many attempts, `unreadable`, `expired`, \
-                  `not_put_off` where a retry could not be arranged",
+                  `handler_panicked`, `unreadable`, `expired`",
     attributes: &[DESTINATION, REASON],
 };
 const DROPPED_REPLIES: Metric = Metric {
@@ -129,7 +121,6 @@ pub const METRICS: &[Metric] = &[
     CONSUMED,
     PROCESS_DURATION,
     REDELIVERIES,
-    RETRIES,
     DEAD_LETTERS,
     DROPPED_REPLIES,
     REQUEST_DURATION,

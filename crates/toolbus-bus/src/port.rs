@@ -23,10 +23,6 @@ use crate::{TopicPattern, trace};
 /// Largest body that is published, in bytes: what a stock RabbitMQ 4 takes.
 pub const BODY_BYTES_MAX: usize = 16 << 20;
 
-/// How often a handler may ask for a retry of a message, its first handling counted, before it is a
-/// dead letter. To be redelivered after a consumer died does not count.
-pub const ATTEMPTS_MAX: u32 = 5;
-
 /// A message broker.
 pub trait Bus: Send + Sync + 'static {
     /// Publishes a message and waits until the broker has it for sure.
@@ -187,8 +183,6 @@ pub struct Delivery {
     pub envelope: Envelope,
     /// Whether it was handed out before, to somebody who did not answer for it.
     pub redelivered: bool,
-    /// 1, or more when a handler asked for a retry.
-    pub attempt: u32,
 }
 
 /// What becomes of a message.
@@ -196,11 +190,6 @@ pub struct Delivery {
 pub enum Disposition {
     /// It is done with.
     Ack,
-    /// It comes again after a while, [`ATTEMPTS_MAX`] times in all, and then is a dead letter.
-    Retry {
-        /// How long to wait.
-        after: Duration,
-    },
     /// It cannot be handled and is kept for people to look at.
     DeadLetter {
         /// Why, in a few words.
@@ -265,10 +254,6 @@ pub async fn dispatch(handler: &dyn Handler, delivery: Delivery, traffic: &Traff
         .await;
     let (disposition, result, error) = match handled {
         Ok(disposition @ Disposition::Ack) => (disposition, "ack", None),
-        Ok(disposition @ Disposition::Retry { .. }) => {
-            traffic.retried(destination);
-            (disposition, "retry", Some("retry"))
-        }
         Ok(disposition @ Disposition::DeadLetter { .. }) => {
             traffic.dead_letter(destination, DeadLetterReason::Refused);
             (disposition, "deadletter", Some("dead_letter"))

@@ -148,7 +148,7 @@ impl Running {
     }
 
     /// Declares, consumes, and ends the channel.
-    async fn consume(&mut self, session: &Arc<Session>) -> lapin::Result<End> {
+    async fn consume(&mut self, session: &Session) -> lapin::Result<End> {
         // A broker that hangs must not hold up a stop. What is half declared closes as it drops.
         let (channel, mut consumer) = tokio::select! {
             biased;
@@ -163,7 +163,6 @@ impl Running {
         }
         let place = Arc::new(Place::new(
             Arc::clone(&self.shared),
-            Arc::clone(session),
             self.subscription.clone(),
             channel.clone(),
         ));

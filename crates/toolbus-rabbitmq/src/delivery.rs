@@ -1,32 +1,25 @@
-//! One message from its delivery to its end: handed to the handler, then acked, put off, or made a
-//! dead letter, as the handler says.
+//! One message from its delivery to its end: handed to the handler, then acked, or made a dead
+//! letter, as the handler says.
 //!
 //! Whatever moves a message elsewhere is confirmed before the message is acked here, so at every
 //! moment the broker has it at least once.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use lapin::options::{BasicAckOptions, BasicNackOptions};
 use lapin::{BasicProperties, Channel};
-use parking_lot::Mutex;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::metrics::DeadLetterReason;
 use toolbus_bus::port::{
-    ATTEMPTS_MAX, BODY_BYTES_MAX, Delivery, Disposition, Handler, Lifetime, Subscription, dispatch,
+    BODY_BYTES_MAX, Delivery, Disposition, Handler, Lifetime, Subscription, dispatch,
 };
 use toolbus_wire::{Topic, header, queue};
 
-use crate::error::reason;
 use crate::frame::{self, envelope_of, long, short};
 use crate::guard::OVERSIZED;
-use crate::retry::{self, Memo};
-use crate::state::{Message, SendError, Session, Shared};
-use crate::topology::retry_queue_name;
+use crate::state::{Message, SendError, Shared};
 
 /// The topic that a dead letter was published to. Its routing key is the pattern that took it, for
 /// that is what dead-letter queues are bound to.
@@ -37,23 +30,15 @@ const REASON_BYTES_MAX: usize = 1_024;
 /// Where messages come from: one channel of one subscription.
 pub(crate) struct Place {
     shared: Arc<Shared>,
-    session: Arc<Session>,
     subscription: Subscription,
     queue: String,
     channel: Channel,
-    /// When each retry queue was declared last.
-    leases: Mutex<HashMap<Duration, Instant>>,
 }
 
 impl Place {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        session: Arc<Session>,
-        subscription: Subscription,
-        channel: Channel,
-    ) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, subscription: Subscription, channel: Channel) -> Self {
         let queue = queue::queue(&subscription.name);
-        Self { shared, session, subscription, queue, channel, leases: Mutex::default() }
+        Self { shared, subscription, queue, channel }
     }
 
     pub(crate) fn channel(&self) -> &Channel {
@@ -76,18 +61,6 @@ impl Place {
         let reject = BasicNackOptions { multiple: false, requeue: false };
         let _ = self.channel.basic_nack(tag, reject).now_or_never();
     }
-
-    /// Makes sure that the queue for a delay is there and stays long enough.
-    async fn lease(&self, delay: Duration) -> lapin::Result<()> {
-        let is_leased = |at: &Instant| at.elapsed() < retry::LEASE;
-        if self.leases.lock().get(&delay).is_some_and(is_leased) {
-            return Ok(());
-        }
-        let at = Instant::now();
-        self.shared.topology.retry_queue(&self.session.link, &self.subscription, delay).await?;
-        self.leases.lock().insert(delay, at);
-        Ok(())
-    }
 }
 
 /// A message and what is to be done with it.
@@ -96,7 +69,6 @@ pub(crate) struct Work {
     tag: u64,
     properties: BasicProperties,
     body: Bytes,
-    expiration: Option<Duration>,
     /// What its handler is given, or why it cannot be given to any.
     delivery: Result<Delivery, &'static str>,
 }
@@ -105,7 +77,6 @@ impl Work {
     pub(crate) fn new(place: Arc<Place>, received: lapin::message::Delivery) -> Self {
         let lapin::message::Delivery {
             delivery_tag: tag,
-            exchange,
             routing_key,
             redelivered,
             properties,
@@ -113,24 +84,17 @@ impl Work {
             ..
         } = received;
         let body = Bytes::from(data);
-        // Only the default exchange brings messages back from a retry queue. On any other, headers
-        // like ours are a stranger's.
-        let is_back = exchange.as_str().is_empty() && routing_key.as_str() == place.queue;
-        let memo = if is_back { Memo::of(&properties) } else { Memo::default() };
         let encoding = properties.content_encoding().as_ref();
         let is_oversized = encoding.is_some_and(|text| text.as_str() == OVERSIZED);
-        let mut envelope = envelope_of(&properties, body.clone());
-        envelope.expires_after = envelope.expires_after.or(memo.expiration);
-        let expiration = envelope.expires_after;
-        let topic = Topic::parse(memo.topic.unwrap_or_else(|| routing_key.into()));
-        let attempt = memo.attempt.unwrap_or(1);
+        let envelope = envelope_of(&properties, body.clone());
+        let topic = Topic::parse(routing_key.as_str());
         let delivery = match topic {
             _ if body.len() > BODY_BYTES_MAX => Err("the body is over the limit"),
             _ if is_oversized => Err("properties and headers are over the limit"),
             Err(_) => Err("it was published to no topic"),
-            Ok(topic) => Ok(Delivery { topic, envelope, redelivered, attempt }),
+            Ok(topic) => Ok(Delivery { topic, envelope, redelivered }),
         };
-        Self { place, tag, properties, body, expiration, delivery }
+        Self { place, tag, properties, body, delivery }
     }
 
     /// Hands the message to its handler and does as the handler says. When `expire` is cancelled
@@ -151,7 +115,7 @@ impl Work {
     }
 
     async fn handle(self, handler: &dyn Handler) {
-        let Self { place, tag, properties, body, expiration, delivery } = self;
+        let Self { place, tag, properties, body, delivery } = self;
         let delivery = match delivery {
             Ok(delivery) => delivery,
             Err(reason) => {
@@ -162,20 +126,14 @@ impl Work {
                 return place.reject(tag);
             }
         };
-        let (topic, attempt) = (delivery.topic.clone(), delivery.attempt);
+        let topic = delivery.topic.clone();
         let disposition = dispatch(handler, delivery, &place.shared.traffic).await;
-        if disposition == Disposition::Ack {
-            return place.ack(tag);
-        }
-        let held = Held { place: &place, tag, properties, body, topic, attempt, expiration };
         match disposition {
-            Disposition::Ack => {}
-            Disposition::Retry { .. } if attempt >= ATTEMPTS_MAX => {
-                held.count(DeadLetterReason::GaveUp);
-                held.dead_letter(&format!("gave up after {ATTEMPTS_MAX} attempts")).await;
+            Disposition::Ack => place.ack(tag),
+            Disposition::DeadLetter { reason } => {
+                let held = Held { place: &place, tag, properties, body, topic };
+                held.dead_letter(&reason).await;
             }
-            Disposition::Retry { after } => held.retry(after).await,
-            Disposition::DeadLetter { reason } => held.dead_letter(&reason).await,
         }
     }
 }
@@ -187,54 +145,9 @@ struct Held<'a> {
     properties: BasicProperties,
     body: Bytes,
     topic: Topic,
-    attempt: u32,
-    expiration: Option<Duration>,
 }
 
 impl Held<'_> {
-    /// Puts the message into the queue where it waits for its next attempt.
-    async fn retry(self, after: Duration) {
-        let place = self.place;
-        let delay = retry::delay(after);
-        let name = retry_queue_name(&place.subscription.name, delay);
-        let properties = retry::properties(
-            &self.properties,
-            self.topic.as_str(),
-            self.attempt + 1,
-            self.expiration,
-        );
-        let mut sent = self.send_to("", &name, properties.clone(), delay).await;
-        if matches!(sent, Err(Failure::Send(SendError::Unroutable))) {
-            // Somebody has deleted the queue since we declared it.
-            place.leases.lock().remove(&delay);
-            sent = self.send_to("", &name, properties, delay).await;
-        }
-        match sent {
-            Ok(()) => place.ack(self.tag),
-            Err(failure) if failure.is_of_connection() => place.requeue(self.tag),
-            Err(failure) => {
-                self.count(DeadLetterReason::NotPutOff);
-                self.dead_letter(&format!("it could not be put off: {failure}")).await;
-            }
-        }
-    }
-
-    async fn send_to(
-        &self,
-        exchange: &str,
-        name: &str,
-        properties: BasicProperties,
-        delay: Duration,
-    ) -> Result<(), Failure> {
-        self.place.lease(delay).await.map_err(Failure::Declare)?;
-        self.publish(exchange, name, properties).await.map_err(Failure::Send)
-    }
-
-    /// Counts a dead letter that the handler did not ask for.
-    fn count(&self, reason: DeadLetterReason) {
-        self.place.shared.traffic.dead_letter(self.topic.template(), reason);
-    }
-
     /// Keeps the message where people can look at it, and says why.
     async fn dead_letter(self, why: &str) {
         let place = self.place;
@@ -245,7 +158,6 @@ impl Held<'_> {
             return place.ack(self.tag);
         }
         let properties = frame::with_headers(&self.properties, |headers| {
-            retry::forget(headers);
             headers.insert(header::DEAD_LETTER_REASON.into(), long(cut(why)));
             headers.insert(DEAD_LETTER_TOPIC.into(), long(topic.as_str()));
         });
@@ -273,28 +185,6 @@ impl Held<'_> {
             body: self.body.clone(),
         };
         self.place.shared.send(message).await
-    }
-}
-
-/// Why a message could not be put off.
-#[derive(Debug, thiserror::Error)]
-enum Failure {
-    #[error("{}", reason(.0))]
-    Declare(lapin::Error),
-    #[error("{0}")]
-    Send(SendError),
-}
-
-impl Failure {
-    /// Whether it is the connection that failed and not the message, which then comes again.
-    fn is_of_connection(&self) -> bool {
-        match self {
-            Self::Declare(error) => !error.is_amqp_soft_error(),
-            Self::Send(error) => matches!(
-                error,
-                SendError::Unavailable(_) | SendError::Unconfirmed | SendError::Closed
-            ),
-        }
     }
 }
 

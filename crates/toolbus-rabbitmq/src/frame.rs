@@ -1,8 +1,7 @@
 //! Between the wire contract's frames and the AMQP library's types.
 //!
 //! What a message says is read and written by [`toolbus_wire::frame`]; here it only changes its
-//! types. Two headers of our own travel with a message through its retry queue, where the topic and
-//! the count would be lost: they have no `rb-` before them, so that no envelope shows them.
+//! types.
 
 use std::borrow::Cow;
 

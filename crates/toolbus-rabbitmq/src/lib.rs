@@ -3,9 +3,8 @@
 //! What it promises beyond the port:
 //! - Names, arguments and order of declaration are those of the C# code, and so are the frames.
 //! - `publish` returns when the broker has confirmed the message. Nothing is acked before its
-//!   handler has answered, and a message that is moved (retried, dead-lettered) is confirmed at its
-//!   new place before it is acked at the old one. So what was confirmed is never lost, and may come
-//!   twice.
+//!   handler has answered, and a dead letter is confirmed at its new place before it is acked at the
+//!   old one. So what was confirmed is never lost, and may come twice.
 //! - It comes back by itself after anything the broker or the network does, and says in its health
 //!   what it waits for meanwhile. Every wait has a limit.
 //!
@@ -19,7 +18,7 @@
 //! | `link` | one connection, `guard` what comes in on it, `password` who says that we may |
 //! | `publisher` | the channel for publishing, and who is told what became of a message |
 //! | `consumer` | one subscription's channel; `delivery` one message on it |
-//! | `topology` | what is declared; `retry` how messages wait |
+//! | `topology` | what is declared |
 //! | `state` | what all of them share |
 //! | `metrics` | what is counted of the connection |
 
@@ -36,7 +35,6 @@ mod link;
 pub mod metrics;
 mod password;
 mod publisher;
-mod retry;
 mod state;
 mod supervisor;
 mod topology;

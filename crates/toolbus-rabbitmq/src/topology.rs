@@ -5,7 +5,6 @@
 //! differs with 406 and closes the channel, so a new one is opened and the name is only checked.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use lapin::options::{
     BasicQosOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions,
@@ -95,21 +94,6 @@ impl Topology {
         bind(channel, &name, &self.exchange, subscription.pattern.as_str()).await
     }
 
-    /// Declares the queue where messages of a subscription wait for `delay`, and renews its lease.
-    pub(crate) async fn retry_queue(
-        &self,
-        link: &Link,
-        subscription: &Subscription,
-        delay: Duration,
-    ) -> lapin::Result<()> {
-        let mut declaring = Declaring::begin(self, link, None).await?;
-        let main = queue::queue(&subscription.name);
-        let name = retry_queue_name(&subscription.name, delay);
-        let (options, arguments) = retry_queue_form(subscription.lifetime, &main, delay);
-        declaring.queue(&name, options, arguments).await?;
-        declaring.channel.close(200, "declared".into()).await
-    }
-
     /// Says that something is there with other arguments, the first time.
     fn differs(&self, name: &str, error: &lapin::Error) {
         if self.differing.lock().insert(name.to_owned()) {
@@ -118,43 +102,9 @@ impl Topology {
     }
 }
 
-/// Name of the queue where messages of a subscription wait for `delay`.
-pub(crate) fn retry_queue_name(subscription: &str, delay: Duration) -> String {
-    format!("{}.retry.{}", queue::queue(subscription), delay.as_millis())
-}
-
 /// Whether the names that are made of a subscription's name fit into AMQP.
 pub(crate) fn fits(subscription: &str) -> bool {
-    retry_queue_name(subscription, crate::retry::DELAY_MAX).len() <= NAME_BYTES_MAX
-}
-
-/// How a retry queue is declared. When a message's time is over, it goes back to the one queue that
-/// it came from: through the default exchange, under the queue's name.
-///
-/// It is a quorum queue that hands on with a confirm, since to lose a message between two queues is
-/// not allowed; a private one lives no longer than its connection, and neither do its messages.
-fn retry_queue_form(
-    lifetime: Lifetime,
-    main: &str,
-    delay: Duration,
-) -> (QueueDeclareOptions, FieldTable) {
-    let mut arguments = own_bounds();
-    let delay_ms = milliseconds(delay);
-    arguments.insert("x-message-ttl".into(), delay_ms.into());
-    arguments.insert("x-dead-letter-exchange".into(), long(""));
-    arguments.insert("x-dead-letter-routing-key".into(), long(main));
-    // An unused queue goes, with what is in it. A message may be put into it for as long as the
-    // lease of its last declaration, and must have left it by then.
-    let lease = delay + crate::retry::LEASE + crate::retry::LEASE;
-    arguments.insert("x-expires".into(), milliseconds(lease).into());
-    match lifetime {
-        Lifetime::Durable => {
-            arguments.insert("x-queue-type".into(), long("quorum"));
-            arguments.insert("x-dead-letter-strategy".into(), long("at-least-once"));
-            (QueueDeclareOptions::durable(), arguments)
-        }
-        Lifetime::Private => (QueueDeclareOptions::exclusive(), arguments),
-    }
+    queue::dead_letter_queue(subscription).len() <= NAME_BYTES_MAX
 }
 
 /// Bounds of a queue that bears our own name.
@@ -165,10 +115,6 @@ fn own_bounds() -> FieldTable {
     // Whoever publishes is told, instead of an older message being lost.
     arguments.insert("x-overflow".into(), long("reject-publish"));
     arguments
-}
-
-fn milliseconds(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Declares one thing after the other, on a new channel after each 406.

@@ -1,6 +1,6 @@
 //! A handler that writes down what it sees and answers as it is told.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
@@ -19,7 +19,6 @@ pub(super) enum Act {
 #[derive(Clone)]
 pub(super) struct Seen {
     pub(super) delivery: Delivery,
-    pub(super) at: Instant,
 }
 
 impl Seen {
@@ -156,7 +155,7 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     fn begin(state: &'a watch::Sender<State>, delivery: Delivery) -> Self {
         state.send_modify(|state| {
-            state.seen.push(Seen { delivery, at: Instant::now() });
+            state.seen.push(Seen { delivery });
             state.running += 1;
             state.most_running = state.most_running.max(state.running);
         });

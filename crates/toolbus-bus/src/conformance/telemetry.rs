@@ -67,23 +67,23 @@ pub(super) async fn publishing_and_processing_are_one_trace(stage: Stage) {
 
 /// A message that comes again is processed as a child of the span that first published it, and not
 /// of some span of the broker's adapter.
-pub(super) async fn a_retry_belongs_to_the_trace_of_its_message(stage: Stage) {
+pub(super) async fn a_redelivery_belongs_to_the_trace_of_its_message(stage: Stage) {
     traced(stage, |stage, spans| async move {
         let bus = stage.bus().await;
-        let probe = stage.answers(|delivery| match delivery.attempt {
-            1 => Disposition::Retry { after: Duration::from_millis(10) },
-            _ => Disposition::Ack,
-        });
-        let _consumer = stage.subscribe(&bus, stage.durable("q", "work", at_once(1)), &probe).await;
+        let holds = stage.holds();
+        let holding = stage.subscribe(&bus, stage.durable("q", "work", at_once(1)), &holds).await;
 
         let topic = stage.topic("work");
         stage.publish(&bus, &topic, message("again")).await;
-        probe.received(2).await;
-        let carried: Vec<_> = probe.look(|state| {
-            state.seen.iter().map(|seen| seen.delivery.envelope.trace.clone()).collect()
-        });
-        assert!(carried[0].is_some(), "the span of the publish is carried");
-        assert_eq!(carried[0], carried[1]);
+        let first = holds.received(1).await.remove(0).delivery;
+        stage.within("killing", holding.kill()).await;
+
+        let acks = stage.acks();
+        let _acking = stage.subscribe(&bus, stage.durable("q", "work", at_once(1)), &acks).await;
+        let second = acks.received(1).await.remove(0).delivery;
+        assert!(second.redelivered, "it comes from a consumer that ended");
+        assert!(first.envelope.trace.is_some(), "the span of the publish is carried");
+        assert_eq!(first.envelope.trace, second.envelope.trace);
 
         let published = spans.one("publish", Some(&topic)).await;
         for processed in spans.some(2, "process", Some(&topic)).await {

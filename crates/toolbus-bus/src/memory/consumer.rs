@@ -8,9 +8,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Broker;
-use super::queue::{Message, Next, Place, Queue};
+use super::queue::{Message, Next, Queue};
 use crate::metrics::DeadLetterReason;
-use crate::port::{ATTEMPTS_MAX, Disposition, Flow, Handler, dispatch};
+use crate::port::{Disposition, Flow, Handler, dispatch};
 
 pub(super) struct Running {
     pub(super) broker: Arc<Broker>,
@@ -98,22 +98,10 @@ impl Running {
             disposition = dispatch(&*self.handler, delivery, &self.broker.traffic) => disposition,
             () = self.expire.cancelled() => return,
         };
-        let mut message = held.release();
+        let message = held.release();
         match disposition {
             Disposition::Ack => self.queue.forget(&message),
             Disposition::DeadLetter { reason } => self.dead_letter(message, reason.into_owned()),
-            Disposition::Retry { .. } if message.attempt >= ATTEMPTS_MAX => {
-                self.count(&message, DeadLetterReason::GaveUp);
-                self.dead_letter(message, format!("gave up after {ATTEMPTS_MAX} attempts"));
-            }
-            Disposition::Retry { after } => {
-                message.attempt += 1;
-                let queue = Arc::clone(&self.queue);
-                self.broker.delays.spawn(async move {
-                    tokio::time::sleep(after).await;
-                    queue.give_back(message, Place::Back);
-                });
-            }
         }
     }
 
@@ -144,7 +132,7 @@ impl Drop for Held<'_> {
     fn drop(&mut self) {
         if let Some(mut message) = self.message.take() {
             message.redelivered = true;
-            self.queue.give_back(message, Place::Front);
+            self.queue.give_back(message);
         }
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct Queue {
 #[derive(Default)]
 struct State {
     ready: VecDeque<Message>,
-    /// Messages and bytes that the queue answers for: ready, delayed, or out for handling.
+    /// Messages and bytes that the queue answers for: ready, or out for handling.
     count: usize,
     bytes: usize,
 }
@@ -35,7 +35,6 @@ struct State {
 pub(super) struct Message {
     pub(super) topic: Topic,
     pub(super) envelope: Envelope,
-    pub(super) attempt: u32,
     pub(super) redelivered: bool,
     expires_at: Option<Instant>,
 }
@@ -54,7 +53,7 @@ impl Message {
     pub(super) fn new(topic: Topic, envelope: Envelope) -> Self {
         // A time that no clock can show never comes.
         let expires_at = envelope.expires_after.and_then(|after| Instant::now().checked_add(after));
-        Self { topic, envelope, attempt: 1, redelivered: false, expires_at }
+        Self { topic, envelope, redelivered: false, expires_at }
     }
 
     /// What a handler is given. The message itself stays with the consumer until the handler has
@@ -64,7 +63,6 @@ impl Message {
             topic: self.topic.clone(),
             envelope: self.envelope.clone(),
             redelivered: self.redelivered,
-            attempt: self.attempt,
         }
     }
 }
@@ -148,22 +146,11 @@ impl Queue {
         state.bytes -= message.envelope.body.len();
     }
 
-    /// Puts a held message back: at the front, so that order is kept, or at the end for a retry.
-    pub(super) fn give_back(&self, message: Message, place: Place) {
-        let mut state = self.state.lock();
-        match place {
-            Place::Front => state.ready.push_front(message),
-            Place::Back => state.ready.push_back(message),
-        }
-        drop(state);
+    /// Puts a held message back to the front, so that the order is kept.
+    pub(super) fn give_back(&self, message: Message) {
+        self.state.lock().ready.push_front(message);
         self.arrived.notify_one();
     }
-}
-
-#[derive(Clone, Copy)]
-pub(super) enum Place {
-    Front,
-    Back,
 }
 
 #[cfg(test)]

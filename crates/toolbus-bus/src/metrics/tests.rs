@@ -79,8 +79,7 @@ fn what_is_moved_is_counted_with_how_it_went() {
     traffic.publishing("mcp.manage").error = Some("unroutable");
     drop(traffic.processing("tool.invoke", true));
     traffic.processing("tool.invoke", false).error = Some("panic");
-    traffic.retried("tool.invoke");
-    traffic.dead_letter("tool.invoke", DeadLetterReason::GaveUp);
+    traffic.dead_letter("tool.invoke", DeadLetterReason::Expired);
     store.check(&[
         ("messaging.client.sent.messages mcp.manage publish rabbitmq", 1),
         ("messaging.client.sent.messages unroutable mcp.manage publish rabbitmq", 1),
@@ -90,8 +89,7 @@ fn what_is_moved_is_counted_with_how_it_went() {
         ("messaging.process.duration tool.invoke process process rabbitmq", 1),
         ("messaging.process.duration panic tool.invoke process process rabbitmq", 1),
         ("toolbus.bus.redeliveries tool.invoke", 1),
-        ("toolbus.bus.retries tool.invoke", 1),
-        ("toolbus.bus.dead_letters tool.invoke gave_up", 1),
+        ("toolbus.bus.dead_letters tool.invoke expired", 1),
     ]);
 }
 

@@ -7,7 +7,7 @@ use opentelemetry::{KeyValue, global};
 
 use super::{
     CONSUMED, DEAD_LETTERS, DESTINATION, ERROR, METER, OPERATION, OPERATION_TYPE, PROCESS_DURATION,
-    PUBLISH_DURATION, REASON, REDELIVERIES, RETRIES, SENT, SYSTEM,
+    PUBLISH_DURATION, REASON, REDELIVERIES, SENT, SYSTEM,
 };
 
 /// Why a message became a dead letter, as the metric has it.
@@ -17,14 +17,10 @@ pub enum DeadLetterReason {
     Refused,
     /// Its handler panicked.
     HandlerPanicked,
-    /// It was tried too often.
-    GaveUp,
     /// It cannot be given to any handler.
     Unreadable,
     /// Its time was over.
     Expired,
-    /// It was to be tried again, and could not be kept for that.
-    NotPutOff,
 }
 
 impl DeadLetterReason {
@@ -32,10 +28,8 @@ impl DeadLetterReason {
         match self {
             Self::Refused => "refused",
             Self::HandlerPanicked => "handler_panicked",
-            Self::GaveUp => "gave_up",
             Self::Unreadable => "unreadable",
             Self::Expired => "expired",
-            Self::NotPutOff => "not_put_off",
         }
     }
 }
@@ -49,7 +43,6 @@ pub struct Traffic {
     consumed: Counter<u64>,
     process_duration: Histogram<f64>,
     redeliveries: Counter<u64>,
-    retries: Counter<u64>,
     dead_letters: Counter<u64>,
 }
 
@@ -84,7 +77,6 @@ impl Traffic {
             consumed: CONSUMED.counter(meter),
             process_duration: PROCESS_DURATION.histogram(meter),
             redeliveries: REDELIVERIES.counter(meter),
-            retries: RETRIES.counter(meter),
             dead_letters: DEAD_LETTERS.counter(meter),
         }
     }
@@ -113,10 +105,6 @@ impl Traffic {
         let operation = KeyValue::new(OPERATION, "process");
         self.consumed.add(1, &[KeyValue::new(SYSTEM, self.system), operation, from]);
         self.moving(Operation::Process, destination)
-    }
-
-    pub(crate) fn retried(&self, destination: &'static str) {
-        self.retries.add(1, &[KeyValue::new(DESTINATION, destination)]);
     }
 
     fn moving(&self, operation: Operation, destination: &'static str) -> Moving<'_> {

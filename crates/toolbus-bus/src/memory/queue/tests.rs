@@ -49,12 +49,12 @@ fn a_message_counts_until_it_is_forgotten() {
     let first = take(&queue);
     let second = take(&queue);
     assert_eq!(holds(&queue), (3, 111));
-    queue.give_back(first, Place::Back);
+    queue.give_back(first);
     queue.forget(&second);
     assert_eq!(holds(&queue), (2, 101));
     let third = take(&queue);
-    queue.give_back(third, Place::Front);
-    for bytes in [100, 1] {
+    queue.give_back(third);
+    for bytes in [1, 100] {
         let message = take(&queue);
         assert_eq!(message.envelope.body.len(), bytes);
         queue.forget(&message);
