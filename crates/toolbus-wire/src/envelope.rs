@@ -89,12 +89,6 @@ impl Envelope {
         Self { reply_to: Some(topic), ..self }
     }
 
-    /// The same message, meant for one receiver.
-    #[must_use]
-    pub fn with_destination(self, destination: impl Into<String>) -> Self {
-        Self { destination: Some(destination.into()), ..self }
-    }
-
     /// The same message with one more header, by its logical name.
     #[must_use]
     pub fn with_header(

@@ -31,8 +31,6 @@ well_known! {
     TIMEOUT_MS = "rb-timeout-ms", on the wire "rb-rb-timeout-ms";
     /// Name of the MCP server that the call is for.
     MCP_SERVER = "rb-mcp-server", on the wire "rb-rb-mcp-server";
-    /// That the server may hand the call back to the agent; newer C# code only.
-    MCP_HANDBACK = "rb-mcp-handback", on the wire "rb-rb-mcp-handback";
     /// Ours: when the caller stops waiting, in Unix milliseconds.
     DEADLINE_MS = "rb-deadline-ms", on the wire "rb-rb-deadline-ms";
     /// Ours: the topic that takes progress and signs of life.

@@ -11,14 +11,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Envelope, json};
 
-pub mod a2a;
 mod field;
-pub mod host;
 pub mod mcp;
 pub mod script;
 pub mod tool;
 pub mod toolbus;
-pub mod user;
 
 /// A body that has a name on the wire.
 pub trait Message: Serialize + DeserializeOwned {

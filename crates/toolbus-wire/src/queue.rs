@@ -72,42 +72,6 @@ pub fn is_ours(subscription: &str) -> bool {
     subscription.starts_with("mcp-bridge.") && subscription.ends_with(".subscribe")
 }
 
-/// Subscription of an agent to the outcomes of its MCP calls.
-#[must_use]
-pub fn mcp_proxy(agent: &AgentName) -> String {
-    format!("mcp-proxy.{agent}")
-}
-
-/// Subscription of an agent to what its bridge answers at `mcp.manage`.
-#[must_use]
-pub fn mcp_management(agent: &AgentName) -> String {
-    format!("mcp-management.{agent}")
-}
-
-/// Subscription of an agent to the outcomes of its scripts.
-#[must_use]
-pub fn script_result(agent: &AgentName) -> String {
-    format!("script-result-{agent}")
-}
-
-/// Subscription of an agent to the announcements of the others.
-#[must_use]
-pub fn discovery(agent: &AgentName) -> String {
-    format!("{agent}.discovery")
-}
-
-/// Subscription of a user's proxy to the answers of agents.
-#[must_use]
-pub fn user_proxy(proxy: &InstanceId) -> String {
-    format!("user-proxy.{proxy}")
-}
-
-/// Subscription of a user's proxy to conversations that it asked for.
-#[must_use]
-pub fn user_proxy_history(proxy: &InstanceId) -> String {
-    format!("user-proxy.{proxy}.history")
-}
-
 /// Ours: the queue on which one process hears everything that is meant for it alone.
 #[must_use]
 pub fn replies(agent: &AgentName, instance: &InstanceId) -> String {

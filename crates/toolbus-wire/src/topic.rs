@@ -1,16 +1,14 @@
 //! Topics: where a message is sent. The catalogue of every topic of the fleet is here.
 //!
-//! A constant is a topic that all share; a function gives the topic of one agent or process.
+//! A constant is a topic that all share; a function gives the topic of one agent or process. Topics of
+//! the C# code that no program of ours publishes to or hears are not in it.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use crate::name::{AgentName, InstanceId};
-
 mod catalogue;
-mod template;
 
 pub use catalogue::*;
 
@@ -64,17 +62,29 @@ impl Topic {
         }
     }
 
-    const fn of(text: &'static str) -> Self {
+    /// The topic with its names left out, such as `tool.result.{agent}`; `other` for a topic that
+    /// is not in the catalogue. For metrics, where the number of values must be bounded whatever
+    /// peers publish to.
+    #[must_use]
+    pub fn template(&self) -> &'static str {
+        catalogue::find_template(self.as_str())
+    }
+
+    const fn from_static(text: &'static str) -> Self {
         assert!(!text.is_empty() && text.len() <= TOPIC_BYTES_MAX);
         Self(Text::Static(text))
     }
 
-    fn of_name(prefix: &'static str, name: impl AsRef<str>) -> Self {
-        Self(Text::Shared(format!("{prefix}.{}", name.as_ref()).into()))
-    }
+    /// `prefix` and the names behind it, with dots between them. Names are checked and short, so that
+    /// it is always a topic.
+    fn from_names(prefix: &'static str, names: &[&str]) -> Self {
+        let mut text = prefix.to_owned();
+        for name in names {
+            text.push('.');
+            text.push_str(name);
+        }
 
-    fn of_instance(prefix: &'static str, agent: &AgentName, instance: &InstanceId) -> Self {
-        Self(Text::Shared(format!("{prefix}.{agent}.{instance}").into()))
+        Self(Text::Shared(text.into()))
     }
 }
 

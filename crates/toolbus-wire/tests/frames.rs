@@ -6,13 +6,6 @@
 use serde_json::{Map, Value};
 use toolbus_wire::fixtures::{self, RecordedFrame};
 use toolbus_wire::frame::Frame;
-use toolbus_wire::message::a2a::{
-    AgentCard, AgentTaskCancelRequest, AgentTaskError, AgentTaskRequest, AgentTaskResult,
-    AgentTaskStatusUpdate,
-};
-use toolbus_wire::message::host::{
-    ScheduledTaskMessage, SubagentProgressMessage, SubagentResultMessage,
-};
 use toolbus_wire::message::mcp::{
     McpGetServiceDetailsRequest, McpGetServiceDetailsResponse, McpMetadataRefreshRequest,
     McpRegisterServerRequest, McpRegisterServerResponse, McpServersIndexed,
@@ -20,13 +13,12 @@ use toolbus_wire::message::mcp::{
 };
 use toolbus_wire::message::script::{ScriptInvokeRequest, ScriptInvokeResponse};
 use toolbus_wire::message::tool::{ToolError, ToolInvokeRequest, ToolInvokeResponse};
-use toolbus_wire::message::user::{
-    AgentReply, ConversationHistoryRequest, ConversationHistoryResponse, UserFeedback, UserMessage,
-};
 use toolbus_wire::{Envelope, Message, header, json};
 
 const FRAMES: usize = 100;
 const BODIES: usize = 11;
+/// Frames and bodies of types that no program of ours handles.
+const OF_OTHERS: usize = 23;
 
 /// Frames whose bodies are broken on purpose, by message id, with what reading them says.
 const BROKEN: [(&str, &str); 6] = [
@@ -52,6 +44,10 @@ const BROKEN: [(&str, &str); 6] = [
 /// Types that nobody has.
 const UNKNOWN_TYPES: [&str; 2] = ["RockBot.Tools.Nonsense", "RockBot.Tools.Mcp.Unknown"];
 
+/// What the names of types begin with that no program of ours handles: agents' tasks, users' messages
+/// and what happens inside an agent. Of their frames the envelopes are replayed, not the bodies.
+const TYPES_OF_OTHERS: [&str; 3] = ["RockBot.A2A.", "RockBot.UserProxy.", "RockBot.Host."];
+
 /// Reads a body as a `T`, and gives what is written back.
 type RoundTrip = fn(&[u8]) -> Result<Value, json::Error>;
 
@@ -65,15 +61,6 @@ fn round_trip_of(message_type: &str) -> Option<RoundTrip> {
         (T::TYPE, round_trip::<T>)
     }
     [
-        entry::<AgentCard>(),
-        entry::<AgentReply>(),
-        entry::<AgentTaskCancelRequest>(),
-        entry::<AgentTaskError>(),
-        entry::<AgentTaskRequest>(),
-        entry::<AgentTaskResult>(),
-        entry::<AgentTaskStatusUpdate>(),
-        entry::<ConversationHistoryRequest>(),
-        entry::<ConversationHistoryResponse>(),
         entry::<McpGetServiceDetailsRequest>(),
         entry::<McpGetServiceDetailsResponse>(),
         entry::<McpMetadataRefreshRequest>(),
@@ -82,16 +69,11 @@ fn round_trip_of(message_type: &str) -> Option<RoundTrip> {
         entry::<McpServersIndexed>(),
         entry::<McpUnregisterServerRequest>(),
         entry::<McpUnregisterServerResponse>(),
-        entry::<ScheduledTaskMessage>(),
         entry::<ScriptInvokeRequest>(),
         entry::<ScriptInvokeResponse>(),
-        entry::<SubagentProgressMessage>(),
-        entry::<SubagentResultMessage>(),
         entry::<ToolError>(),
         entry::<ToolInvokeRequest>(),
         entry::<ToolInvokeResponse>(),
-        entry::<UserFeedback>(),
-        entry::<UserMessage>(),
     ]
     .into_iter()
     .find(|(known, _)| known.eq_ignore_ascii_case(message_type))
@@ -123,6 +105,10 @@ fn check_body(message_type: &str, body: &[u8]) {
         assert_eq!(recorded.as_object_mut().expect("an object").remove("extra"), Some(1.into()));
     }
     assert_eq!(normalised(written), recorded, "{message_type}");
+}
+
+fn is_of_others(message_type: &str) -> bool {
+    TYPES_OF_OTHERS.iter().any(|prefix| message_type.starts_with(prefix))
 }
 
 fn all_frames() -> Vec<RecordedFrame> {
@@ -157,6 +143,7 @@ fn every_body_is_read_and_written_back_to_an_equal_value() {
     let mut checked = 0;
     let mut broken = Vec::new();
     let mut unknown = Vec::new();
+    let mut of_others = 0;
     for RecordedFrame { frame, .. } in all_frames() {
         let message_id = frame.properties.message_id.as_deref().unwrap();
         let message_type = frame.properties.message_type.as_deref().unwrap();
@@ -164,6 +151,9 @@ fn every_body_is_read_and_written_back_to_an_equal_value() {
             let error = round_trip_of(message_type).unwrap()(&frame.body).unwrap_err();
             assert_eq!(error.to_string(), *expected);
             broken.push(message_id.to_owned());
+        } else if is_of_others(message_type) {
+            assert!(round_trip_of(message_type).is_none());
+            of_others += 1;
         } else if UNKNOWN_TYPES.contains(&message_type) {
             assert!(round_trip_of(message_type).is_none());
             unknown.push(message_type.to_owned());
@@ -173,6 +163,10 @@ fn every_body_is_read_and_written_back_to_an_equal_value() {
         }
     }
     for body in fixtures::bodies() {
+        if is_of_others(&body.message_type) {
+            of_others += 1;
+            continue;
+        }
         check_body(&body.message_type, body.body.as_bytes());
         checked += 1;
     }
@@ -182,7 +176,8 @@ fn every_body_is_read_and_written_back_to_an_equal_value() {
     assert_eq!(broken, expected);
     unknown.sort_unstable_by(|one, other| other.cmp(one));
     assert_eq!(unknown, UNKNOWN_TYPES);
-    assert_eq!(checked, FRAMES + BODIES - BROKEN.len() - UNKNOWN_TYPES.len());
+    assert_eq!(of_others, OF_OTHERS);
+    assert_eq!(checked, FRAMES + BODIES - OF_OTHERS - BROKEN.len() - UNKNOWN_TYPES.len());
 }
 
 #[test]

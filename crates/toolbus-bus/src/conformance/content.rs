@@ -81,7 +81,6 @@ fn full_envelope(stage: &Stage) -> Envelope {
     let mut envelope = message("{\"toolCallId\":\"1\"}")
         .with_correlation_id("call ☃ \"1\"")
         .with_reply_to(stage.topic("reply.☃"))
-        .with_destination("Réceptionniste")
         .with_trace(trace)
         // Long enough that it does not expire here.
         .with_expiry(Duration::from_secs(3_600))
@@ -95,6 +94,7 @@ fn full_envelope(stage: &Stage) -> Envelope {
         .with_header("rb-rb-doubled", "2")
         .with_header("line", "one\ntwo\r\n\tthree")
         .with_header("long", "x".repeat(8 << 10));
+    envelope.destination = Some("Réceptionniste".to_owned());
     "id of another form".clone_into(&mut envelope.message_id);
     "Some.Other.Type, with a comma".clone_into(&mut envelope.message_type);
     "Quelle & Söhne".clone_into(&mut envelope.source);

@@ -24,13 +24,13 @@ fn a_new_envelope_has_an_id_and_a_time_of_its_own() {
 
 #[test]
 fn a_reply_carries_correlation_and_trace_and_nothing_else_of_the_request() {
-    let request = Envelope::of(&ToolInvokeRequest::default(), "RockBot")
+    let mut request = Envelope::of(&ToolInvokeRequest::default(), "RockBot")
         .with_correlation_id("c1")
         .with_reply_to(Topic::parse("tool.result.RockBot").unwrap())
-        .with_destination("worker")
         .with_header(header::TIMEOUT_MS, "60000")
         .with_trace(TraceContext::parse(TRACE, Some("a=b")))
         .with_expiry(Duration::from_secs(60));
+    request.destination = Some("worker".to_owned());
     let reply = request.reply(&ToolInvokeResponse::default(), "worker");
     assert_eq!(
         reply,

@@ -142,9 +142,9 @@ fn an_envelope_is_written_as_the_contract_says() {
     let envelope = Envelope {
         message_id: "m1".to_owned(),
         timestamp: 1_772_054_103,
+        destination: Some("Other".to_owned()),
         ..Envelope::new("T", "RockBot", Bytes::from_static(b"{}"))
     }
-    .with_destination("Other")
     .with_header(header::TIMEOUT_MS, "60000")
     .with_header(header::DEAD_LETTER_REASON, "broken")
     .with_header("traceparent", "a logical header is never the trace")

@@ -6,10 +6,6 @@ fn agent() -> AgentName {
     AgentName::standard()
 }
 
-fn proxy() -> InstanceId {
-    InstanceId::parse("p1").unwrap()
-}
-
 #[test]
 fn subscriptions_make_the_queues_of_the_contract() {
     for (subscription, expected) in [
@@ -21,12 +17,6 @@ fn subscriptions_make_the_queues_of_the_contract() {
         (mcp_bridge_refresh(&agent()), "rockbot.mcp-bridge.RockBot.refresh"),
         (mcp_bridge_manage(&agent()), "rockbot.mcp-bridge.RockBot.manage"),
         (mcp_bridge_subscribe(&agent()), "rockbot.mcp-bridge.RockBot.subscribe"),
-        (mcp_proxy(&agent()), "rockbot.mcp-proxy.RockBot"),
-        (mcp_management(&agent()), "rockbot.mcp-management.RockBot"),
-        (script_result(&agent()), "rockbot.script-result-RockBot"),
-        (discovery(&agent()), "rockbot.RockBot.discovery"),
-        (user_proxy(&proxy()), "rockbot.user-proxy.p1"),
-        (user_proxy_history(&proxy()), "rockbot.user-proxy.p1.history"),
     ] {
         assert_eq!(queue(&subscription), expected);
         assert_eq!(dead_letter_queue(&subscription), format!("{expected}.dlq"));
@@ -36,9 +26,6 @@ fn subscriptions_make_the_queues_of_the_contract() {
 
 #[test]
 fn a_worker_that_is_no_agent_is_named_the_same_way() {
-    let worker = AgentName::parse("ResearchAgent").unwrap();
-    let subscription = of_agent(&worker, "agent.task.ResearchAgent");
-    assert_eq!(queue(&subscription), "rockbot.ResearchAgent.agent-task-ResearchAgent");
     let manager = AgentName::parse(crate::name::SCRIPTS_MANAGER).unwrap();
     assert_eq!(of_agent(&manager, "script.invoke"), SCRIPTS_MANAGER_INVOKE);
 }

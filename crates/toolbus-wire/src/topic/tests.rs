@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 
 use super::*;
+use crate::name::{AgentName, InstanceId};
 
 #[test]
 fn any_text_that_amqp_carries_is_a_topic() {
@@ -35,17 +36,6 @@ fn the_shared_topics_are_those_of_the_contract() {
         (MCP_SUBSCRIBE, "mcp.subscribe"),
         (SCRIPT_INVOKE, "script.invoke"),
         (SCRIPT_RESULT, "script.result"),
-        (AGENT_TASK_STATUS, "agent.task.status"),
-        (AGENT_RESPONSE, "agent.response"),
-        (DISCOVERY_ANNOUNCE, "discovery.announce"),
-        (SUBAGENT_PROGRESS, "subagent.progress"),
-        (SUBAGENT_RESULT, "subagent.result"),
-        (USER_MESSAGE, "user.message"),
-        (USER_RESPONSE, "user.response"),
-        (USER_FEEDBACK, "user.feedback"),
-        (USER_HISTORY_REQUEST, "user.history.request"),
-        (LLM_REQUEST, "llm.request"),
-        (LLM_RESPONSE, "llm.response"),
     ] {
         assert_eq!(topic.as_str(), expected);
     }
@@ -61,17 +51,10 @@ fn the_topics_of_one_agent_are_those_of_the_contract() {
         (tool_result_of_instance(&agent, &instance), "tool.result.RockBot.i1"),
         (tool_progress(&agent, &instance), "tool.progress.RockBot.i1"),
         (tool_ask(&agent, &instance), "tool.ask.RockBot.i1"),
+        (tool_answer(&instance), "tool.answer.i1"),
         (tool_meta_mcp(&agent), "tool.meta.mcp.RockBot"),
         (mcp_manage_response(&agent), "mcp.manage.response.RockBot"),
         (script_result(&agent), "script.result.RockBot"),
-        (agent_task(&agent), "agent.task.RockBot"),
-        (agent_task_cancel(&agent), "agent.task.cancel.RockBot"),
-        (agent_response(&agent), "agent.response.RockBot"),
-        (subagent_progress_of(&agent), "subagent.progress.RockBot"),
-        (subagent_result_of(&agent), "subagent.result.RockBot"),
-        (user_message_of(&agent), "user.message.RockBot"),
-        (user_response_of(&agent), "user.response.RockBot"),
-        (user_history_response(&instance), "user.history.response.i1"),
     ] {
         assert_eq!(topic.as_str(), expected);
     }
@@ -89,11 +72,9 @@ proptest! {
             tool_invoke_agent(&agent),
             tool_result_of_instance(&agent, &instance),
             tool_meta_mcp(&agent),
-            agent_task(&agent),
-            agent_task_cancel(&agent),
         ] {
             prop_assert_eq!(Topic::parse(topic.as_str()).unwrap(), topic.clone());
-            for shared in [TOOL_META_MCP_REFRESH, TOOL_INVOKE_MCP, AGENT_TASK_STATUS] {
+            for shared in [TOOL_META_MCP_REFRESH, TOOL_INVOKE_MCP, SCRIPT_RESULT] {
                 prop_assert_ne!(&topic, &shared);
             }
         }
@@ -108,8 +89,35 @@ fn a_template_leaves_names_out() {
     assert_eq!(of("tool.result"), "tool.result");
     assert_eq!(of("tool.result.RockBot"), "tool.result.{agent}");
     assert_eq!(of("tool.result.RockBot.4f2a"), "tool.result.{agent}");
-    assert_eq!(of("agent.task.status"), "agent.task.status");
-    assert_eq!(of("agent.task.status-bot"), "agent.task.{agent}");
     assert_eq!(of("tool.meta.mcp.refresh"), "tool.meta.mcp.refresh");
     assert_eq!(of("stranger.answers"), "other");
+}
+
+/// A topic of the catalogue that metrics call `other` would not be told from a stranger's.
+#[test]
+fn every_topic_of_the_catalogue_has_a_template() {
+    let agent = AgentName::standard();
+    let instance = InstanceId::parse("i1").unwrap();
+    for (topic, expected) in [
+        (TOOL_INVOKE, "tool.invoke"),
+        (TOOL_RESULT, "tool.result"),
+        (TOOL_INVOKE_MCP, "tool.invoke.mcp"),
+        (TOOL_CANCEL, "tool.cancel"),
+        (TOOL_META_MCP_REFRESH, "tool.meta.mcp.refresh"),
+        (MCP_MANAGE, "mcp.manage"),
+        (MCP_SUBSCRIBE, "mcp.subscribe"),
+        (SCRIPT_INVOKE, "script.invoke"),
+        (SCRIPT_RESULT, "script.result"),
+        (tool_invoke_agent(&agent), "tool.invoke.agent.{agent}"),
+        (tool_result(&agent), "tool.result.{agent}"),
+        (tool_result_of_instance(&agent, &instance), "tool.result.{agent}"),
+        (tool_progress(&agent, &instance), "tool.progress.{agent}"),
+        (tool_ask(&agent, &instance), "tool.ask.{agent}"),
+        (tool_answer(&instance), "tool.answer.{worker}"),
+        (tool_meta_mcp(&agent), "tool.meta.mcp.{agent}"),
+        (mcp_manage_response(&agent), "mcp.manage.response.{agent}"),
+        (script_result(&agent), "script.result.{agent}"),
+    ] {
+        assert_eq!(topic.template(), expected);
+    }
 }
