@@ -2,26 +2,26 @@
 //!
 //! Reading takes what the C# code takes and a little more. Members are found by name without regard
 //! to case, at every depth of our types but never inside free JSON (an environment's names keep
-//! their case); of a member that stands twice the first one counts; unknown members are skipped. A
-//! body is read in one pass, and no name is copied.
+//! their case); of a member that stands twice the first one counts; unknown members are skipped.
 //!
 //! An error names the member and the kind of the mistake and never quotes a value: bodies hold
 //! secrets, and errors are logged and sent to others.
 
 use bytes::Bytes;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use crate::Message;
 
-mod quiet;
-mod tolerant;
+mod mistake;
+mod reader;
 
-use tolerant::{Path, Tolerant};
+use reader::JsonText;
 
 /// Why a body could not be read. No text of the body is in it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The body is not UTF-8, not JSON, or nested more than 127 deep.
+    /// The body is not UTF-8, not JSON, or has free JSON that is nested more than 127 deep.
     #[error("the body is not JSON: {0}")]
     NotJson(Box<str>),
     /// The body is `null`, which is a message to nobody.
@@ -74,22 +74,15 @@ pub(crate) fn read_value<'de, T: Deserialize<'de>>(body: &'de [u8]) -> Result<T,
     let body = std::str::from_utf8(body).map_err(|error| {
         Error::NotJson(format!("invalid UTF-8 at byte {}", error.valid_up_to()).into())
     })?;
-    if body.trim_matches([' ', '\t', '\r', '\n']) == "null" {
+    // The syntax of all of it, members that are skipped included. The parser's words quote nothing.
+    let whole: &RawValue =
+        serde_json::from_str(body).map_err(|error| Error::NotJson(error.to_string().into()))?;
+    let text = whole.get();
+    if text == "null" {
         return Err(Error::Null);
     }
-    let path = Path::default();
-    let mut parser = serde_json::Deserializer::from_str(body);
-    T::deserialize(Tolerant::new(&mut parser, &path))
-        .and_then(|value| parser.end().map(|()| value))
-        .map_err(|error| {
-            // A mistake of syntax is described by fixed texts, one of data by `quiet`.
-            let problem = error.to_string().into_boxed_str();
-            if error.is_data() {
-                Error::Invalid(Invalid { member: path.into_text(), problem })
-            } else {
-                Error::NotJson(problem)
-            }
-        })
+
+    T::deserialize(JsonText(text)).map_err(|mistake| mistake.at_end_of(text).into_error(body))
 }
 
 #[cfg(test)]
