@@ -184,6 +184,7 @@ pub fn in_own_runtime(case: impl Future<Output = ()>) {
         .build()
         .expect("a test machine has threads to give");
     let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(case)));
+
     // Even after a failure: a plain drop would wait for what hangs, and the failure would not be
     // seen.
     runtime.shutdown_timeout(TEARDOWN);

@@ -24,7 +24,7 @@ use crate::port::{
     Subscription, publishing,
 };
 use crate::trace;
-use queue::{Message, Queue};
+use queue::{Queue, QueuedMessage};
 
 /// Most dead letters that are kept, and most bytes of their bodies; the oldest go first.
 const DEAD_LETTERS_MAX: usize = 1_000;
@@ -36,7 +36,7 @@ const ROUTES_MAX: usize = 4_096;
 #[derive(Clone)]
 pub struct MemoryBus {
     broker: Arc<Broker>,
-    connection: Arc<Connection>,
+    connection: Arc<MemoryConnection>,
 }
 
 /// A message that could not be handled.
@@ -57,7 +57,7 @@ const SYSTEM: &str = "toolbus_memory";
 
 struct Broker {
     traffic: Traffic,
-    routes: RwLock<Routes>,
+    routes: RwLock<RouteTable>,
     dead_letters: Mutex<DeadLetters>,
 }
 
@@ -68,14 +68,14 @@ struct DeadLetters {
 }
 
 #[derive(Default)]
-struct Routes {
+struct RouteTable {
     queues: Vec<Arc<Queue>>,
     by_topic: HashMap<Box<str>, Arc<[Arc<Queue>]>>,
 }
 
 /// What ends when one side goes away, as a process's connection would.
 #[derive(Default)]
-struct Connection {
+struct MemoryConnection {
     stop: CancellationToken,
     expire: CancellationToken,
     consumers: TaskTracker,
@@ -122,21 +122,26 @@ impl MemoryBus {
         if self.connection.stop.is_cancelled() {
             return Err(PublishError::Closed);
         }
+
         let bytes = envelope.body.len();
         if bytes > BODY_BYTES_MAX {
             return Err(PublishError::TooLarge { bytes });
         }
+
         let queues = self.broker.route(topic);
         let Some((last, others)) = queues.split_last() else {
             return Err(PublishError::Unroutable(topic.clone()));
         };
+
         trace::inject(&tracing::Span::current(), &mut envelope);
         // One full queue does not keep the message from the others, as with RabbitMQ.
         let mut result = Ok(());
+
         for queue in others {
-            result = queue.push(Message::new(topic.clone(), envelope.clone())).and(result);
+            result = queue.push(QueuedMessage::new(topic.clone(), envelope.clone())).and(result);
         }
-        last.push(Message::new(topic.clone(), envelope)).and(result)
+
+        last.push(QueuedMessage::new(topic.clone(), envelope)).and(result)
     }
 }
 
@@ -161,10 +166,11 @@ impl Bus for MemoryBus {
             if self.connection.stop.is_cancelled() {
                 return Err(SubscribeError::Closed);
             }
+
             let queue = self.broker.bind(&subscription)?;
             let stop = self.connection.stop.child_token();
             let expire = self.connection.expire.child_token();
-            let running = consumer::Running {
+            let running = consumer::MemoryConsumer {
                 broker: Arc::clone(&self.broker),
                 queue,
                 handler,
@@ -173,9 +179,11 @@ impl Bus for MemoryBus {
                 expire: expire.clone(),
                 handlers: TaskTracker::new(),
             };
+
             let tasks = TaskTracker::new();
             self.connection.consumers.spawn(tasks.track_future(running.run()));
             tasks.close();
+
             Ok(Consumer::new(stop, expire, tasks))
         })
     }
@@ -208,15 +216,18 @@ impl Broker {
         if let Some(queues) = self.routes.read().by_topic.get(topic.as_str()) {
             return Arc::clone(queues);
         }
+
         let mut routes = self.routes.write();
         let queues: Arc<[_]> =
             routes.queues.iter().filter(|queue| queue.takes(topic)).cloned().collect();
+
         if !queues.is_empty() {
             if routes.by_topic.len() >= ROUTES_MAX {
                 routes.by_topic.clear();
             }
             routes.by_topic.insert(topic.as_str().into(), Arc::clone(&queues));
         }
+
         queues
     }
 
@@ -228,6 +239,7 @@ impl Broker {
             name: subscription.name.clone(),
             reason: reason.to_owned(),
         };
+
         match routes.queues.iter().find(|queue| queue.name() == subscription.name) {
             Some(queue) if queue.is_private() => {
                 Err(refused("the queue belongs to another consumer"))
@@ -253,7 +265,7 @@ impl Broker {
         routes.queues.retain(|other| !Arc::ptr_eq(other, queue));
     }
 
-    fn dead_letter(&self, queue: &Queue, message: Message, reason: String) {
+    fn dead_letter(&self, queue: &Queue, message: QueuedMessage, reason: String) {
         tracing::warn!(queue = queue.name(), topic = %message.topic, reason, "dead letter");
         self.dead_letters.lock().keep(DeadLetter {
             subscription: queue.name().to_owned(),

@@ -55,6 +55,7 @@ impl fmt::Debug for TopicPattern {
 fn matches(pattern: &str, topic: &str) -> bool {
     let (mut pattern, mut topic) = (Some(pattern), Some(topic));
     let mut come_back = None;
+
     loop {
         match (head(pattern), head(topic)) {
             (None, None) => return true,
@@ -69,6 +70,7 @@ fn matches(pattern: &str, topic: &str) -> bool {
             }
             _ => {}
         }
+
         // No match from here: let the last `#` swallow one segment more.
         match come_back {
             Some((after_hash, at)) if at.is_some() => {

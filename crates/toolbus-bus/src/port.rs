@@ -265,11 +265,14 @@ pub async fn dispatch(handler: &dyn Handler, delivery: Delivery, traffic: &Traff
             (Disposition::DeadLetter { reason }, "deadletter", Some("panic"))
         }
     };
+
     record.error = error;
     span.record("messaging.result", result);
+
     if let Some(error) = error {
         trace::fail(&span, error);
     }
+
     disposition
 }
 

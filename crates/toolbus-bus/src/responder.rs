@@ -6,12 +6,12 @@
 //! one that somebody else started and did not finish ends as "outcome unknown"; the rest run, with
 //! signs of life to the caller, until they end, are cancelled, or are out of time.
 
-mod asks;
 mod cancel;
+mod heartbeat;
 mod key;
 mod memory;
 mod outbox;
-mod vitals;
+mod questions;
 
 use std::borrow::Cow;
 use std::num::NonZeroU16;
@@ -37,13 +37,13 @@ use crate::port::{
     Subscription,
 };
 use crate::{Asker, Deadline, Progress, TopicPattern};
-use asks::Asks;
 use cancel::{Cancels, Name};
+use heartbeat::Vitals;
 pub use key::CallKey;
 use memory::{Memory, Recalled};
-pub use memory::{REMEMBERED_BYTES, REMEMBERED_FOR};
+pub use memory::{OUTCOME_TTL, REMEMBERED_BYTES};
 use outbox::Outbox;
-use vitals::Vitals;
+use questions::Asks;
 
 /// How long work that was told to stop may take to tidy up before it is dropped.
 const CANCEL_GRACE: Duration = Duration::from_millis(300);

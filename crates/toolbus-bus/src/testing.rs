@@ -106,6 +106,7 @@ impl Bus for Faulty {
         Box::pin(async move {
             self.published.lock().push((topic.clone(), envelope.clone()));
             let fault = self.faults.lock().pop_front();
+
             match fault {
                 None => self.inner.publish(topic, envelope).await,
                 Some(Fault::Fails(error)) => Err(error),
@@ -155,6 +156,7 @@ impl Inbox {
             }
             std::future::ready(Disposition::Ack)
         };
+
         let subscription = Subscription::private(
             format!("inbox of {pattern}"),
             TopicPattern::parse(pattern).unwrap(),
@@ -162,6 +164,7 @@ impl Inbox {
         );
         let consumer = bus.subscribe(subscription, Arc::new(handler)).await.unwrap();
         *inbox.consumer.lock() = Some(consumer);
+
         inbox
     }
 

@@ -20,6 +20,7 @@ pub(crate) fn publish_span(system: &str, topic: &Topic, envelope: &Envelope) -> 
     if message::is::<Alive>(envelope) {
         return Span::none();
     }
+
     tracing::info_span!(
         "publish",
         otel.kind = "producer",
@@ -43,6 +44,7 @@ pub(crate) fn process_span(system: &str, delivery: &Delivery) -> Span {
     if message::is::<Alive>(envelope) {
         return Span::none();
     }
+
     let span = tracing::info_span!(
         "process",
         otel.kind = "consumer",
@@ -62,6 +64,7 @@ pub(crate) fn process_span(system: &str, delivery: &Delivery) -> Span {
         // It fails only where no OpenTelemetry layer is installed, and then there is no trace.
         let _ = span.set_parent(opentelemetry::Context::new().with_remote_span_context(parent));
     }
+
     span
 }
 

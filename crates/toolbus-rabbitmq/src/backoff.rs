@@ -4,11 +4,11 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 /// The first wait.
-const FIRST: Duration = Duration::from_millis(100);
+const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 /// The longest wait, before the jitter.
-const LONGEST: Duration = Duration::from_secs(5);
-/// What held this long was good: its end is the first failure again.
-const GOOD_AFTER: Duration = Duration::from_secs(10);
+const BACKOFF_MAX: Duration = Duration::from_secs(5);
+/// How long a connection must hold for its end to count as the first failure again.
+const STABLE_GRACE: Duration = Duration::from_secs(10);
 
 /// Waits of 0.1 s, doubling to 5 s, each with up to a quarter more or less, so that a fleet that
 /// lost its broker does not come back in one moment.
@@ -20,14 +20,15 @@ pub(crate) struct Backoff {
 impl Backoff {
     /// How long to wait after one more failure.
     pub(crate) fn next(&mut self) -> Duration {
-        let wait = FIRST.saturating_mul(2_u32.saturating_pow(self.failures)).min(LONGEST);
+        let wait =
+            FIRST_BACKOFF.saturating_mul(2_u32.saturating_pow(self.failures)).min(BACKOFF_MAX);
         self.failures = self.failures.saturating_add(1);
         wait.mul_f64(0.75 + 0.5 * random_fraction())
     }
 
-    /// Takes note of how long something held before it failed.
-    pub(crate) fn held(&mut self, time: Duration) {
-        if time >= GOOD_AFTER {
+    /// Notes how long something worked before it failed.
+    pub(crate) fn note_uptime(&mut self, time: Duration) {
+        if time >= STABLE_GRACE {
             self.failures = 0;
         }
     }

@@ -14,9 +14,9 @@ use toolbus_bus::port::{
 use toolbus_bus::trace;
 use toolbus_wire::{Envelope, Topic};
 
-use crate::consumer::Running;
+use crate::consumer::RunningSubscription;
 use crate::frame::{properties_of, short};
-use crate::state::{Message, SendError, Shared};
+use crate::shared::{Message, SendError, Shared};
 use crate::{Config, ConnectError, Start, metrics, supervisor, topology};
 
 /// A message bus on one connection to a RabbitMQ broker.
@@ -43,11 +43,14 @@ impl RabbitBus {
             Start::Within(limit) => Some(supervisor::connect_first(&shared, limit).await?),
             Start::Whenever => None,
         };
+
         shared.tasks.spawn(supervisor::supervise(Arc::clone(&shared), first));
         let bus = Arc::new(Self { shared });
+
         if start != Start::Whenever {
             bus.connected().await;
         }
+
         Ok(bus)
     }
 
@@ -57,7 +60,7 @@ impl RabbitBus {
         let mut state = shared.state.subscribe();
         // Either arm only waits.
         tokio::select! {
-            _ = state.wait_for(crate::state::State::is_up) => {}
+            _ = state.wait_for(crate::shared::ConnectionState::is_up) => {}
             () = shared.closing.cancelled() => {}
         }
     }
@@ -71,10 +74,12 @@ impl RabbitBus {
         if self.shared.closing.is_cancelled() {
             return Err(PublishError::Closed);
         }
+
         let bytes = envelope.body.len();
         if bytes > BODY_BYTES_MAX {
             return Err(PublishError::TooLarge { bytes });
         }
+
         trace::inject(&tracing::Span::current(), &mut envelope);
         let properties =
             properties_of(&envelope).map_err(|error| PublishError::Refused(error.to_string()))?;
@@ -84,6 +89,7 @@ impl RabbitBus {
             properties,
             body: envelope.body,
         };
+
         self.shared.send(message).await.map_err(|error| error.about(topic))
     }
 
@@ -96,32 +102,40 @@ impl RabbitBus {
         if shared.closing.is_cancelled() {
             return Err(SubscribeError::Closed);
         }
+
         let name = subscription.name.clone();
         if !topology::fits(&name) {
             let reason = "the name is too long for a queue".to_owned();
             return Err(SubscribeError::Refused { name, reason });
         }
+
         let stop = shared.stop_consumers.child_token();
         let expire = shared.expire_consumers.child_token();
         let wanted = subscription.clone();
-        let (running, established) =
-            Running::new(Arc::clone(shared), subscription, handler, stop.clone(), expire.clone());
+        let (running, established) = RunningSubscription::new(
+            Arc::clone(shared),
+            subscription,
+            handler,
+            stop.clone(),
+            expire.clone(),
+        );
         let tasks = TaskTracker::new();
         shared.consumers.spawn(tasks.track_future(running.run()));
         tasks.close();
         let consumer = Consumer::new(stop, expire, tasks);
         let by = Instant::now() + shared.config.patience;
         let established = async { established.wait().await.ok_or(SendError::Closed) };
+
         match shared.unless_closing(by, established).await {
             Ok(Ok(())) => Ok(consumer),
             Ok(Err(reason)) => Err(SubscribeError::Refused { name, reason }),
             Err(SendError::Closed) => Err(SubscribeError::Closed),
             Err(_) => {
-                let trouble = shared.trouble_of(&wanted);
+                let trouble = shared.interruption_of(&wanted);
                 consumer.kill().await;
                 match trouble.filter(|_| shared.state.borrow().is_up()) {
                     Some(reason) => Err(SubscribeError::Refused { name, reason }),
-                    None => Err(SubscribeError::Unavailable(shared.why_not())),
+                    None => Err(SubscribeError::Unavailable(shared.describe_outage())),
                 }
             }
         }
@@ -167,6 +181,6 @@ impl fmt::Debug for RabbitBus {
 impl Drop for RabbitBus {
     /// A bus that nobody closed ends too, only nobody waits for it.
     fn drop(&mut self) {
-        self.shared.let_go();
+        self.shared.cancel_all();
     }
 }

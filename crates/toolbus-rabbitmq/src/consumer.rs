@@ -23,16 +23,16 @@ use toolbus_bus::port::{Flow, Handler, Lifetime, Subscription};
 use toolbus_wire::queue;
 
 use crate::backoff::Backoff;
-use crate::delivery::{Place, Work};
+use crate::delivery::{IncomingMessage, SubscriptionChannel};
 use crate::error::{protocol_error, reason};
 use crate::frame::short;
-use crate::state::{Session, Shared, State};
+use crate::shared::{ConnectionState, Session, Shared};
 
 /// How long the broker may take to answer while a consumer is stopped.
-const GOODBYE: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A subscription at work.
-pub(crate) struct Running {
+pub(crate) struct RunningSubscription {
     shared: Arc<Shared>,
     subscription: Subscription,
     handler: Arc<dyn Handler>,
@@ -56,12 +56,12 @@ impl Established {
 }
 
 /// How the consuming on one channel ended.
-enum End {
+enum ConsumeEnd {
     Stopped,
     Lost(String),
 }
 
-impl Running {
+impl RunningSubscription {
     pub(crate) fn new(
         shared: Arc<Shared>,
         subscription: Subscription,
@@ -74,6 +74,7 @@ impl Running {
             Flow::Concurrent(permits) => permits.get(),
             Flow::Ordered { .. } => 1,
         };
+
         let running = Self {
             shared,
             subscription,
@@ -84,29 +85,37 @@ impl Running {
             permits: Arc::new(Semaphore::new(usize::from(permits))),
             established: Some(sender),
         };
+
         (running, Established(established))
     }
 
     /// Consumes until the subscription is stopped or refused for good.
     pub(crate) async fn run(mut self) {
         let mut backoff = Backoff::default();
-        let mut told = String::new();
+        let mut last_logged = String::new();
+
         while let Some(session) = self.session().await {
             let began = Instant::now();
             let trouble = match self.consume(&session).await {
-                Ok(End::Stopped) => break,
-                Ok(End::Lost(reason)) => reason,
+                Ok(ConsumeEnd::Stopped) => break,
+                Ok(ConsumeEnd::Lost(reason)) => reason,
                 Err(error) if self.is_refused(&error) => break,
                 Err(error) => reason(&error),
             };
-            backoff.held(began.elapsed());
-            // The end of the connection is told once, by its supervisor.
-            if session.link.is_connected() && trouble != told {
+
+            backoff.note_uptime(began.elapsed());
+            // The end of the connection is logged once, by its supervisor.
+            if session.link.is_connected() && trouble != last_logged {
                 let name = &self.subscription.name;
-                tracing::warn!(subscription = name, reason = trouble, "lost the queue; trying on");
-                told.clone_from(&trouble);
+                tracing::warn!(
+                    subscription = name,
+                    reason = trouble,
+                    "lost the queue; subscribing again"
+                );
+                last_logged.clone_from(&trouble);
             }
-            self.shared.set_trouble(&self.subscription, Some(trouble));
+
+            self.shared.set_interruption(&self.subscription, Some(trouble));
             // Either arm only waits.
             tokio::select! {
                 biased;
@@ -114,9 +123,10 @@ impl Running {
                 () = tokio::time::sleep(backoff.next()) => {}
             }
         }
+
         self.handlers.close();
         self.handlers.wait().await;
-        self.shared.set_trouble(&self.subscription, None);
+        self.shared.set_interruption(&self.subscription, None);
     }
 
     /// The connection, once messages flow on it; `None` when the subscription is stopped.
@@ -126,7 +136,7 @@ impl Running {
         tokio::select! {
             biased;
             () = self.stop.cancelled() => None,
-            state = state.wait_for(State::is_up) => state.ok()?.session(),
+            state = state.wait_for(ConnectionState::is_up) => state.ok()?.session(),
         }
     }
 
@@ -141,6 +151,7 @@ impl Running {
             Some(AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED)) => true,
             _ => false,
         };
+
         match self.established.take_if(|_| is_final) {
             Some(established) => established.send(Err(reason(error))).is_ok(),
             None => false,
@@ -148,35 +159,39 @@ impl Running {
     }
 
     /// Declares, consumes, and ends the channel.
-    async fn consume(&mut self, session: &Session) -> lapin::Result<End> {
+    async fn consume(&mut self, session: &Session) -> lapin::Result<ConsumeEnd> {
         // A broker that hangs must not hold up a stop. What is half declared closes as it drops.
         let (channel, mut consumer) = tokio::select! {
             biased;
-            () = self.stop.cancelled() => return Ok(End::Stopped),
+            () = self.stop.cancelled() => return Ok(ConsumeEnd::Stopped),
             established = self.establish(session) => established?,
         };
-        self.shared.set_trouble(&self.subscription, None);
+
+        self.shared.set_interruption(&self.subscription, None);
         match self.established.take() {
             // Whoever subscribed may have given up waiting.
             Some(established) => drop(established.send(Ok(()))),
             None => self.handler.renewed(),
         }
-        let place = Arc::new(Place::new(
+
+        let source = Arc::new(SubscriptionChannel::new(
             Arc::clone(&self.shared),
             self.subscription.clone(),
             channel.clone(),
         ));
         let end = match self.subscription.flow {
-            Flow::Concurrent(_) => self.take_concurrently(&place, &mut consumer).await,
-            Flow::Ordered { .. } => self.take_in_order(&place, &mut consumer).await,
+            Flow::Concurrent(_) => self.take_concurrently(&source, &mut consumer).await,
+            Flow::Ordered { .. } => self.take_in_order(&source, &mut consumer).await,
         };
-        if let End::Stopped = end {
+
+        if let ConsumeEnd::Stopped = end {
             self.handlers.close();
             self.handlers.wait().await;
             // What is not acked goes back to the queue.
             let goodbye = channel.close(200, "stopped".into());
-            let _ = tokio::time::timeout(GOODBYE, goodbye).await;
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, goodbye).await;
         }
+
         // A lost channel that is still open lives until the last handler has answered on it.
         Ok(end)
     }
@@ -195,7 +210,11 @@ impl Running {
         Ok((channel, consumer))
     }
 
-    async fn take_concurrently(&self, place: &Arc<Place>, consumer: &mut lapin::Consumer) -> End {
+    async fn take_concurrently(
+        &self,
+        source: &Arc<SubscriptionChannel>,
+        consumer: &mut lapin::Consumer,
+    ) -> ConsumeEnd {
         let mut stopped = pin!(self.stop.cancelled());
         loop {
             // Dropping either wait loses nothing: a permit goes back, and a message stays in the
@@ -205,16 +224,19 @@ impl Running {
                 () = &mut stopped => break,
                 permit = Arc::clone(&self.permits).acquire_owned() => permit,
             };
+
             let next = tokio::select! {
                 biased;
                 () = &mut stopped => break,
                 next = consumer.next() => next,
             };
+
             let work = match next {
-                Some(Ok(delivery)) => Work::new(Arc::clone(place), delivery),
-                Some(Err(error)) => return End::Lost(reason(&error)),
-                None => return End::Lost(CANCELLED.to_owned()),
+                Some(Ok(delivery)) => IncomingMessage::new(Arc::clone(source), delivery),
+                Some(Err(error)) => return ConsumeEnd::Lost(reason(&error)),
+                None => return ConsumeEnd::Lost(CANCELLED.to_owned()),
             };
+
             let (handler, expire) = (Arc::clone(&self.handler), self.expire.clone());
             // Boxed: a task's beginning moves its future several times.
             self.handlers.spawn(Box::pin(async move {
@@ -222,11 +244,16 @@ impl Running {
                 drop(permit);
             }));
         }
-        self.give_back(place, consumer).await;
-        End::Stopped
+
+        self.give_back(source, consumer).await;
+        ConsumeEnd::Stopped
     }
 
-    async fn take_in_order(&self, place: &Arc<Place>, consumer: &mut lapin::Consumer) -> End {
+    async fn take_in_order(
+        &self,
+        source: &Arc<SubscriptionChannel>,
+        consumer: &mut lapin::Consumer,
+    ) -> ConsumeEnd {
         let mut stopped = pin!(self.stop.cancelled());
         loop {
             // Dropping the wait loses nothing: a message stays in the consumer until it is taken.
@@ -235,11 +262,13 @@ impl Running {
                 () = &mut stopped => break,
                 next = consumer.next() => next,
             };
+
             let work = match next {
-                Some(Ok(delivery)) => Work::new(Arc::clone(place), delivery),
-                Some(Err(error)) => return End::Lost(reason(&error)),
-                None => return End::Lost(CANCELLED.to_owned()),
+                Some(Ok(delivery)) => IncomingMessage::new(Arc::clone(source), delivery),
+                Some(Err(error)) => return ConsumeEnd::Lost(reason(&error)),
+                None => return ConsumeEnd::Lost(CANCELLED.to_owned()),
             };
+
             let mut work = pin!(work.run(&*self.handler, &self.expire));
             // The work is not dropped when the stop comes first: it goes on below.
             let is_stopped = tokio::select! {
@@ -247,32 +276,36 @@ impl Running {
                 () = &mut work => false,
                 () = &mut stopped => true,
             };
+
             if is_stopped {
-                self.give_back(place, consumer).await;
+                self.give_back(source, consumer).await;
                 work.await;
-                return End::Stopped;
+                return ConsumeEnd::Stopped;
             }
         }
-        self.give_back(place, consumer).await;
-        End::Stopped
+
+        self.give_back(source, consumer).await;
+        ConsumeEnd::Stopped
     }
 
     /// Takes no more, and gives back what was fetched and not begun.
-    async fn give_back(&self, place: &Place, consumer: &mut lapin::Consumer) {
-        let channel = place.channel();
+    async fn give_back(&self, source: &SubscriptionChannel, consumer: &mut lapin::Consumer) {
+        let channel = source.channel();
         let name = short(&queue::queue(&self.subscription.name));
         let goodbye = async {
             if self.subscription.lifetime == Lifetime::Private {
                 // It would go with its consumer anyway; so it is gone for sure when this returns.
                 let _ = channel.queue_delete(name, QueueDeleteOptions::default()).await;
             }
+
             let _ = channel.basic_cancel(consumer.tag(), BasicCancelOptions::default()).await;
             while let Some(Ok(delivery)) = consumer.next().await {
                 let back = BasicNackOptions { multiple: false, requeue: true };
                 let _ = channel.basic_nack(delivery.delivery_tag, back).await;
             }
         };
-        let _ = tokio::time::timeout(GOODBYE, goodbye).await;
+
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, goodbye).await;
     }
 }
 

@@ -18,8 +18,8 @@ use toolbus_bus::port::{
 use toolbus_wire::{Topic, header, queue};
 
 use crate::frame::{self, envelope_of, long, short};
-use crate::guard::OVERSIZED;
-use crate::state::{Message, SendError, Shared};
+use crate::frame_filter::OVERSIZED;
+use crate::shared::{Message, SendError, Shared};
 
 /// The topic that a dead letter was published to. Its routing key is the pattern that took it, for
 /// that is what dead-letter queues are bound to.
@@ -28,14 +28,14 @@ const DEAD_LETTER_TOPIC: &str = "rb-dead-letter-topic";
 const REASON_BYTES_MAX: usize = 1_024;
 
 /// Where messages come from: one channel of one subscription.
-pub(crate) struct Place {
+pub(crate) struct SubscriptionChannel {
     shared: Arc<Shared>,
     subscription: Subscription,
     queue: String,
     channel: Channel,
 }
 
-impl Place {
+impl SubscriptionChannel {
     pub(crate) fn new(shared: Arc<Shared>, subscription: Subscription, channel: Channel) -> Self {
         let queue = queue::queue(&subscription.name);
         Self { shared, subscription, queue, channel }
@@ -64,8 +64,8 @@ impl Place {
 }
 
 /// A message and what is to be done with it.
-pub(crate) struct Work {
-    place: Arc<Place>,
+pub(crate) struct IncomingMessage {
+    source: Arc<SubscriptionChannel>,
     tag: u64,
     properties: BasicProperties,
     body: Bytes,
@@ -73,8 +73,11 @@ pub(crate) struct Work {
     delivery: Result<Delivery, &'static str>,
 }
 
-impl Work {
-    pub(crate) fn new(place: Arc<Place>, received: lapin::message::Delivery) -> Self {
+impl IncomingMessage {
+    pub(crate) fn new(
+        source: Arc<SubscriptionChannel>,
+        received: lapin::message::Delivery,
+    ) -> Self {
         let lapin::message::Delivery {
             delivery_tag: tag,
             routing_key,
@@ -83,6 +86,7 @@ impl Work {
             data,
             ..
         } = received;
+
         let body = Bytes::from(data);
         let encoding = properties.content_encoding().as_ref();
         let is_oversized = encoding.is_some_and(|text| text.as_str() == OVERSIZED);
@@ -94,44 +98,48 @@ impl Work {
             Err(_) => Err("it was published to no topic"),
             Ok(topic) => Ok(Delivery { topic, envelope, redelivered }),
         };
-        Self { place, tag, properties, body, delivery }
+
+        Self { source, tag, properties, body, delivery }
     }
 
     /// Hands the message to its handler and does as the handler says. When `expire` is cancelled
     /// first, the message goes back to its queue.
     pub(crate) async fn run(self, handler: &dyn Handler, expire: &CancellationToken) {
-        if !self.place.channel.status().connected() {
+        if !self.source.channel.status().connected() {
             // The broker has it back already and gives it to the next consumer.
             return;
         }
-        let (place, tag) = (Arc::clone(&self.place), self.tag);
+
+        let (source, tag) = (Arc::clone(&self.source), self.tag);
         // The handler is dropped when its consumer's grace is over: that is what the port promises.
         // A message that was being moved is not acked then, so at worst it is there twice.
         tokio::select! {
             biased;
-            () = expire.cancelled() => place.requeue(tag),
+            () = expire.cancelled() => source.requeue(tag),
             () = self.handle(handler) => {}
         }
     }
 
     async fn handle(self, handler: &dyn Handler) {
-        let Self { place, tag, properties, body, delivery } = self;
+        let Self { source, tag, properties, body, delivery } = self;
         let delivery = match delivery {
             Ok(delivery) => delivery,
             Err(reason) => {
-                tracing::warn!(queue = place.queue, reason, "dead letter");
-                let of = Topic::parse(&place.subscription.name)
+                tracing::warn!(queue = source.queue, reason, "dead letter");
+                let of = Topic::parse(&source.subscription.name)
                     .map_or("other", |topic| topic.template());
-                place.shared.traffic.dead_letter(of, DeadLetterReason::Unreadable);
-                return place.reject(tag);
+                source.shared.traffic.dead_letter(of, DeadLetterReason::Unreadable);
+                return source.reject(tag);
             }
         };
+
         let topic = delivery.topic.clone();
-        let disposition = dispatch(handler, delivery, &place.shared.traffic).await;
+        let disposition = dispatch(handler, delivery, &source.shared.traffic).await;
+
         match disposition {
-            Disposition::Ack => place.ack(tag),
+            Disposition::Ack => source.ack(tag),
             Disposition::DeadLetter { reason } => {
-                let held = Held { place: &place, tag, properties, body, topic };
+                let held = UnackedMessage { source: &source, tag, properties, body, topic };
                 held.dead_letter(&reason).await;
             }
         }
@@ -139,35 +147,39 @@ impl Work {
 }
 
 /// A message that its handler did not ack.
-struct Held<'a> {
-    place: &'a Place,
+struct UnackedMessage<'a> {
+    source: &'a SubscriptionChannel,
     tag: u64,
     properties: BasicProperties,
     body: Bytes,
     topic: Topic,
 }
 
-impl Held<'_> {
+impl UnackedMessage<'_> {
     /// Keeps the message where people can look at it, and says why.
     async fn dead_letter(self, why: &str) {
-        let place = self.place;
-        let (name, topic) = (&place.subscription.name, &self.topic);
+        let source = self.source;
+        let (name, topic) = (&source.subscription.name, &self.topic);
         tracing::warn!(subscription = name, %topic, reason = why, "dead letter");
-        if place.subscription.lifetime == Lifetime::Private {
+
+        if source.subscription.lifetime == Lifetime::Private {
             // It has no dead-letter queue: what came to one process alone is of use to no other.
-            return place.ack(self.tag);
+            return source.ack(self.tag);
         }
+
         let properties = frame::with_headers(&self.properties, |headers| {
             headers.insert(header::DEAD_LETTER_REASON.into(), long(cut(why)));
             headers.insert(DEAD_LETTER_TOPIC.into(), long(topic.as_str()));
         });
-        let exchange = place.shared.topology.dead_letter_exchange();
-        let pattern = place.subscription.pattern.as_str();
+
+        let exchange = source.shared.topology.dead_letter_exchange();
+        let pattern = source.subscription.pattern.as_str();
+
         match self.publish(exchange, pattern, properties).await {
-            Ok(()) => place.ack(self.tag),
+            Ok(()) => source.ack(self.tag),
             Err(error) => {
-                tracing::warn!(subscription = name, %error, "a dead letter goes without its reason");
-                place.reject(self.tag);
+                tracing::warn!(subscription = name, %error, "dead letter loses its reason: could not be published");
+                source.reject(self.tag);
             }
         }
     }
@@ -184,7 +196,7 @@ impl Held<'_> {
             properties,
             body: self.body.clone(),
         };
-        self.place.shared.send(message).await
+        self.source.shared.send(message).await
     }
 }
 

@@ -18,11 +18,13 @@ pub(crate) type Headers = std::collections::BTreeMap<ShortString, AMQPValue>;
 pub(crate) fn properties_of(envelope: &Envelope) -> Result<BasicProperties, frame::Error> {
     let Frame { properties, headers, body: _ } = envelope.to_frame()?;
     let mut table = FieldTable::default();
+
     for (name, value) in headers {
         if let HeaderValue::LongString(value) = value {
             table.insert(short(&name), AMQPValue::LongString(LongString::from(&*value)));
         }
     }
+
     let Properties {
         content_type,
         delivery_mode,
@@ -33,31 +35,37 @@ pub(crate) fn properties_of(envelope: &Envelope) -> Result<BasicProperties, fram
         timestamp,
         message_type,
     } = properties;
+
     let mut all = BasicProperties::default().with_headers(table);
     if let Some(text) = content_type {
         all = all.with_content_type(short(&text));
     }
+
     if let Some(mode) = delivery_mode {
         all = all.with_delivery_mode(mode);
     }
     if let Some(text) = correlation_id {
         all = all.with_correlation_id(short(&text));
     }
+
     if let Some(text) = reply_to {
         all = all.with_reply_to(short(&text));
     }
     if let Some(text) = expiration {
         all = all.with_expiration(short(&text));
     }
+
     if let Some(text) = message_id {
         all = all.with_message_id(short(&text));
     }
     if let Some(seconds) = timestamp {
         all = all.with_timestamp(seconds);
     }
+
     if let Some(text) = message_type {
         all = all.with_type(short(&text));
     }
+
     Ok(all)
 }
 
@@ -70,6 +78,7 @@ pub(crate) fn envelope_of(properties: &BasicProperties, body: Bytes) -> Envelope
         };
         (Cow::Borrowed(name.as_str()), value)
     });
+
     Envelope::from_frame(Frame {
         properties: Properties {
             content_type: text(properties.content_type()),
@@ -103,6 +112,7 @@ pub(crate) fn with_headers(
             $(if let Some(value) = properties.$read() { all = all.$write(value.clone()); })+
         };
     }
+
     keep!(
         content_type with_content_type,
         content_encoding with_content_encoding,
@@ -131,6 +141,7 @@ pub(crate) fn encoded_bytes(properties: &BasicProperties) -> usize {
     ];
     let texts: usize = texts.into_iter().flatten().map(|text| text.as_str().len() + 1).sum();
     let headers = properties.headers().as_ref().map_or(0, table_bytes);
+
     // Class, weight, size of the body, flags, delivery mode, priority, time and the frame itself.
     texts + headers + 64
 }

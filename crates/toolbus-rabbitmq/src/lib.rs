@@ -15,11 +15,11 @@
 //! | module | owns |
 //! |---|---|
 //! | `supervisor` | the connection's life: open, watch, lose, open again |
-//! | `link` | one connection, `guard` what comes in on it, `password` who says that we may |
-//! | `publisher` | the channel for publishing, and who is told what became of a message |
+//! | `link` | one connection, `frame_filter` what comes in on it, `password` who says that we may |
+//! | `publisher` | the channel for publishing, and the outcome of each message |
 //! | `consumer` | one subscription's channel; `delivery` one message on it |
 //! | `topology` | what is declared |
-//! | `state` | what all of them share |
+//! | `shared` | what all of them share |
 //! | `metrics` | what is counted of the connection |
 
 mod backoff;
@@ -29,13 +29,13 @@ mod consumer;
 mod delivery;
 mod error;
 mod frame;
-mod guard;
+mod frame_filter;
 pub mod join;
 mod link;
 pub mod metrics;
 mod password;
 mod publisher;
-mod state;
+mod shared;
 mod supervisor;
 mod topology;
 

@@ -16,11 +16,11 @@ use lapin::uri::{AMQPScheme, AMQPUri};
 use lapin::{Connection, ConnectionProperties};
 use parking_lot::Mutex;
 
-use crate::guard::{self, Guarded, Transport};
+use crate::frame_filter::{self, FilteredStream, Transport};
 use crate::{Config, ConnectError, password};
 
 /// How long a goodbye may take before the socket is shut.
-const GOODBYE: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An open connection. Dropped, it is closed; only [`Link::close`] waits for that.
 pub(crate) struct Link {
@@ -33,14 +33,17 @@ impl Link {
     pub(crate) async fn open(config: &Config) -> Result<Self, ConnectError> {
         let address = &config.address;
         let mut uri = address.uri(config.heartbeat);
+
         if let Some(file) = &config.password_file {
             uri.authority.userinfo.password = password::read(file).await?;
         }
+
         let frame_bytes_max = match uri.query.frame_max {
             // As the protocol has it: no limit.
             None | Some(0) => usize::MAX,
             Some(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
         };
+
         // Shuts the socket when this is dropped halfway: the library's thread would wait for ever
         // for an answer that does not come.
         let attempt = Attempt(Socket::default());
@@ -49,7 +52,7 @@ impl Link {
             .with_connection_name(config.connection_name.as_str().into());
         let opening = Connection::connector(
             uri,
-            guard::runtime(),
+            frame_filter::runtime(),
             {
                 let limit = config.connect_within;
                 async move |uri, _| {
@@ -57,11 +60,12 @@ impl Link {
                     // On the library's thread, which nothing else would stop.
                     let stream = tokio::time::timeout(limit, connect(&uri, &socket)).await;
                     let stream = stream.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
-                    Ok(AsyncTcpStream::Plain(Guarded::new(stream, frame_bytes_max)))
+                    Ok(AsyncTcpStream::Plain(FilteredStream::new(stream, frame_bytes_max)))
                 }
             },
             properties,
         );
+
         match tokio::time::timeout(config.connect_within, opening).await {
             Ok(Ok(connection)) => Ok(Self { connection, socket: attempt.succeeded() }),
             Ok(Err(error)) => Err(ConnectError::of(&error, address)),
@@ -87,7 +91,7 @@ impl Link {
     pub(crate) async fn close(&self) {
         if self.is_connected() {
             let goodbye = self.connection.close(200, "closed".into());
-            let _ = tokio::time::timeout(GOODBYE, goodbye).await;
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, goodbye).await;
         }
         self.socket.shut();
     }
@@ -114,9 +118,11 @@ async fn connect(uri: &AMQPUri, socket: &Socket) -> io::Result<Transport> {
     let runtime = async_rs::Runtime::tokio_current();
     let (host, port) = (uri.authority.host.clone(), uri.authority.port);
     let stream = Transport::connect(&runtime, runtime.to_socket_addrs((host, port))).await?;
+
     if let Transport::Plain(stream) = &stream {
         socket.keep(stream.get_ref().as_fd().try_clone_to_owned()?.into());
     }
+
     match uri.scheme {
         AMQPScheme::AMQP => Ok(stream),
         AMQPScheme::AMQPS => {

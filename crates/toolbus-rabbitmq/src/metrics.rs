@@ -8,7 +8,7 @@ use opentelemetry::{KeyValue, global};
 use toolbus_telemetry::{Kind, Metric};
 
 use crate::publisher::Outcome;
-use crate::state::{Shared, State};
+use crate::shared::{ConnectionState, Shared};
 
 /// The name of the meter, which is the scope of these metrics.
 const METER: &str = "toolbus.rabbitmq";
@@ -139,7 +139,11 @@ pub(crate) fn observe(shared: &Arc<Shared>) {
             }
         });
     };
-    gauge(&UP, |shared| u64::from(!matches!(*shared.state.borrow(), State::Down(_))));
-    gauge(&BLOCKED, |shared| u64::from(matches!(*shared.state.borrow(), State::Blocked(..))));
+
+    gauge(&UP, |shared| u64::from(!matches!(*shared.state.borrow(), ConnectionState::Down(_))));
+    gauge(&BLOCKED, |shared| {
+        u64::from(matches!(*shared.state.borrow(), ConnectionState::Blocked(..)))
+    });
+
     gauge(&INTERRUPTED, |shared| shared.interrupted() as u64);
 }

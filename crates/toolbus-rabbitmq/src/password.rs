@@ -25,11 +25,13 @@ async fn contents(file: &Path) -> io::Result<String> {
     if !tokio::fs::metadata(file).await?.is_file() {
         return Err(wrong("it is not a file"));
     }
+
     let mut text = String::new();
     // One byte more than a password may have shows that there is more.
     let limit = u64::try_from(BYTES_MAX + 1).expect("it is small");
     tokio::fs::File::open(file).await?.take(limit).read_to_string(&mut text).await?;
     let password = text.trim_end_matches(['\r', '\n']);
+
     match password.len() {
         0 => Err(wrong("it is empty")),
         length if length > BYTES_MAX => Err(wrong("it is too long")),

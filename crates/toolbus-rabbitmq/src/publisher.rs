@@ -32,7 +32,7 @@ use crate::topology::Topology;
 /// Most messages that wait to be sent or confirmed on one connection.
 pub(crate) const IN_FLIGHT_MAX: usize = 4_096;
 /// How many commands are taken up before the next look at the confirms.
-const TAKEN_AT_ONCE: usize = 64;
+const COMMANDS_AT_ONCE_MAX: usize = 64;
 
 /// A message to be published.
 pub(crate) struct Outgoing {
@@ -59,7 +59,7 @@ pub(crate) enum Outcome {
 }
 
 /// A message and who waits for its outcome.
-pub(crate) struct Command {
+pub(crate) struct PublishCommand {
     pub(crate) outgoing: Outgoing,
     pub(crate) outcome: oneshot::Sender<Outcome>,
 }
@@ -69,7 +69,7 @@ pub(crate) struct Command {
 pub(crate) struct Publisher {
     link: Arc<Link>,
     topology: Arc<Topology>,
-    commands: mpsc::Receiver<Command>,
+    commands: mpsc::Receiver<PublishCommand>,
     metrics: Metrics,
     drain: CancellationToken,
 }
@@ -80,7 +80,7 @@ impl Publisher {
         topology: Arc<Topology>,
         metrics: Metrics,
         drain: CancellationToken,
-    ) -> (Self, mpsc::Sender<Command>) {
+    ) -> (Self, mpsc::Sender<PublishCommand>) {
         let (sender, commands) = mpsc::channel(IN_FLIGHT_MAX);
         (Self { link, topology, commands, metrics, drain }, sender)
     }
@@ -96,35 +96,40 @@ impl Publisher {
     pub(crate) async fn run(mut self, mut channel: Channel) -> Result<(), lapin::Error> {
         let end = loop {
             match self.publish_on(channel).await {
-                End::Drained => break Ok(()),
-                End::ChannelLost => {}
+                ChannelEnd::Drained => break Ok(()),
+                ChannelEnd::ChannelLost => {}
             }
+
             match self.open().await {
                 Ok(next) => channel = next,
                 Err(error) => break Err(error),
             }
         };
+
         self.commands.close();
         while let Some(command) = self.commands.recv().await {
             let _ = command.outcome.send(Outcome::NotSent(Box::new(command.outgoing)));
         }
+
         end
     }
 
-    async fn publish_on(&mut self, channel: Channel) -> End {
+    async fn publish_on(&mut self, channel: Channel) -> ChannelEnd {
         let mut in_flight = FuturesUnordered::new();
         let mut returns = Returns::default();
         let (mut taken, mut settled) = (Vec::new(), Vec::new());
         let drain = self.drain.clone();
         let mut drained = std::pin::pin!(drain.cancelled());
         let mut is_open = true;
+
         loop {
             let is_connected = channel.status().connected();
             match (in_flight.is_empty(), is_open, is_connected) {
-                (true, false, _) => return End::Drained,
-                (true, true, false) => return End::ChannelLost,
+                (true, false, _) => return ChannelEnd::Drained,
+                (true, true, false) => return ChannelEnd::ChannelLost,
                 _ => {}
             }
+
             // Every arm only waits: `settle` fills its vector in the same poll that ends it, and
             // `recv_many` takes nothing without ending.
             tokio::select! {
@@ -132,14 +137,16 @@ impl Publisher {
                 () = settle(&mut in_flight, &mut settled), if !in_flight.is_empty() => {
                     let alone = in_flight.is_empty() && settled.len() == 1;
                     returns.collect(&mut settled);
+
                     for sent in settled.drain(..) {
                         sent.settle(&mut returns, alone, &self.metrics);
                     }
+
                     if in_flight.is_empty() {
                         returns.clear();
                     }
                 }
-                count = self.commands.recv_many(&mut taken, TAKEN_AT_ONCE),
+                count = self.commands.recv_many(&mut taken, COMMANDS_AT_ONCE_MAX),
                     if is_open && is_connected =>
                 {
                     is_open = count > 0;
@@ -153,36 +160,38 @@ impl Publisher {
     }
 }
 
-enum End {
+enum ChannelEnd {
     Drained,
     ChannelLost,
 }
 
 /// A message that went through the library, and what came of it.
-struct Sent {
-    key: Key,
-    answer: Answer,
+struct SettledMessage {
+    key: MessageKey,
+    answer: ConfirmResult,
     /// The returned message that came with the answer: this one, or another.
-    returned: Option<Key>,
+    returned: Option<MessageKey>,
     outcome: oneshot::Sender<Outcome>,
     /// Its share of what may be in flight: the caller may be gone, the message is not.
     _share: Option<OwnedSemaphorePermit>,
 }
 
-enum Answer {
+enum ConfirmResult {
     Acked,
     Nacked,
     NotSent(Box<Outgoing>),
     Failed(lapin::Error),
 }
 
-async fn send(channel: Channel, command: Command) -> Sent {
-    let Command { outgoing, outcome } = command;
-    let key = Key::of(&outgoing);
+async fn send(channel: Channel, command: PublishCommand) -> SettledMessage {
+    let PublishCommand { outgoing, outcome } = command;
+    let key = MessageKey::of(&outgoing);
+
     if !channel.status().connected() {
-        let answer = Answer::NotSent(Box::new(outgoing));
-        return Sent { key, answer, returned: None, outcome, _share: None };
+        let answer = ConfirmResult::NotSent(Box::new(outgoing));
+        return SettledMessage { key, answer, returned: None, outcome, _share: None };
     }
+
     let Outgoing { exchange, routing_key, properties, body, share } = outgoing;
     let options = BasicPublishOptions { mandatory: true, immediate: false };
     let published = channel.basic_publish(exchange, routing_key, options, &body, properties).await;
@@ -191,14 +200,17 @@ async fn send(channel: Channel, command: Command) -> Sent {
         Ok(confirm) => confirm.await,
         Err(error) => Err(error),
     };
+
     let (answer, returned) = match confirmation {
         Ok(confirmation) => {
-            let answer = if confirmation.is_ack() { Answer::Acked } else { Answer::Nacked };
-            (answer, confirmation.take_message().as_ref().map(Key::of_returned))
+            let answer =
+                if confirmation.is_ack() { ConfirmResult::Acked } else { ConfirmResult::Nacked };
+            (answer, confirmation.take_message().as_ref().map(MessageKey::of_returned))
         }
-        Err(error) => (Answer::Failed(error), None),
+        Err(error) => (ConfirmResult::Failed(error), None),
     };
-    Sent { key, answer, returned, outcome, _share: Some(share) }
+
+    SettledMessage { key, answer, returned, outcome, _share: Some(share) }
 }
 
 /// Waits until a message is settled, and takes every other that is settled by then.
@@ -206,9 +218,9 @@ async fn send(channel: Channel, command: Command) -> Sent {
 /// This is what [`Returns`] rests on. The library settles one message after the other, each waking
 /// its future, and futures are polled in the order in which they were woken. So once a poll finds
 /// none ready, every message that was settled before the last one taken has been taken too.
-async fn settle<F: Future<Output = Sent>>(
+async fn settle<F: Future<Output = SettledMessage>>(
     in_flight: &mut FuturesUnordered<F>,
-    settled: &mut Vec<Sent>,
+    settled: &mut Vec<SettledMessage>,
 ) {
     poll_fn(|context| {
         while let Poll::Ready(Some(sent)) = in_flight.poll_next_unpin(context) {
@@ -225,17 +237,17 @@ async fn settle<F: Future<Output = Sent>>(
 /// confirm that it settles next, at random where one answer of the broker settles many. Whichever
 /// that is, it is settled no later than the returned message itself.
 #[derive(Default)]
-struct Returns(Vec<Key>);
+struct Returns(Vec<MessageKey>);
 
 /// What tells a returned message from others: two of the same id and topic share their fate.
 #[derive(PartialEq, Eq)]
-struct Key {
+struct MessageKey {
     message_id: Option<ShortString>,
     exchange: ShortString,
     routing_key: ShortString,
 }
 
-impl Key {
+impl MessageKey {
     fn of(outgoing: &Outgoing) -> Self {
         Self {
             message_id: outgoing.properties.message_id().clone(),
@@ -254,11 +266,11 @@ impl Key {
 }
 
 impl Returns {
-    fn collect(&mut self, settled: &mut [Sent]) {
+    fn collect(&mut self, settled: &mut [SettledMessage]) {
         self.0.extend(settled.iter_mut().filter_map(|sent| sent.returned.take()));
     }
 
-    fn take(&mut self, key: &Key) -> bool {
+    fn take(&mut self, key: &MessageKey) -> bool {
         let found = self.0.iter().position(|returned| returned == key);
         found.map(|index| self.0.swap_remove(index)).is_some()
     }
@@ -268,20 +280,21 @@ impl Returns {
     }
 }
 
-impl Sent {
+impl SettledMessage {
     /// Tells the caller what became of its message; `alone` is whether no other could have been
     /// what closed the channel.
     fn settle(self, returns: &mut Returns, alone: bool, metrics: &Metrics) {
         let outcome = match self.answer {
             _ if returns.take(&self.key) => Outcome::Unroutable,
-            Answer::Acked => Outcome::Confirmed,
-            Answer::Nacked => Outcome::Refused("no queue had room for it".to_owned()),
-            Answer::NotSent(outgoing) => Outcome::NotSent(outgoing),
-            Answer::Failed(error) => match protocol_error(&error) {
+            ConfirmResult::Acked => Outcome::Confirmed,
+            ConfirmResult::Nacked => Outcome::Refused("no queue had room for it".to_owned()),
+            ConfirmResult::NotSent(outgoing) => Outcome::NotSent(outgoing),
+            ConfirmResult::Failed(error) => match protocol_error(&error) {
                 Some(AMQPErrorKind::Soft(_)) if alone => Outcome::Refused(reason(&error)),
                 _ => Outcome::Unconfirmed,
             },
         };
+
         metrics.settled(&outcome);
         // Nobody may wait for it any more.
         let _ = self.outcome.send(outcome);

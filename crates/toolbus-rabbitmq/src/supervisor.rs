@@ -1,7 +1,7 @@
 //! Keeps one connection to the broker for as long as the bus is open.
 //!
 //! The only place that opens connections, notices their end and says how the broker is. Whoever
-//! needs the connection looks at [`State`] and waits for it to change.
+//! needs the connection looks at [`ConnectionState`] and waits for it to change.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,21 +17,21 @@ use crate::backoff::Backoff;
 use crate::error::reason;
 use crate::link::Link;
 use crate::publisher::Publisher;
-use crate::state::{Session, Shared, State};
+use crate::shared::{ConnectionState, Session, Shared};
 
 /// How often the connection's state is looked at beside the events: the library does not announce
 /// every end.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const STATUS_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A connection on which all is ready.
-pub(crate) struct Ready {
+pub(crate) struct ReadyConnection {
     session: Arc<Session>,
     publisher: Publisher,
     channel: Channel,
     drain: CancellationToken,
 }
 
-impl Ready {
+impl ReadyConnection {
     /// Connects, declares the exchanges, and opens the channel for publishing.
     pub(crate) async fn open(shared: &Shared) -> Result<Self, ConnectError> {
         let link = Arc::new(Link::open(&shared.config).await?);
@@ -52,81 +52,98 @@ impl Ready {
                 limit: shared.config.connect_within,
             },
         };
+
         link.close().await;
         Err(error)
     }
 }
 
 /// Tries until it succeeds, `limit` is over, or an error is final.
-pub(crate) async fn connect_first(shared: &Shared, limit: Duration) -> Result<Ready, ConnectError> {
+pub(crate) async fn connect_first(
+    shared: &Shared,
+    limit: Duration,
+) -> Result<ReadyConnection, ConnectError> {
     let deadline = Instant::now() + limit;
     let mut backoff = Backoff::default();
     let address = shared.config.address.to_string();
     let mut last = ConnectError::TimedOut { address, limit };
+
     // What the last whole attempt said tells more than that time is up.
-    while let Ok(attempt) = tokio::time::timeout_at(deadline, Ready::open(shared)).await {
+    while let Ok(attempt) = tokio::time::timeout_at(deadline, ReadyConnection::open(shared)).await {
         last = match attempt {
             Ok(ready) => return Ok(ready),
             Err(error) => error,
         };
+
         shared.metrics.not_connected();
         let next = Instant::now() + backoff.next();
+
         if last.is_final() || next >= deadline {
             break;
         }
+
         tokio::time::sleep_until(next).await;
     }
+
     Err(last)
 }
 
 /// Serves one connection after the other until the bus hangs up.
-pub(crate) async fn supervise(shared: Arc<Shared>, first: Option<Ready>) {
+pub(crate) async fn supervise(shared: Arc<Shared>, first: Option<ReadyConnection>) {
     let mut ready = first;
     let mut backoff = Backoff::default();
+
     loop {
         let next = match ready.take() {
             Some(ready) => Some(ready),
             None => reconnect(&shared, &mut backoff).await,
         };
+
         let Some(next) = next else { break };
         let began = Instant::now();
         let Some(reason) = serve(&shared, next).await else { break };
-        tracing::warn!(broker = %shared.config.address, reason, "lost the broker");
+        tracing::warn!(broker = %shared.config.address, reason, "lost the connection to the broker");
         shared.metrics.lost();
-        backoff.held(began.elapsed());
-        if pause(&shared, &mut backoff).await.is_none() {
+        backoff.note_uptime(began.elapsed());
+
+        if wait_for_next_attempt(&shared, &mut backoff).await.is_none() {
             break;
         }
     }
-    shared.state.send_replace(State::Down("the bus is closed".into()));
+
+    shared.state.send_replace(ConnectionState::Down("the bus is closed".into()));
 }
 
 /// Tries for ever. `None` when the bus hangs up meanwhile.
-async fn reconnect(shared: &Shared, backoff: &mut Backoff) -> Option<Ready> {
-    let mut told = String::new();
+async fn reconnect(shared: &Shared, backoff: &mut Backoff) -> Option<ReadyConnection> {
+    let mut last_logged = String::new();
     loop {
         // Dropping an attempt is safe: what it has opened is closed as it is dropped.
         let attempt = tokio::select! {
             biased;
             () = shared.hang_up.cancelled() => return None,
-            attempt = Ready::open(shared) => attempt,
+            attempt = ReadyConnection::open(shared) => attempt,
         };
+
         let error = match attempt {
             Ok(ready) => return Some(ready),
             Err(error) => error.with_cause(),
         };
+
         shared.metrics.not_connected();
-        shared.state.send_replace(State::Down(error.as_str().into()));
-        if error != told {
-            tracing::warn!(error, "no connection to the broker; trying on");
-            told = error;
+        shared.state.send_replace(ConnectionState::Down(error.as_str().into()));
+
+        if error != last_logged {
+            tracing::warn!(error, "no connection to the broker; reconnecting");
+            last_logged = error;
         }
-        pause(shared, backoff).await?;
+
+        wait_for_next_attempt(shared, backoff).await?;
     }
 }
 
 /// Waits before the next attempt. `None` when the bus hangs up meanwhile.
-async fn pause(shared: &Shared, backoff: &mut Backoff) -> Option<()> {
+async fn wait_for_next_attempt(shared: &Shared, backoff: &mut Backoff) -> Option<()> {
     // Either arm only waits.
     tokio::select! {
         biased;
@@ -136,15 +153,15 @@ async fn pause(shared: &Shared, backoff: &mut Backoff) -> Option<()> {
 }
 
 /// Lets messages flow until the connection is lost, which gives the reason, or the bus hangs up.
-async fn serve(shared: &Shared, ready: Ready) -> Option<String> {
-    let Ready { session, publisher, channel, drain } = ready;
+async fn serve(shared: &Shared, ready: ReadyConnection) -> Option<String> {
+    let ReadyConnection { session, publisher, channel, drain } = ready;
     let link = &session.link;
     let mut events = pin!(link.connection.events_listener());
     let mut publishing = shared.tasks.spawn(publisher.run(channel));
-    tracing::info!(broker = %shared.config.address, "connected");
+    tracing::info!(broker = %shared.config.address, "connected to the broker");
     shared.metrics.connected();
-    shared.state.send_replace(State::Up(Arc::clone(&session)));
-    let mut look = tokio::time::interval(LOOK_EVERY);
+    shared.state.send_replace(ConnectionState::Up(Arc::clone(&session)));
+    let mut status_check = tokio::time::interval(STATUS_CHECK_INTERVAL);
     let lost = loop {
         let mut last_error = None;
         // Every arm only waits, and none loses anything when another ends first.
@@ -153,12 +170,12 @@ async fn serve(shared: &Shared, ready: Ready) -> Option<String> {
                 Some(Event::ConnectionBlocked(reason)) => {
                     tracing::warn!(reason, "the broker takes no messages");
                     shared.metrics.blocked();
-                    let blocked = State::Blocked(Arc::clone(&session), reason.into());
+                    let blocked = ConnectionState::Blocked(Arc::clone(&session), reason.into());
                     shared.state.send_replace(blocked);
                 }
                 Some(Event::ConnectionUnblocked) => {
                     tracing::info!("the broker takes messages again");
-                    shared.state.send_replace(State::Up(Arc::clone(&session)));
+                    shared.state.send_replace(ConnectionState::Up(Arc::clone(&session)));
                 }
                 Some(Event::Error(error)) => last_error = Some(reason(&error)),
                 _ => {}
@@ -169,15 +186,17 @@ async fn serve(shared: &Shared, ready: Ready) -> Option<String> {
                     _ => "the publisher has ended".to_owned(),
                 });
             }
-            _ = look.tick() => {}
+            _ = status_check.tick() => {}
             () = shared.hang_up.cancelled() => break None,
         }
+
         if !link.is_connected() {
             break Some(last_error.unwrap_or_else(|| "the connection was closed".to_owned()));
         }
     };
+
     if let Some(reason) = &lost {
-        shared.state.send_replace(State::Down(reason.as_str().into()));
+        shared.state.send_replace(ConnectionState::Down(reason.as_str().into()));
     } else {
         drain.cancel();
         // Either arm only waits; a publisher that is cut off ends as the link closes.
@@ -186,6 +205,7 @@ async fn serve(shared: &Shared, ready: Ready) -> Option<String> {
             () = shared.cut.cancelled() => {}
         }
     }
+
     link.close().await;
     lost
 }

@@ -62,7 +62,7 @@ impl Topology {
 
     /// Opens a channel and declares both exchanges, as the C# code does on every channel.
     pub(crate) async fn channel(&self, link: &Link) -> lapin::Result<Channel> {
-        let mut declaring = Declaring::begin(self, link, None).await?;
+        let mut declaring = Declarer::begin(self, link, None).await?;
         declaring.exchanges().await?;
         Ok(declaring.channel)
     }
@@ -75,7 +75,7 @@ impl Topology {
         subscription: &Subscription,
     ) -> lapin::Result<Channel> {
         let prefetch = subscription.flow.prefetch().get();
-        let mut declaring = Declaring::begin(self, link, Some(prefetch)).await?;
+        let mut declaring = Declarer::begin(self, link, Some(prefetch)).await?;
         declaring.exchanges().await?;
         match subscription.lifetime {
             Lifetime::Durable => declaring.durable(subscription).await?,
@@ -97,7 +97,11 @@ impl Topology {
     /// Says that something is there with other arguments, the first time.
     fn differs(&self, name: &str, error: &lapin::Error) {
         if self.differing.lock().insert(name.to_owned()) {
-            tracing::warn!(name, reason = reason(error), "declared otherwise: used as it is");
+            tracing::warn!(
+                name,
+                reason = reason(error),
+                "exists with other arguments: used as it is"
+            );
         }
     }
 }
@@ -112,20 +116,20 @@ fn own_bounds() -> FieldTable {
     let mut arguments = FieldTable::default();
     arguments.insert("x-max-length".into(), OWN_QUEUE_MESSAGES_MAX.into());
     arguments.insert("x-max-length-bytes".into(), OWN_QUEUE_BYTES_MAX.into());
-    // Whoever publishes is told, instead of an older message being lost.
+    // The publisher gets an error, instead of an older message being lost.
     arguments.insert("x-overflow".into(), long("reject-publish"));
     arguments
 }
 
 /// Declares one thing after the other, on a new channel after each 406.
-struct Declaring<'a> {
+struct Declarer<'a> {
     topology: &'a Topology,
     link: &'a Link,
     prefetch: Option<u16>,
     channel: Channel,
 }
 
-impl<'a> Declaring<'a> {
+impl<'a> Declarer<'a> {
     async fn begin(
         topology: &'a Topology,
         link: &'a Link,
@@ -159,6 +163,7 @@ impl<'a> Declaring<'a> {
         arguments.insert("x-dead-letter-exchange".into(), exchange);
         arguments.insert("x-dead-letter-routing-key".into(), long(pattern));
         self.queue(&main, options, arguments).await?;
+
         self.bind(&main, &topology.exchange, pattern).await
     }
 
@@ -173,7 +178,7 @@ impl<'a> Declaring<'a> {
         let options =
             ExchangeDeclareOptions { durable: self.topology.durable, ..Default::default() };
         let declared = self.declare_exchange(name, options).await;
-        if !self.is_declared_otherwise(name, &declared).await? {
+        if !self.reopen_if_declared_otherwise(name, &declared).await? {
             return declared;
         }
         let passive = ExchangeDeclareOptions { passive: true, ..options };
@@ -196,7 +201,7 @@ impl<'a> Declaring<'a> {
         arguments: FieldTable,
     ) -> lapin::Result<()> {
         let declared = self.channel.queue_declare(short(name), options, arguments).await.map(drop);
-        if !self.is_declared_otherwise(name, &declared).await? {
+        if !self.reopen_if_declared_otherwise(name, &declared).await? {
             return declared;
         }
         let passive = QueueDeclareOptions { passive: true, ..options };
@@ -204,7 +209,7 @@ impl<'a> Declaring<'a> {
     }
 
     /// Whether the broker answered 406. Then it has closed the channel, and another is open.
-    async fn is_declared_otherwise(
+    async fn reopen_if_declared_otherwise(
         &mut self,
         name: &str,
         declared: &lapin::Result<()>,

@@ -57,6 +57,7 @@ impl Fixture for Rabbit {
             let queue =
                 channel.queue_declare(name.as_str().into(), passive, FieldTable::default()).await;
             connection.close(200, "looked".into()).await.unwrap();
+
             queue.map_or(0, |queue| usize::try_from(queue.message_count()).unwrap())
         }
         .boxed()
@@ -94,6 +95,7 @@ fn envelope(message: Message) -> Envelope {
         let value = value.as_str()?.as_bytes();
         Some((Cow::Borrowed(name.as_str()), HeaderValue::LongString(Cow::Borrowed(value))))
     });
+
     Envelope::from_frame(Frame {
         properties: Properties {
             content_type: text("content_type"),
@@ -134,6 +136,7 @@ impl Proxy {
                 });
             }
         });
+
         Self { url, _tasks: tasks }
     }
 }

@@ -166,6 +166,7 @@ impl TraceContext {
             && flags.len() == 2
             && flags.bytes().all(is_lower_hex)
             && parts.next().is_none();
+
         well_formed.then(|| Self {
             traceparent: traceparent.to_owned(),
             tracestate: tracestate.filter(|s| !s.is_empty()).map(str::to_owned),

@@ -148,6 +148,7 @@ fn frame(recorded: FrameInFile) -> RecordedFrame {
             .collect(),
         body: Bytes::from(recorded.body),
     };
+
     RecordedFrame { exchange: recorded.exchange, routing_key: recorded.routing_key, frame }
 }
 

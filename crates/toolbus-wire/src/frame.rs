@@ -150,25 +150,30 @@ impl Envelope {
         // The source, the destination and the two of the trace.
         let mut headers = Vec::with_capacity(self.headers.len() + 4);
         headers.push(long(SOURCE, &self.source));
+
         if let Some(destination) = &self.destination {
             headers.push(long(DESTINATION, destination));
         }
+
         for (name, value) in self.headers.iter() {
             let name = header::wire_name(name);
             if name.len() > SHORT_STRING_BYTES_MAX {
                 return Err(Error::TooLong { what: "name of a header", length: name.len() });
             }
+
             // A logical header never stands in for a field of the envelope.
             if !RESERVED.contains(&name.as_ref()) {
                 headers.push(long(name, value));
             }
         }
+
         if let Some(trace) = &self.trace {
             headers.push(long(TRACEPARENT, trace.traceparent()));
             if let Some(state) = trace.tracestate() {
                 headers.push(long(TRACESTATE, state));
             }
         }
+
         Ok(headers)
     }
 }
@@ -208,6 +213,7 @@ struct ReadHeaders {
 fn read_headers(headers: Vec<(Cow<'_, str>, HeaderValue<'_>)>) -> ReadHeaders {
     let mut read = ReadHeaders::default();
     let mut foreign = 0;
+
     for (wire, value) in headers {
         let field = match wire.as_ref() {
             SOURCE => &mut read.source,
@@ -219,8 +225,10 @@ fn read_headers(headers: Vec<(Cow<'_, str>, HeaderValue<'_>)>) -> ReadHeaders {
                 continue;
             }
         };
+
         *field = value.into_text().filter(|text| !text.is_empty());
     }
+
     read
 }
 
@@ -231,9 +239,11 @@ fn read_logical(headers: &mut Headers, foreign: &mut usize, wire: &str, value: H
         Spelling::Single => headers.get(&name).is_none(),
         Spelling::Foreign => *foreign < FOREIGN_HEADERS_MAX,
     };
+
     if !wanted {
         return;
     }
+
     if let Some(value) = value.into_text() {
         headers.set(name, value);
         *foreign += usize::from(spelling == Spelling::Foreign);

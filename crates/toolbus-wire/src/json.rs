@@ -74,10 +74,12 @@ pub(crate) fn read_value<'de, T: Deserialize<'de>>(body: &'de [u8]) -> Result<T,
     let body = std::str::from_utf8(body).map_err(|error| {
         Error::NotJson(format!("invalid UTF-8 at byte {}", error.valid_up_to()).into())
     })?;
+
     // The syntax of all of it, members that are skipped included. The parser's words quote nothing.
     let whole: &RawValue =
         serde_json::from_str(body).map_err(|error| Error::NotJson(error.to_string().into()))?;
     let text = whole.get();
+
     if text == "null" {
         return Err(Error::Null);
     }

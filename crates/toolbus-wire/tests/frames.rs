@@ -60,6 +60,7 @@ fn round_trip_of(message_type: &str) -> Option<RoundTrip> {
     fn entry<T: Message>() -> (&'static str, RoundTrip) {
         (T::TYPE, round_trip::<T>)
     }
+
     [
         entry::<McpGetServiceDetailsRequest>(),
         entry::<McpGetServiceDetailsResponse>(),
@@ -144,9 +145,11 @@ fn every_body_is_read_and_written_back_to_an_equal_value() {
     let mut broken = Vec::new();
     let mut unknown = Vec::new();
     let mut of_others = 0;
+
     for RecordedFrame { frame, .. } in all_frames() {
         let message_id = frame.properties.message_id.as_deref().unwrap();
         let message_type = frame.properties.message_type.as_deref().unwrap();
+
         if let Some((_, expected)) = BROKEN.iter().find(|(id, _)| *id == message_id) {
             let error = round_trip_of(message_type).unwrap()(&frame.body).unwrap_err();
             assert_eq!(error.to_string(), *expected);
@@ -162,6 +165,7 @@ fn every_body_is_read_and_written_back_to_an_equal_value() {
             checked += 1;
         }
     }
+
     for body in fixtures::bodies() {
         if is_of_others(&body.message_type) {
             of_others += 1;
@@ -170,6 +174,7 @@ fn every_body_is_read_and_written_back_to_an_equal_value() {
         check_body(&body.message_type, body.body.as_bytes());
         checked += 1;
     }
+
     broken.sort_unstable();
     let mut expected = BROKEN.map(|(id, _)| id);
     expected.sort_unstable();
@@ -199,6 +204,7 @@ fn every_envelope_is_read_and_written_back_the_same() {
         assert_eq!(written.body, recorded.frame.body);
         checked += 1;
     }
+
     assert_eq!(checked, FRAMES);
 }
 
@@ -206,6 +212,7 @@ fn every_envelope_is_read_and_written_back_the_same() {
 fn headers_are_read_under_their_logical_names() {
     let request = fixtures::flow("mcp-invoke").frames.swap_remove(0).frame;
     let envelope = Envelope::from_frame(request);
+
     for (name, expected) in [
         (header::CONTENT_TRUST, "tool-request"),
         (header::TOOL_PROVIDER, "mcp"),
@@ -214,6 +221,7 @@ fn headers_are_read_under_their_logical_names() {
     ] {
         assert_eq!(envelope.headers.get(name), Some(expected));
     }
+
     assert_eq!(envelope.headers.len(), 4);
     assert_eq!(envelope.source, "RockBot");
     assert_eq!(envelope.reply_to.unwrap().as_str(), "tool.result.RockBot");

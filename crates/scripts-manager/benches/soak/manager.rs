@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::requester::{self, Requester};
-use toolbus_bus::responder::{REMEMBERED_BYTES, REMEMBERED_FOR};
+use toolbus_bus::responder::{OUTCOME_TTL, REMEMBERED_BYTES};
 use toolbus_bus::{Asker, Bus, Deadline, Envelope, Progress};
 use toolbus_rabbitmq::{Config, RabbitBus, Start};
 use toolbus_scripts::conformance::honest::{Fault, Honest};
@@ -108,7 +108,7 @@ impl Manager {
 
     fn remembered(&self) -> usize {
         let mut answers = self.answers.lock();
-        while answers.front().is_some_and(|(at, _)| at.elapsed() >= REMEMBERED_FOR) {
+        while answers.front().is_some_and(|(at, _)| at.elapsed() >= OUTCOME_TTL) {
             answers.pop_front();
         }
         answers.iter().map(|(_, bytes)| bytes).sum()

@@ -23,6 +23,7 @@ pub(super) async fn an_acked_message_is_gone(stage: Stage) {
     let second = stage.acks();
     let _consumer = stage.subscribe(&other, stage.durable("q", "work", in_order(8)), &second).await;
     stage.publish_texts(&one, &topic, ["later"]).await;
+
     // What came back would stand before what came later.
     assert_eq!(texts(&second.received(1).await), ["later"]);
 }
@@ -36,6 +37,7 @@ pub(super) async fn a_dead_letter_is_kept_once_with_its_reason(stage: Stage) {
         b"good" => Disposition::Ack,
         _ => Disposition::DeadLetter { reason: reason.into() },
     });
+
     let _consumer = stage.subscribe(&bus, stage.durable("q", "work.#", at_once(1)), &probe).await;
 
     let topic = stage.topic("work.a.b");
@@ -57,6 +59,7 @@ pub(super) async fn a_dead_letter_is_kept_once_with_its_reason(stage: Stage) {
     assert_eq!(letter.reason, reason);
     assert_eq!(letter.topic, topic);
     assert_eq!(letter.envelope.headers.get("name"), Some("value"));
+
     // Of its headers there may be more, such as the reason itself.
     let mut kept = letter.envelope.clone();
     kept.headers = envelope.headers.clone();
@@ -82,6 +85,7 @@ pub(super) async fn a_panic_makes_a_dead_letter(stage: Stage) {
         .map(|letter| String::from_utf8_lossy(&letter.envelope.body).into_owned())
         .collect();
     assert_eq!(sorted(bodies), ["early", "late"]);
+
     for letter in letters {
         assert!(letter.reason.contains("panic"), "the reason says {:?}", letter.reason);
     }

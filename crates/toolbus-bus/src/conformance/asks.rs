@@ -35,6 +35,7 @@ pub(super) async fn a_question_reaches_its_caller_and_the_answer_comes_back(stag
         });
         asking.call(&format!("ask call{number}"), answers).await
     });
+
     for (number, reply) in join_all(calls).await.into_iter().enumerate() {
         assert_eq!(reply.unwrap_or_default(), format!("[{number},\"call{number}\"]"));
     }
@@ -53,6 +54,7 @@ pub(super) async fn a_round_of_questions_comes_together(stage: Stage) {
             Ok(json!([round.key, round.size, question.params]))
         }
     });
+
     let kinds = [AskKind::Elicitation, AskKind::Roots, AskKind::from("newer")];
     let told = asking.call("ask-round 3", answers.with_kinds(kinds)).await.unwrap_or_default();
     let one = |key| format!(r#"["{key}",3,["elicitation","roots","newer"]]"#);
@@ -83,6 +85,7 @@ pub(super) async fn what_a_call_tells_before_it_asks_is_heard_before(stage: Stag
         progress: Progress::to(move |_| *progress.lock() += 1),
         asker: answers,
     };
+
     let reply = asking.requester.request(request).await;
     let reply = reply.unwrap_or_else(|error| panic!("no reply: {error}"));
     assert_eq!(String::from_utf8_lossy(&reply.body), PIECES.to_string());
@@ -144,6 +147,7 @@ pub(super) async fn a_question_that_comes_twice_is_asked_once(stage: Stage) {
         seen.lock().push(question.params.clone());
         async move { Ok(question.params) }
     });
+
     let call = asking.call("wait", asker);
     let asks = async {
         // The name of the call is its text.
@@ -151,6 +155,7 @@ pub(super) async fn a_question_that_comes_twice_is_asked_once(stage: Stage) {
         for id in ["a", "a", "b"] {
             asking.question("wait", id, json!(id)).await;
         }
+
         // Questions are put at the same time, so their answers come in any order.
         let mut results = [answers.next().await.result, answers.next().await.result];
         results.sort_by_key(|result| format!("{result:?}"));
@@ -159,6 +164,7 @@ pub(super) async fn a_question_that_comes_twice_is_asked_once(stage: Stage) {
         stage.quiet().await;
         asking.release.cancel();
     };
+
     let (reply, ()) = join(call, asks).await;
     assert_eq!(reply.unwrap_or_default(), "waited");
     let mut asked = std::mem::take(&mut *asked.lock());
@@ -194,12 +200,14 @@ pub(super) async fn a_question_ends_with_its_call(stage: Stage) {
             }
         })
     };
+
     let cancelled = CancellationToken::new();
     let call = asking.call_until("ask anything", silent.clone(), stage.patience(), &cancelled);
     let cancel = async {
         stage.until("the question is put", || async { *open.lock() == 1 }).await;
         cancelled.cancel();
     };
+
     let (reply, ()) = join(call, cancel).await;
     assert_eq!(reply, Err(Error::Cancelled));
     stage.until("the question is withdrawn", || async { *open.lock() == 0 }).await;
@@ -240,9 +248,11 @@ impl Asking {
             instance: instance.clone(),
             concurrency: at_once(16).prefetch(),
         };
+
         let (told, release) = (Arc::default(), CancellationToken::new());
         let service = Asks { told: Arc::clone(&told), release: release.clone() };
         let worker = Responder::start(workers, listen, service).await;
+
         Self {
             callers,
             requester: requester.unwrap_or_else(|error| panic!("no requester: {error}")),
@@ -290,6 +300,7 @@ impl Asking {
             params,
             round: None,
         };
+
         let envelope = Envelope::of(&ask, "conformance")
             .with_correlation_id(ask_id)
             .with_reply_to(self.answer_topic.clone());
@@ -352,6 +363,7 @@ impl Asks {
         let asker = &context.asker;
         let (verb, argument) = what.split_once(' ').unwrap_or((what, ""));
         let number = || argument.parse::<usize>().unwrap_or_default();
+
         match verb {
             "ask" => self.ask(asker, json!(argument)).await,
             "tell-and-ask" => {

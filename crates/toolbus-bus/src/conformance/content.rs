@@ -18,6 +18,7 @@ pub(super) async fn every_member_arrives_unchanged(stage: Stage) {
 
     let bare = message("{}");
     let full = full_envelope(&stage);
+
     for envelope in [bare, full] {
         stage.publish(&publisher, &topic, envelope.clone()).await;
         let delivery = last(&probe.received(1).await);
@@ -45,6 +46,7 @@ pub(super) async fn any_body_arrives_unchanged(stage: Stage) {
         Bytes::from_static(b"not JSON"),
         mebibyte.into(),
     ];
+
     for body in bodies {
         let mut envelope = message("");
         envelope.body = body.clone();
@@ -63,6 +65,7 @@ pub(super) async fn a_trace_context_is_carried_unchanged(stage: Stage) {
 
     let sampled = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let dropped = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
+
     for (parent, state) in [(sampled, Some("congo=t61rcWkgMzE,rojo=00f067")), (dropped, None)] {
         let trace = TraceContext::parse(parent, state);
         assert!(trace.is_some(), "the suite's own example is well formed");
@@ -98,6 +101,7 @@ fn full_envelope(stage: &Stage) -> Envelope {
     "id of another form".clone_into(&mut envelope.message_id);
     "Some.Other.Type, with a comma".clone_into(&mut envelope.message_type);
     "Quelle & Söhne".clone_into(&mut envelope.source);
+
     // A moment that is not now, so that a broker's own clock would show.
     envelope.timestamp = 1_234_567_890;
     envelope
@@ -124,6 +128,7 @@ pub(super) fn assert_same(got: &Envelope, sent: &Envelope) {
         expires_after,
         body,
     } = sent;
+
     assert_eq!(&got.message_id, message_id, "message id");
     assert_eq!(&got.message_type, message_type, "message type");
     assert_eq!(&got.correlation_id, correlation_id, "correlation id");
@@ -137,6 +142,7 @@ pub(super) fn assert_same(got: &Envelope, sent: &Envelope) {
         all.sort();
         all
     };
+
     assert_eq!(sorted(&got.headers), sorted(headers), "headers");
     assert_eq!(&got.trace, trace, "trace context");
     assert_eq!(&got.expires_after, expires_after, "expiry");

@@ -26,6 +26,7 @@ pub(super) async fn the_work_of_a_dead_process_goes_to_another(stage: Stage) {
     let seen = lives.received(5).await;
     stage.quiet().await;
     assert_eq!(sorted(lives.texts()), sorted(numbers(5)));
+
     for seen in seen {
         let text = seen.text();
         assert_eq!(seen.delivery.redelivered, held.contains(&text), "message {text}");
@@ -74,6 +75,7 @@ pub(super) async fn a_stop_lets_running_work_finish(stage: Stage) {
         assert_eq!(probe.texts(), ["running"], "a consumer that stops took a new message");
         probe.open();
     };
+
     let stop = stage.within("the stop", consumer.stop(stage.patience()));
     tokio::join!(biased; stop, meanwhile);
     probe.look(|state| assert_eq!((state.answered, state.dropped), (1, 0)));
@@ -115,6 +117,7 @@ pub(super) async fn a_stop_without_work_is_prompt(stage: Stage) {
         stage.durable("b", "work", in_order(4)),
         stage.private("c", "work", in_order(4)),
     ];
+
     for subscription in subscriptions {
         let name = subscription.name.clone();
         let consumer = stage.subscribe(&bus, subscription, &probe).await;
@@ -141,11 +144,14 @@ pub(super) async fn a_dropped_consumer_stops(stage: Stage) {
         published += 1;
         stage.quiet().await;
         let taken = probe.texts().len() - 1;
+
         if taken < published {
             break taken;
         }
+
         assert!(published < 20, "a dropped consumer still takes messages");
     };
+
     stage.ready("q", published - taken).await;
 }
 
@@ -166,9 +172,11 @@ pub(super) async fn closing_gives_unfinished_work_back(stage: Stage) {
     let seen = next.received(3).await;
     stage.quiet().await;
     assert_eq!(sorted(next.texts()), numbers(3));
+
     for seen in seen {
         assert_eq!(seen.delivery.redelivered, held.contains(&seen.text()), "{}", seen.text());
     }
+
     assert_eq!(probe.texts(), held, "a closed bus took a new message");
 }
 
@@ -190,6 +198,7 @@ pub(super) async fn closing_loses_no_confirmed_message(stage: Stage) {
     let end = |text: &String| text == "end";
     stage.until("the last message", || async { probe.texts().iter().any(end) }).await;
     let arrived = probe.texts();
+
     for (text, published) in texts_sent.iter().zip(published) {
         match published {
             Ok(()) => assert!(arrived.contains(text), "message {text} was confirmed and is lost"),

@@ -23,6 +23,7 @@ pub(super) async fn no_more_handlers_run_than_permits(stage: Stage) {
         assert_eq!(state.most_running, 4);
         assert_eq!(sorted(texts(&state.seen)), sorted(numbers(10)));
     });
+
     stage.ready("q", 0).await;
 }
 

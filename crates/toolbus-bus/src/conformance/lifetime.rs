@@ -37,6 +37,7 @@ pub(super) async fn a_durable_queue_keeps_messages_for_its_consumer(stage: Stage
 pub(super) async fn a_private_queue_ends_with_its_consumer(stage: Stage) {
     let bus = stage.bus().await;
     let topic = stage.topic("reply");
+
     for round in numbers(10) {
         let probe = stage.holds();
         let subscription = stage.private("q", "reply", at_once(1));

@@ -140,6 +140,7 @@ impl Handler for Probe {
                     Disposition::Ack
                 }
             };
+
             run.ended = true;
             disposition
         })

@@ -53,12 +53,14 @@ pub(super) async fn every_publish_gets_its_own_answer(stage: Stage) {
             0 => here.clone(),
             _ => stage.topic(&format!("nowhere.{number}")),
         };
+
         let bus = &bus;
         async move {
             let published = bus.publish(&topic, message(&number.to_string())).await;
             (number, topic, published)
         }
     });
+
     for (number, topic, published) in stage.within("publishing", join_all(publishes)).await {
         let expected = if number % 2 == 0 { Ok(()) } else { Err(PublishError::Unroutable(topic)) };
         assert_eq!(published, expected, "publish {number}");
@@ -96,6 +98,7 @@ pub(super) async fn a_dropped_publish_does_no_harm(stage: Stage) {
     let probe = stage.acks();
     let _consumer = stage.subscribe(&bus, stage.durable("q", "here", at_once(8)), &probe).await;
     let (here, nowhere) = (stage.topic("here"), stage.topic("nowhere"));
+
     for number in numbers(50) {
         // One look at the future, and away with it.
         let _ = bus.publish(&here, message(&number)).now_or_never();
@@ -132,6 +135,7 @@ pub(super) async fn a_body_over_the_limit_is_refused(stage: Stage) {
     stage.publish(&bus, &topic, envelope).await;
     let seen = probe.received(1).await;
     assert_eq!(seen.len(), 1, "the body over the limit came through");
+
     // Not by `assert_eq`, which would print both.
     assert!(seen[0].delivery.envelope.body == zeros.slice(1..), "the body has changed");
 }
@@ -144,6 +148,7 @@ pub(super) async fn what_is_answered_takes_no_room(stage: Stage) {
     let _consumer = stage.subscribe(&bus, stage.durable("q", "big", at_once(1)), &probe).await;
     let topic = stage.topic("big");
     let body = Bytes::from(vec![b'0'; BODY_BYTES_MAX / 2]);
+
     for number in 1..=12 {
         let mut envelope = message("");
         envelope.body = body.clone();

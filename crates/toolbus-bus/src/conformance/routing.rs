@@ -58,10 +58,12 @@ pub(super) async fn one_name_shares_the_work(stage: Stage) {
         for probe in [&first, &second] {
             probe.received(round).await;
         }
+
         for probe in [&first, &second] {
             probe.open_for_one();
             probe.answered(round).await;
         }
+
         if round % 2 == 0 {
             tokio::time::sleep(IDLE).await;
         }
@@ -134,6 +136,7 @@ pub(super) async fn patterns_match_by_segment(stage: Stage) {
     let bus = stage.bus().await;
     let topic = |text: &str| Topic::parse(text.replace("{}", stage.id())).expect("it is short");
     let mut probes = Vec::new();
+
     for (number, (pattern, _)) in PATTERNS.iter().enumerate() {
         let probe = stage.acks();
         let pattern = TopicPattern::from(topic(pattern));
@@ -149,6 +152,7 @@ pub(super) async fn patterns_match_by_segment(stage: Stage) {
         let expected = if taken { Ok(()) } else { Err(PublishError::Unroutable(topic(text))) };
         assert_eq!(published, expected, "publishing to {text}");
     }
+
     // Queues keep their order, so when this one is there, everything before it is there too.
     for (_, topics) in PATTERNS {
         stage.publish(&bus, &topic(topics[0]), message("end")).await;
@@ -165,6 +169,7 @@ pub(super) async fn patterns_match_by_segment(stage: Stage) {
         let expected: Vec<_> =
             TOPICS.iter().copied().filter(|text| topics.contains(text)).collect();
         assert_eq!(texts(&seen), expected, "what {pattern} takes");
+
         for seen in seen {
             assert_eq!(
                 seen.delivery.topic,
@@ -199,6 +204,7 @@ pub(super) async fn a_subscription_is_bound_when_subscribe_returns(stage: Stage)
     let (bus, publisher) = (stage.bus().await, stage.bus().await);
     let topic = stage.topic("reply");
     let unroutable = Err(PublishError::Unroutable(topic.clone()));
+
     for round in numbers(20) {
         let probe = stage.acks();
         let subscription = stage.private(&round, "reply", in_order(8));
@@ -218,6 +224,7 @@ pub(super) async fn a_new_subscription_hears_a_topic_that_is_in_use(stage: Stage
     let topic = stage.topic("news");
     let always = stage.acks();
     let _always = stage.subscribe(&bus, stage.durable("a", "news", in_order(8)), &always).await;
+
     for round in numbers(20) {
         stage.publish_texts(&publisher, &topic, ["before"]).await;
         let probe = stage.acks();
@@ -228,6 +235,7 @@ pub(super) async fn a_new_subscription_hears_a_topic_that_is_in_use(stage: Stage
         stage.within("stopping", consumer.stop(stage.patience())).await;
         stage.publish_texts(&publisher, &topic, ["after"]).await;
     }
+
     always.received(60).await;
 }
 
@@ -266,6 +274,7 @@ pub(super) async fn any_text_can_be_a_reply_topic(stage: Stage) {
             }
         })
     };
+
     let _worker =
         stage.subscribe(&answering, stage.durable("worker", "ask", at_once(4)), &worker).await;
 
@@ -281,6 +290,7 @@ pub(super) async fn any_text_can_be_a_reply_topic(stage: Stage) {
         let consumer = stage.subscribe(&asking, subscription, &probe).await;
         replies.insert(topic, (probe, consumer));
     }
+
     join_all(
         replies.keys().map(|topic| {
             stage.publish(&asking, &requests, message("?").with_reply_to(topic.clone()))

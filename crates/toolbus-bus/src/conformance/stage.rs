@@ -156,6 +156,7 @@ impl Stage {
                 last = Some(self.fixture.ready_count(&name).await);
             }
         };
+
         let in_time = tokio::time::timeout(self.patience(), wait).await.is_ok();
         assert!(in_time, "expected {expected} messages to wait in {name}, last seen: {last:?}");
     }
@@ -173,6 +174,7 @@ impl Stage {
                 tokio::time::sleep(POLL).await;
             }
         };
+
         let in_time = tokio::time::timeout(self.patience(), wait).await.is_ok();
         assert!(in_time, "expected {at_least} dead letters of {name}, there are {}", letters.len());
         letters

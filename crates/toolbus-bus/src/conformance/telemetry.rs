@@ -37,6 +37,7 @@ pub(super) async fn publishing_and_processing_are_one_trace(stage: Stage) {
                 }
             })
         };
+
         let _worker =
             stage.subscribe(&worker, stage.durable("w", "ask", at_once(1)), &handler).await;
 
@@ -55,6 +56,7 @@ pub(super) async fn publishing_and_processing_are_one_trace(stage: Stage) {
             assert_eq!(child.parent_span_id, parent.span_context.span_id(), "{child:?}");
             assert_eq!(child.span_context.trace_id(), call.span_context.trace_id(), "{child:?}");
         }
+
         assert_eq!(request.span_kind, SpanKind::Producer);
         assert_eq!(processed.span_kind, SpanKind::Consumer);
         assert!(processed.parent_span_is_remote, "the parent came over the bus");
@@ -107,6 +109,7 @@ pub(super) async fn a_sign_of_life_is_no_span(stage: Stage) {
         let is_of = |span: &SpanData, index: usize| {
             span.attributes.iter().any(|attribute| *attribute.value.as_str() == ids[index])
         };
+
         stage.publish(&bus, &topic, first).await;
         stage.publish(&bus, &topic, second).await;
         // One after the other: when the second was processed, so was the first.
@@ -153,9 +156,11 @@ async fn traced<Fut: Future<Output = ()>>(
             });
         });
     });
+
     if let Err(error) = thread.await {
         std::panic::resume_unwind(error.into_panic());
     }
+
     // The spans above end while their tracer is still there.
     drop(provider);
 }
@@ -178,14 +183,17 @@ impl Spans {
         let found = |all: &[SpanData]| -> Vec<_> {
             all.iter().filter(|span| is(span, name, topic)).cloned().collect()
         };
+
         let mut ended = self.ended.subscribe();
         let wait = ended.wait_for(|all| found(all).len() >= count);
         let in_time = tokio::time::timeout(self.patience, wait).await.is_ok();
         let found = found(&self.ended.borrow());
+
         if !in_time || found.len() != count {
             let all: Vec<_> = self.ended.borrow().iter().map(|span| span.name.clone()).collect();
             panic!("{count} spans {name} of {topic:?} should have ended, but these did: {all:?}");
         }
+
         found
     }
 }

@@ -8,11 +8,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Broker;
-use super::queue::{Message, Next, Queue};
+use super::queue::{Queue, QueueHead, QueuedMessage};
 use crate::metrics::DeadLetterReason;
 use crate::port::{Disposition, Flow, Handler, dispatch};
 
-pub(super) struct Running {
+pub(super) struct MemoryConsumer {
     pub(super) broker: Arc<Broker>,
     pub(super) queue: Arc<Queue>,
     pub(super) handler: Arc<dyn Handler>,
@@ -22,7 +22,7 @@ pub(super) struct Running {
     pub(super) handlers: TaskTracker,
 }
 
-impl Running {
+impl MemoryConsumer {
     pub(super) async fn run(self) {
         let this = Arc::new(self);
         match this.flow {
@@ -39,17 +39,20 @@ impl Running {
     async fn run_concurrent(self: &Arc<Self>, permits: u16) {
         let permits = Arc::new(Semaphore::new(usize::from(permits)));
         let mut stopped = pin!(self.stop.cancelled());
+
         loop {
             let permit = tokio::select! {
                 biased;
                 () = &mut stopped => return,
                 permit = Arc::clone(&permits).acquire_owned() => permit,
             };
+
             let message = tokio::select! {
                 biased;
                 () = &mut stopped => return,
                 message = self.next() => message,
             };
+
             let this = Arc::clone(self);
             self.handlers.spawn(async move {
                 this.handle(message).await;
@@ -71,33 +74,36 @@ impl Running {
     }
 
     /// The next message to handle. Safe to drop: a message is taken out and returned in one step.
-    async fn next(&self) -> Message {
+    async fn next(&self) -> QueuedMessage {
         loop {
             match self.queue.pop() {
-                Next::Message(message) => return message,
-                Next::Expired(message) => {
+                QueueHead::QueuedMessage(message) => return message,
+                QueueHead::Expired(message) => {
                     self.count(&message, DeadLetterReason::Expired);
                     self.dead_letter(message, "expired".to_owned());
                 }
-                Next::Empty => self.queue.arrival().await,
+                QueueHead::Empty => self.queue.arrival().await,
             }
         }
     }
 
-    async fn handle(&self, message: Message) {
+    async fn handle(&self, message: QueuedMessage) {
         let delivery = message.delivery();
-        let held = Held { queue: &self.queue, message: Some(message) };
+        let held = UnackedMessage { queue: &self.queue, message: Some(message) };
+
         // When the consumer's grace is over, no handler starts and those that run are dropped, and
         // `held` puts the message back: that is what the port promises.
         if self.expire.is_cancelled() {
             return;
         }
+
         let disposition = tokio::select! {
             // Most handlers end at once, and then the end of the grace is not waited for.
             biased;
             disposition = dispatch(&*self.handler, delivery, &self.broker.traffic) => disposition,
             () = self.expire.cancelled() => return,
         };
+
         let message = held.release();
         match disposition {
             Disposition::Ack => self.queue.forget(&message),
@@ -106,29 +112,29 @@ impl Running {
     }
 
     /// Counts a dead letter that its handler did not ask for.
-    fn count(&self, message: &Message, reason: DeadLetterReason) {
+    fn count(&self, message: &QueuedMessage, reason: DeadLetterReason) {
         self.broker.traffic.dead_letter(message.topic.template(), reason);
     }
 
-    fn dead_letter(&self, message: Message, reason: String) {
+    fn dead_letter(&self, message: QueuedMessage, reason: String) {
         self.queue.forget(&message);
         self.broker.dead_letter(&self.queue, message, reason);
     }
 }
 
 /// A message that is out for handling. Dropped unanswered, it goes back to its queue.
-struct Held<'a> {
+struct UnackedMessage<'a> {
     queue: &'a Queue,
-    message: Option<Message>,
+    message: Option<QueuedMessage>,
 }
 
-impl Held<'_> {
-    fn release(mut self) -> Message {
+impl UnackedMessage<'_> {
+    fn release(mut self) -> QueuedMessage {
         self.message.take().expect("a held message is released once")
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for UnackedMessage<'_> {
     fn drop(&mut self) {
         if let Some(mut message) = self.message.take() {
             message.redelivered = true;

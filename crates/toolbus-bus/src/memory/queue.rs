@@ -19,20 +19,20 @@ pub(super) struct Queue {
     name: String,
     lifetime: Lifetime,
     patterns: Mutex<Vec<TopicPattern>>,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     arrived: Notify,
 }
 
 #[derive(Default)]
-struct State {
-    ready: VecDeque<Message>,
+struct QueueState {
+    ready: VecDeque<QueuedMessage>,
     /// Messages and bytes that the queue answers for: ready, or out for handling.
     count: usize,
     bytes: usize,
 }
 
 /// A message in a queue.
-pub(super) struct Message {
+pub(super) struct QueuedMessage {
     pub(super) topic: Topic,
     pub(super) envelope: Envelope,
     pub(super) redelivered: bool,
@@ -40,16 +40,16 @@ pub(super) struct Message {
 }
 
 /// What a queue hands out next.
-pub(super) enum Next {
+pub(super) enum QueueHead {
     /// A message to handle.
-    Message(Message),
+    QueuedMessage(QueuedMessage),
     /// A message whose time was over.
-    Expired(Message),
+    Expired(QueuedMessage),
     /// Nothing is there.
     Empty,
 }
 
-impl Message {
+impl QueuedMessage {
     pub(super) fn new(topic: Topic, envelope: Envelope) -> Self {
         // A time that no clock can show never comes.
         let expires_at = envelope.expires_after.and_then(|after| Instant::now().checked_add(after));
@@ -102,7 +102,7 @@ impl Queue {
     }
 
     /// Takes in a new message, when there is room.
-    pub(super) fn push(&self, message: Message) -> Result<(), PublishError> {
+    pub(super) fn push(&self, message: QueuedMessage) -> Result<(), PublishError> {
         let mut state = self.state.lock();
         let bytes = state.bytes + message.envelope.body.len();
         if state.count >= MESSAGES_MAX || bytes > BYTES_MAX {
@@ -118,19 +118,21 @@ impl Queue {
 
     /// Takes out the next message. It counts as held until [`Queue::forget`] or
     /// [`Queue::give_back`].
-    pub(super) fn pop(&self) -> Next {
+    pub(super) fn pop(&self) -> QueueHead {
         let mut state = self.state.lock();
-        let Some(message) = state.ready.pop_front() else { return Next::Empty };
+        let Some(message) = state.ready.pop_front() else { return QueueHead::Empty };
         let more = !state.ready.is_empty();
         drop(state);
+
         if more {
             // A wake-up is kept once while nobody waits, however many messages came meanwhile, so
             // whoever takes a message wakes the next consumer for the rest.
             self.arrived.notify_one();
         }
+
         match message.expires_at {
-            Some(at) if at <= Instant::now() => Next::Expired(message),
-            _ => Next::Message(message),
+            Some(at) if at <= Instant::now() => QueueHead::Expired(message),
+            _ => QueueHead::QueuedMessage(message),
         }
     }
 
@@ -140,14 +142,14 @@ impl Queue {
     }
 
     /// The message is done with.
-    pub(super) fn forget(&self, message: &Message) {
+    pub(super) fn forget(&self, message: &QueuedMessage) {
         let mut state = self.state.lock();
         state.count -= 1;
         state.bytes -= message.envelope.body.len();
     }
 
     /// Puts a held message back to the front, so that the order is kept.
-    pub(super) fn give_back(&self, message: Message) {
+    pub(super) fn give_back(&self, message: QueuedMessage) {
         self.state.lock().ready.push_front(message);
         self.arrived.notify_one();
     }

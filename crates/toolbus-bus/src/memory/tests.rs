@@ -51,10 +51,12 @@ async fn a_queue_has_room_again_when_its_messages_have_ended() {
     let bus = MemoryBus::new();
     abandoned(&bus, "q").await;
     let holding = consume(&bus, "q", |_: Delivery| std::future::pending()).await;
+
     for number in 0..600 {
         let expires_after = (number % 3 == 0).then_some(Duration::from_millis(50));
         bus.publish(&topic("t"), Envelope { expires_after, ..message(7) }).await.unwrap();
     }
+
     tokio::time::sleep(Duration::from_millis(100)).await;
     holding.kill().await;
     let seen = watch::Sender::new(0);
@@ -65,6 +67,7 @@ async fn a_queue_has_room_again_when_its_messages_have_ended() {
             *seen += 1;
             number = *seen;
         });
+
         std::future::ready(match number % 4 {
             0 => Disposition::Ack,
             1 | 2 => Disposition::DeadLetter { reason: "no".into() },
@@ -97,17 +100,21 @@ async fn dead_letters_are_bounded_in_number_and_in_bytes() {
     let bus = MemoryBus::new();
     let reject = |_: Delivery| std::future::ready(Disposition::DeadLetter { reason: "no".into() });
     let _rejecting = consume(&bus, "q", reject).await;
+
     for _ in 0..DEAD_LETTERS_MAX + 10 {
         bus.publish(&topic("t"), message(1)).await.unwrap();
     }
+
     let queue = bus.broker.queue("q").unwrap();
     until("all are rejected", || queue.ready_count() == 0).await;
     assert_eq!(bus.dead_letters("q").len(), DEAD_LETTERS_MAX);
+
     for _ in 0..10 {
         bus.publish(&topic("t"), message(10 << 20)).await.unwrap();
         until("it is rejected", || queue.ready_count() == 0).await;
         tokio::task::yield_now().await;
     }
+
     let kept: usize = bus.dead_letters("q").iter().map(|letter| letter.envelope.body.len()).sum();
     assert_eq!(kept, 60 << 20);
     assert_eq!(bus.broker.dead_letters.lock().bytes, kept);
@@ -127,12 +134,14 @@ async fn any_expiry_is_taken() {
 async fn routes_are_found_anew_when_subscriptions_come_and_go() {
     let bus = MemoryBus::new();
     let first = Inbox::open(&bus, "t.*").await;
+
     for number in 0..2 * ROUTES_MAX {
         bus.publish(&topic(&format!("t.{number}")), message(0)).await.unwrap();
         if number % 1_000 == 0 {
             first.received(number + 1).await;
         }
     }
+
     assert!(bus.broker.routes.read().by_topic.len() <= ROUTES_MAX);
     first.received(2 * ROUTES_MAX).await;
     let second = Inbox::open(&bus, "#").await;

@@ -42,7 +42,7 @@ impl Asked {
     pub(crate) fn wait(&self, destination: &'static str) -> Waiting<'_> {
         let tags = [self.caller(), KeyValue::new(DESTINATION, destination)];
         self.waiting.add(1, &tags);
-        Waiting { asked: self, tags, began: Instant::now(), error: Some("cancelled") }
+        Waiting { asked: self, tags, started_at: Instant::now(), error: Some("cancelled") }
     }
 
     pub(crate) fn dropped(&self, reason: &'static str) {
@@ -58,7 +58,7 @@ impl Asked {
 pub(crate) struct Waiting<'a> {
     asked: &'a Asked,
     tags: [KeyValue; 2],
-    began: Instant,
+    started_at: Instant,
     error: Option<&'static str>,
 }
 
@@ -71,9 +71,9 @@ impl Waiting<'_> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let Self { asked, tags, began, error } = self;
+        let Self { asked, tags, started_at, error } = self;
         asked.waiting.add(-1, tags);
-        let seconds = began.elapsed().as_secs_f64();
+        let seconds = started_at.elapsed().as_secs_f64();
         match *error {
             None => asked.duration.record(seconds, tags),
             Some(error) => {

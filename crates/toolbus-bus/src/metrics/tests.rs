@@ -43,6 +43,7 @@ impl Store {
                         definition.name
                     );
                 }
+
                 let values: BTreeMap<_, _> =
                     attributes.iter().map(|a| (a.key.as_str(), a.value.as_str())).collect();
                 let values: Vec<_> = values.values().map(AsRef::as_ref).collect();
@@ -61,6 +62,7 @@ impl Store {
                 other => panic!("{other:?}"),
             }
         }
+
         points
     }
 
@@ -131,6 +133,7 @@ fn calls_are_counted_by_their_caller_and_callers_are_bounded() {
     for caller in 0..1_000 {
         answered.work(&format!("agent-{caller}")).end(None);
     }
+
     let points = store.points();
     let of_calls = points.keys().filter(|point| point.starts_with("toolbus.bus.calls tool"));
     assert!(of_calls.count() <= 104, "{points:?}");

@@ -47,17 +47,17 @@ pub struct Traffic {
 }
 
 /// A message that is being published or handled. Recorded when it is dropped.
-pub(crate) struct Moving<'a> {
+pub(crate) struct MessageRecord<'a> {
     traffic: &'a Traffic,
-    operation: Operation,
+    operation: TrafficOperation,
     destination: &'static str,
-    began: Instant,
+    started_at: Instant,
     /// Why it failed, if it did.
     pub(crate) error: Option<&'static str>,
 }
 
 #[derive(Clone, Copy)]
-enum Operation {
+enum TrafficOperation {
     Publish,
     Process,
 }
@@ -93,31 +93,46 @@ impl Traffic {
         self.dead_letters.add(1, &[KeyValue::new(DESTINATION, destination), reason]);
     }
 
-    pub(crate) fn publishing(&self, destination: &'static str) -> Moving<'_> {
-        self.moving(Operation::Publish, destination)
+    pub(crate) fn publishing(&self, destination: &'static str) -> MessageRecord<'_> {
+        self.record_operation(TrafficOperation::Publish, destination)
     }
 
-    pub(crate) fn processing(&self, destination: &'static str, redelivered: bool) -> Moving<'_> {
+    pub(crate) fn processing(
+        &self,
+        destination: &'static str,
+        redelivered: bool,
+    ) -> MessageRecord<'_> {
         let from = KeyValue::new(DESTINATION, destination);
         if redelivered {
             self.redeliveries.add(1, std::slice::from_ref(&from));
         }
         let operation = KeyValue::new(OPERATION, "process");
         self.consumed.add(1, &[KeyValue::new(SYSTEM, self.system), operation, from]);
-        self.moving(Operation::Process, destination)
+        self.record_operation(TrafficOperation::Process, destination)
     }
 
-    fn moving(&self, operation: Operation, destination: &'static str) -> Moving<'_> {
-        Moving { traffic: self, operation, destination, began: Instant::now(), error: None }
+    fn record_operation(
+        &self,
+        operation: TrafficOperation,
+        destination: &'static str,
+    ) -> MessageRecord<'_> {
+        MessageRecord {
+            traffic: self,
+            operation,
+            destination,
+            started_at: Instant::now(),
+            error: None,
+        }
     }
 }
 
-impl Drop for Moving<'_> {
+impl Drop for MessageRecord<'_> {
     fn drop(&mut self) {
         let (name, kind) = match self.operation {
-            Operation::Publish => ("publish", "send"),
-            Operation::Process => ("process", "process"),
+            TrafficOperation::Publish => ("publish", "send"),
+            TrafficOperation::Process => ("process", "process"),
         };
+
         // In an order in which the first four or three are what a point without an error has.
         let tags = [
             KeyValue::new(OPERATION_TYPE, kind),
@@ -127,13 +142,16 @@ impl Drop for Moving<'_> {
             KeyValue::new(ERROR, self.error.unwrap_or_default()),
         ];
         let end = if self.error.is_some() { tags.len() } else { tags.len() - 1 };
-        let seconds = self.began.elapsed().as_secs_f64();
+        let seconds = self.started_at.elapsed().as_secs_f64();
+
         match self.operation {
-            Operation::Publish => {
+            TrafficOperation::Publish => {
                 self.traffic.publish_duration.record(seconds, &tags[..end]);
                 self.traffic.sent.add(1, &tags[1..end]);
             }
-            Operation::Process => self.traffic.process_duration.record(seconds, &tags[..end]),
+            TrafficOperation::Process => {
+                self.traffic.process_duration.record(seconds, &tags[..end])
+            }
         }
     }
 }

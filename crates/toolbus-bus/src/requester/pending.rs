@@ -10,7 +10,7 @@ use toolbus_wire::Envelope;
 use toolbus_wire::envelope::new_id;
 use toolbus_wire::message::toolbus::{Alive, ToolProgress};
 
-use super::questions::Askable;
+use super::questions::CallQuestions;
 use super::{Error, REQUESTS_MAX};
 use crate::{Asker, Progress};
 
@@ -29,12 +29,12 @@ const ANSWERED_MAX: usize = 256;
 
 #[derive(Default)]
 pub(super) struct Pending {
-    table: Mutex<Table>,
+    table: Mutex<PendingTable>,
 }
 
 #[derive(Default)]
-struct Table {
-    by_correlation: HashMap<Arc<str>, Entry>,
+struct PendingTable {
+    by_correlation: HashMap<Arc<str>, PendingRequest>,
     /// Call ids are the caller's own and may be used twice at a time.
     by_call: HashMap<Arc<str>, Vec<Arc<str>>>,
     /// Ended without a reply, oldest first.
@@ -45,12 +45,12 @@ struct Table {
     closed: bool,
 }
 
-struct Entry {
+struct PendingRequest {
     call_id: Arc<str>,
     reply: oneshot::Sender<Result<Envelope, Error>>,
     progress: Progress,
     /// What it may ask. It ends with this entry.
-    askable: Option<Arc<Askable>>,
+    questions_of: Option<Arc<CallQuestions>>,
     /// Looks for which the worker that holds the call may be silent yet. `None`: no worker has said
     /// that it holds it.
     looks_left: Option<u32>,
@@ -80,23 +80,27 @@ impl Pending {
         let correlation_id: Arc<str> = new_id().into();
         let call_id: Arc<str> = call_id.into();
         let (reply, receiver) = oneshot::channel();
-        let entry = Entry {
+        let entry = PendingRequest {
             call_id: Arc::clone(&call_id),
             reply,
             progress,
-            askable: Askable::new(asker),
+            questions_of: CallQuestions::new(asker),
             looks_left: None,
         };
+
         let mut table = self.table.lock();
         if table.closed {
             return Err(Error::Closed);
         }
+
         if table.by_correlation.len() >= REQUESTS_MAX {
             return Err(Error::Busy);
         }
+
         table.by_correlation.insert(Arc::clone(&correlation_id), entry);
         table.by_call.entry(call_id).or_default().push(Arc::clone(&correlation_id));
         drop(table);
+
         Ok((Waiting { pending: Arc::clone(self), correlation_id }, receiver))
     }
 
@@ -105,7 +109,7 @@ impl Pending {
         let mut table = self.table.lock();
         table.closed = true;
         let all: Vec<_> = table.by_correlation.keys().cloned().collect();
-        table.end(all, &Error::Closed);
+        table.end_requests(all, &Error::Closed);
     }
 
     pub(super) fn len(&self) -> usize {
@@ -116,16 +120,18 @@ impl Pending {
     pub(super) fn answer(&self, envelope: Envelope) -> Answer {
         let correlation_id = envelope.correlation_id.as_deref().unwrap_or_default();
         let mut table = self.table.lock();
-        let Some((id, entry)) = table.take(correlation_id) else {
+        let Some((id, entry)) = table.remove_request(correlation_id) else {
             return if table.has_ended(correlation_id) {
                 Answer::Late
             } else {
                 Answer::Unknown(correlation_id.to_owned())
             };
         };
+
         remember(&mut table.answered, id, ANSWERED_MAX);
         // The caller is woken outside the lock: it is the next to want it.
         drop(table);
+
         match entry.reply.send(Ok(envelope)) {
             Ok(()) => Answer::Taken,
             // The receiver is gone when the caller gave up in this very moment.
@@ -148,11 +154,11 @@ impl Pending {
 
     /// What a call that waits may ask; `None` when no such call waits or its caller takes no
     /// questions.
-    pub(super) fn askable(&self, call_id: &str) -> Option<Arc<Askable>> {
+    pub(super) fn questions_of(&self, call_id: &str) -> Option<Arc<CallQuestions>> {
         let mut table = self.table.lock();
         // Who asks is alive.
         table.heard(call_id);
-        table.entries_of(call_id).find_map(|entry| entry.askable.clone())
+        table.entries_of(call_id).find_map(|entry| entry.questions_of.clone())
     }
 
     pub(super) fn heard(&self, alive: &Alive) {
@@ -175,7 +181,7 @@ impl Pending {
                 }
             }
         }
-        table.end(lost, &Error::WorkerLost);
+        table.end_requests(lost, &Error::WorkerLost);
     }
 
     /// The broker is away: no worker can be heard, and each gets time to come back after it.
@@ -186,8 +192,8 @@ impl Pending {
     }
 }
 
-impl Table {
-    fn take(&mut self, correlation_id: &str) -> Option<(Arc<str>, Entry)> {
+impl PendingTable {
+    fn remove_request(&mut self, correlation_id: &str) -> Option<(Arc<str>, PendingRequest)> {
         let (id, entry) = self.by_correlation.remove_entry(correlation_id)?;
         if let hash_map::Entry::Occupied(mut ids) = self.by_call.entry(Arc::clone(&entry.call_id)) {
             ids.get_mut().retain(|id| **id != *correlation_id);
@@ -199,9 +205,9 @@ impl Table {
     }
 
     /// Ends requests without a reply.
-    fn end(&mut self, correlation_ids: Vec<Arc<str>>, error: &Error) {
+    fn end_requests(&mut self, correlation_ids: Vec<Arc<str>>, error: &Error) {
         for correlation_id in correlation_ids {
-            if let Some((id, entry)) = self.take(&correlation_id) {
+            if let Some((id, entry)) = self.remove_request(&correlation_id) {
                 remember(&mut self.expired, id, EXPIRED_MAX);
                 // The receiver is gone when the caller gave up in this very moment.
                 let _ = entry.reply.send(Err(error.clone()));
@@ -213,7 +219,7 @@ impl Table {
         self.expired.iter().chain(&self.answered).any(|ended| **ended == *correlation_id)
     }
 
-    fn entries_of(&self, call_id: &str) -> impl Iterator<Item = &Entry> {
+    fn entries_of(&self, call_id: &str) -> impl Iterator<Item = &PendingRequest> {
         let ids = self.by_call.get(call_id).map_or(&[][..], Vec::as_slice);
         ids.iter().filter_map(|id| self.by_correlation.get(id))
     }
@@ -244,7 +250,7 @@ impl Drop for Waiting {
     /// Without a reply so far: one that comes now is late.
     fn drop(&mut self) {
         let mut table = self.pending.table.lock();
-        if let Some((id, _)) = table.take(&self.correlation_id) {
+        if let Some((id, _)) = table.remove_request(&self.correlation_id) {
             remember(&mut table.expired, id, EXPIRED_MAX);
         }
     }

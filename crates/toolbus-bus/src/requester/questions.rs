@@ -24,8 +24,8 @@ use crate::asker::{
 use crate::port::{Bus, PublishError};
 
 /// How long an answer is sent again while its worker's queue is away, and how often.
-const ANSWER_WAITS: Duration = Duration::from_secs(5);
-const ANSWER_EVERY: Duration = Duration::from_millis(250);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+const ANSWER_RETRY_BACKOFF: Duration = Duration::from_millis(250);
 /// Refusals that are being sent at a time. More questions than that are dropped: their workers
 /// give them up with their calls.
 const REFUSALS_MAX: usize = 256;
@@ -41,7 +41,7 @@ pub(super) struct Questions {
 }
 
 /// What one call may ask. Dropped, it ends the questions that are open.
-pub(super) struct Askable {
+pub(super) struct CallQuestions {
     asker: Asker,
     seen: Mutex<HashSet<String>>,
     room: Arc<Semaphore>,
@@ -50,21 +50,21 @@ pub(super) struct Askable {
 }
 
 /// A question that may be put to the caller.
-pub(super) struct Admitted {
+pub(super) struct AdmittedQuestion {
     asker: Asker,
     ended: CancellationToken,
     _place: OwnedSemaphorePermit,
 }
 
 /// Why a question is not asked.
-pub(super) enum Turned {
+pub(super) enum Rejected {
     /// It came before.
-    Again,
+    Duplicate,
     /// The worker is told this.
-    Away(AskError),
+    WithError(AskError),
 }
 
-impl Askable {
+impl CallQuestions {
     /// `None` when the caller takes no questions.
     pub(super) fn new(asker: Asker) -> Option<Arc<Self>> {
         asker.is_there().then(|| {
@@ -79,19 +79,22 @@ impl Askable {
         })
     }
 
-    fn admit(&self, ask_id: &str) -> Result<Admitted, Turned> {
-        let busy = |why| Turned::Away(AskError::new(AskErrorCode::Busy, why));
+    fn admit(&self, ask_id: &str) -> Result<AdmittedQuestion, Rejected> {
+        let busy = |why| Rejected::WithError(AskError::new(AskErrorCode::Busy, why));
         let mut seen = self.seen.lock();
+
         if seen.contains(ask_id) {
-            return Err(Turned::Again);
+            return Err(Rejected::Duplicate);
         }
         if seen.len() >= QUESTIONS_MAX {
             return Err(busy("this call has asked too much"));
         }
+
         let place = Arc::clone(&self.room).try_acquire_owned();
         let place = place.map_err(|_| busy("this call asks too much at a time"))?;
         seen.insert(ask_id.to_owned());
-        Ok(Admitted { asker: self.asker.clone(), ended: self.ended.clone(), _place: place })
+
+        Ok(AdmittedQuestion { asker: self.asker.clone(), ended: self.ended.clone(), _place: place })
     }
 }
 
@@ -111,8 +114,9 @@ impl Questions {
     /// Takes a question and returns at once; the answer follows.
     pub(super) fn take(&self, envelope: &Envelope) {
         let Some(reply_to) = envelope.reply_to.clone() else {
-            return tracing::warn!("a question that names no topic for its answer");
+            return tracing::warn!("dropped a question without a reply topic");
         };
+
         let bytes = envelope.body.len();
         if bytes > QUESTION_BYTES_MAX {
             let ask_id = envelope.correlation_id.clone().unwrap_or_default();
@@ -120,28 +124,39 @@ impl Questions {
             let why = format!("a question of {bytes} bytes is over {QUESTION_BYTES_MAX}");
             return self.refuse(reply_to, ids, AskError::new(AskErrorCode::TooLarge, why));
         }
+
         let ask = match json::read::<ToolAsk>(&envelope.body) {
             Ok(ask) => ask,
-            Err(error) => return tracing::warn!(%error, "a question that cannot be read"),
+            Err(error) => return tracing::warn!(%error, "dropped a malformed question"),
         };
+
         let ToolAsk { tool_call_id, ask_id, kind, from, params, round } = ask;
         let question = Question { kind, from, params, round };
-        let admitted = match self.pending.askable(&tool_call_id) {
-            Some(askable) => askable.admit(&ask_id),
-            None => Err(Turned::Away(AskError::new(
+        let admitted = match self.pending.questions_of(&tool_call_id) {
+            Some(questions_of) => questions_of.admit(&ask_id),
+            None => Err(Rejected::WithError(AskError::new(
                 AskErrorCode::UnknownCall,
                 "no call of this id waits here that takes questions",
             ))),
         };
+
         let ids = ToolAnswer { tool_call_id, ask_id, ..ToolAnswer::default() };
         match admitted {
-            Ok(admitted) => self.put(reply_to, ids, admitted, question),
-            Err(Turned::Again) => tracing::debug!(ask_id = ids.ask_id, "a question came again"),
-            Err(Turned::Away(error)) => self.refuse(reply_to, ids, error),
+            Ok(admitted) => self.put_question(reply_to, ids, admitted, question),
+            Err(Rejected::Duplicate) => {
+                tracing::debug!(ask_id = ids.ask_id, "ignored a duplicate question")
+            }
+            Err(Rejected::WithError(error)) => self.refuse(reply_to, ids, error),
         }
     }
 
-    fn put(&self, reply_to: Topic, ids: ToolAnswer, admitted: Admitted, question: Question) {
+    fn put_question(
+        &self,
+        reply_to: Topic,
+        ids: ToolAnswer,
+        admitted: AdmittedQuestion,
+        question: Question,
+    ) {
         let (bus, source, closed) =
             (Arc::clone(&self.bus), self.source.clone(), self.closed.clone());
         let task = async move {
@@ -150,6 +165,7 @@ impl Questions {
                 let answered = answer(&admitted.asker, question).await;
                 send(&*bus, &reply_to, envelope(ids, answered, &source)).await;
             };
+
             // What is dropped here is an answer that nobody wants any more.
             tokio::select! {
                 () = answer => {}
@@ -157,6 +173,7 @@ impl Questions {
                 () = closed.cancelled() => {}
             }
         };
+
         self.tasks.spawn(task.in_current_span());
     }
 
@@ -176,7 +193,7 @@ impl Questions {
 async fn answer(asker: &Asker, question: Question) -> Result<Value, AskError> {
     let answered = AssertUnwindSafe(asker.ask(question)).catch_unwind().await;
     answered.unwrap_or_else(|_| {
-        tracing::error!("whoever answers questions panicked");
+        tracing::error!("question handler panicked");
         Err(AskError::new(AskErrorCode::Failed, "the question could not be put"))
     })
 }
@@ -187,6 +204,7 @@ fn envelope(ids: ToolAnswer, answered: Result<Value, AskError>, source: &str) ->
         Ok(result) => (Some(result), None),
         Err(error) => (None, Some(error)),
     };
+
     let answer = ToolAnswer { result, error, ..ids };
     let envelope = Envelope::of(&answer, source);
     let bytes = envelope.body.len();
@@ -197,21 +215,22 @@ fn envelope(ids: ToolAnswer, answered: Result<Value, AskError>, source: &str) ->
     } else {
         envelope
     };
+
     envelope.with_correlation_id(ask_id)
 }
 
 /// Sends an answer, again while its worker's queue may come back. A worker that gets it twice takes
 /// the first.
 async fn send(bus: &dyn Bus, topic: &Topic, answer: Envelope) {
-    let give_up = Instant::now() + ANSWER_WAITS;
+    let give_up = Instant::now() + ANSWER_TIMEOUT;
     loop {
         match bus.publish(topic, answer.clone()).await {
             Ok(()) => return,
             Err(PublishError::TooLarge { .. } | PublishError::Closed) => return,
             Err(error) if Instant::now() >= give_up => {
-                return tracing::info!(%error, %topic, "dropped an answer: nobody takes it");
+                return tracing::info!(%error, %topic, "dropped an answer: its worker has no queue");
             }
-            Err(_) => tokio::time::sleep(ANSWER_EVERY).await,
+            Err(_) => tokio::time::sleep(ANSWER_RETRY_BACKOFF).await,
         }
     }
 }

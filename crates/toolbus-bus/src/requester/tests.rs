@@ -55,6 +55,7 @@ impl Stage {
             progress,
             asker: Asker::none(),
         };
+
         self.requester.request(request).await
     }
 
@@ -88,10 +89,12 @@ async fn each_of_a_thousand_requests_gets_its_own_reply() {
             stage.answer(request).await;
         }
     };
+
     let (replies, ()) = tokio::join!(asking, answering);
     for (id, reply) in ids.iter().zip(replies) {
         assert_eq!(reply.unwrap().body, id.as_bytes());
     }
+
     assert_eq!(stage.requester.stats(), Stats::default());
 }
 
@@ -149,6 +152,7 @@ async fn a_second_reply_is_late() {
         stage.answer(&request).await;
         request
     };
+
     let (reply, request) = tokio::join!(stage.ask("c", SECOND), answering);
     assert!(reply.is_ok());
     stage.answer(&request).await;
@@ -177,6 +181,7 @@ async fn a_timeout_comes_at_the_deadline_and_names_what_was_asked_for() {
         progress: Progress::none(),
         asker: Asker::none(),
     };
+
     let error = stage.requester.request(request).await.unwrap_err();
     assert_eq!(error, Error::Timeout { asked: 10 * SECOND });
     assert_eq!(stage.requester.stats().pending, 0);
@@ -194,6 +199,7 @@ async fn a_worker_is_told_of_a_timeout_and_of_a_cancel_but_not_of_an_answer() {
         worker.received(2).await;
         cancelled.cancel();
     };
+
     let asking = stage.ask_with("unwanted", 60 * SECOND, &cancelled, Progress::none());
     let (end, ()) = tokio::join!(asking, cancelling);
     assert_eq!(end, Err(Error::Cancelled));
@@ -209,6 +215,7 @@ async fn a_worker_is_told_of_a_timeout_and_of_a_cancel_but_not_of_an_answer() {
         tool_call_id: call.to_owned(),
         reason: Some(why.to_owned()),
     };
+
     assert_eq!(told, [cancel("slow", "no reply within 1000 ms"), cancel("unwanted", "cancelled")]);
     assert!(cancels.received(2).await.iter().all(|message| message.expires_after.is_some()));
 }
@@ -248,10 +255,12 @@ async fn a_worker_that_gave_one_sign_and_then_none_is_lost_after_three_seconds()
         stage.sign(&["c"]).await;
         Instant::now()
     };
+
     let asking = async {
         let end = stage.ask("c", 60 * SECOND).await;
         (end, Instant::now())
     };
+
     let ((end, ended), signed) = tokio::join!(asking, signing);
     assert_eq!(end, Err(Error::WorkerLost));
     let silence = ended - signed;
@@ -274,11 +283,13 @@ async fn a_worker_that_keeps_signing_is_waited_for_until_the_deadline() {
             tokio::time::sleep(3 * SECOND).await;
         }
     };
+
     let started = Instant::now();
     let end = tokio::select! {
         end = stage.ask("c", 30 * SECOND) => end,
         () = signing => unreachable!(),
     };
+
     assert_eq!(end, Err(Error::Timeout { asked: 30 * SECOND }));
     assert!(started.elapsed() >= 30 * SECOND);
 }
@@ -303,12 +314,14 @@ async fn a_call_that_its_worker_no_longer_names_is_lost_and_the_others_are_not()
             stage.sign(&["kept", "of somebody else"]).await;
         }
     };
+
     let asking =
         async { tokio::join!(stage.ask("dropped", 20 * SECOND), stage.ask("kept", 20 * SECOND)) };
     let (dropped, kept) = tokio::select! {
         ends = asking => ends,
         () = signing => unreachable!(),
     };
+
     assert_eq!(dropped, Err(Error::WorkerLost));
     assert_eq!(kept, Err(Error::Timeout { asked: 20 * SECOND }));
 }
@@ -325,12 +338,15 @@ async fn silence_does_not_count_while_the_bus_is_down() {
         stage.bus.set_health(Health::Down { reason: "restart".to_owned() });
         tokio::time::sleep(20 * SECOND).await;
         stage.bus.set_health(Health::Up);
+
         Instant::now()
     };
+
     let asking = async {
         let end = stage.ask("c", 60 * SECOND).await;
         (end, Instant::now())
     };
+
     let ((end, ended), up_again) = tokio::join!(asking, outage);
     assert_eq!(end, Err(Error::WorkerLost));
     let silence = ended - up_again;
@@ -377,12 +393,14 @@ async fn progress_reaches_the_call_that_it_is_about() {
         stage.news(&progress_of("1", "too late")).await;
         stage.answer(&requests[1]).await;
     };
+
     let asking = async {
         tokio::join!(
             stage.ask_with("1", SECOND, &token, first.progress()),
             stage.ask_with("2", SECOND, &token, second.progress())
         )
     };
+
     let (ends, ()) = tokio::join!(asking, working);
     assert!(ends.0.is_ok() && ends.1.is_ok());
     assert_eq!(first.messages(), ["a", "d"]);
@@ -401,10 +419,12 @@ async fn progress_is_a_sign_of_life() {
             stage.news(&progress_of("c", "still at it")).await;
         }
     };
+
     let end = tokio::select! {
         end = stage.ask("c", 20 * SECOND) => end,
         () = working => unreachable!(),
     };
+
     assert_eq!(end, Err(Error::Timeout { asked: 20 * SECOND }));
 }
 
@@ -415,6 +435,7 @@ async fn news_that_cannot_be_read_are_passed_over() {
     let working = async {
         let request = worker.received(1).await.remove(0);
         let to = topic::tool_progress(&agent("RockBot"), &instance("one"));
+
         for message_type in ["Toolbus.Alive", "Toolbus.ToolProgress"] {
             for body in ["", "null", "[", "{\"calls\":7,\"seq\":\"x\"}", "\u{0}"] {
                 let news =
@@ -422,8 +443,10 @@ async fn news_that_cannot_be_read_are_passed_over() {
                 stage.bus.publish(&to, news).await.unwrap();
             }
         }
+
         stage.answer(&request).await;
     };
+
     let (end, ()) = tokio::join!(stage.ask("c", SECOND), working);
     assert!(end.is_ok());
     assert_eq!(stage.requester.stats(), Stats::default());
@@ -435,9 +458,11 @@ async fn one_request_too_many_is_refused_and_finds_room_when_another_ends() {
     let worker = stage.silent_worker().await;
     let ids: Vec<_> = (0..REQUESTS_MAX).map(|number| number.to_string()).collect();
     let mut waiting: Vec<_> = ids.iter().map(|id| Box::pin(stage.ask(id, 60 * SECOND))).collect();
+
     for request in &mut waiting {
         assert!(request.now_or_never().is_none());
     }
+
     assert_eq!(stage.requester.stats().pending, REQUESTS_MAX);
     let sent = worker.received(REQUESTS_MAX).await.len();
     assert_eq!(stage.ask("c", SECOND).await, Err(Error::Busy));
@@ -456,6 +481,7 @@ async fn closing_ends_every_request() {
         // It may be closed twice.
         stage.requester.close().await;
     };
+
     let asking = join_all((0..100).map(|_| stage.ask("c", 60 * SECOND)));
     let (ends, ()) = within("closing", async { tokio::join!(asking, closing) }).await;
     assert!(ends.iter().all(|end| *end == Err(Error::Closed)));
@@ -502,6 +528,7 @@ async fn a_message_whose_confirm_was_lost_is_sent_again_as_the_same_message() {
         stage.answer(&requests[1]).await;
         requests
     };
+
     let (end, requests) = tokio::join!(stage.ask("c", 60 * SECOND), answering);
     assert!(end.is_ok());
     assert_eq!(stage.bus.published(&stage.topic).len(), 3);
@@ -530,6 +557,7 @@ async fn a_broker_that_went_away_with_a_message_is_waited_for() {
         until("the tries", || stage.bus.published(&stage.topic).len() == 3).await;
         stage.answer(&worker.received(1).await[0]).await;
     };
+
     let (end, ()) = tokio::join!(stage.ask("c", 60 * SECOND), answering);
     assert!(end.is_ok(), "{end:?}");
 
@@ -587,12 +615,14 @@ async fn requests_find_their_replies_on_many_threads() {
             Disposition::Ack
         }
     };
+
     let pattern = TopicPattern::from(stage.topic.clone());
     let subscription = Subscription::durable("workers", pattern, at_once(8));
     let worker = Arc::new(worker);
     let _first = stage.bus.subscribe(subscription.clone(), worker.clone()).await.unwrap();
     let _second = stage.bus.subscribe(subscription, worker).await.unwrap();
     let mut asking = tokio::task::JoinSet::new();
+
     for number in 0..2_000 {
         let stage = Arc::clone(&stage);
         asking.spawn(async move {
@@ -601,8 +631,10 @@ async fn requests_find_their_replies_on_many_threads() {
             assert_eq!(reply.body, id.as_bytes());
         });
     }
+
     while let Some(asked) = asking.join_next().await {
         asked.unwrap();
     }
+
     assert_eq!(stage.requester.stats(), Stats::default());
 }

@@ -10,17 +10,17 @@ use tokio_util::sync::CancellationToken;
 
 /// How long a cancel message waits for its call: a worker that was busy may be handed the request
 /// after the message that cancels it.
-const REMEMBERED_FOR: Duration = Duration::from_secs(60);
+const EARLY_CANCEL_TTL: Duration = Duration::from_secs(60);
 /// Most cancel messages that wait for their call.
 const EARLY_MAX: usize = 1_024;
 
 #[derive(Default)]
 pub(super) struct Cancels {
-    table: Mutex<Table>,
+    table: Mutex<CancelTable>,
 }
 
 #[derive(Default)]
-struct Table {
+struct CancelTable {
     /// By number, because calls of one name may be several at a time. There are no more of them
     /// than run at once, so a cancel message, which is rare, looks at them all.
     running: HashMap<u64, (Arc<Name>, CancellationToken)>,
@@ -47,18 +47,23 @@ impl Cancels {
         let name = Name::new(source, call_id);
         let mut table = self.table.lock();
         let mut reached = false;
+
         for (_, token) in table.running.values().filter(|(running, _)| **running == name) {
             token.cancel();
             reached = true;
         }
+
         if reached {
             return;
         }
+
         let now = Instant::now();
         table.forget_old(now);
+
         if table.early.len() >= EARLY_MAX {
             table.early.pop_front();
         }
+
         table.early.push_back((now, name));
     }
 
@@ -67,6 +72,7 @@ impl Cancels {
         let name = Arc::new(Name::new(source, call_id));
         let token = CancellationToken::new();
         let mut table = self.table.lock();
+
         if !table.early.is_empty() {
             table.forget_old(Instant::now());
             if let Some(at) = table.early.iter().position(|(_, early)| *early == *name) {
@@ -74,17 +80,19 @@ impl Cancels {
                 token.cancel();
             }
         }
+
         table.started += 1;
         let number = table.started;
         table.running.insert(number, (Arc::clone(&name), token.clone()));
         drop(table);
+
         Running { cancels: Arc::clone(self), name, number, token }
     }
 }
 
-impl Table {
+impl CancelTable {
     fn forget_old(&mut self, now: Instant) {
-        while self.early.front().is_some_and(|(at, _)| now - *at >= REMEMBERED_FOR) {
+        while self.early.front().is_some_and(|(at, _)| now - *at >= EARLY_CANCEL_TTL) {
             self.early.pop_front();
         }
     }

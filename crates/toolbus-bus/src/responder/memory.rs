@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::{CallKey, Reply};
 
 /// How long an outcome is remembered.
-pub const REMEMBERED_FOR: Duration = Duration::from_secs(600);
+pub const OUTCOME_TTL: Duration = Duration::from_secs(600);
 /// Most outcomes that are remembered.
 pub(super) const ENTRIES_MAX: usize = 20_000;
 /// Most bytes of outcomes that are remembered.
@@ -26,19 +26,19 @@ pub const REMEMBERED_BYTES: usize = 256;
 /// The memory. Clones are the same memory.
 #[derive(Clone, Default)]
 pub(super) struct Memory {
-    table: Arc<Mutex<Table>>,
+    table: Arc<Mutex<OutcomeTable>>,
 }
 
 #[derive(Default)]
-struct Table {
-    entries: HashMap<CallKey, Entry>,
+struct OutcomeTable {
+    entries: HashMap<CallKey, CallEntry>,
     /// Outcomes in the order in which they were remembered.
     done: VecDeque<(Instant, CallKey)>,
     bytes: usize,
 }
 
-enum Entry {
-    Running(Arc<Slot>),
+enum CallEntry {
+    Running(Arc<OutcomeSlot>),
     Done(Reply),
 }
 
@@ -57,24 +57,25 @@ impl Memory {
     pub(super) fn recall(&self, key: CallKey) -> Recalled {
         let mut table = self.table.lock();
         table.forget_old(Instant::now());
+
         match table.entries.entry(key) {
             hash_map::Entry::Occupied(known) => match known.get() {
-                Entry::Done(reply) => Recalled::Done(reply.clone()),
-                Entry::Running(slot) => Recalled::Running(Run(Arc::clone(slot))),
+                CallEntry::Done(reply) => Recalled::Done(reply.clone()),
+                CallEntry::Running(slot) => Recalled::Running(Run(Arc::clone(slot))),
             },
             hash_map::Entry::Vacant(place) => {
-                let slot = Arc::new(Slot::default());
-                place.insert(Entry::Running(Arc::clone(&slot)));
+                let slot = Arc::new(OutcomeSlot::default());
+                place.insert(CallEntry::Running(Arc::clone(&slot)));
                 Recalled::New(Place { memory: self.clone(), key, slot: Some(slot) })
             }
         }
     }
 }
 
-impl Table {
+impl OutcomeTable {
     fn remember(&mut self, key: CallKey, reply: Reply, now: Instant) {
         self.bytes += REMEMBERED_BYTES + reply.body.len();
-        self.entries.insert(key, Entry::Done(reply));
+        self.entries.insert(key, CallEntry::Done(reply));
         self.done.push_back((now, key));
         while self.done.len() > ENTRIES_MAX || (self.bytes > BYTES_MAX && self.done.len() > 1) {
             self.forget_oldest();
@@ -82,14 +83,14 @@ impl Table {
     }
 
     fn forget_old(&mut self, now: Instant) {
-        while self.done.front().is_some_and(|(at, _)| now - *at >= REMEMBERED_FOR) {
+        while self.done.front().is_some_and(|(at, _)| now - *at >= OUTCOME_TTL) {
             self.forget_oldest();
         }
     }
 
     fn forget_oldest(&mut self) {
         let Some((_, key)) = self.done.pop_front() else { return };
-        if let Some(Entry::Done(reply)) = self.entries.remove(&key) {
+        if let Some(CallEntry::Done(reply)) = self.entries.remove(&key) {
             self.bytes -= REMEMBERED_BYTES + reply.body.len();
         }
     }
@@ -97,7 +98,7 @@ impl Table {
 
 /// The outcome that a run will have.
 #[derive(Default)]
-struct Slot {
+struct OutcomeSlot {
     outcome: Mutex<Outcome>,
     ended: Notify,
 }
@@ -111,7 +112,7 @@ enum Outcome {
     Reply(Reply),
 }
 
-impl Slot {
+impl OutcomeSlot {
     fn end(&self, outcome: Outcome) {
         *self.outcome.lock() = outcome;
         self.ended.notify_waiters();
@@ -119,7 +120,7 @@ impl Slot {
 }
 
 /// Somebody else's run of the same call.
-pub(super) struct Run(Arc<Slot>);
+pub(super) struct Run(Arc<OutcomeSlot>);
 
 impl Run {
     /// How it ends; `None` when it was dropped without an outcome.
@@ -134,6 +135,7 @@ impl Run {
             }
             outcome => outcome,
         };
+
         match outcome {
             Outcome::Reply(reply) => Some(reply),
             Outcome::Lost | Outcome::Open => None,
@@ -146,7 +148,7 @@ pub(super) struct Place {
     memory: Memory,
     key: CallKey,
     /// Taken out when the run has ended.
-    slot: Option<Arc<Slot>>,
+    slot: Option<Arc<OutcomeSlot>>,
 }
 
 impl Place {

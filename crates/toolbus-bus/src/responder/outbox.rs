@@ -1,4 +1,4 @@
-//! What a responder sends: replies, which must arrive, and news, which may be lost.
+//! What a responder sends: replies, which must arrive, and notifications (progress), which may be lost.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -14,47 +14,47 @@ use tracing::{Instrument as _, Span};
 
 use crate::port::{Bus, PublishError};
 
-/// News that wait to be sent, and bytes of their bodies; past that they are dropped and counted.
-const NEWS_MAX: NonZeroUsize = NonZeroUsize::new(1_024).expect("1024 is not zero");
-const NEWS_BYTES_MAX: usize = 16 << 20;
-/// How long news are worth anything.
-const NEWS_EXPIRE_AFTER: Duration = Duration::from_secs(10);
-/// How long a reply waits for the news before it.
-const FLUSH_WAITS: Duration = Duration::from_secs(1);
+/// Notifications that wait to be sent, and bytes of their bodies; past that they are dropped and counted.
+const NOTIFICATIONS_MAX: NonZeroUsize = NonZeroUsize::new(1_024).expect("1024 is not zero");
+const NOTIFICATIONS_BYTES_MAX: usize = 16 << 20;
+/// How long the broker keeps a notification: a late one is worthless.
+const NOTIFICATION_TTL: Duration = Duration::from_secs(10);
+/// How long a reply waits for the notifications before it.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// Replies that wait for their caller to come back; past that they are dropped and counted. A reply
-/// takes one place for each [`PLACE_BYTES`] of its body, so there is a bound in bytes as well.
+/// takes one place for each [`REPLY_PLACE_BYTES`] of its body, so there is a bound in bytes as well.
 const REPLIES_MAX: usize = 256;
-const PLACE_BYTES: usize = 256 << 10;
+const REPLY_PLACE_BYTES: usize = 256 << 10;
 /// How long a reply waits for its caller to come back (its queue goes with its connection), and how
 /// often it is tried.
-const REPLY_WAITS: Duration = Duration::from_secs(5);
-const REPLY_EVERY: Duration = Duration::from_millis(250);
+const CALLER_AWAY_TIMEOUT: Duration = Duration::from_secs(5);
+const REPLY_RETRY_BACKOFF: Duration = Duration::from_millis(250);
 /// How long a reply is tried while the broker is away. The request is not acked meanwhile, so the
 /// broker hands it out again, and the outcome memory answers it.
-const BROKER_WAITS: Duration = Duration::from_secs(30);
+const BROKER_AWAY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Sends for one responder. Clones are the same outbox.
 #[derive(Clone)]
 pub(super) struct Outbox {
-    inner: Arc<Inner>,
+    inner: Arc<OutboxInner>,
 }
 
-struct Inner {
+struct OutboxInner {
     bus: Arc<dyn Bus>,
     source: String,
-    news: mpsc::Sender<News>,
-    room: Arc<Semaphore>,
+    news: mpsc::Sender<QueuedNotification>,
+    notification_bytes: Arc<Semaphore>,
     dropped: AtomicU64,
-    waiting: Arc<Semaphore>,
+    reply_places: Arc<Semaphore>,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
 
-enum News {
+enum QueuedNotification {
     Message {
         topic: Topic,
         envelope: Box<Envelope>,
-        /// Of the call that the news are about, so that they belong to its trace.
+        /// Span of the call that it is about, so that it belongs to its trace.
         span: Span,
         _room: OwnedSemaphorePermit,
     },
@@ -65,64 +65,70 @@ enum News {
 impl Outbox {
     /// `stop` ends it.
     pub(super) fn start(bus: Arc<dyn Bus>, source: &str, stop: CancellationToken) -> Self {
-        let (news, incoming) = mpsc::channel(NEWS_MAX.get());
-        let inner = Arc::new(Inner {
+        let (news, incoming) = mpsc::channel(NOTIFICATIONS_MAX.get());
+        let inner = Arc::new(OutboxInner {
             bus: Arc::clone(&bus),
             source: source.to_owned(),
             news,
-            room: Arc::new(Semaphore::new(NEWS_BYTES_MAX)),
+            notification_bytes: Arc::new(Semaphore::new(NOTIFICATIONS_BYTES_MAX)),
             dropped: AtomicU64::new(0),
-            waiting: Arc::new(Semaphore::new(REPLIES_MAX)),
+            reply_places: Arc::new(Semaphore::new(REPLIES_MAX)),
             stop: stop.clone(),
             tasks: TaskTracker::new(),
         });
+
         inner.tasks.spawn(async move {
-            // What is being sent may be dropped with the rest: it is news.
+            // What is being sent may be dropped with the rest: notifications may be lost.
             tokio::select! {
-                () = send_news(bus, incoming) => {}
+                () = publish_notifications(bus, incoming) => {}
                 () = stop.cancelled() => {}
             }
         });
+
         Self { inner }
     }
 
-    /// Sends news, in order with other news.
+    /// Queues a notification, which is sent in order with the others, or drops it when too many wait.
     pub(super) fn post<M: Message>(&self, topic: &Topic, news: &M) {
         let envelope = Box::new(self.news(news));
         let bytes = u32::try_from(envelope.body.len()).unwrap_or(u32::MAX);
-        let room = Arc::clone(&self.inner.room).try_acquire_many_owned(bytes);
-        let posted = room.is_ok_and(|room| {
+        let notification_bytes =
+            Arc::clone(&self.inner.notification_bytes).try_acquire_many_owned(bytes);
+        let posted = notification_bytes.is_ok_and(|notification_bytes| {
             let (topic, span) = (topic.clone(), Span::current());
-            let message = News::Message { topic, envelope, span, _room: room };
+            let message =
+                QueuedNotification::Message { topic, envelope, span, _room: notification_bytes };
             self.inner.news.try_send(message).is_ok()
         });
+
         if !posted {
             let dropped = self.inner.dropped.fetch_add(1, Ordering::Relaxed) + 1;
-            tracing::debug!(dropped, "dropped news: too many wait to be sent");
+            tracing::debug!(dropped, "dropped a notification: too many wait to be sent");
         }
     }
 
-    /// Waits until the news that were posted before are sent, but not for long: a reply that comes
-    /// before the news of its call makes them worthless. Where none are under way it is done at
-    /// once.
+    /// Waits until the notifications that were queued before are sent, but not for long: a reply that
+    /// comes before the progress of its call makes it worthless. Returns at once where none are queued.
     pub(super) async fn flush(&self) {
-        // News hold their room until they are sent, and none are empty.
-        if self.inner.room.available_permits() == NEWS_BYTES_MAX {
+        // Notifications hold their share of bytes until they are sent, and none are empty.
+        if self.inner.notification_bytes.available_permits() == NOTIFICATIONS_BYTES_MAX {
             return;
         }
+
         let (mark, passed) = oneshot::channel();
         let flushed = async {
-            if self.inner.news.send(News::Mark(mark)).await.is_ok() {
+            if self.inner.news.send(QueuedNotification::Mark(mark)).await.is_ok() {
                 // An error says that the outbox has stopped, and then nothing is sent any more.
                 let _ = passed.await;
             }
         };
-        if tokio::time::timeout(FLUSH_WAITS, flushed).await.is_err() {
-            tracing::debug!("a reply does not wait any longer for the news before it");
+
+        if tokio::time::timeout(FLUSH_TIMEOUT, flushed).await.is_err() {
+            tracing::debug!("a reply stopped waiting for the notifications before it");
         }
     }
 
-    /// Sends a sign of life at once, and says whether anybody took it.
+    /// Sends a heartbeat at once, and says whether any queue took it.
     pub(super) async fn send<M: Message>(
         &self,
         topic: &Topic,
@@ -132,47 +138,50 @@ impl Outbox {
     }
 
     fn news<M: Message>(&self, news: &M) -> Envelope {
-        Envelope::of(news, &self.inner.source).with_expiry(NEWS_EXPIRE_AFTER)
+        Envelope::of(news, &self.inner.source).with_expiry(NOTIFICATION_TTL)
     }
 
     /// Sends a reply. It returns when the broker has it, or when somebody else goes on trying.
     pub(super) async fn deliver(&self, topic: &Topic, reply: Envelope) {
-        let give_up = Instant::now() + BROKER_WAITS;
+        let give_up = Instant::now() + BROKER_AWAY_TIMEOUT;
         loop {
             match self.inner.bus.publish(topic, reply.clone()).await {
                 Ok(()) => return,
                 Err(PublishError::Unavailable(_) | PublishError::Unconfirmed)
                     if Instant::now() < give_up =>
                 {
-                    tokio::time::sleep(REPLY_EVERY).await;
+                    tokio::time::sleep(REPLY_RETRY_BACKOFF).await;
                 }
                 Err(error @ (PublishError::Unroutable(_) | PublishError::Refused(_))) => {
-                    return self.try_later(topic.clone(), reply, error);
+                    return self.retry_in_background(topic.clone(), reply, error);
                 }
-                Err(error) => return lost(topic, &error),
+                Err(error) => return log_dropped_reply(topic, &error),
             }
         }
     }
 
     /// Tries again in the background, so that a caller that is gone holds up nobody.
-    fn try_later(&self, topic: Topic, reply: Envelope, error: PublishError) {
-        let places = u32::try_from(reply.body.len().div_ceil(PLACE_BYTES).max(1));
-        let waiting = Arc::clone(&self.inner.waiting);
-        let Ok(place) = waiting.try_acquire_many_owned(places.unwrap_or(u32::MAX)) else {
-            return lost(&topic, &error);
+    fn retry_in_background(&self, topic: Topic, reply: Envelope, error: PublishError) {
+        let places = u32::try_from(reply.body.len().div_ceil(REPLY_PLACE_BYTES).max(1));
+        let reply_places = Arc::clone(&self.inner.reply_places);
+        let Ok(place) = reply_places.try_acquire_many_owned(places.unwrap_or(u32::MAX)) else {
+            return log_dropped_reply(&topic, &error);
         };
+
         let (bus, stop) = (Arc::clone(&self.inner.bus), self.inner.stop.clone());
         self.inner.tasks.spawn(async move {
-            let give_up = Instant::now() + REPLY_WAITS;
+            let give_up = Instant::now() + CALLER_AWAY_TIMEOUT;
             let mut last = error;
+
             while Instant::now() < give_up && !stop.is_cancelled() {
-                tokio::time::sleep(REPLY_EVERY).await;
+                tokio::time::sleep(REPLY_RETRY_BACKOFF).await;
                 match bus.publish(&topic, reply.clone()).await {
                     Ok(()) => return,
                     Err(error) => last = error,
                 }
             }
-            lost(&topic, &last);
+
+            log_dropped_reply(&topic, &last);
             drop(place);
         });
     }
@@ -184,16 +193,19 @@ impl Outbox {
     }
 }
 
-async fn send_news(bus: Arc<dyn Bus>, mut incoming: mpsc::Receiver<News>) {
+async fn publish_notifications(
+    bus: Arc<dyn Bus>,
+    mut incoming: mpsc::Receiver<QueuedNotification>,
+) {
     while let Some(news) = incoming.recv().await {
         match news {
-            News::Message { topic, envelope, span, _room } => {
+            QueuedNotification::Message { topic, envelope, span, _room } => {
                 let published = async { bus.publish(&topic, *envelope).await };
                 if let Err(error) = published.instrument(span).await {
-                    tracing::debug!(%error, %topic, "news that nobody took");
+                    tracing::debug!(%error, %topic, "dropped a notification: not published");
                 }
             }
-            News::Mark(passed) => {
+            QueuedNotification::Mark(passed) => {
                 // Whoever waited for it may be gone.
                 let _ = passed.send(());
             }
@@ -201,7 +213,7 @@ async fn send_news(bus: Arc<dyn Bus>, mut incoming: mpsc::Receiver<News>) {
     }
 }
 
-fn lost(topic: &Topic, error: &PublishError) {
+fn log_dropped_reply(topic: &Topic, error: &PublishError) {
     // Callers come and go; one that was cancelled is often gone before it is told.
-    tracing::info!(%topic, %error, "dropped a reply: nobody takes it");
+    tracing::info!(%topic, %error, "dropped a reply: no queue took it");
 }

@@ -67,6 +67,7 @@ impl Scripted {
         let id = request.tool_call_id.as_str();
         let argument = request.arguments.clone().unwrap_or_default();
         let seconds = || Duration::from_secs_f64(argument.parse().unwrap());
+
         match request.tool_name.as_str() {
             "polite" => {
                 context.cancelled.cancelled().await;
@@ -99,6 +100,7 @@ impl Scripted {
             }
             _ => {}
         }
+
         let content = Some(format!("{id} was run {}", context.source));
         let reply = Reply::of(&ToolInvokeResponse { content, ..response(request) });
         Reply { headers: Headers::new().with("rb-content-trust", "tool-output"), ..reply }

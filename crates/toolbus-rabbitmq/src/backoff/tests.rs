@@ -4,17 +4,20 @@ use super::*;
 fn waits_double_up_to_a_longest_one() {
     let mut backoff = Backoff::default();
     let bases = [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000].map(Duration::from_millis);
+
     for base in bases {
         let wait = backoff.next();
         assert!(wait >= base.mul_f64(0.75) && wait <= base.mul_f64(1.25), "{wait:?} for {base:?}");
     }
+
     for _ in 0..1_000 {
-        assert!(backoff.next() <= LONGEST.mul_f64(1.25));
+        assert!(backoff.next() <= BACKOFF_MAX.mul_f64(1.25));
     }
-    backoff.held(GOOD_AFTER / 2);
-    assert!(backoff.next() >= LONGEST.mul_f64(0.75));
-    backoff.held(GOOD_AFTER);
-    assert!(backoff.next() <= FIRST.mul_f64(1.25));
+
+    backoff.note_uptime(STABLE_GRACE / 2);
+    assert!(backoff.next() >= BACKOFF_MAX.mul_f64(0.75));
+    backoff.note_uptime(STABLE_GRACE);
+    assert!(backoff.next() <= FIRST_BACKOFF.mul_f64(1.25));
 }
 
 #[test]

@@ -67,6 +67,7 @@ fn the_size_on_the_wire_is_never_estimated_too_low() {
         headers.insert("flag".into(), AMQPValue::Boolean(true));
         headers.insert("long".into(), long(&"x".repeat(5_000)));
     });
+
     let mut wire = vec![0; 10_000];
     let frame = lapin::protocol::basic::gen_properties(&properties);
     let (_, bytes) = frame(wire.as_mut_slice().into()).unwrap().into_inner();

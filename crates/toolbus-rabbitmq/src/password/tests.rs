@@ -7,6 +7,7 @@ async fn check(text: &str, expected: Result<&str, &str>) {
     let file = folder.path().join("password");
     fs::write(&file, text).unwrap();
     let found = read(&file).await.map_err(|error| error.with_cause());
+
     match (found, expected) {
         (Ok(found), Ok(expected)) => assert_eq!(found, expected),
         (Err(found), Err(expected)) => {

@@ -87,6 +87,7 @@ async fn a_broker_that_says_nothing_is_left_in_time() {
         let _ = socket.read_to_end(&mut sent).await;
         sent
     };
+
     let (error, sent) = tokio::join!(fails(&url), tokio::time::timeout(PATIENCE, mute));
     assert!(matches!(error, ConnectError::TimedOut { .. }), "{error:?}");
     let sent = sent.expect("the socket was left open");
@@ -103,10 +104,12 @@ async fn what_speaks_another_language_is_no_broker() {
             let _ = socket.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
         }
     };
+
     let error = tokio::select! {
         error = fails(&url) => error,
         () = other => unreachable!("it serves for ever"),
     };
+
     let is_told = matches!(error, ConnectError::Unreachable { .. } | ConnectError::TimedOut { .. });
     assert!(is_told, "{error:?}");
 }
@@ -147,6 +150,7 @@ async fn a_service_may_start_first() {
             connections.spawn(async move { copy_bidirectional(&mut client, &mut broker).await });
         }
     };
+
     let test = async {
         tokio::time::timeout(PATIENCE, bus.connected()).await.unwrap();
         assert_eq!(bus.health(), Health::Up);
@@ -155,6 +159,7 @@ async fn a_service_may_start_first() {
         handler.received(1).await;
         bus.close(Duration::from_secs(1)).await;
     };
+
     tokio::select! {
         () = test => {}
         () = serve => unreachable!("it serves for ever"),

@@ -30,8 +30,10 @@ fn plain(recorded: &RecordedFrame) -> BasicProperties {
     let short = |text: &Option<std::borrow::Cow<'_, str>>| -> ShortString {
         text.as_deref().expect("every recorded frame has all properties").into()
     };
+
     let frame = &recorded.frame;
     let mut headers = FieldTable::default();
+
     for (name, value) in &frame.headers {
         let value = match value {
             HeaderValue::LongString(text) => AMQPValue::LongString(text.to_vec().into()),
@@ -40,6 +42,7 @@ fn plain(recorded: &RecordedFrame) -> BasicProperties {
         };
         headers.insert(name.as_ref().into(), value);
     }
+
     BasicProperties::default()
         .with_content_type(short(&frame.properties.content_type))
         .with_delivery_mode(frame.properties.delivery_mode.unwrap())
@@ -71,6 +74,7 @@ async fn recorded_frames_are_read_as_they_were_recorded() {
         assert_eq!(seen.topic.as_str(), recorded.routing_key);
         let mut envelope = seen.envelope;
         let mut expected = Envelope::from_frame(recorded.frame);
+
         // The broker hands headers out in the order of their names.
         for envelope in [&mut envelope, &mut expected] {
             let sorted: BTreeMap<_, _> = envelope.headers.iter().collect();
@@ -79,9 +83,11 @@ async fn recorded_frames_are_read_as_they_were_recorded() {
             });
             envelope.headers = sorted;
         }
+
         assert_eq!(envelope, expected);
         assert!(!seen.redelivered);
     }
+
     bus.close(Duration::ZERO).await;
 }
 
@@ -115,5 +121,6 @@ async fn what_is_published_is_what_was_recorded() {
         headers.retain(|_, value| matches!(value, AMQPValue::LongString(_)));
         assert_eq!(seen.properties, expected.with_headers(headers.into()));
     }
+
     bus.close(Duration::ZERO).await;
 }

@@ -41,6 +41,7 @@ impl Traffic {
             failed: Arc::default(),
             tasks: JoinSet::new(),
         };
+
         for task in 0..16 {
             let (bus, stop) = (Arc::clone(bus), Arc::clone(&traffic.stop));
             let (confirmed, failed) = (Arc::clone(&traffic.confirmed), Arc::clone(&traffic.failed));
@@ -49,6 +50,7 @@ impl Traffic {
                 while !stop.load(Ordering::Relaxed) {
                     let text = format!("{task}-{number}");
                     number += 1;
+
                     match bus.publish(&topic(to), message(&text)).await {
                         Ok(()) => confirmed.lock().push(text),
                         Err(PublishError::Unconfirmed | PublishError::Unavailable(_)) => {
@@ -56,10 +58,12 @@ impl Traffic {
                         }
                         Err(error) => panic!("message {text}: {error}"),
                     }
+
                     tokio::time::sleep(Duration::from_millis(2)).await;
                 }
             });
         }
+
         traffic
     }
 
@@ -77,6 +81,7 @@ impl Traffic {
         while let Some(ended) = self.tasks.join_next().await {
             ended.unwrap();
         }
+
         let confirmed = std::mem::take(&mut *self.confirmed.lock());
         eventually(PATIENCE, async || {
             let seen: HashSet<_> = handler.texts().into_iter().collect();
@@ -120,6 +125,7 @@ async fn a_power_cut_loses_no_confirmed_message() {
     // The private queue went with its connection and is back under its name.
     worker.publish(&topic("reply"), message("there")).await.unwrap();
     assert_eq!(replies.received(1).await.len(), 1);
+
     for bus in [worker, caller] {
         bus.close(Duration::from_secs(1)).await;
     }
@@ -201,9 +207,11 @@ async fn a_broker_that_hangs_counts_as_lost() {
     .await;
     node.resume().unwrap();
     is_up(&bus).await;
+
     for to in ["reply", "t"] {
         eventually(PATIENCE, async || bus.publish(&topic(to), message(to)).await).await;
     }
+
     eventually(PATIENCE, async || {
         let texts = handler.texts();
         let all = ["reply", "t"].iter().all(|text| texts.iter().any(|seen| seen == text));
@@ -219,10 +227,12 @@ async fn a_broker_that_hangs_counts_as_lost() {
 async fn a_channel_that_the_broker_closes_is_made_anew() {
     let node = node!();
     let vhost = node.vhost().await.unwrap();
+
     for (name, milliseconds) in [("consumer_timeout", 1_000), ("channel_tick_interval", 500)] {
         let setting = format!("application:set_env(rabbit, {name}, {milliseconds}).");
         node.ctl(&["eval", &setting]).await.unwrap();
     }
+
     let bus = connect(&vhost.amqp_url()).await;
     let connections = connections(&vhost).await;
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -238,6 +248,7 @@ async fn a_channel_that_the_broker_closes_is_made_anew() {
             }
         })
     };
+
     let _slow = subscribe(&bus, durable("slow", "slow", at_once(2)), &slow).await;
     let other = Recorder::acking();
     let _other = subscribe(&bus, durable("other", "other", at_once(1)), &other).await;
@@ -274,10 +285,12 @@ async fn connections_that_the_broker_closes_are_made_anew() {
             // private queue is back, nobody listens there.
             eventually(PATIENCE, async || bus.publish(&topic(to), message("on")).await).await;
         }
+
         shared.received(round).await;
         own.received(round).await;
         is_up(&bus).await;
     }
+
     bus.close(Duration::ZERO).await;
 }
 
@@ -302,6 +315,7 @@ async fn a_queue_that_is_deleted_is_declared_again() {
         bus.publish(&topic("t"), message("on")).await.unwrap();
         handler.received(2 * (round + 1)).await;
     }
+
     assert_eq!(vhost.connections().await.unwrap(), connections, "the connection was no trouble");
     bus.close(Duration::ZERO).await;
 }

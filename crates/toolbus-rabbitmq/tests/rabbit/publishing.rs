@@ -29,12 +29,14 @@ async fn under_load_nobody_is_told_what_became_of_another_message() {
             let (bus, topic) = (&bus, if is_lost { &nowhere } else { &here });
             async move { (is_lost, bus.publish(topic, message(&number.to_string())).await) }
         });
+
         for (is_lost, published) in join_all(publishes).await {
             let expected =
                 if is_lost { Err(PublishError::Unroutable(nowhere.clone())) } else { Ok(()) };
             assert_eq!(published, expected);
         }
     }
+
     bus.close(Duration::ZERO).await;
 }
 
@@ -83,6 +85,7 @@ async fn a_full_queue_refuses() {
         }
         assert!(taken < 40, "a private queue has no bound");
     };
+
     assert!(matches!(refused, PublishError::Refused(_)), "{refused:?}");
     assert!(taken >= 8, "only {taken} bodies of 8 MiB fit");
     assert_eq!(bus.health(), Health::Up);
@@ -100,6 +103,7 @@ async fn a_close_waits_for_confirms() {
     let texts: Vec<_> = (0..500).map(|number| number.to_string()).collect();
     let publishes = join_all(texts.iter().map(|text| bus.publish(&topic, message(text))));
     let (published, ()) = tokio::join!(publishes, bus.close(PATIENCE));
+
     // Some come too late to be sent. Of what was sent, nothing is unknown.
     let is_definite = |published: &_| matches!(published, Ok(()) | Err(PublishError::Closed));
     assert!(published.iter().all(is_definite), "{published:?}");
@@ -119,15 +123,18 @@ async fn a_publish_outlives_its_channel() {
         let options = ExchangeDeleteOptions::default();
         plain.channel.exchange_delete("rockbot".into(), options).await.unwrap();
         let refused = bus.publish(&topic("t"), message("lost")).await;
+
         match refused {
             Err(PublishError::Refused(reason)) => {
                 assert!(reason.contains("NOT_FOUND"), "round {round}: {reason}");
             }
             other => panic!("round {round}: {other:?}"),
         }
+
         let unroutable = bus.publish(&topic("t"), message("nobody")).await;
         assert_eq!(unroutable, Err(PublishError::Unroutable(topic("t"))), "round {round}");
     }
+
     assert_eq!(bus.health(), Health::Up);
     bus.close(Duration::ZERO).await;
 }
@@ -147,6 +154,7 @@ async fn publishing_goes_on_while_the_broker_closes_connections() {
             .await;
         }
     };
+
     let publishing = async {
         let mut confirmed = Vec::new();
         for number in 0..600 {
@@ -158,8 +166,10 @@ async fn publishing_goes_on_while_the_broker_closes_connections() {
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
+
         confirmed
     };
+
     let ((), confirmed) = tokio::join!(closing, publishing);
 
     eventually(PATIENCE, async || {

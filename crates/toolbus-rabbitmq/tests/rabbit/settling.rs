@@ -46,6 +46,7 @@ async fn a_dead_letter_is_whole_says_why_and_goes_no_further() {
         let headers = letter.properties["headers"].as_object().unwrap();
         assert!(!headers.keys().any(|name| name.starts_with("x-toolbus")), "{headers:?}");
     }
+
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(handler.seen().len(), 2, "a dead letter came again");
     assert_eq!(vhost.peek("rockbot.q.dlq", 10).await.unwrap().len(), 2);
@@ -61,6 +62,7 @@ async fn dead_letters_without_a_queue_hold_nobody_up() {
         b"bad" => Disposition::DeadLetter { reason: "bad".into() },
         _ => Disposition::Ack,
     });
+
     let _durable = subscribe(&bus, durable("q", "t", at_once(1)), &handler).await;
     let _private = subscribe(&bus, private("p", "p"), &handler).await;
     vhost.delete_queue("rockbot.q.dlq").await.unwrap();
@@ -70,6 +72,7 @@ async fn dead_letters_without_a_queue_hold_nobody_up() {
             bus.publish(&topic(key), message(text)).await.unwrap();
         }
     }
+
     handler.received(4).await;
     eventually(PATIENCE, async || {
         let queues = vhost.queues().await.unwrap();

@@ -32,6 +32,7 @@ impl Raw {
         let mut raw = Self { stream: TcpStream::connect(host).await.unwrap() };
         raw.stream.write_all(b"AMQP\0\0\x09\x01").await.unwrap();
         raw.answered().await;
+
         // connection.start-ok, tune-ok, open; channel.open.
         let login = [long(b""), short(b"PLAIN"), long(b"\0guest\0guest"), short(b"en_US")].concat();
         raw.method(0, &[&[0, 10, 0, 11], &login[..]].concat()).await;
@@ -42,6 +43,7 @@ impl Raw {
         raw.answered().await;
         raw.method(1, &[0, 20, 0, 10, 0]).await;
         raw.answered().await;
+
         raw
     }
 
@@ -115,6 +117,7 @@ async fn headers_nested_without_end_do_no_harm() {
     for _ in 0..10_000 {
         value = [b"F".to_vec(), long(&[short(b"a"), value].concat())].concat();
     }
+
     let own = [short(b"rb-own"), b"S".to_vec(), long(b"value")].concat();
     let headers = [short(b"a"), value, own].concat();
     let mut raw = Raw::connect(&vhost.amqp_url()).await;

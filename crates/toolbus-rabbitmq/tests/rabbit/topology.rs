@@ -69,6 +69,7 @@ async fn a_durable_subscription_declares_what_the_csharp_code_declares() {
             .await
             .unwrap();
     }
+
     bus.close(Duration::ZERO).await;
 }
 
@@ -85,6 +86,7 @@ async fn the_newer_profile_bounds_dead_letters() {
         "x-message-ttl": 259_200_000, "x-max-length": 10_000,
         "x-max-length-bytes": 268_435_456, "x-overflow": "drop-head",
     });
+
     assert_eq!(queue(&vhost, "rockbot.n.dlq").await.arguments, object(arguments));
     let main =
         json!({"x-dead-letter-exchange": "rockbot.dlx", "x-dead-letter-routing-key": "n.topic"});
@@ -104,11 +106,13 @@ async fn a_durable_subscription_of_our_own_name_has_bounds() {
         "x-max-length": 10_000, "x-max-length-bytes": 64 << 20, "x-overflow": "reject-publish",
         "x-dead-letter-exchange": "rockbot.dlx", "x-dead-letter-routing-key": "mcp.subscribe",
     });
+
     assert_eq!(queue(&vhost, &wire_queue::queue(&name)).await.arguments, object(arguments));
     let arguments = json!({
         "x-message-ttl": 259_200_000, "x-max-length": 10_000,
         "x-max-length-bytes": 268_435_456, "x-overflow": "drop-head",
     });
+
     let dead_letters = queue(&vhost, &wire_queue::dead_letter_queue(&name)).await;
     assert_eq!(dead_letters.arguments, object(arguments));
     bus.close(Duration::ZERO).await;
@@ -125,6 +129,7 @@ async fn a_private_subscription_has_a_bounded_queue_that_ends_with_it() {
     let arguments = json!({
         "x-max-length": 10_000, "x-max-length-bytes": 64 << 20, "x-overflow": "reject-publish",
     });
+
     assert_eq!(own.arguments, object(arguments));
     assert_eq!(bindings(&vhost).await, [binding("rockbot", "rockbot.replies", "reply.me")]);
 
@@ -137,6 +142,7 @@ async fn a_private_subscription_has_a_bounded_queue_that_ends_with_it() {
 async fn what_is_there_with_other_arguments_is_used_as_it_is() {
     let vhost = vhost!();
     let plain = Plain::connect(&vhost.amqp_url()).await;
+
     for exchange in ["rockbot", "rockbot.dlx"] {
         let (transient, none) = (ExchangeDeclareOptions::default(), FieldTable::default());
         let declared = plain
@@ -145,8 +151,10 @@ async fn what_is_there_with_other_arguments_is_used_as_it_is() {
             .await;
         declared.unwrap();
     }
+
     let main = json!({"x-max-length": 7});
     let dead_letters = json!({"x-message-ttl": 1_000_000});
+
     for (name, arguments) in [("rockbot.old", &main), ("rockbot.old.dlq", &dead_letters)] {
         let description = json!({"durable": true, "arguments": arguments});
         vhost.declare_queue(name, description).await.unwrap();
@@ -157,11 +165,13 @@ async fn what_is_there_with_other_arguments_is_used_as_it_is() {
         b"good" => toolbus_bus::Disposition::Ack,
         _ => toolbus_bus::Disposition::DeadLetter { reason: "bad".into() },
     });
+
     let _consumer = subscribe(&bus, durable("old", "old.topic", at_once(2)), &handler).await;
 
     for text in ["good", "bad"] {
         bus.publish(&topic("old.topic"), message(text)).await.unwrap();
     }
+
     handler.received(2).await;
     toolbus_testkit::eventually(crate::support::PATIENCE, async || {
         let letters = vhost.peek("rockbot.old.dlq", 2).await.unwrap();

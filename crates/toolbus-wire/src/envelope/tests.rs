@@ -64,6 +64,7 @@ fn the_debug_form_shows_no_secret() {
 fn only_a_well_formed_trace_parent_of_version_00_is_one() {
     assert_eq!(TraceContext::parse(TRACE, None).unwrap().traceparent(), TRACE);
     assert_eq!(TraceContext::parse(TRACE, Some("")).unwrap().tracestate(), None);
+
     for bad in [
         "",
         "garbage",

@@ -59,6 +59,7 @@ fn empty_texts_and_a_time_of_zero_are_absent() {
         ],
         body: Bytes::new(),
     });
+
     assert_eq!(read.message_id.len(), 32);
     assert_ne!(read.timestamp, 0);
     assert_eq!((read.message_type.as_str(), read.source.as_str()), ("unknown", "unknown"));
@@ -249,6 +250,7 @@ fn any_frame() -> impl Strategy<Value = Frame<'static>> {
     ];
     let headers = proptest::collection::vec((header_name().prop_map(Cow::Owned), value), 0..12);
     let properties = (text(), text(), text(), text(), text(), text(), any::<Option<u64>>());
+
     (properties, headers, any::<Vec<u8>>()).prop_map(|(properties, headers, body)| {
         let (content_type, correlation_id, reply_to, expiration, message_id, message_type, time) =
             properties;
@@ -278,6 +280,7 @@ fn logical_headers() -> impl Strategy<Value = Headers> {
         header::DEAD_LETTER_REASON,
     ])
     .prop_map(Cow::Borrowed);
+
     // A foreign key is neither a field of the envelope nor a known name without its prefix.
     let foreign = "(rb-)?x[a-z-]{0,8}".prop_map(Cow::Owned);
     proptest::collection::vec((prop_oneof![known, foreign], any::<String>()), 0..8).prop_map(
@@ -297,9 +300,11 @@ fn any_envelope() -> impl Strategy<Value = Envelope> {
         .prop_map(|(trace, span, flags, state)| {
             TraceContext::parse(&format!("00-{trace}-{span}-{flags}"), Some(&state))
         });
+
     let ids = (short(), short(), proptest::option::of(short()), proptest::option::of(short()));
     let rest = (any::<u64>().prop_map(|n| n.max(1)), proptest::option::of(any::<u32>()));
     let places = (short(), proptest::option::of(short()));
+
     (ids, places, rest, logical_headers(), proptest::option::of(trace), any::<Vec<u8>>()).prop_map(
         |(ids, (source, destination), (timestamp, expiry), headers, trace, body)| Envelope {
             message_id: ids.0,

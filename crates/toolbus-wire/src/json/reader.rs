@@ -162,6 +162,7 @@ impl<'de> Visitor<'de> for MembersVisitor {
                 }
                 Some(_) => continue,
             };
+
             members.push((name, value));
         }
 

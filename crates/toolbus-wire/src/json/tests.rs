@@ -58,6 +58,7 @@ fn members_are_found_without_regard_to_case() {
 fn the_rule_holds_at_every_depth_of_our_types() {
     let x = || Box::new(sample("x"));
     let outer = |member: Sample| Sample { required_text: "o".to_owned(), ..member };
+
     for (member, expected) in [
         (r#""INNER":{"REQUIREDTEXT":"x"}"#, Sample { inner: Some(x()), ..Sample::default() }),
         (
@@ -232,6 +233,7 @@ fn any_sample() -> impl Strategy<Value = Sample> {
         number,
         ..Sample::default()
     });
+
     leaf.prop_recursive(4, 24, 3, |inner| {
         (
             any::<String>(),
@@ -265,6 +267,7 @@ proptest! {
         let place = place.index(body.len() + 1);
         body.splice(place..place, put.bytes());
         let tolerant = read::<Sample>(&body);
+
         match serde_json::from_slice::<Sample>(&body) {
             Ok(strict) => prop_assert_eq!(tolerant, Ok(strict)),
             // The strict reader refuses duplicates, and nothing else that the tolerant one takes.

@@ -139,24 +139,28 @@ impl Serialize for ScriptInvokeResponse {
         object.serialize_field("exitCode", &self.exit_code)?;
         object.serialize_field("isSuccess", &self.is_success())?;
         object.serialize_field("elapsedMs", &self.elapsed_ms)?;
+
         if let Some(streams) = &self.streams {
             object.serialize_field("streams", streams)?;
         }
         if let Some(reason) = &self.reason {
             object.serialize_field("reason", reason)?;
         }
+
         if let Some(signal) = &self.signal {
             object.serialize_field("signal", signal)?;
         }
         if let Some(usage) = &self.usage {
             object.serialize_field("usage", usage)?;
         }
+
         if let Some(files) = &self.files {
             object.serialize_field("files", files)?;
         }
         if let Some(refused) = &self.files_refused {
             object.serialize_field("filesRefused", refused)?;
         }
+
         object.end()
     }
 }

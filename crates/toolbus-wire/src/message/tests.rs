@@ -62,6 +62,7 @@ fn arguments_are_text_however_they_are_sent() {
         let read = json::read::<ToolInvokeRequest>(body.as_bytes());
         assert_eq!(read, Ok(request(expected)), "{body}");
     }
+
     // The rule does not depend on the reader.
     let value = json!({"toolCallId": "c", "toolName": "t", "arguments": {"a": 1}});
     let read: ToolInvokeRequest = serde_json::from_value(value).unwrap();
@@ -79,6 +80,7 @@ fn tools_are_written_as_the_contract_says() {
         tool_name: "t".to_owned(),
         ..ToolInvokeResponse::default()
     };
+
     check_written(&response, r#"{"toolCallId":"c","toolName":"t","content":null,"isError":false}"#);
     let block = ContentBlock {
         kind: ContentKind::Image,
@@ -87,6 +89,7 @@ fn tools_are_written_as_the_contract_says() {
         mime_type: Some("image/png".to_owned()),
         uri: None,
     };
+
     check_written(
         &ToolInvokeResponse { content_blocks: Some(vec![block]), ..response },
         concat!(
@@ -106,6 +109,7 @@ fn an_error_of_a_tool_says_whether_to_try_again() {
         assert_eq!((error.tool_call_id.as_str(), error.tool_name.as_str()), ("c", "t"));
         assert_eq!(ErrorCode::from(code.as_str()), *code);
     }
+
     let newer = json!({"toolCallId": "c", "toolName": "t", "code": "new_one", "message": "m"});
     let error = json::read::<ToolError>(newer.to_string().as_bytes()).unwrap();
     assert_eq!(error.code, ErrorCode::Other("new_one".into()));
@@ -142,6 +146,7 @@ fn members_with_a_default_may_be_null_or_absent() {
         tool_name: "t".to_owned(),
         ..ToolInvokeResponse::default()
     };
+
     check(&absent, &expected);
     check(&null, &expected);
 
@@ -150,6 +155,7 @@ fn members_with_a_default_may_be_null_or_absent() {
         kind: "sse".to_owned(),
         ..McpRegisterServerRequest::default()
     };
+
     check(&json!({"serverName": "s", "type": "sse"}), &register);
     check(&json!({"serverName": "s", "type": "sse", "args": null, "env": null}), &register);
 
@@ -161,6 +167,7 @@ fn members_with_a_default_may_be_null_or_absent() {
         pip_packages: None,
         files: None,
     };
+
     check(&json!({"toolCallId": "c", "script": "1"}), &script);
     check(&json!({"toolCallId": "c", "script": "1", "timeoutSeconds": null}), &script);
     check_written(
@@ -201,6 +208,7 @@ fn newer_members_are_left_out_when_there_is_nothing_to_say() {
         "fingerprint": "f", "toolFingerprints": {"T": "x"}, "version": "1", "identityHash": "h",
         "handback": true,
     }]});
+
     let expected = McpServerSummary {
         prompt_count: Some(2),
         prompt_names: Some(vec!["p".to_owned()]),
@@ -212,6 +220,7 @@ fn newer_members_are_left_out_when_there_is_nothing_to_say() {
         handback: true,
         ..summary
     };
+
     check(&newer, &McpServersIndexed { servers: vec![expected], removed_servers: Vec::new() });
 }
 
@@ -257,6 +266,7 @@ fn a_script_that_exits_with_zero_succeeded_and_says_so() {
         usage: Some(ScriptUsage { cpu_ms: 1, memory_peak_bytes: 2 }),
         ..bare
     };
+
     let body = json!({
         "toolCallId": "c", "output": "o", "stderr": null, "exitCode": 137, "isSuccess": false,
         "elapsedMs": 5,
@@ -265,6 +275,7 @@ fn a_script_that_exits_with_zero_succeeded_and_says_so() {
         },
         "reason": "out_of_memory", "signal": 9, "usage": {"cpuMs": 1, "memoryPeakBytes": 2},
     });
+
     check_written(&full, &body.to_string());
     check(&body, &full);
     // What a peer says about success is not believed, and no exit code is not success.
@@ -280,6 +291,7 @@ fn our_own_messages_leave_out_what_is_absent() {
         tool_call_id: "c".to_owned(),
         ..ToolCancel::default()
     };
+
     check_written(&cancel, r#"{"source":"s","toolCallId":"c"}"#);
     let progress = ToolProgress {
         tool_call_id: "c".to_owned(),
@@ -290,6 +302,7 @@ fn our_own_messages_leave_out_what_is_absent() {
         text: Some("x".to_owned()),
         ..ToolProgress::default()
     };
+
     let body =
         r#"{"toolCallId":"c","seq":1,"progress":0.5,"total":2.0,"stream":"stderr","text":"x"}"#;
     check_written(&progress, body);
@@ -302,6 +315,7 @@ fn our_own_messages_leave_out_what_is_absent() {
         params: json!({"Why": 1}),
         round: None,
     };
+
     let body = r#"{"toolCallId":"c","askId":"a","kind":"approval","params":{"Why":1}}"#;
     check_written(&ask, body);
     check(&body.parse().unwrap(), &ask);
@@ -316,6 +330,7 @@ fn our_own_messages_leave_out_what_is_absent() {
         result: Some(json!({"action": "accept"})),
         error: None,
     };
+
     let body = r#"{"toolCallId":"c","askId":"a","result":{"action":"accept"}}"#;
     check_written(&answer, body);
     check(&body.parse().unwrap(), &answer);
@@ -360,6 +375,7 @@ fn resources_are_listed_and_read() {
         "templates": [{"uriTemplate": "demo://{id}", "name": "t"}],
         "nextCursor": null, "error": null,
     });
+
     let read = json::read::<McpListResourcesResponse>(listed.to_string().as_bytes()).unwrap();
     check_written(&read, &listed.to_string());
     let contents = json!({
@@ -367,6 +383,7 @@ fn resources_are_listed_and_read() {
         "contents": [{"uri": "demo://a", "text": "abc"}, {"uri": "demo://b", "blob": "YWJj"}],
         "error": null,
     });
+
     let read = json::read::<McpReadResourceResponse>(contents.to_string().as_bytes()).unwrap();
     check_written(&read, &contents.to_string());
     let refused = json::read::<McpReadResourceResponse>(br#"{"error":"no"}"#).unwrap();

@@ -11,11 +11,14 @@ fn an_agent_name_is_a_segment_and_nothing_else() {
     for good in ["RockBot", "a", "A-b_9", "Refresh", "mcp2", &"x".repeat(64)] {
         check_agent(good, Ok(()));
     }
+
     check_agent("", Err(Error::Empty));
     check_agent(&"x".repeat(65), Err(Error::TooLong(65)));
+
     for bad in ["a.b", "a b", "*", "#", "é", "a\n", "a/b"] {
         check_agent(bad, Err(Error::Character));
     }
+
     for reserved in ["refresh", "status", "cancel", "mcp"] {
         check_agent(reserved, Err(Error::Reserved));
         assert!(InstanceId::parse(reserved).is_ok());

@@ -45,6 +45,7 @@ fn the_shared_topics_are_those_of_the_contract() {
 fn the_topics_of_one_agent_are_those_of_the_contract() {
     let agent = AgentName::standard();
     let instance = InstanceId::parse("i1").unwrap();
+
     for (topic, expected) in [
         (tool_invoke_agent(&agent), "tool.invoke.agent.RockBot"),
         (tool_result(&agent), "tool.result.RockBot"),
@@ -68,6 +69,7 @@ proptest! {
     ) {
         let Ok(agent) = AgentName::parse(agent) else { return Ok(()) };
         let instance = InstanceId::parse(instance).unwrap();
+
         for topic in [
             tool_invoke_agent(&agent),
             tool_result_of_instance(&agent, &instance),
@@ -98,6 +100,7 @@ fn a_template_leaves_names_out() {
 fn every_topic_of_the_catalogue_has_a_template() {
     let agent = AgentName::standard();
     let instance = InstanceId::parse("i1").unwrap();
+
     for (topic, expected) in [
         (TOOL_INVOKE, "tool.invoke"),
         (TOOL_RESULT, "tool.result"),

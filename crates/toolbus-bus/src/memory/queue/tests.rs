@@ -8,15 +8,15 @@ fn queue() -> Queue {
     Queue::new(&Subscription::durable("q", pattern, at_once(1)))
 }
 
-fn message(bytes: usize) -> Message {
-    Message::new(topic("t"), Envelope::new("Test", "", vec![0; bytes].into()))
+fn message(bytes: usize) -> QueuedMessage {
+    QueuedMessage::new(topic("t"), Envelope::new("Test", "", vec![0; bytes].into()))
 }
 
-fn take(queue: &Queue) -> Message {
+fn take(queue: &Queue) -> QueuedMessage {
     match queue.pop() {
-        Next::Message(message) => message,
-        Next::Expired(_) => panic!("the message has expired"),
-        Next::Empty => panic!("the queue is empty"),
+        QueueHead::QueuedMessage(message) => message,
+        QueueHead::Expired(_) => panic!("the message has expired"),
+        QueueHead::Empty => panic!("the queue is empty"),
     }
 }
 
@@ -36,7 +36,7 @@ fn every_consumer_is_woken_as_long_as_messages_wait() {
     take(&queue);
     assert!(queue.arrival().now_or_never().is_some(), "the second consumer sleeps");
     take(&queue);
-    assert!(matches!(queue.pop(), Next::Empty));
+    assert!(matches!(queue.pop(), QueueHead::Empty));
 }
 
 #[test]
@@ -45,6 +45,7 @@ fn a_message_counts_until_it_is_forgotten() {
     for bytes in [1, 10, 100] {
         queue.push(message(bytes)).unwrap();
     }
+
     assert_eq!(holds(&queue), (3, 111));
     let first = take(&queue);
     let second = take(&queue);
@@ -54,10 +55,12 @@ fn a_message_counts_until_it_is_forgotten() {
     assert_eq!(holds(&queue), (2, 101));
     let third = take(&queue);
     queue.give_back(third);
+
     for bytes in [1, 100] {
         let message = take(&queue);
         assert_eq!(message.envelope.body.len(), bytes);
         queue.forget(&message);
     }
+
     assert_eq!(holds(&queue), (0, 0));
 }

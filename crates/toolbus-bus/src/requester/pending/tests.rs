@@ -19,9 +19,11 @@ fn however_a_request_ends_its_places_are_given_up() {
     pending.answer(reply_to(answered.correlation_id()));
     drop(dropped);
     pending.heard(&Alive { instance: String::new(), calls: vec!["c".to_owned()] });
+
     for _ in 0..=SILENT_LOOKS_MAX {
         pending.count_silence();
     }
+
     assert!(is_empty(&pending));
     drop((answered, lost));
     assert!(is_empty(&pending));
@@ -67,6 +69,7 @@ fn what_has_ended_is_remembered_for_a_while_and_never_without_bound() {
         }
         first.unwrap()
     };
+
     let oldest = end(EXPIRED_MAX);
     assert!(matches!(pending.answer(reply_to(&oldest)), Answer::Late));
     end(1);
@@ -79,6 +82,7 @@ fn what_has_ended_is_remembered_for_a_while_and_never_without_bound() {
         let (waiting, _reply) = pending.add("c", Progress::none(), Asker::none()).unwrap();
         pending.answer(reply_to(waiting.correlation_id()));
     }
+
     assert!(matches!(pending.answer(reply_to(&late)), Answer::Late));
     assert_eq!(pending.table.lock().answered.len(), ANSWERED_MAX);
 }

@@ -72,13 +72,14 @@ async fn outcomes_are_forgotten_by_age_number_and_bytes() {
     let memory = Memory::default();
     let old = request("a", Some("old"), "{}");
     run(&memory, &old, "c", reply(1));
-    tokio::time::advance(REMEMBERED_FOR).await;
+    tokio::time::advance(OUTCOME_TTL).await;
     assert!(!is_known(&memory, &old, "c"));
 
     let memory = Memory::default();
     for i in 0..=ENTRIES_MAX {
         run(&memory, &request("a", Some(&i.to_string()), "{}"), "c", reply(0));
     }
+
     assert!(!is_known(&memory, &request("a", Some("0"), "{}"), "c"));
     assert!(is_known(&memory, &request("a", Some("1"), "{}"), "c"));
 
@@ -86,14 +87,15 @@ async fn outcomes_are_forgotten_by_age_number_and_bytes() {
     for i in 0..5 {
         run(&memory, &request("a", Some(&i.to_string()), "{}"), "c", reply(BYTES_MAX / 4));
     }
+
     assert!(!is_known(&memory, &request("a", Some("1"), "{}"), "c"));
     assert!(is_known(&memory, &request("a", Some("2"), "{}"), "c"));
     assert!(memory.table.lock().bytes <= BYTES_MAX);
 
-    tokio::time::advance(REMEMBERED_FOR).await;
+    tokio::time::advance(OUTCOME_TTL).await;
     memory.table.lock().forget_old(Instant::now());
     let table = memory.table.lock();
-    let running = table.entries.values().filter(|entry| matches!(entry, Entry::Running(_)));
+    let running = table.entries.values().filter(|entry| matches!(entry, CallEntry::Running(_)));
     assert_eq!((table.bytes, table.done.len(), running.count()), (0, 0, table.entries.len()));
 }
 
@@ -105,14 +107,17 @@ async fn a_second_request_waits_for_the_run_of_the_first() {
     let Recalled::Running(second) = memory.recall(CallKey::of(&envelope, "c")) else {
         panic!("running")
     };
+
     let Recalled::Running(third) = memory.recall(CallKey::of(&envelope, "c")) else {
         panic!("running")
     };
+
     let waiting = futures_util::future::join(second.outcome(), third.outcome());
     let ending = async {
         tokio::task::yield_now().await;
         place.remember(reply(3));
     };
+
     let both = futures_util::future::join(waiting, ending);
     let ((second, third), ()) = within("both are told", both).await;
     assert_eq!((second, third), (Some(reply(3)), Some(reply(3))));

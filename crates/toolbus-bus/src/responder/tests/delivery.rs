@@ -47,6 +47,7 @@ async fn a_failure_is_an_outcome_and_is_remembered_too() {
         stage.publish(request("p", "panic", "")).await;
         stage.publish(request("n", "panic at once", "")).await;
     }
+
     let mut outcomes = stage.outcomes(6).await;
     outcomes.sort();
     assert_eq!(
@@ -101,6 +102,7 @@ async fn redelivered(bus: &Faulty, request: Envelope) {
         take.send_replace(true);
         std::future::pending()
     };
+
     let pattern = TopicPattern::from(topic(WORK));
     let subscription = Subscription::durable(WORKERS, pattern, at_once(1));
     let dying = bus.subscribe(subscription, Arc::new(handler)).await.unwrap();
@@ -192,6 +194,7 @@ async fn a_malformed_request_is_answered_once_when_it_can_be() {
         let malformed = Envelope::new("Test", "RockBot", Bytes::from_static(body.as_bytes()));
         stage.publish(malformed.with_reply_to(topic("replies"))).await;
     }
+
     let binary = Envelope::new("Test", "RockBot", Bytes::from_static(b"\xff\xfe"));
     stage.publish(binary.with_reply_to(topic("replies"))).await;
     stage.publish(request("after", "echo", "")).await;
@@ -226,6 +229,7 @@ async fn a_request_without_a_reply_topic_is_answered_where_the_service_says() {
     let unaddressed = Envelope { reply_to: None, ..request("c", "echo", "") };
     bus.publish(&topic(WORK), unaddressed).await.unwrap();
     assert_eq!(outcome(&replies.received(1).await[0]), "c was run RockBot");
+
     // What cannot be read is not answered to somebody who did not ask.
     let malformed = Envelope::new("Test", "RockBot", Bytes::new());
     bus.publish(&topic(WORK), malformed).await.unwrap();
@@ -286,10 +290,12 @@ async fn a_caller_that_comes_back_soon_gets_its_reply() {
 async fn replies_that_wait_for_their_caller_are_bounded_in_bytes() {
     let stage = Stage::start(1).await;
     let content = (15 << 20).to_string();
+
     for number in 0..8 {
         let lonely = request(&number.to_string(), "large", &content);
         stage.publish(lonely.with_reply_to(topic("back.soon"))).await;
     }
+
     stage.service.started(8).await;
     stage.publish(request("c", "echo", "")).await;
     stage.outcomes(1).await;

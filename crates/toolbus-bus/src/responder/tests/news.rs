@@ -1,7 +1,7 @@
 //! Signs of life and progress.
 
 use super::*;
-use crate::responder::vitals::LOOK_EVERY;
+use crate::responder::heartbeat::CHECK_INTERVAL;
 
 /// A request that asks for news at `news`.
 fn watched(call: &str, tool: &str, argument: &str) -> Envelope {
@@ -24,12 +24,14 @@ async fn the_first_sign_comes_at_once_and_then_one_a_second() {
     let news = Inbox::open(&*stage.bus, "news").await;
     stage.publish(watched("c", "held", "")).await;
     let started = Instant::now();
+
     for count in 1..=5 {
         news.received(count).await;
         let due = SECOND * u32::try_from(count - 1).unwrap();
         let late = started.elapsed() - due;
         assert!(late < Duration::from_millis(count as u64 * 110), "sign {count}: {late:?} late");
     }
+
     stage.service.release("c");
     stage.outcomes(1).await;
     let given = news.len();
@@ -49,10 +51,12 @@ async fn one_sign_names_every_call_that_runs_and_no_other() {
     let other = request("other", "held", "");
     stage.publish(other.with_header(header::PROGRESS_TO, "news.of.another")).await;
     assert_eq!(signs(&others, 1).await[0], ["other"]);
-    assert!(started.elapsed() < LOOK_EVERY / 2, "a second caller's first sign is at once, too");
+    assert!(started.elapsed() < CHECK_INTERVAL / 2, "a second caller's first sign is at once, too");
+
     for call in ["b", "waits for a permit"] {
         stage.publish(watched(call, "held", "")).await;
     }
+
     stage.service.started(3).await;
     assert_eq!(signs(&news, 2).await, [vec!["a"], vec!["a", "b"]]);
     stage.service.release("a");
@@ -67,10 +71,12 @@ async fn calls_that_end_at_once_cost_one_sign_a_second_at_most() {
     stage.publish(watched("first", "sleep", "0.01")).await;
     stage.outcomes(1).await;
     assert_eq!(signs(&news, 1).await, [["first"]]);
+
     for number in 0..50 {
         stage.publish(watched(&number.to_string(), "sleep", "0.01")).await;
         stage.outcomes(number + 2).await;
     }
+
     tokio::time::sleep(5 * SECOND).await;
     assert_eq!(news.len(), 1);
 
@@ -81,6 +87,7 @@ async fn calls_that_end_at_once_cost_one_sign_a_second_at_most() {
         stage.outcomes(number + 2).await;
         tokio::time::sleep(SECOND / 7).await;
     }
+
     let seconds = started.elapsed().as_secs() as usize;
     assert!((2..=2 + seconds).contains(&news.len()), "{} signs in {seconds} s", news.len());
 }
@@ -140,12 +147,14 @@ async fn a_caller_that_comes_back_in_time_keeps_its_calls() {
     stage.publish(watched("c", "held", "")).await;
     news.received(1).await;
     news.close().await;
+
     for _ in 0..3 {
         tokio::time::sleep(8 * SECOND).await;
         let news = Inbox::open(&*stage.bus, "news").await;
         news.received(1).await;
         news.close().await;
     }
+
     assert_eq!(stage.service.look(|state| state.running), 1);
 }
 
@@ -166,10 +175,12 @@ async fn progress_is_counted_and_comes_before_the_reply() {
     let stage = Stage::start(1).await;
     // One queue for both, as a requester has it, so that the order can be seen.
     let both = Inbox::open(&*stage.bus, "to.*").await;
+
     for call in ["c", "d"] {
         let talk = request(call, "talk", "one two three").with_reply_to(topic("to.replies"));
         stage.publish(talk.with_header(header::PROGRESS_TO, "to.news")).await;
     }
+
     let said = |messages: &[Envelope]| {
         let mut said = Vec::new();
         for message in messages {
@@ -181,15 +192,19 @@ async fn progress_is_counted_and_comes_before_the_reply() {
                 said.push(outcome(message));
             }
         }
+
         said
     };
+
     let replies = |messages: &[Envelope]| {
         messages.iter().filter(|message| message::is::<ToolInvokeResponse>(message)).count()
     };
+
     let mut messages = Vec::new();
     while replies(&messages) < 2 {
         messages = both.received(messages.len() + 1).await;
     }
+
     assert_eq!(
         said(&messages),
         [
@@ -212,12 +227,14 @@ async fn a_reply_does_not_wait_for_news_that_are_stuck() {
     stage.publish(watched("first", "sleep", "0.5")).await;
     stage.outcomes(1).await;
     stage.bus.fail([Fault::ArrivesAndHangs]);
+
     // The fault is taken by the request itself, unless it is sent around it.
     stage.bus.inner.publish(&topic(WORK), watched("c", "talk", "a b")).await.unwrap();
     let started = Instant::now();
     stage.outcomes(2).await;
     let took = started.elapsed();
     assert!(took >= SECOND && took < 2 * SECOND, "{took:?}");
+
     // A call that had no news has none to wait for.
     let started = Instant::now();
     stage.bus.inner.publish(&topic(WORK), request("d", "echo", "")).await.unwrap();
@@ -237,6 +254,7 @@ async fn news_are_bounded_in_number_and_bytes() {
             outbox.post(&topic("news"), &ToolProgress { message, ..ToolProgress::default() });
         }
     };
+
     assert!(outbox.flush().now_or_never().is_some(), "there is nothing to wait for");
     // Nothing is sent before this task waits for something.
     post(1, 2_000);
@@ -247,6 +265,7 @@ async fn news_are_bounded_in_number_and_bytes() {
     post(1 << 20, 100);
     outbox.flush().await;
     assert_eq!(bus.published(&topic("news")).len(), 1_024 + 15);
+
     // There is room again.
     post(1, 1);
     outbox.flush().await;

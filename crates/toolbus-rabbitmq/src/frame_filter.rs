@@ -30,23 +30,23 @@ pub(crate) use repair::OVERSIZED;
 /// A TCP connection, with TLS or without.
 pub(crate) type Transport = AsyncTcpStream<<Tokio as Reactor>::TcpStream>;
 /// What the library runs on: tokio, with guarded streams.
-pub(crate) type GuardedRuntime = Runtime<RuntimeParts<Tokio, GuardedReactor>>;
+pub(crate) type FilteringRuntime = Runtime<RuntimeParts<Tokio, FilteringReactor>>;
 
 /// Bytes that are read at once.
 const CHUNK_BYTES: usize = 64 << 10;
 /// Largest frame that is looked into, where more was agreed; a larger one passes as it is.
-const LOOK_BYTES_MAX: usize = 1 << 20;
+const INSPECTED_BYTES_MAX: usize = 1 << 20;
 /// Type, channel and size before the payload of a frame; and the octet after it.
 const HEAD_BYTES: usize = 7;
 const END_BYTES: usize = 1;
 
 /// The current tokio runtime, with guarded streams.
-pub(crate) fn runtime() -> GuardedRuntime {
-    RuntimeParts::new(Tokio::current(), GuardedReactor(Tokio::current())).into()
+pub(crate) fn runtime() -> FilteringRuntime {
+    RuntimeParts::new(Tokio::current(), FilteringReactor(Tokio::current())).into()
 }
 
 /// A stream from the broker whose frames are repaired as they come.
-pub(crate) struct Guarded<S> {
+pub(crate) struct FilteredStream<S> {
     inner: S,
     buffer: Box<[u8]>,
     /// What the reader has not had yet: `taken..passed` may be handed out, `passed..filled` not
@@ -62,7 +62,7 @@ pub(crate) struct Guarded<S> {
     frame_bytes_max: usize,
 }
 
-impl<S> Guarded<S> {
+impl<S> FilteredStream<S> {
     pub(crate) fn new(inner: S, frame_bytes_max: usize) -> Self {
         let buffer = vec![0; CHUNK_BYTES].into_boxed_slice();
         let (taken, passed, filled, passing, leaving_out) = (0, 0, 0, 0, 0);
@@ -78,6 +78,7 @@ impl<S> Guarded<S> {
                 self.passed += length;
                 continue;
             }
+
             if self.leaving_out > 0 {
                 let end = self.filled.min(self.passed.saturating_add(self.leaving_out));
                 self.leaving_out -= end - self.passed;
@@ -85,12 +86,14 @@ impl<S> Guarded<S> {
                 self.filled -= end - self.passed;
                 continue;
             }
+
             let unread = &mut self.buffer[self.passed..self.filled];
             let Some(head) = unread.first_chunk::<HEAD_BYTES>() else { return };
             let [kind, _, _, size @ ..] = *head;
             let size = usize::try_from(u32::from_be_bytes(size)).unwrap_or(usize::MAX);
             let length = size.saturating_add(HEAD_BYTES + END_BYTES);
             let of_texts = repair::Kind::of(kind);
+
             if of_texts == Some(repair::Kind::Header) && length > self.frame_bytes_max {
                 let Some(beginning) = unread.first_chunk_mut() else { return };
                 *beginning = repair::without_properties(*beginning);
@@ -98,10 +101,12 @@ impl<S> Guarded<S> {
                 self.leaving_out = length - beginning.len();
                 continue;
             }
-            let Some(kind) = of_texts.filter(|_| length <= LOOK_BYTES_MAX) else {
+
+            let Some(kind) = of_texts.filter(|_| length <= INSPECTED_BYTES_MAX) else {
                 self.passing = if repair::is_frame(kind) { length } else { usize::MAX };
                 continue;
             };
+
             let Some(frame) = unread.get_mut(..length) else { return };
             repair::repair(kind, &mut frame[HEAD_BYTES..HEAD_BYTES + size]);
             self.passed += length;
@@ -116,14 +121,14 @@ impl<S> Guarded<S> {
         self.taken = 0;
         if self.filled == self.buffer.len() {
             // Only a frame that is not complete fills the buffer, and it is not larger than that.
-            let mut larger = vec![0; LOOK_BYTES_MAX + CHUNK_BYTES].into_boxed_slice();
+            let mut larger = vec![0; INSPECTED_BYTES_MAX + CHUNK_BYTES].into_boxed_slice();
             larger[..self.filled].copy_from_slice(&self.buffer);
             self.buffer = larger;
         }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for FilteredStream<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -134,22 +139,26 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
             this.make_room();
             let room = &mut this.buffer[this.filled..];
             let length = ready!(Pin::new(&mut this.inner).poll_read(context, room))?;
+
             if length == 0 {
                 // The rest is no whole frame, and the reader is to say so.
                 this.passed = this.filled;
                 break;
             }
+
             this.filled += length;
             this.pass();
         }
+
         let length = target.len().min(this.passed - this.taken);
         target[..length].copy_from_slice(&this.buffer[this.taken..this.taken + length]);
         this.taken += length;
+
         Poll::Ready(Ok(length))
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for FilteredStream<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -177,10 +186,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
 
 /// Tokio's reactor, whose TCP streams are guarded.
 #[derive(Debug, Clone)]
-pub(crate) struct GuardedReactor(Tokio);
+pub(crate) struct FilteringReactor(Tokio);
 
-impl Reactor for GuardedReactor {
-    type TcpStream = Guarded<Transport>;
+impl Reactor for FilteringReactor {
+    type TcpStream = FilteredStream<Transport>;
     type Sleep = <Tokio as Reactor>::Sleep;
 
     fn register<H>(
@@ -209,7 +218,7 @@ impl Reactor for GuardedReactor {
         address: SocketAddr,
     ) -> impl Future<Output = io::Result<Self::TcpStream>> + Send + 'static {
         let connecting = self.0.tcp_connect_addr(address);
-        async move { Ok(Guarded::new(Transport::Plain(connecting.await?), usize::MAX)) }
+        async move { Ok(FilteredStream::new(Transport::Plain(connecting.await?), usize::MAX)) }
     }
 }
 

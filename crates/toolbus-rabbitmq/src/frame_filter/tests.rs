@@ -28,12 +28,15 @@ impl AsyncRead for Pieces {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
+
         let Some(mut piece) = self.left.pop_front() else { return Poll::Ready(Ok(0)) };
         let length = piece.len().min(target.len());
         target[..length].copy_from_slice(&piece[..length]);
+
         if length < piece.len() {
             self.left.push_front(piece.split_off(length));
         }
+
         Poll::Ready(Ok(length))
     }
 }
@@ -44,7 +47,7 @@ fn read(bytes: &[u8], length: usize) -> Vec<u8> {
 
 /// Reads with a limit for frames, in pieces of a length.
 fn read_within(limit: usize, bytes: &[u8], length: usize) -> Vec<u8> {
-    let mut guarded = Guarded::new(Pieces::of(bytes, length), limit);
+    let mut guarded = FilteredStream::new(Pieces::of(bytes, length), limit);
     let mut all = Vec::new();
     let mut reading = Box::pin(guarded.read_to_end(&mut all));
     // Every pause wakes at once, so to poll on is to wait.
@@ -110,6 +113,7 @@ fn properties_that_are_too_long_are_left_out() {
     let sent = [&before[..], &long, &after, &long, &after].concat();
     let mark = header(b"\x40\0\x09oversized");
     let expected = [&before[..], &mark, &after, &mark, &after].concat();
+
     for length in [1, 7, 31, 32, 33, 5_000, 100_000] {
         assert!(read_within(32 << 10, &sent, length) == expected, "in pieces of {length}");
         assert!(read_within(long.len(), &sent, length) == sent, "in pieces of {length}");

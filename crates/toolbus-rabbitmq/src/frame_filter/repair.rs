@@ -125,10 +125,12 @@ fn header(cursor: &mut Cursor<'_>) -> Option<()> {
     // Class, weight and size of the body.
     cursor.skip(12)?;
     let flags = cursor.u16()?;
+
     for (number, property) in PROPERTIES.into_iter().enumerate() {
         if flags & (0x8000 >> number) == 0 {
             continue;
         }
+
         match property {
             Property::Text => cursor.short_text()?,
             Property::Table => {
@@ -138,6 +140,7 @@ fn header(cursor: &mut Cursor<'_>) -> Option<()> {
             Property::Octets(count) => cursor.skip(count)?,
         }
     }
+
     Some(())
 }
 
@@ -161,6 +164,7 @@ fn array(cursor: &mut Cursor<'_>, length: usize, depth: usize) -> Option<()> {
 fn value(cursor: &mut Cursor<'_>, depth: usize) -> Option<()> {
     let kind_at = cursor.at;
     let kind = cursor.u8()?;
+
     match kind {
         b't' | b'b' | b'B' => cursor.skip(1),
         b's' | b'u' | b'U' => cursor.skip(2),

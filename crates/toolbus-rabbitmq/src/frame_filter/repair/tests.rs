@@ -109,6 +109,7 @@ fn every_kind_of_header_is_passed() {
         AMQPValue::FieldTable(table) => table.contains_key("in?"),
         _ => false,
     };
+
     assert!(nested(&headers.inner()["?p"]));
     let AMQPValue::FieldArray(array) = &headers.inner()["?q"] else { panic!("{headers:?}") };
     assert!(nested(&array.as_slice()[1]));
@@ -124,6 +125,7 @@ fn nothing_is_nested_deeper_than_the_library_can_bear() {
             let name = if kind == b'F' { text(b"a") } else { Vec::new() };
             value = [vec![kind], table(&[name, value].concat())].concat();
         }
+
         let mut payload = header_payload(0x2000, &table(&[text(b"a"), value].concat()));
         let length = payload.len();
         repair(Kind::Header, &mut payload);
@@ -132,6 +134,7 @@ fn nothing_is_nested_deeper_than_the_library_can_bear() {
         let headers = parse(&payload).headers().clone().unwrap();
         let mut value = headers.inner()["a"].clone();
         let mut depth = 0;
+
         loop {
             value = match value {
                 AMQPValue::FieldTable(table) => table.inner()["a"].clone(),
@@ -140,6 +143,7 @@ fn nothing_is_nested_deeper_than_the_library_can_bear() {
             };
             depth += 1;
         }
+
         assert_eq!(depth, DEPTH_MAX);
     }
 }
@@ -151,6 +155,7 @@ fn methods_with_a_strangers_text_are_repaired() {
         repair(Kind::Method, &mut payload);
         assert_eq!(payload, expected.concat());
     };
+
     let nine = [0; 9];
     check(
         &[&[0, 60, 0, 60], b"\x01c", &nine, b"\x02e\xff\x02k\xff"],
@@ -165,6 +170,7 @@ fn methods_with_a_strangers_text_are_repaired() {
         &[&[0, 20, 0, 40, 1, 150], b"\x01?\0\0\0\0"],
     );
     check(&[&[0, 10, 0, 60], b"\x02\xff\xff"], &[&[0, 10, 0, 60], b"\x02??"]);
+
     // Not every method has a text there.
     check(&[&[0, 60, 0, 80], b"\xff\xff\xff"], &[&[0, 60, 0, 80], b"\xff\xff\xff"]);
 }
@@ -182,6 +188,7 @@ fn a_payload_of_no_form_is_left_as_it_is() {
         }
         assert_eq!(cut, good[..length]);
     }
+
     for length in [0xff_u8, 0x7f] {
         let mut payload = header_payload(0x2000, &[length; 64]);
         let before = payload.clone();

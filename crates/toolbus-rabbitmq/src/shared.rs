@@ -18,13 +18,13 @@ use crate::Config;
 use crate::frame;
 use crate::link::Link;
 use crate::metrics::Metrics;
-use crate::publisher::{Command, IN_FLIGHT_MAX, Outcome, Outgoing};
+use crate::publisher::{IN_FLIGHT_MAX, Outcome, Outgoing, PublishCommand};
 use crate::topology::Topology;
 
 /// Bytes of body that go under one permit of what may be in flight: all permits are 64 MiB.
 const BYTES_A_PERMIT: usize = 16 << 10;
 /// How long a connection that is cut may take to end, its goodbye included.
-const CUT_WITHIN: Duration = Duration::from_secs(5);
+const CUT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A message for [`Shared::send`].
 pub(crate) struct Message {
@@ -36,7 +36,7 @@ pub(crate) struct Message {
 
 /// How the connection is.
 #[derive(Clone)]
-pub(crate) enum State {
+pub(crate) enum ConnectionState {
     Down(Arc<str>),
     Up(Arc<Session>),
     /// The broker is there and takes no messages, for this reason.
@@ -46,14 +46,14 @@ pub(crate) enum State {
 /// One connection while it lasts, and who publishes on it.
 pub(crate) struct Session {
     pub(crate) link: Arc<Link>,
-    pub(crate) publisher: mpsc::Sender<Command>,
+    pub(crate) publisher: mpsc::Sender<PublishCommand>,
 }
 
 /// What the bus, its supervisor and its consumers share.
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) topology: Arc<Topology>,
-    pub(crate) state: watch::Sender<State>,
+    pub(crate) state: watch::Sender<ConnectionState>,
     /// Cancelled when the bus is closed: nothing new begins.
     pub(crate) closing: CancellationToken,
     /// Parents of what stops each consumer, and of what drops its handlers.
@@ -70,12 +70,12 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     in_flight: Arc<Semaphore>,
     /// Subscriptions that have no consumer at the broker, and why.
-    troubled: Mutex<BTreeMap<String, String>>,
+    interrupted_subscriptions: Mutex<BTreeMap<String, String>>,
 }
 
 impl Shared {
     pub(crate) fn new(config: Config) -> Self {
-        let down = State::Down("not connected yet".into());
+        let down = ConnectionState::Down("not connected yet".into());
         Self {
             topology: Arc::new(Topology::new(&config)),
             config,
@@ -90,7 +90,7 @@ impl Shared {
             traffic: Traffic::new("rabbitmq"),
             metrics: Metrics::new(),
             in_flight: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
-            troubled: Mutex::default(),
+            interrupted_subscriptions: Mutex::default(),
         }
     }
 
@@ -98,12 +98,16 @@ impl Shared {
         if self.closing.is_cancelled() {
             return Health::Down { reason: "the bus is closed".to_owned() };
         }
+
         match &*self.state.borrow() {
-            State::Down(reason) => return Health::Down { reason: reason.to_string() },
-            State::Blocked(_, reason) => return Health::Blocked { reason: reason.to_string() },
-            State::Up(_) => {}
+            ConnectionState::Down(reason) => return Health::Down { reason: reason.to_string() },
+            ConnectionState::Blocked(_, reason) => {
+                return Health::Blocked { reason: reason.to_string() };
+            }
+            ConnectionState::Up(_) => {}
         }
-        match self.troubled.lock().first_key_value() {
+
+        match self.interrupted_subscriptions.lock().first_key_value() {
             Some((name, reason)) => {
                 Health::Down { reason: format!("the subscription {name} is interrupted: {reason}") }
             }
@@ -120,17 +124,18 @@ impl Shared {
         self.consumers.wait().await;
         self.hang_up.cancel();
         self.tasks.close();
+
         if tokio::time::timeout(grace, self.tasks.wait()).await.is_err() {
             self.cut.cancel();
             // What is in flight ends as the connection does.
-            if tokio::time::timeout(CUT_WITHIN, self.tasks.wait()).await.is_err() {
+            if tokio::time::timeout(CUT_TIMEOUT, self.tasks.wait()).await.is_err() {
                 tracing::error!("the connection to the broker did not end");
             }
         }
     }
 
     /// Ends everything at once, without waiting for it.
-    pub(crate) fn let_go(&self) {
+    pub(crate) fn cancel_all(&self) {
         for token in
             [&self.closing, &self.stop_consumers, &self.expire_consumers, &self.hang_up, &self.cut]
         {
@@ -139,17 +144,19 @@ impl Shared {
     }
 
     /// Notes that a subscription is interrupted, or is not any more.
-    pub(crate) fn set_trouble(&self, subscription: &Subscription, reason: Option<String>) {
-        let mut troubled = self.troubled.lock();
+    pub(crate) fn set_interruption(&self, subscription: &Subscription, reason: Option<String>) {
+        let mut interrupted_subscriptions = self.interrupted_subscriptions.lock();
         match reason {
-            Some(reason) => troubled.insert(trouble_key(subscription), reason),
-            None => troubled.remove(&trouble_key(subscription)),
+            Some(reason) => {
+                interrupted_subscriptions.insert(interruption_key(subscription), reason)
+            }
+            None => interrupted_subscriptions.remove(&interruption_key(subscription)),
         };
     }
 
     /// Why a subscription is interrupted.
-    pub(crate) fn trouble_of(&self, subscription: &Subscription) -> Option<String> {
-        self.troubled.lock().get(&trouble_key(subscription)).cloned()
+    pub(crate) fn interruption_of(&self, subscription: &Subscription) -> Option<String> {
+        self.interrupted_subscriptions.lock().get(&interruption_key(subscription)).cloned()
     }
 
     /// Publishes a message and waits for what becomes of it. While the broker is away or blocked it
@@ -158,21 +165,26 @@ impl Shared {
         let by = Instant::now() + self.config.patience;
         let header_bytes = frame::encoded_bytes(&message.properties);
         let mut outgoing = self.admit(message, by).await?;
+
         loop {
             let session = self.session(by).await?;
             let frame_max = session.link.frame_bytes_max();
+
             if header_bytes > frame_max {
                 return Err(SendError::Refused(format!(
                     "properties and headers of {header_bytes} bytes, over the limit of {frame_max}"
                 )));
             }
+
             let (outcome, answer) = oneshot::channel();
-            let command = Command { outgoing, outcome };
+            let command = PublishCommand { outgoing, outcome };
+
             if let Err(mpsc::error::SendError(command)) = session.publisher.send(command).await {
                 outgoing = command.outgoing;
                 self.wait_for_end_of(&session, by).await?;
                 continue;
             }
+
             let answer = tokio::time::timeout(self.config.confirm_within, answer);
             match answer.await {
                 Ok(Ok(Outcome::Confirmed)) => return Ok(()),
@@ -197,7 +209,8 @@ impl Shared {
         let mut state = self.state.subscribe();
         let up = async {
             // The sender is in `self`, so the wait does not fail.
-            let state = state.wait_for(State::is_up).await.map_err(|_| SendError::Closed)?;
+            let state =
+                state.wait_for(ConnectionState::is_up).await.map_err(|_| SendError::Closed)?;
             state.session().ok_or(SendError::Closed)
         };
         self.unless_closing(by, up).await
@@ -206,7 +219,7 @@ impl Shared {
     async fn wait_for_end_of(&self, session: &Arc<Session>, by: Instant) -> Result<(), SendError> {
         let mut state = self.state.subscribe();
         let ended = async {
-            let _ = state.wait_for(|state| !state.is_of(session)).await;
+            let _ = state.wait_for(|state| !state.is_of_session(session)).await;
             Ok(())
         };
         self.unless_closing(by, ended).await
@@ -225,6 +238,7 @@ impl Shared {
                 self.unless_closing(by, acquire).await?
             }
         };
+
         Ok(Outgoing { exchange, routing_key, properties, body, share })
     }
 
@@ -239,31 +253,33 @@ impl Shared {
             biased;
             result = wait => result,
             () = self.closing.cancelled() => Err(SendError::Closed),
-            () = tokio::time::sleep_until(by) => Err(SendError::Unavailable(self.why_not())),
+            () = tokio::time::sleep_until(by) => Err(SendError::Unavailable(self.describe_outage())),
         }
     }
 
     /// How many subscriptions are interrupted.
     pub(crate) fn interrupted(&self) -> usize {
-        self.troubled.lock().len()
+        self.interrupted_subscriptions.lock().len()
     }
 
     /// Why messages do not flow.
-    pub(crate) fn why_not(&self) -> String {
+    pub(crate) fn describe_outage(&self) -> String {
         match &*self.state.borrow() {
-            State::Down(reason) => reason.to_string(),
-            State::Blocked(_, reason) => format!("the broker takes no messages: {reason}"),
-            State::Up(_) => "the broker takes too long".to_owned(),
+            ConnectionState::Down(reason) => reason.to_string(),
+            ConnectionState::Blocked(_, reason) => {
+                format!("the broker takes no messages: {reason}")
+            }
+            ConnectionState::Up(_) => "the broker takes too long".to_owned(),
         }
     }
 }
 
 /// Subscriptions of one name may have several patterns, and each a consumer of its own.
-fn trouble_key(subscription: &Subscription) -> String {
+fn interruption_key(subscription: &Subscription) -> String {
     format!("{} to {}", subscription.name, subscription.pattern)
 }
 
-impl State {
+impl ConnectionState {
     pub(crate) fn is_up(&self) -> bool {
         matches!(self, Self::Up(_))
     }
@@ -276,7 +292,7 @@ impl State {
         }
     }
 
-    fn is_of(&self, session: &Arc<Session>) -> bool {
+    fn is_of_session(&self, session: &Arc<Session>) -> bool {
         match self {
             Self::Up(own) | Self::Blocked(own, _) => Arc::ptr_eq(own, session),
             Self::Down(_) => false,

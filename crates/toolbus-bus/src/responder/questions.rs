@@ -26,57 +26,58 @@ use crate::port::{Bus, Consumer, Delivery, Disposition, Flow, PublishError, Subs
 use crate::{Deadline, TopicPattern};
 
 /// Questions that are open at a time, over all calls of one worker.
-const OPEN_MAX: usize = 1_024;
+const OPEN_QUESTIONS_MAX: usize = 1_024;
 /// How many answers are fetched ahead.
-const PREFETCH: NonZeroU16 = NonZeroU16::new(16).expect("16 is not zero");
+const ANSWERS_PREFETCH: NonZeroU16 = NonZeroU16::new(16).expect("16 is not zero");
 /// How long to wait before a question is sent again whose confirm was lost.
-const RESEND_AFTER: Duration = Duration::from_millis(100);
+const RESEND_BACKOFF: Duration = Duration::from_millis(100);
 
 /// Asks for one responder. Clones are the same.
 #[derive(Clone)]
 pub(super) struct Asks {
-    inner: Arc<Inner>,
+    inner: Arc<AsksInner>,
 }
 
-struct Inner {
+struct AsksInner {
     bus: Arc<dyn Bus>,
     outbox: Outbox,
     source: String,
     /// Name of the private subscription that takes answers, and its topic.
     subscription: String,
     topic: Topic,
-    open: Arc<Open>,
-    listening: tokio::sync::Mutex<Option<Consumer>>,
+    open: Arc<OpenQuestions>,
+    answers_consumer: tokio::sync::Mutex<Option<Consumer>>,
 }
 
 /// The questions without an answer so far, by their ids.
 #[derive(Default)]
-struct Open(Mutex<HashMap<String, oneshot::Sender<Result<Value, AskError>>>>);
+struct OpenQuestions(Mutex<HashMap<String, oneshot::Sender<Result<Value, AskError>>>>);
 
-/// One call's right to ask.
-struct Right {
+/// Lets one call ask questions, within its limits.
+struct QuestionPermit {
     asks: Asks,
     caller: Topic,
     call: Arc<Name>,
     deadline: Deadline,
     cancelled: CancellationToken,
-    room: Semaphore,
-    asked: AtomicUsize,
+    open_slots: Semaphore,
+    asked_count: AtomicUsize,
 }
 
 impl Asks {
     pub(super) fn new(bus: Arc<dyn Bus>, outbox: Outbox, source: &str, subscription: &str) -> Self {
         // The worker's own name will not do: a process may have several workers.
         let worker = InstanceId::random();
-        let inner = Inner {
+        let inner = AsksInner {
             bus,
             outbox,
             source: source.to_owned(),
             subscription: format!("{subscription}.answers.{worker}"),
             topic: topic::tool_answer(&worker),
             open: Arc::default(),
-            listening: tokio::sync::Mutex::default(),
+            answers_consumer: tokio::sync::Mutex::default(),
         };
+
         Self { inner: Arc::new(inner) }
     }
 
@@ -90,74 +91,81 @@ impl Asks {
         cancelled: &CancellationToken,
     ) -> Asker {
         let Some(caller) = caller else { return Asker::none() };
-        let right = Arc::new(Right {
+        let permit = Arc::new(QuestionPermit {
             asks: self.clone(),
             caller,
             call: Arc::clone(call),
             deadline: deadline.for_next_hop(),
             cancelled: cancelled.clone(),
-            room: Semaphore::new(QUESTIONS_OPEN_MAX),
-            asked: AtomicUsize::new(0),
+            open_slots: Semaphore::new(QUESTIONS_OPEN_MAX),
+            asked_count: AtomicUsize::new(0),
         });
+
         Asker::to(move |question| {
-            let right = Arc::clone(&right);
-            async move { right.ask(question).await }
+            let permit = Arc::clone(&permit);
+            async move { permit.ask(question).await }
         })
     }
 
     pub(super) async fn stop(&self) {
-        let consumer = self.inner.listening.lock().await.take();
+        let consumer = self.inner.answers_consumer.lock().await.take();
         if let Some(consumer) = consumer {
             consumer.stop(Duration::ZERO).await;
         }
     }
 
-    async fn listen(&self) -> Result<(), AskError> {
-        let mut listening = self.inner.listening.lock().await;
-        if listening.is_some() {
+    async fn listen_for_answers(&self) -> Result<(), AskError> {
+        let mut answers_consumer = self.inner.answers_consumer.lock().await;
+        if answers_consumer.is_some() {
             return Ok(());
         }
+
         let subscription = Subscription::private(
             self.inner.subscription.clone(),
             TopicPattern::from(self.inner.topic.clone()),
-            Flow::Ordered { prefetch: PREFETCH },
+            Flow::Ordered { prefetch: ANSWERS_PREFETCH },
         );
         let open = Arc::clone(&self.inner.open);
         let hear = move |delivery: Delivery| {
             open.take(&delivery.envelope);
             std::future::ready(Disposition::Ack)
         };
+
         let consumer = self.inner.bus.subscribe(subscription, Arc::new(hear)).await;
         let consumer = consumer.map_err(|error| {
             AskError::new(AskErrorCode::Unroutable, format!("answers cannot be heard: {error}"))
         })?;
-        *listening = Some(consumer);
+
+        *answers_consumer = Some(consumer);
         Ok(())
     }
 }
 
-impl Right {
+impl QuestionPermit {
     async fn ask(&self, question: Question) -> Result<Value, AskError> {
         let busy = |why| AskError::new(AskErrorCode::Busy, why);
-        let _place = self.room.try_acquire().map_err(|_| busy("too many questions at a time"))?;
-        if self.asked.fetch_add(1, Ordering::Relaxed) >= QUESTIONS_MAX {
+        let _place =
+            self.open_slots.try_acquire().map_err(|_| busy("too many questions at a time"))?;
+
+        if self.asked_count.fetch_add(1, Ordering::Relaxed) >= QUESTIONS_MAX {
             return Err(busy("too many questions of one call"));
         }
+
         // Every arm only waits. A question that is dropped takes its place in the table along.
         tokio::select! {
             biased;
             () = self.cancelled.cancelled() => {
                 Err(AskError::new(AskErrorCode::Cancelled, "the call is over"))
             }
-            answer = self.put(question) => answer,
+            answer = self.put_question(question) => answer,
             () = tokio::time::sleep_until(self.deadline.at()) => {
                 Err(AskError::new(AskErrorCode::Timeout, "no answer came in time"))
             }
         }
     }
 
-    async fn put(&self, question: Question) -> Result<Value, AskError> {
-        let Inner { bus, outbox, source, topic, open, .. } = &*self.asks.inner;
+    async fn put_question(&self, question: Question) -> Result<Value, AskError> {
+        let AsksInner { bus, outbox, source, topic, open, .. } = &*self.asks.inner;
         let ask_id = new_id();
         let ask = ToolAsk {
             tool_call_id: self.call.call_id.to_string(),
@@ -167,25 +175,30 @@ impl Right {
             params: question.params,
             round: question.round,
         };
+
         let mut envelope = Envelope::of(&ask, source.as_str()).with_expiry(self.deadline.left());
         let bytes = envelope.body.len();
+
         if bytes > QUESTION_BYTES_MAX {
             let why = format!("a question of {bytes} bytes is over {QUESTION_BYTES_MAX}");
             return Err(AskError::new(AskErrorCode::TooLarge, why));
         }
+
         envelope.correlation_id = Some(ask_id.clone());
         envelope.reply_to = Some(topic.clone());
-        self.asks.listen().await?;
+        self.asks.listen_for_answers().await?;
         // What the call told before it asks is heard before: who is asked may hear nothing after.
         outbox.flush().await;
         let (_place, mut answer) = open.add(ask_id)?;
         let gone = |_| AskError::new(AskErrorCode::Cancelled, "the worker stops");
+
         // The answer may overtake the broker's confirm.
         tokio::select! {
             biased;
             answer = &mut answer => return answer.unwrap_or_else(|end| Err(gone(end))),
             sent = send(&**bus, &self.caller, envelope) => sent?,
         }
+
         answer.await.unwrap_or_else(|end| Err(gone(end)))
     }
 }
@@ -196,7 +209,7 @@ async fn send(bus: &dyn Bus, caller: &Topic, question: Envelope) -> Result<(), A
     loop {
         match bus.publish(caller, question.clone()).await {
             Ok(()) => return Ok(()),
-            Err(PublishError::Unconfirmed) => tokio::time::sleep(RESEND_AFTER).await,
+            Err(PublishError::Unconfirmed) => tokio::time::sleep(RESEND_BACKOFF).await,
             Err(error) => {
                 let why = format!("the caller cannot be asked: {error}");
                 return Err(AskError::new(AskErrorCode::Unroutable, why));
@@ -205,19 +218,19 @@ async fn send(bus: &dyn Bus, caller: &Topic, question: Envelope) -> Result<(), A
     }
 }
 
-impl Open {
+impl OpenQuestions {
     fn add(
         self: &Arc<Self>,
         ask_id: String,
-    ) -> Result<(Place, oneshot::Receiver<Result<Value, AskError>>), AskError> {
+    ) -> Result<(OpenQuestionSlot, oneshot::Receiver<Result<Value, AskError>>), AskError> {
         let (sender, receiver) = oneshot::channel();
         let mut open = self.0.lock();
-        if open.len() >= OPEN_MAX {
+        if open.len() >= OPEN_QUESTIONS_MAX {
             return Err(AskError::new(AskErrorCode::Busy, "too many questions are open here"));
         }
         open.insert(ask_id.clone(), sender);
         drop(open);
-        Ok((Place { open: Arc::clone(self), ask_id }, receiver))
+        Ok((OpenQuestionSlot { open: Arc::clone(self), ask_id }, receiver))
     }
 
     fn take(&self, envelope: &Envelope) {
@@ -230,24 +243,25 @@ impl Open {
             match json::read::<ToolAnswer>(&envelope.body) {
                 Ok(ToolAnswer { ask_id, error: Some(error), .. }) => (ask_id, Err(error)),
                 Ok(ToolAnswer { ask_id, result, .. }) => (ask_id, Ok(result.unwrap_or_default())),
-                Err(error) => return tracing::warn!(%error, "an answer that cannot be read"),
+                Err(error) => return tracing::warn!(%error, "dropped a malformed answer"),
             }
         };
+
         let waiting = self.0.lock().remove(&ask_id);
         // The receiver is gone when the question was given up in this very moment.
         if waiting.is_none_or(|waiting| waiting.send(answer).is_err()) {
-            tracing::debug!(ask_id, "dropped an answer that nobody waits for");
+            tracing::debug!(ask_id, "dropped an answer to a question that is not open");
         }
     }
 }
 
 /// A question's place in the table, given up when dropped.
-struct Place {
-    open: Arc<Open>,
+struct OpenQuestionSlot {
+    open: Arc<OpenQuestions>,
     ask_id: String,
 }
 
-impl Drop for Place {
+impl Drop for OpenQuestionSlot {
     fn drop(&mut self) {
         self.open.0.lock().remove(&self.ask_id);
     }

@@ -1,8 +1,8 @@
-//! Signs of life: a caller that waits for long hears once a second that its calls are held.
+//! Heartbeats: a caller that waits for long hears once a second that its calls are held.
 //!
-//! The first sign goes out at once, so it also says "taken"; after that there is one a second and
-//! caller, however many calls it has here. A caller whose queue is gone for ten signs in a row has
-//! gone itself, and its calls are cancelled.
+//! The first heartbeat goes out at once, so it also says "taken"; after that there is one a second and
+//! caller, however many calls it has here. A caller whose queue is missing for ten heartbeats in a row
+//! is taken for dead, and its calls are cancelled.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,34 +21,34 @@ use super::cancel::{Cancels, Name};
 use super::outbox::Outbox;
 use crate::port::PublishError;
 
-/// One sign a second and caller.
-const SIGN_EVERY: Duration = Duration::from_secs(1);
-/// How often it is looked whether a sign is due.
-pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Signs in a row that no queue takes until the caller counts as gone.
-const UNHEARD_MAX: u32 = 10;
+/// Time between two heartbeats to one caller.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
+/// How often to check whether a heartbeat is due.
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// Heartbeats in a row that no queue takes until the caller counts as dead.
+const UNROUTABLE_MAX: u32 = 10;
 
-/// Gives signs of life for one responder. Clones are the same.
+/// Sends the heartbeats of one responder. Clones are the same.
 #[derive(Clone)]
 pub(super) struct Vitals {
-    inner: Arc<Inner>,
+    inner: Arc<VitalsInner>,
 }
 
-struct Inner {
+struct VitalsInner {
     instance: InstanceId,
     outbox: Outbox,
     cancels: Arc<Cancels>,
-    callers: Mutex<HashMap<Topic, Caller>>,
-    first: Notify,
+    callers: Mutex<HashMap<Topic, CallerHeartbeat>>,
+    first_heartbeat: Notify,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
 
 #[derive(Default)]
-struct Caller {
+struct CallerHeartbeat {
     calls: Vec<Arc<Name>>,
-    signed_at: Option<Instant>,
-    unheard: u32,
+    sent_at: Option<Instant>,
+    unroutable_in_a_row: u32,
 }
 
 impl Vitals {
@@ -59,12 +59,12 @@ impl Vitals {
         cancels: Arc<Cancels>,
         stop: CancellationToken,
     ) -> Self {
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(VitalsInner {
             instance: instance.clone(),
             outbox,
             cancels,
             callers: Mutex::default(),
-            first: Notify::new(),
+            first_heartbeat: Notify::new(),
             stop,
             tasks: TaskTracker::new(),
         });
@@ -73,16 +73,16 @@ impl Vitals {
     }
 
     /// Says that a call is held, until the guard is dropped.
-    pub(super) fn hold(&self, caller: &Topic, call: &Arc<Name>) -> Hold {
+    pub(super) fn hold(&self, caller: &Topic, call: &Arc<Name>) -> HeldCall {
         let mut callers = self.inner.callers.lock();
         let entry = callers.entry(caller.clone()).or_default();
         entry.calls.push(Arc::clone(call));
-        let due = entry.signed_at.is_none();
+        let due = entry.sent_at.is_none();
         drop(callers);
         if due {
-            self.inner.first.notify_one();
+            self.inner.first_heartbeat.notify_one();
         }
-        Hold { vitals: self.clone(), caller: caller.clone(), call: Arc::clone(call) }
+        HeldCall { vitals: self.clone(), caller: caller.clone(), call: Arc::clone(call) }
     }
 
     pub(super) async fn stop(&self) {
@@ -92,62 +92,67 @@ impl Vitals {
     }
 }
 
-impl Inner {
+impl VitalsInner {
     async fn run(self: Arc<Self>) {
         loop {
             let idle = self.callers.lock().is_empty();
-            let next_look = async {
+            let next_check = async {
                 if idle {
                     std::future::pending::<()>().await;
                 }
-                tokio::time::sleep(LOOK_EVERY).await;
+                tokio::time::sleep(CHECK_INTERVAL).await;
             };
+
             tokio::select! {
-                () = self.first.notified() => {}
-                () = next_look => {}
+                () = self.first_heartbeat.notified() => {}
+                () = next_check => {}
                 () = self.stop.cancelled() => return,
             }
+
             for (topic, alive) in self.due(Instant::now()) {
                 let heard = tokio::select! {
                     heard = self.outbox.send(&topic, &alive) => heard,
-                    // A broker that is away must not hold up the end; a sign may be lost.
+                    // A broker that is away must not hold up the stop; a heartbeat may be lost.
                     () = self.stop.cancelled() => return,
                 };
-                self.note(&topic, heard);
+                self.note_outcome(&topic, heard);
             }
         }
     }
 
-    /// The signs that are due, marked as given; callers that hold nothing any more are forgotten.
+    /// Takes the heartbeats that are due and marks them as sent; callers without calls are forgotten.
     fn due(&self, now: Instant) -> Vec<(Topic, Alive)> {
         let mut callers = self.callers.lock();
         let mut due = Vec::new();
         callers.retain(|topic, caller| {
-            let rested = caller.signed_at.is_none_or(|at| now - at >= SIGN_EVERY);
+            let rested = caller.sent_at.is_none_or(|at| now - at >= HEARTBEAT_INTERVAL);
             if rested && !caller.calls.is_empty() {
-                caller.signed_at = Some(now);
+                caller.sent_at = Some(now);
                 let calls = caller.calls.iter().map(|call| call.call_id.to_string()).collect();
                 due.push((topic.clone(), Alive { instance: self.instance.to_string(), calls }));
             }
             !(rested && caller.calls.is_empty())
         });
+
         due
     }
 
-    fn note(&self, topic: &Topic, heard: Result<(), PublishError>) {
+    fn note_outcome(&self, topic: &Topic, heard: Result<(), PublishError>) {
         let mut callers = self.callers.lock();
         let Some(caller) = callers.get_mut(topic) else { return };
+
         match heard {
-            Ok(()) => caller.unheard = 0,
-            Err(PublishError::Unroutable(_)) => caller.unheard += 1,
+            Ok(()) => caller.unroutable_in_a_row = 0,
+            Err(PublishError::Unroutable(_)) => caller.unroutable_in_a_row += 1,
             // The broker is away: that says nothing about the caller.
             Err(_) => {}
         }
-        if caller.unheard >= UNHEARD_MAX {
-            caller.unheard = 0;
+
+        if caller.unroutable_in_a_row >= UNROUTABLE_MAX {
+            caller.unroutable_in_a_row = 0;
             let calls = caller.calls.clone();
             drop(callers);
-            tracing::warn!(%topic, calls = calls.len(), "the caller is gone: cancelling its calls");
+            tracing::warn!(%topic, calls = calls.len(), "caller is gone: cancelling its calls");
             for call in calls {
                 self.cancels.cancel(&call.source, &call.call_id);
             }
@@ -156,13 +161,13 @@ impl Inner {
 }
 
 /// A call that is held.
-pub(super) struct Hold {
+pub(super) struct HeldCall {
     vitals: Vitals,
     caller: Topic,
     call: Arc<Name>,
 }
 
-impl Drop for Hold {
+impl Drop for HeldCall {
     fn drop(&mut self) {
         let mut callers = self.vitals.inner.callers.lock();
         if let Some(caller) = callers.get_mut(&self.caller)
