@@ -34,7 +34,7 @@ impl Backoff {
     }
 }
 
-/// A number from 0 to 1. The standard library seeds each of its hashers anew, which is random
+/// A number from 0 to 1. The standard library gives each of its hashers a new seed, which is random
 /// enough to spread reconnects and saves a dependency.
 fn random_fraction() -> f64 {
     let bits = RandomState::new().hash_one(());

@@ -104,7 +104,7 @@ impl RabbitBus {
         }
 
         let name = subscription.name.clone();
-        if !topology::fits(&name) {
+        if !topology::fits_queue_name(&name) {
             let reason = "the name is too long for a queue".to_owned();
             return Err(SubscribeError::Refused { name, reason });
         }
@@ -179,7 +179,7 @@ impl fmt::Debug for RabbitBus {
 }
 
 impl Drop for RabbitBus {
-    /// A bus that nobody closed ends too, only nobody waits for it.
+    /// Ends a bus that was not closed, without waiting for the end.
     fn drop(&mut self) {
         self.shared.cancel_all();
     }

@@ -1,4 +1,4 @@
-//! One subscription: its channel and consumer at the broker, made anew as often as they are lost.
+//! One subscription: its channel and consumer at the broker, opened again as often as they are lost.
 //!
 //! Messages are taken only while a handler is free for them. A stop takes no more, gives back what
 //! was fetched and not begun, and lets running handlers end; what they leave undone goes back to
@@ -94,28 +94,28 @@ impl RunningSubscription {
         let mut backoff = Backoff::default();
         let mut last_logged = String::new();
 
-        while let Some(session) = self.session().await {
+        while let Some(session) = self.wait_for_session().await {
             let began = Instant::now();
-            let trouble = match self.consume(&session).await {
+            let interruption = match self.consume(&session).await {
                 Ok(ConsumeEnd::Stopped) => break,
                 Ok(ConsumeEnd::Lost(reason)) => reason,
-                Err(error) if self.is_refused(&error) => break,
+                Err(error) if self.report_if_refused(&error) => break,
                 Err(error) => reason(&error),
             };
 
             backoff.note_uptime(began.elapsed());
             // The end of the connection is logged once, by its supervisor.
-            if session.link.is_connected() && trouble != last_logged {
+            if session.link.is_connected() && interruption != last_logged {
                 let name = &self.subscription.name;
                 tracing::warn!(
                     subscription = name,
-                    reason = trouble,
+                    reason = interruption,
                     "lost the queue; subscribing again"
                 );
-                last_logged.clone_from(&trouble);
+                last_logged.clone_from(&interruption);
             }
 
-            self.shared.set_interruption(&self.subscription, Some(trouble));
+            self.shared.set_interruption(&self.subscription, Some(interruption));
             // Either arm only waits.
             tokio::select! {
                 biased;
@@ -130,7 +130,7 @@ impl RunningSubscription {
     }
 
     /// The connection, once messages flow on it; `None` when the subscription is stopped.
-    async fn session(&self) -> Option<Arc<Session>> {
+    async fn wait_for_session(&self) -> Option<Arc<Session>> {
         let mut state = self.shared.state.subscribe();
         // Either arm only waits.
         tokio::select! {
@@ -140,8 +140,8 @@ impl RunningSubscription {
         }
     }
 
-    /// Tells whoever subscribes that it is refused, when trying again would not help.
-    fn is_refused(&mut self, error: &lapin::Error) -> bool {
+    /// Reports a final refusal to the subscriber that waits, if there is one: trying again would not help.
+    fn report_if_refused(&mut self, error: &lapin::Error) -> bool {
         let is_final = match protocol_error(error) {
             Some(AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED | AMQPSoftError::NOTFOUND)) => {
                 true
@@ -169,7 +169,7 @@ impl RunningSubscription {
 
         self.shared.set_interruption(&self.subscription, None);
         match self.established.take() {
-            // Whoever subscribed may have given up waiting.
+            // The subscriber may have given up waiting.
             Some(established) => drop(established.send(Ok(()))),
             None => self.handler.renewed(),
         }
@@ -237,7 +237,8 @@ impl RunningSubscription {
                 None => return ConsumeEnd::Lost(CANCELLED.to_owned()),
             };
 
-            let (handler, expire) = (Arc::clone(&self.handler), self.expire.clone());
+            let handler = Arc::clone(&self.handler);
+            let expire = self.expire.clone();
             // Boxed: a task's beginning moves its future several times.
             self.handlers.spawn(Box::pin(async move {
                 work.run(&*handler, &expire).await;
@@ -245,7 +246,7 @@ impl RunningSubscription {
             }));
         }
 
-        self.give_back(source, consumer).await;
+        self.return_prefetched(source, consumer).await;
         ConsumeEnd::Stopped
     }
 
@@ -278,18 +279,22 @@ impl RunningSubscription {
             };
 
             if is_stopped {
-                self.give_back(source, consumer).await;
+                self.return_prefetched(source, consumer).await;
                 work.await;
                 return ConsumeEnd::Stopped;
             }
         }
 
-        self.give_back(source, consumer).await;
+        self.return_prefetched(source, consumer).await;
         ConsumeEnd::Stopped
     }
 
-    /// Takes no more, and gives back what was fetched and not begun.
-    async fn give_back(&self, source: &SubscriptionChannel, consumer: &mut lapin::Consumer) {
+    /// Cancels the consumer and returns prefetched messages to the queue.
+    async fn return_prefetched(
+        &self,
+        source: &SubscriptionChannel,
+        consumer: &mut lapin::Consumer,
+    ) {
         let channel = source.channel();
         let name = short(&queue::queue(&self.subscription.name));
         let goodbye = async {

@@ -27,7 +27,7 @@ const DEAD_LETTER_TOPIC: &str = "rb-dead-letter-topic";
 /// Longest reason on a dead letter, in bytes.
 const REASON_BYTES_MAX: usize = 1_024;
 
-/// Where messages come from: one channel of one subscription.
+/// The channel of one subscription, which messages come from and are answered on.
 pub(crate) struct SubscriptionChannel {
     shared: Arc<Shared>,
     subscription: Subscription,
@@ -63,7 +63,7 @@ impl SubscriptionChannel {
     }
 }
 
-/// A message and what is to be done with it.
+/// A message that was delivered and is not answered yet.
 pub(crate) struct IncomingMessage {
     source: Arc<SubscriptionChannel>,
     tag: u64,
@@ -110,7 +110,9 @@ impl IncomingMessage {
             return;
         }
 
-        let (source, tag) = (Arc::clone(&self.source), self.tag);
+        let source = Arc::clone(&self.source);
+        let tag = self.tag;
+
         // The handler is dropped when its consumer's grace is over: that is what the port promises.
         // A message that was being moved is not acked then, so at worst it is there twice.
         tokio::select! {
@@ -159,7 +161,8 @@ impl UnackedMessage<'_> {
     /// Keeps the message where people can look at it, and says why.
     async fn dead_letter(self, why: &str) {
         let source = self.source;
-        let (name, topic) = (&source.subscription.name, &self.topic);
+        let name = &source.subscription.name;
+        let topic = &self.topic;
         tracing::warn!(subscription = name, %topic, reason = why, "dead letter");
 
         if source.subscription.lifetime == Lifetime::Private {
@@ -168,7 +171,7 @@ impl UnackedMessage<'_> {
         }
 
         let properties = frame::with_headers(&self.properties, |headers| {
-            headers.insert(header::DEAD_LETTER_REASON.into(), long(cut(why)));
+            headers.insert(header::DEAD_LETTER_REASON.into(), long(truncate_reason(why)));
             headers.insert(DEAD_LETTER_TOPIC.into(), long(topic.as_str()));
         });
 
@@ -201,6 +204,6 @@ impl UnackedMessage<'_> {
 }
 
 /// The beginning of a text that may be of any length.
-fn cut(text: &str) -> &str {
+fn truncate_reason(text: &str) -> &str {
     &text[..text.floor_char_boundary(REASON_BYTES_MAX)]
 }

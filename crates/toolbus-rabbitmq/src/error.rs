@@ -28,7 +28,7 @@ pub enum ConnectError {
         #[source]
         source: io::Error,
     },
-    /// Nobody answers there, or not in AMQP.
+    /// No broker answers there, or not in AMQP.
     #[error("the broker at {address} cannot be reached")]
     Unreachable {
         /// Host and port.
@@ -75,7 +75,8 @@ pub enum ConnectError {
 
 impl ConnectError {
     pub(crate) fn of(error: &lapin::Error, address: &Address) -> Self {
-        let (to, reason) = (address.to_string(), reason(error));
+        let to = address.to_string();
+        let reason = reason(error);
         match protocol_error(error) {
             Some(AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED)) if reason.contains("ogin") => {
                 Self::WrongCredentials { address: to, user: address.user().to_owned() }

@@ -1,4 +1,4 @@
-//! A stream that makes harmless what a stranger wrote around a message, before the AMQP library
+//! A stream that makes harmless what a foreign client wrote around a message, before the AMQP library
 //! reads it.
 //!
 //! The library gives up the connection over a text that is not UTF-8, and its stack over a table
@@ -65,12 +65,21 @@ pub(crate) struct FilteredStream<S> {
 impl<S> FilteredStream<S> {
     pub(crate) fn new(inner: S, frame_bytes_max: usize) -> Self {
         let buffer = vec![0; CHUNK_BYTES].into_boxed_slice();
-        let (taken, passed, filled, passing, leaving_out) = (0, 0, 0, 0, 0);
-        Self { inner, buffer, taken, passed, filled, passing, leaving_out, frame_bytes_max }
+
+        Self {
+            inner,
+            buffer,
+            taken: 0,
+            passed: 0,
+            filled: 0,
+            passing: 0,
+            leaving_out: 0,
+            frame_bytes_max,
+        }
     }
 
     /// Looks at what has come in, frame by frame.
-    fn pass(&mut self) {
+    fn filter_frames(&mut self) {
         while self.passed < self.filled {
             if self.passing > 0 {
                 let length = self.passing.min(self.filled - self.passed);
@@ -147,7 +156,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for FilteredStream<S> {
             }
 
             this.filled += length;
-            this.pass();
+            this.filter_frames();
         }
 
         let length = target.len().min(this.passed - this.taken);

@@ -116,8 +116,8 @@ impl Socket {
 
 async fn connect(uri: &AMQPUri, socket: &Socket) -> io::Result<Transport> {
     let runtime = async_rs::Runtime::tokio_current();
-    let (host, port) = (uri.authority.host.clone(), uri.authority.port);
-    let stream = Transport::connect(&runtime, runtime.to_socket_addrs((host, port))).await?;
+    let address = (uri.authority.host.clone(), uri.authority.port);
+    let stream = Transport::connect(&runtime, runtime.to_socket_addrs(address)).await?;
 
     if let Transport::Plain(stream) = &stream {
         socket.keep(stream.get_ref().as_fd().try_clone_to_owned()?.into());
@@ -149,7 +149,7 @@ impl Drop for Attempt {
 }
 
 /// Keeps the library's thread out of the log. It would write every message that no queue takes,
-/// with headers and body, and what it says of errors is reported by whoever meets them.
+/// with headers and body, and what it says of errors is reported where they are handled.
 fn silence_this_thread() {
     let nobody = tracing::Dispatch::none();
     // The guard would give the thread its voice back.

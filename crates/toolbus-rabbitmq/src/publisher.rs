@@ -87,7 +87,7 @@ impl Publisher {
 
     /// Opens a channel to publish on, with the exchanges declared.
     pub(crate) async fn open(&self) -> lapin::Result<Channel> {
-        let channel = self.topology.channel(&self.link).await?;
+        let channel = self.topology.open_channel(&self.link).await?;
         channel.confirm_select(ConfirmSelectOptions::default()).await?;
         Ok(channel)
     }
@@ -117,7 +117,8 @@ impl Publisher {
     async fn publish_on(&mut self, channel: Channel) -> ChannelEnd {
         let mut in_flight = FuturesUnordered::new();
         let mut returns = Returns::default();
-        let (mut taken, mut settled) = (Vec::new(), Vec::new());
+        let mut taken = Vec::new();
+        let mut settled = Vec::new();
         let drain = self.drain.clone();
         let mut drained = std::pin::pin!(drain.cancelled());
         let mut is_open = true;
@@ -130,16 +131,16 @@ impl Publisher {
                 _ => {}
             }
 
-            // Every arm only waits: `settle` fills its vector in the same poll that ends it, and
+            // Every arm only waits: `collect_settled` fills its vector in the same poll that ends it, and
             // `recv_many` takes nothing without ending.
             tokio::select! {
                 biased;
-                () = settle(&mut in_flight, &mut settled), if !in_flight.is_empty() => {
+                () = collect_settled(&mut in_flight, &mut settled), if !in_flight.is_empty() => {
                     let alone = in_flight.is_empty() && settled.len() == 1;
                     returns.collect(&mut settled);
 
                     for sent in settled.drain(..) {
-                        sent.settle(&mut returns, alone, &self.metrics);
+                        sent.report_outcome(&mut returns, alone, &self.metrics);
                     }
 
                     if in_flight.is_empty() {
@@ -150,7 +151,7 @@ impl Publisher {
                     if is_open && is_connected =>
                 {
                     is_open = count > 0;
-                    // Whoever gave up before it was sent does not want it sent.
+                    // A caller that gave up before its message was sent does not want it sent.
                     let wanted = taken.drain(..).filter(|command| !command.outcome.is_closed());
                     in_flight.extend(wanted.map(|command| send(channel.clone(), command)));
                 }
@@ -218,7 +219,7 @@ async fn send(channel: Channel, command: PublishCommand) -> SettledMessage {
 /// This is what [`Returns`] rests on. The library settles one message after the other, each waking
 /// its future, and futures are polled in the order in which they were woken. So once a poll finds
 /// none ready, every message that was settled before the last one taken has been taken too.
-async fn settle<F: Future<Output = SettledMessage>>(
+async fn collect_settled<F: Future<Output = SettledMessage>>(
     in_flight: &mut FuturesUnordered<F>,
     settled: &mut Vec<SettledMessage>,
 ) {
@@ -283,7 +284,7 @@ impl Returns {
 impl SettledMessage {
     /// Tells the caller what became of its message; `alone` is whether no other could have been
     /// what closed the channel.
-    fn settle(self, returns: &mut Returns, alone: bool, metrics: &Metrics) {
+    fn report_outcome(self, returns: &mut Returns, alone: bool, metrics: &Metrics) {
         let outcome = match self.answer {
             _ if returns.take(&self.key) => Outcome::Unroutable,
             ConfirmResult::Acked => Outcome::Confirmed,
@@ -296,7 +297,7 @@ impl SettledMessage {
         };
 
         metrics.settled(&outcome);
-        // Nobody may wait for it any more.
+        // The caller may have given up waiting.
         let _ = self.outcome.send(outcome);
     }
 }

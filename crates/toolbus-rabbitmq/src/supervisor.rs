@@ -1,6 +1,6 @@
 //! Keeps one connection to the broker for as long as the bus is open.
 //!
-//! The only place that opens connections, notices their end and says how the broker is. Whoever
+//! The only place that opens connections, notices their end and says how the broker is. What
 //! needs the connection looks at [`ConnectionState`] and waits for it to change.
 
 use std::pin::pin;
@@ -101,7 +101,7 @@ pub(crate) async fn supervise(shared: Arc<Shared>, first: Option<ReadyConnection
 
         let Some(next) = next else { break };
         let began = Instant::now();
-        let Some(reason) = serve(&shared, next).await else { break };
+        let Some(reason) = serve_connection(&shared, next).await else { break };
         tracing::warn!(broker = %shared.config.address, reason, "lost the connection to the broker");
         shared.metrics.lost();
         backoff.note_uptime(began.elapsed());
@@ -153,7 +153,7 @@ async fn wait_for_next_attempt(shared: &Shared, backoff: &mut Backoff) -> Option
 }
 
 /// Lets messages flow until the connection is lost, which gives the reason, or the bus hangs up.
-async fn serve(shared: &Shared, ready: ReadyConnection) -> Option<String> {
+async fn serve_connection(shared: &Shared, ready: ReadyConnection) -> Option<String> {
     let ReadyConnection { session, publisher, channel, drain } = ready;
     let link = &session.link;
     let mut events = pin!(link.connection.events_listener());

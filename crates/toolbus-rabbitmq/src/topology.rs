@@ -61,9 +61,9 @@ impl Topology {
     }
 
     /// Opens a channel and declares both exchanges, as the C# code does on every channel.
-    pub(crate) async fn channel(&self, link: &Link) -> lapin::Result<Channel> {
+    pub(crate) async fn open_channel(&self, link: &Link) -> lapin::Result<Channel> {
         let mut declaring = Declarer::begin(self, link, None).await?;
-        declaring.exchanges().await?;
+        declaring.declare_exchanges().await?;
         Ok(declaring.channel)
     }
 
@@ -76,10 +76,10 @@ impl Topology {
     ) -> lapin::Result<Channel> {
         let prefetch = subscription.flow.prefetch().get();
         let mut declaring = Declarer::begin(self, link, Some(prefetch)).await?;
-        declaring.exchanges().await?;
+        declaring.declare_exchanges().await?;
         match subscription.lifetime {
-            Lifetime::Durable => declaring.durable(subscription).await?,
-            Lifetime::Private => declaring.private(subscription).await?,
+            Lifetime::Durable => declaring.declare_durable(subscription).await?,
+            Lifetime::Private => declaring.declare_private(subscription).await?,
         }
         Ok(declaring.channel)
     }
@@ -95,7 +95,7 @@ impl Topology {
     }
 
     /// Says that something is there with other arguments, the first time.
-    fn differs(&self, name: &str, error: &lapin::Error) {
+    fn warn_of_difference(&self, name: &str, error: &lapin::Error) {
         if self.differing.lock().insert(name.to_owned()) {
             tracing::warn!(
                 name,
@@ -107,7 +107,7 @@ impl Topology {
 }
 
 /// Whether the names that are made of a subscription's name fit into AMQP.
-pub(crate) fn fits(subscription: &str) -> bool {
+pub(crate) fn fits_queue_name(subscription: &str) -> bool {
     queue::dead_letter_queue(subscription).len() <= NAME_BYTES_MAX
 }
 
@@ -135,17 +135,17 @@ impl<'a> Declarer<'a> {
         link: &'a Link,
         prefetch: Option<u16>,
     ) -> lapin::Result<Self> {
-        let channel = open(link, prefetch).await?;
+        let channel = create_channel(link, prefetch).await?;
         Ok(Self { topology, link, prefetch, channel })
     }
 
-    async fn exchanges(&mut self) -> lapin::Result<()> {
+    async fn declare_exchanges(&mut self) -> lapin::Result<()> {
         let topology = self.topology;
-        self.exchange(&topology.exchange).await?;
-        self.exchange(&topology.dead_letter_exchange).await
+        self.ensure_exchange(&topology.exchange).await?;
+        self.ensure_exchange(&topology.dead_letter_exchange).await
     }
 
-    async fn durable(&mut self, subscription: &Subscription) -> lapin::Result<()> {
+    async fn declare_durable(&mut self, subscription: &Subscription) -> lapin::Result<()> {
         let topology = self.topology;
         let pattern = subscription.pattern.as_str();
         let options = QueueDeclareOptions { durable: topology.durable, ..Default::default() };
@@ -154,7 +154,7 @@ impl<'a> Declarer<'a> {
         let is_ours = queue::is_ours(&subscription.name);
         let dead_letters = queue::dead_letter_queue(&subscription.name);
         let profile = if is_ours { QueueProfile::UpstreamN } else { topology.profile };
-        self.queue(&dead_letters, options, dead_letter_arguments(profile)).await?;
+        self.ensure_queue(&dead_letters, options, dead_letter_arguments(profile)).await?;
         self.bind(&dead_letters, &topology.dead_letter_exchange, pattern).await?;
 
         let main = queue::queue(&subscription.name);
@@ -162,19 +162,19 @@ impl<'a> Declarer<'a> {
         let exchange = long(&topology.dead_letter_exchange);
         arguments.insert("x-dead-letter-exchange".into(), exchange);
         arguments.insert("x-dead-letter-routing-key".into(), long(pattern));
-        self.queue(&main, options, arguments).await?;
+        self.ensure_queue(&main, options, arguments).await?;
 
         self.bind(&main, &topology.exchange, pattern).await
     }
 
     /// A queue of a private subscription is never one that is there with other arguments.
-    async fn private(&mut self, subscription: &Subscription) -> lapin::Result<()> {
+    async fn declare_private(&mut self, subscription: &Subscription) -> lapin::Result<()> {
         let name = queue::queue(&subscription.name);
         let options = QueueDeclareOptions::exclusive().auto_delete();
         self.channel.queue_declare(short(&name), options, own_bounds()).await.map(drop)
     }
 
-    async fn exchange(&mut self, name: &str) -> lapin::Result<()> {
+    async fn ensure_exchange(&mut self, name: &str) -> lapin::Result<()> {
         let options =
             ExchangeDeclareOptions { durable: self.topology.durable, ..Default::default() };
         let declared = self.declare_exchange(name, options).await;
@@ -194,7 +194,7 @@ impl<'a> Declarer<'a> {
         self.channel.exchange_declare(short(name), ExchangeKind::Topic, options, none).await
     }
 
-    async fn queue(
+    async fn ensure_queue(
         &mut self,
         name: &str,
         options: QueueDeclareOptions,
@@ -216,8 +216,8 @@ impl<'a> Declarer<'a> {
     ) -> lapin::Result<bool> {
         match declared {
             Err(error) if is_soft(error, &AMQPSoftError::PRECONDITIONFAILED) => {
-                self.topology.differs(name, error);
-                self.channel = open(self.link, self.prefetch).await?;
+                self.topology.warn_of_difference(name, error);
+                self.channel = create_channel(self.link, self.prefetch).await?;
                 Ok(true)
             }
             _ => Ok(false),
@@ -230,11 +230,12 @@ impl<'a> Declarer<'a> {
 }
 
 async fn bind(channel: &Channel, queue: &str, exchange: &str, key: &str) -> lapin::Result<()> {
-    let (options, none) = (QueueBindOptions::default(), FieldTable::default());
+    let options = QueueBindOptions::default();
+    let none = FieldTable::default();
     channel.queue_bind(short(queue), short(exchange), short(key), options, none).await
 }
 
-async fn open(link: &Link, prefetch: Option<u16>) -> lapin::Result<Channel> {
+async fn create_channel(link: &Link, prefetch: Option<u16>) -> lapin::Result<Channel> {
     let channel = link.connection.create_channel().await?;
     if let Some(prefetch) = prefetch {
         channel.basic_qos(prefetch, BasicQosOptions::default()).await?;

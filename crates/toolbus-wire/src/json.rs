@@ -24,7 +24,7 @@ pub enum Error {
     /// The body is not UTF-8, not JSON, or has free JSON that is nested more than 127 deep.
     #[error("the body is not JSON: {0}")]
     NotJson(Box<str>),
-    /// The body is `null`, which is a message to nobody.
+    /// The body is `null`, which is no message.
     #[error("the body is null")]
     Null,
     /// The body is JSON, and not such a message.

@@ -59,7 +59,7 @@ pub fn mcp_bridge_manage(agent: &AgentName) -> String {
     format!("mcp-bridge.{agent}.manage")
 }
 
-/// Ours: subscription of an agent's bridge to `mcp.subscribe`.
+/// Toolbus extension: subscription of an agent's bridge to `mcp.subscribe`.
 #[must_use]
 pub fn mcp_bridge_subscribe(agent: &AgentName) -> String {
     format!("mcp-bridge.{agent}.subscribe")
@@ -72,7 +72,7 @@ pub fn is_ours(subscription: &str) -> bool {
     subscription.starts_with("mcp-bridge.") && subscription.ends_with(".subscribe")
 }
 
-/// Ours: the queue on which one process hears everything that is meant for it alone.
+/// Toolbus extension: the queue on which one process hears everything that is meant for it alone.
 #[must_use]
 pub fn replies(agent: &AgentName, instance: &InstanceId) -> String {
     format!("replies.{agent}.{instance}")

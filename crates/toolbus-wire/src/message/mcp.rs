@@ -59,16 +59,16 @@ pub struct McpServerSummary {
     /// Names of its prompts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_names: Option<Vec<String>>,
-    /// Ours: why it cannot be reached now. What it listed before may still be told with it.
+    /// Toolbus extension: why it cannot be reached now. What it listed before may still be listed with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unavailable: Option<String>,
-    /// Ours: how many resources it has, templates of resources included.
+    /// Toolbus extension: how many resources it has, templates of resources included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_count: Option<u32>,
-    /// Ours: what it can do beside giving what it lists.
+    /// Toolbus extension: what it can do beside giving what it lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub features: Option<Vec<McpFeature>>,
-    /// Ours: which of its lists have changed, by numbers that are others then.
+    /// Toolbus extension: which of its lists have changed, by numbers that are others then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revisions: Option<McpRevisions>,
     /// Id that outlives a change of its name.
@@ -149,7 +149,7 @@ pub struct McpGetServiceDetailsResponse {
     pub server_name: String,
     /// Its tools; none when there is an error.
     pub tools: Vec<McpToolDetails>,
-    /// Why nothing can be told.
+    /// Why there are no details.
     pub error: Option<String>,
     /// Name that the server's program tells.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -178,7 +178,7 @@ pub struct McpGetServiceDetailsResponse {
     /// How many resources it has, templates of resources included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_count: Option<u32>,
-    /// Ours: what to know of it beside its own words, such as tools that have changed.
+    /// Toolbus extension: what to know of it beside its own words, such as tools that have changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notices: Option<Vec<String>>,
 }
@@ -198,20 +198,20 @@ pub struct McpToolDetails {
     /// JSON Schema of its arguments, as text.
     #[serde(default, deserialize_with = "field::json_text")]
     pub parameters_schema: Option<String>,
-    /// Ours: what it is called among people.
+    /// Toolbus extension: what it is called among people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Ours: JSON Schema of the values that it gives, as text.
+    /// Toolbus extension: JSON Schema of the values that it gives, as text.
     #[serde(
         default,
         deserialize_with = "field::json_text",
         skip_serializing_if = "Option::is_none"
     )]
     pub output_schema: Option<String>,
-    /// Ours: what it says of its effects, as MCP has it.
+    /// Toolbus extension: what it says of its effects, as MCP has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Value>,
-    /// Ours: its pictures, as MCP has them.
+    /// Toolbus extension: its pictures, as MCP has them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub icons: Option<Value>,
 }
@@ -340,7 +340,7 @@ pub struct McpPromptMessage {
     pub content: Option<String>,
     /// What kind of content it is, such as `text`.
     pub content_type: Option<String>,
-    /// Ours: the content itself, when it is more than text.
+    /// Toolbus extension: the content itself, when it is more than text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block: Option<ContentBlock>,
 }

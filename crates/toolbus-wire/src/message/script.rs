@@ -26,7 +26,7 @@ pub struct ScriptInvokeRequest {
     pub timeout_seconds: i64,
     /// Packages to be installed first, as requirement strings.
     pub pip_packages: Option<Vec<String>>,
-    /// Ours: files for the script. Absent when there are none, so that a peer that does not know
+    /// Toolbus extension: files for the script. Absent when there are none, so that a peer that does not know
     /// them sees the request it knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<Vec<ScriptFile>>,
@@ -77,17 +77,17 @@ pub struct ScriptInvokeResponse {
     /// Wall time in milliseconds, with all that came before the script.
     #[serde(default, deserialize_with = "field::or_default")]
     pub elapsed_ms: u64,
-    /// Ours: the two streams apart.
+    /// Toolbus extension: the two streams apart.
     pub streams: Option<ScriptStreams>,
-    /// Ours: what ended the script, or kept it from running, when it did not just exit.
+    /// Toolbus extension: what ended the script, or kept it from running, when it did not just exit.
     pub reason: Option<ScriptReason>,
-    /// Ours: the signal that ended the script.
+    /// Toolbus extension: the signal that ended the script.
     pub signal: Option<i32>,
-    /// Ours: what the script used.
+    /// Toolbus extension: what the script used.
     pub usage: Option<ScriptUsage>,
-    /// Ours: the files that the script left to be given back.
+    /// Toolbus extension: the files that the script left to be given back.
     pub files: Option<Vec<ScriptFile>>,
-    /// Ours: what it left there and does not come back.
+    /// Toolbus extension: what it left there and does not come back.
     pub files_refused: Option<Vec<RefusedFile>>,
 }
 

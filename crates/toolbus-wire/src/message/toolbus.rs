@@ -1,4 +1,4 @@
-//! Messages of our own. A peer that does not know them loses nothing but what they add.
+//! Messages of Toolbus itself. A peer that does not know them loses nothing but what they add.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -23,15 +23,15 @@ impl Message for ToolCancel {
     const TYPE: &'static str = "Toolbus.ToolCancel";
 }
 
-/// How far a call is, sent to the topic that its request named in the header `rb-progress-to`.
+/// Progress of a call, sent to the topic that its request named in the header `rb-progress-to`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolProgress {
     /// Id of the call.
     pub tool_call_id: String,
     /// Counts the messages of one call, so that a late one can be told from the latest. A piece of a
-    /// script's output has the same number whoever tells it, from 0 on, so that one which is told again
-    /// by a worker that took over can be left out.
+    /// script's output has the same number whichever worker sends it, from 0 on, so that a piece that
+    /// another worker sends once more after taking over can be left out.
     pub seq: u64,
     /// How much is done, in units of the tool's own.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,7 +46,7 @@ pub struct ToolProgress {
     /// `error`, `critical`, `alert` or `emergency`, as MCP and syslog have them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<String>,
-    /// The resource that has changed, where it is what a subscription tells.
+    /// The resource that has changed, where a subscription reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
     /// Where `text` was written to.
@@ -98,7 +98,7 @@ pub struct ToolAsk {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AskRound {
-    /// What the question is called among them, by whoever asks.
+    /// What the asking side calls the question among them.
     #[serde(default, deserialize_with = "field::or_default")]
     pub key: String,
     /// How many there are in the round.
@@ -167,7 +167,7 @@ impl AskError {
 text_enum! {
     /// What kind of failure an [`AskError`] is.
     pub enum AskErrorCode {
-        /// Nobody is there who answers such questions.
+        /// The caller takes no such questions.
         Unsupported = "unsupported",
         /// No call of that id waits at the caller, or none whose questions it takes.
         UnknownCall = "unknown_call",
@@ -181,7 +181,7 @@ text_enum! {
         Timeout = "timeout",
         /// The call was cancelled before the answer came.
         Cancelled = "cancelled",
-        /// Whoever should have answered failed.
+        /// The question handler failed.
         Failed = "failed",
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::message::{Message, field};
 
-/// Ours: asks a bridge what a server proposes for an argument of a prompt, or for a place of a
+/// Toolbus extension: asks a bridge what a server proposes for an argument of a prompt, or for a place of a
 /// resource template. One of `prompt_name` and `uri_template` is there.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -33,7 +33,7 @@ impl Message for McpCompleteRequest {
     const TYPE: &'static str = "Toolbus.McpCompleteRequest";
 }
 
-/// Ours: what a server proposes.
+/// Toolbus extension: what a server proposes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct McpCompleteResponse {

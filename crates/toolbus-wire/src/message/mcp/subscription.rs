@@ -1,15 +1,14 @@
 //! Subscriptions of resources.
 //!
-//! A subscription is a request that is not answered while it holds: what is subscribed to is told as
-//! progress, at the topic that the request names for that, and its first progress says that it
-//! holds. It ends as any request does: with its deadline, when it is cancelled, when its caller is
+//! A subscription is a request that is not answered while it holds: changes are reported as progress,
+//! at the topic that the request names for that, and its first progress says that it holds. It ends as any request does: with its deadline, when it is cancelled, when its caller is
 //! gone, or when the server is, which is an answer with an error.
 
 use serde::{Deserialize, Serialize};
 
 use crate::message::{Message, field};
 
-/// Ours: asks a bridge, at `mcp.subscribe`, to tell of changes of a server's resources.
+/// Toolbus extension: asks a bridge, at `mcp.subscribe`, to report changes of a server's resources.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct McpSubscribeRequest {
@@ -24,7 +23,7 @@ impl Message for McpSubscribeRequest {
     const TYPE: &'static str = "Toolbus.McpSubscribeRequest";
 }
 
-/// Ours: a subscription has ended.
+/// Toolbus extension: a subscription has ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct McpSubscribeResponse {
