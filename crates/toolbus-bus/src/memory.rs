@@ -219,7 +219,7 @@ impl Broker {
 
         let mut routes = self.routes.write();
         let queues: Arc<[_]> =
-            routes.queues.iter().filter(|queue| queue.takes(topic)).cloned().collect();
+            routes.queues.iter().filter(|queue| queue.matches(topic)).cloned().collect();
 
         if !queues.is_empty() {
             if routes.by_topic.len() >= ROUTES_MAX {

@@ -53,7 +53,8 @@ impl fmt::Debug for TopicPattern {
 /// Greedy matching with one place to come back to: the last `#`. Linear in the topic for each `#`,
 /// so a hostile pattern of 255 bytes costs thousands of steps at most, never exponentially many.
 fn matches(pattern: &str, topic: &str) -> bool {
-    let (mut pattern, mut topic) = (Some(pattern), Some(topic));
+    let mut pattern = Some(pattern);
+    let mut topic = Some(topic);
     let mut come_back = None;
 
     loop {

@@ -55,7 +55,7 @@ pub trait Bus: Send + Sync + 'static {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PublishError {
-    /// No queue takes the topic: nobody listens.
+    /// No queue takes the topic: it has no subscriber.
     #[error("no queue takes the topic {0}")]
     Unroutable(Topic),
     /// The broker refused it, because a queue is full for example.
@@ -113,7 +113,7 @@ pub enum SubscribeError {
     Closed,
 }
 
-/// What to hear, and how.
+/// A subscription: which topics to consume, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subscription {
     /// Which topics.

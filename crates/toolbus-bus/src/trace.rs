@@ -14,7 +14,7 @@ use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
 use crate::Delivery;
 
-/// The span of publishing a message (OpenTelemetry kind: producer); none for a sign of life, which
+/// The span of publishing a message (OpenTelemetry kind: producer); none for a heartbeat, which
 /// belongs to no call and comes every second.
 pub(crate) fn publish_span(system: &str, topic: &Topic, envelope: &Envelope) -> Span {
     if message::is::<Alive>(envelope) {
@@ -38,7 +38,7 @@ pub(crate) fn publish_span(system: &str, topic: &Topic, envelope: &Envelope) -> 
 }
 
 /// The span of processing a message (OpenTelemetry kind: consumer), as a child of the span that
-/// published it; none for a sign of life.
+/// published it; none for a heartbeat.
 pub(crate) fn process_span(system: &str, delivery: &Delivery) -> Span {
     let envelope = &delivery.envelope;
     if message::is::<Alive>(envelope) {

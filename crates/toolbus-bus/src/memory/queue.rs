@@ -93,7 +93,7 @@ impl Queue {
         }
     }
 
-    pub(super) fn takes(&self, topic: &Topic) -> bool {
+    pub(super) fn matches(&self, topic: &Topic) -> bool {
         self.patterns.lock().iter().any(|pattern| pattern.matches(topic.as_str()))
     }
 
@@ -125,8 +125,8 @@ impl Queue {
         drop(state);
 
         if more {
-            // A wake-up is kept once while nobody waits, however many messages came meanwhile, so
-            // whoever takes a message wakes the next consumer for the rest.
+            // A wake-up is kept once while no consumer waits, however many messages came meanwhile,
+            // so a consumer that takes a message wakes the next one for the rest.
             self.arrived.notify_one();
         }
 

@@ -15,7 +15,7 @@ use super::{
 /// Most agents that are told apart.
 const CALLERS_MAX: usize = 100;
 
-/// What a requester asks for.
+/// Metrics of a requester: the calls that it makes.
 #[derive(Debug)]
 pub(crate) struct Asked {
     caller: StringValue,
@@ -38,7 +38,7 @@ impl Asked {
         }
     }
 
-    /// A request that waits from now on, until the result is told its end or is dropped.
+    /// A request that waits from now on, until the result is given its end or is dropped.
     pub(crate) fn wait(&self, destination: &'static str) -> Waiting<'_> {
         let tags = [self.caller(), KeyValue::new(DESTINATION, destination)];
         self.waiting.add(1, &tags);
@@ -85,7 +85,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// What a responder answers.
+/// Metrics of a responder: the calls that it answers.
 #[derive(Debug)]
 pub(crate) struct Answered {
     callers: Bounded,
@@ -110,7 +110,7 @@ impl Answered {
         }
     }
 
-    /// A call that this worker is at work on, until the result is told its end or is dropped.
+    /// A call that this worker is at work on, until the result is given its end or is dropped.
     pub(crate) fn work(&self, caller: &str) -> AtWork<'_> {
         let tags = [
             KeyValue::new(CALLER, self.callers.value(caller)),

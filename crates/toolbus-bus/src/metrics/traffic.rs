@@ -34,7 +34,7 @@ impl DeadLetterReason {
     }
 }
 
-/// What an adapter moves. To be made after telemetry was started.
+/// Metrics of an adapter: the messages that it moves. To be made after telemetry was started.
 #[derive(Debug)]
 pub struct Traffic {
     system: &'static str,

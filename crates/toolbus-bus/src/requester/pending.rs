@@ -14,8 +14,8 @@ use super::questions::CallQuestions;
 use super::{Error, REQUESTS_MAX};
 use crate::{Asker, Progress};
 
-/// A worker is lost when a call that it had taken was in none of its signs of life for this many
-/// looks: three signs, one a second, and one look to spare.
+/// A worker is lost when a call that it had taken was in none of its heartbeats for this many
+/// looks: three heartbeats, one a second, and one look to spare.
 const SILENT_LOOKS_MAX: u32 = 7;
 /// The same, after the broker was away from the caller: a worker that lost it too may find its way
 /// back later than the caller did. It waits up to 6.25 s between two attempts, of which the last

@@ -1,5 +1,5 @@
-//! Questions of the calls under way: each is asked once, and its answer sent back, while its call
-//! waits.
+//! The caller's side of questions: each question of a call under way is asked once, and its answer
+//! sent back, while the call waits.
 
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
@@ -60,7 +60,7 @@ pub(super) struct AdmittedQuestion {
 pub(super) enum Rejected {
     /// It came before.
     Duplicate,
-    /// The worker is told this.
+    /// The worker gets this error.
     WithError(AskError),
 }
 
@@ -157,16 +157,18 @@ impl Questions {
         admitted: AdmittedQuestion,
         question: Question,
     ) {
-        let (bus, source, closed) =
-            (Arc::clone(&self.bus), self.source.clone(), self.closed.clone());
+        let bus = Arc::clone(&self.bus);
+        let source = self.source.clone();
+        let closed = self.closed.clone();
+
         let task = async move {
             let ended = admitted.ended.clone();
             let answer = async move {
-                let answered = answer(&admitted.asker, question).await;
-                send(&*bus, &reply_to, envelope(ids, answered, &source)).await;
+                let answered = ask_caller(&admitted.asker, question).await;
+                publish_answer(&*bus, &reply_to, wrap_answer(ids, answered, &source)).await;
             };
 
-            // What is dropped here is an answer that nobody wants any more.
+            // What is dropped here is an answer that is not wanted any more.
             tokio::select! {
                 () = answer => {}
                 () = ended.cancelled() => {}
@@ -180,17 +182,19 @@ impl Questions {
     fn refuse(&self, reply_to: Topic, ids: ToolAnswer, error: AskError) {
         tracing::debug!(ask_id = ids.ask_id, code = %error.code, "refused a question");
         let Ok(place) = Arc::clone(&self.refusals).try_acquire_owned() else { return };
-        let answer = envelope(ids, Err(error), &self.source);
-        let (bus, closed) = (Arc::clone(&self.bus), self.closed.clone());
+        let answer = wrap_answer(ids, Err(error), &self.source);
+        let bus = Arc::clone(&self.bus);
+        let closed = self.closed.clone();
+
         let task = async move {
-            closed.run_until_cancelled(send(&*bus, &reply_to, answer)).await;
+            closed.run_until_cancelled(publish_answer(&*bus, &reply_to, answer)).await;
             drop(place);
         };
         self.tasks.spawn(task.in_current_span());
     }
 }
 
-async fn answer(asker: &Asker, question: Question) -> Result<Value, AskError> {
+async fn ask_caller(asker: &Asker, question: Question) -> Result<Value, AskError> {
     let answered = AssertUnwindSafe(asker.ask(question)).catch_unwind().await;
     answered.unwrap_or_else(|_| {
         tracing::error!("question handler panicked");
@@ -198,7 +202,7 @@ async fn answer(asker: &Asker, question: Question) -> Result<Value, AskError> {
     })
 }
 
-fn envelope(ids: ToolAnswer, answered: Result<Value, AskError>, source: &str) -> Envelope {
+fn wrap_answer(ids: ToolAnswer, answered: Result<Value, AskError>, source: &str) -> Envelope {
     let ask_id = ids.ask_id.clone();
     let (result, error) = match answered {
         Ok(result) => (Some(result), None),
@@ -221,7 +225,7 @@ fn envelope(ids: ToolAnswer, answered: Result<Value, AskError>, source: &str) ->
 
 /// Sends an answer, again while its worker's queue may come back. A worker that gets it twice takes
 /// the first.
-async fn send(bus: &dyn Bus, topic: &Topic, answer: Envelope) {
+async fn publish_answer(bus: &dyn Bus, topic: &Topic, answer: Envelope) {
     let give_up = Instant::now() + ANSWER_TIMEOUT;
     loop {
         match bus.publish(topic, answer.clone()).await {

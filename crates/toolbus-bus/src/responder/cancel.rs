@@ -28,7 +28,7 @@ struct CancelTable {
     early: VecDeque<(Instant, Name)>,
 }
 
-/// What a call is called: who asked, and the call's id.
+/// The name of a call: the source of its request, and the call's id.
 #[derive(PartialEq, Eq)]
 pub(super) struct Name {
     pub(super) source: Box<str>,
@@ -117,7 +117,7 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// The call has ended, or was dropped with its worker: what it may have left behind is told, too.
+    /// The call has ended, or was dropped with its worker: what it may have left behind is cancelled, too.
     fn drop(&mut self) {
         self.token.cancel();
         self.cancels.table.lock().running.remove(&self.number);

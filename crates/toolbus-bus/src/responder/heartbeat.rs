@@ -68,11 +68,11 @@ impl Vitals {
             stop,
             tasks: TaskTracker::new(),
         });
-        inner.tasks.spawn(Arc::clone(&inner).run());
+        inner.tasks.spawn(Arc::clone(&inner).send_heartbeats());
         Self { inner }
     }
 
-    /// Says that a call is held, until the guard is dropped.
+    /// Sends heartbeats for a call, until the guard is dropped.
     pub(super) fn hold(&self, caller: &Topic, call: &Arc<Name>) -> HeldCall {
         let mut callers = self.inner.callers.lock();
         let entry = callers.entry(caller.clone()).or_default();
@@ -93,7 +93,7 @@ impl Vitals {
 }
 
 impl VitalsInner {
-    async fn run(self: Arc<Self>) {
+    async fn send_heartbeats(self: Arc<Self>) {
         loop {
             let idle = self.callers.lock().is_empty();
             let next_check = async {
@@ -109,19 +109,19 @@ impl VitalsInner {
                 () = self.stop.cancelled() => return,
             }
 
-            for (topic, alive) in self.due(Instant::now()) {
-                let heard = tokio::select! {
-                    heard = self.outbox.send(&topic, &alive) => heard,
+            for (topic, alive) in self.take_due(Instant::now()) {
+                let sent = tokio::select! {
+                    sent = self.outbox.send(&topic, &alive) => sent,
                     // A broker that is away must not hold up the stop; a heartbeat may be lost.
                     () = self.stop.cancelled() => return,
                 };
-                self.note_outcome(&topic, heard);
+                self.note_outcome(&topic, sent);
             }
         }
     }
 
     /// Takes the heartbeats that are due and marks them as sent; callers without calls are forgotten.
-    fn due(&self, now: Instant) -> Vec<(Topic, Alive)> {
+    fn take_due(&self, now: Instant) -> Vec<(Topic, Alive)> {
         let mut callers = self.callers.lock();
         let mut due = Vec::new();
         callers.retain(|topic, caller| {
@@ -137,11 +137,11 @@ impl VitalsInner {
         due
     }
 
-    fn note_outcome(&self, topic: &Topic, heard: Result<(), PublishError>) {
+    fn note_outcome(&self, topic: &Topic, sent: Result<(), PublishError>) {
         let mut callers = self.callers.lock();
         let Some(caller) = callers.get_mut(topic) else { return };
 
-        match heard {
+        match sent {
             Ok(()) => caller.unroutable_in_a_row = 0,
             Err(PublishError::Unroutable(_)) => caller.unroutable_in_a_row += 1,
             // The broker is away: that says nothing about the caller.
@@ -160,7 +160,7 @@ impl VitalsInner {
     }
 }
 
-/// A call that is held.
+/// A call that heartbeats are sent for.
 pub(super) struct HeldCall {
     vitals: Vitals,
     caller: Topic,

@@ -48,7 +48,7 @@ pub(super) enum Recalled {
     Done(Reply),
     /// It runs at this moment.
     Running(Run),
-    /// Nothing. The call is for whoever asked to run now.
+    /// Nothing. Whoever recalled it is to run the call now.
     New(Place),
 }
 
@@ -96,7 +96,7 @@ impl OutcomeTable {
     }
 }
 
-/// The outcome that a run will have.
+/// The outcome of a run, once it has one.
 #[derive(Default)]
 struct OutcomeSlot {
     outcome: Mutex<Outcome>,

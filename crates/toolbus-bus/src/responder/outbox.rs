@@ -42,7 +42,7 @@ pub(super) struct Outbox {
 struct OutboxInner {
     bus: Arc<dyn Bus>,
     source: String,
-    news: mpsc::Sender<QueuedNotification>,
+    queue: mpsc::Sender<QueuedNotification>,
     notification_bytes: Arc<Semaphore>,
     dropped: AtomicU64,
     reply_places: Arc<Semaphore>,
@@ -65,11 +65,11 @@ enum QueuedNotification {
 impl Outbox {
     /// `stop` ends it.
     pub(super) fn start(bus: Arc<dyn Bus>, source: &str, stop: CancellationToken) -> Self {
-        let (news, incoming) = mpsc::channel(NOTIFICATIONS_MAX.get());
+        let (queue, incoming) = mpsc::channel(NOTIFICATIONS_MAX.get());
         let inner = Arc::new(OutboxInner {
             bus: Arc::clone(&bus),
             source: source.to_owned(),
-            news,
+            queue,
             notification_bytes: Arc::new(Semaphore::new(NOTIFICATIONS_BYTES_MAX)),
             dropped: AtomicU64::new(0),
             reply_places: Arc::new(Semaphore::new(REPLIES_MAX)),
@@ -89,16 +89,17 @@ impl Outbox {
     }
 
     /// Queues a notification, which is sent in order with the others, or drops it when too many wait.
-    pub(super) fn post<M: Message>(&self, topic: &Topic, news: &M) {
-        let envelope = Box::new(self.news(news));
+    pub(super) fn post<M: Message>(&self, topic: &Topic, notification: &M) {
+        let envelope = Box::new(self.wrap_notification(notification));
         let bytes = u32::try_from(envelope.body.len()).unwrap_or(u32::MAX);
         let notification_bytes =
             Arc::clone(&self.inner.notification_bytes).try_acquire_many_owned(bytes);
         let posted = notification_bytes.is_ok_and(|notification_bytes| {
-            let (topic, span) = (topic.clone(), Span::current());
+            let topic = topic.clone();
+            let span = Span::current();
             let message =
                 QueuedNotification::Message { topic, envelope, span, _room: notification_bytes };
-            self.inner.news.try_send(message).is_ok()
+            self.inner.queue.try_send(message).is_ok()
         });
 
         if !posted {
@@ -117,7 +118,7 @@ impl Outbox {
 
         let (mark, passed) = oneshot::channel();
         let flushed = async {
-            if self.inner.news.send(QueuedNotification::Mark(mark)).await.is_ok() {
+            if self.inner.queue.send(QueuedNotification::Mark(mark)).await.is_ok() {
                 // An error says that the outbox has stopped, and then nothing is sent any more.
                 let _ = passed.await;
             }
@@ -132,13 +133,13 @@ impl Outbox {
     pub(super) async fn send<M: Message>(
         &self,
         topic: &Topic,
-        news: &M,
+        notification: &M,
     ) -> Result<(), PublishError> {
-        self.inner.bus.publish(topic, self.news(news)).await
+        self.inner.bus.publish(topic, self.wrap_notification(notification)).await
     }
 
-    fn news<M: Message>(&self, news: &M) -> Envelope {
-        Envelope::of(news, &self.inner.source).with_expiry(NOTIFICATION_TTL)
+    fn wrap_notification<M: Message>(&self, notification: &M) -> Envelope {
+        Envelope::of(notification, &self.inner.source).with_expiry(NOTIFICATION_TTL)
     }
 
     /// Sends a reply. It returns when the broker has it, or when somebody else goes on trying.
@@ -160,7 +161,7 @@ impl Outbox {
         }
     }
 
-    /// Tries again in the background, so that a caller that is gone holds up nobody.
+    /// Retries in the background, so that a caller that is gone holds up no other.
     fn retry_in_background(&self, topic: Topic, reply: Envelope, error: PublishError) {
         let places = u32::try_from(reply.body.len().div_ceil(REPLY_PLACE_BYTES).max(1));
         let reply_places = Arc::clone(&self.inner.reply_places);
@@ -168,7 +169,9 @@ impl Outbox {
             return log_dropped_reply(&topic, &error);
         };
 
-        let (bus, stop) = (Arc::clone(&self.inner.bus), self.inner.stop.clone());
+        let bus = Arc::clone(&self.inner.bus);
+        let stop = self.inner.stop.clone();
+
         self.inner.tasks.spawn(async move {
             let give_up = Instant::now() + CALLER_AWAY_TIMEOUT;
             let mut last = error;
@@ -197,8 +200,8 @@ async fn publish_notifications(
     bus: Arc<dyn Bus>,
     mut incoming: mpsc::Receiver<QueuedNotification>,
 ) {
-    while let Some(news) = incoming.recv().await {
-        match news {
+    while let Some(queued) = incoming.recv().await {
+        match queued {
             QueuedNotification::Message { topic, envelope, span, _room } => {
                 let published = async { bus.publish(&topic, *envelope).await };
                 if let Err(error) = published.instrument(span).await {
@@ -206,7 +209,7 @@ async fn publish_notifications(
                 }
             }
             QueuedNotification::Mark(passed) => {
-                // Whoever waited for it may be gone.
+                // The reply may have stopped waiting for it.
                 let _ = passed.send(());
             }
         }
@@ -214,6 +217,6 @@ async fn publish_notifications(
 }
 
 fn log_dropped_reply(topic: &Topic, error: &PublishError) {
-    // Callers come and go; one that was cancelled is often gone before it is told.
+    // Callers come and go; one that was cancelled is often gone before its reply comes.
     tracing::info!(%topic, %error, "dropped a reply: no queue took it");
 }

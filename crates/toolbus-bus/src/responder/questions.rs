@@ -1,4 +1,4 @@
-//! Questions of the calls that run here to their callers, and the answers that come back.
+//! The worker's side of questions: a call that runs here asks its caller, and the answer comes back.
 //!
 //! The queue for answers is made with the first question: most workers never ask.
 
@@ -127,7 +127,7 @@ impl Asks {
         );
         let open = Arc::clone(&self.inner.open);
         let hear = move |delivery: Delivery| {
-            open.take(&delivery.envelope);
+            open.take_answer(&delivery.envelope);
             std::future::ready(Disposition::Ack)
         };
 
@@ -187,16 +187,16 @@ impl QuestionPermit {
         envelope.correlation_id = Some(ask_id.clone());
         envelope.reply_to = Some(topic.clone());
         self.asks.listen_for_answers().await?;
-        // What the call told before it asks is heard before: who is asked may hear nothing after.
+        // Progress that the call sent before it asks arrives before: the caller may read none after.
         outbox.flush().await;
-        let (_place, mut answer) = open.add(ask_id)?;
+        let (_place, mut answer) = open.register(ask_id)?;
         let gone = |_| AskError::new(AskErrorCode::Cancelled, "the worker stops");
 
         // The answer may overtake the broker's confirm.
         tokio::select! {
             biased;
             answer = &mut answer => return answer.unwrap_or_else(|end| Err(gone(end))),
-            sent = send(&**bus, &self.caller, envelope) => sent?,
+            sent = publish_question(&**bus, &self.caller, envelope) => sent?,
         }
 
         answer.await.unwrap_or_else(|end| Err(gone(end)))
@@ -205,7 +205,11 @@ impl QuestionPermit {
 
 /// Publishes a question, again while its confirm is lost: its id tells the caller that it is the
 /// same.
-async fn send(bus: &dyn Bus, caller: &Topic, question: Envelope) -> Result<(), AskError> {
+async fn publish_question(
+    bus: &dyn Bus,
+    caller: &Topic,
+    question: Envelope,
+) -> Result<(), AskError> {
     loop {
         match bus.publish(caller, question.clone()).await {
             Ok(()) => return Ok(()),
@@ -219,7 +223,7 @@ async fn send(bus: &dyn Bus, caller: &Topic, question: Envelope) -> Result<(), A
 }
 
 impl OpenQuestions {
-    fn add(
+    fn register(
         self: &Arc<Self>,
         ask_id: String,
     ) -> Result<(OpenQuestionSlot, oneshot::Receiver<Result<Value, AskError>>), AskError> {
@@ -233,7 +237,7 @@ impl OpenQuestions {
         Ok((OpenQuestionSlot { open: Arc::clone(self), ask_id }, receiver))
     }
 
-    fn take(&self, envelope: &Envelope) {
+    fn take_answer(&self, envelope: &Envelope) {
         let bytes = envelope.body.len();
         let (ask_id, answer) = if bytes > ANSWER_BYTES_MAX {
             let why = format!("an answer of {bytes} bytes is over {ANSWER_BYTES_MAX}");
