@@ -8,7 +8,7 @@ use anyhow::Context as _;
 
 use crate::conformance::{self, Table};
 use crate::test::{self, Outcome};
-use crate::tidy;
+use crate::tidy::{self, Pending};
 use crate::workspace::{self, cargo};
 
 /// One part's name, how it ended and how long it took.
@@ -24,7 +24,7 @@ pub(crate) fn run() -> anyhow::Result<ExitCode> {
     let clippy = ["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny", "warnings"];
     let parts = [
         part("format", || workspace::run(&mut cargo(&["fmt", "--all", "--check"]))),
-        part("tidy", tidy::check),
+        part("tidy", || tidy::check(Pending::Count)),
         part("dependencies", dependencies),
         part("lints", || workspace::run(&mut cargo(&clippy))),
         part("tests", || {

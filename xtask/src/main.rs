@@ -27,7 +27,9 @@ fn main() -> ExitCode {
         ["soak", "scripts", rest @ ..] => soak::scripts(rest),
         ["conformance"] => conformance::run(conformance::Table::Compare),
         ["conformance", "--keep"] => conformance::run(conformance::Table::Keep),
-        ["tidy"] => tidy::run(),
+        ["tidy"] => tidy::run(tidy::Pending::Count),
+        ["tidy", "--strict"] => tidy::run(tidy::Pending::List),
+        ["tidy", "--figures"] => tidy::print_figures(),
         ["ci"] => ci::run(),
         // Not for people: how cargo starts a test program.
         ["run-program", program, rest @ ..] => cluster::run_program(program, rest),

@@ -8,20 +8,16 @@ use super::Mistake;
 use crate::workspace;
 
 /// Each crate's place, lowest first: it may depend on crates of its own layer and of those before.
-const LAYERS: [&[&str]; 4] = [
+/// A crate that is not there has no place.
+const LAYERS: &[&[&str]] = &[
+    // foundation
     &["toolbus-wire", "toolbus-telemetry", "toolbus-runtime"],
+    // transport
     &["toolbus-bus", "toolbus-rabbitmq"],
-    &[
-        "toolbus-tools",
-        "toolbus-mcp",
-        "toolbus-scripts",
-        "toolbus-sandbox",
-        "toolbus-agent",
-        "toolbus-toolkits",
-        "toolbus-search",
-        "toolbus-memory",
-        "toolbus-store",
-    ],
+    // tools
+    &["toolbus-tools"],
+    // providers
+    &["toolbus-mcp", "toolbus-sandbox", "toolbus-scripts"],
     SERVICES,
 ];
 
@@ -29,7 +25,7 @@ const LAYERS: [&[&str]; 4] = [
 const SERVICES: &[&str] = &["agent-host", "mcp-bridge", "scripts-manager", "openrouter-mcp"];
 
 /// For tests, benchmarks and tasks only. They may depend on anything that is not reserved.
-const DEVELOPMENT: &[&str] = &["toolbus-testkit", "conformance", "e2e", "xtask"];
+pub(super) const DEVELOPMENT: &[&str] = &["toolbus-testkit", "conformance", "e2e", "xtask"];
 
 /// Crates that only some of ours may use.
 const RESERVED: [(&str, &[&str]); 6] = [
@@ -70,6 +66,8 @@ pub(super) struct Dependency {
 pub(super) fn check() -> anyhow::Result<Vec<Mistake>> {
     let packages = read_packages()?;
     let mut mistakes: Vec<_> = packages.iter().flat_map(check_package).collect();
+    mistakes.extend(check_places(&packages));
+
     for (name, forbidden) in WITHOUT {
         let Some(package) = packages.iter().find(|package| package.name == name) else { continue };
         let arguments = ["tree", "--locked", "--edges", "normal,build", "--prefix", "none"];
@@ -83,6 +81,20 @@ pub(super) fn check() -> anyhow::Result<Vec<Mistake>> {
         }
     }
     Ok(mistakes)
+}
+
+/// That every crate with a place is there.
+pub(super) fn check_places(packages: &[Package]) -> Vec<Mistake> {
+    let places = LAYERS.iter().copied().flatten().chain(DEVELOPMENT);
+    let is_there = |name: &str| packages.iter().any(|package| package.name == name);
+
+    let absent = places.filter(|name| !is_there(name)).map(|name| Mistake {
+        path: "xtask/src/tidy/laws.rs".to_owned(),
+        line: 1,
+        what: format!("{name} has a place among the layers and is not there"),
+        mend: "take it out until there is such a crate",
+    });
+    absent.collect()
 }
 
 /// What can be said of one package by its own manifest.
