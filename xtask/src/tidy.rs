@@ -53,25 +53,26 @@ pub(crate) enum Pending {
 }
 
 /// Checks and prints.
-pub(crate) fn run(pending: Pending) -> anyhow::Result<ExitCode> {
-    check(pending)?;
+pub(crate) fn run_checks(pending: Pending) -> anyhow::Result<ExitCode> {
+    check_tree(pending)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Checks and prints; any mistake is an error.
-pub(crate) fn check(pending: Pending) -> anyhow::Result<()> {
+pub(crate) fn check_tree(pending: Pending) -> anyhow::Result<()> {
     let files = read_files()?;
     let sources = production_sources(&files);
 
-    let mut mistakes = laws::check()?;
-    mistakes.extend(history::check());
+    let mut mistakes = laws::check_workspace()?;
+    mistakes.extend(history::check_subjects());
     for (path, text) in &files {
-        mistakes.extend(files::check(path, text));
+        mistakes.extend(files::check_file(path, text));
     }
+
     let mut counts = BTreeMap::new();
     for source in &sources {
-        mistakes.extend(style::check(style::ENFORCED, source).map(|(_, mistake)| mistake));
-        for (rule, mistake) in style::check(style::PENDING, source) {
+        mistakes.extend(style::check_rules(style::ENFORCED, source).map(|(_, mistake)| mistake));
+        for (rule, mistake) in style::check_rules(style::PENDING, source) {
             match pending {
                 Pending::Count => *counts.entry(rule.name).or_insert(0) += 1,
                 Pending::List => mistakes.push(mistake),
@@ -83,9 +84,11 @@ pub(crate) fn check(pending: Pending) -> anyhow::Result<()> {
     for mistake in &mistakes {
         println!("{mistake}");
     }
+
     for (name, count) in counts {
         println!("not enforced yet: {count} {name}");
     }
+
     ensure!(mistakes.is_empty(), "{} things to mend", mistakes.len());
     println!("{} files are tidy", files.len());
     Ok(())
@@ -140,7 +143,7 @@ fn tracked_files() -> anyhow::Result<Vec<String>> {
     let mut git = Command::new("git");
     git.current_dir(workspace::root());
     git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
-    let mut files: Vec<_> = workspace::read(&mut git)?
+    let mut files: Vec<_> = workspace::read_output(&mut git)?
         .split_terminator('\0')
         .filter(|path| Path::new(path).is_relative())
         .map(str::to_owned)

@@ -1,6 +1,8 @@
 //! What the pages for people say of the workspace is true: paths are there, links lead somewhere, the
 //! index of decisions lists them all.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -73,6 +73,7 @@ impl Figures {
         for name in source.type_names() {
             *self.types.entry(name.to_owned()).or_default() += 1;
         }
+
         let lets = lets(&source.tokens);
         self.tuple_lets += lets.clone().filter(|rest| is_tuple_let(rest)).count();
         self.named_closures += lets.filter(|rest| is_named_closure(rest)).count();
@@ -160,9 +161,11 @@ fn is_tuple_let(rest: &[Token<'_>]) -> bool {
     if !rest.first().is_some_and(|token| token.is("(")) {
         return false;
     }
+
     let assigned = rest.iter().skip_while(|token| !token.is("=") && !token.is(";"));
     let mut assigned = assigned.skip(1);
     let Some(open) = assigned.next() else { return false };
+
     if !open.is("(") {
         return false;
     }
@@ -170,6 +173,7 @@ fn is_tuple_let(rest: &[Token<'_>]) -> bool {
     // A parenthesis without a comma only groups, and `(a, b).c()` is a call.
     let mut depth = 1;
     let mut has_comma = false;
+
     for token in assigned.by_ref() {
         match token.text {
             "(" | "[" | "{" => depth += 1,
@@ -181,6 +185,7 @@ fn is_tuple_let(rest: &[Token<'_>]) -> bool {
             break;
         }
     }
+
     has_comma && assigned.next().is_some_and(|token| token.is(";") || token.is("else"))
 }
 

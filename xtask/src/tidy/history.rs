@@ -13,11 +13,11 @@ const SUBJECT_MAX: usize = 72;
 
 /// Checks the commits of the branch that is checked out. Where git or the history is not there, as in
 /// a shallow clone, nothing is checked.
-pub(super) fn check() -> Vec<Mistake> {
+pub(super) fn check_subjects() -> Vec<Mistake> {
     let range = format!("{LAST_WITHOUT_RULES}..HEAD");
     let mut git = Command::new("git");
     git.current_dir(workspace::root()).args(["log", "--no-merges", "--format=%h %s", &range, "--"]);
-    workspace::read(&mut git).map(|log| check_log(&log)).unwrap_or_default()
+    workspace::read_output(&mut git).map(|log| check_log(&log)).unwrap_or_default()
 }
 
 /// `log` has a commit's short id and subject on each line.

@@ -38,7 +38,7 @@ const RESERVED: [(&str, &[&str]); 6] = [
 ];
 
 /// A crate that must not have another anywhere below it.
-const WITHOUT: [(&str, &str); 3] = [
+const FORBIDDEN_BELOW: [(&str, &str); 3] = [
     ("toolbus-wire", "tokio"),
     // It holds a credential, and whoever is on the bus has no business with it.
     ("openrouter-mcp", "toolbus-wire"),
@@ -63,15 +63,16 @@ pub(super) struct Dependency {
 }
 
 /// Reads the workspace's manifests and checks them.
-pub(super) fn check() -> anyhow::Result<Vec<Mistake>> {
+pub(super) fn check_workspace() -> anyhow::Result<Vec<Mistake>> {
     let packages = read_packages()?;
     let mut mistakes: Vec<_> = packages.iter().flat_map(check_package).collect();
     mistakes.extend(check_places(&packages));
 
-    for (name, forbidden) in WITHOUT {
+    for (name, forbidden) in FORBIDDEN_BELOW {
         let Some(package) = packages.iter().find(|package| package.name == name) else { continue };
         let arguments = ["tree", "--locked", "--edges", "normal,build", "--prefix", "none"];
-        let tree = workspace::read(workspace::cargo(&arguments).args(["--package", name]))?;
+        let tree =
+            workspace::read_output(workspace::cargo_command(&arguments).args(["--package", name]))?;
         if tree.lines().any(|line| line.split(' ').next() == Some(forbidden)) {
             mistakes.push(package.mistake(
                 "",
@@ -80,6 +81,7 @@ pub(super) fn check() -> anyhow::Result<Vec<Mistake>> {
             ));
         }
     }
+
     Ok(mistakes)
 }
 
@@ -102,6 +104,7 @@ pub(super) fn check_package(package: &Package) -> Vec<Mistake> {
     let mut mistakes = Vec::new();
     let Package { name, manifest, text, dependencies } = package;
     let folder = if name == "xtask" { "xtask".to_owned() } else { format!("crates/{name}") };
+
     if *manifest != format!("{folder}/Cargo.toml") {
         mistakes.push(package.mistake(
             "name",
@@ -109,6 +112,7 @@ pub(super) fn check_package(package: &Package) -> Vec<Mistake> {
             "give folder and package the same name",
         ));
     }
+
     if !text.contains("[lints]\nworkspace = true") {
         mistakes.push(package.mistake(
             "",
@@ -116,6 +120,7 @@ pub(super) fn check_package(package: &Package) -> Vec<Mistake> {
             "add `[lints]` with `workspace = true`",
         ));
     }
+
     let layer = layer_of(name);
     if layer.is_none() && !DEVELOPMENT.contains(&name.as_str()) {
         mistakes.push(package.mistake(
@@ -124,6 +129,7 @@ pub(super) fn check_package(package: &Package) -> Vec<Mistake> {
             "give it one in xtask/src/tidy/laws.rs",
         ));
     }
+
     for dependency in dependencies {
         mistakes.extend(check_dependency(package, layer, dependency));
     }
@@ -145,27 +151,32 @@ fn check_dependency(
             "use what those crates offer instead",
         );
     }
+
     if DEVELOPMENT.contains(&user) {
         return None;
     }
+
     if DEVELOPMENT.contains(&used) && !dependency.only_for_tests {
         return mistake(
             format!("{used} is for tests and may only be a dev-dependency"),
             "move it under [dev-dependencies]",
         );
     }
+
     if SERVICES.contains(&user) && SERVICES.contains(&used) {
         return mistake(
             format!("{user} is a service and depends on the service {used}"),
             "move what both need into a crate below them, or test both in crates/e2e",
         );
     }
+
     if !dependency.only_for_tests && layer_of(used) > layer {
         return mistake(
             format!("{user} depends on {used}, which is in a layer above it"),
             "turn the dependency round, with a port in the lower crate",
         );
     }
+
     None
 }
 
@@ -187,7 +198,7 @@ impl Package {
 }
 
 fn read_packages() -> anyhow::Result<Vec<Package>> {
-    let metadata = workspace::metadata()?;
+    let metadata = workspace::read_metadata()?;
     let root = format!("{}/", workspace::root().display());
     let packages = metadata["packages"].as_array().context("cargo metadata has no packages")?;
     packages.iter().map(|package| read_package(package, &root)).collect()

@@ -179,6 +179,7 @@ impl<'a> Source<'a> {
         let first = self.tokens[at].line;
         let last = (self.tokens[close].line - 1).max(first);
         let blank_lines = self.is_blank[first..last].iter().filter(|blank| **blank).count();
+
         Some(Body { tokens: at + 1..close, lines: last - first, blank_lines })
     }
 
@@ -225,6 +226,7 @@ fn test_item_at(tokens: &[Token<'_>], start: usize) -> Option<Range<usize>> {
         }
         at = last + 1;
     }
+
     None
 }
 
@@ -244,6 +246,7 @@ fn closing(tokens: &[Token<'_>], open: usize) -> Option<usize> {
             return Some(at);
         }
     }
+
     None
 }
 

@@ -32,7 +32,7 @@ const DURATION_SUFFIXES: [&str; 5] = ["TIMEOUT", "INTERVAL", "GRACE", "BACKOFF",
 const BOUND_SUFFIXES: [&str; 3] = ["_MIN", "_MAX", "_DEFAULT"];
 
 /// All mistakes that these rules find in a file of production code.
-pub(super) fn check<'r>(
+pub(super) fn check_rules<'r>(
     rules: &'r [Rule],
     source: &Source<'_>,
 ) -> impl Iterator<Item = (&'r Rule, Mistake)> {
@@ -64,6 +64,7 @@ fn check_air(source: &Source<'_>) -> Vec<Mistake> {
             "set its phases apart (acquire, check, act, report), or split it",
         )
     });
+
     found.collect()
 }
 

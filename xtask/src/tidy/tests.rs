@@ -8,7 +8,7 @@ use super::laws::{self, Dependency, Package};
 
 /// `expected` are the mistakes as `line: what`, in order.
 fn check_file(path: &str, text: &str, expected: &[&str]) {
-    let found: Vec<_> = files::check(path, text)
+    let found: Vec<_> = files::check_file(path, text)
         .iter()
         .map(|mistake| format!("{}: {}", mistake.line, mistake.what))
         .collect();

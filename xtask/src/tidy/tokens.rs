@@ -61,22 +61,28 @@ fn measure(rest: &str, first: char) -> (usize, Option<TokenClass>) {
     if first.is_whitespace() {
         return (first.len_utf8(), None);
     }
+
     if rest.starts_with("//") {
         return (rest.find('\n').unwrap_or(rest.len()), None);
     }
+
     if rest.starts_with("/*") {
         return (block_comment_length(rest), None);
     }
+
     if let Some(length) = string_length(rest) {
         return (length, Some(TokenClass::Literal));
     }
+
     if first == '\'' {
         return quote_length(rest);
     }
+
     if is_word_character(first) {
         let end = rest.find(|c| !is_word_character(c)).unwrap_or(rest.len());
         return (end, Some(TokenClass::Word));
     }
+
     let is_pair = PAIRS.iter().any(|pair| rest.starts_with(pair));
     (if is_pair { 2 } else { first.len_utf8() }, Some(TokenClass::Symbol))
 }
@@ -105,6 +111,7 @@ fn block_comment_length(text: &str) -> usize {
             at += 1;
         }
     }
+
     text.len()
 }
 
@@ -113,6 +120,7 @@ fn string_length(text: &str) -> Option<usize> {
     let prefix = ["br", "cr", "r", "b", "c", ""].into_iter().find(|prefix| {
         text.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(['"', '#']))
     })?;
+
     let rest = &text[prefix.len()..];
 
     if prefix.ends_with('r') {
@@ -123,6 +131,7 @@ fn string_length(text: &str) -> Option<usize> {
         let length = body.find(&end).map_or(body.len(), |at| at + end.len());
         return Some(prefix.len() + quote + 1 + length);
     }
+
     let body = rest.strip_prefix('"')?;
     Some(prefix.len() + 1 + escaped_length(body, b'"'))
 }

@@ -10,7 +10,7 @@ fn check_style(text: &str, expected: &[&str]) {
     let source = Source::read("crates/a/src/b.rs", text);
     let mut found: Vec<_> = RULES
         .iter()
-        .flat_map(|rules| style::check(rules, &source))
+        .flat_map(|rules| style::check_rules(rules, &source))
         .map(|(_, mistake)| mistake)
         .collect();
     found.sort();
