@@ -71,6 +71,7 @@ async fn a_node_survives_crash_stop_and_pause() {
         let kept = eventually(LIMIT, || vhost.peek("kept", 1)).await;
         assert_eq!(kept[0].body, b"1");
     }
+
     let started = Instant::now();
     node.stop().await.unwrap();
     println!("stop {:?}", started.elapsed());
@@ -98,6 +99,7 @@ async fn a_node_survives_crash_stop_and_pause() {
     let alarms = "rabbit_alarm:get_alarms().";
     assert!(node.ctl(&["eval", alarms]).await.unwrap().contains("memory"));
     node.unblock_publishers().await.unwrap();
+
     assert_eq!(node.ctl(&["eval", alarms]).await.unwrap().trim(), "[]");
 }
 
@@ -123,12 +125,14 @@ async fn nothing_is_left_after_a_kill() {
     if !rabbit::Node::is_installed() {
         return;
     }
+
     let mut parts = Command::new(env!("CARGO_BIN_EXE_real-parts"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut address = String::new();
+
     for line in BufReader::new(parts.stdout.take().unwrap()).lines() {
         let line = line.unwrap();
         if let Some(url) = line.strip_prefix("TOOLBUS_TEST_AMQP=amqp://guest:guest@") {
@@ -138,6 +142,7 @@ async fn nothing_is_left_after_a_kill() {
             break;
         }
     }
+
     TcpStream::connect(&address).unwrap();
     let folder = folder_of_node(&address);
     assert!(folder.join("rabbitmq.conf").exists());
@@ -198,6 +203,7 @@ async fn a_process_is_waited_for_and_stopped() {
         command.args(["-c", script]);
         Process::spawn("shell", &mut command, folder.path()).unwrap()
     };
+
     let mut quick = spawn("echo out; echo err >&2; exit 3");
     assert_eq!(quick.wait(LIMIT).await.unwrap().code(), Some(3));
     assert_eq!((quick.stdout().as_str(), quick.stderr().as_str()), ("out\n", "err\n"));
@@ -212,6 +218,7 @@ async fn a_process_is_waited_for_and_stopped() {
     eventually(LIMIT, async || deaf.stdout().ends_with("deaf\n").then_some(()).ok_or("not up"))
         .await;
     assert!(deaf.terminate(Duration::from_millis(100)).await.is_err());
+
     assert!(deaf.exit_status().is_some(), "killed over the limit");
 }
 
@@ -298,6 +305,7 @@ async fn a_collector_tells_what_it_received() {
     assert_eq!(spans[0].parent_id.as_deref(), Some("00f067aa0ba902b7"));
     assert_eq!(spans[0].name, "one\n\"name\"");
     assert_eq!(spans[0].service, "agent-host");
+
     assert_eq!(spans[0].attributes["n"], "7");
 }
 
