@@ -211,7 +211,8 @@ fn run_all(suite: &Path, programs: &Path, folder: &Path) -> anyhow::Result<Suite
             };
             let results =
                 results.with_context(|| format!("{} of {}", place.name(), era.version))?;
-            let (passed, all) = (results.passed(), results.len());
+            let passed = results.passed();
+            let all = results.len();
             println!("{}  {:8}{passed:>3} of {all} pass", era.version, place.name());
             ran.columns.push(ResultColumn { era, place, results });
         }

@@ -100,6 +100,7 @@ impl ServerHandler for Handler {
                 "tool call failed"
             );
         }
+
         let failure = outcome.as_ref().err().map(|error| Failure::Because(error.code()));
         recorded.end(failure);
 
@@ -107,6 +108,7 @@ impl ServerHandler for Handler {
             Ok(json) => CallToolResult::success(vec![ContentBlock::text(json)]),
             Err(error) => error.to_tool_result(),
         };
+
         Ok(result.into())
     }
 

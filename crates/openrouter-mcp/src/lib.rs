@@ -40,6 +40,7 @@ pub fn main(arguments: &Arguments) -> Exit {
         role: Role::Service,
         aliases: settings::ALIASES,
     };
+
     let stdio = arguments.stdio;
     service::run(
         &program,
@@ -121,6 +122,7 @@ impl McpFrontend {
             }
             stop.cancel();
         };
+
         // The client is served meanwhile, or the answers would not reach it.
         let (ended, ()) = tokio::join!(client, drained);
         Ok(ended.map(|()| Exit::SUCCESS)?)

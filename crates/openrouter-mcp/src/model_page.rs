@@ -32,9 +32,11 @@ pub(crate) fn cut_page(answer: String, query: &ModelsQuery) -> String {
     let Some(limit) = query.limit.and_then(|limit| usize::try_from(limit).ok()) else {
         return answer;
     };
+
     let Ok(ModelList { data }) = serde_json::from_str::<ModelList<'_>>(&answer) else {
         return answer;
     };
+
     if data.len() <= limit {
         return answer;
     }
@@ -44,5 +46,6 @@ pub(crate) fn cut_page(answer: String, query: &ModelsQuery) -> String {
     let end = begin.saturating_add(limit).min(data.len());
     let next_offset = (end < data.len()).then_some(end);
     let page = ModelPage { data: &data[begin..end], total_count: data.len(), next_offset };
+
     serde_json::to_string(&page).expect("it was JSON before")
 }

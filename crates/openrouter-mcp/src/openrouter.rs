@@ -86,6 +86,7 @@ impl OpenRouter {
             }
             Err(_) => {}
         }
+
         answer
     }
 
@@ -192,6 +193,7 @@ fn error_message(body: &[u8]) -> String {
     struct ErrorBody {
         error: ErrorDetail,
     }
+
     #[derive(Deserialize)]
     struct ErrorDetail {
         message: String,
@@ -201,10 +203,12 @@ fn error_message(body: &[u8]) -> String {
         Ok(body) => body.error.message,
         Err(_) => String::from_utf8_lossy(body).into_owned(),
     };
+
     let text = text.trim();
     if text.is_empty() {
         return "(it says nothing)".to_owned();
     }
+
     if text.starts_with('<') {
         return "(it says so in HTML)".to_owned();
     }

@@ -120,6 +120,7 @@ impl OpenRouterTool {
             .destructive(false)
             .idempotent(true)
             .open_world(true);
+
         Tool::new(self.name(), description, schema).with_title(title).with_annotations(annotations)
     }
 

@@ -64,7 +64,8 @@ impl Differences {
                     (false, false) => "does not pass",
                     _ => continue,
                 };
-                let (era, place) = (column.era.version, column.place.name());
+                let era = column.era.version;
+                let place = column.place.name();
                 let what = format!("{era} {place}: {} {what}", scenario.name);
                 surprises.push(Surprise { what, errors: scenario.errors.clone() });
             }
@@ -74,7 +75,8 @@ impl Differences {
             let column = columns.iter().find(|column| difference.is_of(column));
             for name in &difference.scenarios {
                 if column.and_then(|column| column.results.find(name)).is_none() {
-                    let (era, place) = (&difference.era, &difference.place);
+                    let era = &difference.era;
+                    let place = &difference.place;
                     let what = format!("{era} {place}: there is no scenario {name}");
                     surprises.push(Surprise::new(what));
                 }

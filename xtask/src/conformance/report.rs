@@ -92,7 +92,8 @@ impl Page<'_> {
             self.text.push_str("There is no rest.\n");
         }
         for (number, difference) in self.differences.iter().enumerate() {
-            let (whose, cause) = (difference.of_what(), &difference.cause);
+            let whose = difference.of_what();
+            let cause = &difference.cause;
             let _ = writeln!(self.text, "{}. *{whose}*: {cause}", number + 1);
         }
     }
@@ -101,7 +102,8 @@ impl Page<'_> {
         self.text.push_str("\n## What is not run\n\n");
         for group in left_out.iter() {
             let names: Vec<_> = group.scenarios.iter().map(|name| format!("`{name}`")).collect();
-            let (kind, names) = (group.kind.name(), names.join(", "));
+            let kind = group.kind.name();
+            let names = names.join(", ");
             let _ = writeln!(self.text, "- *{kind}*: {names}. {}", group.cause);
         }
     }

@@ -141,7 +141,8 @@ fn check_dependency(
     layer: Option<usize>,
     dependency: &Dependency,
 ) -> Option<Mistake> {
-    let (user, used) = (package.name.as_str(), dependency.name.as_str());
+    let user = package.name.as_str();
+    let used = dependency.name.as_str();
     let mistake = |what: String, mend| Some(package.mistake(used, what, mend));
     if let Some((_, allowed)) = RESERVED.iter().find(|(reserved, _)| *reserved == used)
         && !allowed.contains(&user)

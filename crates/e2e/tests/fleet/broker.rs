@@ -43,6 +43,7 @@ async fn every_process_and_every_call_lives_through_a_crash() {
         }
         servers.open_gate();
     };
+
     let (ended, ()) = tokio::join!(running, crash);
     assert_eq!(Outcome::of(ended.unwrap()).content(), "wait: done");
     assert_eq!(servers.marks(), ["wait"], "the call was redelivered, and ran once");
@@ -51,6 +52,7 @@ async fn every_process_and_every_call_lives_through_a_crash() {
     assert_eq!(mcp(&bus, "marks", "mark", json!({})).await.content(), "mark: done");
     let arguments = json!({"script": "print('served')"});
     let served = Frame::tool("tool.invoke", "execute_python_script", &arguments);
+
     assert_eq!(stranger.ask(&served).await.body["content"], "served\n");
 }
 
@@ -67,6 +69,7 @@ async fn a_request_that_waits_is_answered_after_the_broker_comes_back() {
         stranger.send(&frame).await;
         frame
     };
+
     let answer = async |frame: Frame| {
         // A broker that crashes forgets what was taken out of a queue; answers come again then.
         loop {
@@ -91,6 +94,7 @@ async fn a_request_that_waits_is_answered_after_the_broker_comes_back() {
     // A broker that has crashed does not know any more which messages it had handed out, and calls
     // them all redelivered. Then nobody can tell that this one was not begun.
     let is_unknown = answer["reason"] == "outcome_unknown";
+
     assert!(is_unknown || answer["output"] == "waited\n", "{answer}");
 }
 
@@ -109,6 +113,7 @@ async fn what_was_announced_during_an_outage_is_known_after_it() {
         })
         .await;
     };
+
     knows(&agent, json!(["old"])).await;
 
     // The agent hears nothing while it is stopped in its tracks and its queue is gone.
@@ -130,5 +135,6 @@ async fn what_was_announced_during_an_outage_is_known_after_it() {
     })
     .await;
     agent.process().resume().unwrap();
+
     knows(&agent, json!(["new"])).await;
 }

@@ -26,6 +26,7 @@ async fn a_scripts_manager_that_dies() {
         spy.take(PROGRESS, 1).await;
         manager.process().kill();
     };
+
     let (call, ()) = tokio::join!(call, crash);
     // Ten minutes were allowed, and nobody was there to take the call over.
     assert_eq!(Outcome::of(call.unwrap()).code(), "outcome_unknown");
@@ -57,14 +58,17 @@ async fn a_bridge_that_dies() {
     let (Some(time), Some(everything)) = (servers::time(), servers::everything_stdio()) else {
         return;
     };
+
     let bus = vhost.amqp_url();
     let servers = Servers::with(&[("time", time.to_json()), ("all", everything.to_json())]);
     let mut first = bridge(&bus, &servers).await;
     let spy = Stranger::new(&vhost, &[PROGRESS]).await;
+
     for (server, tool) in [("all", "get-tiny-image"), ("time", "get_current_time")] {
         let called = mcp(&bus, server, tool, json!({"timezone": "UTC"})).await;
         called.content();
     }
+
     let children = descendants(first.process().id());
     assert!(children.len() >= 3, "{children:?}");
     spy.vhost.purge(PROGRESS).await.unwrap();
@@ -77,6 +81,7 @@ async fn a_bridge_that_dies() {
         spy.take(PROGRESS, 1).await;
         first.process().kill();
     };
+
     let (call, ()) = tokio::join!(call, crash);
     assert_eq!(Outcome::of(call.unwrap()).code(), "outcome_unknown");
     // The bridge cannot see to that any more; their supervisors do.
@@ -95,5 +100,6 @@ async fn a_bridge_that_dies() {
     assert_eq!(answer.properties["correlation_id"], frame.correlation_id());
     assert_eq!(answer.body["code"], "outcome_unknown", "{}", answer.body);
     assert_eq!(mcp(&bus, "marks", "mark", json!({})).await.content(), "mark: done");
+
     assert_eq!(servers.marks(), ["wait", "mark", "wait", "mark"]);
 }

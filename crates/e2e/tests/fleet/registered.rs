@@ -55,12 +55,14 @@ async fn a_registration_outlives_the_bridge() {
         let now = mcp(&bus, server, "get_current_time", json!({"timezone": "UTC"})).await;
         assert!(now.content().contains("\"UTC\""), "{now:?}");
     }
+
     let gone = invoke(&bus, "mcp_unregister_server", json!({"name": "Clock"})).await;
     assert_eq!(gone.content(), "Server 'clock' removed successfully.");
     drop(second);
     let third = start(permissive(&bus, &servers)).await;
     assert_eq!(mcp(&bus, "clock", "get_current_time", json!({})).await.code(), "tool_not_found");
     drop(third);
+
     assert_eq!(std::fs::read(servers.file()).unwrap(), operators);
 }
 
@@ -74,6 +76,7 @@ async fn an_embedded_host_keeps_registrations_and_follows_its_file() {
         let launch = launch.env("TOOLBUS_MCP__ALLOW_STDIO_REGISTRATION", "true");
         Outcome::of(launch.run(LIMIT).await.unwrap())
     };
+
     let clock = json!({"server_name": "clock", "command": time.command, "arguments": time.args});
     invoke("mcp_register_server", clock).await.content();
     // Another process, which knows of it by the file alone.
@@ -81,6 +84,7 @@ async fn an_embedded_host_keeps_registrations_and_follows_its_file() {
     let now = json!({
         "server_name": "clock", "tool_name": "get_current_time", "arguments": arguments,
     });
+
     assert!(invoke("mcp_invoke_tool", now).await.content().contains("\"UTC\""));
 
     // One that runs on sees what others register and what the operator changes.
@@ -93,6 +97,7 @@ async fn an_embedded_host_keeps_registrations_and_follows_its_file() {
     lists(&host, &["clock", "marks", "time"]).await;
     invoke("mcp_unregister_server", json!({"server_name": "clock"})).await.content();
     lists(&host, &["marks", "time"]).await;
+
     assert_eq!(processes_of(host.process().id(), "server.py"), marks, "it was left alone");
 }
 

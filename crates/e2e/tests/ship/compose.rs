@@ -183,6 +183,7 @@ fn check_networks(fleet: &Fleet) {
         let container = fleet.inspect(service);
         container["NetworkSettings"]["Networks"].as_object().expect("networks").clone()
     };
+
     let broker: Vec<_> = networks("rabbitmq")
         .into_values()
         .map(|network| network["IPAddress"].as_str().expect("an address").to_owned())
@@ -202,6 +203,7 @@ fn check_networks(fleet: &Fleet) {
             said.contains("reached")
         })
     };
+
     assert!(reached("mcp-bridge"), "nothing reaches {broker:?}");
     assert!(!reached("openrouter-mcp"), "openrouter-mcp reaches the broker");
 }
