@@ -99,7 +99,6 @@ async fn a_node_survives_crash_stop_and_pause() {
     let alarms = "rabbit_alarm:get_alarms().";
     assert!(node.ctl(&["eval", alarms]).await.unwrap().contains("memory"));
     node.unblock_publishers().await.unwrap();
-
     assert_eq!(node.ctl(&["eval", alarms]).await.unwrap().trim(), "[]");
 }
 
@@ -218,7 +217,6 @@ async fn a_process_is_waited_for_and_stopped() {
     eventually(LIMIT, async || deaf.stdout().ends_with("deaf\n").then_some(()).ok_or("not up"))
         .await;
     assert!(deaf.terminate(Duration::from_millis(100)).await.is_err());
-
     assert!(deaf.exit_status().is_some(), "killed over the limit");
 }
 
@@ -305,7 +303,6 @@ async fn a_collector_tells_what_it_received() {
     assert_eq!(spans[0].parent_id.as_deref(), Some("00f067aa0ba902b7"));
     assert_eq!(spans[0].name, "one\n\"name\"");
     assert_eq!(spans[0].service, "agent-host");
-
     assert_eq!(spans[0].attributes["n"], "7");
 }
 

@@ -69,7 +69,6 @@ impl Page<'_> {
             .map(|column| format!("**{} of {}**", column.results.passed(), column.results.len()));
         let sums: Vec<String> = sums.collect();
         let _ = writeln!(text, "| **pass** | {} |", sums.join(" | "));
-
         self.text.push_str(&text);
     }
 

@@ -122,7 +122,6 @@ fn wrong_values_are_named() {
     check("scripts.quota.pods=few", "'/scripts/quota/pods'");
     check("telemetry.endpoint=collector:4318", "'/telemetry/endpoint'");
     check("networkPolicy.kubernetesApiPorts={https}", "'/networkPolicy/kubernetesApiPorts/0'");
-
     check("unknown=1", "additional properties 'unknown' not allowed");
 }
 

@@ -93,7 +93,6 @@ async fn a_person_answers(options: &[&str]) {
     let tool = "trigger-elicitation-request";
     let (exit, shown) = at_a_terminal(options, (tool, json!({})), (NAME, "\u{3}")).await;
     assert_eq!(exit, 130, "{shown}");
-
     assert!(began.elapsed() < LIMIT / 2, "{:?}", began.elapsed());
 }
 
@@ -151,7 +150,6 @@ async fn prompts_resources_and_blocks(call: impl AsyncFn(&str, Value) -> Outcome
     assert!(links.json["contentBlocks"][1]["uri"].as_str().unwrap().starts_with("demo://"));
     let weather = tool("get-structured-content", json!({"location": "New York"}));
     let weather = call("mcp_invoke_tool", weather).await;
-
     assert_eq!(weather.json["structuredContent"]["conditions"], "Cloudy");
 }
 

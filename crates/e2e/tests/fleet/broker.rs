@@ -52,7 +52,6 @@ async fn every_process_and_every_call_lives_through_a_crash() {
     assert_eq!(mcp(&bus, "marks", "mark", json!({})).await.content(), "mark: done");
     let arguments = json!({"script": "print('served')"});
     let served = Frame::tool("tool.invoke", "execute_python_script", &arguments);
-
     assert_eq!(stranger.ask(&served).await.body["content"], "served\n");
 }
 
@@ -94,7 +93,6 @@ async fn a_request_that_waits_is_answered_after_the_broker_comes_back() {
     // A broker that has crashed does not know any more which messages it had handed out, and calls
     // them all redelivered. Then nobody can tell that this one was not begun.
     let is_unknown = answer["reason"] == "outcome_unknown";
-
     assert!(is_unknown || answer["output"] == "waited\n", "{answer}");
 }
 
@@ -135,6 +133,5 @@ async fn what_was_announced_during_an_outage_is_known_after_it() {
     })
     .await;
     agent.process().resume().unwrap();
-
     knows(&agent, json!(["new"])).await;
 }

@@ -53,7 +53,6 @@ async fn three_processes_run_a_tool_each() {
     let sleep = script("import time; time.sleep(30)");
     let said = say(&["execute_python_script", &sleep, "--timeout", "1s"]).await;
     let told = "timeout: tool 'execute_python_script' did not end within 1000 ms\n".to_owned();
-
     assert_eq!(said, (Some(1), String::new(), told));
 }
 
@@ -107,7 +106,6 @@ async fn files_cross_the_bus_both_ways() {
     let said = say(&["--save", kept.to_str().unwrap()]).await;
     assert_eq!(said, (Some(0), "done\n".to_owned(), saved));
     assert_eq!(std::fs::read(kept.join("point 1.png")).unwrap().len(), 70);
-
     assert_eq!(std::fs::read_to_string(kept.join("table.csv")).unwrap(), "a,b\n");
 }
 
@@ -158,7 +156,6 @@ async fn an_outcome_as_json_has_one_shape() {
     let message = "no scripts manager is running: nobody takes scripts";
     let error = json!({"code": "unroutable", "message": message, "isRetryable": true});
     let expected = json!({"content": null, "isError": true, "error": error});
-
     check(outcome, "execute_python_script", 1, expected);
 }
 
@@ -213,7 +210,6 @@ async fn tools_lists_what_is_there() {
     let details: Value = serde_json::from_str(outcome.content()).unwrap();
     assert_eq!(details["tools"][0]["description"], "Leaves a mark.");
     let outcome = invoke(&bus, "list_tool_guides", json!({})).await;
-
     assert!(outcome.content().contains("- mcp: ") && outcome.content().contains("- scripts: "));
 }
 
@@ -248,6 +244,5 @@ async fn a_served_agent_answers_callers_that_are_none_of_ours() {
     let taken = stranger.take("tool.result", 1).await;
     let answer = Answer::of(&taken[0]);
     assert_eq!(answer.properties["correlation_id"], frame.correlation_id());
-
     assert_eq!(answer.body["content"], "42\n");
 }

@@ -48,7 +48,6 @@ async fn a_scripts_manager_that_dies() {
     assert_eq!(answer.body["reason"], "outcome_unknown", "{}", answer.body);
     assert_eq!(answer.body["output"], json!(null), "the script was run again");
     ended(&theirs).await;
-
     assert_eq!(python(&bus, "print(6 * 7)").await.content(), "42\n");
 }
 
@@ -100,6 +99,5 @@ async fn a_bridge_that_dies() {
     assert_eq!(answer.properties["correlation_id"], frame.correlation_id());
     assert_eq!(answer.body["code"], "outcome_unknown", "{}", answer.body);
     assert_eq!(mcp(&bus, "marks", "mark", json!({})).await.content(), "mark: done");
-
     assert_eq!(servers.marks(), ["wait", "mark", "wait", "mark"]);
 }

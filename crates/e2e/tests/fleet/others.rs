@@ -226,7 +226,6 @@ async fn what_is_remembered_is_kept_and_what_is_thought_is_not(all: &All) {
     all.kill("sequential-thinking.js").await;
     assert_eq!(graph(all).await["entities"], json!([crab()]), "it is in a file");
     let third = thought(all, "afresh").await;
-
     assert_eq!(third["thoughtHistoryLength"], 1, "it was in the process");
 }
 

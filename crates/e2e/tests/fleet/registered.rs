@@ -62,7 +62,6 @@ async fn a_registration_outlives_the_bridge() {
     let third = start(permissive(&bus, &servers)).await;
     assert_eq!(mcp(&bus, "clock", "get_current_time", json!({})).await.code(), "tool_not_found");
     drop(third);
-
     assert_eq!(std::fs::read(servers.file()).unwrap(), operators);
 }
 
@@ -97,7 +96,6 @@ async fn an_embedded_host_keeps_registrations_and_follows_its_file() {
     lists(&host, &["clock", "marks", "time"]).await;
     invoke("mcp_unregister_server", json!({"server_name": "clock"})).await.content();
     lists(&host, &["marks", "time"]).await;
-
     assert_eq!(processes_of(host.process().id(), "server.py"), marks, "it was left alone");
 }
 

@@ -89,7 +89,6 @@ async fn a_manager_and_an_agent_end_their_calls() {
     let answer = Answer::of(&stranger.take(ANSWERS, 1).await[0]);
     assert_eq!(answer.body["content"], "ended by itself\n");
     exits_with(&mut manager, 0).await;
-
     exits_with(&mut agent, 0).await;
 }
 
@@ -138,7 +137,6 @@ async fn an_interrupted_command_leaves_no_script_behind() {
     let token = self::token();
     let fleet = launch("agent-host", &bus).args(["invoke", "execute_python_script", "-"]);
     interrupt(fleet.stdin(script(&token)), &token).await;
-
     assert_eq!(python(&bus, "print(1)").await.content(), "1\n");
 }
 

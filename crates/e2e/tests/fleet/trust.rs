@@ -55,6 +55,5 @@ async fn a_changed_tool_is_held_back_until_somebody_accepts_it() {
     let direct = Outcome::of(run(&servers, "agent-host", &direct).await);
     assert_eq!(direct.content(), "mark: done");
     let unknown = ["invoke", "marks__nothing", "{}", "--json"];
-
     assert_eq!(Outcome::of(run(&servers, "agent-host", &unknown).await).code(), "tool_not_found");
 }

@@ -160,7 +160,6 @@ async fn management_is_answered_as_recorded() {
     assert_eq!(unknown.body["error"], "unknown request type RockBot.Tools.Mcp.Unknown");
     stage.expect_dead_letter("rockbot.mcp-bridge.RockBot.manage.dlq", "c-noreply").await;
     bridge.stop(Duration::from_secs(1)).await;
-
     stage.strike().await;
 }
 

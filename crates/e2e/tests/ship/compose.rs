@@ -103,7 +103,6 @@ impl Drop for Fleet {
 
 fn open_to_all(folder: &Path) {
     use std::os::unix::fs::PermissionsExt as _;
-
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 

@@ -117,7 +117,6 @@ fn what_is_kept_on_volumes_outlives_the_pods() {
     assert_eq!(content(&release.invoke("mcp_invoke_tool", &mark).unwrap()), "mark: done");
     check_package(&release);
     assert_eq!(volumes.asked().unwrap(), asked, "it was installed again");
-
     check_uninstall(&release);
 }
 

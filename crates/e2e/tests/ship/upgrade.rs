@@ -61,7 +61,6 @@ pub(crate) fn upgrade_in_a_call(release: &Release, values: &Value) {
     let begun = begun();
     assert_eq!(begun.len(), before + 1, "{begun:?}");
     release.look(&["delete", "pod", "caller"]).unwrap();
-
     release.wait_for_rollout();
 }
 
@@ -120,6 +119,5 @@ pub(crate) fn check_evictions(release: &Release, component: &str) {
     assert!(refusal.contains("TooManyRequests"), "{refusal}");
     assert!(refusal.contains("disruption budget"), "{refusal}");
     let deployment = format!("deployment/{budget}");
-
     release.look(&["rollout", "status", &deployment, "--timeout=5m"]).unwrap();
 }

@@ -171,7 +171,6 @@ async fn a_part_of_the_models_is_asked_for_and_given() {
     let ended = program.call("list_models", json!({"limit": 1, "offset": 1})).await;
     let model = MODELS.lines().nth(2).unwrap().trim_end_matches(',');
     let expected = format!(r#"{{"data":[{model}],"total_count":3,"next_offset":2}}"#);
-
     assert_eq!(ended, Ended::success(&expected));
 }
 

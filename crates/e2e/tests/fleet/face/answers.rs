@@ -65,7 +65,6 @@ async fn a_client_comes_back_to_its_own_call_and_only_once() {
     assert_ne!(next["requestState"], state);
     let [used] = host.does("auto", [back(&host, &asked, state)]).await;
     refused(&used, "used_state");
-
     assert_eq!(servers.marks(), ["form accept"]);
 }
 

@@ -136,6 +136,5 @@ async fn a_trace_of_a_client_goes_on_through_the_face() {
         recorded(&spans)
     })
     .await;
-
     eventually(LIMIT, async || measured(&collector.requests()?)).await;
 }

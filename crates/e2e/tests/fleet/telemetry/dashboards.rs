@@ -290,7 +290,6 @@ async fn every_panel_and_alert_has_something_to_show() {
     .await;
     every_service_is_shown(store, &queries).await;
     names_are_on_the_page(store, &queries).await;
-
     drop((agent, bridge, openrouter));
 }
 

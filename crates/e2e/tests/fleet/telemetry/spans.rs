@@ -131,6 +131,5 @@ async fn a_call_is_traced_span_by_span() {
     let call = exporting(invocation(&bus, "execute_python_script", &arguments), &collector);
     call.run(LIMIT).await.unwrap();
     traced(&collector, "tool.invoke execute_python_script", &script()).await;
-
     no_secrets(&collector);
 }
