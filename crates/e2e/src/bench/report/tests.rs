@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use super::{Goal, Report, Row, number};
+use super::{Goal, Report, Row, format_number};
 use crate::bench::Rounds;
 
 fn rounds(values: &[f64]) -> Rounds {
