@@ -14,7 +14,8 @@ use serde_json::Value;
 use crate::real_parts::{self, RealParts};
 use crate::workspace;
 
-/// What benchmarks start. Each is linked like the product, which takes a minute, so no others are.
+/// The programs that benchmarks start. Each is linked like the product, which takes a minute, so no
+/// others are built.
 const PROGRAMS: [&str; 6] = [
     "agent-host",
     "mcp-bridge",
@@ -24,36 +25,38 @@ const PROGRAMS: [&str; 6] = [
     "toolbus-mcp-supervisor",
 ];
 
-/// What becomes of the table.
+/// What to do with the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Table {
-    /// It is printed.
+pub(crate) enum BenchTable {
+    /// Print it.
     Show,
-    /// It is also put under `docs/benchmarks`.
+    /// Print it and put it under `docs/benchmarks`.
     Keep,
 }
 
 /// Runs one benchmark; fails when it does.
-pub(crate) fn run(name: &str, table: Table) -> anyhow::Result<ExitCode> {
+pub(crate) fn run_benchmark(name: &str, table: BenchTable) -> anyhow::Result<ExitCode> {
     real_parts::prepare()?;
     let build = ["build", "--profile", "bench", "--workspace", "--locked", "--bench", name];
     let programs = PROGRAMS.iter().flat_map(|program| ["--bin", program]);
-    workspace::run(workspace::cargo(&build).args(programs))?;
+    workspace::run_command(workspace::cargo_command(&build).args(programs))?;
     let target = workspace::target_folder()?;
     let folder = target.join("bench");
-    forget(&folder, name)?;
+    remove_old_results(&folder, name)?;
 
     let parts = RealParts::start(&target.join("release"))?;
-    let mut command = workspace::cargo(&["bench", "--workspace", "--locked", "--bench", name]);
-    let status = parts.describe_to(&mut command).status().context("starting cargo bench")?;
+    let mut command =
+        workspace::cargo_command(&["bench", "--workspace", "--locked", "--bench", name]);
+    let status =
+        parts.pass_environment_to(&mut command).status().context("starting cargo bench")?;
     drop(parts);
 
-    take(&folder, name, table)?;
+    publish_results(&folder, name, table)?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Removes what an earlier run of this name left.
-pub(crate) fn forget(folder: &Path, name: &str) -> anyhow::Result<()> {
+/// Removes the results of an earlier run of this benchmark.
+pub(crate) fn remove_old_results(folder: &Path, name: &str) -> anyhow::Result<()> {
     for old in [format!("{name}.json"), format!("{name}.md")] {
         let old = folder.join(old);
         if old.exists() {
@@ -63,13 +66,13 @@ pub(crate) fn forget(folder: &Path, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Looks at what a run of this name left, and keeps its table where that is asked for.
-pub(crate) fn take(folder: &Path, name: &str, table: Table) -> anyhow::Result<()> {
+/// Checks the results of this benchmark, and keeps its table where that is asked for.
+pub(crate) fn publish_results(folder: &Path, name: &str, table: BenchTable) -> anyhow::Result<()> {
     let result = folder.join(format!("{name}.json"));
     let text =
         fs::read_to_string(&result).with_context(|| format!("{name} left no {name}.json"))?;
     check_result(&serde_json::from_str(&text).with_context(|| format!("{name}.json"))?)?;
-    if table == Table::Keep {
+    if table == BenchTable::Keep {
         let kept = workspace::root().join("docs/benchmarks");
         fs::create_dir_all(&kept)?;
         fs::copy(folder.join(format!("{name}.md")), kept.join(format!("{name}.md")))
@@ -78,7 +81,7 @@ pub(crate) fn take(folder: &Path, name: &str, table: Table) -> anyhow::Result<()
     Ok(())
 }
 
-/// That the result has the members which readers of it rely on.
+/// Checks that the result has the members which its readers rely on.
 fn check_result(result: &Value) -> anyhow::Result<()> {
     ensure!(!result["machine"].is_null(), "the result names no machine");
     let rows = result["rows"].as_array().context("the result has no rows")?;

@@ -6,29 +6,31 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
-use crate::conformance::{self, Table};
-use crate::test::{self, Outcome};
-use crate::tidy;
-use crate::workspace::{self, cargo};
+use crate::conformance::{self, ConformanceTable};
+use crate::test_run::{self, TestOutcome};
+use crate::tidy::{self, Pending};
+use crate::workspace::{self, cargo_command};
 
 /// One part's name, how it ended and how long it took.
-struct Part {
+struct CiPart {
     name: &'static str,
     error: Option<anyhow::Error>,
     took: Duration,
 }
 
 /// Runs all parts and says at the end how each went; the sum of the tests is the last line.
-pub(crate) fn run() -> anyhow::Result<ExitCode> {
-    let mut tests = Ok(Outcome::none());
+pub(crate) fn run_all_parts() -> anyhow::Result<ExitCode> {
+    let mut tests = Ok(TestOutcome::not_run());
     let clippy = ["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny", "warnings"];
     let parts = [
-        part("format", || workspace::run(&mut cargo(&["fmt", "--all", "--check"]))),
-        part("tidy", tidy::check),
-        part("dependencies", dependencies),
-        part("lints", || workspace::run(&mut cargo(&clippy))),
-        part("tests", || {
-            tests = test::test(&[]);
+        run_part("format", || {
+            workspace::run_command(&mut cargo_command(&["fmt", "--all", "--check"]))
+        }),
+        run_part("tidy", || tidy::check_tree(Pending::Count)),
+        run_part("dependencies", check_dependencies),
+        run_part("lints", || workspace::run_command(&mut cargo_command(&clippy))),
+        run_part("tests", || {
+            tests = test_run::run_tests(&[]);
             match &tests {
                 Ok(outcome) if outcome.success => Ok(()),
                 Ok(_) => anyhow::bail!("not every test passed"),
@@ -36,9 +38,10 @@ pub(crate) fn run() -> anyhow::Result<ExitCode> {
             }
         }),
         // After the tests, which have built what it runs; it takes half a minute.
-        part("conformance", || conformance::check(Table::Compare)),
+        run_part("conformance", || conformance::run_suite(ConformanceTable::Compare)),
     ];
     println!();
+
     for part in &parts {
         let seconds = part.took.as_secs();
         match &part.error {
@@ -46,24 +49,26 @@ pub(crate) fn run() -> anyhow::Result<ExitCode> {
             Some(error) => println!("{:14}FAILED   {seconds:>5} s  {error:#}", part.name),
         }
     }
-    println!("{}", tests.unwrap_or_else(|_| Outcome::none()).counts);
+
+    println!("{}", tests.unwrap_or_else(|_| TestOutcome::not_run()).counts);
     let failed = parts.iter().any(|part| part.error.is_some());
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn part(name: &'static str, work: impl FnOnce() -> anyhow::Result<()>) -> Part {
+fn run_part(name: &'static str, work: impl FnOnce() -> anyhow::Result<()>) -> CiPart {
     println!("\n== {name}");
     let start = Instant::now();
     let error = work().err();
-    Part { name, error, took: start.elapsed() }
+    CiPart { name, error, took: start.elapsed() }
 }
 
 /// Licences, sources and banned crates, as `deny.toml` has them.
-fn dependencies() -> anyhow::Result<()> {
-    let fetched = workspace::read(workspace::script("dev/parts/fetch").arg("cargo-deny"))?;
+fn check_dependencies() -> anyhow::Result<()> {
+    let fetched =
+        workspace::read_output(workspace::script_command("dev/parts/fetch").arg("cargo-deny"))?;
     let folder = fetched.trim().strip_prefix("cargo-deny=").context("output of dev/parts/fetch")?;
     let mut command = std::process::Command::new(format!("{folder}/cargo-deny"));
     command.current_dir(workspace::root());
     command.args(["--locked", "check", "--hide-inclusion-graph", "bans", "licenses", "sources"]);
-    workspace::run(&mut command)
+    workspace::run_command(&mut command)
 }

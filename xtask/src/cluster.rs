@@ -5,7 +5,7 @@
 //! themselves, and no run pays for a cluster that it has no use for. Where the environment names one
 //! already, that one is used. Those called `ship` get a Docker engine with our images beside it.
 
-mod engine;
+mod docker_engine;
 
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt as _;
@@ -14,9 +14,9 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, ensure};
 
-use crate::keeper::Keeper;
+use crate::kept_process::KeptProcess;
 use crate::workspace;
-use engine::Engine;
+use docker_engine::DockerEngine;
 
 /// Names the cluster for the tests.
 pub(crate) const KUBECONFIG: &str = "TOOLBUS_TEST_KUBECONFIG";
@@ -26,15 +26,15 @@ const REQUIRED: &str = "TOOLBUS_REQUIRE_REAL";
 /// How [`run_program`] is told what its caller's [`REQUIRED`] was.
 const CLUSTER_REQUIRED: &str = "TOOLBUS_REQUIRE_CLUSTER";
 /// Test programs of this name need a cluster.
-const PROGRAM: &str = "cluster";
+const CLUSTER_TESTS: &str = "cluster";
 /// Test programs of this name need an engine, our images, and a cluster that has them too.
-const SHIP_PROGRAM: &str = "ship";
+const SHIP_TESTS: &str = "ship";
 /// What a cluster holds beside what it always does: the image of its package index.
 const IMAGES: [&str; 1] = ["image-science"];
 
 /// Makes cargo start test programs by [`run_program`] of the xtask in `folder`, where programs were
 /// built. That need not be the file that runs here: the build may have put another in its place.
-pub(crate) fn start_programs_by_us(cargo: &mut Command, folder: &Path) -> anyhow::Result<()> {
+pub(crate) fn set_test_runner(cargo: &mut Command, folder: &Path) -> anyhow::Result<()> {
     let own = folder.join("xtask");
     let own = own.to_str().context("the path of xtask is not UTF-8")?;
     // Quoted as JSON, which TOML reads as well.
@@ -46,28 +46,31 @@ pub(crate) fn start_programs_by_us(cargo: &mut Command, folder: &Path) -> anyhow
     Ok(())
 }
 
-/// Runs a test program, with a cluster where it needs one. Without one where it must have one is a
-/// failure; else the program is left out, and that is said.
+/// Runs a test program, with a cluster where it needs one. Where none can be had, that is a failure if
+/// clusters are required; else the program is skipped with a line that says so.
 pub(crate) fn run_program(program: &str, arguments: &[&str]) -> anyhow::Result<ExitCode> {
     let mut command = Command::new(program);
     command.args(arguments);
-    let name = name(Path::new(program));
-    if !matches!(name, Some(PROGRAM | SHIP_PROGRAM)) {
+    let name = target_name(Path::new(program));
+
+    if !matches!(name, Some(CLUSTER_TESTS | SHIP_TESTS)) {
         return Err(command.exec()).context("starting a test program");
     }
-    let parts = Cluster::there().and_then(|cluster| {
-        if name != Some(SHIP_PROGRAM) {
+
+    let parts = Cluster::connect_or_start().and_then(|cluster| {
+        if name != Some(SHIP_TESTS) {
             return Ok((cluster, None));
         }
         let own = std::env::current_exe().context("where xtask is")?;
         let programs = own.parent().context("where the programs are")?;
-        Ok((cluster, Some(Engine::with_images(programs)?)))
+        Ok((cluster, Some(DockerEngine::start_with_images(programs)?)))
     });
+
     match parts {
         Ok((cluster, engine)) => {
             command.env(KUBECONFIG, cluster.kubeconfig());
             if let Some(engine) = &engine {
-                command.env(engine::VARIABLE, engine.address());
+                command.env(docker_engine::VARIABLE, engine.address());
             }
             let status = command.status();
             drop((engine, cluster));
@@ -85,27 +88,27 @@ pub(crate) fn run_program(program: &str, arguments: &[&str]) -> anyhow::Result<E
     }
 }
 
-/// The target's name of a test program, whose file cargo names by it, a dash and a digest.
-fn name(program: &Path) -> Option<&str> {
+/// The name of a test program's target. Cargo names its file by that, a dash and a digest.
+fn target_name(program: &Path) -> Option<&str> {
     let stem = program.file_stem().and_then(OsStr::to_str)?;
     stem.rsplit_once('-').map(|(name, _)| name)
 }
 
-/// A running cluster. Ended at drop, if it was started for this.
+/// A running cluster. Stopped at drop if it was started here.
 pub(crate) struct Cluster {
     kubeconfig: String,
-    _keeper: Option<Keeper>,
+    _keeper: Option<KeptProcess>,
 }
 
 impl Cluster {
-    /// The one that the environment names, else one that is started, or joined where it runs. From an
-    /// empty cache this takes minutes.
-    pub(crate) fn there() -> anyhow::Result<Self> {
+    /// Connects to the cluster that the environment names, else to one that runs on this machine or is
+    /// started now. From an empty cache this takes minutes.
+    pub(crate) fn connect_or_start() -> anyhow::Result<Self> {
         if let Ok(kubeconfig) = std::env::var(KUBECONFIG) {
             return Ok(Self { kubeconfig, _keeper: None });
         }
-        let keep = &mut workspace::script("dev/kube/keep");
-        let (keeper, kubeconfig) = Keeper::of_one(keep.args(IMAGES))?;
+        let keep = &mut workspace::script_command("dev/kube/keep");
+        let (keeper, kubeconfig) = KeptProcess::start_and_read_line(keep.args(IMAGES))?;
         Ok(Self { kubeconfig, _keeper: Some(keeper) })
     }
 

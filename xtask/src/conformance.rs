@@ -6,10 +6,10 @@
 //! is not run at all in [`LEFT_OUT`]; the task fails when something else does not pass or is not
 //! run, and when something that is listed does or is.
 
+mod cause_list;
 mod differences;
-mod left_out;
-mod listed;
-mod parts;
+mod not_run;
+mod programs;
 mod report;
 mod suite;
 
@@ -21,9 +21,9 @@ use anyhow::{Context as _, ensure};
 use crate::real_parts::RealParts;
 use crate::workspace;
 use differences::Differences;
-use left_out::LeftOut;
-use parts::{Direct, Hop};
-use suite::{Offered, Results, Suite};
+use not_run::NotRunList;
+use programs::{DirectServer, FleetHop};
+use suite::{OfferedScenario, ScenarioResults, Suite};
 
 /// Where the table is kept.
 const DOCUMENT: &str = "docs/conformance.md";
@@ -32,18 +32,18 @@ const DIFFERENCES: &str = "crates/conformance/differences.json";
 /// Where the scenarios are listed that are not run.
 const LEFT_OUT: &str = "crates/conformance/left-out.json";
 
-/// What becomes of the table.
+/// What to do with the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Table {
-    /// It has to be the one that is kept.
+pub(crate) enum ConformanceTable {
+    /// Compare it with the one that is kept.
     Compare,
-    /// It is kept.
+    /// Keep it.
     Keep,
 }
 
 /// What a scenario runs against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum SuiteTarget {
     Direct,
     Hop,
     Client,
@@ -54,13 +54,13 @@ enum Place {
 struct Era {
     version: &'static str,
     script: &'static str,
-    extras: &'static [Extra],
+    extras: &'static [ExtraScenario],
 }
 
 /// A scenario that is run beside those that a release has for its era.
 #[derive(Debug, PartialEq, Eq)]
-struct Extra {
-    kind: Kind,
+struct ExtraScenario {
+    kind: ScenarioKind,
     scenario: &'static str,
     /// Which release runs it, and what makes it do that.
     script: &'static str,
@@ -75,26 +75,31 @@ const ERAS: [Era; 2] = [
 /// The scenario of an extension that the bridge's client has. It belongs to no era.
 const CLIENT_CREDENTIALS: &str = "auth/client-credentials-basic";
 
-const EXTRAS_2025: [Extra; 3] = [
+const EXTRAS_2025: [ExtraScenario; 3] = [
     // What the newer release has added to the older era.
-    Extra {
-        kind: Kind::Server,
+    ExtraScenario {
+        kind: ScenarioKind::Server,
         scenario: "server-session-lifecycle",
         script: "2026.js",
         options: &["--spec-version", "2025-11-25"],
     },
-    Extra { kind: Kind::Client, scenario: CLIENT_CREDENTIALS, script: "2025.js", options: &[] },
+    ExtraScenario {
+        kind: ScenarioKind::Client,
+        scenario: CLIENT_CREDENTIALS,
+        script: "2025.js",
+        options: &[],
+    },
     // Of an era before it. In the older release, the server names an issuer that is not its own.
-    Extra {
-        kind: Kind::Client,
+    ExtraScenario {
+        kind: ScenarioKind::Client,
         scenario: "auth/2025-03-26-oauth-metadata-backcompat",
         script: "2026.js",
         options: &["--spec-version", "2025-03-26"],
     },
 ];
 
-const EXTRAS_2026: [Extra; 1] = [Extra {
-    kind: Kind::Client,
+const EXTRAS_2026: [ExtraScenario; 1] = [ExtraScenario {
+    kind: ScenarioKind::Client,
     scenario: CLIENT_CREDENTIALS,
     script: "2026.js",
     options: &["--spec-version", "2026-07-28", "--force"],
@@ -102,23 +107,23 @@ const EXTRAS_2026: [Extra; 1] = [Extra {
 
 /// What a scenario is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ScenarioKind {
     Server,
     Client,
     AuthorizationServer,
 }
 
-/// How the scenarios of one era went in one place.
-struct Column {
+/// The results of one era's scenarios with one target.
+struct ResultColumn {
     era: Era,
-    place: Place,
-    results: Results,
+    place: SuiteTarget,
+    results: ScenarioResults,
 }
 
-impl Place {
+impl SuiteTarget {
     const ALL: [Self; 3] = [Self::Direct, Self::Hop, Self::Client];
 
-    /// How the list of differences calls it.
+    /// Its name in the list of differences.
     fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct",
@@ -127,19 +132,19 @@ impl Place {
         }
     }
 
-    /// What is tested there.
-    fn kind(self) -> Kind {
+    /// The kind of scenarios that run against it.
+    fn kind(self) -> ScenarioKind {
         match self {
-            Self::Direct | Self::Hop => Kind::Server,
-            Self::Client => Kind::Client,
+            Self::Direct | Self::Hop => ScenarioKind::Server,
+            Self::Client => ScenarioKind::Client,
         }
     }
 }
 
-impl Kind {
+impl ScenarioKind {
     const ALL: [Self; 3] = [Self::Server, Self::Client, Self::AuthorizationServer];
 
-    /// How people call it, and the list of what is not run.
+    /// Its name in the suite and in the list of what is not run.
     fn name(self) -> &'static str {
         match self {
             Self::Server => "server",
@@ -150,19 +155,20 @@ impl Kind {
 }
 
 /// Fetches, builds and runs everything.
-pub(crate) fn run(table: Table) -> anyhow::Result<ExitCode> {
-    workspace::run(&mut workspace::script("dev/setup"))?;
+pub(crate) fn build_and_run(table: ConformanceTable) -> anyhow::Result<ExitCode> {
+    workspace::run_command(&mut workspace::script_command("dev/setup"))?;
     let packages = ["conformance", "agent-host", "mcp-bridge", "toolbus-testkit"];
     let packages = packages.iter().flat_map(|name| ["--package", name]);
-    let mut build = workspace::cargo(&["build", "--locked", "--bins"]);
-    workspace::run(build.args(packages))?;
-    check(table)?;
+    let mut build = workspace::cargo_command(&["build", "--locked", "--bins"]);
+    workspace::run_command(build.args(packages))?;
+    run_suite(table)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Runs the suite with what has been built.
-pub(crate) fn check(table: Table) -> anyhow::Result<()> {
-    let fetched = workspace::read(workspace::script("dev/parts/fetch").arg("conformance"))?;
+pub(crate) fn run_suite(table: ConformanceTable) -> anyhow::Result<()> {
+    let fetched =
+        workspace::read_output(workspace::script_command("dev/parts/fetch").arg("conformance"))?;
     let fetched = fetched.trim().strip_prefix("conformance=").context("output of fetch")?;
     let programs = workspace::target_folder()?.join("debug");
     let folder = workspace::target_folder()?.join("conformance");
@@ -171,54 +177,64 @@ pub(crate) fn check(table: Table) -> anyhow::Result<()> {
     }
     std::fs::create_dir_all(&folder)?;
     let ran = run_all(&PathBuf::from(fetched), &programs, &folder)?;
-    judge(&ran, table, &folder)
+    compare_with_lists(&ran, table, &folder)
 }
 
-/// What came of a whole run.
-struct Ran {
-    columns: Vec<Column>,
+/// The results of a whole run.
+struct SuiteRun {
+    columns: Vec<ResultColumn>,
     /// Every scenario that one of the releases has.
-    offered: Vec<Offered>,
+    offered: Vec<OfferedScenario>,
 }
 
-fn run_all(suite: &Path, programs: &Path, folder: &Path) -> anyhow::Result<Ran> {
+fn run_all(suite: &Path, programs: &Path, folder: &Path) -> anyhow::Result<SuiteRun> {
     let broker = RealParts::start(programs)?;
-    let direct = Direct::start(programs, folder)?;
-    let hop = Hop::start(programs, folder, &broker.amqp()?, &direct.url())?;
+    let direct = DirectServer::start(programs, folder)?;
+    let hop = FleetHop::start(programs, folder, &broker.amqp()?, &direct.url())?;
     let client = programs.join("conformance-client");
-    let mut ran = Ran { columns: Vec::new(), offered: Vec::new() };
+    let mut ran = SuiteRun { columns: Vec::new(), offered: Vec::new() };
+
     for era in ERAS {
-        let suite = |place: Place| Suite { folder: suite, era, logs: folder, name: place.name() };
-        for offered in suite(Place::Direct).offered()? {
+        let suite =
+            |place: SuiteTarget| Suite { folder: suite, era, logs: folder, name: place.name() };
+        for offered in suite(SuiteTarget::Direct).list_scenarios()? {
             if !ran.offered.contains(&offered) {
                 ran.offered.push(offered);
             }
         }
-        for place in Place::ALL {
+        for place in SuiteTarget::ALL {
             let suite = suite(place);
             let results = match place {
-                Place::Direct => suite.against_server(&direct.url()),
-                Place::Hop => suite.against_server(&hop.url()),
-                Place::Client => suite.with_client(&client),
+                SuiteTarget::Direct => suite.run_against_server(&direct.url()),
+                SuiteTarget::Hop => suite.run_against_server(&hop.url()),
+                SuiteTarget::Client => suite.run_with_client(&client),
             };
             let results =
                 results.with_context(|| format!("{} of {}", place.name(), era.version))?;
-            let (passed, all) = (results.passed(), results.len());
+            let passed = results.passed();
+            let all = results.len();
             println!("{}  {:8}{passed:>3} of {all} pass", era.version, place.name());
-            ran.columns.push(Column { era, place, results });
+            ran.columns.push(ResultColumn { era, place, results });
         }
     }
+
     Ok(ran)
 }
 
-fn judge(ran: &Ran, table: Table, folder: &Path) -> anyhow::Result<()> {
+fn compare_with_lists(
+    ran: &SuiteRun,
+    table: ConformanceTable,
+    folder: &Path,
+) -> anyhow::Result<()> {
     let differences = Differences::read(&workspace::root().join(DIFFERENCES))?;
-    let left_out = LeftOut::read(&workspace::root().join(LEFT_OUT))?;
-    let mut surprises = differences.surprises(&ran.columns);
-    surprises.extend(left_out.surprises(ran));
+    let left_out = NotRunList::read(&workspace::root().join(LEFT_OUT))?;
+    let mut surprises = differences.find_surprises(&ran.columns);
+    surprises.extend(left_out.find_surprises(ran));
+
     for surprise in &surprises {
         println!("{surprise}");
     }
+
     ensure!(
         surprises.is_empty(),
         "{} scenarios did not go as {DIFFERENCES} and {LEFT_OUT} say; logs are in {}",
@@ -227,9 +243,11 @@ fn judge(ran: &Ran, table: Table, folder: &Path) -> anyhow::Result<()> {
     );
     let text = report::document(&ran.columns, &differences, &left_out);
     let path = workspace::root().join(DOCUMENT);
-    if table == Table::Keep {
+
+    if table == ConformanceTable::Keep {
         return std::fs::write(&path, text).with_context(|| DOCUMENT.to_owned());
     }
+
     let kept = std::fs::read_to_string(&path).unwrap_or_default();
     ensure!(kept == text, "{DOCUMENT} is out of date: run `cargo xtask conformance --keep`");
     Ok(())

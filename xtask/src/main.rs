@@ -6,10 +6,10 @@ mod bench;
 mod ci;
 mod cluster;
 mod conformance;
-mod keeper;
+mod kept_process;
 mod real_parts;
 mod soak;
-mod test;
+mod test_run;
 mod tidy;
 mod workspace;
 
@@ -21,14 +21,18 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match arguments.as_slice() {
-        ["test", rest @ ..] => test::run(rest),
-        ["bench", name] => bench::run(name, bench::Table::Show),
-        ["bench", name, "--keep"] => bench::run(name, bench::Table::Keep),
-        ["soak", "scripts", rest @ ..] => soak::scripts(rest),
-        ["conformance"] => conformance::run(conformance::Table::Compare),
-        ["conformance", "--keep"] => conformance::run(conformance::Table::Keep),
-        ["tidy"] => tidy::run(),
-        ["ci"] => ci::run(),
+        ["test", rest @ ..] => test_run::run_and_print_sum(rest),
+        ["bench", name] => bench::run_benchmark(name, bench::BenchTable::Show),
+        ["bench", name, "--keep"] => bench::run_benchmark(name, bench::BenchTable::Keep),
+        ["soak", "scripts", rest @ ..] => soak::soak_scripts(rest),
+        ["conformance"] => conformance::build_and_run(conformance::ConformanceTable::Compare),
+        ["conformance", "--keep"] => {
+            conformance::build_and_run(conformance::ConformanceTable::Keep)
+        }
+        ["tidy"] => tidy::run_checks(tidy::Pending::Count),
+        ["tidy", "--strict"] => tidy::run_checks(tidy::Pending::List),
+        ["tidy", "--figures"] => tidy::print_figures(),
+        ["ci"] => ci::run_all_parts(),
         // Not for people: how cargo starts a test program.
         ["run-program", program, rest @ ..] => cluster::run_program(program, rest),
         _ => {
@@ -36,6 +40,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+
     outcome.unwrap_or_else(|error| {
         eprintln!("xtask: {error:#}");
         ExitCode::FAILURE

@@ -7,12 +7,12 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, ensure};
 
-use crate::keeper::Keeper;
+use crate::kept_process::KeptProcess;
 use crate::workspace;
 
 /// Installs and fetches what tests and benchmarks use and this machine lacks.
 pub(crate) fn prepare() -> anyhow::Result<()> {
-    workspace::run(&mut workspace::script("dev/setup"))?;
+    workspace::run_command(&mut workspace::script_command("dev/setup"))?;
     let fetch = [
         "everything",
         "grafana-schema",
@@ -25,13 +25,16 @@ pub(crate) fn prepare() -> anyhow::Result<()> {
         "python-servers",
         "time",
     ];
-    // Where the parts are does not interest here: the tests ask for themselves.
-    workspace::run(workspace::script("dev/parts/fetch").args(fetch).stdout(Stdio::null()))
+
+    // The output, where the parts are, is not needed here: the tests look for themselves.
+    workspace::run_command(
+        workspace::script_command("dev/parts/fetch").args(fetch).stdout(Stdio::null()),
+    )
 }
 
 /// The running broker, or nothing where the environment names one already.
 pub(crate) struct RealParts {
-    keeper: Option<Keeper>,
+    keeper: Option<KeptProcess>,
     environment: Vec<(String, String)>,
 }
 
@@ -43,9 +46,12 @@ impl RealParts {
         if std::env::var_os("TOOLBUS_TEST_AMQP").is_some() {
             return Ok(parts);
         }
-        let (keeper, stdout) = Keeper::start(&mut Command::new(folder.join("real-parts")))?;
+
+        let (keeper, stdout) = KeptProcess::spawn(&mut Command::new(folder.join("real-parts")))?;
         parts.keeper = Some(keeper);
+
         let mut ready = false;
+
         for line in stdout.lines() {
             let line = line.context("output of real-parts")?;
             if line == "ready" {
@@ -55,11 +61,12 @@ impl RealParts {
             let (name, value) = line.split_once('=').context("output of real-parts")?;
             parts.environment.push((name.to_owned(), value.to_owned()));
         }
+
         ensure!(ready, "the broker for the tests did not start");
         Ok(parts)
     }
 
-    /// Where the broker is.
+    /// The URL of the broker.
     pub(crate) fn amqp(&self) -> anyhow::Result<String> {
         const NAME: &str = "TOOLBUS_TEST_AMQP";
         let own = self.environment.iter().find(|(name, _)| name == NAME);
@@ -69,8 +76,8 @@ impl RealParts {
         }
     }
 
-    /// Tells a command where the parts are, and that none may be missing.
-    pub(crate) fn describe_to<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+    /// Sets the variables by which a command finds the parts, and which forbid to skip tests.
+    pub(crate) fn pass_environment_to<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command.envs(self.environment.iter().map(|(name, value)| (name, value)))
     }
 }

@@ -7,37 +7,41 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 
-use crate::bench::{self, Table};
+use crate::bench::{self, BenchTable};
 use crate::cluster::{Cluster, KUBECONFIG};
 use crate::real_parts::{self, RealParts};
 use crate::workspace;
 
-const NAME: &str = "soak";
+const BENCH_NAME: &str = "soak";
 /// The same for building and for running, so that nothing is built twice.
 const PACKAGES: [&str; 5] = ["-p", "scripts-manager", "-p", "toolbus-testkit", "--locked"];
 
 /// Runs it with these arguments, of which `--keep` is for the table.
-pub(crate) fn scripts(arguments: &[&str]) -> anyhow::Result<ExitCode> {
-    let table = if arguments.contains(&"--keep") { Table::Keep } else { Table::Show };
+pub(crate) fn soak_scripts(arguments: &[&str]) -> anyhow::Result<ExitCode> {
+    let table = if arguments.contains(&"--keep") { BenchTable::Keep } else { BenchTable::Show };
     let arguments: Vec<&str> = arguments.iter().copied().filter(|one| *one != "--keep").collect();
     real_parts::prepare()?;
-    let mut build = workspace::cargo(&["build", "--bins", "--bench", NAME]);
-    workspace::run(build.args(PACKAGES))?;
+    let mut build = workspace::cargo_command(&["build", "--bins", "--bench", BENCH_NAME]);
+    workspace::run_command(build.args(PACKAGES))?;
     let target = workspace::target_folder()?;
     let folder = target.join("bench");
-    bench::forget(&folder, NAME)?;
+    bench::remove_old_results(&folder, BENCH_NAME)?;
 
     let parts = RealParts::start(&target.join("debug"))?;
     let is_local = arguments.windows(2).any(|pair| pair == ["--runner", "local"]);
-    let cluster = if is_local { None } else { Some(Cluster::there()?) };
-    let mut command = workspace::cargo(&["bench", "--profile", "dev", "--bench", NAME]);
+    let cluster = if is_local { None } else { Some(Cluster::connect_or_start()?) };
+    let mut command =
+        workspace::cargo_command(&["bench", "--profile", "dev", "--bench", BENCH_NAME]);
     command.args(PACKAGES).arg("--").args(&arguments);
+
     if let Some(cluster) = &cluster {
         command.env(KUBECONFIG, cluster.kubeconfig());
     }
-    let status = parts.describe_to(&mut command).status().context("starting cargo bench")?;
+
+    let status =
+        parts.pass_environment_to(&mut command).status().context("starting cargo bench")?;
     drop((cluster, parts));
 
-    bench::take(&folder, NAME, table)?;
+    bench::publish_results(&folder, BENCH_NAME, table)?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,6 +1,6 @@
-//! What can be asked of OpenRouter: a closed list. Every address that this program ever asks is
-//! made here, and a caller's text gets into it as one segment of a path or one value of a query,
-//! whatever characters it has.
+//! The closed list of OpenRouter's endpoints that this program can request. Every URL is built here,
+//! and a caller's text gets into it as one path segment or one query value, whatever characters it
+//! has.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,27 +9,27 @@ use url::Url;
 #[cfg(test)]
 mod tests;
 
-/// Longest text of a caller that goes into an address, in bytes.
+/// Longest text of a caller that goes into a URL, in bytes.
 const TEXT_BYTES_MAX: usize = 256;
 
-/// One thing that OpenRouter can be asked. All of them are read by GET.
+/// One of OpenRouter's endpoints, with the caller's arguments. All of them are read by GET.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Endpoint {
-    /// What was bought and what was used.
+    /// Credits bought and used.
     Credits,
-    /// The key that asks.
+    /// The key that authenticates the request.
     CurrentKey,
-    /// The same by its old name, which OpenRouter no longer publishes. Gateways that are made for
-    /// RockBot know only this one.
-    CurrentKeyByOldName,
+    /// The same at its old path, which OpenRouter no longer documents. Gateways made for RockBot
+    /// know only this one.
+    LegacyCurrentKey,
     /// The models.
     Models(ModelsQuery),
     /// The account's keys.
     Keys,
     /// One of the account's keys, by its hash.
-    Key(Text),
+    Key(CallerText),
     /// One generation, by its id.
-    Generation(Text),
+    Generation(CallerText),
 }
 
 /// Which models. The members are those of OpenRouter's own query, and OpenRouter judges what they
@@ -39,23 +39,23 @@ pub enum Endpoint {
 pub struct ModelsQuery {
     /// Only models whose name or slug matches this text
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub q: Option<Text>,
+    pub q: Option<CallerText>,
     /// Only models for this use, such as programming, roleplay, translation, legal, finance
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub category: Option<Text>,
+    pub category: Option<CallerText>,
     /// Only models with all of these parameters, with commas between, such as tools,reasoning
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub supported_parameters: Option<Text>,
+    pub supported_parameters: Option<CallerText>,
     /// Only models that take these, with commas between: text, image, audio, file
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub input_modalities: Option<Text>,
+    pub input_modalities: Option<CallerText>,
     /// Only models that give these, with commas between, such as text,image; or all. Text when not
     /// given
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub output_modalities: Option<Text>,
+    pub output_modalities: Option<CallerText>,
     /// Only models by these authors, with commas between, such as openai,mistralai
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub model_authors: Option<Text>,
+    pub model_authors: Option<CallerText>,
     /// Only models with at least this context, in tokens
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<u32>,
@@ -64,7 +64,7 @@ pub struct ModelsQuery {
     pub max_price: Option<f64>,
     /// The order, such as newest, most-popular, pricing-low-to-high, context-high-to-low
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub sort: Option<Text>,
+    pub sort: Option<CallerText>,
     /// How many models to skip
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 100_000))]
@@ -75,21 +75,21 @@ pub struct ModelsQuery {
     pub limit: Option<u32>,
 }
 
-/// A text of a caller's: 1 to 256 bytes, no control characters, and neither `.` nor `..`, which no
-/// encoding keeps from meaning another folder.
+/// A text that the caller sent: 1 to 256 bytes, no control characters, and neither `.` nor `..`,
+/// which no encoding keeps from meaning another folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String")]
-pub struct Text(String);
+pub struct CallerText(String);
 
-impl Text {
-    /// The text.
+impl CallerText {
+    /// The text as a string slice.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-impl TryFrom<String> for Text {
+impl TryFrom<String> for CallerText {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -103,7 +103,7 @@ impl TryFrom<String> for Text {
     }
 }
 
-impl JsonSchema for Text {
+impl JsonSchema for CallerText {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Text".into()
     }
@@ -116,14 +116,16 @@ impl JsonSchema for Text {
 }
 
 impl Endpoint {
-    /// Its address below `base`.
+    /// The URL of this endpoint below `base`.
     #[must_use]
     pub fn url(&self, base: &Url) -> Url {
         let mut url = base.clone();
+
         if let Ok(mut path) = url.path_segments_mut() {
             // Each segment is encoded, slashes and per cent signs too.
             path.pop_if_empty().extend(self.segments());
         }
+
         let query = self.query();
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
@@ -131,22 +133,22 @@ impl Endpoint {
         url
     }
 
-    /// What it is called where it is told about: the path below the base, as it was asked for.
+    /// The path below the base, unencoded, for messages and errors.
     #[must_use]
     pub fn path(&self) -> String {
         self.segments().iter().fold(String::new(), |path, segment| path + "/" + segment)
     }
 
-    /// What to ask where this one is not there.
-    pub(crate) fn other_name(&self) -> Option<Self> {
-        matches!(self, Self::CurrentKey).then_some(Self::CurrentKeyByOldName)
+    /// The endpoint to try where this one is not found.
+    pub(crate) fn fallback(&self) -> Option<Self> {
+        matches!(self, Self::CurrentKey).then_some(Self::LegacyCurrentKey)
     }
 
     fn segments(&self) -> Vec<&str> {
         match self {
             Self::Credits => vec!["credits"],
             Self::CurrentKey => vec!["key"],
-            Self::CurrentKeyByOldName => vec!["auth", "key"],
+            Self::LegacyCurrentKey => vec!["auth", "key"],
             Self::Models(_) => vec!["models"],
             Self::Keys => vec!["keys"],
             Self::Key(hash) => vec!["keys", hash.as_str()],
@@ -157,14 +159,14 @@ impl Endpoint {
     fn query(&self) -> Vec<(String, String)> {
         match self {
             Self::Generation(id) => vec![("id".to_owned(), id.as_str().to_owned())],
-            Self::Models(query) => query.pairs(),
+            Self::Models(query) => query.to_pairs(),
             _ => Vec::new(),
         }
     }
 }
 
 impl ModelsQuery {
-    fn pairs(&self) -> Vec<(String, String)> {
+    fn to_pairs(&self) -> Vec<(String, String)> {
         let members = serde_json::to_value(self).expect("it is texts and numbers");
         let members = members.as_object().cloned().unwrap_or_default();
         let text = |value: serde_json::Value| match value {

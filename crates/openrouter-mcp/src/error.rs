@@ -1,5 +1,5 @@
-//! What becomes of a call that has no answer: a code for programs, and a text that says what
-//! happened and what to do. Neither has the key in it.
+//! Errors of tool calls: a code for programs, and a text that says what happened and what to do.
+//! Neither has the key in it.
 
 use std::time::Duration;
 
@@ -7,27 +7,27 @@ use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 
 use crate::endpoint::Endpoint;
-use crate::{getter, key};
+use crate::{client, key};
 
 #[cfg(test)]
 mod tests;
 
-/// Why a call has no answer.
+/// Why a tool call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The arguments are not those of the tool.
+    /// The arguments do not fit the tool.
     #[error("the arguments are wrong: {0}")]
     Arguments(String),
-    /// There is no key to ask with.
+    /// There is no API key.
     #[error(transparent)]
     Key(#[from] key::Error),
-    /// As many calls run as may.
+    /// As many calls are running as are allowed at once.
     #[error("too many calls are running")]
     Busy,
-    /// The caller gave the call up.
+    /// The caller cancelled the call.
     #[error("the call was cancelled")]
     Cancelled,
-    /// OpenRouter says no.
+    /// OpenRouter answered with an error status.
     #[error("OpenRouter API error {status} for '{}': {message}", endpoint.path())]
     Refused {
         /// The HTTP status, 400 or higher.
@@ -39,7 +39,7 @@ pub enum Error {
         /// How long it asks to wait.
         retry_after: Option<Duration>,
     },
-    /// It answers, but not as its API does.
+    /// The answer is not what OpenRouter's API returns.
     #[error("OpenRouter's answer for '{path}' cannot be used: {what}")]
     Unusable {
         /// What was asked for.
@@ -47,7 +47,7 @@ pub enum Error {
         /// What is wrong with the answer.
         what: String,
     },
-    /// The answer is larger than is passed on.
+    /// The answer is larger than the setting allows.
     #[error("OpenRouter's answer for '{path}' has more than {bytes_max} bytes")]
     TooLarge {
         /// What was asked for.
@@ -55,7 +55,7 @@ pub enum Error {
         /// The limit.
         bytes_max: usize,
     },
-    /// It does not answer in time.
+    /// OpenRouter did not answer in time.
     #[error("OpenRouter did not answer '{path}' within {timeout:?}")]
     Timeout {
         /// What was asked for.
@@ -63,10 +63,10 @@ pub enum Error {
         /// How long was waited.
         timeout: Duration,
     },
-    /// It cannot be reached.
+    /// No connection to OpenRouter could be made.
     #[error("OpenRouter cannot be reached")]
     Unreachable(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// It went away in the middle of its answer.
+    /// The connection ended in the middle of the answer.
     #[error("OpenRouter's answer for '{path}' ended too early")]
     Broken {
         /// What was asked for.
@@ -77,22 +77,31 @@ pub enum Error {
     },
 }
 
+/// What an answer of OpenRouter is limited to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AnswerLimits {
+    /// For one request, from its start to the end of its answer.
+    pub(crate) timeout: Duration,
+    pub(crate) bytes_max: usize,
+}
+
 impl Error {
-    pub(crate) fn of_getter(
-        error: getter::Error,
+    /// The error of a request to this endpoint, which had these limits.
+    pub(crate) fn from_client(
+        error: client::Error,
         endpoint: &Endpoint,
-        limits: (Duration, usize),
+        limits: AnswerLimits,
     ) -> Self {
         let path = endpoint.path();
         match error {
-            getter::Error::Timeout => Self::Timeout { path, timeout: limits.0 },
-            getter::Error::Connect(error) => Self::Unreachable(error.into()),
-            getter::Error::Broken(error) => Self::Broken { path, source: error.into() },
-            getter::Error::TooLarge => Self::TooLarge { path, bytes_max: limits.1 },
+            client::Error::Timeout => Self::Timeout { path, timeout: limits.timeout },
+            client::Error::Connect(error) => Self::Unreachable(error.into()),
+            client::Error::Broken(error) => Self::Broken { path, source: error.into() },
+            client::Error::TooLarge => Self::TooLarge { path, bytes_max: limits.bytes_max },
         }
     }
 
-    /// The kind of error: a short word that stays.
+    /// The stable code of the error, for programs.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -118,7 +127,7 @@ impl Error {
         }
     }
 
-    /// Whether the same call may succeed later without anybody doing anything.
+    /// Whether the same call may succeed later without anybody changing anything.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(
@@ -132,7 +141,7 @@ impl Error {
         )
     }
 
-    /// What whoever called can do about it.
+    /// What the caller can do about it.
     fn advice(&self) -> String {
         let advice = match self {
             Self::Arguments(_) => "Correct them and call again.",
@@ -145,7 +154,7 @@ impl Error {
             Self::Refused { status: 429, retry_after: Some(wait), .. } => {
                 return format!("Try again in {} s, not earlier.", wait.as_secs());
             }
-            Self::Refused { status, endpoint, .. } => of_status(*status, endpoint),
+            Self::Refused { status, endpoint, .. } => advice_for_status(*status, endpoint),
             Self::Unusable { .. } => {
                 "Something else than OpenRouter may have answered: the operator should look at \
                  openrouter.base_url and at what is in between."
@@ -155,20 +164,21 @@ impl Error {
                 "Nothing was changed; try again in a moment."
             }
         };
+
         advice.to_owned()
     }
 
-    /// All that is to be told of it, in a sentence or two.
-    fn text(&self) -> String {
-        let (what, advice) = (self.to_string(), self.advice());
-        let what = what.trim_end_matches('.');
-        format!("{what}. {advice}").trim_end().to_owned()
+    /// What happened and what to do, in a sentence or two.
+    fn full_text(&self) -> String {
+        let what = self.to_string();
+        let advice = self.advice();
+        format!("{}. {advice}", what.trim_end_matches('.')).trim_end().to_owned()
     }
 
-    /// It as a result that says it failed: for the model as text, for programs as a value.
+    /// The failed tool result: a text for the model, a structured value for programs.
     #[must_use]
-    pub fn result(&self) -> CallToolResult {
-        let text = self.text();
+    pub fn to_tool_result(&self) -> CallToolResult {
+        let text = self.full_text();
         let mut error =
             json!({"code": self.code(), "message": text, "isRetryable": self.is_retryable()});
         if let Self::Refused { status, retry_after, .. } = self {
@@ -176,13 +186,15 @@ impl Error {
             error["retryAfterMs"] =
                 retry_after.map_or(Value::Null, |wait| json!(wait.as_millis() as u64));
         }
+
         let mut result = CallToolResult::error(vec![ContentBlock::text(text)]);
         result.structured_content = Some(json!({ "error": error }));
         result
     }
 }
 
-fn of_status(status: u16, endpoint: &Endpoint) -> &'static str {
+/// What the caller can do about an error status of this endpoint.
+fn advice_for_status(status: u16, endpoint: &Endpoint) -> &'static str {
     let manages = matches!(endpoint, Endpoint::Keys | Endpoint::Key(_) | Endpoint::Credits);
     match (status, endpoint) {
         (401 | 403, _) if manages => {

@@ -1,4 +1,5 @@
-//! The methods of the protocol. Each is led on to whoever knows; nothing is decided here.
+//! The methods of the MCP server. Each is passed on to the module that serves it; nothing is decided
+//! here.
 
 use std::sync::Arc;
 
@@ -21,11 +22,11 @@ use crate::error::Error;
 use crate::openrouter::OpenRouter;
 use crate::tools::OpenRouterTool;
 
-/// What clients are told that this is for.
+/// The purpose of this server, as clients show it to models.
 const INSTRUCTIONS: &str = "Reads what an OpenRouter account says of itself: credits, API keys, \
     models and generations. Nothing can be changed or spent. Results are OpenRouter's own JSON.";
 
-/// Answers clients. Clones are the same.
+/// Serves MCP clients. Clones share everything.
 #[derive(Debug, Clone)]
 pub(crate) struct Handler {
     openrouter: Arc<OpenRouter>,
@@ -33,19 +34,19 @@ pub(crate) struct Handler {
 }
 
 impl Handler {
-    /// To be made after telemetry was started.
+    /// Must be created after telemetry was started, or it records nothing.
     pub(crate) fn new(openrouter: Arc<OpenRouter>, transport: Transport) -> Self {
         let recorder = Recorder::new(&global::meter(env!("CARGO_PKG_NAME")), transport);
         Self { openrouter, recorder }
     }
 
-    async fn call(
+    async fn fetch_for_tool(
         &self,
         tool: OpenRouterTool,
         request: CallToolRequestParams,
     ) -> Result<String, Error> {
         let endpoint = tool.endpoint(request.arguments.unwrap_or_default())?;
-        self.openrouter.ask(endpoint).await
+        self.openrouter.fetch(endpoint).await
     }
 }
 
@@ -58,7 +59,7 @@ impl ServerHandler for Handler {
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        OpenRouterTool::named(name).map(OpenRouterTool::definition)
+        OpenRouterTool::by_name(name).map(OpenRouterTool::definition)
     }
 
     async fn list_tools(
@@ -75,38 +76,43 @@ impl ServerHandler for Handler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let Some(tool) = OpenRouterTool::named(&request.name) else {
+        let Some(tool) = OpenRouterTool::by_name(&request.name) else {
             let what = format!("there is no tool {:?}", request.name);
             return Err(ErrorData::invalid_params(what, None));
         };
+
         let about = About::Tool { name: tool.name(), is_listed: true };
         let recorded = self.recorder.begin(CallToolRequestMethod::VALUE, about, &context.meta);
-        let call = self.call(tool, request).instrument(recorded.span().clone());
-        // Both arms only wait: a read that nobody wants any more is dropped wherever it is.
+        let call = self.fetch_for_tool(tool, request).instrument(recorded.span().clone());
+        // Both arms only wait: a read that was cancelled is dropped wherever it is.
         let outcome = tokio::select! {
             biased;
             () = context.ct.cancelled() => Err(Error::Cancelled),
             outcome = call => outcome,
         };
+
         if let Err(error) = &outcome {
             let _entered = recorded.span().enter();
             tracing::info!(
                 tool = tool.name(),
                 code = error.code(),
                 error = on_one_line(error),
-                "failed"
+                "tool call failed"
             );
         }
+
         let failure = outcome.as_ref().err().map(|error| Failure::Because(error.code()));
         recorded.end(failure);
+
         let result = match outcome {
             Ok(json) => CallToolResult::success(vec![ContentBlock::text(json)]),
-            Err(error) => error.result(),
+            Err(error) => error.to_tool_result(),
         };
+
         Ok(result.into())
     }
 
-    // What is not offered is not there, rather than empty, as rmcp has it by itself.
+    // Methods that are not offered do not exist; by rmcp's defaults they would return empty lists.
 
     async fn list_prompts(
         &self,

@@ -1,7 +1,7 @@
-//! The account's key: where it comes from, and the one header that it goes into.
+//! The account's API key: where it is loaded from, and the one header that it goes into.
 //!
-//! It is never part of a log, a result or an error. Nothing here prints it, and what comes from
-//! outside passes [`ApiKey::redacted`] before anybody sees it.
+//! It is never part of a log, a result or an error. Nothing here prints it, and text from outside
+//! passes [`ApiKey::redact`] before it is shown to anybody.
 
 use std::borrow::Cow;
 use std::io;
@@ -16,13 +16,13 @@ use crate::settings::OpenRouterSettings;
 #[cfg(test)]
 mod tests;
 
-/// Longest key that is taken, in bytes; OpenRouter's have 73.
+/// Longest key that is accepted, in bytes; OpenRouter's have 73.
 const KEY_BYTES_MAX: usize = 1024;
-/// Shortest text that is looked for in what comes from outside, in bytes: a shorter one is no key
-/// of OpenRouter's, and would mask ordinary words.
+/// Shortest key that is redacted in text from outside, in bytes: a shorter one is no key of
+/// OpenRouter's, and would mask ordinary words.
 const REDACTED_BYTES_MIN: usize = 8;
 
-/// Why there is no key. The texts are for clients too: they name no file of this machine.
+/// Why no key could be loaded. Clients see these texts too, so they name no file of this machine.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// None is set.
@@ -36,7 +36,7 @@ pub enum Error {
     Malformed(&'static str),
 }
 
-/// Where the key comes from.
+/// Where the key is loaded from.
 #[derive(Debug)]
 pub enum KeySource {
     /// The settings.
@@ -50,38 +50,38 @@ pub enum KeySource {
 pub struct ApiKey(Secret);
 
 impl KeySource {
-    /// As the settings say.
+    /// The source that the settings name.
     #[must_use]
-    pub fn of(settings: &OpenRouterSettings) -> Self {
+    pub fn from_settings(settings: &OpenRouterSettings) -> Self {
         match &settings.api_key_file {
             Some(file) => Self::File(file.clone()),
             None => Self::Settings(settings.api_key.clone()),
         }
     }
 
-    /// The key as it is now. A file is read anew: it is small, and looking whether it changed is
-    /// not sure to see it.
+    /// Loads the current key. A file is read each time: it is small, and a check for changes could
+    /// miss one.
     ///
     /// # Errors
-    /// When there is none, or what there is cannot be a key.
-    pub async fn load(&self) -> Result<ApiKey, Error> {
+    /// When there is no key, or its text cannot be one.
+    pub async fn load_key(&self) -> Result<ApiKey, Error> {
         match self {
             Self::Settings(None) => Err(Error::Missing),
-            Self::Settings(Some(secret)) => ApiKey::read(secret.expose()),
+            Self::Settings(Some(secret)) => ApiKey::parse(secret.expose()),
             Self::File(path) => {
-                let text = read(path).await.map_err(Error::Unreadable)?;
-                ApiKey::read(&text)
+                let text = read_key_file(path).await.map_err(Error::Unreadable)?;
+                ApiKey::parse(&text)
             }
         }
     }
 }
 
 impl ApiKey {
-    /// Takes the text for a key; white space around it does not count.
+    /// Parses a key; white space around it is ignored.
     ///
     /// # Errors
     /// When it is empty, too long, or has characters that a key cannot have.
-    pub fn read(text: &str) -> Result<Self, Error> {
+    pub fn parse(text: &str) -> Result<Self, Error> {
         let text = text.trim();
         if text.is_empty() {
             return Err(Error::Missing);
@@ -95,8 +95,8 @@ impl ApiKey {
         Ok(Self(Secret::from(text.to_owned())))
     }
 
-    /// The value of the `Authorization` header; it does not print itself.
-    pub(crate) fn bearer(&self) -> HeaderValue {
+    /// The value of the `Authorization` header, marked as sensitive so that it is not printed.
+    pub(crate) fn bearer_header(&self) -> HeaderValue {
         let text = format!("Bearer {}", self.0.expose());
         let mut value =
             HeaderValue::from_str(&text).expect("a key has only characters of a header");
@@ -104,8 +104,8 @@ impl ApiKey {
         value
     }
 
-    /// The text without the key in it.
-    pub(crate) fn redacted<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    /// Replaces the key wherever the text has it.
+    pub(crate) fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let key = self.0.expose();
         if key.len() >= REDACTED_BYTES_MIN && text.contains(key) {
             Cow::Owned(text.replace(key, MASK))
@@ -115,11 +115,13 @@ impl ApiKey {
     }
 }
 
-async fn read(path: &PathBuf) -> io::Result<String> {
-    // Opening a pipe would wait for somebody to write into it.
+/// Reads the text of a key file: a regular file, and no more of it than a key may have.
+async fn read_key_file(path: &PathBuf) -> io::Result<String> {
+    // Opening a named pipe would wait until somebody writes into it.
     if !tokio::fs::metadata(path).await?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));
     }
+
     let mut text = String::new();
     // One byte more than a key may have shows that there is more.
     let limit = u64::try_from(KEY_BYTES_MAX + 1).expect("it is small");

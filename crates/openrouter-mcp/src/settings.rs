@@ -122,16 +122,20 @@ impl OpenRouterSettings {
             let what = "openrouter.api_key is set too, and only one of them can hold";
             mistakes.add("openrouter.api_key_file", what);
         }
+
         // What a URL may hold beside scheme, host, port and path would be lost or leak.
         let url = self.base_url.expose();
         let authority = url.split("://").nth(1).and_then(|rest| rest.split('/').next());
+
         if url.contains(['?', '#']) || authority.is_some_and(|authority| authority.contains('@')) {
             let what = "it may have no user, password, query or fragment: the key is set by itself";
             mistakes.add("openrouter.base_url", what);
         }
+
         if self.timeout == TimeSpan::default() || self.timeout > TIMEOUT_MAX {
             mistakes.add("openrouter.timeout", format!("it is not from 1ms to {TIMEOUT_MAX}"));
         }
+
         if self.answer_max == ByteSize::default() || self.answer_max > ANSWER_MAX {
             mistakes.add("openrouter.answer_max", format!("it is not from 1B to {ANSWER_MAX}"));
         }

@@ -31,7 +31,7 @@ pub fn mistakes(dashboards: &[Value]) -> Option<String> {
         let folder = TempDir::with_prefix("toolbus-grafana-")?;
         let types = part.join("node_modules/@grafana/schema/dist/types/raw");
         let source = folder.path().join("dashboards.ts");
-        fs::write(&source, program(&types.to_string_lossy(), dashboards))?;
+        fs::write(&source, type_check_program(&types.to_string_lossy(), dashboards))?;
         let output = Command::new(part.join("node"))
             .arg(part.join("node_modules/typescript/bin/tsc"))
             .args(["--noEmit", "--strict", "--skipLibCheck", "--target", "es2022"])
@@ -45,18 +45,20 @@ pub fn mistakes(dashboards: &[Value]) -> Option<String> {
         let failed = !output.status.success() && said.is_empty();
         Ok(if failed { String::from_utf8_lossy(&output.stderr).into_owned() } else { said })
     };
+
     Some(run().unwrap_or_else(|error| panic!("{error:?}")))
 }
 
 /// The dashboards as constants of the published types, and again what those types leave open: the
 /// options of each panel of a kind that we use.
-fn program(types: &str, dashboards: &[Value]) -> String {
+fn type_check_program(types: &str, dashboards: &[Value]) -> String {
     let mut program = format!(
         "import type {{ Dashboard }} from \"{types}/dashboard/x/types.gen.d.ts\";\n\
          import type * as timeseries from \"{types}/composable/timeseries/panelcfg/x/types.gen.d.ts\";\n\
          import type * as stat from \"{types}/composable/stat/panelcfg/x/types.gen.d.ts\";\n\
          {JSON_OF}"
     );
+
     for dashboard in dashboards {
         let id = dashboard["uid"].as_str().unwrap_or_default().replace('-', "_");
         // Writing to a text does not fail.
@@ -80,5 +82,6 @@ fn program(types: &str, dashboards: &[Value]) -> String {
             }
         }
     }
+
     program
 }

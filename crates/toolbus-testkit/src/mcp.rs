@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::process::Process;
 
-const START_LIMIT: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How to start a server that speaks MCP over its standard input and output.
 #[derive(Debug, Clone)]
@@ -213,13 +213,15 @@ impl HttpServer {
         command.env("PORT", self.address.port().to_string()).stdin(Stdio::null());
         let folder = self.folder.path();
         let mut process = Process::spawn_with("everything", &mut command, folder, Some(folder))?;
-        let end = Instant::now() + START_LIMIT;
+        let end = Instant::now() + START_TIMEOUT;
+
         while TcpStream::connect(self.address).await.is_err() {
             let status = process.exit_status();
             ensure!(status.is_none(), "ended: {status:?}\n{}", process.logs());
-            ensure!(Instant::now() < end, "not ready in {START_LIMIT:?}\n{}", process.logs());
+            ensure!(Instant::now() < end, "not ready in {START_TIMEOUT:?}\n{}", process.logs());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+
         self.process = Some(process);
         Ok(())
     }

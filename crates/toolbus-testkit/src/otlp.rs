@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::process::Process;
 
-const START_LIMIT: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running collector, for OTLP over HTTP. Killed at drop.
 #[derive(Debug)]
@@ -75,6 +75,7 @@ impl Collector {
                 "pipelines": {"traces": pipeline, "metrics": pipeline, "logs": pipeline},
             },
         });
+
         fs::write(&settings, text.to_string())?;
         let mut command = Command::new(program);
         command.arg("--config").arg(&settings).stdin(Stdio::null());
@@ -82,15 +83,20 @@ impl Collector {
             Process::spawn_with("otelcol", &mut command, folder.path(), Some(folder.path()))?;
         let mut collector = Self { process, address, received, _folder: folder };
         collector.wait_until_listening().await?;
+
         Ok(collector)
     }
 
     async fn wait_until_listening(&mut self) -> anyhow::Result<()> {
-        let end = Instant::now() + START_LIMIT;
+        let end = Instant::now() + START_TIMEOUT;
         while TcpStream::connect(self.address).await.is_err() {
             let status = self.process.exit_status();
             ensure!(status.is_none(), "ended: {status:?}\n{}", self.process.logs());
-            ensure!(Instant::now() < end, "not ready in {START_LIMIT:?}\n{}", self.process.logs());
+            ensure!(
+                Instant::now() < end,
+                "not ready in {START_TIMEOUT:?}\n{}",
+                self.process.logs()
+            );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         Ok(())
@@ -142,40 +148,42 @@ pub fn spans_in(text: &str) -> anyhow::Result<Vec<Span>> {
 
 fn spans_of(request: &Value) -> Vec<Span> {
     let mut spans = Vec::new();
-    for resource in list(&request["resourceSpans"]) {
-        let service = attributes(&resource["resource"]).remove("service.name").unwrap_or_default();
-        for scope in list(&resource["scopeSpans"]) {
-            spans.extend(list(&scope["spans"]).iter().map(|span| Span {
-                trace_id: text(&span["traceId"]),
-                span_id: text(&span["spanId"]),
-                parent_id: Some(text(&span["parentSpanId"])).filter(|id| !id.is_empty()),
-                name: text(&span["name"]),
+    for resource in list_of(&request["resourceSpans"]) {
+        let service =
+            read_attributes(&resource["resource"]).remove("service.name").unwrap_or_default();
+        for scope in list_of(&resource["scopeSpans"]) {
+            spans.extend(list_of(&scope["spans"]).iter().map(|span| Span {
+                trace_id: text_of(&span["traceId"]),
+                span_id: text_of(&span["spanId"]),
+                parent_id: Some(text_of(&span["parentSpanId"])).filter(|id| !id.is_empty()),
+                name: text_of(&span["name"]),
                 kind: span["kind"].as_u64().unwrap_or_default(),
                 is_error: span["status"]["code"] == 2,
                 service: service.clone(),
-                attributes: attributes(span),
+                attributes: read_attributes(span),
             }));
         }
     }
+
     spans
 }
 
 /// The attributes of a span or a resource. A value is an object with one member named by its type.
-fn attributes(of: &Value) -> BTreeMap<String, String> {
+fn read_attributes(of: &Value) -> BTreeMap<String, String> {
     let value = |attribute: &Value| {
-        attribute["value"].as_object().and_then(|value| value.values().next()).map(text)
+        attribute["value"].as_object().and_then(|value| value.values().next()).map(text_of)
     };
-    list(&of["attributes"])
+    list_of(&of["attributes"])
         .iter()
-        .map(|attribute| (text(&attribute["key"]), value(attribute).unwrap_or_default()))
+        .map(|attribute| (text_of(&attribute["key"]), value(attribute).unwrap_or_default()))
         .collect()
 }
 
-fn list(value: &Value) -> &[Value] {
+fn list_of(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-fn text(value: &Value) -> String {
+fn text_of(value: &Value) -> String {
     value.as_str().map_or_else(
         || if value.is_null() { String::new() } else { value.to_string() },
         str::to_owned,

@@ -33,10 +33,10 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
 done
 "#;
 
-/// How often a process that is being waited for is looked at.
-const PAUSE: Duration = Duration::from_millis(10);
-/// How long a signal that nobody can ignore may take to reach the last thread.
-const SIGNALLED_WITHIN: Duration = Duration::from_secs(2);
+/// How often a process is polled while it is waited for.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// How long a signal that cannot be ignored may take to reach the last thread.
+const SIGNAL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A running child. Killed with all it started when this is dropped.
 #[derive(Debug)]
@@ -89,6 +89,7 @@ impl Process {
             .spawn()
             .context("starting the guard")?;
         process.guard = Some(guard);
+
         Ok(process)
     }
 
@@ -136,7 +137,7 @@ impl Process {
                 return Ok(status);
             }
             anyhow::ensure!(Instant::now() < end, "{} still ran after {limit:?}", self.name);
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -185,7 +186,7 @@ impl Process {
     /// threads on other cores.
     fn await_threads(&self, what: &str, is_so: impl Fn(char) -> bool) -> anyhow::Result<()> {
         let group = self.child.id();
-        let end = std::time::Instant::now() + SIGNALLED_WITHIN;
+        let end = std::time::Instant::now() + SIGNAL_TIMEOUT;
         while !thread_states(group).all(&is_so) {
             let name = &self.name;
             anyhow::ensure!(std::time::Instant::now() < end, "not every thread of {name} {what}");
@@ -244,7 +245,8 @@ fn read(path: &Path) -> String {
 /// When the processes cannot be listed: that nothing is seen must not pass for nothing being there.
 #[must_use]
 pub fn count_of_user(user: i64) -> usize {
-    let (user, ended) = (format!("Uid:\t{user}\t"), "State:\tZ");
+    let user = format!("Uid:\t{user}\t");
+    let ended = "State:\tZ";
     let processes = fs::read_dir("/proc").expect("a list of processes").flatten();
     processes
         .filter_map(|process| fs::read_to_string(process.path().join("status")).ok())

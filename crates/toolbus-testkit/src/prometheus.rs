@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::process::Process;
 
-const START_LIMIT: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running store. Killed, with its data, at drop.
 #[derive(Debug)]
@@ -64,6 +64,7 @@ impl Prometheus {
                 },
             ],
         });
+
         fs::write(&settings, text.to_string())?;
         let mut command = Command::new(program);
         command
@@ -75,14 +76,21 @@ impl Prometheus {
         let process =
             Process::spawn_with("prometheus", &mut command, folder.path(), Some(folder.path()))?;
         let http = crate::http_client()?;
-        let mut store = Self { process, address, http, began: now()?, _folder: folder };
-        let end = Instant::now() + START_LIMIT;
+        let mut store =
+            Self { process, address, http, began: unix_seconds_now()?, _folder: folder };
+        let end = Instant::now() + START_TIMEOUT;
+
         while !store.is_ready().await {
             let status = store.process.exit_status();
             ensure!(status.is_none(), "ended: {status:?}\n{}", store.process.logs());
-            ensure!(Instant::now() < end, "not ready in {START_LIMIT:?}\n{}", store.process.logs());
+            ensure!(
+                Instant::now() < end,
+                "not ready in {START_TIMEOUT:?}\n{}",
+                store.process.logs()
+            );
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
+
         Ok(store)
     }
 
@@ -102,7 +110,8 @@ impl Prometheus {
     /// # Errors
     /// When the query is wrong, or the store does not answer.
     pub async fn ever(&self, query: &str) -> anyhow::Result<Series> {
-        let (start, end) = (self.began.to_string(), now()?.to_string());
+        let start = self.began.to_string();
+        let end = unix_seconds_now()?.to_string();
         let form = [("query", query), ("start", &start), ("end", &end), ("step", "1")];
         self.series("query_range", &form).await
     }
@@ -170,6 +179,6 @@ fn collect_names(tree: &Value, names: &mut Vec<String>) {
     }
 }
 
-fn now() -> anyhow::Result<u64> {
+fn unix_seconds_now() -> anyhow::Result<u64> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())
 }

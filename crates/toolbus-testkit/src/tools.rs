@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, ensure};
 
-/// Helm.
+/// The program Helm, with or without a cluster.
 #[derive(Debug, Clone)]
 pub struct Helm {
     program: PathBuf,
@@ -63,7 +63,7 @@ pub struct Cluster {
 /// When one is named and there is no kubectl.
 pub fn cluster() -> Option<Cluster> {
     let Some(kubeconfig) = env::var_os("TOOLBUS_TEST_KUBECONFIG").map(PathBuf::from) else {
-        unnamed("TOOLBUS_TEST_KUBECONFIG names no cluster");
+        print_skipped("TOOLBUS_TEST_KUBECONFIG names no cluster");
         return None;
     };
     // The cluster of dev/kube brings its own kubectl.
@@ -115,7 +115,7 @@ pub struct Docker {
 /// When one is named and its `compose` is missing.
 pub fn docker() -> Option<Docker> {
     let Ok(address) = env::var("TOOLBUS_TEST_DOCKER") else {
-        unnamed("TOOLBUS_TEST_DOCKER names no engine");
+        print_skipped("TOOLBUS_TEST_DOCKER names no engine");
         return None;
     };
     let compose = crate::parts::folder("compose").expect("an engine needs dev/parts/fetch compose");
@@ -137,20 +137,20 @@ impl Docker {
     }
 }
 
-/// Runs a command to its end and gives what it printed.
+/// Runs a command to its end and returns what it printed.
 ///
 /// # Errors
-/// With all that it said, when it fails or cannot be started.
+/// When it fails or cannot be started; the error has all its output.
 pub fn output(command: &mut Command) -> anyhow::Result<String> {
     let ended = command.stdin(Stdio::null()).output();
     let ended = ended.with_context(|| format!("starting {command:?}"))?;
-    let (printed, said) =
-        (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+    let printed = String::from_utf8_lossy(&ended.stdout);
+    let said = String::from_utf8_lossy(&ended.stderr);
     ensure!(ended.status.success(), "{command:?}: {}\n{printed}\n{said}", ended.status);
     Ok(printed.into_owned())
 }
 
-fn unnamed(reason: &str) {
+fn print_skipped(reason: &str) {
     // Past the test harness, which hides what a passing test prints.
     let _ = writeln!(io::stderr(), "skipped: {reason}");
 }

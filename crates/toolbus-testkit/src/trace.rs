@@ -46,7 +46,8 @@ impl Expected {
     /// The root of a trace: a span of this service that ends well.
     #[must_use]
     pub fn new(kind: Kind, service: &'static str, name: &'static str) -> Self {
-        let (parent, attributes) = (Parent::None, Vec::new());
+        let parent = Parent::None;
+        let attributes = Vec::new();
         Self { kind, service, name, parent, attributes, is_error: false }
     }
 
@@ -126,6 +127,7 @@ pub fn check<'a>(trace: &'a [Span], expected: &[Expected]) -> anyhow::Result<Vec
         ensure!(those.next().is_none(), "two {wanted:?} below {parent:?}: {trace:#?}");
         found.push(one);
     }
+
     let is_expected = |span: &&Span| found.iter().any(|one| one.span_id == span.span_id);
     let others: Vec<_> = trace.iter().filter(|span| !is_expected(span)).collect();
     ensure!(others.is_empty(), "not expected: {others:#?}");

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Between two looks; short against every limit in use, long against a look.
-const PAUSE: Duration = Duration::from_millis(20);
+/// Time between two looks: short compared with every limit in use, long compared with a look.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Looks until the look succeeds and returns what it found.
 ///
@@ -31,13 +31,13 @@ pub fn eventually<T, E: Debug>(
                 Ok(Err(error)) => last = Some(error),
                 Err(_) => {}
             }
-            if Instant::now() + PAUSE >= end {
+            if Instant::now() + POLL_INTERVAL >= end {
                 match last {
                     Some(error) => panic!("{caller}: not within {limit:?}: {error:?}"),
                     None => panic!("{caller}: not within {limit:?}: the first look never ended"),
                 }
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }

@@ -71,6 +71,7 @@ async fn a_node_survives_crash_stop_and_pause() {
         let kept = eventually(LIMIT, || vhost.peek("kept", 1)).await;
         assert_eq!(kept[0].body, b"1");
     }
+
     let started = Instant::now();
     node.stop().await.unwrap();
     println!("stop {:?}", started.elapsed());
@@ -123,12 +124,14 @@ async fn nothing_is_left_after_a_kill() {
     if !rabbit::Node::is_installed() {
         return;
     }
+
     let mut parts = Command::new(env!("CARGO_BIN_EXE_real-parts"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut address = String::new();
+
     for line in BufReader::new(parts.stdout.take().unwrap()).lines() {
         let line = line.unwrap();
         if let Some(url) = line.strip_prefix("TOOLBUS_TEST_AMQP=amqp://guest:guest@") {
@@ -138,6 +141,7 @@ async fn nothing_is_left_after_a_kill() {
             break;
         }
     }
+
     TcpStream::connect(&address).unwrap();
     let folder = folder_of_node(&address);
     assert!(folder.join("rabbitmq.conf").exists());
@@ -198,6 +202,7 @@ async fn a_process_is_waited_for_and_stopped() {
         command.args(["-c", script]);
         Process::spawn("shell", &mut command, folder.path()).unwrap()
     };
+
     let mut quick = spawn("echo out; echo err >&2; exit 3");
     assert_eq!(quick.wait(LIMIT).await.unwrap().code(), Some(3));
     assert_eq!((quick.stdout().as_str(), quick.stderr().as_str()), ("out\n", "err\n"));

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use super::{Column, Place, listed};
+use super::{ResultColumn, SuiteTarget, cause_list};
 
 /// All of them, as their file has them.
 #[derive(Debug)]
@@ -27,11 +27,11 @@ pub(super) struct Surprise {
 
 impl Differences {
     pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
-        listed::read(path, Self::parse)
+        cause_list::read_list(path, Self::parse)
     }
 
     pub(super) fn parse(text: &str) -> anyhow::Result<Self> {
-        let all = listed::parse(text, |entry| {
+        let all = cause_list::parse_list(text, |entry| {
             Ok(Difference {
                 cause: entry.text("cause")?,
                 era: entry.text("era")?,
@@ -43,7 +43,7 @@ impl Differences {
     }
 
     /// The place in the list of the cause that a scenario of a column does not pass for.
-    pub(super) fn cause(&self, column: &Column, scenario: &str) -> Option<usize> {
+    pub(super) fn cause(&self, column: &ResultColumn, scenario: &str) -> Option<usize> {
         self.0.iter().position(|difference| {
             difference.is_of(column) && difference.scenarios.iter().any(|name| name == scenario)
         })
@@ -54,7 +54,7 @@ impl Differences {
     }
 
     /// What went otherwise than expected.
-    pub(super) fn surprises(&self, columns: &[Column]) -> Vec<Surprise> {
+    pub(super) fn find_surprises(&self, columns: &[ResultColumn]) -> Vec<Surprise> {
         let mut surprises = Vec::new();
         for column in columns {
             for scenario in column.results.iter() {
@@ -64,37 +64,41 @@ impl Differences {
                     (false, false) => "does not pass",
                     _ => continue,
                 };
-                let (era, place) = (column.era.version, column.place.name());
+                let era = column.era.version;
+                let place = column.place.name();
                 let what = format!("{era} {place}: {} {what}", scenario.name);
                 surprises.push(Surprise { what, errors: scenario.errors.clone() });
             }
         }
+
         for difference in &self.0 {
             let column = columns.iter().find(|column| difference.is_of(column));
             for name in &difference.scenarios {
                 if column.and_then(|column| column.results.find(name)).is_none() {
-                    let (era, place) = (&difference.era, &difference.place);
+                    let era = &difference.era;
+                    let place = &difference.place;
                     let what = format!("{era} {place}: there is no scenario {name}");
                     surprises.push(Surprise::new(what));
                 }
             }
         }
+
         surprises
     }
 }
 
 impl Difference {
-    fn is_of(&self, column: &Column) -> bool {
+    fn is_of(&self, column: &ResultColumn) -> bool {
         self.era == column.era.version && self.place == column.place.name()
     }
 
     /// Whose difference it is, for people.
     pub(super) fn of_what(&self) -> String {
-        let place = Place::ALL.into_iter().find(|place| place.name() == self.place);
+        let place = SuiteTarget::ALL.into_iter().find(|place| place.name() == self.place);
         let place = match place {
-            Some(Place::Direct) => "the server itself",
-            Some(Place::Hop) => "behind the hop",
-            Some(Place::Client) => "the client",
+            Some(SuiteTarget::Direct) => "the server itself",
+            Some(SuiteTarget::Hop) => "behind the hop",
+            Some(SuiteTarget::Client) => "the client",
             None => &self.place,
         };
         format!("{place}, {}", self.era)

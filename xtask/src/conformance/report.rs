@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::differences::Differences;
-use super::left_out::LeftOut;
-use super::{Column, ERAS, Era, Place};
+use super::not_run::NotRunList;
+use super::{ERAS, Era, ResultColumn, SuiteTarget};
 
 const HEAD: &str = "\
 # Conformance
@@ -22,9 +22,9 @@ client is that of the bridge. A number in brackets leads to the cause below.
 
 /// The whole page.
 pub(super) fn document(
-    columns: &[Column],
+    columns: &[ResultColumn],
     differences: &Differences,
-    left_out: &LeftOut,
+    left_out: &NotRunList,
 ) -> String {
     let mut page = Page { text: HEAD.to_owned(), columns, differences };
     for era in ERAS {
@@ -38,28 +38,32 @@ pub(super) fn document(
     page.text
 }
 
-const SERVER: [(Place, &str); 2] = [(Place::Direct, "direct"), (Place::Hop, "behind the hop")];
-const CLIENT: [(Place, &str); 1] = [(Place::Client, "the bridge's client")];
+const SERVER: [(SuiteTarget, &str); 2] =
+    [(SuiteTarget::Direct, "direct"), (SuiteTarget::Hop, "behind the hop")];
+const CLIENT: [(SuiteTarget, &str); 1] = [(SuiteTarget::Client, "the bridge's client")];
 
 struct Page<'a> {
     text: String,
-    columns: &'a [Column],
+    columns: &'a [ResultColumn],
     differences: &'a Differences,
 }
 
 impl Page<'_> {
-    fn table(&mut self, title: &str, era: Era, places: &[(Place, &str)]) {
+    fn table(&mut self, title: &str, era: Era, places: &[(SuiteTarget, &str)]) {
         let of = |place| self.columns.iter().find(|c| c.era == era && c.place == place);
-        let columns: Vec<&Column> = places.iter().filter_map(|(place, _)| of(*place)).collect();
+        let columns: Vec<&ResultColumn> =
+            places.iter().filter_map(|(place, _)| of(*place)).collect();
         let Some(first) = columns.first() else { return };
         let heads: Vec<&str> = places.iter().map(|(_, head)| *head).collect();
         let mut text = format!("\n## {title}\n\n| scenario | {} |\n", heads.join(" | "));
         text.push_str(&format!("|---|{}\n", "---|".repeat(columns.len())));
+
         for scenario in first.results.iter() {
             let cells = columns.iter().map(|column| self.cell(column, &scenario.name));
             let cells: Vec<String> = cells.collect();
             let _ = writeln!(text, "| `{}` | {} |", scenario.name, cells.join(" | "));
         }
+
         let sums = columns
             .iter()
             .map(|column| format!("**{} of {}**", column.results.passed(), column.results.len()));
@@ -68,7 +72,7 @@ impl Page<'_> {
         self.text.push_str(&text);
     }
 
-    fn cell(&self, column: &Column, name: &str) -> String {
+    fn cell(&self, column: &ResultColumn, name: &str) -> String {
         let Some(scenario) = column.results.find(name) else { return "did not run".to_owned() };
         match (scenario.passes, scenario.warnings) {
             (true, 0) => "passes".to_owned(),
@@ -87,16 +91,18 @@ impl Page<'_> {
             self.text.push_str("There is no rest.\n");
         }
         for (number, difference) in self.differences.iter().enumerate() {
-            let (whose, cause) = (difference.of_what(), &difference.cause);
+            let whose = difference.of_what();
+            let cause = &difference.cause;
             let _ = writeln!(self.text, "{}. *{whose}*: {cause}", number + 1);
         }
     }
 
-    fn left_out(&mut self, left_out: &LeftOut) {
+    fn left_out(&mut self, left_out: &NotRunList) {
         self.text.push_str("\n## What is not run\n\n");
         for group in left_out.iter() {
             let names: Vec<_> = group.scenarios.iter().map(|name| format!("`{name}`")).collect();
-            let (kind, names) = (group.kind.name(), names.join(", "));
+            let kind = group.kind.name();
+            let names = names.join(", ");
             let _ = writeln!(self.text, "- *{kind}*: {names}. {}", group.cause);
         }
     }

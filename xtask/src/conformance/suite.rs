@@ -6,8 +6,8 @@ use std::process::Command;
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 
-use super::parts::bounded;
-use super::{Era, Extra, Kind};
+use super::programs::command_with_timeout;
+use super::{Era, ExtraScenario, ScenarioKind};
 
 /// How one run of the suite is made.
 pub(super) struct Suite<'a> {
@@ -22,18 +22,18 @@ pub(super) struct Suite<'a> {
 
 /// A scenario that a release has.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Offered {
-    pub(super) kind: Kind,
+pub(super) struct OfferedScenario {
+    pub(super) kind: ScenarioKind,
     pub(super) name: String,
 }
 
 /// How every scenario of a run went, in the suite's order.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Results(Vec<Scenario>);
+pub(super) struct ScenarioResults(Vec<ScenarioResult>);
 
 /// How one scenario went.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Scenario {
+pub(super) struct ScenarioResult {
     pub(super) name: String,
     pub(super) passes: bool,
     /// Checks of it that passed.
@@ -46,25 +46,29 @@ pub(super) struct Scenario {
 
 impl Suite<'_> {
     /// Runs the server scenarios against a server.
-    pub(super) fn against_server(&self, url: &str) -> anyhow::Result<Results> {
-        self.run(Kind::Server, &["--url", url])
+    pub(super) fn run_against_server(&self, url: &str) -> anyhow::Result<ScenarioResults> {
+        self.run_scenarios(ScenarioKind::Server, &["--url", url])
     }
 
     /// Runs the client scenarios with a client.
-    pub(super) fn with_client(&self, program: &Path) -> anyhow::Result<Results> {
+    pub(super) fn run_with_client(&self, program: &Path) -> anyhow::Result<ScenarioResults> {
         let program = program.to_str().context("the client's path is no text")?;
         ensure!(!program.contains(' '), "the suite takes a space in {program} for its end");
-        self.run(Kind::Client, &["--command", program])
+        self.run_scenarios(ScenarioKind::Client, &["--command", program])
     }
 
     /// Every scenario of the release, of whatever era.
-    pub(super) fn offered(&self) -> anyhow::Result<Vec<Offered>> {
+    pub(super) fn list_scenarios(&self) -> anyhow::Result<Vec<OfferedScenario>> {
         let listed =
             self.command(self.era.script).arg("list").output().context("starting the suite")?;
-        Offered::read(&String::from_utf8_lossy(&listed.stdout))
+        OfferedScenario::read(&String::from_utf8_lossy(&listed.stdout))
     }
 
-    fn run(&self, kind: Kind, subject: &[&str]) -> anyhow::Result<Results> {
+    fn run_scenarios(
+        &self,
+        kind: ScenarioKind,
+        subject: &[&str],
+    ) -> anyhow::Result<ScenarioResults> {
         let name = format!("{}-{}", self.era.version, self.name);
         let folder = self.logs.join(&name);
         let only = ["--spec-version", self.era.version];
@@ -77,17 +81,20 @@ impl Suite<'_> {
         let ran = command.arg(&folder).args(only).output().context("starting the suite")?;
         let log = [ran.stdout, ran.stderr].concat();
         std::fs::write(self.logs.join(format!("{name}.log")), &log)?;
-        let mut results =
-            Results::read(&String::from_utf8_lossy(&listed.stdout), &String::from_utf8_lossy(&log));
+        let mut results = ScenarioResults::read(
+            &String::from_utf8_lossy(&listed.stdout),
+            &String::from_utf8_lossy(&log),
+        );
         ensure!(results.len() > 0, "the suite has no scenario");
         read_checks(&folder, &folder, &mut results)?;
+
         for extra in self.era.extras.iter().filter(|extra| extra.kind == kind) {
             results.0.push(self.run_extra(extra, subject)?);
         }
         Ok(results)
     }
 
-    fn run_extra(&self, extra: &Extra, subject: &[&str]) -> anyhow::Result<Scenario> {
+    fn run_extra(&self, extra: &ExtraScenario, subject: &[&str]) -> anyhow::Result<ScenarioResult> {
         let scenario = extra.scenario.replace('/', "-");
         let name = format!("{}-{}-{scenario}", self.era.version, self.name);
         let folder = self.logs.join(&name);
@@ -97,30 +104,31 @@ impl Suite<'_> {
         let ran = command.output().context("starting the suite")?;
         let log = [ran.stdout, ran.stderr].concat();
         std::fs::write(self.logs.join(format!("{name}.log")), &log)?;
-        let mut results = Results(vec![Scenario::new(extra.scenario, false)]);
+        let mut results = ScenarioResults(vec![ScenarioResult::new(extra.scenario, false)]);
         read_checks(&folder, &folder, &mut results)?;
         let mut scenario = results.0.remove(0);
         // One that the suite has skipped is no failure to it, and has no checks.
         scenario.passes = ran.status.success() && scenario.successes > 0;
+
         Ok(scenario)
     }
 
     fn command(&self, script: &str) -> Command {
-        let mut command = bounded(&self.folder.join("node"));
+        let mut command = command_with_timeout(&self.folder.join("node"));
         command.arg(self.folder.join(script));
         command
     }
 }
 
-impl Offered {
+impl OfferedScenario {
     /// Reads a list of scenarios, each kind under its heading.
     pub(super) fn read(listed: &str) -> anyhow::Result<Vec<Self>> {
         let mut kind = None;
         let mut offered = Vec::new();
         for line in listed.lines() {
             if let Some((heading, _)) = line.split_once(" scenarios (") {
-                let is_it = |kind: &Kind| kind.name().eq_ignore_ascii_case(heading);
-                let found = Kind::ALL.into_iter().find(is_it);
+                let is_it = |kind: &ScenarioKind| kind.name().eq_ignore_ascii_case(heading);
+                let found = ScenarioKind::ALL.into_iter().find(is_it);
                 kind = Some(found.with_context(|| format!("a kind of scenarios: {heading}"))?);
             }
             if let Some(name) = name_of(line) {
@@ -137,27 +145,27 @@ fn name_of(line: &str) -> Option<&str> {
     line.strip_prefix("  - ")?.split(' ').next()
 }
 
-impl Scenario {
+impl ScenarioResult {
     fn new(name: &str, passes: bool) -> Self {
         Self { name: name.to_owned(), passes, successes: 0, warnings: 0, errors: Vec::new() }
     }
 }
 
-impl Results {
+impl ScenarioResults {
     /// Reads which scenarios there are and the summary of a run. One that the summary does not name
     /// has not passed.
     pub(super) fn read(listed: &str, log: &str) -> Self {
         let passes = |name| log.lines().any(|line| line.starts_with(&format!("✓ {name}: ")));
         let names = listed.lines().filter_map(name_of);
-        let scenarios = names.map(|name| Scenario::new(name, passes(name)));
+        let scenarios = names.map(|name| ScenarioResult::new(name, passes(name)));
         Self(scenarios.collect())
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Scenario> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &ScenarioResult> {
         self.0.iter()
     }
 
-    pub(super) fn find(&self, name: &str) -> Option<&Scenario> {
+    pub(super) fn find(&self, name: &str) -> Option<&ScenarioResult> {
         self.iter().find(|scenario| scenario.name == name)
     }
 
@@ -172,7 +180,7 @@ impl Results {
 
 /// Reads the files `SCENARIO-TIME/checks.json` below a folder; those of servers are called
 /// `server-SCENARIO-TIME`, and a scenario's name may have a slash.
-fn read_checks(root: &Path, folder: &Path, results: &mut Results) -> anyhow::Result<()> {
+fn read_checks(root: &Path, folder: &Path, results: &mut ScenarioResults) -> anyhow::Result<()> {
     for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         let path = entry?.path();
         if path.is_dir() {
@@ -180,20 +188,21 @@ fn read_checks(root: &Path, folder: &Path, results: &mut Results) -> anyhow::Res
         } else if path.ends_with("checks.json") {
             let name = folder.strip_prefix(root)?.to_string_lossy();
             let checks: Vec<Value> = serde_json::from_str(&std::fs::read_to_string(&path)?)?;
-            take_checks(&name, &checks, results);
+            count_checks(&name, &checks, results);
         }
     }
     Ok(())
 }
 
-fn take_checks(folder: &str, checks: &[Value], results: &mut Results) {
+fn count_checks(folder: &str, checks: &[Value], results: &mut ScenarioResults) {
     // What follows the name is a time, which begins with a digit.
-    let is_of = |scenario: &&mut Scenario| {
+    let is_of = |scenario: &&mut ScenarioResult| {
         [scenario.name.clone(), format!("server-{}", scenario.name)].iter().any(|name| {
             let time = folder.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
             time.is_some_and(|time| time.starts_with("20"))
         })
     };
+
     let Some(scenario) = results.0.iter_mut().find(is_of) else { return };
     for check in checks {
         match check["status"].as_str() {

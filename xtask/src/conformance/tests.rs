@@ -1,14 +1,18 @@
 use super::differences::Differences;
-use super::left_out::LeftOut;
-use super::suite::{Offered, Results};
-use super::{Column, ERAS, Place, Ran, report};
+use super::not_run::NotRunList;
+use super::suite::{OfferedScenario, ScenarioResults};
+use super::{ERAS, ResultColumn, SuiteRun, SuiteTarget, report};
 
 const LISTED: &str =
     "Server scenarios:\n  - ping [2025-11-25]\n  - auth/var1 [2025-11-25]\n  - gone [x]\n";
 const LOG: &str = "=== SUMMARY ===\n✓ ping: 1 passed, 0 failed\n✗ auth/var1: 0 passed, 1 failed\n";
 
-fn columns(log: &str) -> Vec<Column> {
-    vec![Column { era: ERAS[0], place: Place::Hop, results: Results::read(LISTED, log) }]
+fn columns(log: &str) -> Vec<ResultColumn> {
+    vec![ResultColumn {
+        era: ERAS[0],
+        place: SuiteTarget::Hop,
+        results: ScenarioResults::read(LISTED, log),
+    }]
 }
 
 fn differences(scenarios: &str) -> Differences {
@@ -19,13 +23,13 @@ fn differences(scenarios: &str) -> Differences {
 }
 
 fn surprises(scenarios: &str) -> Vec<String> {
-    let found = differences(scenarios).surprises(&columns(LOG));
+    let found = differences(scenarios).find_surprises(&columns(LOG));
     found.iter().map(ToString::to_string).collect()
 }
 
 #[test]
 fn only_what_the_summary_says_has_passed_passes() {
-    let results = Results::read(LISTED, LOG);
+    let results = ScenarioResults::read(LISTED, LOG);
     let passes: Vec<_> = results.iter().map(|s| (s.name.as_str(), s.passes)).collect();
     assert_eq!(passes, [("ping", true), ("auth/var1", false), ("gone", false)]);
     assert_eq!((results.passed(), results.len()), (1, 3));
@@ -51,17 +55,17 @@ fn worse_better_and_unknown_are_surprises() {
 #[test]
 fn a_list_for_another_place_does_not_count() {
     let text = r#"[{"cause": "c", "era": "2025-11-25", "place": "direct", "scenarios": ["gone"]}]"#;
-    let found = Differences::parse(text).unwrap().surprises(&columns(LOG));
+    let found = Differences::parse(text).unwrap().find_surprises(&columns(LOG));
     assert_eq!(found.len(), 3, "{found:?}");
 }
 
 #[test]
 fn the_document_tells_what_and_why() {
     let mut columns = columns(LOG);
-    columns.push(Column {
+    columns.push(ResultColumn {
         era: ERAS[0],
-        place: Place::Direct,
-        results: Results::read(LISTED, &LOG.replace('✗', "✓")),
+        place: SuiteTarget::Direct,
+        results: ScenarioResults::read(LISTED, &LOG.replace('✗', "✓")),
     });
     let differences = differences(r#"["auth/var1", "gone"]"#);
     let text = report::document(&columns, &differences, &left_out(r#"["auth/old", "auth/x"]"#));
@@ -81,17 +85,17 @@ const OFFERED: &str = "Server scenarios (test against a server):\n  - ping [2025
     Client scenarios (test against a client):\n  - auth/old [2025-03-26]\n  - ping [extension]\n\n\
     Authorization server scenarios (test against an authorization server):\n  - endpoint [x]\n";
 
-fn left_out(scenarios: &str) -> LeftOut {
+fn left_out(scenarios: &str) -> NotRunList {
     let text =
         format!(r#"[{{"cause": "It is old.", "kind": "client", "scenarios": {scenarios}}}]"#);
-    LeftOut::parse(&text).unwrap()
+    NotRunList::parse(&text).unwrap()
 }
 
 #[test]
 fn what_is_in_no_table_has_to_be_listed_and_nothing_else() {
-    let ran = Ran { columns: columns(LOG), offered: Offered::read(OFFERED).unwrap() };
+    let ran = SuiteRun { columns: columns(LOG), offered: OfferedScenario::read(OFFERED).unwrap() };
     let surprises = |scenarios: &str| -> Vec<String> {
-        left_out(scenarios).surprises(&ran).iter().map(ToString::to_string).collect()
+        left_out(scenarios).find_surprises(&ran).iter().map(ToString::to_string).collect()
     };
     let missing = |what: &str| format!("{what} is not run, and nothing says why");
     assert_eq!(surprises(r#"["auth/old", "ping"]"#), [missing("authorization server: endpoint")]);
@@ -107,6 +111,6 @@ fn what_is_in_no_table_has_to_be_listed_and_nothing_else() {
 
 #[test]
 fn a_kind_that_nobody_knows_is_a_mistake() {
-    assert!(Offered::read("Proxy scenarios (test a proxy):\n  - ping\n").is_err());
-    assert!(LeftOut::parse(r#"[{"cause": "c", "kind": "proxy", "scenarios": []}]"#).is_err());
+    assert!(OfferedScenario::read("Proxy scenarios (test a proxy):\n  - ping\n").is_err());
+    assert!(NotRunList::parse(r#"[{"cause": "c", "kind": "proxy", "scenarios": []}]"#).is_err());
 }

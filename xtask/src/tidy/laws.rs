@@ -8,20 +8,16 @@ use super::Mistake;
 use crate::workspace;
 
 /// Each crate's place, lowest first: it may depend on crates of its own layer and of those before.
-const LAYERS: [&[&str]; 4] = [
+/// A crate that is not there has no place.
+const LAYERS: &[&[&str]] = &[
+    // foundation
     &["toolbus-wire", "toolbus-telemetry", "toolbus-runtime"],
+    // transport
     &["toolbus-bus", "toolbus-rabbitmq"],
-    &[
-        "toolbus-tools",
-        "toolbus-mcp",
-        "toolbus-scripts",
-        "toolbus-sandbox",
-        "toolbus-agent",
-        "toolbus-toolkits",
-        "toolbus-search",
-        "toolbus-memory",
-        "toolbus-store",
-    ],
+    // tools
+    &["toolbus-tools"],
+    // providers
+    &["toolbus-mcp", "toolbus-sandbox", "toolbus-scripts"],
     SERVICES,
 ];
 
@@ -29,7 +25,7 @@ const LAYERS: [&[&str]; 4] = [
 const SERVICES: &[&str] = &["agent-host", "mcp-bridge", "scripts-manager", "openrouter-mcp"];
 
 /// For tests, benchmarks and tasks only. They may depend on anything that is not reserved.
-const DEVELOPMENT: &[&str] = &["toolbus-testkit", "conformance", "e2e", "xtask"];
+pub(super) const DEVELOPMENT: &[&str] = &["toolbus-testkit", "conformance", "e2e", "xtask"];
 
 /// Crates that only some of ours may use.
 const RESERVED: [(&str, &[&str]); 6] = [
@@ -42,7 +38,7 @@ const RESERVED: [(&str, &[&str]); 6] = [
 ];
 
 /// A crate that must not have another anywhere below it.
-const WITHOUT: [(&str, &str); 3] = [
+const FORBIDDEN_BELOW: [(&str, &str); 3] = [
     ("toolbus-wire", "tokio"),
     // It holds a credential, and whoever is on the bus has no business with it.
     ("openrouter-mcp", "toolbus-wire"),
@@ -67,13 +63,16 @@ pub(super) struct Dependency {
 }
 
 /// Reads the workspace's manifests and checks them.
-pub(super) fn check() -> anyhow::Result<Vec<Mistake>> {
+pub(super) fn check_workspace() -> anyhow::Result<Vec<Mistake>> {
     let packages = read_packages()?;
     let mut mistakes: Vec<_> = packages.iter().flat_map(check_package).collect();
-    for (name, forbidden) in WITHOUT {
+    mistakes.extend(check_places(&packages));
+
+    for (name, forbidden) in FORBIDDEN_BELOW {
         let Some(package) = packages.iter().find(|package| package.name == name) else { continue };
         let arguments = ["tree", "--locked", "--edges", "normal,build", "--prefix", "none"];
-        let tree = workspace::read(workspace::cargo(&arguments).args(["--package", name]))?;
+        let tree =
+            workspace::read_output(workspace::cargo_command(&arguments).args(["--package", name]))?;
         if tree.lines().any(|line| line.split(' ').next() == Some(forbidden)) {
             mistakes.push(package.mistake(
                 "",
@@ -82,7 +81,22 @@ pub(super) fn check() -> anyhow::Result<Vec<Mistake>> {
             ));
         }
     }
+
     Ok(mistakes)
+}
+
+/// That every crate with a place is there.
+pub(super) fn check_places(packages: &[Package]) -> Vec<Mistake> {
+    let places = LAYERS.iter().copied().flatten().chain(DEVELOPMENT);
+    let is_there = |name: &str| packages.iter().any(|package| package.name == name);
+
+    let absent = places.filter(|name| !is_there(name)).map(|name| Mistake {
+        path: "xtask/src/tidy/laws.rs".to_owned(),
+        line: 1,
+        what: format!("{name} has a place among the layers and is not there"),
+        mend: "take it out until there is such a crate",
+    });
+    absent.collect()
 }
 
 /// What can be said of one package by its own manifest.
@@ -90,6 +104,7 @@ pub(super) fn check_package(package: &Package) -> Vec<Mistake> {
     let mut mistakes = Vec::new();
     let Package { name, manifest, text, dependencies } = package;
     let folder = if name == "xtask" { "xtask".to_owned() } else { format!("crates/{name}") };
+
     if *manifest != format!("{folder}/Cargo.toml") {
         mistakes.push(package.mistake(
             "name",
@@ -97,6 +112,7 @@ pub(super) fn check_package(package: &Package) -> Vec<Mistake> {
             "give folder and package the same name",
         ));
     }
+
     if !text.contains("[lints]\nworkspace = true") {
         mistakes.push(package.mistake(
             "",
@@ -104,6 +120,7 @@ pub(super) fn check_package(package: &Package) -> Vec<Mistake> {
             "add `[lints]` with `workspace = true`",
         ));
     }
+
     let layer = layer_of(name);
     if layer.is_none() && !DEVELOPMENT.contains(&name.as_str()) {
         mistakes.push(package.mistake(
@@ -112,6 +129,7 @@ pub(super) fn check_package(package: &Package) -> Vec<Mistake> {
             "give it one in xtask/src/tidy/laws.rs",
         ));
     }
+
     for dependency in dependencies {
         mistakes.extend(check_dependency(package, layer, dependency));
     }
@@ -123,7 +141,8 @@ fn check_dependency(
     layer: Option<usize>,
     dependency: &Dependency,
 ) -> Option<Mistake> {
-    let (user, used) = (package.name.as_str(), dependency.name.as_str());
+    let user = package.name.as_str();
+    let used = dependency.name.as_str();
     let mistake = |what: String, mend| Some(package.mistake(used, what, mend));
     if let Some((_, allowed)) = RESERVED.iter().find(|(reserved, _)| *reserved == used)
         && !allowed.contains(&user)
@@ -133,27 +152,32 @@ fn check_dependency(
             "use what those crates offer instead",
         );
     }
+
     if DEVELOPMENT.contains(&user) {
         return None;
     }
+
     if DEVELOPMENT.contains(&used) && !dependency.only_for_tests {
         return mistake(
             format!("{used} is for tests and may only be a dev-dependency"),
             "move it under [dev-dependencies]",
         );
     }
+
     if SERVICES.contains(&user) && SERVICES.contains(&used) {
         return mistake(
             format!("{user} is a service and depends on the service {used}"),
             "move what both need into a crate below them, or test both in crates/e2e",
         );
     }
+
     if !dependency.only_for_tests && layer_of(used) > layer {
         return mistake(
             format!("{user} depends on {used}, which is in a layer above it"),
             "turn the dependency round, with a port in the lower crate",
         );
     }
+
     None
 }
 
@@ -175,7 +199,7 @@ impl Package {
 }
 
 fn read_packages() -> anyhow::Result<Vec<Package>> {
-    let metadata = workspace::metadata()?;
+    let metadata = workspace::read_metadata()?;
     let root = format!("{}/", workspace::root().display());
     let packages = metadata["packages"].as_array().context("cargo metadata has no packages")?;
     packages.iter().map(|package| read_package(package, &root)).collect()

@@ -1,5 +1,5 @@
-//! `conformance-client URL`: does with the bridge's own client what a client scenario of the
-//! official conformance suite wants of it. For tests only.
+//! `conformance-client URL`: runs a client scenario of the official conformance suite with the
+//! bridge's own client. For tests only.
 //!
 //! The suite starts it with the address of its server as the last argument. Whatever the scenario,
 //! a bridge does the same: it connects, lists the tools and calls what it is asked to call. Here
@@ -28,18 +28,18 @@ use toolbus_wire::message::toolbus::{AskError, AskErrorCode, AskKind};
 
 const SERVER: &str = "conformance";
 /// How long a call may take. The suite gives the whole scenario half a minute.
-const CALL_LIMIT: Duration = Duration::from_secs(8);
-/// How often a login is made: for the first token, and when more is asked for.
+const CALL_TIMEOUT: Duration = Duration::from_secs(8);
+/// Most logins of a run: one for the first token, and others when more scopes are required.
 const LOGINS_MAX: usize = 3;
-/// The document that the suite takes for a description of a client.
+/// The URL that the suite accepts as a client's metadata document.
 const CLIENT_METADATA_URL: &str = "https://conformance-test.local/client-metadata.json";
 /// Most tools that are called.
 const CALLS_MAX: usize = 32;
 
-/// What the suite tells besides the address.
+/// What the suite passes to the client besides the address.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Wishes {
+struct ScenarioContext {
     #[serde(rename = "toolCalls")]
     tool_calls: Vec<ToolCall>,
     client_id: Option<String>,
@@ -56,53 +56,63 @@ struct ToolCall {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let url = std::env::args().next_back().context("usage: conformance-client URL")?;
-    let wishes: Wishes = match std::env::var("MCP_CONFORMANCE_CONTEXT") {
+    let scenario_context: ScenarioContext = match std::env::var("MCP_CONFORMANCE_CONTEXT") {
         Ok(text) => serde_json::from_str(&text).context("MCP_CONFORMANCE_CONTEXT")?,
-        Err(_) => Wishes::default(),
+        Err(_) => ScenarioContext::default(),
     };
+
     let scenario = std::env::var("MCP_CONFORMANCE_SCENARIO").unwrap_or_default();
     let mut members =
         Map::from_iter([("type".to_owned(), json!("http")), ("url".to_owned(), json!(url))]);
-    members.extend(auth(&scenario, &wishes).map(|auth| ("auth".to_owned(), auth)));
+    members.extend(auth_member(&scenario, &scenario_context).map(|auth| ("auth".to_owned(), auth)));
     let entry = Entry::parse(SERVER, members, Variables::Refused)
         .map_err(|mistakes| anyhow!("the entry cannot be used: {mistakes:?}"))?;
     let tokens = tempfile::tempdir()?;
     let mut options = Options::new(std::env::vars_os());
     options.tokens = Some(tokens.path().to_owned());
+
     for _ in 0..LOGINS_MAX {
         let set = Set::start(vec![entry.clone()], options.clone())?;
         set.settled().await;
-        let worked = work(&set, &wishes).await;
+        let worked = call_tools(&set, &scenario_context).await;
         set.close(Duration::ZERO).await;
+
         match worked {
-            Ok(Ended::NeedsLogin) => log_in(&entry, tokens.path()).await?,
-            Ok(Ended::Done) => return Ok(()),
+            Ok(CallsOutcome::NeedsLogin) => log_in(&entry, tokens.path()).await?,
+            Ok(CallsOutcome::Done) => return Ok(()),
             Err(error) => return Err(error),
         }
     }
-    bail!("a login is wanted again and again")
+
+    bail!("the server still requires a login after {LOGINS_MAX} logins")
 }
 
 /// The member `auth` of the entry, where the scenario is about that.
-fn auth(scenario: &str, wishes: &Wishes) -> Option<Value> {
+fn auth_member(scenario: &str, scenario_context: &ScenarioContext) -> Option<Value> {
     let about = scenario.strip_prefix("auth/")?;
     let kind = if about.starts_with("client-credentials") {
         "client_credentials"
     } else {
         "authorization_code"
     };
+
     let mut auth = Map::from_iter([("type".to_owned(), json!(kind))]);
-    let known = [("clientId", &wishes.client_id), ("clientSecret", &wishes.client_secret)];
+    let known = [
+        ("clientId", &scenario_context.client_id),
+        ("clientSecret", &scenario_context.client_secret),
+    ];
     for (name, value) in known {
         auth.extend(value.as_ref().map(|value| (name.to_owned(), json!(value))));
     }
-    if kind == "authorization_code" && wishes.client_id.is_none() {
+
+    if kind == "authorization_code" && scenario_context.client_id.is_none() {
         auth.insert("clientMetadataUrl".to_owned(), json!(CLIENT_METADATA_URL));
     }
+
     Some(Value::Object(auth))
 }
 
-/// What `mcp-bridge login` and a person in front of it do.
+/// Logs in as `mcp-bridge login` and a person in front of it would.
 async fn log_in(entry: &Entry, tokens: &Path) -> anyhow::Result<()> {
     let login = Login::begin(entry, Some(tokens.to_owned())).await?;
     let page = login.url().to_owned();
@@ -111,49 +121,55 @@ async fn log_in(entry: &Entry, tokens: &Path) -> anyhow::Result<()> {
         eprintln!("the page for logins: {}", answer.status());
         anyhow::Ok(())
     };
-    let (opened, finished) = tokio::join!(open, login.finish(CALL_LIMIT, tokio::io::empty()));
+
+    let (opened, finished) = tokio::join!(open, login.finish(CALL_TIMEOUT, tokio::io::empty()));
     opened?;
     Ok(finished?)
 }
 
-enum Ended {
+/// How the calls of a scenario ended.
+enum CallsOutcome {
     Done,
     NeedsLogin,
 }
 
-async fn work(set: &Set, wishes: &Wishes) -> anyhow::Result<Ended> {
+/// Makes the calls that the suite names, else one of each tool.
+async fn call_tools(set: &Set, scenario_context: &ScenarioContext) -> anyhow::Result<CallsOutcome> {
     let status = set.find(SERVER).context("the server is gone")?;
     if let State::Failed { failure, .. } = status.state {
         let failure = failure.to_string();
         if failure.contains("needs login") {
-            return Ok(Ended::NeedsLogin);
+            return Ok(CallsOutcome::NeedsLogin);
         }
         bail!("not connected: {failure}");
     }
+
     let details = set.details(SERVER).context("the server has listed nothing")?;
-    let calls = match &wishes.tool_calls[..] {
-        [] => one_of_each(details.tools),
+    let calls = match &scenario_context.tool_calls[..] {
+        [] => calls_of_each_tool(details.tools),
         calls => calls.to_vec(),
     };
-    let mut ended = Ended::Done;
+
+    let mut ended = CallsOutcome::Done;
     for ToolCall { name, arguments } in calls {
-        let deadline = Deadline::after(CALL_LIMIT);
+        let deadline = Deadline::after(CALL_TIMEOUT);
         let call = Call::new(Some(SERVER), name.clone(), arguments, deadline);
-        match set.call(Call { asker: Asker::to(take_the_defaults), ..call }).await {
+        match set.call(Call { asker: Asker::to(answer_with_defaults), ..call }).await {
             Ok(result) => eprintln!("{name}: {:?}", result.text),
             Err(error) => {
                 eprintln!("{name}: {}: {error}", error.code());
                 if matches!(error, CallError::NeedsLogin { .. }) {
-                    ended = Ended::NeedsLogin;
+                    ended = CallsOutcome::NeedsLogin;
                 }
             }
         }
     }
+
     Ok(ended)
 }
 
-/// Answers a form with what it proposes. Other questions get no answer.
-async fn take_the_defaults(question: Question) -> Result<Value, AskError> {
+/// Answers a form with its default values. Other questions get no answer.
+async fn answer_with_defaults(question: Question) -> Result<Value, AskError> {
     if question.kind != AskKind::Elicitation {
         return Err(AskError::new(AskErrorCode::Unsupported, "there is no model here"));
     }
@@ -167,14 +183,14 @@ async fn take_the_defaults(question: Question) -> Result<Value, AskError> {
 
 /// A call of each tool. One that wants a schema gets that of the first tool: a scenario compares it
 /// with what its server has listed.
-fn one_of_each(tools: Vec<McpToolDetails>) -> Vec<ToolCall> {
+fn calls_of_each_tool(tools: Vec<McpToolDetails>) -> Vec<ToolCall> {
     let schema = |tool: &McpToolDetails| -> Value {
         let text = tool.parameters_schema.as_deref().unwrap_or("{}");
         serde_json::from_str(text).unwrap_or_default()
     };
     let first = tools.first().map(schema);
     let calls = tools.into_iter().map(|tool| {
-        let mut arguments = fitting(&schema(&tool));
+        let mut arguments = fitting_arguments(&schema(&tool));
         if let (Some(wanted), Some(first)) = (arguments.get_mut("schema"), &first) {
             *wanted = first.clone();
         }
@@ -183,18 +199,19 @@ fn one_of_each(tools: Vec<McpToolDetails>) -> Vec<ToolCall> {
     calls.take(CALLS_MAX).collect()
 }
 
-/// Arguments that a schema takes: a value for each that it requires.
-fn fitting(schema: &Value) -> Map<String, Value> {
+/// Arguments that fit a schema: a value for each required member.
+fn fitting_arguments(schema: &Value) -> Map<String, Value> {
     let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    required.map(|name| (name.to_owned(), value(&schema["properties"][name]))).collect()
+    required.map(|name| (name.to_owned(), fitting_value(&schema["properties"][name]))).collect()
 }
 
-fn value(schema: &Value) -> Value {
+/// A value of the schema's type.
+fn fitting_value(schema: &Value) -> Value {
     match schema["type"].as_str() {
         Some("number" | "integer") => json!(2),
         Some("boolean") => json!(true),
         Some("array") => json!([]),
-        Some("object") => Value::Object(fitting(schema)),
+        Some("object") => Value::Object(fitting_arguments(schema)),
         _ => json!("text"),
     }
 }

@@ -26,6 +26,7 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
             resident.add(mib);
         }
     }
+
     report.add(
         Row::new("agent-host, from its start to /readyz", "ms", ready)
             .with_goal(Goal::AtMost(250.0)),
@@ -37,5 +38,6 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
          answers 200 (looked at every 5 ms), and its resident memory {} s later. {ROUNDS} starts.",
         SETTLE.as_secs()
     ));
+
     Ok(())
 }

@@ -25,20 +25,25 @@ fn main() -> anyhow::Result<ExitCode> {
         rabbit::work(url)?;
         return Ok(ExitCode::SUCCESS);
     }
+
     let is_wanted = |part: &str| named.is_empty() || named.iter().any(|name| name == part);
     let mut report = Report::new("bus");
     if is_wanted("memory") {
         memory::measure(&mut report)?;
     }
+
     if is_wanted("rabbitmq") {
         rabbit::measure(&mut report)?;
     }
+
     if is_wanted("scripts") {
         scripts::measure(&mut report)?;
     }
+
     if is_wanted("idle") {
         idle::measure(&mut report)?;
     }
+
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is within a folder");
     Ok(report.finish(&target.join("bench"))?)
 }

@@ -35,6 +35,7 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
             processor.add(busy.as_secs_f64() * 1e6 / MANY_CALLS as f64);
         }
     }
+
     report.add(
         Row::new("in memory, tool, 1 in flight", "µs", latencies).with_goal(Goal::AtMost(25.0)),
     );
@@ -48,5 +49,6 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
          another's and back, in one process on two threads. {ROUNDS} rounds of {CALLS} calls one \
          by one and {MANY_CALLS} with {IN_FLIGHT} in flight."
     ));
+
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use e2e::bench::peer::{self, Confirms, Peer, Terms};
+use e2e::bench::peer::{self, Confirms, Peer, PeerSettings};
 use e2e::bench::{Goal, Lane, Report, Rounds, Row, at_once, one_by_one, runtime};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
@@ -51,8 +51,8 @@ pub(crate) fn work(url: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn terms(confirms: Confirms) -> Terms {
-    Terms { confirms, in_flight: IN_FLIGHT, body_bytes: request::BODY_BYTES }
+fn terms(confirms: Confirms) -> PeerSettings {
+    PeerSettings { confirms, in_flight: IN_FLIGHT, body_bytes: request::BODY_BYTES }
 }
 
 async fn connect(url: &str) -> anyhow::Result<Arc<dyn Bus>> {
@@ -128,6 +128,7 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
             }
         }
     }
+
     tell(report, ours, tools, peer, bare);
     Ok(())
 }
@@ -136,9 +137,11 @@ fn tell(report: &mut Report, ours: Measured, tools: Measured, peer: Measured, ba
     let one = |what: &str, rounds: Rounds| {
         Row::new(format!("RabbitMQ, {what}, 1 in flight"), "µs", rounds)
     };
+
     let many = |what: &str, rounds: Rounds| {
         Row::new(format!("RabbitMQ, {what}, {IN_FLIGHT} in flight"), "calls/s", rounds)
     };
+
     report.add(
         one("request", ours.latencies.clone())
             .beside(peer.latencies.clone())
@@ -153,6 +156,7 @@ fn tell(report: &mut Report, ours: Measured, tools: Measured, peer: Measured, ba
     report.add(many("tool", tools.rates).beside(peer.rates));
     report.add(one("request, peer without confirms", ours.latencies).beside(bare.latencies));
     report.add(many("request, peer without confirms", ours.rates).beside(bare.rates));
+
     report.note(format!(
         "RabbitMQ: two processes of two threads each, beside the broker; bodies of {} bytes. \
          Ours is `Requester`, outcome memory and handler; a tool is called through the gates of \

@@ -46,11 +46,13 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
             without_site.add_latencies(strict, Duration::from_millis(1));
         }
     }
+
     let row = |what: &str, peer: Rounds| {
         Row::new(format!("script in the sandbox, peer {what}"), "ms", sandboxed.clone())
             .beside(peer)
             .with_goal(Goal::ExcessAtMost(10.0))
     };
+
     report.add(row("`python3 -I -c`", bare));
     report.add(row("`python3 -I -S -c`", without_site));
     report.note(format!(
@@ -60,6 +62,7 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
          does not run what is installed beside it at its start, as in the sandbox. {ROUNDS} \
          rounds, in turns, of {SCRIPTS}."
     ));
+
     Ok(())
 }
 

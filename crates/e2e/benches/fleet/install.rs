@@ -30,12 +30,14 @@ pub(crate) fn measure(report: &mut Report, cluster: &Cluster, helm: &Helm) -> an
         answered?;
         rounds.add(took.as_secs_f64());
     }
+
     report.add(Row::new("helm install to the first answered call", "s", rounds));
     report.note(format!(
         "Install: RabbitMQ and the four services into an empty namespace of the one-node cluster of \
          `dev/kube`, whose images are there already, until `agent-host invoke` in the pod of \
          `agent-host` has run a script in a pod. Most of it is the broker's start. {ROUNDS} times."
     ));
+
     Ok(())
 }
 

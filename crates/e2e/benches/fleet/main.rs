@@ -25,23 +25,27 @@ fn main() -> anyhow::Result<ExitCode> {
     for name in &named {
         ensure!(PARTS.contains(&&**name), "{name} is none of the parts: {}", PARTS.join(", "));
     }
+
     let is_wanted = |part: &str| named.is_empty() || named.iter().any(|name| name == part);
     let mut report = Report::new("fleet");
     if is_wanted("services") {
         services::measure(&mut report)?;
     }
+
     if is_wanted("pods")
         && let Some(cluster) =
             needed(tools::cluster(), &named, "pods: TOOLBUS_TEST_KUBECONFIG names no cluster")?
     {
         pods::measure(&mut report, &cluster)?;
     }
+
     if is_wanted("images")
         && let Some(docker) =
             needed(tools::docker(), &named, "images: TOOLBUS_TEST_DOCKER names no engine")?
     {
         images::measure(&mut report, &docker)?;
     }
+
     if is_wanted("install")
         && let Some(cluster) =
             needed(tools::cluster(), &named, "install: TOOLBUS_TEST_KUBECONFIG names no cluster")?
@@ -50,6 +54,7 @@ fn main() -> anyhow::Result<ExitCode> {
     {
         install::measure(&mut report, &cluster, &helm)?;
     }
+
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is within a folder");
     Ok(report.finish(&target.join("bench"))?)
 }

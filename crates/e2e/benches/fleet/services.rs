@@ -18,6 +18,7 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     let runtime = runtime()?;
     let mut ready = SERVICES.map(|_| Rounds::new());
     let (mut held, mut total) = (SERVICES.map(|_| Rounds::new()), Rounds::new());
+
     // The first round is for the file cache to fill, and for the queues to be declared.
     for round in 0..=ROUNDS {
         let mut running: Vec<Service> = Vec::new();
@@ -43,13 +44,16 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
             total.add(sum);
         }
     }
+
     for (name, ready) in SERVICES.iter().zip(ready) {
         let row = Row::new(format!("{name}, from its start to /readyz"), "ms", ready);
         report.add(row.with_goal(Goal::AtMost(250.0)));
     }
+
     for (name, held) in SERVICES.iter().zip(held) {
         report.add(Row::new(format!("{name}, idle, resident"), "MiB", held));
     }
+
     let row = Row::new("all four, idle, resident", "MiB", total);
     report.add(row.with_goal(Goal::AtMost(120.0)));
     report.note(format!(
@@ -60,6 +64,7 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
          {ROUNDS} starts of each.",
         SETTLE.as_secs()
     ));
+
     Ok(())
 }
 

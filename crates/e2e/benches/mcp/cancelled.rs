@@ -41,12 +41,14 @@ pub(crate) fn measure(
         tokio::time::sleep(SETTLE).await;
         anyhow::Ok(())
     })?;
+
     let after = held()?;
     let more = |before: usize, after: usize| {
         let mut rounds = Rounds::new();
         rounds.add(after as f64 - before as f64);
         rounds
     };
+
     report.add(
         Row::new("descriptors more after 10,000 cancelled calls", "", more(before.0, after.0))
             .with_goal(Goal::AtMost(0.0)),
@@ -61,5 +63,6 @@ pub(crate) fn measure(
         WANTED.as_millis(),
         SETTLE.as_secs()
     ));
+
     Ok(())
 }

@@ -74,6 +74,7 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime, server: &str) -> a
     let start = |servers: Map<String, Value>, broker: String, folder: PathBuf| {
         runtime.block_on(async move { Fleet::with(&broker, servers.into(), &folder).await })
     };
+
     let fleet = start(servers, vhost.amqp_url(), folder.path().into())?;
     let fleet_apart = start(hostile, vhost_apart.amqp_url(), folder_apart.path().into())?;
 
@@ -93,12 +94,15 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime, server: &str) -> a
             [beside, alone, apart] = std::array::from_fn(|_| Measured::default());
         }
     }
+
     for fleet in [fleet, fleet_apart] {
         runtime.block_on(fleet.agent.close());
     }
+
     for ((kind, _), ends) in HOSTILE.iter().zip(ends) {
         ensure!(ends > 0, "no call of the server {kind} came to an end: nothing was shown");
     }
+
     let row = |what: &str, ours, peer| Row::new(what, "µs", ours).beside(peer);
     let goal = Goal::RatioAtMost(1.5);
     report.add(row("healthy beside hostile, p50, peer alone", beside.p50.clone(), alone.p50));
@@ -114,6 +118,7 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime, server: &str) -> a
         ROUND.as_secs(),
         misbehaving::told(),
     ));
+
     Ok(())
 }
 
@@ -147,6 +152,7 @@ impl Hostility {
                 running.spawn_on(calls, runtime.handle());
             }
         }
+
         Self { stop, running }
     }
 

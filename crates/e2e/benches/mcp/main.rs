@@ -18,7 +18,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 
 use anyhow::Context as _;
-use e2e::bench::peer::{self, Confirms, Terms};
+use e2e::bench::peer::{self, Confirms, PeerSettings};
 use e2e::bench::{Report, runtime};
 
 /// What makes this program the servers.
@@ -32,8 +32,8 @@ const PONG: &str = "pong";
 pub(crate) const IN_FLIGHT: u16 = 32;
 
 /// The ping-pong of the AMQP library alone, with bodies as long as a call's.
-pub(crate) const TERMS: Terms =
-    Terms { confirms: Confirms::On, in_flight: IN_FLIGHT, body_bytes: hop::TEXT_BYTES };
+pub(crate) const TERMS: PeerSettings =
+    PeerSettings { confirms: Confirms::On, in_flight: IN_FLIGHT, body_bytes: hop::TEXT_BYTES };
 
 fn main() -> anyhow::Result<ExitCode> {
     let named: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
@@ -43,16 +43,20 @@ fn main() -> anyhow::Result<ExitCode> {
         [MISBEHAVE, kind] => return misbehaving::serve(kind).map(|()| ExitCode::SUCCESS),
         _ => {}
     }
+
     let is_wanted = |part: &str| named.is_empty() || named.iter().any(|name| name == part);
     let runtime = runtime()?;
     let mut report = Report::new("mcp");
     let servers = Helper::start(&[SERVE])?;
+
     if is_wanted("many") {
         many::measure(&mut report, &runtime, &servers.told)?;
     }
+
     if is_wanted("hostile") {
         hostile::measure(&mut report, &runtime, &servers.told)?;
     }
+
     if let Some(vhost) = runtime.block_on(toolbus_testkit::rabbit::vhost()) {
         let broker = vhost.amqp_url();
         let folder = tempfile::tempdir()?;
@@ -71,6 +75,7 @@ fn main() -> anyhow::Result<ExitCode> {
         }
         runtime.block_on(fleet.agent.close());
     }
+
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is within a folder");
     Ok(report.finish(&target.join("bench"))?)
 }

@@ -31,6 +31,7 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime, url: &str) -> anyh
         one.add(millis(took));
         runtime.block_on(set.close(Duration::ZERO));
     }
+
     report.add(
         Row::new(format!("{MANY} servers connected, peer one"), "ms", all)
             .beside(one)
@@ -51,6 +52,7 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime, url: &str) -> anyh
          longest that a broker takes. {ROUNDS} rounds.",
         SLOW.as_millis()
     ));
+
     Ok(())
 }
 

@@ -54,6 +54,7 @@ pub(crate) fn serve(kind: &str) -> anyhow::Result<()> {
         };
         send(&mut output, &json!({"id": request["id"], "result": answer}))?;
     }
+
     Ok(())
 }
 

@@ -49,6 +49,7 @@ pub(crate) fn measure(
     let one_process = runtime.block_on(Embedded::start(server))?;
     let [mut ours, mut plain, mut bare, mut embedded] =
         std::array::from_fn(|_| Measured::default());
+
     // The first round is for caches, allocators and the outcome memory to fill.
     for round in 0..=ROUNDS {
         ours.round(runtime, || Caller::of(&fleet.agent))?;
@@ -59,6 +60,7 @@ pub(crate) fn measure(
             [ours, plain, bare, embedded] = std::array::from_fn(|_| Measured::default());
         }
     }
+
     let row = |what: &str, ours: Rounds, peer: Rounds| Row::new(what, "µs", ours).beside(peer);
     report.add(
         row("hop, 1 in flight, peer direct", ours.one.clone(), plain.one.clone())
@@ -84,5 +86,6 @@ pub(crate) fn measure(
          library alone, bodies of {TEXT_BYTES} bytes, durable, with confirms. {ROUNDS} rounds, in \
          turns, of {CALLS} calls one by one and {MANY_CALLS} with {IN_FLIGHT} in flight."
     ));
+
     Ok(())
 }

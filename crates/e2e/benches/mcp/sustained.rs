@@ -32,6 +32,7 @@ pub(crate) fn measure(
         rounds.add(value);
         rounds
     };
+
     report.add(Row::new("sustained for 300 s, 0 failed", "calls/s", of(rate)));
     report.add(
         Row::new("resident memory of the bridge after, peer before", "MiB", of(after))
@@ -44,6 +45,7 @@ pub(crate) fn measure(
         SUSTAINED.as_secs(),
         WARM_UP.as_secs()
     ));
+
     Ok(())
 }
 

@@ -31,7 +31,7 @@ pub fn one_by_one(
     mut lane: impl Lane,
     count: usize,
 ) -> anyhow::Result<Latencies> {
-    on(runtime, async move { in_turn(&mut lane, count).await })
+    run_on(runtime, async move { call_in_turn(&mut lane, count).await })
 }
 
 /// What calls in several lanes at once gave.
@@ -54,11 +54,11 @@ pub fn at_once<L: Lane>(
 ) -> anyhow::Result<Burst> {
     let lanes: Vec<L> = lanes.into_iter().collect();
     let of_each = count / lanes.len();
-    on(runtime, async move {
+    run_on(runtime, async move {
         let started = Instant::now();
         let mut running = JoinSet::new();
         for mut lane in lanes {
-            running.spawn(async move { in_turn(&mut lane, of_each).await });
+            running.spawn(async move { call_in_turn(&mut lane, of_each).await });
         }
         let mut latencies = Latencies::default();
         while let Some(ended) = running.join_next().await {
@@ -69,7 +69,7 @@ pub fn at_once<L: Lane>(
     })
 }
 
-async fn in_turn(lane: &mut impl Lane, count: usize) -> anyhow::Result<Latencies> {
+async fn call_in_turn(lane: &mut impl Lane, count: usize) -> anyhow::Result<Latencies> {
     let mut latencies = Latencies::with_capacity(count);
     for _ in 0..count {
         let started = Instant::now();
@@ -80,7 +80,7 @@ async fn in_turn(lane: &mut impl Lane, count: usize) -> anyhow::Result<Latencies
 }
 
 /// Runs on the runtime's own threads: a call from another thread would wait to be woken.
-fn on<T: Send + 'static>(
+fn run_on<T: Send + 'static>(
     runtime: &Runtime,
     work: impl Future<Output = anyhow::Result<T>> + Send + 'static,
 ) -> anyhow::Result<T> {

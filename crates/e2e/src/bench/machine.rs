@@ -25,6 +25,7 @@ impl Machine {
                 .find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'))
                 .map(|value| value.trim().to_owned())
         };
+
         let memory = member(&read("/proc/meminfo"), "MemTotal").unwrap_or_default();
         let memory_kib = memory.trim_end_matches(" kB").parse::<u64>().unwrap_or(0);
         Self {

@@ -37,9 +37,9 @@ const REPLIES: &str = "bench.peer.replies";
 const REPLY_PREFETCH: u16 = 256;
 const PERSISTENT: u8 = 2;
 
-/// What both sides agree on.
+/// Settings that both sides of the peer share.
 #[derive(Debug, Clone, Copy)]
-pub struct Terms {
+pub struct PeerSettings {
     /// Whether published messages are confirmed.
     pub confirms: Confirms,
     /// Requests that the answering side takes at a time.
@@ -65,19 +65,26 @@ impl Confirms {
     }
 }
 
+/// A queue to declare. Its name gets a suffix that says whether messages are confirmed.
+struct QueueDeclaration {
+    base_name: &'static str,
+    options: QueueDeclareOptions,
+    arguments: FieldTable,
+}
+
 /// One side's connection.
-struct Side {
+struct PeerConnection {
     // Dropped, it is closed.
     connection: Connection,
     publishing: Channel,
     consumer: Consumer,
 }
 
-impl Side {
+impl PeerConnection {
     async fn connect(
         url: &str,
         confirms: Confirms,
-        (queue, options, arguments): (&str, QueueDeclareOptions, FieldTable),
+        queue: QueueDeclaration,
         prefetch: u16,
     ) -> lapin::Result<Self> {
         let connection = Connection::connect(url, ConnectionProperties::default()).await?;
@@ -85,32 +92,37 @@ impl Side {
         if confirms == Confirms::On {
             publishing.confirm_select(ConfirmSelectOptions::default()).await?;
         }
+
         let consuming = connection.create_channel().await?;
         let durable = ExchangeDeclareOptions { durable: true, ..Default::default() };
         for exchange in [EXCHANGE, DEAD_LETTER_EXCHANGE] {
             let none = FieldTable::default();
             consuming.exchange_declare(exchange.into(), ExchangeKind::Topic, durable, none).await?;
         }
-        let name = confirms.name(queue);
-        consuming.queue_declare(name.clone(), options, arguments).await?;
-        let (bind, none) = (QueueBindOptions::default(), FieldTable::default());
+
+        let name = confirms.name(queue.base_name);
+        consuming.queue_declare(name.clone(), queue.options, queue.arguments).await?;
+        let bind = QueueBindOptions::default();
+        let none = FieldTable::default();
         consuming.queue_bind(name.clone(), EXCHANGE.into(), name.clone(), bind, none).await?;
         consuming.basic_qos(prefetch, BasicQosOptions::default()).await?;
-        let (consume, none) = (BasicConsumeOptions::default(), FieldTable::default());
+        let consume = BasicConsumeOptions::default();
+        let none = FieldTable::default();
         let consumer = consuming.basic_consume(name, "".into(), consume, none).await?;
+
         Ok(Self { connection, publishing, consumer })
     }
 }
 
-/// Where one side publishes, and what.
+/// Publishes one side's messages, all with the same body.
 #[derive(Clone)]
-struct Outlet {
+struct PeerPublisher {
     channel: Channel,
     body: Arc<[u8]>,
 }
 
-impl Outlet {
-    fn new(channel: Channel, terms: Terms) -> Self {
+impl PeerPublisher {
+    fn new(channel: Channel, terms: PeerSettings) -> Self {
         Self { channel, body: vec![b'x'; terms.body_bytes].into() }
     }
 
@@ -125,7 +137,7 @@ impl Outlet {
     }
 }
 
-fn check(confirmation: &Confirmation) -> anyhow::Result<()> {
+fn check_confirmation(confirmation: &Confirmation) -> anyhow::Result<()> {
     let is_taken = matches!(confirmation, Confirmation::Ack(None) | Confirmation::NotRequested);
     ensure!(is_taken, "a message was not taken: {confirmation:?}");
     Ok(())
@@ -133,8 +145,8 @@ fn check(confirmation: &Confirmation) -> anyhow::Result<()> {
 
 /// The answering side.
 pub struct Worker {
-    side: Side,
-    terms: Terms,
+    side: PeerConnection,
+    terms: PeerSettings,
 }
 
 impl Worker {
@@ -142,7 +154,7 @@ impl Worker {
     ///
     /// # Errors
     /// When the broker refuses something.
-    pub async fn start(url: &str, terms: Terms) -> anyhow::Result<Self> {
+    pub async fn start(url: &str, terms: PeerSettings) -> anyhow::Result<Self> {
         let confirms = terms.confirms;
         let mut arguments = FieldTable::default();
         let long = |text: &str| AMQPValue::LongString(text.into());
@@ -150,8 +162,11 @@ impl Worker {
         arguments.insert("x-dead-letter-exchange".into(), long(DEAD_LETTER_EXCHANGE));
         arguments.insert("x-dead-letter-routing-key".into(), long(key.as_str()));
         let durable = QueueDeclareOptions { durable: true, ..Default::default() };
-        let queue = (REQUESTS, durable, arguments);
-        Ok(Self { side: Side::connect(url, confirms, queue, terms.in_flight).await?, terms })
+        let queue = QueueDeclaration { base_name: REQUESTS, options: durable, arguments };
+        Ok(Self {
+            side: PeerConnection::connect(url, confirms, queue, terms.in_flight).await?,
+            terms,
+        })
     }
 
     /// Answers requests until the connection ends.
@@ -159,11 +174,11 @@ impl Worker {
     /// # Errors
     /// When an answer is not taken.
     pub async fn run(self) -> anyhow::Result<()> {
-        let Side { publishing, mut consumer, .. } = self.side;
-        let outlet = Outlet::new(publishing, self.terms);
+        let PeerConnection { publishing, mut consumer, .. } = self.side;
+        let outlet = PeerPublisher::new(publishing, self.terms);
         let mut answering = JoinSet::new();
         while let Some(delivery) = consumer.next().await {
-            answering.spawn(answer(outlet.clone(), delivery?));
+            answering.spawn(answer_request(outlet.clone(), delivery?));
             while let Some(answered) = answering.try_join_next() {
                 answered??;
             }
@@ -172,24 +187,24 @@ impl Worker {
     }
 }
 
-async fn answer(outlet: Outlet, request: Delivery) -> anyhow::Result<()> {
+async fn answer_request(outlet: PeerPublisher, request: Delivery) -> anyhow::Result<()> {
     let asked = &request.properties;
     let reply_to = asked.reply_to().clone().context("no reply topic")?;
     let correlation_id = asked.correlation_id().clone().context("no correlation id")?;
     let properties = BasicProperties::default().with_correlation_id(correlation_id);
-    check(&outlet.publish(reply_to, properties).await?.await?)?;
+    check_confirmation(&outlet.publish(reply_to, properties).await?.await?)?;
     request.ack(BasicAckOptions::default()).await?;
     Ok(())
 }
 
 /// The asking side.
 pub struct Peer {
-    shared: Arc<Shared>,
+    shared: Arc<PeerShared>,
     _reader: JoinSet<()>,
 }
 
-struct Shared {
-    outlet: Outlet,
+struct PeerShared {
+    outlet: PeerPublisher,
     requests: ShortString,
     replies: ShortString,
     waiting: Mutex<HashMap<ShortString, oneshot::Sender<()>>>,
@@ -203,42 +218,44 @@ impl Peer {
     ///
     /// # Errors
     /// When the broker refuses something.
-    pub async fn start(url: &str, terms: Terms) -> anyhow::Result<Self> {
+    pub async fn start(url: &str, terms: PeerSettings) -> anyhow::Result<Self> {
         let confirms = terms.confirms;
         let mut bounds = FieldTable::default();
         bounds.insert("x-max-length".into(), 10_000_i64.into());
         bounds.insert("x-max-length-bytes".into(), (64_i64 << 20).into());
         bounds.insert("x-overflow".into(), AMQPValue::LongString("reject-publish".into()));
-        let queue = (REPLIES, QueueDeclareOptions::exclusive().auto_delete(), bounds);
-        let Side { connection, publishing, consumer } =
-            Side::connect(url, confirms, queue, REPLY_PREFETCH).await?;
-        let shared = Arc::new(Shared {
-            outlet: Outlet::new(publishing, terms),
+        let options = QueueDeclareOptions::exclusive().auto_delete();
+        let queue = QueueDeclaration { base_name: REPLIES, options, arguments: bounds };
+        let PeerConnection { connection, publishing, consumer } =
+            PeerConnection::connect(url, confirms, queue, REPLY_PREFETCH).await?;
+        let shared = Arc::new(PeerShared {
+            outlet: PeerPublisher::new(publishing, terms),
             requests: confirms.name(REQUESTS),
             replies: confirms.name(REPLIES),
             waiting: Mutex::default(),
             calls: AtomicU64::new(0),
             _connection: connection,
         });
+
         let mut reader = JoinSet::new();
-        reader.spawn(read(Arc::clone(&shared), consumer));
+        reader.spawn(dispatch_replies(Arc::clone(&shared), consumer));
         Ok(Self { shared, _reader: reader })
     }
 
     /// A lane of calls.
     #[must_use]
-    pub fn lane(&self) -> Asker {
-        Asker { shared: Arc::clone(&self.shared), confirm: None }
+    pub fn lane(&self) -> PeerLane {
+        PeerLane { shared: Arc::clone(&self.shared), confirm: None }
     }
 }
 
-/// Hands each reply to whoever waits for it, until the connection ends.
-async fn read(shared: Arc<Shared>, mut replies: Consumer) {
+/// Hands each reply to the call that waits for it, until the connection ends.
+async fn dispatch_replies(shared: Arc<PeerShared>, mut replies: Consumer) {
     while let Some(Ok(reply)) = replies.next().await {
         let waiting = reply.properties.correlation_id().as_ref();
         let waiting = waiting.and_then(|id| shared.waiting.lock().remove(id));
         if let Some(waiting) = waiting {
-            // Whoever waited may be gone with a call that failed.
+            // The receiver is dropped when its call has failed.
             let _ = waiting.send(());
         }
         if reply.ack(BasicAckOptions::default()).await.is_err() {
@@ -248,14 +265,14 @@ async fn read(shared: Arc<Shared>, mut replies: Consumer) {
 }
 
 /// Asks, and waits for the reply.
-pub struct Asker {
-    shared: Arc<Shared>,
+pub struct PeerLane {
+    shared: Arc<PeerShared>,
     /// The confirm of the call before. The reply mostly overtakes it, so it is looked at one call
     /// later, when it is there.
     confirm: Option<PublisherConfirm>,
 }
 
-impl Lane for Asker {
+impl Lane for PeerLane {
     async fn call(&mut self) -> anyhow::Result<()> {
         let shared = &*self.shared;
         let id = shared.calls.fetch_add(1, Ordering::Relaxed);
@@ -267,8 +284,9 @@ impl Lane for Asker {
             .with_reply_to(shared.replies.clone());
         let confirm = shared.outlet.publish(shared.requests.clone(), properties).await?;
         reply.await.context("the connection has ended")?;
+
         if let Some(confirm) = self.confirm.replace(confirm) {
-            check(&confirm.await?)?;
+            check_confirmation(&confirm.await?)?;
         }
         Ok(())
     }

@@ -94,20 +94,21 @@ impl Row {
         })
     }
 
-    fn cells(&self) -> [String; COLUMNS.len()] {
+    fn table_cells(&self) -> [String; COLUMNS.len()] {
         let tail = self.ours.tail();
         let spread = |rounds: &Rounds| {
             let (least, most) = rounds.spread();
-            format!("{}–{}", number(least), number(most))
+            format!("{}–{}", format_number(least), format_number(most))
         };
+
         [
             self.name.clone(),
             self.unit.to_owned(),
-            number(self.ours.median()),
-            tail.map_or_else(String::new, |(p90, _)| number(p90)),
-            tail.map_or_else(String::new, |(_, p99)| number(p99)),
+            format_number(self.ours.median()),
+            tail.map_or_else(String::new, |(p90, _)| format_number(p90)),
+            tail.map_or_else(String::new, |(_, p99)| format_number(p99)),
             spread(&self.ours),
-            self.peer.as_ref().map_or_else(String::new, |peer| number(peer.median())),
+            self.peer.as_ref().map_or_else(String::new, |peer| format_number(peer.median())),
             self.peer.as_ref().map_or_else(String::new, spread),
             self.ratio().map_or_else(String::new, |ratio| format!("{:.2}", ratio.median())),
             self.goal.map_or_else(String::new, |goal| goal.describe(self.unit)),
@@ -124,11 +125,11 @@ impl Row {
 impl Goal {
     fn describe(self, unit: &str) -> String {
         match self {
-            Self::AtMost(limit) => format!("≤ {} {unit}", number(limit)),
-            Self::AtLeast(limit) => format!("≥ {} {unit}", number(limit)),
+            Self::AtMost(limit) => format!("≤ {} {unit}", format_number(limit)),
+            Self::AtLeast(limit) => format!("≥ {} {unit}", format_number(limit)),
             Self::RatioAtMost(limit) => format!("ratio ≤ {limit:.2}"),
             Self::RatioAtLeast(limit) => format!("ratio ≥ {limit:.2}"),
-            Self::ExcessAtMost(limit) => format!("≤ peer + {} {unit}", number(limit)),
+            Self::ExcessAtMost(limit) => format!("≤ peer + {} {unit}", format_number(limit)),
         }
     }
 }
@@ -188,35 +189,41 @@ impl Report {
 
     fn to_markdown(&self) -> String {
         let mut lines = vec![COLUMNS.map(str::to_owned)];
-        lines.extend(self.rows.iter().map(Row::cells));
+        lines.extend(self.rows.iter().map(Row::table_cells));
         let width = |column: usize| {
             lines.iter().map(|cells| cells[column].chars().count()).max().unwrap_or(0)
         };
+
         let widths: Vec<usize> = (0..COLUMNS.len()).map(width).collect();
         lines.insert(1, std::array::from_fn(|column| "-".repeat(widths[column])));
         let mut text = format!("{}: {}\n\n", self.name, self.machine);
+
         for cells in lines {
             for (cell, width) in cells.iter().zip(&widths) {
                 write!(text, "| {cell:width$} ").expect("a string takes every text");
             }
             text.push_str("|\n");
         }
+
         text.push('\n');
         for note in &self.notes {
             writeln!(text, "- {note}").expect("a string takes every text");
         }
+
         text
     }
 }
 
 /// A number with as many digits as anybody wants to read.
-fn number(value: f64) -> String {
+fn format_number(value: f64) -> String {
     if value.is_nan() {
         return "-".to_owned();
     }
+
     if value.abs() < 100.0 {
         return format!("{value:.2}");
     }
+
     let digits = format!("{value:.0}");
     let mut grouped = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -225,6 +232,7 @@ fn number(value: f64) -> String {
         }
         grouped.push(digit);
     }
+
     grouped
 }
 

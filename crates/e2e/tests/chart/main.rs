@@ -99,6 +99,7 @@ fn wrong_values_are_named() {
         let error = render(&helm, &values).unwrap_err().to_string();
         assert!(error.contains(named), "{value} is told as {error}");
     };
+
     check("agentHost.replicas=many", "'/agentHost/replicas'");
     check("agentHost.replica=2", "additional properties 'replica' not allowed");
     check("broker.port=70000", "'/broker/port'");
@@ -132,6 +133,7 @@ fn values_that_do_not_go_together_are_named() {
         let error = render(&helm, values).unwrap_err().to_string();
         assert!(error.contains(named), "{values:?} is told as {error}");
     };
+
     check(&[], "broker.host must be set");
     check(&["broker.host=rabbit"], "broker.existingSecret or broker.password must be set");
     check(&["rabbitmq.enabled=true", "broker.tls=true"], "leave broker.host, port, tls");
@@ -143,10 +145,12 @@ fn values_that_do_not_go_together_are_named() {
     let packages = ["scripts.packages.enabled=true", "scripts.packages.to[0].podSelector.a=b"];
     check(&[TRIAL, &packages[..1]].concat(), "scripts.packages.to");
     check(&[TRIAL, &packages[..]].concat(), "scripts.packages.index");
+
     for more in ["mcpBridge.replicas=2", "mcpBridge.autoscaling.enabled=true"] {
         let several = [TRIAL, KEPT, &[more]].concat();
         check(&several, "mcpBridge.persistence.enabled is for one replica");
     }
+
     check(&[TRIAL, &["scripts.namespace.name=agents"]].concat(), "scripts.namespace.name");
     check(
         &[SMALLEST, &["broker.policies.enabled=true"]].concat(),

@@ -61,6 +61,7 @@ async fn a_person_answers(options: &[&str]) {
     let tool = "trigger-elicitation-request";
     let (exit, shown) = at_a_terminal(options, (tool, json!({})), (NAME, &typed)).await;
     assert_eq!(exit, 0, "{shown}");
+
     for expected in [
         "MCP server 'e' asks: Please provide inputs",
         "Agree to the terms and conditions",
@@ -73,6 +74,7 @@ async fn a_person_answers(options: &[&str]) {
     ] {
         assert!(shown.contains(expected), "{expected:?} in {shown}");
     }
+
     let (exit, shown) = at_a_terminal(options, (tool, json!({})), (NAME, "\n")).await;
     assert!(exit == 0 && shown.contains("User declined"), "{shown}");
 
@@ -114,6 +116,7 @@ async fn prompts_resources_and_blocks(call: impl AsyncFn(&str, Value) -> Outcome
         arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         arguments
     };
+
     let details = of(call("mcp_get_service_details", server(json!({"tool_name": "echo"}))).await);
     let prompts = details["prompts"].as_array().unwrap();
     let weather = prompts.iter().find(|prompt| prompt["name"] == "args-prompt").expect("a prompt");

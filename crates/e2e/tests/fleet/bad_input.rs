@@ -60,6 +60,7 @@ fn of_tool_requests(topic: &'static str, good: impl Fn() -> Frame) -> Vec<Row> {
     let malformed =
         || End::Answer(json!({"code": "invalid_arguments", "toolCallId": "", "toolName": ""}));
     let ids = json!({"code": "invalid_arguments", "toolCallId": "call_1"});
+
     vec![
         row("JSON that ends too early", text(r#"{"toolCallId": "call_1""#), malformed()),
         row("no JSON at all", text("hello"), malformed()),
@@ -162,6 +163,7 @@ fn of_the_agent() -> Vec<Row> {
             End::Answer(json!({"code": "tool_not_found", "toolName": strange})),
         ),
     ]);
+
     rows
 }
 
@@ -187,6 +189,7 @@ fn of_the_bridge() -> Vec<Row> {
         row("a list", mark("[1, 2]"), error("invalid_arguments")),
         row("a list in a string", mark(r#""[1]""#), error("invalid_arguments")),
     ]);
+
     rows
 }
 
@@ -197,6 +200,7 @@ fn of_the_manager() -> Vec<Row> {
         body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
         Frame::new(TOPIC, SCRIPT, body.to_string())
     };
+
     let mut rows = of_tool_requests(TOPIC, || Frame::script("print(1)"));
     let ok = || End::Answer(json!({"toolCallId": "call_1", "output": "1\n", "isSuccess": true}));
     rows.extend([
@@ -218,6 +222,7 @@ fn of_the_manager() -> Vec<Row> {
             End::Answer(json!({"toolCallId": "call_1", "isSuccess": false})),
         ),
     ]);
+
     rows
 }
 
@@ -272,6 +277,7 @@ async fn every_message_ends_once() {
             stranger.send(&row.frame).await;
         }
     };
+
     // A good call beside them, and one behind them.
     let (beside, ()) = tokio::join!(python(&bus, "print('beside')"), send);
     assert_eq!(beside.content(), "beside\n");
@@ -280,12 +286,14 @@ async fn every_message_ends_once() {
     for (topic, queue) in DEAD_LETTERS {
         check_dead_letters(&vhost, &rows, topic, queue).await;
     }
+
     assert_eq!(servers.marks(), [] as [&str; 0], "a call was made that should not be");
     assert_eq!(mcp(&bus, "marks", "mark", json!({})).await.content(), "mark: done");
     assert_eq!(python(&bus, "print('behind')").await.content(), "behind\n");
     // Had any come again, it would have been answered or put away again by now.
     let more = vhost.take(ANSWERS, 100).await.unwrap();
     assert!(more.is_empty(), "answered twice: {more:?}");
+
     for (topic, queue) in DEAD_LETTERS {
         check_dead_letters(&vhost, &rows, topic, queue).await;
     }
@@ -326,6 +334,7 @@ async fn check_dead_letters(vhost: &Vhost, rows: &[Row], topic: &str, queue: &st
     })
     .await;
     assert_eq!(letters.len(), expected.len(), "{topic}: {letters:?}");
+
     for letter in letters {
         let id = letter.properties["correlation_id"].as_str().unwrap();
         let (what, reason) = expected.get(id).expect("a dead letter that should be none");
@@ -385,6 +394,7 @@ async fn bodies_of_ten_mebibytes() {
         let message = answer.body["message"].as_str().unwrap();
         assert!(message.contains(expected), "{message}");
     };
+
     let arguments = json!({"text": large});
     let mark = Frame::tool("tool.invoke.mcp", "mark", &arguments);
     check(mark.header("rb-rb-mcp-server", json!("marks")), "over the limit").await;
@@ -431,21 +441,25 @@ async fn servers_that_do_everything_wrong() {
         code("marks", "die"),
     );
     assert!(healthy.content().contains("UTC"), "{healthy:?}");
+
     for code in [mute, typo, absent, refused] {
         assert_eq!(code, "tool_not_found");
     }
+
     assert_eq!(dies, "outcome_unknown");
     assert_eq!(servers.marks(), ["die"], "what had started was tried again");
     // What died is there again, and garbage around its messages does no harm to a server.
     for server in ["marks", "garbage"] {
         assert_eq!(mcp(&bus, server, "mark", json!({})).await.content(), "mark: done");
     }
+
     let (_, status) = bridge.look("/status").await.unwrap();
     let status: Value = serde_json::from_str(&status).unwrap();
     let state = |name: &str| {
         let servers = status["details"]["servers"].as_array().unwrap();
         servers.iter().find(|server| server["name"] == name).unwrap()["state"].clone()
     };
+
     assert_eq!((state("garbage"), state("time")), (json!("connected"), json!("connected")));
     assert_eq!((state("absent"), state("refused")), (json!("failed"), json!("failed")));
 }
@@ -460,10 +474,12 @@ async fn a_server_that_answers_nothing_leaves_places_to_the_others() {
     let small = launch("mcp-bridge", &bus).env("TOOLBUS_MCP__CONCURRENCY", "8");
     let _bridge = start(small.arg("--mcp-config").arg(servers.file())).await;
     let stranger = Stranger::new(&vhost, &[]).await;
+
     for _ in 0..20 {
         let wait = Frame::tool("tool.invoke.mcp", "wait", &json!({}));
         stranger.send(&wait.header("rb-rb-mcp-server", json!("silent"))).await;
     }
+
     silent.wait_for_marks(&["wait", "wait"]).await;
     let refused = stranger.take(ANSWERS, 18).await;
     for answer in refused.iter().map(Answer::of) {
@@ -471,6 +487,7 @@ async fn a_server_that_answers_nothing_leaves_places_to_the_others() {
         let message = answer.body["message"].as_str().unwrap();
         assert!(message.starts_with("MCP server 'silent' is busy with 2 calls"), "{message}");
     }
+
     assert_eq!(mcp(&bus, "marks", "mark", json!({})).await.content(), "mark: done");
     assert_eq!(mcp(&bus, "silent", "mark", json!({})).await.code(), "busy");
 
@@ -478,9 +495,11 @@ async fn a_server_that_answers_nothing_leaves_places_to_the_others() {
     let more = vhost.take(ANSWERS, 100).await.unwrap();
     assert!(more.is_empty(), "answered meanwhile: {more:?}");
     silent.open_gate();
+
     for answer in stranger.take(ANSWERS, 2).await.iter().map(Answer::of) {
         assert_eq!(answer.body["content"], "wait: done", "{}", answer.body);
     }
+
     assert_eq!(silent.marks(), ["wait", "wait"]);
 }
 
@@ -515,6 +534,7 @@ async fn brokers_that_are_away_or_refuse() {
         assert_eq!(run.status.code(), Some(1));
         assert!(run.stderr.starts_with("error: the broker cannot be joined\n"), "{}", run.stderr);
     };
+
     tokio::join!(check(&away, "unroutable"), check(&refusing, "denied"), check(&nowhere, "denied"),);
 
     // Services wait for it, say for what, and stop when they are told to.
@@ -532,6 +552,7 @@ async fn brokers_that_are_away_or_refuse() {
         assert_eq!(ended.code(), Some(0), "{said}");
         assert!(!said.contains("hunter2"), "{said}");
     };
+
     tokio::join!(
         check("mcp-bridge", &[], &away, "cannot be reached"),
         check("scripts-manager", &[], &refusing, "refused the user guest or the password"),

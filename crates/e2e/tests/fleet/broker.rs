@@ -43,6 +43,7 @@ async fn every_process_and_every_call_lives_through_a_crash() {
         }
         servers.open_gate();
     };
+
     let (ended, ()) = tokio::join!(running, crash);
     assert_eq!(Outcome::of(ended.unwrap()).content(), "wait: done");
     assert_eq!(servers.marks(), ["wait"], "the call was redelivered, and ran once");
@@ -67,6 +68,7 @@ async fn a_request_that_waits_is_answered_after_the_broker_comes_back() {
         stranger.send(&frame).await;
         frame
     };
+
     let answer = async |frame: Frame| {
         // A broker that crashes forgets what was taken out of a queue; answers come again then.
         loop {
@@ -109,6 +111,7 @@ async fn what_was_announced_during_an_outage_is_known_after_it() {
         })
         .await;
     };
+
     knows(&agent, json!(["old"])).await;
 
     // The agent hears nothing while it is stopped in its tracks and its queue is gone.

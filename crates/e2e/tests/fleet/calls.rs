@@ -22,6 +22,7 @@ async fn three_processes_run_a_tool_each() {
         "script": "import os; print(int(os.environ['ROCKBOT_INPUT']) * 7)",
         "input_data": "6",
     });
+
     assert_eq!(invoke(&bus, "execute_python_script", input).await.content(), "42\n");
 
     // What people see: the content and nothing else, or the code and the message.
@@ -30,6 +31,7 @@ async fn three_processes_run_a_tool_each() {
         let run = run.unwrap();
         (run.status.code(), run.stdout, run.stderr)
     };
+
     let script = |text: &str| json!({"script": text}).to_string();
     let said = say(&["execute_python_script", &script("print('hello')")]).await;
     assert_eq!(said, (Some(0), "hello\n".to_owned(), String::new()));
@@ -75,11 +77,13 @@ async fn files_cross_the_bus_both_ways() {
         "type": "image", "data": point, "mimeType": "image/png",
         "uri": "script:///output/point%201.png",
     });
+
     assert_eq!(blocks[2], picture);
     let table = json!({
         "type": "resource", "text": "a,b\n", "mimeType": "text/csv",
         "uri": "script:///output/table.csv",
     });
+
     assert_eq!(blocks[3], table);
 
     // For people: the text where it always is, the files named, or kept.
@@ -90,6 +94,7 @@ async fn files_cross_the_bus_both_ways() {
         let run = run.arg("execute_python_script").arg(&arguments).run(LIMIT).await.unwrap();
         (run.status.code(), run.stdout, run.stderr)
     };
+
     let told = "file: point 1.png (image/png, 70 bytes; --save keeps it)\n\
                 file: table.csv (text/csv, 4 bytes; --save keeps it)\n";
     assert_eq!(say(&[]).await, (Some(0), "done\n".to_owned(), told.to_owned()));
@@ -122,9 +127,11 @@ async fn an_outcome_as_json_has_one_shape() {
         assert_eq!(json.as_object_mut().unwrap().remove("tool").unwrap(), tool);
         assert_eq!(json, expected);
     };
+
     let arguments = json!({
         "source_timezone": "UTC", "time": "12:00", "target_timezone": "Not/There",
     });
+
     let outcome = mcp(&bus, "time", "convert_time", arguments).await;
     // The tool's own words are both its content and the error's message.
     let said = outcome.json["content"].clone();
@@ -161,6 +168,7 @@ async fn tools_lists_what_is_there() {
         assert!(run.status.success() && run.stderr.is_empty(), "{run:?}");
         run.stdout
     };
+
     let without = tools(&[]).await;
     assert!(without.contains("execute_python_script  Runs a Python script"), "{without}");
     assert!(!without.contains("mcp_"), "there is no bridge: {without}");

@@ -26,6 +26,7 @@ async fn a_scripts_manager_that_dies() {
         spy.take(PROGRESS, 1).await;
         manager.process().kill();
     };
+
     let (call, ()) = tokio::join!(call, crash);
     // Ten minutes were allowed, and nobody was there to take the call over.
     assert_eq!(Outcome::of(call.unwrap()).code(), "outcome_unknown");
@@ -47,7 +48,6 @@ async fn a_scripts_manager_that_dies() {
     assert_eq!(answer.body["reason"], "outcome_unknown", "{}", answer.body);
     assert_eq!(answer.body["output"], json!(null), "the script was run again");
     ended(&theirs).await;
-
     assert_eq!(python(&bus, "print(6 * 7)").await.content(), "42\n");
 }
 
@@ -57,14 +57,17 @@ async fn a_bridge_that_dies() {
     let (Some(time), Some(everything)) = (servers::time(), servers::everything_stdio()) else {
         return;
     };
+
     let bus = vhost.amqp_url();
     let servers = Servers::with(&[("time", time.to_json()), ("all", everything.to_json())]);
     let mut first = bridge(&bus, &servers).await;
     let spy = Stranger::new(&vhost, &[PROGRESS]).await;
+
     for (server, tool) in [("all", "get-tiny-image"), ("time", "get_current_time")] {
         let called = mcp(&bus, server, tool, json!({"timezone": "UTC"})).await;
         called.content();
     }
+
     let children = descendants(first.process().id());
     assert!(children.len() >= 3, "{children:?}");
     spy.vhost.purge(PROGRESS).await.unwrap();
@@ -77,6 +80,7 @@ async fn a_bridge_that_dies() {
         spy.take(PROGRESS, 1).await;
         first.process().kill();
     };
+
     let (call, ()) = tokio::join!(call, crash);
     assert_eq!(Outcome::of(call.unwrap()).code(), "outcome_unknown");
     // The bridge cannot see to that any more; their supervisors do.

@@ -107,11 +107,13 @@ async fn no_credential_is_logged_or_shown() {
     let servers = servers(&guarded);
     let bridge = launch("mcp-bridge", &bus).arg("--mcp-config").arg(servers.file());
     let mut bridge = start(bridge.env("TOOLBUS_LOG", LOG).env("BEARER", BEARER)).await;
+
     for (server, tool, expected) in CALLS {
         let outcome = format!("{:?}", mcp(&bus, server, tool, json!({})).await);
         assert!(outcome.contains(expected), "{server} {tool}: {outcome}");
         holds_none(tool, &outcome);
     }
+
     let listed = invoke(&bus, "mcp_list_services", json!({})).await;
     holds_none("what is listed", listed.content());
     let (_, status) = bridge.look("/status").await.unwrap();
@@ -124,5 +126,6 @@ async fn no_credential_is_logged_or_shown() {
     for expected in ["TRACE", "rmcp::", "stderr: *** and *** in ***", "stderr: xxxx"] {
         assert!(log.contains(expected), "{expected} is not in {log}");
     }
+
     holds_none("log", &log);
 }

@@ -175,6 +175,7 @@ async fn prompts_and_resources_are_read_where_a_server_has_them() {
         let what = json!({"do": "read", "prompt": prompt, "arguments": arguments, "uri": uri});
         host.step(path, what)
     };
+
     let text = "demo://resource/dynamic/text/1";
     for (era, _) in ERAS {
         let [there, unknown, marks, own] = host
@@ -246,6 +247,7 @@ async fn what_fails_is_told_in_the_protocols_words() {
             assert!(told["content"][0]["text"].as_str().unwrap().starts_with(text), "{told}");
         }
     }
+
     // A call whose outcome is unknown is nobody's to repeat.
     assert_eq!(servers.marks(), ["die", "die"]);
 }

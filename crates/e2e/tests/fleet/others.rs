@@ -42,6 +42,7 @@ impl All {
             std::fs::create_dir(&folder).unwrap();
             folder
         };
+
         let (allowed, repository) = (within("allowed"), within("repository"));
         make_repository(&repository);
         let mut memory = parts::memory()?.to_json();
@@ -68,6 +69,7 @@ impl All {
         })
         .await;
         let bridge_id = bridge.process().id();
+
         Some(Self { vhost, bus, _bridge: bridge, bridge_id, folder, _servers: servers })
     }
 
@@ -149,6 +151,7 @@ async fn files_are_read_and_written_inside_their_folder_only(all: &All) {
         let refused = all.call("filesystem", "write_file", write).await;
         assert!(tool_error(&refused).contains("Access denied"), "{outside}: {refused:?}");
     }
+
     let outside = std::fs::read_to_string(all.folder.path().join("outside.txt")).unwrap();
     assert_eq!(outside, "not for them");
 }
@@ -182,6 +185,7 @@ async fn a_page_is_fetched(all: &All) {
         let refused = all.call("fetch-outside", "fetch", url("page")).await;
         assert!(tool_error(&refused).contains("private"), "{refused:?}");
     };
+
     tokio::select! {
         () = work => {}
         ended = async { axum::serve(listener, app).await } => panic!("{ended:?}"),
@@ -207,6 +211,7 @@ async fn what_is_remembered_is_kept_and_what_is_thought_is_not(all: &All) {
         let told = all.call("thinking", "sequentialthinking", arguments).await;
         serde_json::from_str::<Value>(told.content()).unwrap()
     };
+
     thought(all, "{\"a\": [1, {}]}").await;
     let second = thought(all, "another").await;
     assert_eq!((&second["thoughtHistoryLength"], &second["branches"]), (&json!(2), &json!(["b"])));
@@ -215,6 +220,7 @@ async fn what_is_remembered_is_kept_and_what_is_thought_is_not(all: &All) {
         let read = all.call("memory", "read_graph", json!({})).await;
         serde_json::from_str::<Value>(read.content()).unwrap()
     };
+
     assert_eq!(graph(all).await["entities"], json!([crab()]));
     all.kill("memory.js").await;
     all.kill("sequential-thinking.js").await;
@@ -311,6 +317,7 @@ async fn one_that_dies_in_a_call_takes_nobody_along() {
             all.call(server, tool, arguments.clone()).await.content();
         }
     };
+
     let [a, b, c, d, e] = &calls;
     let twice = async {
         all.kill("/server.js").await;
@@ -318,6 +325,7 @@ async fn one_that_dies_in_a_call_takes_nobody_along() {
         a_step(&stranger).await;
         all.kill("/server.js").await;
     };
+
     tokio::join!(work(a), work(b), work(c), work(d), work(e), twice);
     let answers = stranger.take(ANSWERS, 1).await;
     let answer = Answer::of(&answers[0]);

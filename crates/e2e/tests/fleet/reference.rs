@@ -51,6 +51,7 @@ fn the_page_of_settings_is_true() {
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(&path, &page).unwrap();
     }
+
     let kept = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         kept == page,

@@ -55,6 +55,7 @@ async fn a_registration_outlives_the_bridge() {
         let now = mcp(&bus, server, "get_current_time", json!({"timezone": "UTC"})).await;
         assert!(now.content().contains("\"UTC\""), "{now:?}");
     }
+
     let gone = invoke(&bus, "mcp_unregister_server", json!({"name": "Clock"})).await;
     assert_eq!(gone.content(), "Server 'clock' removed successfully.");
     drop(second);
@@ -74,6 +75,7 @@ async fn an_embedded_host_keeps_registrations_and_follows_its_file() {
         let launch = launch.env("TOOLBUS_MCP__ALLOW_STDIO_REGISTRATION", "true");
         Outcome::of(launch.run(LIMIT).await.unwrap())
     };
+
     let clock = json!({"server_name": "clock", "command": time.command, "arguments": time.args});
     invoke("mcp_register_server", clock).await.content();
     // Another process, which knows of it by the file alone.
@@ -81,6 +83,7 @@ async fn an_embedded_host_keeps_registrations_and_follows_its_file() {
     let now = json!({
         "server_name": "clock", "tool_name": "get_current_time", "arguments": arguments,
     });
+
     assert!(invoke("mcp_invoke_tool", now).await.content().contains("\"UTC\""));
 
     // One that runs on sees what others register and what the operator changes.

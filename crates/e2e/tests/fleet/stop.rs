@@ -122,6 +122,7 @@ async fn an_interrupted_command_leaves_no_script_behind() {
         let said = command.process().stderr();
         assert_eq!(said, "cancelled: the call was cancelled\n");
     };
+
     let script = |token: &str| json!({"script": endless_script(token)}).to_string();
 
     // In its own process.

@@ -89,6 +89,7 @@ fn there_and_back(trace: &Trace, call: &Span, hop: &Hop) -> anyhow::Result<()> {
         ensure!(is_it, "{child:?} is no child of {parent:?}");
         Ok(())
     };
+
     let request = trace.find(&call.service, "publish", Some(hop.topic))?;
     is_child(call, request)?;
     let process = trace.find(hop.worker, "process", Some(hop.topic))?;
@@ -99,12 +100,14 @@ fn there_and_back(trace: &Trace, call: &Span, hop: &Hop) -> anyhow::Result<()> {
             && span.name == "publish"
             && topic.is_some_and(|topic| topic.starts_with("tool.result."))
     };
+
     let reply = trace.0.iter().find(is_reply).context("no reply yet")?;
     is_child(process, reply)?;
     let is_end =
         |span: &&Span| span.name == "process" && span.parent_id.as_ref() == Some(&reply.span_id);
     let end = trace.0.iter().find(is_end).context("the reply was not taken yet")?;
     ensure!(end.service == call.service, "{end:?}");
+
     Ok(())
 }
 
@@ -146,6 +149,7 @@ async fn one_call_is_one_trace_through_every_process() {
         let answer = stranger.ask(&frame.header("rb-traceparent", parent)).await;
         assert_eq!(answer.body["isError"], false);
     }
+
     let check = |trace: &Trace| {
         for hop in HOPS {
             let call = trace.find("agent", &hop.span(), None)?;
@@ -157,5 +161,6 @@ async fn one_call_is_one_trace_through_every_process() {
         }
         Ok(())
     };
+
     trace(&collector, |_| Some(TRACE.to_owned()), check).await;
 }

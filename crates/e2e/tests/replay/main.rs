@@ -92,6 +92,7 @@ async fn mcp_calls_are_answered_as_recorded() {
             assert_alike(recorded, ours, &[]);
         }
     }
+
     bridge.stop(Duration::from_secs(1)).await;
     stage.strike().await;
 }
@@ -146,10 +147,12 @@ async fn management_is_answered_as_recorded() {
     let url = second.url();
     let pairs = stage.replay(|request| request.replace("http://127.0.0.1:3901/mcp", &url)).await;
     assert_eq!(pairs.len(), 7, "every recorded answer has ours beside it");
+
     for (recorded, mut ours) in pairs {
         leave_out_tools_that_ask(&mut ours);
         assert_alike(&recorded, &ours, &[]);
     }
+
     // On purpose: an unknown request is answered, not dropped, and one that names no reply topic is
     // a dead letter there and here.
     let unknown = stage.unmatched("c-unkmanage").await;
@@ -188,6 +191,7 @@ async fn scripts_are_answered_as_recorded() {
     // The last request installs packages and was never answered; that has tests of its own.
     let pairs = stage.replay_but("script-pi-0005", |request| request).await;
     assert_eq!(pairs.len(), 4, "every recorded answer has ours beside it");
+
     for (recorded, ours) in &pairs {
         if recorded.body["toolCallId"] == "script-to-0004" {
             // On purpose: the C# manager gives the exit code of a kill, ours says what happened.
@@ -199,6 +203,7 @@ async fn scripts_are_answered_as_recorded() {
             assert_alike(recorded, ours, &["elapsedms"]);
         }
     }
+
     worker.stop(Duration::from_secs(1)).await;
     stage.strike().await;
 }

@@ -69,9 +69,11 @@ impl Stage {
                 || frame.routing_key.contains("response")
                 || frame.routing_key.contains("repl")
         };
+
         let live = || self.frames.iter().filter(|frame| frame.exchange == "rockbot");
         let recorded: Vec<Reply> = live().filter(is_answer).map(of_recording).collect();
         let mut pairs = Vec::new();
+
         for request in live().filter(|frame| !is_answer(frame)) {
             let body = String::from_utf8(request.frame.body.to_vec()).expect("text");
             if !call_id.is_empty() && body.contains(call_id) {
@@ -85,6 +87,7 @@ impl Stage {
                 pairs.push((recorded.clone(), ours));
             }
         }
+
         pairs
     }
 
@@ -138,11 +141,13 @@ impl Stage {
             "type": properties.message_type,
             "headers": headers,
         });
+
         let routed = self
             .vhost
             .publish(&request.exchange, &request.routing_key, properties, body.as_bytes())
             .await
             .expect("the broker takes it");
+
         assert!(routed, "nobody listens to {}", request.routing_key);
     }
 

@@ -103,7 +103,6 @@ impl Drop for Fleet {
 
 fn open_to_all(folder: &Path) {
     use std::os::unix::fs::PermissionsExt as _;
-
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
@@ -183,6 +182,7 @@ fn check_networks(fleet: &Fleet) {
         let container = fleet.inspect(service);
         container["NetworkSettings"]["Networks"].as_object().expect("networks").clone()
     };
+
     let broker: Vec<_> = networks("rabbitmq")
         .into_values()
         .map(|network| network["IPAddress"].as_str().expect("an address").to_owned())
@@ -202,6 +202,7 @@ fn check_networks(fleet: &Fleet) {
             said.contains("reached")
         })
     };
+
     assert!(reached("mcp-bridge"), "nothing reaches {broker:?}");
     assert!(!reached("openrouter-mcp"), "openrouter-mcp reaches the broker");
 }

@@ -20,6 +20,7 @@ pub(crate) fn borrow_broker(release: &Release, values: &mut Value, lender: &Rele
             {"user": NAME, "vhost": NAME, "configure": ".*", "write": ".*", "read": ".*"},
         ],
     });
+
     // What it reads is its standard input.
     lender.rabbitmqctl(&format!("import_definitions <<'END'\n{definitions}\nEND")).unwrap();
     let secret = json!({
@@ -27,6 +28,7 @@ pub(crate) fn borrow_broker(release: &Release, values: &mut Value, lender: &Rele
         "metadata": {"name": NAME, "namespace": release.name},
         "stringData": {PASSWORD_KEY: "hunter3"},
     });
+
     apply(release.cluster.kubectl(), &secret);
     let broker = json!({"matchLabels": {
         "app.kubernetes.io/component": "rabbitmq",
@@ -44,6 +46,7 @@ pub(crate) fn borrow_broker(release: &Release, values: &mut Value, lender: &Rele
             }],
         },
     });
+
     apply(lender.cluster.kubectl(), &way_in);
 
     let host = format!("{}.{}", lender.deployment("rabbitmq"), lender.name);
@@ -56,6 +59,7 @@ pub(crate) fn borrow_broker(release: &Release, values: &mut Value, lender: &Rele
         "passwordKey": PASSWORD_KEY,
         "policies": {"enabled": true, "managementUrl": format!("http://{host}:15672")},
     });
+
     values["networkPolicy"]["brokerTo"] =
         json!([{"namespaceSelector": in_namespace(&lender.name), "podSelector": broker}]);
 }

@@ -72,6 +72,7 @@ fn images_carry_their_bill_of_materials() {
     let Some(engine) = tools::docker() else { return };
     // What one of the programs links and another does not.
     let telling = ["kube", "lapin", "rmcp", "toolbus-sandbox"];
+
     for (name, _) in IMAGES {
         let (program, linked): (_, &[&str]) = match name {
             "agent-host" => ("agent-host", &["lapin", "rmcp", "toolbus-sandbox"]),

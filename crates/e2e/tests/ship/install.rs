@@ -54,6 +54,7 @@ fn a_release_answers_is_upgraded_and_leaves_nothing() {
         release.check_calls();
         second.check_calls();
     };
+
     upgrade_in_a_call(&release, &values);
     check("Rocky");
     roll_back(&release);
@@ -108,11 +109,13 @@ fn check_rights(release: &Release) {
         command.args(["--namespace", place, "--as", &manager]);
         command.output().unwrap().status.success()
     };
+
     for (verb, what) in [("create", "pods"), ("delete", "pods"), ("create", "pods/attach")] {
         assert!(may(verb, what, &scripts), "{verb} {what}");
         assert!(!may(verb, what, namespace), "{verb} {what} in the release's namespace");
         assert!(!may(verb, what, "default"), "{verb} {what} in default");
     }
+
     for (verb, what) in [
         ("get", "secrets"),
         ("create", "pods/exec"),
@@ -123,6 +126,7 @@ fn check_rights(release: &Release) {
     ] {
         assert!(!may(verb, what, &scripts), "{verb} {what}");
     }
+
     let pods = release.look(&["get", "pods", "-o", "json"]).unwrap();
     let pods: Value = serde_json::from_str(&pods).unwrap();
     for pod in pods["items"].as_array().unwrap() {
@@ -161,12 +165,15 @@ fn secrets_that_are_missing_or_wrong_are_told_and_mended() {
     // There is no collector: the services run all the same, and tell of it once.
     values["telemetry"] = json!({"endpoint": "http://127.0.0.1:4318"});
     let soon = json!([{"name": "OTEL_METRIC_EXPORT_INTERVAL", "value": "500"}]);
+
     for part in ["mcpBridge", "scriptsManager"] {
         values[part]["env"] = soon.clone();
     }
+
     for part in ["agentHost", "openrouterMcp"] {
         values[part]["enabled"] = json!(false);
     }
+
     release.install(&values, &[]).unwrap();
     until(|| {
         let events = release.look(&["get", "events", "-o", "jsonpath={.items[*].message}"])?;
@@ -181,12 +188,15 @@ fn secrets_that_are_missing_or_wrong_are_told_and_mended() {
             "stringData": {"password": password},
         })
     };
+
     apply(release.cluster.kubectl(), &secret("right"));
     let [bridge, manager] = ["mcp-bridge", "scripts-manager"]
         .map(|component| format!("deployment/{}", release.deployment(component)));
+
     for service in [&bridge, &manager] {
         release.look(&["rollout", "status", service, "--timeout=5m"]).unwrap();
     }
+
     release.helm(&["test", &release.name], None).unwrap();
 
     // The broker keeps what it was started with, and a bridge that starts has another one.
@@ -199,6 +209,7 @@ fn secrets_that_are_missing_or_wrong_are_told_and_mended() {
         ensure!(!logs.contains("hunter2"), "the log tells the password: {logs}");
         Ok(())
     });
+
     // A call that fails leaves no pod, and why it failed is told all the same.
     let error = release.helm(&["test", &release.name], None).unwrap_err().to_string();
     assert!(error.contains("refused the user toolbus or the password"), "{error}");
@@ -207,6 +218,7 @@ fn secrets_that_are_missing_or_wrong_are_told_and_mended() {
     // The one that works is kept until the new one does, and that takes up what is mended by itself.
     apply(release.cluster.kubectl(), &secret("right"));
     release.look(&["rollout", "status", &bridge, "--timeout=5m"]).unwrap();
+
     for component in ["mcp-bridge", "scripts-manager"] {
         let logs = until(|| {
             let pods = release.pods(component);

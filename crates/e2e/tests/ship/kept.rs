@@ -95,6 +95,7 @@ fn what_is_kept_on_volumes_outlives_the_pods() {
         ensure!(left.is_empty(), "{left}");
         Ok(())
     });
+
     let script = json!({"script": "print(1)"});
     release.invoke_with("execute_python_script", &script, &["--timeout=2s"]).unwrap_err();
     assert_eq!(waiting(&release, WAITING).unwrap(), Some(1));
@@ -106,15 +107,16 @@ fn what_is_kept_on_volumes_outlives_the_pods() {
     until(|| release.look(&["wait", "--for=condition=Ready", &broker, "--timeout=1m"]));
     assert_eq!(waiting(&release, WAITING).unwrap(), Some(1));
     release.look(&["scale", &manager, "--replicas=1"]).unwrap();
+
     for workload in ["mcp-bridge", "scripts-manager", "agent-host"] {
         let workload = format!("deployment/{}", release.deployment(workload));
         release.look(&["rollout", "status", &workload, "--timeout=5m"]).unwrap();
     }
+
     let mark = json!({"server_name": "kept", "tool_name": "mark"});
     assert_eq!(content(&release.invoke("mcp_invoke_tool", &mark).unwrap()), "mark: done");
     check_package(&release);
     assert_eq!(volumes.asked().unwrap(), asked, "it was installed again");
-
     check_uninstall(&release);
 }
 
@@ -132,6 +134,7 @@ fn check_uninstall(release: &Release) {
         format!("persistentvolumeclaim/{name}mcp-bridge"),
         format!("persistentvolumeclaim/{name}packages"),
     ];
+
     until(|| {
         let left = release.left()?;
         let mut left: Vec<_> = left.lines().collect();

@@ -33,6 +33,7 @@ pub(crate) fn overlay(folder: &Path) -> std::path::PathBuf {
             "pipelines": {"traces": {"receivers": ["otlp"], "exporters": ["file"]}},
         },
     });
+
     fs::write(&settings, text.to_string()).unwrap();
     let soon = json!({"environment": {"OTEL_METRIC_EXPORT_INTERVAL": "1000"}});
     let overlay = json!({"services": {
@@ -51,6 +52,7 @@ pub(crate) fn overlay(folder: &Path) -> std::path::PathBuf {
     }});
     let path = folder.join("overlay.json");
     fs::write(&path, overlay.to_string()).unwrap();
+
     path
 }
 
@@ -71,6 +73,7 @@ pub(crate) fn check_metrics(address: &str) {
         ensure!(away.is_empty(), "{away:?}");
         Ok(())
     };
+
     until(jobs);
     let alerts = fs::read_to_string(repository("deploy/dashboards/alerts.yml")).unwrap();
     let written = alerts.matches("- alert: ").count();
@@ -136,14 +139,17 @@ pub(crate) fn check_grafana(configuration: &Value) {
     let provider = text("deploy/compose/observe/grafana/dashboards/toolbus.yaml");
     let folder = provider.split("path: ").nth(1).unwrap().split('}').next().unwrap();
     assert_eq!(Path::new(mounts[folder]), repository("deploy/dashboards"));
+
     for kind in ["dashboards", "datasources"] {
         let given = mounts[format!("/etc/grafana/provisioning/{kind}").as_str()];
         assert_eq!(Path::new(given), repository("deploy/compose/observe/grafana").join(kind));
     }
+
     // A service of this name, at this port, is what the source's URL says; the dashboards take
     // whatever source is of the type `prometheus`.
     let sources = text("deploy/compose/observe/grafana/datasources/toolbus.yaml");
     assert!(sources.contains("type: prometheus\n"), "{sources}");
+
     for line in sources.lines().filter_map(|line| line.trim().strip_prefix("url: ")) {
         let url = reqwest::Url::parse(line).unwrap();
         let service = &configuration["services"][url.host_str().unwrap()];

@@ -62,10 +62,12 @@ impl Outside {
                 }],
             },
         });
+
         apply(release.cluster.kubectl(), &pod);
         let wait = ["wait", "--for=condition=Ready", "pod", NAME, "--timeout=5m"];
         release.look(&wait).unwrap();
         let address = release.look(&["get", "pod", NAME, "--output=jsonpath={.status.podIP}"]);
+
         Self { namespace: release.name.clone(), address: address.unwrap() }
     }
 
@@ -99,12 +101,14 @@ impl Outside {
             "metadata": {"name": "everybody", "namespace": release.name},
             "spec": {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{}]},
         });
+
         apply(release.cluster.kubectl(), &everybody);
         until(|| {
             let open = open_to(release, &stranger, doors)?;
             ensure!(open.iter().all(|open| *open), "{doors:?}: {open:?}");
             Ok(())
         });
+
         release.look(&["delete", "networkpolicy", "everybody"]).unwrap();
     }
 }

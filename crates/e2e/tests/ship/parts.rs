@@ -89,6 +89,7 @@ fn every_part_is_what_the_cluster_takes() {
         "password": "secret",
         "policies": {"enabled": true, "managementUrl": "https://rabbit.example:15671"},
     });
+
     let chart = repository("helm/toolbus").display().to_string();
     for values in [own, external] {
         let template = ["template", "parts", &chart, "--kube-version", "1.30"];
@@ -100,6 +101,7 @@ fn every_part_is_what_the_cluster_takes() {
         let error = tried(&release, &wrong).unwrap_err().to_string();
         assert!(error.contains("unknown field \"spec.maxReplicas\""), "{error}");
     }
+
     let page = std::fs::read_to_string(repository("docs/operations.md")).unwrap();
     let authentication = page.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next());
     let taken = tried(&release, authentication.unwrap()).unwrap();

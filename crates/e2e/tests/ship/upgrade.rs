@@ -28,6 +28,7 @@ pub(crate) fn upgrade_in_a_call(release: &Release, values: &Value) {
         let is_scripts = |event: &&str| event.contains("/rockbot-script-");
         events.unwrap().lines().filter(is_scripts).map(str::to_owned).collect::<Vec<_>>()
     };
+
     let before = begun().len();
     let managers = release.pods("scripts-manager");
     let arguments = json!({"script": SCRIPT, "timeout_seconds": 120});
@@ -45,12 +46,14 @@ pub(crate) fn upgrade_in_a_call(release: &Release, values: &Value) {
         ensure!(!ends.is_empty(), "{} is not told to end", managers[0]);
         Ok(())
     });
+
     look(&["exec", &pod, "--", "touch", "/dev/shm/tmp/go"]).unwrap();
     until(|| {
         let phase = release.look(&["get", "pod", "caller", "--output=jsonpath={.status.phase}"])?;
         ensure!(["Succeeded", "Failed"].contains(&&*phase), "{phase}");
         Ok(())
     });
+
     let said = release.look(&["logs", "caller"]).unwrap();
     let answers: Vec<_> = said.lines().filter(|line| line.contains("\"callId\"")).collect();
     assert_eq!(answers.len(), 1, "{said}");
@@ -84,6 +87,7 @@ pub(crate) fn check_evictions(release: &Release, component: &str) {
         ensure!(allowed == "1", "{allowed} may go");
         Ok(())
     });
+
     let pods = release.pods(component);
     assert_eq!(pods.len(), 2, "{pods:?}");
     let folder = tempfile::tempdir().unwrap();
@@ -103,12 +107,14 @@ pub(crate) fn check_evictions(release: &Release, component: &str) {
         })
         .collect();
     let mut refusals = Vec::new();
+
     for eviction in evictions {
         let ended = eviction.wait_with_output().unwrap();
         if !ended.status.success() {
             refusals.push(String::from_utf8_lossy(&ended.stderr).into_owned());
         }
     }
+
     let [refusal] = &refusals[..] else { panic!("{refusals:?}") };
     assert!(refusal.contains("TooManyRequests"), "{refusal}");
     assert!(refusal.contains("disruption budget"), "{refusal}");

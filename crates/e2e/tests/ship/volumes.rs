@@ -89,6 +89,7 @@ impl Volumes {
                 "volumes": [{"name": "node", "hostPath": {"path": "/tmp", "type": "Directory"}}],
             },
         });
+
         apply(self.cluster.kubectl(), &pod);
         until(|| self.asked());
     }

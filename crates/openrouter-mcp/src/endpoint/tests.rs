@@ -2,8 +2,8 @@ use serde_json::json;
 
 use super::*;
 
-fn text(text: &str) -> Text {
-    Text::try_from(text.to_owned()).unwrap()
+fn text(text: &str) -> CallerText {
+    CallerText::try_from(text.to_owned()).unwrap()
 }
 
 fn url(endpoint: &Endpoint) -> String {
@@ -21,7 +21,7 @@ fn addresses_are_those_that_openrouter_publishes() {
     let check = |endpoint: Endpoint, expected: &str| assert_eq!(url(&endpoint), expected);
     check(Endpoint::Credits, "https://host/api/v1/credits");
     check(Endpoint::CurrentKey, "https://host/api/v1/key");
-    check(Endpoint::CurrentKeyByOldName, "https://host/api/v1/auth/key");
+    check(Endpoint::LegacyCurrentKey, "https://host/api/v1/auth/key");
     check(Endpoint::Keys, "https://host/api/v1/keys");
     check(Endpoint::Models(ModelsQuery::default()), "https://host/api/v1/models");
     check(
@@ -70,7 +70,7 @@ fn a_callers_text_stays_one_segment_or_one_value() {
 #[test]
 fn what_no_encoding_can_carry_is_refused() {
     for refused in ["", ".", "..", "a\nb", "\0", "\u{85}", &"x".repeat(257)] {
-        assert!(Text::try_from(refused.to_owned()).is_err(), "{refused:?}");
+        assert!(CallerText::try_from(refused.to_owned()).is_err(), "{refused:?}");
     }
 }
 

@@ -14,7 +14,7 @@ fn every_status_has_a_code_and_says_what_to_do() {
     let check = |status: u16, code: &str, retryable: bool, advice: &str| {
         let error = refused(status, Endpoint::CurrentKey);
         assert_eq!((error.code(), error.is_retryable()), (code, retryable), "{status}");
-        let text = error.text();
+        let text = error.full_text();
         let head = format!("OpenRouter API error {status} for '/key': No. ");
         assert!(text.strip_prefix(&head).is_some_and(|rest| rest.contains(advice)), "{text}");
     };
@@ -39,9 +39,9 @@ fn a_wait_that_openrouter_asks_for_is_told() {
         message: "slow down".to_owned(),
         retry_after: Some(Duration::from_secs(30)),
     };
-    let result = error.result();
+    let result = error.to_tool_result();
     assert_eq!(
-        error.text(),
+        error.full_text(),
         "OpenRouter API error 429 for '/credits': slow down. Try again in 30 s, not earlier."
     );
     let structured = result.structured_content.unwrap();
@@ -53,6 +53,9 @@ fn a_wait_that_openrouter_asks_for_is_told() {
 #[test]
 fn what_needs_a_management_key_says_so() {
     for endpoint in [Endpoint::Keys, Endpoint::Credits] {
-        assert!(refused(401, endpoint.clone()).text().contains("management key"), "{endpoint:?}");
+        assert!(
+            refused(401, endpoint.clone()).full_text().contains("management key"),
+            "{endpoint:?}"
+        );
     }
 }

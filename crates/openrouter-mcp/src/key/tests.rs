@@ -3,13 +3,13 @@ use super::*;
 const KEY: &str = "sk-or-v1-0123456789abcdef";
 
 fn key() -> ApiKey {
-    ApiKey::read(KEY).unwrap()
+    ApiKey::parse(KEY).unwrap()
 }
 
 #[test]
 fn what_is_no_key_is_told_without_repeating_it() {
     let check = |text: &str, expected: &str| {
-        let error = ApiKey::read(text).unwrap_err().to_string();
+        let error = ApiKey::parse(text).unwrap_err().to_string();
         assert!(error.contains(expected), "{text:?}: {error}");
         assert!(text.trim().is_empty() || !error.contains(text.trim()), "{error}");
     };
@@ -23,21 +23,24 @@ fn what_is_no_key_is_told_without_repeating_it() {
 
 #[test]
 fn white_space_around_it_does_not_count() {
-    assert_eq!(ApiKey::read(&format!(" {KEY}\r\n")).unwrap().bearer(), format!("Bearer {KEY}"));
+    assert_eq!(
+        ApiKey::parse(&format!(" {KEY}\r\n")).unwrap().bearer_header(),
+        format!("Bearer {KEY}")
+    );
 }
 
 #[test]
 fn it_prints_itself_nowhere() {
     let key = key();
-    let shown = format!("{key:?} {:?}", key.bearer());
+    let shown = format!("{key:?} {:?}", key.bearer_header());
     assert!(!shown.contains("0123456789"), "{shown}");
 }
 
 #[test]
 fn it_is_masked_in_every_place_of_a_text() {
-    assert_eq!(key().redacted(&format!("{KEY}, and {KEY}.")), "***, and ***.");
-    assert_eq!(key().redacted("nothing here"), "nothing here");
-    assert_eq!(ApiKey::read("a").unwrap().redacted("a bad day"), "a bad day");
+    assert_eq!(key().redact(&format!("{KEY}, and {KEY}.")), "***, and ***.");
+    assert_eq!(key().redact("nothing here"), "nothing here");
+    assert_eq!(ApiKey::parse("a").unwrap().redact("a bad day"), "a bad day");
 }
 
 #[tokio::test]
@@ -45,15 +48,15 @@ async fn a_file_is_read_each_time() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("key");
     let source = KeySource::File(path.clone());
-    assert!(matches!(source.load().await, Err(Error::Unreadable(_))));
+    assert!(matches!(source.load_key().await, Err(Error::Unreadable(_))));
     for key in ["first-of-two-keys", "other-of-two-keys"] {
         std::fs::write(&path, format!("{key}\n")).unwrap();
-        assert_eq!(source.load().await.unwrap().bearer(), format!("Bearer {key}"));
+        assert_eq!(source.load_key().await.unwrap().bearer_header(), format!("Bearer {key}"));
     }
     std::fs::write(&path, vec![b'k'; 1 << 20]).unwrap();
-    assert!(matches!(source.load().await, Err(Error::Malformed("it is too long"))));
+    assert!(matches!(source.load_key().await, Err(Error::Malformed("it is too long"))));
     std::fs::write(&path, b"\xff\xfe").unwrap();
-    assert!(matches!(source.load().await, Err(Error::Unreadable(_))));
+    assert!(matches!(source.load_key().await, Err(Error::Unreadable(_))));
     let folder = KeySource::File(folder.path().to_owned());
-    assert!(matches!(folder.load().await, Err(Error::Unreadable(_))));
+    assert!(matches!(folder.load_key().await, Err(Error::Unreadable(_))));
 }

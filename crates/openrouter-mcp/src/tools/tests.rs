@@ -4,7 +4,7 @@ use super::*;
 
 fn endpoint(tool: &str, arguments: Value) -> Result<Endpoint, String> {
     let Value::Object(arguments) = arguments else { panic!("{arguments}") };
-    OpenRouterTool::named(tool).unwrap().endpoint(arguments).map_err(|error| error.to_string())
+    OpenRouterTool::by_name(tool).unwrap().endpoint(arguments).map_err(|error| error.to_string())
 }
 
 #[test]

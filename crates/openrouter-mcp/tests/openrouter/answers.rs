@@ -123,6 +123,7 @@ async fn requests_are_those_of_openrouters_own_client() {
     let program = Program::start(with_key(&upstream.url)).await;
     let mut command = sdk.command(include_str!("sdk.mjs"));
     command.args([&upstream.url, KEY, HASH, GENERATION]).env("NO_PROXY", "127.0.0.1");
+
     for told in run(command, String::new()).await {
         // It checks answers by the published schemas, so the server in OpenRouter's place is one.
         assert_eq!(
@@ -133,14 +134,17 @@ async fn requests_are_those_of_openrouters_own_client() {
             told["problem"].as_str().unwrap()
         );
     }
+
     let of_sdk = meaning(upstream.asked());
 
     let some = json!({"q": "mini", "sort": "newest", "max_price": 0.5, "offset": 0, "limit": 1});
     let mut all = calls().map(|(tool, arguments, _)| (tool, arguments)).to_vec();
     all.insert(3, ("list_models", some));
+
     for (tool, arguments) in all {
         assert!(!program.call(tool, arguments).await.is_error, "{tool}");
     }
+
     assert_eq!(meaning(upstream.asked()), of_sdk);
 }
 
@@ -152,6 +156,7 @@ async fn a_part_of_the_models_is_asked_for_and_given() {
         let list: Value = serde_json::from_str(&ended.text).unwrap();
         list["data"].as_array().unwrap().iter().map(|model| model["id"].clone()).collect::<Vec<_>>()
     };
+
     let found = ids(program.call("list_models", json!({"q": "mini"})).await);
     assert_eq!(found, ["openai/gpt-9-mini", "anthropic/claude-mini"]);
     let found =
@@ -201,11 +206,13 @@ async fn no_argument_leads_anywhere_else() {
         assert!(!segment.contains('/') && asked[0].query.is_empty(), "{asked:?}");
         assert_eq!(asked[1].query, [("id".to_owned(), hostile.to_owned())].into());
     }
+
     for refused in
         [json!({"keyHash": ".."}), json!({"keyHash": ""}), json!({}), json!({"keyHash": 1})]
     {
         let ended = program.call("get_api_key", refused).await;
         assert_eq!(ended.error["code"], "invalid_arguments", "{}", ended.text);
     }
+
     assert_eq!(upstream.asked(), []);
 }

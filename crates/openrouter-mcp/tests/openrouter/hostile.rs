@@ -135,6 +135,7 @@ async fn size_and_time_have_limits() {
     assert!(ended.text.len() < 800, "{}", ended.text.len());
     let (ended, _) =
         told(|_| Say::AndHang(b"HTTP/1.1 500 Oops\r\ncontent-length: 10\r\n\r\n".to_vec())).await;
+
     assert!(ended.is_error, "{ended:?}");
 }
 
@@ -177,15 +178,18 @@ async fn what_is_too_much_is_refused_at_once_and_what_is_given_up_makes_room() {
         })
         .await;
     };
+
     // Two hang; the third has no room. Then their clients go away, and there is some again.
     tokio::select! {
         _ = async { tokio::join!(call(), call()) } => panic!("nobody answers"),
         ended = async { asked(2).await; call().await } => check_error(&ended, "busy", "Try again"),
     }
+
     tokio::select! {
         _ = call() => {}
         () = asked(1) => return,
     }
+
     // The first one may have come before the others were gone.
     toolbus_testkit::eventually(LIMIT, async || {
         tokio::select! {

@@ -60,6 +60,7 @@ async fn a_key_that_is_rotated_holds_from_the_next_call_on() {
     let file = file.to_str().unwrap();
     assert!(!ended.text.contains(file) && !ended.text.contains("two"), "{}", ended.text);
     let written = program.written();
+
     for secret in ["5ec2e7c0ffee", "of-somebody-else", "two\\nlines"] {
         assert!(!written.contains(secret), "{secret} is logged");
     }
@@ -115,6 +116,7 @@ async fn only_who_may_come_is_let_in() {
             assert_eq!(told, status, "{path} {headers:?}: {body}");
         }
     };
+
     check(&[], 200).await;
     check(&[("host", "router.example")], 200).await;
     check(&[("host", "router.example:8080")], 200).await;
@@ -153,6 +155,7 @@ async fn a_stop_waits_for_what_runs_and_takes_nothing_new() {
         tokio::task::block_in_place(|| receiver.lock().recv_timeout(LIMIT).unwrap());
         Say::Bytes(json_answer(200, CREDITS))
     });
+
     let upstream = upstream.await;
     let mut program = Program::start(with_key(&upstream.url)).await;
     let client = program.client();
@@ -171,6 +174,7 @@ async fn a_stop_waits_for_what_runs_and_takes_nothing_new() {
         };
         tokio::join!(stopped, answer).0.unwrap()
     };
+
     let (ended, status) = tokio::join!(call, stop);
     assert_eq!(ended, Ended::success(CREDITS));
     assert_eq!(status.code(), Some(0));

@@ -134,6 +134,7 @@ async fn serve(mut stream: TcpStream, all: Arc<Mutex<Vec<Asked>>>, answer: Arc<A
         let Ok(byte) = stream.read_u8().await else { return };
         head.push(byte);
     }
+
     let asked = Asked::read(&String::from_utf8(head).unwrap());
     all.lock().push(asked.clone());
     let (bytes, after) = match answer(&asked) {
@@ -141,6 +142,7 @@ async fn serve(mut stream: TcpStream, all: Arc<Mutex<Vec<Asked>>>, answer: Arc<A
         Say::AndHang(bytes) => (bytes, Some(Vec::new())),
         Say::Forever(bytes, again) => (bytes, Some(again)),
     };
+
     let _ = stream.write_all(&bytes).await;
     match after {
         None => {}
@@ -150,6 +152,7 @@ async fn serve(mut stream: TcpStream, all: Arc<Mutex<Vec<Asked>>>, answer: Arc<A
         }
         Some(again) => while stream.write_all(&again).await.is_ok() {},
     }
+
     let _ = stream.shutdown().await;
     let _ = tokio::time::timeout(Duration::from_secs(1), stream.read_u8()).await;
 }
@@ -188,19 +191,23 @@ fn look_up(asked: &Asked) -> Result<String, (u16, &'static str)> {
     if asked.method != "GET" {
         return Err((405, "Method not allowed"));
     }
+
     if asked.header("authorization") != format!("Bearer {KEY}") {
         return Err((401, "User not found."));
     }
+
     if asked.headers.contains_key("content-length")
         || asked.headers.contains_key("transfer-encoding")
     {
         return Err((400, "A GET has no body"));
     }
+
     let path = asked.path.strip_prefix("/api/v1").ok_or((404, "Not Found"))?;
     let only = |names: &[&str]| {
         let known = asked.query.keys().all(|name| names.contains(&name.as_str()));
         if known { Ok(()) } else { Err((400, "Unknown parameter")) }
     };
+
     match path {
         "/models" => only(&MODELS_QUERY).map(|()| models(&asked.query)),
         "/generation" => {

@@ -133,9 +133,11 @@ impl Launch {
                 command.env_remove(&name);
             }
         }
+
         // What it remembers from one run to the next ends with the test.
         command.env("XDG_STATE_HOME", folder);
         command.args(&self.args).envs(self.env).stdin(Stdio::null());
+
         match self.stdin {
             Input::Nothing => {}
             Input::Text(input) => {
@@ -147,6 +149,7 @@ impl Launch {
                 command.stdin(File::open(path)?);
             }
         }
+
         Process::spawn_with(&self.binary, &mut command, folder, Some(folder))
     }
 }

@@ -146,9 +146,11 @@ impl Management {
             .http
             .request(method, url)
             .basic_auth(self.broker.user(), Some(self.broker.password()));
+
         if let Some(body) = body {
             request = request.json(&body);
         }
+
         request.send().await.with_context(|| format!("management API: {}", path.join("/")))
     }
 }

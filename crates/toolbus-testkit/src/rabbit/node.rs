@@ -24,11 +24,11 @@ use crate::process::Process;
 const DEBIAN_SCRIPTS: &str = "/usr/lib/rabbitmq/bin";
 
 /// A start takes about four seconds on an idle core; a machine that compiles may need many more.
-const START_LIMIT: Duration = Duration::from_secs(90);
+const START_TIMEOUT: Duration = Duration::from_secs(90);
 /// An orderly stop takes about six seconds, most of it after everything has been closed.
-const STOP_LIMIT: Duration = Duration::from_secs(60);
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 /// One command of rabbitmqctl takes less than a second.
-const COMMAND_LIMIT: Duration = Duration::from_secs(60);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 /// A port may be taken between the choice and its use.
 const ATTEMPTS: usize = 3;
 
@@ -58,7 +58,7 @@ struct Ports {
 impl Node {
     /// Whether RabbitMQ is on this machine.
     pub fn is_installed() -> bool {
-        script("rabbitmq-server").is_some()
+        find_script("rabbitmq-server").is_some()
     }
 
     /// Starts a node and waits until it takes AMQP connections.
@@ -129,7 +129,7 @@ impl Node {
     /// When it is not running or does not stop within a minute; then it is killed.
     pub async fn stop(&mut self) -> anyhow::Result<()> {
         let mut server = self.server.take().context("the broker is not running")?;
-        server.terminate(STOP_LIMIT).await.map(drop)
+        server.terminate(STOP_TIMEOUT).await.map(drop)
     }
 
     /// Starts the broker after [`Node::crash`] or [`Node::stop`]: the same data, the same ports.
@@ -191,9 +191,9 @@ impl Node {
         let mut command = self.command("rabbitmqctl")?;
         command.args(args).stdin(Stdio::null());
         let mut command = tokio::process::Command::from(command);
-        let output = tokio::time::timeout(COMMAND_LIMIT, command.kill_on_drop(true).output())
+        let output = tokio::time::timeout(COMMAND_TIMEOUT, command.kill_on_drop(true).output())
             .await
-            .with_context(|| format!("rabbitmqctl {args:?}: no end after {COMMAND_LIMIT:?}"))?
+            .with_context(|| format!("rabbitmqctl {args:?}: no end after {COMMAND_TIMEOUT:?}"))?
             .with_context(|| format!("rabbitmqctl {args:?}"))?;
         let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -213,7 +213,8 @@ impl Node {
         let mut server = Process::spawn("rabbitmq", &mut command, self.folder.path())?;
         let management = Management::new(self.broker.clone())?;
         let check = format!("{}", self.ports.amqp);
-        let end = Instant::now() + START_LIMIT;
+        let end = Instant::now() + START_TIMEOUT;
+
         loop {
             if let Some(status) = server.exit_status() {
                 bail!("rabbitmq-server ended: {status}\n{}", server.logs());
@@ -223,18 +224,18 @@ impl Node {
                 self.server = Some(server);
                 return Ok(());
             }
-            ensure!(Instant::now() < end, "not ready in {START_LIMIT:?}\n{}", server.logs());
+            ensure!(Instant::now() < end, "not ready in {START_TIMEOUT:?}\n{}", server.logs());
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 
     /// One of RabbitMQ's scripts with an environment in which it knows only this node.
     fn command(&self, name: &str) -> anyhow::Result<Command> {
-        let script = script(name).with_context(|| format!("{name} is not installed"))?;
+        let script = find_script(name).with_context(|| format!("{name} is not installed"))?;
         let folder = self.folder.path();
         let mut command = Command::new(script);
         let on_loopback = "-kernel inet_dist_use_interface {127,0,0,1}";
-        clean(&mut command, folder, self.ports.epmd)
+        clear_environment(&mut command, folder, self.ports.epmd)
             .env("RABBITMQ_CONF_ENV_FILE", "/dev/null")
             .env("RABBITMQ_NODENAME", format!("toolbus-{}@localhost", self.ports.amqp))
             .env("RABBITMQ_DIST_PORT", self.ports.distribution.to_string())
@@ -245,6 +246,7 @@ impl Node {
             .env("RABBITMQ_LOG_BASE", folder.join("log"))
             .env("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", format!("{on_loopback} -noinput"))
             .env("RABBITMQ_CTL_ERL_ARGS", on_loopback);
+
         Ok(command)
     }
 }
@@ -266,6 +268,7 @@ fn write_settings(folder: &Path, ports: Ports) -> anyhow::Result<()> {
     // Quorum queues report by a clock of their own, which has no name in the other file.
     fs::write(folder.join("advanced.config"), "[{rabbit, [{quorum_tick_interval, 500}]}].\n")?;
     fs::write(folder.join("enabled_plugins"), "[rabbitmq_management,rabbitmq_prometheus].\n")?;
+
     Ok(())
 }
 
@@ -274,13 +277,17 @@ fn write_settings(folder: &Path, ports: Ports) -> anyhow::Result<()> {
 fn start_epmd(folder: &Path, ports: Ports) -> anyhow::Result<Process> {
     let mut command = Command::new("epmd");
     command.stdin(Stdio::null());
-    clean(&mut command, folder, ports.epmd);
+    clear_environment(&mut command, folder, ports.epmd);
     Process::spawn_with("epmd", &mut command, folder, Some(folder))
 }
 
 /// Leaves of the machine's environment only where programs are, and gives this node's epmd and
 /// home, where Erlang keeps its cookie.
-fn clean<'a>(command: &'a mut Command, folder: &Path, epmd_port: u16) -> &'a mut Command {
+fn clear_environment<'a>(
+    command: &'a mut Command,
+    folder: &Path,
+    epmd_port: u16,
+) -> &'a mut Command {
     let path = std::env::var_os("PATH").unwrap_or_default();
     command
         // Where a crashing Erlang leaves its dump.
@@ -293,7 +300,7 @@ fn clean<'a>(command: &'a mut Command, folder: &Path, epmd_port: u16) -> &'a mut
         .env("ERL_EPMD_ADDRESS", "127.0.0.1")
 }
 
-fn script(name: &str) -> Option<PathBuf> {
+fn find_script(name: &str) -> Option<PathBuf> {
     let debian = Path::new(DEBIAN_SCRIPTS).join(name);
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path = std::env::split_paths(OsStr::new(&path)).map(|folder| folder.join(name));

@@ -244,10 +244,12 @@ impl WireMessage {
                 self.payload.into_bytes()
             }
         };
+
         let properties = match self.properties {
             Value::Object(properties) => properties,
             _ => Map::new(),
         };
+
         Ok(Message {
             exchange: self.exchange,
             routing_key: self.routing_key,

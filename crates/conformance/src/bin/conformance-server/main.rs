@@ -19,11 +19,11 @@ use rmcp::{RoleServer, ServerHandler};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use offer::{Asks, Deed, Offer, Way};
-use questions::{Asked, Carried, ask};
+use offer::{Offer, QuestionRounds, ToolAction, ToolBehavior};
+use questions::{AskOutcome, CallState, ask};
 
-/// What a tool lets pass between two pieces of news, so that they come one by one.
-const PAUSE: Duration = Duration::from_millis(50);
+/// Time between two notifications of a tool, so that they arrive one by one.
+const NOTIFICATION_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Clone)]
 struct Server {
@@ -41,7 +41,7 @@ struct Changes {
 }
 
 impl Server {
-    async fn log(&self, context: &RequestContext<RoleServer>) {
+    async fn send_logs(&self, context: &RequestContext<RoleServer>) {
         let modern = context
             .protocol_version()
             .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
@@ -50,38 +50,38 @@ impl Server {
         }
         for text in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
             let message = LoggingMessageNotificationParam::new(LoggingLevel::Info, json!(text));
-            // Whoever has gone needs no log.
+            // A client that has disconnected needs no log.
             let _ = context.peer.notify_logging_message(message).await;
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(NOTIFICATION_INTERVAL).await;
         }
     }
 
-    async fn tell_progress(&self, context: &RequestContext<RoleServer>) {
+    async fn send_progress(&self, context: &RequestContext<RoleServer>) {
         let Some(token) = context.meta.get_progress_token() else { return };
         for progress in [0.0, 50.0, 100.0] {
-            let news = ProgressNotificationParam::new(token.clone(), progress).with_total(100.0);
-            // Whoever has gone needs no progress.
-            let _ = context.peer.notify_progress(news).await;
-            tokio::time::sleep(PAUSE).await;
+            let update = ProgressNotificationParam::new(token.clone(), progress).with_total(100.0);
+            // A client that has disconnected needs no progress.
+            let _ = context.peer.notify_progress(update).await;
+            tokio::time::sleep(NOTIFICATION_INTERVAL).await;
         }
     }
 
-    async fn act(&self, deed: Deed, context: &RequestContext<RoleServer>) {
+    async fn perform(&self, deed: ToolAction, context: &RequestContext<RoleServer>) {
         match deed {
-            Deed::Logging => self.log(context).await,
-            Deed::Progress => self.tell_progress(context).await,
-            Deed::Reconnection => tokio::time::sleep(PAUSE * 2).await,
-            Deed::ToolsChanged => self.changes.send_modify(|changes| changes.tools += 1),
-            Deed::PromptsChanged => self.changes.send_modify(|changes| changes.prompts += 1),
+            ToolAction::Logging => self.send_logs(context).await,
+            ToolAction::Progress => self.send_progress(context).await,
+            ToolAction::Reconnection => tokio::time::sleep(NOTIFICATION_INTERVAL * 2).await,
+            ToolAction::ToolsChanged => self.changes.send_modify(|changes| changes.tools += 1),
+            ToolAction::PromptsChanged => self.changes.send_modify(|changes| changes.prompts += 1),
         }
     }
 
-    async fn put(
+    async fn ask_client(
         &self,
-        asks: &Asks,
-        carried: Carried,
+        asks: &QuestionRounds,
+        carried: CallState,
         context: &RequestContext<RoleServer>,
-    ) -> Result<Asked, ErrorData> {
+    ) -> Result<AskOutcome, ErrorData> {
         ask(asks, carried, &self.secret, context).await
     }
 }
@@ -124,25 +124,26 @@ impl ServerHandler for Server {
             let text = format!("there is no tool {}", request.name);
             return Err(ErrorData::invalid_params(text, None));
         };
-        match &offered.way {
-            Way::Answer(answer) => {
+
+        match &offered.behavior {
+            ToolBehavior::Answer(answer) => {
                 let mut answer = answer.clone();
                 answer.result_type = Some(ResultType::COMPLETE);
                 Ok(answer.into())
             }
-            Way::Does(deed) => {
-                self.act(*deed, &context).await;
+            ToolBehavior::Does(deed) => {
+                self.perform(*deed, &context).await;
                 Ok(CallToolResult::success(vec![ContentBlock::text("It is done.")]).into())
             }
-            Way::Asks(asks) => {
-                let carried = Carried {
+            ToolBehavior::Asks(asks) => {
+                let carried = CallState {
                     responses: request.input_responses,
                     state: request.request_state,
                     arguments: request.arguments.unwrap_or_default(),
                 };
-                match self.put(asks, carried, &context).await? {
-                    Asked::Wait(result) => Ok(result.into()),
-                    Asked::Answered(responses) => {
+                match self.ask_client(asks, carried, &context).await? {
+                    AskOutcome::Wait(result) => Ok(result.into()),
+                    AskOutcome::Answered(responses) => {
                         let responses = Value::from_iter(responses);
                         let text = ContentBlock::text(format!("{} {responses}", asks.says));
                         Ok(CallToolResult::success(vec![text]).into())
@@ -170,15 +171,18 @@ impl ServerHandler for Server {
             let text = format!("there is no prompt {}", request.name);
             return Err(ErrorData::invalid_params(text, None));
         };
+
         let arguments = request.arguments.unwrap_or_default();
         let messages = offered.messages(&arguments);
         if let Some(asks) = &offered.asks {
-            let (responses, state) = (request.input_responses, request.request_state);
-            let carried = Carried { responses, state, arguments };
-            if let Asked::Wait(result) = self.put(asks, carried, &context).await? {
+            let responses = request.input_responses;
+            let state = request.request_state;
+            let carried = CallState { responses, state, arguments };
+            if let AskOutcome::Wait(result) = self.ask_client(asks, carried, &context).await? {
                 return Ok(result.into());
             }
         }
+
         Ok(GetPromptResult::new(messages).into())
     }
 
@@ -259,22 +263,23 @@ impl ServerHandler for Server {
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let mut changes = self.changes.subscribe();
-        let mut told = *changes.borrow_and_update();
+        let mut reported = *changes.borrow_and_update();
         loop {
             tokio::select! {
                 changed = changes.changed() => if changed.is_err() { return Ok(()) },
                 () = context.cancelled() => return Ok(()),
             }
+
             let now = *changes.borrow_and_update();
             let sink = context.sink();
-            // What the subscription does not want is not sent, and is no error here.
-            if now.tools != told.tools {
+            // rmcp sends only what the subscription asks for; the rest is no error here.
+            if now.tools != reported.tools {
                 let _ = sink.notify_tool_list_changed().await;
             }
-            if now.prompts != told.prompts {
+            if now.prompts != reported.prompts {
                 let _ = sink.notify_prompt_list_changed().await;
             }
-            told = now;
+            reported = now;
         }
     }
 }
@@ -288,6 +293,7 @@ async fn main() -> anyhow::Result<()> {
         secret: uuid::Uuid::new_v4().to_string().into(),
         changes: watch::Sender::default(),
     };
+
     let config = StreamableHttpServerConfig::default().enforce_origin_validation();
     let config =
         config.with_allowed_origins(["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"]);
@@ -297,10 +303,11 @@ async fn main() -> anyhow::Result<()> {
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await?;
     let router = axum::Router::new().fallback_service(service);
     let ended = async move {
-        // Whoever started this holds the other end; how it is let go does not matter.
+        // The process that started this one holds the other end; how it is closed does not matter.
         let _ = tokio::io::copy(&mut tokio::io::stdin(), &mut tokio::io::sink()).await;
         stop.cancel();
     };
+
     tokio::select! {
         served = axum::serve(listener, router) => served.context("serving"),
         () = ended => Ok(()),

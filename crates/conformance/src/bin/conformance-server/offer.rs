@@ -24,25 +24,25 @@ pub(crate) struct Offer {
 pub(crate) struct OfferedTool {
     pub(crate) tool: Tool,
     #[serde(flatten)]
-    pub(crate) way: Way,
+    pub(crate) behavior: ToolBehavior,
 }
 
 /// What a tool does when it is called.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) enum Way {
-    /// It gives this answer.
+pub(crate) enum ToolBehavior {
+    /// Returns this answer.
     Answer(CallToolResult),
-    /// It asks the client, and repeats what it was told.
-    Asks(Asks),
-    /// It does this.
-    Does(Deed),
+    /// Asks the client, and repeats its answers.
+    Asks(QuestionRounds),
+    /// Performs this action.
+    Does(ToolAction),
 }
 
-/// What a tool can do besides answering.
+/// An action of a tool besides answering.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Deed {
+pub(crate) enum ToolAction {
     Logging,
     Progress,
     Reconnection,
@@ -52,10 +52,10 @@ pub(crate) enum Deed {
 
 /// Questions to the client, one round after the other.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Asks {
+pub(crate) struct QuestionRounds {
     /// The requests of each round by their keys; arguments are filled in.
     pub(crate) rounds: Vec<Map<String, Value>>,
-    /// Whether the client has to carry a seal that says how far it is.
+    /// Whether the client has to carry a sealed state that says which round is next.
     pub(crate) sealed: bool,
     /// What the answer begins with.
     pub(crate) says: String,
@@ -66,7 +66,7 @@ pub(crate) struct OfferedPrompt {
     pub(crate) prompt: Prompt,
     /// The messages; arguments are filled in.
     messages: Value,
-    pub(crate) asks: Option<Asks>,
+    pub(crate) asks: Option<QuestionRounds>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -88,7 +88,7 @@ impl Offer {
         self.prompts.iter().find(|offered| offered.prompt.name == name)
     }
 
-    /// The contents of a resource, or of one that the template makes.
+    /// The contents of a listed resource, or of one that fits the template.
     pub(crate) fn contents(&self, uri: &str) -> Option<ResourceContents> {
         if let Some(found) = self.resources.iter().find(|offered| offered.resource.uri == uri) {
             return Some(found.contents.clone());
@@ -106,24 +106,24 @@ impl Offer {
 
 impl OfferedPrompt {
     pub(crate) fn messages(&self, arguments: &Map<String, Value>) -> Vec<PromptMessage> {
-        filled(&self.messages, arguments)
+        fill_template(&self.messages, arguments)
     }
 }
 
-impl Asks {
+impl QuestionRounds {
     pub(crate) fn questions(&self, round: usize, arguments: &Map<String, Value>) -> InputRequests {
-        filled(&Value::Object(self.rounds[round].clone()), arguments)
+        fill_template(&Value::Object(self.rounds[round].clone()), arguments)
     }
 }
 
 /// The value with `{name}` in its texts replaced by the argument of that name.
-fn filled<T: DeserializeOwned>(value: &Value, arguments: &Map<String, Value>) -> T {
+fn fill_template<T: DeserializeOwned>(value: &Value, arguments: &Map<String, Value>) -> T {
     let mut value = value.clone();
-    fill(&mut value, arguments);
+    replace_placeholders(&mut value, arguments);
     serde_json::from_value(value).expect("offer.json holds what the protocol has")
 }
 
-fn fill(value: &mut Value, arguments: &Map<String, Value>) {
+fn replace_placeholders(value: &mut Value, arguments: &Map<String, Value>) {
     match value {
         Value::String(text) => {
             for (name, argument) in arguments {
@@ -131,8 +131,12 @@ fn fill(value: &mut Value, arguments: &Map<String, Value>) {
                 *text = text.replace(&format!("{{{name}}}"), argument);
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| fill(item, arguments)),
-        Value::Object(members) => members.values_mut().for_each(|item| fill(item, arguments)),
+        Value::Array(items) => {
+            items.iter_mut().for_each(|item| replace_placeholders(item, arguments))
+        }
+        Value::Object(members) => {
+            members.values_mut().for_each(|item| replace_placeholders(item, arguments))
+        }
         _ => {}
     }
 }

@@ -13,67 +13,73 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use serde_json::{Map, Value};
 
-use crate::offer::Asks;
+use crate::offer::QuestionRounds;
 
-/// What came of asking.
-pub(crate) enum Asked {
+/// How asking the client ended.
+pub(crate) enum AskOutcome {
     /// Everything is answered.
     Answered(InputResponses),
     /// The client has to call again.
     Wait(InputRequiredResult),
 }
 
-/// What a call brings along that has to do with questions.
-pub(crate) struct Carried {
+/// The part of a call that concerns questions.
+pub(crate) struct CallState {
     pub(crate) responses: Option<InputResponses>,
     pub(crate) state: Option<String>,
     pub(crate) arguments: Map<String, Value>,
 }
 
-/// Puts the questions of `asks` to whoever called.
+/// QuestionRounds the caller the questions of `asks`.
 ///
 /// # Errors
 /// When the client can answer none of them, or its seal is broken.
 pub(crate) async fn ask(
-    asks: &Asks,
-    carried: Carried,
+    asks: &QuestionRounds,
+    carried: CallState,
     secret: &str,
     context: &RequestContext<RoleServer>,
-) -> Result<Asked, ErrorData> {
+) -> Result<AskOutcome, ErrorData> {
     let capabilities = context.client_capabilities().unwrap_or_default();
     let modern = context
         .protocol_version()
         .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
+
     if !modern {
         let mut responses = InputResponses::new();
         for round in 0..asks.rounds.len() {
-            let questions = allowed(asks.questions(round, &carried.arguments), &capabilities)?;
+            let questions =
+                answerable_questions(asks.questions(round, &carried.arguments), &capabilities)?;
             for (key, question) in questions {
-                responses.insert(key, send(question, context).await?);
+                responses.insert(key, send_question(question, context).await?);
             }
         }
-        return Ok(Asked::Answered(responses));
+        return Ok(AskOutcome::Answered(responses));
     }
+
     let round = match carried.state.as_deref() {
         None => 0,
         Some(state) => unseal(state, secret, asks)?,
     };
-    let questions = allowed(asks.questions(round, &carried.arguments), &capabilities)?;
+
+    let questions = answerable_questions(asks.questions(round, &carried.arguments), &capabilities)?;
     let responses = carried.responses.unwrap_or_default();
     let is_answered = |key: &String| responses.get(key).is_some_and(Value::is_object);
     let has_seal = !asks.sealed || carried.state.is_some();
     let next = if has_seal && questions.keys().all(is_answered) { round + 1 } else { round };
+
     if next == asks.rounds.len() {
         let known = responses.into_iter().filter(|(key, _)| questions.contains_key(key));
-        return Ok(Asked::Answered(known.collect()));
+        return Ok(AskOutcome::Answered(known.collect()));
     }
-    let questions = allowed(asks.questions(next, &carried.arguments), &capabilities)?;
+
+    let questions = answerable_questions(asks.questions(next, &carried.arguments), &capabilities)?;
     let state = asks.sealed.then(|| seal(next, secret));
-    Ok(Asked::Wait(InputRequiredResult::new(Some(questions), state)))
+    Ok(AskOutcome::Wait(InputRequiredResult::new(Some(questions), state)))
 }
 
-/// Those of the questions that the client can answer.
-fn allowed(
+/// The questions that the client can answer.
+fn answerable_questions(
     questions: InputRequests,
     capabilities: &ClientCapabilities,
 ) -> Result<InputRequests, ErrorData> {
@@ -91,17 +97,20 @@ fn allowed(
             }
             _ => true,
         };
+
         if is_allowed {
             kept.insert(key, question);
         }
     }
+
     if kept.is_empty() {
         return Err(ErrorData::missing_required_client_capability(missing));
     }
     Ok(kept)
 }
 
-async fn send(
+/// Sends a question as a request of its own, and waits for the answer.
+async fn send_question(
     question: InputRequest,
     context: &RequestContext<RoleServer>,
 ) -> Result<Value, ErrorData> {
@@ -120,7 +129,7 @@ fn seal(round: usize, secret: &str) -> String {
     format!("{round}.{secret}")
 }
 
-fn unseal(state: &str, secret: &str, asks: &Asks) -> Result<usize, ErrorData> {
+fn unseal(state: &str, secret: &str, asks: &QuestionRounds) -> Result<usize, ErrorData> {
     let rounds = 0..asks.rounds.len();
     let round = rounds.into_iter().find(|&round| seal(round, secret) == state);
     round.ok_or_else(|| ErrorData::invalid_params("the state was tampered with", None))

@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use super::{Goal, Report, Row, number};
+use super::{Goal, Report, Row, format_number};
 use crate::bench::Rounds;
 
 fn rounds(values: &[f64]) -> Rounds {
@@ -59,7 +59,7 @@ fn the_json_has_the_members_that_tools_read() {
 
 #[test]
 fn numbers_are_short() {
-    let check = |value: f64, text: &str| assert_eq!(number(value), text);
+    let check = |value: f64, text: &str| assert_eq!(format_number(value), text);
     check(0.256, "0.26");
     check(99.99, "99.99");
     check(100.4, "100");

@@ -34,7 +34,8 @@ fn percentiles_are_of_the_nearest_rank_and_the_spread_is_over_rounds() {
 
 #[test]
 fn a_comparison_is_made_round_by_round() {
-    let (ours, peer) = (rounds(&[10.0, 30.0, 20.0]), rounds(&[10.0, 10.0, 10.0]));
+    let ours = rounds(&[10.0, 30.0, 20.0]);
+    let peer = rounds(&[10.0, 10.0, 10.0]);
     assert_eq!(ours.over(&peer).median(), 2.0);
     assert_eq!(ours.above(&peer).spread(), (0.0, 20.0));
 }

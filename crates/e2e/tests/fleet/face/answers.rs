@@ -58,6 +58,7 @@ async fn a_client_comes_back_to_its_own_call_and_only_once() {
         let expected = json!({"error": -32602, "reason": reason});
         assert_eq!(*told, expected, "{told}");
     };
+
     refused(&foreign, "foreign_state");
     refused(&tampered, "unknown_state");
     assert_eq!(next["resultType"], "input_required", "{next}");

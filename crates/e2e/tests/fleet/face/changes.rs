@@ -17,6 +17,7 @@ async fn arguments_are_completed_where_a_server_does_that() {
             json!({"do": "complete", "prompt": prompt, "argument": argument, "decided": decided});
         host.step(path, what)
     };
+
     for (era, _) in ERAS {
         let [both, one, none, own] = host
             .does(
@@ -71,6 +72,7 @@ async fn a_subscription_outlives_its_bridge_and_says_that_something_may_be_misse
         bridge.process().kill();
         crate::support::bridge(&bus, &servers).await
     };
+
     let ([heard], _bridge) = tokio::join!(host.does("auto", [step]), again);
     assert_eq!(heard, json!(["note://1"]));
     let expected = ["subscribe note://1", "subscribe note://1", "unsubscribe note://1"];

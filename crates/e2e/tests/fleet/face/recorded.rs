@@ -33,10 +33,12 @@ fn goes_on(spans: &[Span], era: &str, protocol: &str) -> anyhow::Result<()> {
         let is_it = |span: &&&Span| span.service == service && span.name == name;
         of_trace.iter().copied().filter(|span| is_it(&span)).collect::<Vec<_>>()
     };
+
     let served = named("agent-host", "tools/call ask");
     ensure!(!served.is_empty(), "{era}: nothing yet: {of_trace:#?}");
     // A client of the newer era asks again with its answers.
     ensure!((era == "legacy") == (served.len() == 1), "{served:#?}");
+
     for span in &served {
         ensure!(span.parent_id.as_deref() == Some(PARENT), "{span:#?}");
         ensure!(!span.is_error, "{span:#?}");
@@ -53,6 +55,7 @@ fn goes_on(spans: &[Span], era: &str, protocol: &str) -> anyhow::Result<()> {
         ];
         ensure!(has(span, &expected), "{span:#?}");
     }
+
     // It runs once, for the first request, in one trace down to the server.
     let invoked = named("agent-host", "tool.invoke mcp_invoke_tool");
     let [invoked] = invoked[..] else { anyhow::bail!("{era}: {invoked:#?}") };
@@ -60,6 +63,7 @@ fn goes_on(spans: &[Span], era: &str, protocol: &str) -> anyhow::Result<()> {
     ensure!(invoked.parent_id.as_ref().is_some_and(|id| parents.contains(&id)), "{invoked:#?}");
     let asked = named("mcp-bridge", "tools/call ask");
     ensure!(asked.len() == 1, "{era}: {asked:#?}");
+
     Ok(())
 }
 
@@ -97,11 +101,13 @@ fn measured(requests: &[Value]) -> anyhow::Result<()> {
         ensure!(refused.iter().all(unnamed), "{refused:#?}");
         ensure!(calls.iter().all(|point| attribute(point, "mcp.session.id").is_none()));
     }
+
     let sessions = points(requests, SERVER_SESSION_DURATION.name);
     let protocols: Vec<_> =
         sessions.iter().filter_map(|point| attribute(point, "mcp.protocol.version")).collect();
     ensure!(!protocols.is_empty(), "no session has ended yet");
     ensure!(protocols.iter().all(|protocol| **protocol == "2025-11-25"), "{sessions:#?}");
+
     Ok(())
 }
 
@@ -110,6 +116,7 @@ async fn a_trace_of_a_client_goes_on_through_the_face() {
     let Some(collector) = Collector::start().await else { return };
     let so = |launch| exporting(launch, &collector);
     let Some((host, _servers)) = Host::with_asker_in(json!({}), so).await else { return };
+
     for (era, _) in ERAS {
         let mut ask = host.call("/asker", "ask", json!({}));
         ask["answers"] = json!({"form": {"name": "Ada"}, "word": "ok", "roots": []});
@@ -120,6 +127,7 @@ async fn a_trace_of_a_client_goes_on_through_the_face() {
         assert_eq!(told["content"], json!([{"type": "text", "text": "Ada: ok"}]), "{told}");
         assert_eq!(refused["error"], -32602, "{refused}");
     }
+
     eventually(LIMIT, async || {
         let spans = collector.spans()?;
         for (era, protocol) in ERAS {

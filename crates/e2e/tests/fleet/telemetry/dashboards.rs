@@ -259,6 +259,7 @@ async fn every_panel_and_alert_has_something_to_show() {
     strange_messages(&stage, &stranger).await;
     broker_fails(&mut stage, &stranger).await;
     manager.process().terminate(LIMIT).await.unwrap();
+
     for _ in 0..120 {
         stranger.send(&Frame::script("print(1)")).await;
     }
@@ -273,6 +274,7 @@ async fn every_panel_and_alert_has_something_to_show() {
             queries.push(Query::of_alert(rule["name"].to_string(), text));
         }
     }
+
     assert!(queries.len() > 60, "{} queries", queries.len());
     eventually(LIMIT, async || {
         let mut empty = Vec::new();
@@ -318,12 +320,14 @@ async fn names_are_on_the_page(store: &Prometheus, queries: &[Query]) {
             _ => drop(known.insert(name)),
         }
     }
+
     for query in queries {
         for name in store.names_in(&query.text).await.unwrap() {
             let is_on_page = known.contains(&name) || text.contains(&format!("`{name}`"));
             assert!(is_on_page, "{}: docs/telemetry.md has no {name}", query.place);
         }
     }
+
     let ours = ["rockbot_", "toolbus_", "messaging_", "mcp_", "gen_ai_"];
     for name in store.metrics().await.unwrap() {
         let is_ours = ours.iter().any(|prefix| name.starts_with(prefix));

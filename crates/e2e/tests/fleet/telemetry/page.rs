@@ -98,6 +98,7 @@ fn page() -> String {
             writeln!(page, "{row} {description} |").unwrap();
         }
     }
+
     page.push_str("\n## Spans\n\n| span | kind | attributes | what |\n|---|---|---|---|\n");
     for span in spans() {
         let kind = match span.kind {
@@ -111,10 +112,12 @@ fn page() -> String {
         let attributes = list(span.attributes);
         writeln!(page, "| `{name}` | {kind} | {attributes} | {description} |").unwrap();
     }
+
     page.push_str(
         "\nOne that failed has the status ERROR and says why in `error.type`. Signs of life make no \
          spans.\n",
     );
+
     page
 }
 

@@ -122,6 +122,7 @@ fn measured(requests: &[Value]) -> anyhow::Result<()> {
         let all = operations.iter().filter(|point| has(point, metrics::SERVER, server));
         all.filter(|point| has(point, "mcp.method.name", method)).collect()
     };
+
     let [call, ..] = of("account", "tools/call")[..] else { bail!("{operations:#?}") };
     ensure!(attribute(call, "gen_ai.tool.name") == Some(&json!("get_credits")), "{call}");
     ensure!(attribute(call, "error.type") == Some(&json!("tool_error")), "{call}");
@@ -146,5 +147,6 @@ fn measured(requests: &[Value]) -> anyhow::Result<()> {
         lost.iter().all(|point| attribute(point, metrics::SERVER) == Some(&json!("marks"))),
         "{lost:#?}"
     );
+
     Ok(())
 }

@@ -122,6 +122,7 @@ async fn a_call_is_traced_span_by_span() {
         "tool_name": "mark",
         "arguments": {"key": "hunter2-in-an-argument"},
     });
+
     let call = exporting(invocation(&bus, "mcp_invoke_tool", &arguments), &collector);
     assert_eq!(Outcome::of(call.run(LIMIT).await.unwrap()).content(), "mark: done");
     traced(&collector, "tool.invoke mcp_invoke_tool", &mcp_call()).await;

@@ -4,7 +4,7 @@ const ALL: &str = r#"{"data": [{"id":"a","p":1e-7}, {"id":"b","p":0.10}, {"id":"
 
 fn check(offset: Option<u32>, limit: Option<u32>, expected: &str) {
     let query = ModelsQuery { offset, limit, ..ModelsQuery::default() };
-    assert_eq!(of(ALL.to_owned(), &query), expected);
+    assert_eq!(cut_page(ALL.to_owned(), &query), expected);
 }
 
 #[test]
@@ -13,7 +13,7 @@ fn an_answer_that_was_paged_or_need_not_be_stays_as_it_is() {
     check(None, Some(3), ALL);
     check(Some(1), None, ALL);
     let query = ModelsQuery { limit: Some(1), ..ModelsQuery::default() };
-    assert_eq!(of("[1, 2]".to_owned(), &query), "[1, 2]");
+    assert_eq!(cut_page("[1, 2]".to_owned(), &query), "[1, 2]");
 }
 
 #[test]

@@ -6,25 +6,25 @@ use anyhow::Context as _;
 use serde_json::Value;
 
 /// One entry of such a file.
-pub(super) struct Entry<'a>(&'a Value);
+pub(super) struct CauseEntry<'a>(&'a Value);
 
-impl Entry<'_> {
+impl CauseEntry<'_> {
     pub(super) fn text(&self, member: &str) -> anyhow::Result<String> {
-        text(&self.0[member])
+        text_of(&self.0[member])
     }
 
     pub(super) fn scenarios(&self) -> anyhow::Result<Vec<String>> {
         let scenarios = self.0["scenarios"].as_array().context("scenarios are missing")?;
-        scenarios.iter().map(text).collect()
+        scenarios.iter().map(text_of).collect()
     }
 }
 
-fn text(value: &Value) -> anyhow::Result<String> {
+fn text_of(value: &Value) -> anyhow::Result<String> {
     value.as_str().map(str::to_owned).context("a text is missing")
 }
 
 /// What a file says; errors name it.
-pub(super) fn read<T>(
+pub(super) fn read_list<T>(
     path: &Path,
     parse: impl FnOnce(&str) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
@@ -33,11 +33,11 @@ pub(super) fn read<T>(
 }
 
 /// All entries.
-pub(super) fn parse<T>(
+pub(super) fn parse_list<T>(
     text: &str,
-    read: impl Fn(Entry<'_>) -> anyhow::Result<T>,
+    read: impl Fn(CauseEntry<'_>) -> anyhow::Result<T>,
 ) -> anyhow::Result<Vec<T>> {
     let value: Value = serde_json::from_str(text)?;
     let all = value.as_array().context("it is not a list")?;
-    all.iter().map(|entry| read(Entry(entry))).collect()
+    all.iter().map(|entry| read(CauseEntry(entry))).collect()
 }

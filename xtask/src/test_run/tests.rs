@@ -1,11 +1,11 @@
 //! The sum over test programs.
 
-use super::{Counter, Counts};
+use super::{SummaryReader, TestCounts};
 
-fn check(chunks: &[&str], expected: Counts) {
-    let mut counter = Counter::default();
+fn check(chunks: &[&str], expected: TestCounts) {
+    let mut counter = SummaryReader::default();
     for chunk in chunks {
-        counter.read(chunk.as_bytes());
+        counter.feed(chunk.as_bytes());
     }
     assert_eq!(counter.counts, expected);
 }
@@ -18,7 +18,7 @@ fn closing_lines_are_added_up() {
             "test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.",
             "01s\n\ntest result: FAILED. 10 passed; 2 failed; 1 ignored; 0 measured; 4 filtered out\n",
         ],
-        Counts { passed: 13, failed: 2 },
+        TestCounts { passed: 13, failed: 2 },
     );
 }
 
@@ -26,11 +26,11 @@ fn closing_lines_are_added_up() {
 fn other_lines_count_nothing() {
     check(
         &["test result: unknown\nthe test result: ok. 3 passed; 0 failed\n3 passed; 1 failed\n"],
-        Counts::default(),
+        TestCounts::default(),
     );
 }
 
 #[test]
 fn the_sum_reads_as_a_closing_line() {
-    assert_eq!(Counts { passed: 13, failed: 2 }.to_string(), "13 passed, 2 failed");
+    assert_eq!(TestCounts { passed: 13, failed: 2 }.to_string(), "13 passed, 2 failed");
 }

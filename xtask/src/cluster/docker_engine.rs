@@ -7,7 +7,7 @@ use std::env;
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::keeper::Keeper;
+use crate::kept_process::KeptProcess;
 use crate::workspace;
 
 /// Names the engine for the tests.
@@ -20,44 +20,50 @@ const BASES: [(&str, &str); 3] = [
     ("TOOLBUS_PYTHON_IMAGE", "toolbus.local/python-sandbox:1"),
 ];
 
-/// A running engine. Ended at drop, if it was started for this.
-pub(crate) struct Engine {
+/// A running engine. Stopped at drop if it was started here.
+pub(crate) struct DockerEngine {
     address: String,
-    _keeper: Option<Keeper>,
+    _keeper: Option<KeptProcess>,
 }
 
-impl Engine {
-    /// The one that the environment names, else one that is started, or joined where it runs; with
-    /// images of the programs in `folder`, which the cluster of `dev/kube` has then, too. From an
-    /// empty cache this takes minutes.
-    pub(crate) fn with_images(folder: &Path) -> anyhow::Result<Self> {
+impl DockerEngine {
+    /// Connects to the engine that the environment names, else to one that runs on this machine or is
+    /// started now, and builds images of the programs in `folder`, for it and for the cluster of
+    /// `dev/kube`. From an empty cache this takes minutes.
+    pub(crate) fn start_with_images(folder: &Path) -> anyhow::Result<Self> {
         let fetch = ["compose", "helm", "keda", "kube"];
-        workspace::run(workspace::script("dev/parts/fetch").args(fetch).stdout(Stdio::null()))?;
-        let engine = Self::there()?;
-        let mut build = workspace::script("docker/images");
+        workspace::run_command(
+            workspace::script_command("dev/parts/fetch").args(fetch).stdout(Stdio::null()),
+        )?;
+        let engine = Self::connect_or_start()?;
+        let mut build = workspace::script_command("docker/images");
         build.env("DOCKER_HOST", &engine.address).env("TOOLBUS_PROGRAMS", folder);
         build.stdout(Stdio::null());
+
         for (name, base) in BASES {
             if env::var_os(name).is_none() {
                 build.env(name, base);
             }
         }
-        workspace::run(&mut build)?;
-        workspace::run(
-            workspace::script("dev/docker/to-cluster").env("DOCKER_HOST", &engine.address),
+
+        workspace::run_command(&mut build)?;
+        workspace::run_command(
+            workspace::script_command("dev/docker/to-cluster").env("DOCKER_HOST", &engine.address),
         )?;
+
         Ok(engine)
     }
 
-    fn there() -> anyhow::Result<Self> {
+    fn connect_or_start() -> anyhow::Result<Self> {
         if let Ok(address) = env::var(VARIABLE) {
             return Ok(Self { address, _keeper: None });
         }
-        let (keeper, address) = Keeper::of_one(&mut workspace::script("dev/docker/keep"))?;
+        let (keeper, address) =
+            KeptProcess::start_and_read_line(&mut workspace::script_command("dev/docker/keep"))?;
         Ok(Self { address, _keeper: Some(keeper) })
     }
 
-    /// Where clients reach it.
+    /// The address that clients connect to.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }

@@ -15,39 +15,39 @@ use crate::workspace;
 #[cfg(test)]
 mod tests;
 
-/// What a run of tests came to.
+/// How many tests passed and failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub(crate) struct TestCounts {
     passed: u64,
     failed: u64,
 }
 
 /// How a run of tests ended.
-pub(crate) struct Outcome {
-    pub(crate) counts: Counts,
+pub(crate) struct TestOutcome {
+    pub(crate) counts: TestCounts,
     pub(crate) success: bool,
 }
 
-impl Outcome {
-    /// Of a run that did not come to a test.
-    pub(crate) fn none() -> Self {
-        Self { counts: Counts::default(), success: false }
+impl TestOutcome {
+    /// The outcome of a run in which no test was started.
+    pub(crate) fn not_run() -> Self {
+        Self { counts: TestCounts::default(), success: false }
     }
 }
 
 /// Runs the tests and prints their sum.
-pub(crate) fn run(arguments: &[&str]) -> anyhow::Result<ExitCode> {
-    let outcome = test(arguments)?;
+pub(crate) fn run_and_print_sum(arguments: &[&str]) -> anyhow::Result<ExitCode> {
+    let outcome = run_tests(arguments)?;
     println!("{}", outcome.counts);
     Ok(if outcome.success { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Runs the tests.
-pub(crate) fn test(arguments: &[&str]) -> anyhow::Result<Outcome> {
+pub(crate) fn run_tests(arguments: &[&str]) -> anyhow::Result<TestOutcome> {
     real_parts::prepare()?;
     // One build for the programs and the tests, so that both get the same features and nothing is
     // built twice. Tests start the programs.
-    workspace::run(&mut workspace::cargo(&[
+    workspace::run_command(&mut workspace::cargo_command(&[
         "build",
         "--workspace",
         "--bins",
@@ -57,44 +57,48 @@ pub(crate) fn test(arguments: &[&str]) -> anyhow::Result<Outcome> {
     let programs = workspace::target_folder()?.join("debug");
     let parts = RealParts::start(&programs)?;
 
-    let mut command = workspace::cargo(&["test", "--locked", "--no-fail-fast"]);
+    let mut command = workspace::cargo_command(&["test", "--locked", "--no-fail-fast"]);
     if !arguments.iter().any(|argument| argument.starts_with("-p") || *argument == "--package") {
         command.arg("--workspace");
     }
-    cluster::start_programs_by_us(&mut command, &programs)?;
+
+    cluster::set_test_runner(&mut command, &programs)?;
     command.args(arguments).stdout(Stdio::piped());
-    let mut child = parts.describe_to(&mut command).spawn().context("starting cargo test")?;
+    let mut child =
+        parts.pass_environment_to(&mut command).spawn().context("starting cargo test")?;
     let mut stdout = child.stdout.take().context("cargo test has no output")?;
-    let mut counter = Counter::default();
+    let mut counter = SummaryReader::default();
     let mut chunk = [0; 8192];
+
     loop {
         let length = stdout.read(&mut chunk).context("output of cargo test")?;
         if length == 0 {
             break;
         }
-        // At once, even within a line: a test that hangs shows its name.
+        // Written at once, even within a line, so that a test that hangs shows its name.
         std::io::stdout().write_all(&chunk[..length])?;
         std::io::stdout().flush()?;
-        counter.read(&chunk[..length]);
+        counter.feed(&chunk[..length]);
     }
+
     let status = child.wait().context("cargo test")?;
     let counts = counter.counts;
     let success = status.success() && counts.failed == 0 && counts.passed > 0;
-    Ok(Outcome { counts, success })
+    Ok(TestOutcome { counts, success })
 }
 
-/// Adds up the closing lines of test programs out of what cargo prints.
+/// Adds up the summary lines of test programs in the output of cargo.
 #[derive(Debug, Default)]
-struct Counter {
+struct SummaryReader {
     line: Vec<u8>,
-    counts: Counts,
+    counts: TestCounts,
 }
 
-impl Counter {
-    fn read(&mut self, chunk: &[u8]) {
+impl SummaryReader {
+    fn feed(&mut self, chunk: &[u8]) {
         for &byte in chunk {
             if byte == b'\n' {
-                self.counts.add(&String::from_utf8_lossy(&self.line));
+                self.counts.add_line(&String::from_utf8_lossy(&self.line));
                 self.line.clear();
             } else {
                 self.line.push(byte);
@@ -103,9 +107,9 @@ impl Counter {
     }
 }
 
-impl Counts {
+impl TestCounts {
     /// A line like `test result: ok. 3 passed; 0 failed; 0 ignored; …`; any other counts nothing.
-    fn add(&mut self, line: &str) {
+    fn add_line(&mut self, line: &str) {
         let Some((_, numbers)) =
             line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". "))
         else {
@@ -121,7 +125,7 @@ impl Counts {
     }
 }
 
-impl std::fmt::Display for Counts {
+impl std::fmt::Display for TestCounts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} passed, {} failed", self.passed, self.failed)
     }

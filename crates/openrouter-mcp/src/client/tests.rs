@@ -5,7 +5,7 @@ fn retry_after_is_seconds_or_a_date_and_bounded() {
     let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:00 GMT").unwrap();
     let check = |text: &'static str, expected: Option<u64>| {
         let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(text))]);
-        assert_eq!(retry_after(&headers, now).map(|wait| wait.as_secs()), expected, "{text}");
+        assert_eq!(parse_retry_after(&headers, now).map(|wait| wait.as_secs()), expected, "{text}");
     };
     check("30", Some(30));
     check(" 0 ", Some(0));
@@ -27,14 +27,14 @@ fn no_other_file_has_an_http_client() {
     }
     let files = files(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
     let mut seen = 0;
-    for path in files.iter().filter(|path| !path.ends_with("getter/tests.rs")) {
+    for path in files.iter().filter(|path| !path.ends_with("client/tests.rs")) {
         let source = std::fs::read_to_string(path).unwrap();
         let clients = ["reqwest::Client", "reqwest::{", "TcpStream", "hyper::", "reqwest::get"];
         let found: Vec<_> = clients.iter().filter(|client| source.contains(**client)).collect();
-        if path.ends_with("src/getter.rs") {
+        if path.ends_with("src/client.rs") {
             seen += found.len();
             let writes = [".post(", ".put(", ".patch(", ".delete(", ".request(", "Method"];
-            assert!(!writes.iter().any(|write| source.contains(write)), "getter.rs can write");
+            assert!(!writes.iter().any(|write| source.contains(write)), "client.rs can write");
         } else {
             assert!(found.is_empty(), "{}: {found:?}", path.display());
         }

@@ -1,9 +1,9 @@
-//! The ways in: streamable HTTP at `/` and `/mcp`, or standard input and output.
+//! The MCP server's transports: streamable HTTP at `/` and `/mcp`, or standard input and output.
 //!
-//! Over HTTP there are no sessions in either era of the protocol: every tool is one question and
-//! one answer, so any process can answer any request, and a restart goes unnoticed. A request whose
-//! `Host` or `Origin` is not one of ours is refused, or any web page could read the account through
-//! its reader's browser. `/health` has no such check, for whoever probes by address, and tells
+//! Over HTTP there are no sessions in any version of the protocol: every tool call is one request
+//! and one response, so any process can answer any request, and a restart goes unnoticed. A request
+//! whose `Host` or `Origin` is not allowed is refused, or any web page could read the account through
+//! its reader's browser. `/health` has no such check, since probes come by address, and reveals
 //! nothing.
 
 use std::net::SocketAddr;
@@ -43,18 +43,22 @@ pub(crate) struct Error {
     source: std::io::Error,
 }
 
-/// An open port. Closed when this is dropped.
-pub(crate) struct Door {
+/// A listening MCP server. The port is closed when this is dropped.
+pub(crate) struct McpHttpServer {
     server: Server,
     stop: CancellationToken,
 }
 
-impl Door {
-    pub(crate) async fn open(settings: &HttpSettings, handler: Handler) -> Result<Self, Error> {
+impl McpHttpServer {
+    /// Opens the port and serves MCP clients there.
+    pub(crate) async fn start(settings: &HttpSettings, handler: Handler) -> Result<Self, Error> {
         let stop = CancellationToken::new();
-        let served = http::serve(&settings.address, router(settings, handler, &stop), LIMITS).await;
-        let failed = |source| Error { address: settings.address.clone(), source };
-        Ok(Self { server: served.map_err(failed)?, stop })
+        let router = build_router(settings, handler, &stop);
+
+        match http::serve(&settings.address, router, LIMITS).await {
+            Ok(server) => Ok(Self { server, stop }),
+            Err(source) => Err(Error { address: settings.address.clone(), source }),
+        }
     }
 
     /// The address that is really listened on.
@@ -62,8 +66,8 @@ impl Door {
         self.server.address()
     }
 
-    /// Takes no more requests, waits up to `grace` until those that run are answered, and closes
-    /// every connection. Tells whether all were answered.
+    /// Accepts no more requests, waits up to `grace` for running ones, and closes every connection.
+    /// Returns whether all requests were answered.
     pub(crate) async fn close(self, grace: Duration) -> bool {
         let answered = self.server.drain(grace).await;
         self.stop.cancel();
@@ -71,18 +75,18 @@ impl Door {
     }
 }
 
-/// Serves the client at the other end of standard input and output until it has gone, or `stop`.
+/// Serves the client on standard input and output until it disconnects or `stop` is cancelled.
 ///
 /// # Errors
-/// When what comes first is not MCP.
-pub(crate) async fn stdio(
+/// When the first message is not MCP.
+pub(crate) async fn serve_stdio(
     handler: Handler,
     stop: CancellationToken,
 ) -> Result<(), Box<ServerInitializeError>> {
     let client = handler.serve_with_ct(rmcp::transport::stdio_pipes(), stop).await;
     match client {
         Ok(client) => {
-            // However it ends: nobody is there any more.
+            // However it ends, the client has disconnected.
             let _ = client.waiting().await;
             Ok(())
         }
@@ -93,13 +97,14 @@ pub(crate) async fn stdio(
     }
 }
 
-fn router(settings: &HttpSettings, handler: Handler, stop: &CancellationToken) -> Router {
+fn build_router(settings: &HttpSettings, handler: Handler, stop: &CancellationToken) -> Router {
     let make = move || Ok(handler.clone());
-    let config = config(settings, stop.clone());
+    let config = transport_config(settings, stop.clone());
     let service = Service::new(make, Arc::new(NeverSessionManager::default()), config);
     let mcp = any(async |State(service): State<Service>, request: Request| -> Response {
         service.handle(request).await.map(Body::new)
     });
+
     Router::new()
         .route("/", mcp.clone())
         .route("/mcp", mcp)
@@ -107,12 +112,16 @@ fn router(settings: &HttpSettings, handler: Handler, stop: &CancellationToken) -
         .with_state(service)
 }
 
-fn config(settings: &HttpSettings, stop: CancellationToken) -> StreamableHttpServerConfig {
+fn transport_config(
+    settings: &HttpSettings,
+    stop: CancellationToken,
+) -> StreamableHttpServerConfig {
     let config = StreamableHttpServerConfig::default();
     let hosts: Vec<_> =
         config.allowed_hosts.iter().chain(&settings.allowed_hosts).cloned().collect();
     let local = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"].map(str::to_owned);
     let origins = local.into_iter().chain(settings.allowed_origins.iter().cloned());
+
     config
         .with_legacy_session_mode(false)
         .with_json_response(true)

@@ -1,5 +1,5 @@
-//! A process that keeps something running for as long as its standard input stays open: the broker
-//! and the cluster of a test run. When this process ends, however it does, so does what it kept.
+//! A child process that keeps something running while its standard input stays open: the broker or
+//! the cluster of a test run. When this process ends, however it ends, so does what the child kept.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 
-/// An orderly end takes a moment; past this the keeper's own guards end it.
-const STOP_LIMIT: Duration = Duration::from_secs(60);
+/// Time limit of an orderly stop; after it the process is killed.
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The running process; its end is asked for and waited for at drop.
-pub(crate) struct Keeper {
+/// The running child process. Stopped, and waited for, at drop.
+pub(crate) struct KeptProcess {
     child: Child,
     stdin: Option<ChildStdin>,
 }
 
-impl Keeper {
-    /// Starts it, and gives what it prints.
-    pub(crate) fn start(command: &mut Command) -> anyhow::Result<(Self, BufReader<ChildStdout>)> {
+impl KeptProcess {
+    /// Starts the command, and returns its standard output.
+    pub(crate) fn spawn(command: &mut Command) -> anyhow::Result<(Self, BufReader<ChildStdout>)> {
         use std::os::unix::process::CommandExt as _;
 
         let name = command.get_program().to_string_lossy().into_owned();
@@ -35,10 +35,10 @@ impl Keeper {
         Ok((Self { child, stdin }, BufReader::new(stdout)))
     }
 
-    /// Starts it, and gives the one line by which it says where what it keeps is to be found. One
-    /// that ends without a line has said why on standard error.
-    pub(crate) fn of_one(command: &mut Command) -> anyhow::Result<(Self, String)> {
-        let (keeper, mut stdout) = Self::start(command)?;
+    /// Starts the command, and returns the one line by which it says where what it keeps is found. A
+    /// command that ends without a line has said why on standard error.
+    pub(crate) fn start_and_read_line(command: &mut Command) -> anyhow::Result<(Self, String)> {
+        let (keeper, mut stdout) = Self::spawn(command)?;
         let name = command.get_program().to_string_lossy();
         let mut place = String::new();
         stdout.read_line(&mut place).with_context(|| format!("output of {name}"))?;
@@ -48,10 +48,10 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for KeptProcess {
     fn drop(&mut self) {
         drop(self.stdin.take());
-        let end = Instant::now() + STOP_LIMIT;
+        let end = Instant::now() + STOP_TIMEOUT;
         while matches!(self.child.try_wait(), Ok(None)) {
             if Instant::now() > end {
                 // Fails only when it has just ended.

@@ -1,5 +1,5 @@
 //! The programs that the suite runs against. Each ends with its value, and in any case after
-//! [`LIMIT`], even if this process is killed: `timeout` of coreutils starts them.
+//! [`RUN_TIMEOUT`], even if this process is killed: `timeout` of coreutils starts them.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -13,39 +13,39 @@ use anyhow::{Context as _, bail, ensure};
 use crate::workspace;
 
 /// How long a whole run may take at most.
-const LIMIT: Duration = Duration::from_secs(600);
+const RUN_TIMEOUT: Duration = Duration::from_secs(600);
 /// How long a program may take to be ready.
-const START_LIMIT: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a program may take to end once it is told to.
-const STOP_LIMIT: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// The name that the server under test has in the fleet.
 const SERVER: &str = "conformance";
 
 /// A program that runs.
-struct Program {
+struct RunningProgram {
     name: &'static str,
     child: Child,
 }
 
 /// The server under test.
-pub(super) struct Direct {
-    _server: Program,
+pub(super) struct DirectServer {
+    _server: RunningProgram,
     address: SocketAddr,
 }
 
 /// The fleet in front of it: agent-host with its MCP face, and the bridge.
-pub(super) struct Hop {
-    _host: Program,
-    _bridge: Program,
+pub(super) struct FleetHop {
+    _host: RunningProgram,
+    _bridge: RunningProgram,
     face: SocketAddr,
 }
 
-impl Direct {
+impl DirectServer {
     pub(super) fn start(programs: &Path, logs: &Path) -> anyhow::Result<Self> {
         let address = free_address()?;
-        let mut command = bounded(&programs.join("conformance-server"));
+        let mut command = command_with_timeout(&programs.join("conformance-server"));
         command.arg(address.port().to_string()).stdin(Stdio::piped());
-        let mut server = Program::start("conformance-server", &mut command, logs)?;
+        let mut server = RunningProgram::start("conformance-server", &mut command, logs)?;
         server.wait_until(|| TcpStream::connect(address).is_ok())?;
         Ok(Self { _server: server, address })
     }
@@ -55,7 +55,7 @@ impl Direct {
     }
 }
 
-impl Hop {
+impl FleetHop {
     pub(super) fn start(
         programs: &Path,
         logs: &Path,
@@ -66,13 +66,13 @@ impl Hop {
         let config = logs.join("mcp.json");
         let entry = serde_json::json!({"mcpServers": {SERVER: {"type": "http", "url": server}}});
         std::fs::write(&config, entry.to_string())?;
-        let mut command = bounded(&programs.join("mcp-bridge"));
+        let mut command = command_with_timeout(&programs.join("mcp-bridge"));
         command.args(["--bus", amqp, "--mcp-config"]).arg(config);
-        let bridge = Program::start("mcp-bridge", &mut command, logs)?;
-        let mut command = bounded(&programs.join("agent-host"));
+        let bridge = RunningProgram::start("mcp-bridge", &mut command, logs)?;
+        let mut command = command_with_timeout(&programs.join("agent-host"));
         command.args(["--bus", amqp, "serve", "--mcp", &face.to_string()]);
-        let mut host = Program::start("agent-host", &mut command, logs)?;
-        host.wait_until(|| is_offered(face).unwrap_or(false))?;
+        let mut host = RunningProgram::start("agent-host", &mut command, logs)?;
+        host.wait_until(|| face_knows_server(face).unwrap_or(false))?;
         Ok(Self { _host: host, _bridge: bridge, face })
     }
 
@@ -82,9 +82,9 @@ impl Hop {
 }
 
 /// A command that ends by itself.
-pub(super) fn bounded(program: &Path) -> Command {
+pub(super) fn command_with_timeout(program: &Path) -> Command {
     let mut command = Command::new("timeout");
-    command.arg("--kill-after=10").arg(LIMIT.as_secs().to_string()).arg(program);
+    command.arg("--kill-after=10").arg(RUN_TIMEOUT.as_secs().to_string()).arg(program);
     command.current_dir(workspace::root()).stdin(Stdio::null());
     command
 }
@@ -94,7 +94,7 @@ fn free_address() -> anyhow::Result<SocketAddr> {
 }
 
 /// Whether the face knows the server: it answers 404 until a bridge has announced it.
-fn is_offered(face: SocketAddr) -> anyhow::Result<bool> {
+fn face_knows_server(face: SocketAddr) -> anyhow::Result<bool> {
     let mut stream = TcpStream::connect(face)?;
     stream.set_read_timeout(Some(Duration::from_secs(2)))?;
     write!(stream, "GET /mcp/{SERVER} HTTP/1.1\r\nHost: {face}\r\nConnection: close\r\n\r\n")?;
@@ -103,7 +103,7 @@ fn is_offered(face: SocketAddr) -> anyhow::Result<bool> {
     Ok(!line.ends_with(b"404"))
 }
 
-impl Program {
+impl RunningProgram {
     fn start(name: &'static str, command: &mut Command, logs: &Path) -> anyhow::Result<Self> {
         let log = File::create(logs.join(format!("{name}.log")))?;
         command.stdout(log.try_clone()?).stderr(log);
@@ -112,24 +112,24 @@ impl Program {
     }
 
     fn wait_until(&mut self, ready: impl Fn() -> bool) -> anyhow::Result<()> {
-        let end = Instant::now() + START_LIMIT;
+        let end = Instant::now() + START_TIMEOUT;
         while !ready() {
             if let Some(status) = self.child.try_wait()? {
                 bail!("{} ended: {status}", self.name);
             }
-            ensure!(Instant::now() < end, "{} was not ready in {START_LIMIT:?}", self.name);
+            ensure!(Instant::now() < end, "{} was not ready in {START_TIMEOUT:?}", self.name);
             std::thread::sleep(Duration::from_millis(50));
         }
         Ok(())
     }
 }
 
-impl Drop for Program {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
         // `timeout` hands the signal on. Where that fails, it has ended already.
         let pid = self.child.id().to_string();
         let _ = Command::new("kill").args(["-TERM", &pid]).stderr(Stdio::null()).status();
-        let end = Instant::now() + STOP_LIMIT;
+        let end = Instant::now() + STOP_TIMEOUT;
         while matches!(self.child.try_wait(), Ok(None)) {
             if Instant::now() > end {
                 let _ = self.child.kill();

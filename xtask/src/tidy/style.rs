@@ -1,0 +1,132 @@
+//! Rules on how production code is written, as far as a program can tell: air, names, parameters.
+//!
+//! Test code is free of them. A rule that today's tree does not keep yet stands in [`PENDING`]: what
+//! it finds is counted, and listed only by `cargo xtask tidy --strict`. Once nothing is left, move it
+//! to [`ENFORCED`].
+
+use super::Mistake;
+use super::source::{Function, Source};
+
+/// One rule and what it is called in the count of what is pending.
+pub(super) struct Rule {
+    pub(super) name: &'static str,
+    pub(super) check: fn(&Source<'_>) -> Vec<Mistake>,
+}
+
+/// Rules that hold: a mistake fails the check.
+pub(super) const ENFORCED: &[Rule] = &[];
+
+/// Rules whose mistakes are only counted.
+pub(super) const PENDING: &[Rule] = &[
+    Rule { name: "function bodies without a blank line", check: check_air },
+    Rule { name: "tuple patterns as parameters", check: check_parameters },
+    Rule { name: "imports of all that the parent has", check: check_imports },
+    Rule { name: "durations whose name does not say what for", check: check_durations },
+];
+
+/// Lines of a function's body from which on it has a blank line.
+const BODY_LINES_WITHOUT_AIR_MAX: usize = 19;
+
+/// How the name of a `Duration` may end; `_MIN`, `_MAX` or `_DEFAULT` may follow.
+const DURATION_SUFFIXES: [&str; 5] = ["TIMEOUT", "INTERVAL", "GRACE", "BACKOFF", "TTL"];
+const BOUND_SUFFIXES: [&str; 3] = ["_MIN", "_MAX", "_DEFAULT"];
+
+/// All mistakes that these rules find in a file of production code.
+pub(super) fn check_rules<'r>(
+    rules: &'r [Rule],
+    source: &Source<'_>,
+) -> impl Iterator<Item = (&'r Rule, Mistake)> {
+    rules.iter().flat_map(|rule| (rule.check)(source).into_iter().map(move |found| (rule, found)))
+}
+
+fn mistake(source: &Source<'_>, line: usize, what: String, mend: &'static str) -> Mistake {
+    Mistake { path: source.path.to_owned(), line, what, mend }
+}
+
+/// A body that is one expression without statements, such as a table or a `match`, has no phases to
+/// set apart.
+fn check_air(source: &Source<'_>) -> Vec<Mistake> {
+    let functions = source.functions();
+    let lacks_air = |function: &&Function<'_>| {
+        function.body.as_ref().is_some_and(|body| {
+            body.lines > BODY_LINES_WITHOUT_AIR_MAX
+                && body.blank_lines == 0
+                && source.tokens[body.tokens.clone()].iter().any(|token| token.is(";"))
+        })
+    };
+
+    let found = functions.iter().filter(lacks_air).map(|function| {
+        let lines = function.body.as_ref().map_or(0, |body| body.lines);
+        mistake(
+            source,
+            function.line,
+            format!("{} has {lines} lines and no blank one", function.name),
+            "set its phases apart (acquire, check, act, report), or split it",
+        )
+    });
+
+    found.collect()
+}
+
+fn check_parameters(source: &Source<'_>) -> Vec<Mistake> {
+    let mut mistakes = Vec::new();
+    for function in source.functions() {
+        let parameters = &source.tokens[function.parameters.clone()];
+        let mut depth = 0;
+        let mut begins = true;
+
+        for (at, token) in parameters.iter().enumerate() {
+            let is_pattern = token.is("(") || token.is("&") && next_is(parameters, at, "(");
+            if depth == 0 && begins && is_pattern {
+                mistakes.push(mistake(
+                    source,
+                    token.line,
+                    format!("{} takes a tuple apart among its parameters", function.name),
+                    "name a struct for what belongs together",
+                ));
+            }
+            match token.text {
+                "(" | "[" | "{" | "<" => depth += 1,
+                ")" | "]" | "}" | ">" => depth -= 1,
+                _ => {}
+            }
+            begins = token.is(",");
+        }
+    }
+    mistakes
+}
+
+fn next_is(tokens: &[super::tokens::Token<'_>], at: usize, text: &str) -> bool {
+    tokens.get(at + 1).is_some_and(|token| token.is(text))
+}
+
+fn check_imports(source: &Source<'_>) -> Vec<Mistake> {
+    let starts = source.find_sequence(&["use", "super", "::", "*"]);
+    let found = starts.into_iter().map(|at| {
+        mistake(
+            source,
+            source.tokens[at].line,
+            "imports all that its parent has".to_owned(),
+            "name what it needs; what both need may want a module of its own",
+        )
+    });
+    found.collect()
+}
+
+fn check_durations(source: &Source<'_>) -> Vec<Mistake> {
+    let constants = source.constants_of_type("Duration");
+    let found = constants.into_iter().filter(|name| !says_what_for(name.text)).map(|name| {
+        mistake(
+            source,
+            name.line,
+            format!("the name of the duration {} does not say what for", name.text),
+            "end it in _TIMEOUT, _INTERVAL, _GRACE, _BACKOFF or _TTL (and _MIN, _MAX, _DEFAULT)",
+        )
+    });
+    found.collect()
+}
+
+fn says_what_for(name: &str) -> bool {
+    let name = BOUND_SUFFIXES.iter().find_map(|bound| name.strip_suffix(bound)).unwrap_or(name);
+    name.rsplit('_').next().is_some_and(|word| DURATION_SUFFIXES.contains(&word))
+}
