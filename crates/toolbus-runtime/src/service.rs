@@ -27,15 +27,13 @@ use tracing::level_filters::LevelFilter;
 use uuid::Uuid;
 
 use crate::arguments::CommonArguments;
-use crate::config::{self, Alias, Environment, Errors, Loaded, Setting, Settings, Sources};
 use crate::health::{self, Health, HealthServer};
-use crate::settings::{
-    self, HealthSettings, LogFormat, LogSettings, SHARED_ALIASES, ShutdownSettings,
-    TelemetrySettings,
-};
 use crate::telemetry::{self, Identity, Telemetry};
+use toolbus_config::settings::{
+    HealthSettings, LogFormat, LogSettings, SHARED_ALIASES, ShutdownSettings, TelemetrySettings,
+};
+use toolbus_config::{Alias, Environment, Errors, Loaded, Setting, Settings, Sources};
 
-pub use failure::on_one_line;
 pub use shutdown::Shutdown;
 use supervise::{Ended, OsSignals, Supervisor};
 
@@ -102,7 +100,7 @@ pub struct Context {
     pub health_address: Option<SocketAddr>,
 }
 
-/// How the work ended, as an exit code.
+/// The exit code of a program: an [`ExitCode`] that can be compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exit(pub u8);
 
@@ -118,7 +116,13 @@ impl Exit {
 /// So that `main` can return it.
 impl Termination for Exit {
     fn report(self) -> ExitCode {
-        ExitCode::from(self.0)
+        self.into()
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.0)
     }
 }
 
@@ -210,10 +214,10 @@ pub fn configure<S: ServiceSettings>(
     let mut all = arguments.settings();
     all.extend(own);
     let aliases = [SHARED_ALIASES, program.aliases].concat();
-    let loaded = config::load::<S>(Sources {
+    let loaded = toolbus_config::load::<S>(Sources {
         file: arguments.file(environment),
         aliases: &aliases,
-        derived: settings::rabbitmq_url(environment).into_iter().collect(),
+        derived: toolbus_config::settings::rabbitmq_url(environment).into_iter().collect(),
         environment,
         arguments: all,
     });

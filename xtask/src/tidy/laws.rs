@@ -8,8 +8,8 @@ use super::Mistake;
 use crate::workspace;
 
 /// Each crate's place, lowest first: it may depend on crates of its own layer and of those before.
-const LAYERS: [&[&str]; 4] = [
-    &["toolbus-wire", "toolbus-telemetry", "toolbus-runtime"],
+const LAYERS: [&[&str]; 5] = [
+    &["toolbus-wire", "toolbus-telemetry", "toolbus-config"],
     &["toolbus-bus", "toolbus-rabbitmq"],
     &[
         "toolbus-tools",
@@ -22,6 +22,8 @@ const LAYERS: [&[&str]; 4] = [
         "toolbus-memory",
         "toolbus-store",
     ],
+    // The frame of a process: libraries work without one.
+    &["toolbus-runtime"],
     SERVICES,
 ];
 
@@ -32,13 +34,18 @@ const SERVICES: &[&str] = &["agent-host", "mcp-bridge", "scripts-manager", "open
 const DEVELOPMENT: &[&str] = &["toolbus-testkit", "conformance", "e2e", "xtask"];
 
 /// Crates that only some of ours may use.
-const RESERVED: [(&str, &[&str]); 6] = [
+const RESERVED: [(&str, &[&str]); 7] = [
     ("lapin", &["toolbus-rabbitmq", "e2e"]),
     ("rmcp", &["toolbus-mcp", "openrouter-mcp", "agent-host", "conformance", "e2e"]),
     ("kube", &["scripts-manager"]),
     ("kube-client", &["scripts-manager"]),
     ("kube-runtime", &["scripts-manager"]),
     ("k8s-openapi", &["scripts-manager"]),
+    // A program chooses its allocator, not a library.
+    (
+        "tikv-jemallocator",
+        &["agent-host", "mcp-bridge", "scripts-manager", "openrouter-mcp", "e2e"],
+    ),
 ];
 
 /// A crate that must not have another anywhere below it.

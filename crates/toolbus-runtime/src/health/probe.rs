@@ -7,7 +7,7 @@ use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
-use crate::config::ListenAddress;
+use toolbus_config::ListenAddress;
 
 /// How long each step may take: to connect, to ask, and to hear a part of the answer.
 const STEP: Duration = Duration::from_secs(2);

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use crate::config::{ListenAddress, Mistakes};
+use toolbus_config::{ListenAddress, Mistakes};
 
 /// Tells what is wrong with the settings `address`, `allowed_hosts` and `allowed_origins` below
 /// `key`: an address that others can reach needs the names that it is reached by, or any web page

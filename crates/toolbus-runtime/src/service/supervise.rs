@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::signal::unix::{self, SignalKind};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use toolbus_config::on_one_line;
 
 use super::{BoxError, Context, Exit, Role, Work, failure};
 
@@ -86,7 +87,7 @@ impl Ended {
                 if human {
                     failure::print(&*error);
                 } else {
-                    tracing::error!(error = failure::on_one_line(&*error), "failed");
+                    tracing::error!(error = on_one_line(&*error), "failed");
                 }
                 let interrupted = signal.filter(|_| role == Role::Command);
                 interrupted.map_or(Exit::FAILURE, Signal::exit)

@@ -15,9 +15,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{
-    Alias, BusUrl, Environment, HttpUrl, ListenAddress, LogFilter, Setting, TimeSpan,
-};
+use crate::{Alias, BusUrl, Environment, HttpUrl, ListenAddress, LogFilter, Setting, TimeSpan};
 
 /// How a service joins the bus.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -10,12 +10,14 @@
 //! It runs before logs exist, so it logs nothing; warnings are handed back.
 
 mod environment;
+pub mod error_chain;
 mod file;
 mod mistake;
 mod origin;
 mod print;
 mod reference;
 mod schema;
+pub mod settings;
 mod values;
 
 #[cfg(test)]
@@ -27,6 +29,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub use environment::{Alias, Environment, PREFIX, Setting};
+pub use error_chain::on_one_line;
 pub use file::SettingsFile;
 pub use mistake::{Errors, Mistake, Mistakes};
 pub use origin::Origin;
