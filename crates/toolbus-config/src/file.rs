@@ -40,6 +40,7 @@ pub(super) fn read(file: &SettingsFile, mistakes: &mut Vec<Mistake>) -> Vec<Entr
         SettingsFile::Required { path, named_by } => (path, Some(*named_by)),
         SettingsFile::IfPresent(path) => (path, None),
     };
+
     match text_of(path) {
         Ok(text) => parse(path, &text, mistakes),
         Err(error) if named_by.is_none() && error.kind() == std::io::ErrorKind::NotFound => {

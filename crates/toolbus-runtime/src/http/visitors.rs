@@ -22,6 +22,7 @@ pub fn check(
         let what = "others can reach it, so allowed_hosts has to name what they reach it by";
         mistakes.add(&format!("{key}.address"), what);
     }
+
     let is_origin = |origin: &String| origin.contains("://") && !origin.ends_with('/');
     if let Some(other) = allowed_origins.iter().find(|origin| !is_origin(origin)) {
         let what = format!("{other:?} is not an origin, such as https://chat.example.com");
