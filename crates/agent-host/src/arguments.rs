@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use toolbus_config::TimeSpan;
 use toolbus_runtime::arguments::CommonArguments;
-use toolbus_runtime::config::TimeSpan;
 
 /// Gives LLM agents their hands: lists tools, runs them, and serves them.
 ///

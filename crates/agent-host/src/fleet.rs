@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use toolbus_bus::responder::Responder;
 use toolbus_bus::{Bus, MemoryBus, SubscribeError};
+use toolbus_config::settings::BusSettings;
 use toolbus_mcp::bridge::Bridge;
 use toolbus_mcp::settings::McpSettings;
-use toolbus_rabbitmq::{Start, join};
-use toolbus_runtime::health::Health;
+use toolbus_rabbitmq::Start;
+use toolbus_rabbitmq::join::{self, BusHealth, JoinDeps};
+use toolbus_runtime::health::{Health, Need, State};
 use toolbus_runtime::service::Context;
 use toolbus_sandbox::settings::ScriptsSettings;
 use toolbus_scripts::{Runner, Unavailable};
@@ -53,7 +55,7 @@ impl Fleet {
         start: Start,
     ) -> Result<Self, Error> {
         if settings.bus.url.is_some() {
-            let bus = join::join(&settings.bus, context, start).await?;
+            let bus = join_bus(&settings.bus, context, start).await?;
             return Ok(Self { bus, embedded: None });
         }
         let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
@@ -103,9 +105,8 @@ impl Embedded {
             // The tool stays, and says why it does not work: a model that is told can tell.
             Err(unavailable) => {
                 tracing::warn!(%unavailable, "scripts do not run here");
-                let component =
-                    health.component("scripts", toolbus_runtime::health::Need::Optional);
-                component.set(toolbus_runtime::health::State::down(&unavailable));
+                let component = health.component("scripts", Need::Optional);
+                component.set(State::down(&unavailable));
                 Arc::new(Unavailable(unavailable.to_string()))
             }
         };
@@ -114,4 +115,27 @@ impl Embedded {
             toolbus_scripts::serve(Arc::clone(bus), &instance, concurrency, runner).await?;
         Ok(Self { scripts, bridge })
     }
+}
+
+/// Joins the bus. The health component `bus` says how it is, from then on.
+async fn join_bus(
+    settings: &BusSettings,
+    context: &Context,
+    start: Start,
+) -> Result<Arc<dyn Bus>, join::Error> {
+    let component = context.health.component("bus", Need::Required);
+    let report_health = move |health| {
+        component.set(match health {
+            BusHealth::Up => State::Up,
+            BusHealth::Blocked { reason } => State::degraded(reason),
+            BusHealth::Down { reason } => State::down(reason),
+        });
+    };
+
+    let deps = JoinDeps {
+        connection_name: context.identity.connection_name(),
+        stop: context.shutdown.requested().clone(),
+        tasks: context.shutdown.tasks().clone(),
+    };
+    join::join(settings, start, deps, report_health).await
 }

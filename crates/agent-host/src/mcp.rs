@@ -37,7 +37,7 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use toolbus_runtime::config::ListenAddress;
+use toolbus_config::ListenAddress;
 use toolbus_runtime::http;
 
 use crate::agent::Agent;

@@ -2,12 +2,12 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolbus_mcp::settings::McpSettings;
-use toolbus_runtime::config::{self, Alias, Mistakes, Setting};
-use toolbus_runtime::service::{FrameSettings, ServiceSettings};
-use toolbus_runtime::settings::{
+use toolbus_config::settings::{
     BusSettings, HealthSettings, LogSettings, ShutdownSettings, TelemetrySettings,
 };
+use toolbus_config::{Alias, Mistakes, Setting};
+use toolbus_mcp::settings::McpSettings;
+use toolbus_runtime::service::{FrameSettings, ServiceSettings};
 use toolbus_sandbox::settings::ScriptsSettings;
 use toolbus_wire::name::AgentName;
 
@@ -62,7 +62,7 @@ impl Default for Settings {
     }
 }
 
-impl config::Settings for Settings {
+impl toolbus_config::Settings for Settings {
     fn check(&self, mistakes: &mut Mistakes<'_>) {
         if let Err(error) = AgentName::parse(&self.name) {
             mistakes.add("name", error.to_string());

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use toolbus_config::{Setting, TimeSpan};
 use toolbus_runtime::arguments::CommonArguments;
-use toolbus_runtime::config::{Setting, TimeSpan};
 
 /// Serves the tools of MCP servers on the bus.
 ///

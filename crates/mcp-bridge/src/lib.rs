@@ -6,11 +6,15 @@ pub mod arguments;
 mod login;
 pub mod settings;
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use toolbus_bus::Bus;
+use toolbus_config::settings::BusSettings;
 use toolbus_mcp::bridge::Bridge;
 use toolbus_mcp::supervisor::Supervisor;
-use toolbus_rabbitmq::{Start, join};
+use toolbus_rabbitmq::Start;
+use toolbus_rabbitmq::join::{self, BusHealth, JoinDeps};
 use toolbus_runtime::health::{Need, State};
 use toolbus_runtime::service::{self, BoxError, Context, Exit, Program, Role};
 use toolbus_wire::name::{AgentName, InstanceId};
@@ -55,7 +59,7 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     let options = settings.mcp.bridge_options(agents?, instance);
     // The file first: a mistake in it is told at once, not when the broker is there.
     let set = settings.mcp.start_servers()?;
-    let bus = match join::join(&settings.bus, &context, Start::Whenever).await {
+    let bus = match join_bus(&settings.bus, &context).await {
         Err(join::Error::Stopped) => {
             set.close(Duration::ZERO).await;
             return Ok(Exit::SUCCESS);
@@ -72,4 +76,23 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     bridge.stop(settings.shutdown.grace.duration() * 3 / 5).await;
     bus.close(Duration::from_secs(1)).await;
     Ok(Exit::SUCCESS)
+}
+
+/// Joins the bus. The health component `bus` says how it is, from then on.
+async fn join_bus(settings: &BusSettings, context: &Context) -> Result<Arc<dyn Bus>, join::Error> {
+    let component = context.health.component("bus", Need::Required);
+    let report_health = move |health| {
+        component.set(match health {
+            BusHealth::Up => State::Up,
+            BusHealth::Blocked { reason } => State::degraded(reason),
+            BusHealth::Down { reason } => State::down(reason),
+        });
+    };
+
+    let deps = JoinDeps {
+        connection_name: context.identity.connection_name(),
+        stop: context.shutdown.requested().clone(),
+        tasks: context.shutdown.tasks().clone(),
+    };
+    join::join(settings, Start::Whenever, deps, report_health).await
 }

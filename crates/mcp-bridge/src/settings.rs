@@ -2,12 +2,12 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolbus_mcp::settings::McpSettings;
-use toolbus_runtime::config::{self, Alias, Mistakes};
-use toolbus_runtime::service::{FrameSettings, ServiceSettings};
-use toolbus_runtime::settings::{
+use toolbus_config::settings::{
     BusSettings, HealthSettings, LogSettings, ShutdownSettings, TelemetrySettings,
 };
+use toolbus_config::{Alias, Mistakes};
+use toolbus_mcp::settings::McpSettings;
+use toolbus_runtime::service::{FrameSettings, ServiceSettings};
 use toolbus_wire::name::AgentName;
 
 /// Names that settings are read from as well.
@@ -56,7 +56,7 @@ impl Default for Settings {
     }
 }
 
-impl config::Settings for Settings {
+impl toolbus_config::Settings for Settings {
     fn check(&self, mistakes: &mut Mistakes<'_>) {
         self.check_agents(mistakes);
         if self.bus.url.is_none() {
@@ -93,7 +93,7 @@ impl Offline {
     }
 }
 
-impl config::Settings for Offline {
+impl toolbus_config::Settings for Offline {
     fn check(&self, mistakes: &mut Mistakes<'_>) {
         self.settings.check_agents(mistakes);
     }

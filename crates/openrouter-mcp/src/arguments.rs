@@ -1,8 +1,8 @@
 //! The command line.
 
 use clap::Parser;
+use toolbus_config::{Secret, Setting};
 use toolbus_runtime::arguments::CommonArguments;
-use toolbus_runtime::config::{Secret, Setting};
 
 /// Tells MCP clients what an OpenRouter account says of itself: credits, models, keys, generations.
 ///

@@ -14,7 +14,7 @@ use rmcp::model::{
 };
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
-use toolbus_runtime::service::on_one_line;
+use toolbus_config::on_one_line;
 use toolbus_telemetry::mcp::{About, Failure, Recorder, Transport};
 use tracing::Instrument as _;
 

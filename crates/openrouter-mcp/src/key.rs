@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use reqwest::header::HeaderValue;
 use tokio::io::AsyncReadExt as _;
-use toolbus_runtime::config::{MASK, Secret};
+use toolbus_config::{MASK, Secret};
 
 use crate::settings::OpenRouterSettings;
 

@@ -1,6 +1,11 @@
 //! The `openrouter-mcp` binary.
 
+use tikv_jemallocator::Jemalloc;
 use toolbus_runtime::service::Exit;
+
+/// See docs/adr/0017-one-allocator-for-every-service.md.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 fn main() -> Exit {
     openrouter_mcp::main(&clap::Parser::parse())

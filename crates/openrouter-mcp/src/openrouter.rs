@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
+use toolbus_config::on_one_line;
 use toolbus_runtime::health::{Component, State};
-use toolbus_runtime::service::on_one_line;
 
 use crate::client::{ReadOnlyClient, ReplyHead};
 use crate::endpoint::Endpoint;

@@ -21,7 +21,7 @@ use rmcp::transport::streamable_http_server::session::never::NeverSessionManager
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-use toolbus_runtime::config::ListenAddress;
+use toolbus_config::ListenAddress;
 use toolbus_runtime::http::{self, Limits, Server};
 
 use crate::handler::Handler;

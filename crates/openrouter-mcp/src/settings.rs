@@ -5,12 +5,10 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolbus_runtime::config::{
-    self, Alias, ByteSize, HttpUrl, ListenAddress, Mistakes, Secret, TimeSpan,
-};
+use toolbus_config::settings::{HealthSettings, LogSettings, ShutdownSettings, TelemetrySettings};
+use toolbus_config::{Alias, ByteSize, HttpUrl, ListenAddress, Mistakes, Secret, TimeSpan};
 use toolbus_runtime::http::visitors;
 use toolbus_runtime::service::{FrameSettings, ServiceSettings};
-use toolbus_runtime::settings::{HealthSettings, LogSettings, ShutdownSettings, TelemetrySettings};
 
 /// Names that settings are read from as well.
 pub const ALIASES: &[Alias] = &[
@@ -107,7 +105,7 @@ impl Default for OpenRouterSettings {
 const TIMEOUT_MAX: TimeSpan = TimeSpan::seconds(600);
 const ANSWER_MAX: ByteSize = ByteSize::mebibytes(64);
 
-impl config::Settings for Settings {
+impl toolbus_config::Settings for Settings {
     fn check(&self, mistakes: &mut Mistakes<'_>) {
         let HttpSettings { address, allowed_hosts, allowed_origins } = &self.http;
         visitors::check("http", Some(address), allowed_hosts, allowed_origins, mistakes);

@@ -1,8 +1,8 @@
 //! The command line.
 
 use clap::Parser;
+use toolbus_config::Setting;
 use toolbus_runtime::arguments::CommonArguments;
-use toolbus_runtime::config::Setting;
 
 /// Runs Python scripts for a fleet, each in a sandbox of its own.
 #[derive(Debug, Parser)]

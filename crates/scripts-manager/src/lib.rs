@@ -10,7 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout;
-use toolbus_rabbitmq::{Start, join};
+use toolbus_bus::Bus;
+use toolbus_config::settings::BusSettings;
+use toolbus_rabbitmq::Start;
+use toolbus_rabbitmq::join::{self, BusHealth, JoinDeps};
 use toolbus_runtime::health::{Need, State};
 use toolbus_runtime::service::{self, BoxError, Context, Exit, Program, Role};
 use toolbus_scripts::{Runner, Turns};
@@ -39,7 +42,7 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     let ready = context.health.component("scripts", Need::Required);
     // Both at once, and whichever fails first says why: without a runner there is nothing to serve,
     // though the broker may be away for long.
-    let joining = async { Ok(join::join(&settings.bus, &context, Start::Whenever).await?) };
+    let joining = async { Ok(join_bus(&settings.bus, &context).await?) };
     let ((runner, pods), bus) = tokio::select! {
         biased;
         () = context.shutdown.requested().cancelled() => return Ok(Exit::SUCCESS),
@@ -96,4 +99,23 @@ async fn runner(
             Ok((Arc::new(runner.clone()), Some(runner)))
         }
     }
+}
+
+/// Joins the bus. The health component `bus` says how it is, from then on.
+async fn join_bus(settings: &BusSettings, context: &Context) -> Result<Arc<dyn Bus>, join::Error> {
+    let component = context.health.component("bus", Need::Required);
+    let report_health = move |health| {
+        component.set(match health {
+            BusHealth::Up => State::Up,
+            BusHealth::Blocked { reason } => State::degraded(reason),
+            BusHealth::Down { reason } => State::down(reason),
+        });
+    };
+
+    let deps = JoinDeps {
+        connection_name: context.identity.connection_name(),
+        stop: context.shutdown.requested().clone(),
+        tasks: context.shutdown.tasks().clone(),
+    };
+    join::join(settings, Start::Whenever, deps, report_health).await
 }

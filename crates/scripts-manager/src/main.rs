@@ -1,6 +1,11 @@
 //! The `scripts-manager` binary.
 
+use tikv_jemallocator::Jemalloc;
 use toolbus_runtime::service::Exit;
+
+/// See docs/adr/0017-one-allocator-for-every-service.md.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 fn main() -> Exit {
     scripts_manager::main(clap::Parser::parse())

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolbus_runtime::config::{self, Mistakes};
-use toolbus_runtime::service::{FrameSettings, ServiceSettings};
-use toolbus_runtime::settings::{
+use toolbus_config::Mistakes;
+use toolbus_config::settings::{
     BusSettings, HealthSettings, LogSettings, ShutdownSettings, TelemetrySettings,
 };
+use toolbus_runtime::service::{FrameSettings, ServiceSettings};
 use toolbus_sandbox::settings::ScriptsSettings;
 use toolbus_scripts::turns::Shares;
 
@@ -84,7 +84,7 @@ pub enum RunnerKind {
     Kubernetes,
 }
 
-impl config::Settings for Settings {
+impl toolbus_config::Settings for Settings {
     fn check(&self, mistakes: &mut Mistakes<'_>) {
         if self.bus.url.is_none() {
             mistakes.add("bus.url", "a worker needs a broker: --bus or TOOLBUS_BUS names it");

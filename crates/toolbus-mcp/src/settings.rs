@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolbus_runtime::config::TimeSpan;
+use toolbus_config::TimeSpan;
 use toolbus_wire::name::{AgentName, InstanceId};
 
 use crate::bridge::{self, StdioRegistration};

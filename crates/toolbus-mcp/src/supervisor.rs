@@ -18,9 +18,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus};
-
-use toolbus_runtime::service::Exit;
+use std::process::{Command, ExitCode, ExitStatus};
 
 use crate::config::Launch;
 
@@ -54,7 +52,7 @@ pub struct Supervisor {
 /// In a process that was started to be a supervisor it returns when everything below that has
 /// ended, and breaks with the exit code for `main`. In any other it continues with what
 /// [`crate::servers::Options::supervisor`] wants.
-pub fn enter() -> ControlFlow<Exit, Supervisor> {
+pub fn enter() -> ControlFlow<ExitCode, Supervisor> {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|first| first == MARK) {
         return ControlFlow::Break(run::run(arguments));

@@ -1,17 +1,18 @@
-//! Joining a fleet: from a program's settings to a bus whose health its health port tells.
+//! Joining a fleet: connects to the broker of a program's settings and reports the health of the bus.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use toolbus_bus::{Bus, Health};
-use toolbus_runtime::health::{Component, Need, State};
-use toolbus_runtime::service::Context;
-use toolbus_runtime::settings::{self, BusSettings};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use toolbus_bus::Bus;
+pub use toolbus_bus::Health as BusHealth;
+use toolbus_config::settings::{self, BusSettings};
 
 use crate::{Config, ConnectError, QueueProfile, RabbitBus, Start};
 
-/// How often the health port looks at the bus.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How often the health of the bus is reported.
+const HEALTH_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Why a fleet could not be joined.
 #[derive(Debug, thiserror::Error)]
@@ -38,18 +39,65 @@ impl Error {
     }
 }
 
-/// Connects to the broker of the settings and keeps the health component `bus` true. With
-/// [`Start::Whenever`] it waits for as long as it takes, and the health port says for what.
+/// What joining takes from the program that joins.
+#[derive(Debug, Clone)]
+pub struct JoinDeps {
+    /// What the broker's operator sees as the name of the connection.
+    pub connection_name: String,
+    /// Fires when the program is told to stop.
+    pub stop: CancellationToken,
+    /// Where the task that watches the bus is spawned.
+    pub tasks: TaskTracker,
+}
+
+/// Connects to the broker of the settings. With [`Start::Whenever`] it waits for as long as it
+/// takes. From then on until `stop` fires or the bus is closed, `report_health` is called with the
+/// health of the bus, several times a second.
 ///
 /// # Errors
 /// When no broker is set, it cannot be had within `start`, or the program is told to stop.
 pub async fn join(
     settings: &BusSettings,
-    context: &Context,
     start: Start,
+    deps: JoinDeps,
+    report_health: impl Fn(BusHealth) + Send + Sync + 'static,
 ) -> Result<Arc<dyn Bus>, Error> {
+    let JoinDeps { connection_name, stop, tasks } = deps;
+    let config = config_of(settings, start, connection_name)?;
+    let rabbit = RabbitBus::connect(config).await?;
+    let report_health = Arc::new(report_health);
+
+    let watched = Arc::clone(&rabbit);
+    let report = Arc::clone(&report_health);
+    let stop_watching = stop.clone();
+    tasks.spawn(async move {
+        // Either end is our own doing and nothing that is wrong with the bus.
+        tokio::select! {
+            () = watch_health(&*watched, &*report) => {}
+            () = watched.closed() => {}
+            () = stop_watching.cancelled() => {}
+        }
+    });
+
+    tokio::select! {
+        () = rabbit.connected() => {
+            // At once: who waits for this program to be ready need not wait for the next look.
+            report_health(rabbit.health());
+            Ok(rabbit)
+        }
+        () = stop.cancelled() => Err(Error::Stopped),
+    }
+}
+
+/// The adapter's configuration for the settings that services share.
+fn config_of(
+    settings: &BusSettings,
+    start: Start,
+    connection_name: String,
+) -> Result<Config, Error> {
     let url = settings.url.as_ref().ok_or(Error::NoBroker)?;
     let mut config = Config::new(url.expose())?;
+
     config.password_file.clone_from(&settings.password_file);
     config.exchange.clone_from(&settings.exchange);
     config.dead_letter_exchange.clone_from(&settings.dead_letter_exchange);
@@ -57,43 +105,17 @@ pub async fn join(
         settings::QueueProfile::UpstreamM => QueueProfile::UpstreamM,
         settings::QueueProfile::UpstreamN => QueueProfile::UpstreamN,
     };
-    config.connection_name = format!("{} {}", context.identity.program, context.identity.instance);
+    config.connection_name = connection_name;
     config.start = start;
-    let component = context.health.component("bus", Need::Required);
-    let rabbit = RabbitBus::connect(config).await?;
-    let bus: Arc<dyn Bus> = rabbit.clone();
-    let (stop, watched) = (context.shutdown.requested().clone(), Arc::clone(&rabbit));
-    let watcher = component.clone();
-    context.shutdown.tasks().spawn(async move {
-        // Either end is our own doing and nothing that is wrong with the bus.
-        tokio::select! {
-            () = watch(&*watched, watcher) => {}
-            () = watched.closed() => {}
-            () = stop.cancelled() => {}
-        }
-    });
-    tokio::select! {
-        () = rabbit.connected() => {
-            // At once: whoever waits for this program to be ready need not wait for the next look.
-            component.set(state_of(&*bus));
-            Ok(bus)
-        }
-        () = context.shutdown.requested().cancelled() => Err(Error::Stopped),
-    }
+
+    Ok(config)
 }
 
-/// The first look is a while after the start: a bus that connects at once was never down.
-async fn watch(bus: &dyn Bus, component: Component) {
+/// Reports the health of the bus again and again. The first report is a while after the start: a
+/// bus that connects at once was never down.
+async fn watch_health(bus: &dyn Bus, report_health: &(impl Fn(BusHealth) + Sync)) {
     loop {
-        tokio::time::sleep(LOOK_EVERY).await;
-        component.set(state_of(bus));
-    }
-}
-
-fn state_of(bus: &dyn Bus) -> State {
-    match bus.health() {
-        Health::Up => State::Up,
-        Health::Blocked { reason } => State::degraded(reason),
-        Health::Down { reason } => State::down(reason),
+        tokio::time::sleep(HEALTH_INTERVAL).await;
+        report_health(bus.health());
     }
 }

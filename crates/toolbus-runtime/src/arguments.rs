@@ -1,6 +1,6 @@
 //! The command-line options that every service takes.
 //!
-//! They are only read here. Their values go through the layers of [`crate::config`] like any
+//! They are only read here. Their values go through the layers of [`toolbus_config`] like any
 //! other, as the highest one; that is why clap is not told the environment names and the help
 //! names them by hand.
 
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::config::{Environment, Secret, Setting, SettingsFile};
+use toolbus_config::{Environment, Secret, Setting, SettingsFile};
 
 /// The file that is read from the current folder when none is named and it is there.
 const DEFAULT_FILE: &str = "toolbus.toml";
@@ -54,7 +54,7 @@ pub struct CommonArguments {
 }
 
 impl CommonArguments {
-    /// What the options set, for [`crate::config::Sources::arguments`].
+    /// What the options set, for [`toolbus_config::Sources::arguments`].
     #[must_use]
     pub fn settings(&self) -> Vec<Setting> {
         let text = |key, value: Option<&str>, flag| value.map(|v| Setting::text(key, v, flag));

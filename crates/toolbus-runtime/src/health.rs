@@ -1,4 +1,4 @@
-//! What the process says of itself: its components and whether it is ready.
+//! Health of the process: the states of its components, and whether it is ready.
 //!
 //! A component reports the state it is in; the registry keeps the latest and nothing else, so
 //! reporting is cheap and never waits. Readiness is computed from the states when it is asked for.
@@ -58,7 +58,7 @@ impl State {
         matches!(self, Self::Up | Self::Degraded { .. })
     }
 
-    fn bounded(mut self) -> Self {
+    fn shorten_reason(mut self) -> Self {
         if let Self::Degraded { reason } | Self::Down { reason } = &mut self
             && let Some((end, _)) = reason.char_indices().nth(REASON_CHARS_MAX)
         {
@@ -81,19 +81,19 @@ pub enum Need {
 /// The registry of a process. Clones share it.
 #[derive(Clone, Default)]
 pub struct Health {
-    shared: Arc<RwLock<Shared>>,
+    shared: Arc<RwLock<HealthRegistry>>,
 }
 
 #[derive(Default)]
-struct Shared {
-    components: BTreeMap<String, Entry>,
+struct HealthRegistry {
+    components: BTreeMap<String, ComponentEntry>,
     stopping: bool,
-    status: Option<Status>,
+    status: Option<StatusFn>,
 }
 
-type Status = Arc<dyn Fn() -> Value + Send + Sync>;
+type StatusFn = Arc<dyn Fn() -> Value + Send + Sync>;
 
-struct Entry {
+struct ComponentEntry {
     need: Need,
     state: State,
 }
@@ -106,11 +106,11 @@ impl Health {
         Self::default()
     }
 
-    /// Registers a component, [`State::Starting`], and returns the handle it reports by. A name
-    /// that is registered already starts anew.
+    /// Registers a component as [`State::Starting`] and returns the handle it reports by. A
+    /// name that is registered already starts again.
     #[must_use]
     pub fn component(&self, name: &str, need: Need) -> Component {
-        let entry = Entry { need, state: State::Starting };
+        let entry = ComponentEntry { need, state: State::Starting };
         self.shared.write().components.insert(name.to_owned(), entry);
         Component { health: self.clone(), name: name.into() }
     }
@@ -122,7 +122,7 @@ impl Health {
         self.shared.read().is_ready()
     }
 
-    /// Says from now on that the process is not ready, because it is about to stop.
+    /// Makes the process not ready from now on, because it is about to stop.
     pub fn stop(&self) {
         self.shared.write().stopping = true;
     }
@@ -159,11 +159,11 @@ impl fmt::Debug for Health {
     }
 }
 
-impl Shared {
+impl HealthRegistry {
     fn is_ready(&self) -> bool {
         let mut required = self.components.values().filter(|entry| entry.need == Need::Required);
-        let has_begun = !self.components.is_empty();
-        has_begun && !self.stopping && required.all(|entry| entry.state.serves())
+        let has_components = !self.components.is_empty();
+        has_components && !self.stopping && required.all(|entry| entry.state.serves())
     }
 
     fn readiness(&self) -> Value {
@@ -172,6 +172,7 @@ impl Shared {
             shown["required"] = json!(entry.need == Need::Required);
             (name.clone(), shown)
         });
+
         json!({
             "ready": self.is_ready(),
             "stopping": self.stopping,
@@ -180,7 +181,7 @@ impl Shared {
     }
 }
 
-/// A component's handle: it reports its state by it. Clones report for the same component.
+/// The handle by which a component reports its state. Clones report for the same component.
 #[derive(Debug, Clone)]
 pub struct Component {
     health: Health,
@@ -190,7 +191,7 @@ pub struct Component {
 impl Component {
     /// Reports the state; a change is logged. A reason is kept up to 300 characters.
     pub fn set(&self, state: State) {
-        let state = state.bounded();
+        let state = state.shorten_reason();
         let changed = {
             let mut shared = self.health.shared.write();
             let Some(entry) = shared.components.get_mut(&*self.name) else { return };
@@ -200,6 +201,7 @@ impl Component {
             entry.state = state.clone();
             state
         };
+
         let component = &*self.name;
         match changed {
             State::Starting => tracing::debug!(component, "starting"),

@@ -1,10 +1,12 @@
 //! A small HTTP/1 server that cannot be used to hurt its process: connections are bounded in
-//! number, request heads in size and time, and all of it ends when the server is closed.
+//! number, request heads in size and time, request bodies in time, and all of it ends when the
+//! server is closed.
 //!
 //! What is served, and how large a body may be, is the router's affair. A request that is answered
 //! before all of it was read is the last one of its connection.
 
-mod answer;
+mod request_body;
+mod respond;
 pub mod visitors;
 
 use std::future::poll_fn;
@@ -12,7 +14,6 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -25,17 +26,19 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::ListenAddress;
+use toolbus_config::ListenAddress;
+
+use request_body::{BodyProgress, BodyTimeouts};
 
 /// How long a client may take to send a request's head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Largest request head, in bytes.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// How long accepting pauses after it failed, which it does for want of file handles.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(500);
 /// How long what a client still sends of a request is read after its answer. The system would
 /// otherwise tell the client that the connection broke, which can overtake the answer.
-const LINGER: Duration = Duration::from_secs(1);
+const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What holds for the connections of one server.
 #[derive(Debug, Clone, Copy)]
@@ -90,14 +93,32 @@ impl Drop for Server {
 /// # Errors
 /// When the address is in use, not of this machine, or its name does not resolve.
 pub async fn serve(address: &ListenAddress, router: Router, limits: Limits) -> io::Result<Server> {
+    serve_within(address, router, limits, BodyTimeouts::default()).await
+}
+
+async fn serve_within(
+    address: &ListenAddress,
+    router: Router,
+    limits: Limits,
+    body_timeouts: BodyTimeouts,
+) -> io::Result<Server> {
     let listener = bind(address).await?;
-    let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+    let stop = CancellationToken::new();
     let ending = stop.child_token();
+    let tasks = TaskTracker::new();
     let server = Server { address: listener.local_addr()?, stop, ending, tasks };
-    let (stop, ending) = (server.stop.clone(), server.ending.clone());
-    let acceptor = Acceptor { router, limits, stop, ending, tasks: server.tasks.clone() };
+
+    let acceptor = Acceptor {
+        router,
+        limits,
+        body_timeouts,
+        stop: server.stop.clone(),
+        ending: server.ending.clone(),
+        tasks: server.tasks.clone(),
+    };
     server.tasks.spawn(acceptor.run(listener));
     server.tasks.close();
+
     Ok(server)
 }
 
@@ -105,6 +126,7 @@ async fn bind(address: &ListenAddress) -> io::Result<TcpListener> {
     if !address.host().is_empty() {
         return TcpListener::bind((address.host(), address.port())).await;
     }
+
     // Both families where the system can, else the older one alone.
     let any = |host: IpAddr| SocketAddr::new(host, address.port());
     TcpListener::bind(&[any(Ipv6Addr::UNSPECIFIED.into()), any(Ipv4Addr::UNSPECIFIED.into())][..])
@@ -114,6 +136,7 @@ async fn bind(address: &ListenAddress) -> io::Result<TcpListener> {
 struct Acceptor {
     router: Router,
     limits: Limits,
+    body_timeouts: BodyTimeouts,
     stop: CancellationToken,
     ending: CancellationToken,
     tasks: TaskTracker,
@@ -121,53 +144,63 @@ struct Acceptor {
 
 impl Acceptor {
     async fn run(self, listener: TcpListener) {
-        let slots = Arc::new(Semaphore::new(self.limits.connections_max));
+        let permits = Arc::new(Semaphore::new(self.limits.connections_max));
+
         // Dropping either wait loses nothing: a connection not accepted stays in the queue.
-        while let Some(Ok(slot)) =
-            self.ending.run_until_cancelled(Arc::clone(&slots).acquire_owned()).await
+        while let Some(Ok(permit)) =
+            self.ending.run_until_cancelled(Arc::clone(&permits).acquire_owned()).await
         {
             match self.ending.run_until_cancelled(listener.accept()).await {
                 None => return,
                 Some(Ok((stream, _))) => {
-                    let connection = self.connection(stream);
+                    let connection = self.serve_connection(stream);
                     self.tasks.spawn(async move {
                         connection.await;
-                        drop(slot);
+                        drop(permit);
                     });
                 }
                 Some(Err(error)) => {
                     tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    tokio::time::sleep(ACCEPT_BACKOFF).await;
                 }
             }
         }
     }
 
-    fn connection(&self, stream: TcpStream) -> impl Future<Output = ()> + use<> {
-        let (router, unread) = (self.router.clone(), Arc::new(AtomicBool::new(false)));
-        let unread_too = Arc::clone(&unread);
-        let answer = move |request| {
-            Box::pin(answer::answer(router.clone(), request, Arc::clone(&unread_too)))
+    /// Serves one connection until it ends, its time is up, or the server is closed.
+    fn serve_connection(&self, stream: TcpStream) -> impl Future<Output = ()> + use<> {
+        let router = self.router.clone();
+        let body_timeouts = self.body_timeouts;
+        let progress = Arc::new(BodyProgress::default());
+        let body_progress = Arc::clone(&progress);
+        let respond = move |request| {
+            let progress = Arc::clone(&body_progress);
+            Box::pin(respond::respond(router.clone(), request, body_timeouts, progress))
         };
-        let mut served = http1::Builder::new()
+
+        let mut connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIMEOUT)
             .max_buf_size(HEAD_BYTES_MAX)
-            .serve_connection(TokioIo::new(stream), service_fn(answer));
-        let (stop, lifetime) = (self.stop.clone(), self.limits.lifetime);
+            .serve_connection(TokioIo::new(stream), service_fn(respond));
+
         let ending = self.ending.clone();
         let served = async move {
-            let serving = poll_fn(|context| served.poll_without_shutdown(context));
+            let serving = poll_fn(|context| connection.poll_without_shutdown(context));
             if ending.run_until_cancelled(serving).await.is_none() {
-                Pin::new(&mut served).graceful_shutdown();
-                let _ = poll_fn(|context| served.poll_without_shutdown(context)).await;
+                Pin::new(&mut connection).graceful_shutdown();
+                let _ = poll_fn(|context| connection.poll_without_shutdown(context)).await;
             }
-            if unread.load(Ordering::Relaxed) {
-                let _ = linger(served.into_parts().io.into_inner()).await;
+
+            if progress.is_unread() {
+                let _ = linger(connection.into_parts().io.into_inner()).await;
             }
         };
+
+        let stop = self.stop.clone();
+        let lifetime = self.limits.lifetime;
         async move {
-            // How a client's connection ends is nobody's concern: it errs, or its time is up.
+            // How a client's connection ends concerns nobody: it fails, or its time is up.
             let _ = stop
                 .run_until_cancelled(async {
                     match lifetime {
@@ -183,12 +216,13 @@ impl Acceptor {
 /// Ends a connection whose client may still be sending what nobody wants.
 async fn linger(mut stream: TcpStream) -> io::Result<()> {
     stream.shutdown().await?;
+
     let mut unwanted = vec![0; 8 << 10];
     let read = async {
         while stream.read(&mut unwanted).await? > 0 {}
         Ok(())
     };
-    tokio::time::timeout(LINGER, read).await?
+    tokio::time::timeout(LINGER_TIMEOUT, read).await?
 }
 
 #[cfg(test)]

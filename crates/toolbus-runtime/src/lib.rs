@@ -1,13 +1,8 @@
-//! What every service needs around its work: configuration, telemetry, health and shutdown.
-//!
-//! Whatever links this crate allocates its memory with jemalloc.
+//! The frame of a service around its work: arguments, telemetry, health, HTTP server and shutdown.
 
-mod allocator;
 pub mod arguments;
-pub mod config;
 pub mod health;
 pub mod http;
 pub mod service;
-pub mod settings;
 pub mod telemetry;
 pub mod tls;

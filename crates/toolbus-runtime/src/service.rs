@@ -27,15 +27,13 @@ use tracing::level_filters::LevelFilter;
 use uuid::Uuid;
 
 use crate::arguments::CommonArguments;
-use crate::config::{self, Alias, Environment, Errors, Loaded, Setting, Settings, Sources};
 use crate::health::{self, Health, HealthServer};
-use crate::settings::{
-    self, HealthSettings, LogFormat, LogSettings, SHARED_ALIASES, ShutdownSettings,
-    TelemetrySettings,
-};
 use crate::telemetry::{self, Identity, Telemetry};
+use toolbus_config::settings::{
+    HealthSettings, LogFormat, LogSettings, SHARED_ALIASES, ShutdownSettings, TelemetrySettings,
+};
+use toolbus_config::{Alias, Environment, Errors, Loaded, Setting, Settings, Sources};
 
-pub use failure::on_one_line;
 pub use shutdown::Shutdown;
 use supervise::{Ended, OsSignals, Supervisor};
 
@@ -102,7 +100,7 @@ pub struct Context {
     pub health_address: Option<SocketAddr>,
 }
 
-/// How the work ended, as an exit code.
+/// The exit code of a program: an [`ExitCode`] that can be compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exit(pub u8);
 
@@ -118,7 +116,13 @@ impl Exit {
 /// So that `main` can return it.
 impl Termination for Exit {
     fn report(self) -> ExitCode {
-        ExitCode::from(self.0)
+        self.into()
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.0)
     }
 }
 
@@ -149,20 +153,24 @@ where
             return Exit::MISUSE;
         }
     };
+
     if arguments.print_config {
         // Whoever closed our standard output wants no more of it.
         let _ = std::io::stdout().write_all(loaded.print().as_bytes());
         loaded.warnings.iter().for_each(|warning| failure::warn(warning));
         return Exit::SUCCESS;
     }
+
     let Loaded { settings, warnings, .. } = loaded;
     let frame = settings.frame();
     if arguments.probe {
         return probe(frame.health);
     }
+
     let frame = Frame::start(program, &frame, &environment).inspect(|_| {
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     });
+
     match frame {
         Ok(frame) => {
             let context = frame.context.clone();
@@ -187,6 +195,7 @@ fn probe(settings: &HealthSettings) -> Exit {
             return Exit::MISUSE;
         }
     };
+
     match asked {
         Ok(()) => Exit::SUCCESS,
         Err(error) => {
@@ -209,14 +218,16 @@ pub fn configure<S: ServiceSettings>(
 ) -> Result<Loaded<S>, Errors> {
     let mut all = arguments.settings();
     all.extend(own);
+
     let aliases = [SHARED_ALIASES, program.aliases].concat();
-    let loaded = config::load::<S>(Sources {
+    let loaded = toolbus_config::load::<S>(Sources {
         file: arguments.file(environment),
         aliases: &aliases,
-        derived: settings::rabbitmq_url(environment).into_iter().collect(),
+        derived: toolbus_config::settings::rabbitmq_url(environment).into_iter().collect(),
         environment,
         arguments: all,
     });
+
     match loaded {
         Ok(loaded) => {
             let export = loaded.settings.frame().telemetry;
@@ -256,6 +267,7 @@ impl Frame {
             }
             Role::Command => (LevelFilter::WARN, LogFormat::Human, COMMAND_GRACE),
         };
+
         let identity = Identity {
             program: program.name,
             version: program.version,
@@ -263,6 +275,7 @@ impl Frame {
             name: settings.name.map(str::to_owned),
         };
         crate::tls::install();
+
         let telemetry = telemetry::start(&telemetry::Options {
             identity: &identity,
             log: settings.log,
@@ -272,40 +285,48 @@ impl Frame {
             environment,
         })?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+
         let registry = Health::new();
         let serve = settings.health.address.as_ref();
         let health = serve
             .map(|address| runtime.block_on(health::serve(address, registry.clone())))
             .transpose()?;
+
         let context = Context {
             identity,
             shutdown: Shutdown::new(),
             health: registry,
             health_address: health.as_ref().map(HealthServer::address),
         };
+
         Ok(Self { role: program.role, grace, runtime, telemetry, health, context })
     }
 
     fn run(self, work: impl FnOnce() -> Work) -> Exit {
         let Self { role, grace, runtime, telemetry, health, context } = self;
         let human = telemetry.is_human();
+
         let (exit, forced) = runtime.block_on(async {
             let signals = match OsSignals::listen() {
                 Ok(signals) => signals,
                 Err(error) => return (Ended::Failed(error.into(), None).exit(role, human), false),
             };
+
             let Identity { version, instance, .. } = &context.identity;
             let health_address = context.health_address.map(tracing::field::display);
             tracing::info!(version, instance, health_address, "started");
+
             let mut supervisor = Supervisor::new(work(), signals, &context, grace);
             let ended = supervisor.run().await;
             let forced = ended.is_forced();
+
             let exit = ended.exit(role, human);
             if !forced {
                 supervisor.or_signal(close(health, telemetry)).await;
             }
             (exit, forced)
         });
+
         if forced {
             runtime.shutdown_background();
         } else {

@@ -27,8 +27,8 @@ use tracing_subscriber::{Layer, Registry};
 
 use self::correlate::Correlated;
 use self::span_fields::SpanFields;
-use crate::config::{Environment, Mistake};
-use crate::settings::{LogFormat, LogSettings, TelemetrySettings};
+use toolbus_config::settings::{LogFormat, LogSettings, TelemetrySettings};
+use toolbus_config::{Environment, Mistake};
 
 const EXPORT_FAILURES: Metric = Metric {
     name: "toolbus.telemetry.export.failures",
@@ -52,6 +52,14 @@ pub struct Identity {
     pub instance: String,
     /// What the operator calls this instance: `toolbus.name`.
     pub name: Option<String>,
+}
+
+impl Identity {
+    /// The name that a broker's operator sees this process's connection by.
+    #[must_use]
+    pub fn connection_name(&self) -> String {
+        format!("{} {}", self.program, self.instance)
+    }
 }
 
 /// What telemetry is started with.

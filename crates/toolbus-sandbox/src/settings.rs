@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolbus_runtime::config::{ByteSize, TimeSpan};
+use toolbus_config::{ByteSize, TimeSpan};
 use toolbus_scripts::Runner;
 
 use crate::{Bare, Config, Limits, PackagesConfig, Sandbox, Unavailable};

@@ -37,6 +37,7 @@ impl Bounded {
         if text.len() > VALUE_BYTES_MAX {
             return OTHER.into();
         }
+
         let mut all = self.known.write();
         if let Some(known) = all.get(text) {
             return Arc::clone(known).into();
@@ -44,6 +45,7 @@ impl Bounded {
         if all.len() >= self.max {
             return OTHER.into();
         }
+
         let new: Arc<str> = text.into();
         all.insert(Arc::clone(&new));
         new.into()

@@ -11,13 +11,15 @@ use crate::workspace;
 /// A crate that is not there has no place.
 const LAYERS: &[&[&str]] = &[
     // foundation
-    &["toolbus-wire", "toolbus-telemetry", "toolbus-runtime"],
+    &["toolbus-wire", "toolbus-telemetry", "toolbus-config"],
     // transport
     &["toolbus-bus", "toolbus-rabbitmq"],
     // tools
     &["toolbus-tools"],
     // providers
     &["toolbus-mcp", "toolbus-sandbox", "toolbus-scripts"],
+    // the frame of a process: libraries work without one
+    &["toolbus-runtime"],
     SERVICES,
 ];
 
@@ -28,13 +30,18 @@ const SERVICES: &[&str] = &["agent-host", "mcp-bridge", "scripts-manager", "open
 pub(super) const DEVELOPMENT: &[&str] = &["toolbus-testkit", "conformance", "e2e", "xtask"];
 
 /// Crates that only some of ours may use.
-const RESERVED: [(&str, &[&str]); 6] = [
+const RESERVED: [(&str, &[&str]); 7] = [
     ("lapin", &["toolbus-rabbitmq", "e2e"]),
     ("rmcp", &["toolbus-mcp", "openrouter-mcp", "agent-host", "conformance", "e2e"]),
     ("kube", &["scripts-manager"]),
     ("kube-client", &["scripts-manager"]),
     ("kube-runtime", &["scripts-manager"]),
     ("k8s-openapi", &["scripts-manager"]),
+    // A program chooses its allocator, not a library.
+    (
+        "tikv-jemallocator",
+        &["agent-host", "mcp-bridge", "scripts-manager", "openrouter-mcp", "e2e"],
+    ),
 ];
 
 /// A crate that must not have another anywhere below it.

@@ -60,7 +60,7 @@ impl Error {
             }
             Self::Name(_) | Self::Fleet(_) => return None,
         };
-        Some(CallError::new(code, toolbus_runtime::service::on_one_line(self)))
+        Some(CallError::new(code, toolbus_config::on_one_line(self)))
     }
 }
 

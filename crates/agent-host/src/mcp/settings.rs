@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolbus_runtime::config::{ListenAddress, Mistakes};
+use toolbus_config::{ListenAddress, Mistakes};
 use toolbus_runtime::http::visitors;
 
 /// How the agent's tools are offered to MCP clients.

@@ -15,6 +15,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use e2e::bench::Report;
+use tikv_jemallocator::Jemalloc;
+
+/// What ships allocates with jemalloc, so what is measured does: see
+/// docs/adr/0017-one-allocator-for-every-service.md.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// How many calls are under way where it is about throughput.
 const IN_FLIGHT: u16 = 64;

@@ -16,7 +16,13 @@ use std::process::ExitCode;
 
 use anyhow::ensure;
 use e2e::bench::Report;
+use tikv_jemallocator::Jemalloc;
 use toolbus_testkit::tools;
+
+/// What ships allocates with jemalloc, so what is measured does: see
+/// docs/adr/0017-one-allocator-for-every-service.md.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 const PARTS: [&str; 4] = ["services", "pods", "images", "install"];
 

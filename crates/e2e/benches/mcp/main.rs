@@ -20,6 +20,12 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use anyhow::Context as _;
 use e2e::bench::peer::{self, Confirms, PeerSettings};
 use e2e::bench::{Report, runtime};
+use tikv_jemallocator::Jemalloc;
+
+/// What ships allocates with jemalloc, so what is measured does: see
+/// docs/adr/0017-one-allocator-for-every-service.md.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// What makes this program the servers.
 const SERVE: &str = "serve";

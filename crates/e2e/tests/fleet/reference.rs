@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use toolbus_runtime::config::{Alias, Settings, reference};
-use toolbus_runtime::settings::SHARED_ALIASES;
+use toolbus_config::settings::SHARED_ALIASES;
+use toolbus_config::{Alias, Settings, reference};
 
 const HEAD: &str = "\
 # Configuration

@@ -22,6 +22,12 @@ use std::time::{Duration, Instant};
 use e2e::bench::{Report, runtime};
 
 use cluster::Cluster;
+use tikv_jemallocator::Jemalloc;
+
+/// What ships allocates with jemalloc, so what is measured does: see
+/// docs/adr/0017-one-allocator-for-every-service.md.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// What is run where it is about time, and what it prints.
 pub(crate) const SCRIPT: &str = "print(6 * 7)";

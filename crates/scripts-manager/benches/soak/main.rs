@@ -25,6 +25,12 @@ use clap::Parser as _;
 use e2e::bench::{Report, runtime};
 
 use arguments::{Arguments, Place};
+use tikv_jemallocator::Jemalloc;
+
+/// What ships allocates with jemalloc, so what is measured does: see
+/// docs/adr/0017-one-allocator-for-every-service.md.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();

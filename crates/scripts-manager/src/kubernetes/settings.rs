@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolbus_runtime::config::{ByteSize, Secret, TimeSpan};
+use toolbus_config::{ByteSize, Secret, TimeSpan};
 
 /// How scripts run in pods of a cluster. Which cluster is what kubectl would take: KUBECONFIG, else
 /// `~/.kube/config`, else the cluster that the service itself runs in.

@@ -9,7 +9,7 @@ use kube::core::Request;
 use kube::{Api, Client};
 use scripts_manager::kubernetes::settings::PackagesSettings;
 use serde_json::json;
-use toolbus_runtime::config::{Secret, TimeSpan};
+use toolbus_config::{Secret, TimeSpan};
 use uuid::Uuid;
 
 /// Where indexes are, which need a namespace without levels.

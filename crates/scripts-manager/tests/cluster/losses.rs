@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::DeleteParams;
 use tokio::time::sleep;
-use toolbus_runtime::config::TimeSpan;
+use toolbus_config::TimeSpan;
 use toolbus_scripts::runner::{Ending, Error, Run, Runner};
 use toolbus_testkit::eventually;
 

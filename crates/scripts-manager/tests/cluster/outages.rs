@@ -19,7 +19,7 @@ async fn meet(
     judge: impl Fn(&str, &str) -> Fate + Send + Sync + 'static,
 ) -> Option<Result<Outcome, Error>> {
     let mut place = Place::new(name).await?;
-    place.settings.start_timeout = toolbus_runtime::config::TimeSpan::seconds(START.as_secs());
+    place.settings.start_timeout = toolbus_config::TimeSpan::seconds(START.as_secs());
     let meddler = Meddler::new();
     let runner = place.runner(meddler.client(None).await?).await;
     meddler.judge(judge);

@@ -9,7 +9,7 @@ use kube::{Api, Client, ResourceExt as _};
 use scripts_manager::kubernetes::KubernetesRunner;
 use scripts_manager::kubernetes::settings::{KubernetesSettings, PackagesSettings};
 use tokio::task::JoinSet;
-use toolbus_runtime::config::{ByteSize, Secret, TimeSpan};
+use toolbus_config::{ByteSize, Secret, TimeSpan};
 use toolbus_scripts::conformance::honest;
 use toolbus_scripts::runner::{CallKey, Ending, Error, Outcome, Run, Runner, Script};
 use toolbus_testkit::eventually;

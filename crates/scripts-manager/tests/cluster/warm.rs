@@ -11,7 +11,7 @@ use kube::{Api, Client, ResourceExt};
 use scripts_manager::kubernetes::KubernetesRunner;
 use scripts_manager::kubernetes::settings::{KubernetesSettings, WarmSettings};
 use tokio::io::AsyncWriteExt as _;
-use toolbus_runtime::config::TimeSpan;
+use toolbus_config::TimeSpan;
 use toolbus_scripts::runner::{Ending, Error, Run, Runner, Script};
 use toolbus_testkit::eventually;
 

@@ -3,16 +3,18 @@
 
 use std::io::Write;
 use std::ops::ControlFlow;
+use std::process::ExitCode;
 
-use toolbus_runtime::service::Exit;
+/// The exit code of a program that was started in a wrong way.
+const MISUSE: u8 = 2;
 
-fn main() -> Exit {
+fn main() -> ExitCode {
     match toolbus_mcp::supervisor::enter() {
         ControlFlow::Break(exit) => exit,
         ControlFlow::Continue(_) => {
             // Nobody to tell is nobody who misuses it.
             let _ = writeln!(std::io::stderr(), "not to be started by hand");
-            Exit::MISUSE
+            ExitCode::from(MISUSE)
         }
     }
 }

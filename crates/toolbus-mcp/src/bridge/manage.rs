@@ -224,7 +224,7 @@ impl ManageService {
         match self.set.register(entry, members).await {
             Ok(Registered { summary, not_kept: None }) => Ok(available(summary.tool_count)),
             Ok(Registered { summary, not_kept: Some(error) }) => {
-                let error = toolbus_runtime::service::on_one_line(&error);
+                let error = toolbus_config::on_one_line(&error);
                 tracing::warn!(server = name, error, "a registration will not last");
                 let available = available(summary.tool_count);
                 Ok(format!("{available} It is forgotten when the bridge is started again."))
@@ -253,7 +253,7 @@ impl ManageService {
                 Some(format!("{DENIED}{error}, and agents cannot remove it"))
             }
             Err(error @ UnregisterError::Kept(_)) => {
-                let chain = toolbus_runtime::service::on_one_line(&error);
+                let chain = toolbus_config::on_one_line(&error);
                 tracing::warn!(server = server_name, error = chain, "a registration stays");
                 Some(error.to_string())
             }

@@ -4,7 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use toolbus_runtime::service::on_one_line;
+use toolbus_config::on_one_line;
 
 use crate::config::{self, Config, Variables};
 use crate::registrations::read_text;

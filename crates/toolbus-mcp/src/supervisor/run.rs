@@ -16,7 +16,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -28,7 +28,6 @@ use rustix::stdio::{dup2_stderr, dup2_stdout};
 use rustix::thread::set_name;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::{emulate_default_handler, pipe};
-use toolbus_runtime::service::Exit;
 
 use super::family::Family;
 use super::{NOT_STARTED, NOT_STARTED_CODE, VARIABLE_PREFIX};
@@ -75,14 +74,14 @@ enum Phase {
 }
 
 /// Is a supervisor until nobody is left, with the arguments after the mark.
-pub(super) fn run(arguments: impl Iterator<Item = OsString>) -> Exit {
+pub(super) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     match start(arguments) {
         Ok((family, ears)) => end_as(supervise(family, ears)),
         Err(error) => {
             let number = error.raw_os_error().unwrap_or_default();
             // Whoever closed our standard error does not want to know.
             let _ = writeln!(io::stderr(), "{NOT_STARTED}{number}");
-            Exit(NOT_STARTED_CODE)
+            ExitCode::from(NOT_STARTED_CODE)
         }
     }
 }
@@ -215,14 +214,14 @@ fn empty(stream: &mut UnixStream) {
 }
 
 /// Ends this process as the server ended.
-fn end_as(status: Option<WaitStatus>) -> Exit {
-    let Some(status) = status else { return Exit::FAILURE };
+fn end_as(status: Option<WaitStatus>) -> ExitCode {
+    let Some(status) = status else { return ExitCode::FAILURE };
     if let Some(signal) = status.terminating_signal() {
         // What there is to be seen of the server's end, the server has left.
         let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
         // Fails for signals that have no name only.
         let _ = emulate_default_handler(signal);
-        return Exit(u8::try_from(128 + signal).unwrap_or(u8::MAX));
+        return ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX));
     }
-    Exit(status.exit_status().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+    ExitCode::from(status.exit_status().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }

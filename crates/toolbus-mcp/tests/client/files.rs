@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
+use toolbus_config::TimeSpan;
 use toolbus_mcp::config::{Entry, Variables};
 use toolbus_mcp::servers::{AddError, Registered, Set, UnregisterError};
 use toolbus_mcp::settings::McpSettings;
 use toolbus_mcp::{Call, State};
-use toolbus_runtime::config::TimeSpan;
 use toolbus_testkit::{eventually, mcp};
 use toolbus_wire::ErrorCode;
 

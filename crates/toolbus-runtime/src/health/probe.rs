@@ -1,4 +1,4 @@
-//! The other end of the health port: whether the process that serves it is ready.
+//! The client of the health port: asks whether the process that serves it is ready.
 //!
 //! For health checks of containers whose images hold nothing but the program itself. It asks once,
 //! reads no more than it needs, and waits no longer than a moment.
@@ -7,10 +7,10 @@ use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
-use crate::config::ListenAddress;
+use toolbus_config::ListenAddress;
 
-/// How long each step may take: to connect, to ask, and to hear a part of the answer.
-const STEP: Duration = Duration::from_secs(2);
+/// How long each step may take: connecting, sending, and waiting for a part of the response.
+const STEP_TIMEOUT: Duration = Duration::from_secs(2);
 /// Most of an answer that is read, in bytes.
 const ANSWER_BYTES_MAX: u64 = 4096;
 
@@ -38,43 +38,49 @@ pub enum ProbeError {
 /// # Errors
 /// When it is not ready, or there is no answer.
 pub fn probe(address: &ListenAddress) -> Result<(), ProbeError> {
-    let (status, body) =
-        ask(address).map_err(|source| ProbeError::Silent { address: address.clone(), source })?;
+    let (status, body) = request_readiness(address)
+        .map_err(|source| ProbeError::Silent { address: address.clone(), source })?;
     if status == 200 { Ok(()) } else { Err(ProbeError::NotReady(body)) }
 }
 
-fn ask(address: &ListenAddress) -> io::Result<(u16, String)> {
+fn request_readiness(address: &ListenAddress) -> io::Result<(u16, String)> {
     let mut stream = connect(address)?;
-    stream.set_read_timeout(Some(STEP))?;
-    stream.set_write_timeout(Some(STEP))?;
+    stream.set_read_timeout(Some(STEP_TIMEOUT))?;
+    stream.set_write_timeout(Some(STEP_TIMEOUT))?;
     stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+
     let mut answer = BufReader::new(stream.take(ANSWER_BYTES_MAX));
     let no_http = || io::Error::new(io::ErrorKind::InvalidData, "what it says is not HTTP");
+
     let mut line = String::new();
     answer.read_line(&mut line)?;
     let status = line.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3));
     let status = status.and_then(|status| status.parse().ok()).ok_or_else(no_http)?;
+
     let mut rest = Vec::new();
     answer.read_to_end(&mut rest)?;
     let rest = String::from_utf8_lossy(&rest);
     let body = rest.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+
     Ok((status, body.trim().to_owned()))
 }
 
 /// A port of every address of the machine is asked at the one that is always there.
 fn connect(address: &ListenAddress) -> io::Result<TcpStream> {
     let port = address.port();
-    let mut places: Vec<SocketAddr> = match address.host() {
+    let mut addresses: Vec<SocketAddr> = match address.host() {
         "" => Vec::new(),
         host => (host, port).to_socket_addrs()?.collect(),
     };
-    if places.iter().all(|place| place.ip().is_unspecified()) {
+
+    if addresses.iter().all(|address| address.ip().is_unspecified()) {
         let loopback: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
-        places = loopback.map(|host| SocketAddr::new(host, port)).to_vec();
+        addresses = loopback.map(|host| SocketAddr::new(host, port)).to_vec();
     }
+
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    for place in places {
-        match TcpStream::connect_timeout(&place, STEP) {
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, STEP_TIMEOUT) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }

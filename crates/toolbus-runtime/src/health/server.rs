@@ -13,8 +13,8 @@ use axum::routing::get;
 use axum::{Json, Router};
 
 use super::Health;
-use crate::config::ListenAddress;
 use crate::http::{self, Limits};
+use toolbus_config::ListenAddress;
 
 /// Probes are few, short and come one by one.
 const LIMITS: Limits = Limits { connections_max: 64, lifetime: Some(Duration::from_secs(60)) };

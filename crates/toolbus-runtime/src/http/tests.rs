@@ -1,3 +1,5 @@
+//! Requests that are refused, repeated, and that stall.
+
 use axum::body::{Body, to_bytes};
 use axum::http::StatusCode;
 use axum::routing::post;
@@ -43,7 +45,7 @@ async fn who_is_refused_hears_it_after_all_it_sent_and_that_the_connection_ends(
 async fn who_sends_without_end_is_cut_off() {
     let (_server, mut client) = server().await;
     let sending = async { while ask(&mut client, "/refuse", LARGE).await.is_ok() {} };
-    tokio::time::timeout(60 * LINGER, sending).await.expect("it is cut off");
+    tokio::time::timeout(60 * LINGER_TIMEOUT, sending).await.expect("it is cut off");
 }
 
 #[tokio::test]
@@ -59,4 +61,112 @@ async fn a_connection_lasts_while_all_of_each_request_is_read() {
     assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 4, "{answers}");
     assert!(!answers.contains("close"), "{answers}");
     assert!(server.drain(Duration::from_secs(60)).await);
+}
+
+/// Short, and yet far longer than what a client of this machine takes.
+const SHORT: BodyTimeouts =
+    BodyTimeouts { idle: Duration::from_millis(500), total: Duration::from_secs(2) };
+
+/// What each test may take that waits for a server to do something.
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Reads bodies that come in time, for as many clients at once.
+async fn hurried_server(connections_max: usize) -> Server {
+    let read = async |body: Body| match to_bytes(body, LARGE).await {
+        Ok(bytes) => (StatusCode::OK, bytes),
+        // What handlers of others make of a body that does not come.
+        Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "oh".into()),
+    };
+    let router = Router::new().route("/read", post(read));
+    let limits = Limits { connections_max, lifetime: None };
+    serve_within(&"127.0.0.1:0".parse().unwrap(), router, limits, SHORT).await.unwrap()
+}
+
+/// A client that sends a head and the first byte of a body.
+async fn stalled_client(server: &Server) -> TcpStream {
+    let mut client = TcpStream::connect(server.address()).await.unwrap();
+    let head = b"POST /read HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\nx";
+    client.write_all(head).await.unwrap();
+    client
+}
+
+/// Sends one request on a connection of its own and asserts that it is answered.
+async fn assert_served(server: &Server, path: &str) {
+    let mut client = TcpStream::connect(server.address()).await.unwrap();
+    let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n");
+    client.write_all(head.as_bytes()).await.unwrap();
+    client.write_all(b"content-length: 5\r\n\r\nhello").await.unwrap();
+    let answer = tokio::time::timeout(TEST_TIMEOUT, rest(client)).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+}
+
+async fn assert_timed_out(client: TcpStream) {
+    let answer = tokio::time::timeout(TEST_TIMEOUT, rest(client)).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
+}
+
+#[tokio::test]
+async fn clients_that_stall_are_dropped_and_others_are_served() {
+    const PLACES: usize = 64;
+    let server = hurried_server(PLACES).await;
+    let mut stalled = Vec::new();
+    for _ in 1..PLACES {
+        stalled.push(stalled_client(&server).await);
+    }
+
+    // There is one place left, and then none: the next client waits until the others are dropped.
+    assert_served(&server, "/read").await;
+    stalled.push(stalled_client(&server).await);
+    assert_served(&server, "/read").await;
+
+    for client in stalled {
+        assert_timed_out(client).await;
+    }
+    assert!(server.drain(TEST_TIMEOUT).await);
+}
+
+#[tokio::test]
+async fn a_client_that_trickles_is_dropped() {
+    let server = hurried_server(1).await;
+    let (reader, mut writer) = stalled_client(&server).await.into_split();
+    let started = std::time::Instant::now();
+
+    // Each byte is in time, all of them are not. It fails once the connection is closed.
+    let trickle = async {
+        while writer.write_all(b"x").await.is_ok() {
+            tokio::time::sleep(SHORT.idle / 10).await;
+        }
+    };
+    let head = async {
+        let mut reader = tokio::io::BufReader::new(reader);
+        let mut line = String::new();
+        tokio::io::AsyncBufReadExt::read_line(&mut reader, &mut line).await.unwrap();
+        line
+    };
+    let head = tokio::select! {
+        head = head => head,
+        () = trickle => panic!("the connection was closed without an answer"),
+    };
+
+    assert!(head.starts_with("HTTP/1.1 408 "), "{head}");
+    assert!(started.elapsed() >= SHORT.total, "{:?}", started.elapsed());
+    assert_served(&server, "/read").await;
+}
+
+#[tokio::test]
+async fn a_response_may_take_longer_than_a_body() {
+    let router = Router::new().route(
+        "/slow",
+        post(async |body: Body| {
+            let bytes = to_bytes(body, LARGE).await.unwrap();
+            tokio::time::sleep(SHORT.total + SHORT.idle).await;
+            bytes
+        }),
+    );
+    let limits = Limits { connections_max: 1, lifetime: None };
+    let server = serve_within(&"127.0.0.1:0".parse().unwrap(), router, limits, SHORT).await;
+    let server = server.unwrap();
+
+    assert_served(&server, "/slow").await;
 }

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use crate::config::{ListenAddress, Mistakes};
+use toolbus_config::{ListenAddress, Mistakes};
 
 /// Tells what is wrong with the settings `address`, `allowed_hosts` and `allowed_origins` below
 /// `key`: an address that others can reach needs the names that it is reached by, or any web page
@@ -22,6 +22,7 @@ pub fn check(
         let what = "others can reach it, so allowed_hosts has to name what they reach it by";
         mistakes.add(&format!("{key}.address"), what);
     }
+
     let is_origin = |origin: &String| origin.contains("://") && !origin.ends_with('/');
     if let Some(other) = allowed_origins.iter().find(|origin| !is_origin(origin)) {
         let what = format!("{other:?} is not an origin, such as https://chat.example.com");

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::signal::unix::{self, SignalKind};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use toolbus_config::on_one_line;
 
 use super::{BoxError, Context, Exit, Role, Work, failure};
 
@@ -86,7 +87,7 @@ impl Ended {
                 if human {
                     failure::print(&*error);
                 } else {
-                    tracing::error!(error = failure::on_one_line(&*error), "failed");
+                    tracing::error!(error = on_one_line(&*error), "failed");
                 }
                 let interrupted = signal.filter(|_| role == Role::Command);
                 interrupted.map_or(Exit::FAILURE, Signal::exit)
@@ -131,12 +132,15 @@ impl<'a, S: Signals> Supervisor<'a, S> {
             }
             signal = self.signals.next() => Some(signal),
         };
+
         if let Some(signal) = signal {
             tracing::info!(?signal, grace = ?self.grace, "stopping");
         }
+
         self.context.health.stop();
         self.context.shutdown.tasks().close();
         self.context.shutdown.requested().cancel();
+
         match self.drain(self.grace).await {
             Drained::Yes => self.ended(signal),
             Drained::Forced(signal) => Ended::Forced(signal),
@@ -156,6 +160,7 @@ impl<'a, S: Signals> Supervisor<'a, S> {
         let running = self.context.shutdown.tasks().len();
         tracing::warn!(running, "the grace is over, work is cut off");
         self.context.shutdown.overdue().cancel();
+
         match self.drain(CUT_OFF_TIMEOUT).await {
             Drained::Forced(signal) => return Ended::Forced(signal),
             Drained::Yes => {}
@@ -164,6 +169,7 @@ impl<'a, S: Signals> Supervisor<'a, S> {
                 tracing::warn!(running, "tasks do not end and are left");
             }
         }
+
         match self.outcome.take() {
             Some(Err(error)) => Ended::Failed(error, signal),
             _ => Ended::CutOff,
@@ -179,6 +185,7 @@ impl<'a, S: Signals> Supervisor<'a, S> {
             }
             context.shutdown.tasks().wait().await;
         };
+
         // Dropping `all` half-way loses nothing: the outcome is stored as soon as it is there.
         tokio::select! {
             drained = timeout(limit, all) => if drained.is_ok() { Drained::Yes } else { Drained::No },

@@ -187,22 +187,3 @@ async fn a_panic_is_a_failure_and_stops_the_rest() {
     assert!(matches!(&ended, Ended::Failed(error, None) if error.to_string().contains("panicked")));
     assert_eq!(ended.exit(Role::Service, true), Exit::FAILURE);
 }
-
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct Layer(&'static str, #[source] Option<Box<Layer>>);
-
-#[test]
-fn a_failure_is_one_block_without_repetitions() {
-    let cause = Layer("connection refused", None);
-    let same = Layer("cannot connect: connection refused", Some(Box::new(cause)));
-    let error = Layer("cannot join the bus", Some(Box::new(same)));
-    assert_eq!(
-        failure::block(&error),
-        "error: cannot join the bus\n  because: cannot connect: connection refused\n"
-    );
-    assert_eq!(
-        failure::on_one_line(&error),
-        "cannot join the bus: cannot connect: connection refused"
-    );
-}

@@ -27,8 +27,8 @@ use tracing_subscriber::filter::Targets;
 
 use super::client::{SignalClient, Transport};
 use super::{Error, Identity, Options, log_filter};
-use crate::config::{Environment, HttpUrl, Mistake};
-use crate::settings::TelemetrySettings;
+use toolbus_config::settings::TelemetrySettings;
+use toolbus_config::{Environment, HttpUrl, Mistake};
 
 /// How long one request may take when no variable says otherwise; the standard's default.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);

@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 
 use super::*;
-use crate::config::Errors;
+use toolbus_config::Errors;
 
 fn mistakes_of(endpoint: Option<&str>, variables: &[(&str, &str)]) -> String {
     let export = TelemetrySettings {

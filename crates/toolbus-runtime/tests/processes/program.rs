@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
+use toolbus_config::Settings;
+use toolbus_config::settings::{
+    BusSettings, HealthSettings, LogSettings, ShutdownSettings, TelemetrySettings,
+};
 use toolbus_runtime::arguments::CommonArguments;
-use toolbus_runtime::config::Settings;
 use toolbus_runtime::health::{Need, State};
 use toolbus_runtime::service::{
     BoxError, Context, Exit, FrameSettings, Program, Role, ServiceSettings, run,
-};
-use toolbus_runtime::settings::{
-    BusSettings, HealthSettings, LogSettings, ShutdownSettings, TelemetrySettings,
 };
 
 use crate::PATIENCE;

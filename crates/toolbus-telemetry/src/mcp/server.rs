@@ -83,6 +83,7 @@ impl Recorder {
             sessions: SERVER_SESSION_DURATION.histogram(meter),
             labels: Labels::default(),
         };
+
         let transport = transport.attribute();
         let tags = Tags::from_iter([transport.clone()]);
         Self { shared: Arc::new(shared), tags, attributes: SmallVec::from_iter([transport]) }
@@ -113,6 +114,7 @@ impl Recorder {
             otel.kind = "server",
             otel.status_code = Empty,
         );
+
         let context = if span.is_disabled() { Context::new() } else { context(&span, meta) };
         let exported = context.span();
         if exported.is_recording() {
@@ -120,12 +122,14 @@ impl Recorder {
             exported.set_attribute(KeyValue::new(METHOD, method));
             exported.set_attributes(about.attributes());
         }
+
         let mut tags = self.tags.clone();
         tags.push(KeyValue::new(METHOD, method));
         if let About::Tool { name, is_listed } = about {
             tags.push(KeyValue::new(OPERATION, EXECUTE_TOOL));
             tags.extend(is_listed.then(|| self.shared.labels.tool(name)));
         }
+
         Operation {
             recorder: self,
             method,

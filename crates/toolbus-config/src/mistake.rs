@@ -93,9 +93,9 @@ impl<'a> Mistakes<'a> {
         Self { found: Vec::new(), origins }
     }
 
-    /// Adds a mistake at a key such as `bus.prefetch`; its origin is looked up.
+    /// Adds a mistake at a key such as `bus.prefetch` or `ports[2]`; its origin is looked up.
     pub fn add(&mut self, key: &str, what: impl Into<String>) {
-        let path: Path = key.split('.').map(str::to_owned).collect();
+        let path = schema::path_of_key(key);
         let origin = self.origins.of(&path).cloned();
         self.found.push(Mistake::new(key, what).given_by(origin));
     }
@@ -105,19 +105,49 @@ impl<'a> Mistakes<'a> {
     }
 }
 
-/// Says what a validation error means; one error about unknown keys is one mistake a key.
-pub(super) fn explain(
-    schema: &Value,
-    origins: &Origins,
-    error: &ValidationError<'_>,
-) -> Vec<Mistake> {
-    let path = path_of(error.instance_path().as_str());
-    if let Kind::AdditionalProperties { unexpected } = error.kind() {
-        return unexpected.iter().map(|key| unknown_key(schema, origins, &path, key)).collect();
+/// Puts validation errors into words.
+pub(super) struct Explainer<'a> {
+    pub(super) schema: &'a Value,
+    pub(super) values: &'a Value,
+    pub(super) origins: &'a Origins,
+}
+
+impl Explainer<'_> {
+    /// Says what a validation error means; one error about unknown keys is one mistake a key.
+    pub(super) fn explain(&self, error: &ValidationError<'_>) -> Vec<Mistake> {
+        let path = path_of(error.instance_path().as_str());
+        let node = schema::at(self.schema, self.values, &path).unwrap_or(&Value::Null);
+        let described = Described { node, value: error.instance() };
+
+        if let Kind::AdditionalProperties { unexpected } = error.kind() {
+            let unknown = unexpected.iter().map(|key| {
+                let path = [&path[..], std::slice::from_ref(key)].concat();
+                self.mistake(&path, described.unknown_key(key))
+            });
+            return unknown.collect();
+        }
+
+        vec![self.mistake(&path, described.problem(error))]
     }
-    let node = schema::at(schema, &path).unwrap_or(&Value::Null);
-    let what = Described { node, value: error.instance() }.problem(error);
-    vec![Mistake::new(place(schema, &path), what).given_by(origins.of(&path).cloned())]
+
+    fn mistake(&self, path: &[String], what: String) -> Mistake {
+        Mistake::new(self.place(path), what).given_by(self.origins.of(path).cloned())
+    }
+
+    /// `a.b[1].c`: keys and, within lists, positions counted from 0.
+    fn place(&self, path: &[String]) -> String {
+        let mut place = String::new();
+        for (depth, key) in path.iter().enumerate() {
+            let parent = schema::at(self.schema, self.values, &path[..depth]);
+            let part = match (schema::type_of(parent.unwrap_or(&Value::Null)), depth) {
+                ("array", _) => format!("[{key}]"),
+                (_, 0) => schema::toml_key(key),
+                _ => format!(".{}", schema::toml_key(key)),
+            };
+            place.push_str(&part);
+        }
+        place
+    }
 }
 
 /// The known name that is nearest to `name`, when one is near enough to have been meant.
@@ -130,31 +160,6 @@ pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
         .map(|(_, candidate)| candidate)
 }
 
-fn unknown_key(schema: &Value, origins: &Origins, parent: &[String], key: &str) -> Mistake {
-    let known = schema::keys_below(schema, parent);
-    let what = match nearest(key, known.iter().copied()) {
-        Some(near) => format!("unknown key, did you mean `{near}`?"),
-        None => format!("unknown key, known here: {}", known.join(", ")),
-    };
-    let path = [parent, &[key.to_owned()]].concat();
-    Mistake::new(place(schema, &path), what).given_by(origins.of(&path).cloned())
-}
-
-/// `a.b[1].c`: keys and, within lists, positions counted from 0.
-fn place(schema: &Value, path: &[String]) -> String {
-    let mut place = String::new();
-    for (depth, key) in path.iter().enumerate() {
-        let parent = schema::at(schema, &path[..depth]).unwrap_or(&Value::Null);
-        let part = match (schema::type_of(parent), depth) {
-            ("array", _) => format!("[{key}]"),
-            (_, 0) => schema::toml_key(key),
-            _ => format!(".{}", schema::toml_key(key)),
-        };
-        place.push_str(&part);
-    }
-    place
-}
-
 /// A value and what the schema says of it.
 struct Described<'a> {
     node: &'a Value,
@@ -162,6 +167,22 @@ struct Described<'a> {
 }
 
 impl Described<'_> {
+    fn unknown_key(&self, key: &str) -> String {
+        let known = schema::keys_of(self.node, Some(self.value));
+        if let Some(near) = nearest(key, known.iter().copied()) {
+            return format!("unknown key, did you mean `{near}`?");
+        }
+
+        let known = known.join(", ");
+        let tag = schema::tag_of(self.node);
+        match tag.zip(schema::variant_name(self.node, self.value)) {
+            Some((tag, variant)) => {
+                format!("unknown key where {tag} is {variant:?}, known there: {known}")
+            }
+            None => format!("unknown key, known here: {known}"),
+        }
+    }
+
     fn problem(&self, error: &ValidationError<'_>) -> String {
         let value = self.shown();
         match error.kind() {
@@ -185,10 +206,21 @@ impl Described<'_> {
             Kind::MaxLength { limit } => format!("{value} has more than {limit} characters"),
             Kind::MinItems { limit } => format!("{value} has fewer than {limit} items"),
             Kind::MaxItems { limit } => format!("{value} has more than {limit} items"),
-            Kind::Required { property } => format!("{property} is missing"),
+            Kind::Required { property } => match self.variant_names() {
+                Some(names) if property.as_str() == schema::tag_of(self.node) => {
+                    format!("{property} is missing: one of {names}")
+                }
+                _ => format!("{property} is missing"),
+            },
             // The library's own words, without the value.
             _ => error.masked().to_string(),
         }
+    }
+
+    /// The variants of a tagged enum.
+    fn variant_names(&self) -> Option<String> {
+        let tag = schema::tag_of(self.node)?;
+        self.node.get("properties")?.get(tag)?.get("enum").map(listed)
     }
 
     fn shown(&self) -> String {
@@ -200,6 +232,7 @@ impl Described<'_> {
         if let Some(known) = FORMATS.iter().find(|known| known.name == format) {
             return format!("{}, such as {}", known.what, known.examples.join(", "));
         }
+
         match schema::type_of(self.node) {
             "integer" => "a whole number".to_owned(),
             "number" => "a number".to_owned(),
@@ -207,7 +240,7 @@ impl Described<'_> {
             "string" => "a text".to_owned(),
             "array" => "a list".to_owned(),
             "object" => {
-                let keys = schema::keys_below(self.node, &[]).join(", ");
+                let keys = schema::keys_of(self.node, None).join(", ");
                 if keys.is_empty() { "a table".to_owned() } else { format!("a table of {keys}") }
             }
             _ => "of the right type".to_owned(),

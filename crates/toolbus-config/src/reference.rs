@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::environment::{self, Alias};
-use super::schema::{self, ANY_KEY};
+use super::schema::{self, ANY_ITEM, ANY_KEY, Leaf};
 use super::values::FORMATS;
 use super::{Settings, print};
 
@@ -19,16 +19,20 @@ pub fn reference<T: Settings>(title: &str, aliases: &[Alias]) -> String {
          Later wins: defaults, the file `toolbus.toml`, the environment, the command line.\n\n\
          | key | environment | type | default | meaning |\n|---|---|---|---|---|\n"
     );
-    for (path, node) in schema::leaves(&schema) {
+
+    for leaf in schema::leaves(&schema) {
+        let variable =
+            if leaf.is_in_list() { String::new() } else { code(&environment::name_of(&leaf.path)) };
         let cells = [
-            code(&schema::dotted(&path)),
-            code(&environment::name_of(&path)),
-            type_name(node),
-            default_of(&defaults, &path),
-            one_line(schema::description(node)),
+            code(&schema::dotted(&leaf.path)),
+            variable,
+            type_name(leaf.node),
+            default_of(&defaults, &leaf.path),
+            meaning(&leaf),
         ];
         row(&mut page, &cells);
     }
+
     let known: Vec<&Alias> = aliases.iter().filter(|alias| is_known(&schema, alias)).collect();
     if !known.is_empty() {
         page.push_str(
@@ -37,16 +41,16 @@ pub fn reference<T: Settings>(title: &str, aliases: &[Alias]) -> String {
         );
         known.iter().for_each(|alias| row(&mut page, &[code(alias.name), code(alias.key)]));
     }
+
     page
 }
 
 fn is_known(schema: &Value, alias: &Alias) -> bool {
-    let path: Vec<String> = alias.key.split('.').map(str::to_owned).collect();
-    schema::at(schema, &path).is_some()
+    !schema::candidates(schema, &schema::path_of_key(alias.key)).is_empty()
 }
 
 fn default_of(defaults: &Value, path: &[String]) -> String {
-    if path.iter().any(|key| key == ANY_KEY) {
+    if path.iter().any(|key| key == ANY_KEY || key == ANY_ITEM) {
         return String::new();
     }
     let value = path.iter().try_fold(defaults, |value, key| value.get(key));
@@ -59,9 +63,11 @@ fn type_name(node: &Value) -> String {
         let options: Vec<String> = options.iter().filter_map(Value::as_str).map(code).collect();
         return options.join(" or ");
     }
+
     if let Some(known) = FORMATS.iter().find(|known| known.name == text("format")) {
         return format!("{}, such as {}", known.what, code(known.examples[0]));
     }
+
     let base = match schema::type_of(node) {
         "array" => {
             let items = node.get("items").map(type_name).unwrap_or_default();
@@ -74,12 +80,23 @@ fn type_name(node: &Value) -> String {
         "object" => "table",
         other => other,
     };
+
     match (node.get("minimum"), node.get("maximum")) {
         (Some(least), Some(most)) => format!("{base}, {least} to {most}"),
         (Some(least), None) => format!("{base}, at least {least}"),
         (None, Some(most)) => format!("{base}, at most {most}"),
         (None, None) => base.to_owned(),
     }
+}
+
+/// What the doc comment says, and with which variants the key is there.
+fn meaning(leaf: &Leaf<'_>) -> String {
+    let description = one_line(schema::description(leaf.node));
+    let Some(choice) = &leaf.only_with else { return description };
+
+    let variants: Vec<String> = choice.variants.iter().map(|name| code(name)).collect();
+    let condition = format!("Where {} is {}.", code(choice.tag), variants.join(" or "));
+    format!("{condition} {description}").trim_end().to_owned()
 }
 
 fn one_line(text: &str) -> String {

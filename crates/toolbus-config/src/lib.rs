@@ -10,12 +10,14 @@
 //! It runs before logs exist, so it logs nothing; warnings are handed back.
 
 mod environment;
+pub mod error_chain;
 mod file;
 mod mistake;
 mod origin;
 mod print;
 mod reference;
 mod schema;
+pub mod settings;
 mod values;
 
 #[cfg(test)]
@@ -27,6 +29,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub use environment::{Alias, Environment, PREFIX, Setting};
+pub use error_chain::on_one_line;
 pub use file::SettingsFile;
 pub use mistake::{Errors, Mistake, Mistakes};
 pub use origin::Origin;
@@ -71,10 +74,10 @@ pub struct Loaded<T> {
 }
 
 impl<T: Settings> Loaded<T> {
-    /// Where the value at a key such as `bus.prefetch` came from.
+    /// Where the value at a key such as `bus.prefetch` or `ports[2]` came from.
     #[must_use]
     pub fn origin(&self, key: &str) -> Origin {
-        let path: Vec<String> = key.split('.').map(str::to_owned).collect();
+        let path = schema::path_of_key(key);
         self.origins.of(&path).cloned().unwrap_or(Origin::Default)
     }
 
@@ -93,8 +96,12 @@ impl<T: Settings> Loaded<T> {
 pub fn load<T: Settings>(sources: Sources<'_>) -> Result<Loaded<T>, Errors> {
     let schema = schema::of::<T>();
     let mut mistakes = Vec::new();
+
     let (merged, warnings) = merge(sources, &schema, &mut mistakes);
-    let (values, origins) = merged.into_parts();
+    let (values, origins) = merged.into_parts(|values, path, text| {
+        let node = schema::at(&schema, values, path).unwrap_or(&Value::Null);
+        environment::coerce(node, text)
+    });
     validate(&schema, &values, &origins, &mut mistakes);
     Errors::of(mistakes)?;
 
@@ -106,6 +113,7 @@ pub fn load<T: Settings>(sources: Sources<'_>) -> Result<Loaded<T>, Errors> {
         Err(error) => mistakes.add(&error.path().to_string(), error.inner().to_string()),
     }
     Errors::of(mistakes.into_found())?;
+
     let settings = read.expect("an error was returned as a mistake just now");
     Ok(Loaded { settings, warnings, origins })
 }
@@ -117,9 +125,11 @@ fn merge(
 ) -> (Merged, Vec<String>) {
     let Sources { file, aliases, derived, environment, arguments } = sources;
     let mut merged = Merged::default();
+
     for entry in file::read(&file, mistakes) {
         merged.put(entry);
     }
+
     let mut put_setting = |merged: &mut Merged, setting: Setting| match setting.into_entry(schema) {
         Some(Ok(entry)) => merged.put(entry),
         Some(Err(mistake)) => mistakes.push(mistake),
@@ -128,6 +138,7 @@ fn merge(
     for setting in derived.into_iter().chain(environment::aliased(environment, aliases)) {
         put_setting(&mut merged, setting);
     }
+
     let (entries, warnings) = environment::entries(environment, schema, aliases);
     for entry in entries {
         merged.put(entry);
@@ -135,6 +146,7 @@ fn merge(
     for setting in arguments {
         put_setting(&mut merged, setting);
     }
+
     (merged, warnings)
 }
 
@@ -144,7 +156,8 @@ fn validate(schema: &Value, values: &Value, origins: &Origins, mistakes: &mut Ve
         .fold(jsonschema::options().should_validate_formats(true), |options, format| {
             options.with_format(format.name, |text| (format.check)(text).is_ok())
         });
+
     let validator = options.build(schema).expect("a schema made from a type is a valid schema");
-    let errors = validator.iter_errors(values);
-    mistakes.extend(errors.flat_map(|error| mistake::explain(schema, origins, &error)));
+    let explainer = mistake::Explainer { schema, values, origins };
+    mistakes.extend(validator.iter_errors(values).flat_map(|error| explainer.explain(&error)));
 }

@@ -112,7 +112,9 @@ text_value!(ByteSize);
 fn read_in_units(text: &str, units: &[(&str, u64)]) -> Result<u64, String> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
+
     let names = || units.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+
     if number.is_empty() {
         return Err("it does not start with a whole number".to_owned());
     }
@@ -122,6 +124,7 @@ fn read_in_units(text: &str, units: &[(&str, u64)]) -> Result<u64, String> {
     let Some((_, factor)) = units.iter().find(|(name, _)| *name == unit.trim_start()) else {
         return Err(format!("its unit is none of {}", names()));
     };
+
     number
         .parse::<u64>()
         .ok()

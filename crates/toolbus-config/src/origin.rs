@@ -3,7 +3,7 @@
 //!
 //! Tables are merged key by key; anything else replaces what was there, arrays too.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -43,6 +43,25 @@ pub(super) struct Entry {
     pub(super) path: Path,
     pub(super) value: Value,
     pub(super) origin: Origin,
+    /// Where parts of the value come from, by their path within it: the items of a list in a file
+    /// have lines of their own.
+    pub(super) parts: Vec<PartOrigin>,
+    /// Whether the value is text that is read when the merged settings say of which type it is.
+    pub(super) is_unread: bool,
+}
+
+/// Where a part of a value comes from.
+#[derive(Debug)]
+pub(super) struct PartOrigin {
+    pub(super) path: Path,
+    pub(super) origin: Origin,
+}
+
+impl Entry {
+    /// A value of one origin.
+    pub(super) fn new(path: Path, value: Value, origin: Origin) -> Self {
+        Self { path, value, origin, parts: Vec::new(), is_unread: false }
+    }
 }
 
 /// All layers so far.
@@ -50,6 +69,8 @@ pub(super) struct Entry {
 pub(super) struct Merged {
     values: Map<String, Value>,
     origins: BTreeMap<Path, Origin>,
+    /// Where text is that is still to be read.
+    unread: BTreeSet<Path>,
 }
 
 impl Merged {
@@ -60,7 +81,7 @@ impl Merged {
                 for (key, value) in table {
                     let mut path = entry.path.clone();
                     path.push(key);
-                    self.put(Entry { path, value, origin: entry.origin.clone() });
+                    self.put(Entry::new(path, value, entry.origin.clone()));
                 }
             }
             _ => self.put_leaf(entry),
@@ -79,14 +100,38 @@ impl Merged {
             table = inner;
         }
         table.insert(last.clone(), entry.value);
-        self.origins
-            .retain(|path, _| !path.starts_with(&entry.path) && !entry.path.starts_with(path));
+
+        let is_kept = |path: &Path| !path.starts_with(&entry.path) && !entry.path.starts_with(path);
+        self.origins.retain(|path, _| is_kept(path));
+        self.unread.retain(is_kept);
+
+        for part in entry.parts {
+            self.origins.insert([&entry.path[..], &part.path].concat(), part.origin);
+        }
+        if entry.is_unread {
+            self.unread.insert(entry.path.clone());
+        }
         self.origins.insert(entry.path, entry.origin);
     }
 
-    /// The values of all layers as one object.
-    pub(super) fn into_parts(self) -> (Value, Origins) {
-        (Value::Object(self.values), Origins(self.origins))
+    /// The values of all layers as one object. `read` reads text whose type depends on other values:
+    /// it is given all of them, the path and the text.
+    pub(super) fn into_parts(
+        self,
+        read: impl Fn(&Value, &Path, &str) -> Value,
+    ) -> (Value, Origins) {
+        let mut values = Value::Object(self.values);
+        for path in self.unread {
+            let place = path.iter().try_fold(&values, |value, key| value.get(key));
+            let Some(Value::String(text)) = place else { continue };
+            let value = read(&values, &path, text);
+
+            let place = path.iter().try_fold(&mut values, |value, key| value.get_mut(key));
+            if let Some(place) = place {
+                *place = value;
+            }
+        }
+        (values, Origins(self.origins))
     }
 }
 
@@ -99,6 +144,7 @@ impl Origins {
     /// that of its first part. `None` when nobody set any of these.
     pub(super) fn of(&self, path: &[String]) -> Option<&Origin> {
         let own_or_whole = (1..=path.len()).rev().find_map(|length| self.0.get(&path[..length]));
+
         own_or_whole.or_else(|| {
             self.0.iter().find(|(inner, _)| inner.starts_with(path)).map(|(_, origin)| origin)
         })

@@ -14,7 +14,7 @@ pub(super) fn print<T: Settings>(settings: &T, origins: &Origins) -> String {
     let values = serde_json::to_value(settings).unwrap_or_else(|_| Value::Object(Map::new()));
     let mut printer = Printer { origins, text: String::new() };
     if let Value::Object(table) = &values {
-        printer.table(table, &mut Path::new());
+        printer.table(table, &mut Path::new(), &mut Path::new());
     }
     printer.text
 }
@@ -33,23 +33,45 @@ struct Printer<'a> {
 }
 
 impl Printer<'_> {
-    fn table(&mut self, table: &Map<String, Value>, path: &mut Path) {
-        for (key, value) in table.iter().filter(|(_, value)| !is_table(value)) {
+    /// Prints the values of a table, then the tables in it. `header` is the table's name in TOML,
+    /// `path` where it is: within lists these differ.
+    fn table(&mut self, table: &Map<String, Value>, header: &mut Path, path: &mut Path) {
+        for (key, value) in table.iter().filter(|(_, value)| !is_section(value)) {
             path.push(key.clone());
             self.line(key, value, path);
             path.pop();
         }
-        for (key, value) in table {
-            let Value::Object(inner) = value else { continue };
-            if !is_table(value) {
-                continue;
-            }
+
+        for (key, value) in table.iter().filter(|(_, value)| is_section(value)) {
+            header.push(key.clone());
             path.push(key.clone());
-            if inner.values().any(|value| !is_table(value)) {
-                let gap = if self.text.is_empty() { "" } else { "\n" };
-                self.write(format_args!("{gap}[{}]\n", dotted(path)));
+            match value {
+                Value::Object(inner) => self.section(inner, header, path),
+                Value::Array(items) => self.list(items, header, path),
+                _ => {}
             }
-            self.table(inner, path);
+            path.pop();
+            header.pop();
+        }
+    }
+
+    fn section(&mut self, table: &Map<String, Value>, header: &mut Path, path: &mut Path) {
+        if table.values().any(|value| !is_section(value)) {
+            self.gap();
+            self.write(format_args!("[{}]\n", dotted(header)));
+        }
+        self.table(table, header, path);
+    }
+
+    /// Prints a list of tables, each with a header of its own.
+    fn list(&mut self, items: &[Value], header: &mut Path, path: &mut Path) {
+        for (position, item) in items.iter().enumerate() {
+            let Value::Object(table) = item else { continue };
+            self.gap();
+            self.write(format_args!("[[{}]]\n", dotted(header)));
+
+            path.push(position.to_string());
+            self.table(table, header, path);
             path.pop();
         }
     }
@@ -63,8 +85,23 @@ impl Printer<'_> {
         }
     }
 
+    /// Separates a table from what is above it.
+    fn gap(&mut self) {
+        if !self.text.is_empty() {
+            self.text.push('\n');
+        }
+    }
+
     fn write(&mut self, text: std::fmt::Arguments<'_>) {
         self.text.write_fmt(text).expect("a string takes any text");
+    }
+}
+
+/// Whether the value is printed below a header: a table, or a list of tables.
+fn is_section(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => !items.is_empty() && items.iter().all(is_table),
+        _ => is_table(value),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Names that come from elsewhere: how their values become ours.
 
 use super::*;
-use crate::config::{Loaded, Settings, SettingsFile, Sources, load};
+use crate::{Loaded, Settings, SettingsFile, Sources, load};
 
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

@@ -45,14 +45,17 @@ impl TextValue for ListenAddress {
     fn read(text: &str) -> Result<Self, String> {
         let (host, port) = text.rsplit_once(':').ok_or("it has no port")?;
         let port = port.parse().map_err(|_| "its port is not a number from 0 to 65535")?;
+
         let host = match host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             Some(inner) => inner,
             None if host.contains(':') => return Err("an IPv6 address needs brackets".to_owned()),
             None => host,
         };
+
         if host.contains(|c: char| c.is_whitespace() || c == '/') {
             return Err("its host is not a name or an IP address".to_owned());
         }
+
         Ok(Self { host: host.to_owned(), port })
     }
 }

@@ -11,7 +11,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::mistake::Mistake;
-use super::origin::{Entry, Origin};
+use super::origin::{Entry, Origin, PartOrigin};
 use super::schema::Path;
 
 /// Largest settings file that is read, in bytes.
@@ -40,6 +40,7 @@ pub(super) fn read(file: &SettingsFile, mistakes: &mut Vec<Mistake>) -> Vec<Entr
         SettingsFile::Required { path, named_by } => (path, Some(*named_by)),
         SettingsFile::IfPresent(path) => (path, None),
     };
+
     match text_of(path) {
         Ok(text) => parse(path, &text, mistakes),
         Err(error) if named_by.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
@@ -67,12 +68,15 @@ fn text_of(path: &FilePath) -> std::io::Result<String> {
 fn parse(path: &FilePath, text: &str, mistakes: &mut Vec<Mistake>) -> Vec<Entry> {
     let (table, errors) = DeTable::parse_recoverable(text);
     let is_sound = errors.is_empty();
+    let lines = Lines::of(text);
+
     for error in errors {
-        let (line, column) = position(text, error.span().map_or(0, |span| span.start));
+        let (line, column) = lines.position(error.span().map_or(0, |span| span.start));
         let place = format!("{}:{line}:{column}", path.display());
         mistakes.push(Mistake::new(place, error.message()));
     }
-    let mut reader = Reader { path, text, entries: Vec::new(), mistakes };
+
+    let mut reader = Reader { path, lines, entries: Vec::new(), mistakes };
     // What a broken file seems to say would only make mistakes that nobody made.
     if is_sound {
         reader.table(table.get_ref(), &mut Path::new());
@@ -82,7 +86,7 @@ fn parse(path: &FilePath, text: &str, mistakes: &mut Vec<Mistake>) -> Vec<Entry>
 
 struct Reader<'a> {
     path: &'a FilePath,
-    text: &'a str,
+    lines: Lines<'a>,
     entries: Vec<Entry>,
     mistakes: &'a mut Vec<Mistake>,
 }
@@ -100,15 +104,44 @@ impl Reader<'_> {
     }
 
     fn leaf(&mut self, offset: usize, value: &Spanned<DeValue<'_>>, path: &Path) {
-        let (line, _) = position(self.text, offset);
-        let origin = Origin::File { path: self.path.to_owned(), line };
-        match json(value.get_ref()) {
-            Some(value) => self.entries.push(Entry { path: path.clone(), value, origin }),
-            None => self.mistakes.push(
-                Mistake::new(super::schema::dotted(path), "a number out of range")
-                    .given_by(Some(origin)),
-            ),
+        let origin = self.origin(offset);
+        let Some(json) = json(value.get_ref()) else {
+            let mistake = Mistake::new(super::schema::dotted(path), "a number out of range");
+            self.mistakes.push(mistake.given_by(Some(origin)));
+            return;
+        };
+
+        let mut entry = Entry::new(path.clone(), json, origin);
+        self.add_parts(value.get_ref(), &mut Path::new(), &mut entry.parts);
+        self.entries.push(entry);
+    }
+
+    /// Adds where each item of a list is, and each key of an item.
+    fn add_parts(&self, value: &DeValue<'_>, path: &mut Path, parts: &mut Vec<PartOrigin>) {
+        let inner: Vec<(String, usize, &DeValue<'_>)> = match value {
+            DeValue::Array(items) => items
+                .iter()
+                .enumerate()
+                .map(|(position, item)| (position.to_string(), item.span().start, item.get_ref()))
+                .collect(),
+            DeValue::Table(table) => table
+                .iter()
+                .map(|(key, value)| (key.get_ref().to_string(), key.span().start, value.get_ref()))
+                .collect(),
+            _ => return,
+        };
+
+        for (key, offset, value) in inner {
+            path.push(key);
+            parts.push(PartOrigin { path: path.clone(), origin: self.origin(offset) });
+            self.add_parts(value, path, parts);
+            path.pop();
         }
+    }
+
+    fn origin(&self, offset: usize) -> Origin {
+        let (line, _) = self.lines.position(offset);
+        Origin::File { path: self.path.to_owned(), line }
     }
 }
 
@@ -137,9 +170,24 @@ fn json(value: &DeValue<'_>) -> Option<Value> {
     })
 }
 
-/// Line and column of a byte offset, both counted from 1, the column in characters.
-fn position(text: &str, offset: usize) -> (usize, usize) {
-    let before = text.get(..offset).unwrap_or(text);
-    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+/// The lines of a text, to find a byte offset in.
+struct Lines<'a> {
+    text: &'a str,
+    /// Where each line begins.
+    starts: Vec<usize>,
+}
+
+impl<'a> Lines<'a> {
+    fn of(text: &'a str) -> Self {
+        let after = text.match_indices('\n').map(|(newline, _)| newline + 1);
+        Self { text, starts: std::iter::once(0).chain(after).collect() }
+    }
+
+    /// Line and column of a byte offset, both counted from 1, the column in characters.
+    fn position(&self, offset: usize) -> (usize, usize) {
+        let line = self.starts.partition_point(|start| *start <= offset);
+        let start = self.starts[line - 1];
+        let before = self.text.get(start..offset).unwrap_or_default();
+        (line, before.chars().count() + 1)
+    }
 }

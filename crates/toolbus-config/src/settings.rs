@@ -15,9 +15,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{
-    Alias, BusUrl, Environment, HttpUrl, ListenAddress, LogFilter, Setting, TimeSpan,
-};
+use crate::{Alias, BusUrl, Environment, HttpUrl, ListenAddress, LogFilter, Setting, TimeSpan};
 
 /// How a service joins the bus.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -161,6 +159,7 @@ pub const SHARED_ALIASES: &[Alias] = &[
 pub fn rabbitmq_url(environment: &Environment) -> Option<Setting> {
     const HOST: &str = "RabbitMq__HostName";
     const PORT: &str = "RabbitMq__Port";
+
     let host = environment.value(HOST)?;
     let part = |name: &str, default: &'static str| {
         let value = environment.value(name).unwrap_or(default);
@@ -169,13 +168,18 @@ pub fn rabbitmq_url(environment: &Environment) -> Option<Setting> {
     let Ok(port) = environment.value(PORT).unwrap_or("5672").trim().parse::<u16>() else {
         return Some(Setting::wrong("bus.url", "not a port from 0 to 65535", PORT));
     };
+
     let mut url = String::from("amqp://");
-    let (user, password) =
-        (part("RabbitMq__UserName", "guest"), part("RabbitMq__Password", "guest"));
+    let user = part("RabbitMq__UserName", "guest");
+    let password = part("RabbitMq__Password", "guest");
     let virtual_host = part("RabbitMq__VirtualHost", "/");
-    let brackets = if host.contains(':') && !host.starts_with('[') { ("[", "]") } else { ("", "") };
-    write!(url, "{user}:{password}@{}{host}{}:{port}/{virtual_host}", brackets.0, brackets.1)
-        .expect("a string takes any text");
+    let host = if host.contains(':') && !host.starts_with('[') {
+        format!("[{host}]")
+    } else {
+        host.into()
+    };
+
+    write!(url, "{user}:{password}@{host}:{port}/{virtual_host}").expect("a string takes any text");
     Some(Setting::text("bus.url", url, HOST))
 }
 

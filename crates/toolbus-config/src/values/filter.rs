@@ -34,7 +34,9 @@ impl TextValue for LogFilter {
         // An empty directive would be one for everything.
         let directives: Vec<&str> =
             text.split(',').map(str::trim).filter(|directive| !directive.is_empty()).collect();
+
         let directives = directives.join(",");
+
         match directives.parse::<Targets>() {
             _ if directives.is_empty() => Err("it says nothing".to_owned()),
             Ok(_) => Ok(Self(directives)),

@@ -1,5 +1,7 @@
 //! Layers, precedence, messages, masks and pages of a settings struct that has one of everything.
 
+mod variants;
+
 use std::collections::BTreeMap;
 
 use insta::assert_snapshot;

@@ -135,12 +135,15 @@ impl Setting {
 
     /// The entry for it; `None` when the settings have no such key.
     pub(super) fn into_entry(self, schema: &Value) -> Option<Result<Entry, Mistake>> {
-        let path: Path = self.key.split('.').map(str::to_owned).collect();
-        let node = schema::at(schema, &path)?;
+        let path = schema::path_of_key(&self.key);
+        if schema::candidates(schema, &path).is_empty() {
+            return None;
+        }
+
         let origin = Origin::Named(self.origin);
         Some(match self.value {
-            Given::Text(text) => Ok(Entry { value: coerce(node, &text), path, origin }),
-            Given::Json(value) => Ok(Entry { path, value, origin }),
+            Given::Text(text) => Ok(text_entry(schema, path, &text, origin)),
+            Given::Json(value) => Ok(Entry::new(path, value, origin)),
             Given::Wrong(what) => Err(Mistake::new(self.key, what).given_by(Some(origin))),
         })
     }
@@ -168,22 +171,37 @@ pub(super) fn entries(
 ) -> (Vec<Entry>, Vec<String>) {
     let mut entries = Vec::new();
     let mut warnings = Vec::new();
+
     for (name, text) in environment.ours() {
         let is_alias = aliases.iter().any(|alias| alias.name.eq_ignore_ascii_case(name));
         if is_alias || RESERVED.contains(&name) {
             continue;
         }
+
         let parts: Vec<&str> = name[PREFIX.len()..].split(SEPARATOR).collect();
         match schema::find(schema, &parts) {
             Some(path) => {
-                let node = schema::at(schema, &path).unwrap_or(&Value::Null);
-                let value = coerce(node, text);
-                entries.push(Entry { path, value, origin: Origin::Named(name.to_owned()) });
+                entries.push(text_entry(schema, path, text, Origin::Named(name.to_owned())));
             }
             None => warnings.push(unknown(schema, name)),
         }
     }
+
     (entries, warnings)
+}
+
+/// The entry for a value that is given as text. Where the variants of a tagged enum have fields of
+/// different types by one name, the text waits for the layers to be merged: the tag may be in
+/// another one.
+fn text_entry(schema: &Value, path: Path, text: &str, origin: Origin) -> Entry {
+    let mut values: Vec<Value> =
+        schema::candidates(schema, &path).iter().map(|node| coerce(node, text)).collect();
+    values.dedup();
+
+    match (values.pop(), values.is_empty()) {
+        (Some(value), true) => Entry::new(path, value, origin),
+        _ => Entry { is_unread: true, ..Entry::new(path, text.into(), origin) },
+    }
 }
 
 /// The variable that sets the value at `path`.
@@ -193,7 +211,9 @@ pub(super) fn name_of(path: &[String]) -> String {
 }
 
 fn unknown(schema: &Value, name: &str) -> String {
-    let known: Vec<String> = schema::leaves(schema).iter().map(|(path, _)| name_of(path)).collect();
+    let leaves = schema::leaves(schema);
+    let settable = leaves.iter().filter(|leaf| !leaf.is_in_list());
+    let known: Vec<String> = settable.map(|leaf| name_of(&leaf.path)).collect();
     // The common prefix alone makes any two names look alike.
     let tails = known.iter().map(|name| &name[PREFIX.len()..]);
     match nearest(&name[PREFIX.len()..], tails) {
@@ -204,8 +224,9 @@ fn unknown(schema: &Value, name: &str) -> String {
 
 /// Reads text as the type that the schema wants. Text that does not read stays text, and
 /// validation then says what is wrong with it.
-fn coerce(node: &Value, text: &str) -> Value {
+pub(super) fn coerce(node: &Value, text: &str) -> Value {
     let as_text = || Value::String(text.to_owned());
+
     match schema::type_of(node) {
         "integer" => text.trim().parse::<i64>().map_or_else(|_| as_text(), Value::from),
         "number" => text.trim().parse::<f64>().map_or_else(|_| as_text(), Value::from),
