@@ -15,13 +15,13 @@ pub(crate) mod fds;
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/init"));
 
 /// Puts the program where it can be executed without being in any file system.
-pub(crate) fn program() -> io::Result<OwnedFd> {
-    sealed(c"toolbus-init", PROGRAM)
+pub(crate) fn program_file() -> io::Result<OwnedFd> {
+    sealed_file(c"toolbus-init", PROGRAM)
 }
 
 /// A file in memory that cannot be changed any more.
 #[allow(unsafe_code)]
-pub(crate) fn sealed(name: &std::ffi::CStr, content: &[u8]) -> io::Result<OwnedFd> {
+pub(crate) fn sealed_file(name: &std::ffi::CStr, content: &[u8]) -> io::Result<OwnedFd> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name ends with a zero byte; the descriptor is checked and nobody else's.
     let descriptor = unsafe {
@@ -43,7 +43,7 @@ pub(crate) fn sealed(name: &std::ffi::CStr, content: &[u8]) -> io::Result<OwnedF
 }
 
 /// The command line that makes it run `program`; `processes_max` of 0 sets no limit.
-pub(crate) fn arguments(processes_max: u32, program: Vec<CString>) -> io::Result<Vec<CString>> {
+pub(crate) fn command_line(processes_max: u32, program: Vec<CString>) -> io::Result<Vec<CString>> {
     let mut arguments = vec![c_string("toolbus-init")?, c_string(processes_max.to_string())?];
     arguments.extend(program);
     Ok(arguments)
@@ -51,7 +51,7 @@ pub(crate) fn arguments(processes_max: u32, program: Vec<CString>) -> io::Result
 
 /// What comes over the control socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Report {
+pub(crate) enum InitReport {
     /// The bootstrap: the script starts now.
     Started,
     /// The interpreter ended.
@@ -63,20 +63,20 @@ pub(crate) enum Report {
 /// Puts reports together from the bytes of the control socket. Nothing that a script controls can
 /// write to it; what makes no sense is an error all the same.
 #[derive(Debug, Default)]
-pub(crate) struct Reports {
+pub(crate) struct ReportReader {
     pending: Vec<u8>,
 }
 
-impl Reports {
-    pub(crate) fn accept(&mut self, bytes: &[u8]) {
+impl ReportReader {
+    pub(crate) fn push_bytes(&mut self, bytes: &[u8]) {
         self.pending.extend_from_slice(bytes);
     }
 
-    pub(crate) fn next(&mut self) -> Option<Result<Report, u8>> {
+    pub(crate) fn next_report(&mut self) -> Option<Result<InitReport, u8>> {
         let kind = *self.pending.first()?;
         if kind == b'S' {
             self.pending.drain(..1);
-            return Some(Ok(Report::Started));
+            return Some(Ok(InitReport::Started));
         }
         if kind != b'E' && kind != b'X' {
             self.pending.clear();
@@ -85,8 +85,11 @@ impl Reports {
         let value: [u8; 4] = self.pending.get(1..5)?.try_into().ok()?;
         self.pending.drain(..5);
         let value = i32::from_le_bytes(value);
-        let report =
-            if kind == b'E' { Report::Ended(WaitStatus(value)) } else { Report::NotStarted(value) };
+        let report = if kind == b'E' {
+            InitReport::Ended(WaitStatus(value))
+        } else {
+            InitReport::NotStarted(value)
+        };
         Some(Ok(report))
     }
 }

@@ -8,8 +8,8 @@
 //! once, whoever asks for it meanwhile; an installation that fails leaves nothing.
 
 mod cache;
+mod installation;
 mod installer;
-mod run;
 
 use std::fs;
 use std::io;
@@ -25,26 +25,26 @@ use tokio_util::sync::CancellationToken;
 use toolbus_scripts::packages::{self, Requirements};
 use toolbus_scripts::runner::Error;
 
-pub(crate) use self::cache::Cache;
-use self::cache::Held;
-pub(crate) use self::installer::Surroundings;
+pub(crate) use self::cache::PackageCache;
+use self::cache::CachedSet;
+pub(crate) use self::installer::InstallerSettings;
 use crate::config::Config;
 use crate::interpreter::Interpreter;
 use crate::launch::Launcher;
-use crate::recipe::Options;
+use crate::recipe::BwrapOptions;
 
 /// How often a lock that others hold is tried.
-const LOCK_PERIOD: Duration = Duration::from_millis(50);
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Installs packages and keeps them.
-pub(crate) struct Packages {
-    cache: Arc<Cache>,
+pub(crate) struct PackageInstaller {
+    cache: Arc<PackageCache>,
     config: Config,
     launcher: Arc<Launcher>,
     interpreter: Arc<Interpreter>,
-    surroundings: Surroundings,
+    settings: InstallerSettings,
     /// What bubblewrap is told for every installation; empty for bare ones.
-    base: Options,
+    base: BwrapOptions,
     filter: Option<OwnedFd>,
     /// Where bubblewrap finds the cache.
     source: PathBuf,
@@ -52,23 +52,23 @@ pub(crate) struct Packages {
 }
 
 /// What an installer runs under.
-pub(crate) struct Surrounded {
+pub(crate) struct InstallerEnv {
     pub(crate) launcher: Arc<Launcher>,
     pub(crate) interpreter: Arc<Interpreter>,
-    pub(crate) surroundings: Surroundings,
-    pub(crate) base: Options,
+    pub(crate) settings: InstallerSettings,
+    pub(crate) base: BwrapOptions,
     pub(crate) filter: Option<OwnedFd>,
     pub(crate) source: PathBuf,
 }
 
 /// The time that one installation may take, with all that it waits for.
 #[derive(Debug, Clone, Copy)]
-struct Limit {
+struct InstallDeadline {
     start: Instant,
     end: Instant,
 }
 
-impl Limit {
+impl InstallDeadline {
     /// So long from now, and no longer than until then.
     fn new(longest: Duration, by: Instant) -> Self {
         let start = Instant::now();
@@ -79,19 +79,19 @@ impl Limit {
         self.end.saturating_duration_since(self.start)
     }
 
-    fn is_over(self) -> Error {
-        packages::timed_out(self.duration())
+    fn timeout_error(self) -> Error {
+        packages::timeout_error(self.duration())
     }
 }
 
 /// An installed set, which stays while this is held.
 #[derive(Debug)]
-pub(crate) struct Lease {
-    held: Held,
+pub(crate) struct PackageLease {
+    held: CachedSet,
     source: PathBuf,
 }
 
-impl Lease {
+impl PackageLease {
     /// Its folder.
     pub(crate) fn tree(&self) -> &Path {
         &self.held.tree
@@ -103,14 +103,14 @@ impl Lease {
     }
 }
 
-impl Packages {
-    pub(crate) fn new(cache: Cache, config: &Config, with: Surrounded) -> Self {
+impl PackageInstaller {
+    pub(crate) fn new(cache: PackageCache, config: &Config, with: InstallerEnv) -> Self {
         Self {
             cache: Arc::new(cache),
             config: config.clone(),
             launcher: with.launcher,
             interpreter: with.interpreter,
-            surroundings: with.surroundings,
+            settings: with.settings,
             base: with.base,
             filter: with.filter,
             source: with.source,
@@ -125,33 +125,33 @@ impl Packages {
         requirements: &Requirements,
         by: Instant,
         cancelled: &CancellationToken,
-    ) -> Result<Lease, Error> {
+    ) -> Result<PackageLease, Error> {
         let failed = |error: io::Error| Error::Failed(format!("packages: {error}"));
-        let key = self.key(requirements);
-        let limit = Limit::new(self.config.packages.install_timeout, by);
+        let key = self.set_key(requirements);
+        let limit = InstallDeadline::new(self.config.packages.install_timeout, by);
         loop {
-            if let Some(held) = self.cache.hold(&key).map_err(failed)? {
-                return Ok(Lease { source: self.source.join(&key), held });
+            if let Some(held) = self.cache.try_hold(&key).map_err(failed)? {
+                return Ok(PackageLease { source: self.source.join(&key), held });
             }
             // Locks are tried again and again, because nothing tells when another process gives one
             // up, and waiting for one inside the kernel cannot be cancelled.
-            if let Some(claim) = self.cache.claim(&key).map_err(failed)? {
+            if let Some(claim) = self.cache.try_claim(&key).map_err(failed)? {
                 if !self.cache.directory().join(&key).is_dir() {
-                    self.install_now(&key, requirements, limit, cancelled).await?;
+                    self.install_set(&key, requirements, limit, cancelled).await?;
                 }
                 drop(claim);
                 continue;
             }
             tokio::select! {
                 () = cancelled.cancelled() => return Err(Error::Cancelled),
-                () = time::sleep_until(limit.end) => return Err(limit.is_over()),
-                () = time::sleep(LOCK_PERIOD) => {}
+                () = time::sleep_until(limit.end) => return Err(limit.timeout_error()),
+                () = time::sleep(LOCK_RETRY_INTERVAL) => {}
             }
         }
     }
 
     /// What stands for this set on disk.
-    fn key(&self, requirements: &Requirements) -> String {
+    fn set_key(&self, requirements: &Requirements) -> String {
         let mut digest = Sha256::new();
         digest.update(&self.interpreter.version);
         digest.update("\n");
@@ -163,21 +163,21 @@ impl Packages {
         digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    async fn install_now(
+    async fn install_set(
         &self,
         key: &str,
         requirements: &Requirements,
-        limit: Limit,
+        limit: InstallDeadline,
         cancelled: &CancellationToken,
     ) -> Result<(), Error> {
         let failed = |error: io::Error| Error::Failed(format!("packages: {error}"));
         let permit = tokio::select! {
             () = cancelled.cancelled() => return Err(Error::Cancelled),
-            () = time::sleep_until(limit.end) => return Err(limit.is_over()),
+            () = time::sleep_until(limit.end) => return Err(limit.timeout_error()),
             permit = self.installing.acquire() => permit,
         };
         let _permit = permit.map_err(|error| Error::Failed(error.to_string()))?;
-        let staging = self.stage().map_err(failed)?;
+        let staging = self.create_install_folder().map_err(failed)?;
         self.run_installer(&staging.path, requirements, limit, cancelled).await?;
         let (cache, key) = (Arc::clone(&self.cache), key.to_owned());
         let is_foreign = self.launcher.become_id().is_some();
@@ -186,11 +186,11 @@ impl Packages {
             let tree = staging.path.join(installer::TREE);
             if is_foreign {
                 // Whoever else has the unprivileged id shall not change what scripts will run.
-                cache::own(&tree, 0)?;
+                cache::change_owner(&tree, 0)?;
             }
             cache.publish(&key, &tree)?;
             drop(staging);
-            if let Err(error) = cache.evict() {
+            if let Err(error) = cache.evict_unused() {
                 // The set is there; only that others should have gone failed.
                 tracing::warn!(%error, "cannot remove unused packages");
             }
@@ -200,13 +200,13 @@ impl Packages {
     }
 
     /// A folder to install into, which the installer's user may write.
-    fn stage(&self) -> io::Result<cache::Staging> {
-        let staging = self.cache.stage()?;
+    fn create_install_folder(&self) -> io::Result<cache::StagingFolder> {
+        let staging = self.cache.create_staging()?;
         for name in [installer::TREE, installer::SCRATCH] {
             fs::create_dir(staging.path.join(name))?;
         }
         if let Some(id) = self.launcher.become_id() {
-            cache::own(&staging.path, id)?;
+            cache::change_owner(&staging.path, id)?;
         }
         Ok(staging)
     }

@@ -107,15 +107,15 @@ pub enum Unavailable {
 
 impl From<io::Error> for Unavailable {
     fn from(error: io::Error) -> Self {
-        Self::Start { reason: error.to_string(), advice: advice(&error.to_string()) }
+        Self::Start { reason: error.to_string(), advice: advice_for(&error.to_string()) }
     }
 }
 
 /// Refuses kernels that lack what the recipe relies on.
-pub(crate) fn kernel() -> Result<(), Unavailable> {
+pub(crate) fn check_kernel() -> Result<(), Unavailable> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let found = release.trim().to_owned();
-    if version(&found).is_some_and(|version| version >= KERNEL_OLDEST) {
+    if parse_version(&found).is_some_and(|version| version >= KERNEL_OLDEST) {
         Ok(())
     } else {
         Err(Unavailable::Kernel { found })
@@ -123,12 +123,12 @@ pub(crate) fn kernel() -> Result<(), Unavailable> {
 }
 
 /// Finds a bubblewrap that is new enough.
-pub(crate) async fn bwrap(configured: Option<&Path>) -> Result<PathBuf, Unavailable> {
+pub(crate) async fn find_bwrap(configured: Option<&Path>) -> Result<PathBuf, Unavailable> {
     let candidates = [Some(Path::new(BWRAP)), configured].into_iter().flatten();
     let mut problem = Unavailable::BubblewrapMissing { path: PathBuf::from(BWRAP) };
     for path in candidates {
         match bwrap_version(path).await {
-            Ok(found) if version(&found).is_some_and(|version| version >= BWRAP_OLDEST) => {
+            Ok(found) if parse_version(&found).is_some_and(|version| version >= BWRAP_OLDEST) => {
                 return Ok(path.to_path_buf());
             }
             Ok(found) => problem = Unavailable::BubblewrapOld { path: path.to_path_buf(), found },
@@ -159,13 +159,13 @@ async fn bwrap_version(path: &Path) -> io::Result<String> {
 }
 
 /// Major and minor number at the beginning of a text.
-fn version(text: &str) -> Option<[u32; 2]> {
+fn parse_version(text: &str) -> Option<[u32; 2]> {
     let mut numbers = text.split(|char: char| !char.is_ascii_digit());
     Some([numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?])
 }
 
 /// The script that looks around.
-pub(crate) fn canary() -> (Script, Run) {
+pub(crate) fn canary_script() -> (Script, Run) {
     let script = Script {
         source: CANARY.to_owned(),
         input: String::new(),
@@ -177,8 +177,8 @@ pub(crate) fn canary() -> (Script, Run) {
 }
 
 /// Judges what it found.
-pub(crate) fn judge(outcome: Result<Outcome, Error>) -> Result<(), Unavailable> {
-    let start = |reason: String| Unavailable::Start { advice: advice(&reason), reason };
+pub(crate) fn check_canary(outcome: Result<Outcome, Error>) -> Result<(), Unavailable> {
+    let start = |reason: String| Unavailable::Start { advice: advice_for(&reason), reason };
     let outcome = outcome.map_err(|error| match error {
         Error::Failed(reason) => start(reason),
         other => start(other.to_string()),
@@ -199,7 +199,7 @@ pub(crate) fn judge(outcome: Result<Outcome, Error>) -> Result<(), Unavailable> 
 }
 
 /// What to do when user namespaces cannot be made.
-fn advice(reason: &str) -> &'static str {
+fn advice_for(reason: &str) -> &'static str {
     let is_set = |path: &str, value: &str| {
         fs::read_to_string(path).is_ok_and(|content| content.trim() == value)
     };

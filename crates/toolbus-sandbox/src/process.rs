@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::spawn::{Started, discard};
+use crate::spawn::{StartedProcess, kill_and_reap};
 
 /// How a process ended, as `waitpid` tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,13 +81,13 @@ impl PidFd {
 
     /// Waits until it has ended, which for the first process of a namespace means that every other
     /// process of it has ended, too. Cancel-safe.
-    pub(crate) async fn ended(&self) -> io::Result<()> {
+    pub(crate) async fn wait_ended(&self) -> io::Result<()> {
         self.0.readable().await.map(|_| ())
     }
 
     /// The same without a runtime, for at most `limit`.
     #[allow(unsafe_code)]
-    fn ended_within(&self, limit: Duration) -> bool {
+    fn wait_ended_within(&self, limit: Duration) -> bool {
         let mut poll =
             libc::pollfd { fd: self.0.get_ref().as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let limit_ms = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX);
@@ -98,16 +98,16 @@ impl PidFd {
 
 /// A child of ours.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub(crate) struct ChildProcess {
     pid: libc::pid_t,
     pidfd: PidFd,
-    ended: Option<(WaitStatus, ProcessUsage)>,
+    exit: Option<(WaitStatus, ProcessUsage)>,
 }
 
-impl Process {
-    pub(crate) fn new(started: Started) -> io::Result<Self> {
-        let pidfd = PidFd::new(started.pidfd).inspect_err(|_| discard(started.pid))?;
-        Ok(Self { pid: started.pid, pidfd, ended: None })
+impl ChildProcess {
+    pub(crate) fn new(started: StartedProcess) -> io::Result<Self> {
+        let pidfd = PidFd::new(started.pidfd).inspect_err(|_| kill_and_reap(started.pid))?;
+        Ok(Self { pid: started.pid, pidfd, exit: None })
     }
 
     pub(crate) fn pid(&self) -> libc::pid_t {
@@ -115,35 +115,35 @@ impl Process {
     }
 
     pub(crate) fn kill(&self) {
-        if self.ended.is_none() {
+        if self.exit.is_none() {
             self.pidfd.kill();
         }
     }
 
     /// Waits for its end and reaps it. Cancel-safe, and the same answer when called again.
     pub(crate) async fn wait(&mut self) -> io::Result<(WaitStatus, ProcessUsage)> {
-        if self.ended.is_none() {
-            self.pidfd.ended().await?;
-            self.ended = Some(reap(self.pid)?);
+        if self.exit.is_none() {
+            self.pidfd.wait_ended().await?;
+            self.exit = Some(reap_child(self.pid)?);
         }
-        self.ended.ok_or_else(|| io::Error::other("a process that ended has no status"))
+        self.exit.ok_or_else(|| io::Error::other("a process that ended has no status"))
     }
 }
 
-impl Drop for Process {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
-        if self.ended.is_none() {
+        if self.exit.is_none() {
             self.pidfd.kill();
             // A killed process is gone within milliseconds; the bound is for a kernel that hangs.
-            if self.pidfd.ended_within(Duration::from_secs(2)) {
-                let _ = reap(self.pid);
+            if self.pidfd.wait_ended_within(Duration::from_secs(2)) {
+                let _ = reap_child(self.pid);
             }
         }
     }
 }
 
 #[allow(unsafe_code)]
-fn reap(pid: libc::pid_t) -> io::Result<(WaitStatus, ProcessUsage)> {
+fn reap_child(pid: libc::pid_t) -> io::Result<(WaitStatus, ProcessUsage)> {
     let mut status = 0;
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: both point to live values of the right type; all zeroes is a valid `rusage`.

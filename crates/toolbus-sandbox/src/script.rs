@@ -19,7 +19,7 @@ static BOOTSTRAP: LazyLock<String> =
 
 /// The interpreter's command line: read the bootstrap, run it. Without `site`, whose result the
 /// bootstrap is told, and deaf to the environment.
-pub(crate) fn command(interpreter: &Interpreter) -> io::Result<Vec<CString>> {
+pub(crate) fn interpreter_command(interpreter: &Interpreter) -> io::Result<Vec<CString>> {
     let read = format!(
         "import posix\nb=b''\nwhile len(b)<{}:b+=posix.read(3,{}-len(b))or posix._exit(125)\nexec(b,{{}})",
         BOOTSTRAP.len(),
@@ -34,14 +34,14 @@ pub(crate) fn command(interpreter: &Interpreter) -> io::Result<Vec<CString>> {
 
 /// What the bootstrap reads: itself, then frames. Without `files`, not even none of them, no folders
 /// are made for any.
-pub(crate) fn request(
+pub(crate) fn bootstrap_request(
     interpreter: &Interpreter,
     packages: Option<&Path>,
     source: &str,
     input: &str,
     files: Option<&[File]>,
 ) -> Vec<u8> {
-    let settings = interpreter.settings(packages);
+    let settings = interpreter.bootstrap_settings(packages);
     let folders = match files {
         None => String::new(),
         Some([]) => OUTPUT_FOLDER.to_owned(),

@@ -17,16 +17,16 @@ use crate::c_string::c_string;
 
 /// Where the trees are bound: a folder that exists everywhere, hidden by a file system of our own
 /// in that one namespace.
-const PLACE: &str = "/tmp";
+const STAGING_MOUNT: &str = "/tmp";
 
 /// Where the tree of this index is bound.
-pub(crate) fn source(index: usize) -> PathBuf {
-    Path::new(PLACE).join(index.to_string())
+pub(crate) fn staged_path(index: usize) -> PathBuf {
+    Path::new(STAGING_MOUNT).join(index.to_string())
 }
 
 /// Gives the calling thread, and the processes that it will start, a mount namespace in which
-/// `trees` can be reached under [`source`].
-pub(crate) fn prepare(trees: &[PathBuf]) -> io::Result<()> {
+/// `trees` can be reached under [`staged_path`].
+pub(crate) fn mount_trees(trees: &[PathBuf]) -> io::Result<()> {
     unshare_mounts()?;
     mount(None, c"/", None, libc::MS_REC | libc::MS_SLAVE, None)?;
     // Opened first, since one of them may be below the place.
@@ -38,11 +38,11 @@ pub(crate) fn prepare(trees: &[PathBuf]) -> io::Result<()> {
             })
         })
         .collect::<io::Result<Vec<File>>>()?;
-    let place = c_string(PLACE)?;
+    let place = c_string(STAGING_MOUNT)?;
     let options = c"mode=0755,size=1m";
     mount(Some(c"tmpfs"), &place, Some(c"tmpfs"), libc::MS_NOSUID | libc::MS_NODEV, Some(options))?;
     for (index, tree) in opened.iter().enumerate() {
-        let target = source(index);
+        let target = staged_path(index);
         if tree.metadata()?.is_dir() {
             fs::DirBuilder::new().mode(0o755).create(&target)?;
         } else {

@@ -12,10 +12,10 @@ use std::fmt;
 
 use bytes::Bytes;
 
-mod kind;
+mod media_type;
 pub(crate) mod message;
 
-pub use kind::mime_type;
+pub use media_type::mime_type;
 
 /// The folder of the files that a script is given. It is there only when there are some.
 pub const INPUT_FOLDER: &str = "input";

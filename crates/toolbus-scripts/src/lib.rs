@@ -6,6 +6,7 @@
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod fair_runner;
 pub mod files;
 pub mod metrics;
 pub mod packages;
@@ -14,12 +15,11 @@ pub mod runner;
 mod service;
 mod texts;
 pub mod tool;
-pub mod turns;
 
+pub use fair_runner::FairRunner;
 pub use runner::{Outcome, Run, Runner, Script};
 pub use service::{Unavailable, serve};
 pub use texts::Texts;
-pub use turns::Turns;
 
 /// The Python function `run_script(source, started)`, with which every runner's interpreter becomes
 /// the script, so that a script sees and tells the same wherever it runs.

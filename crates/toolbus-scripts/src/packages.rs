@@ -13,18 +13,18 @@ use crate::runner::{Ending, Error, Outcome};
 pub use requirement::Requirements;
 
 /// How much of what an installer said is told.
-const SAID_BYTES_MAX: usize = 2 << 10;
+const INSTALLER_OUTPUT_BYTES_MAX: usize = 2 << 10;
 
 /// Whether an installer did its work, in the texts that callers know from the C# runner. `limit` is
 /// what it might take.
 ///
 /// # Errors
 /// [`Error::Packages`] with what the installer said last; [`Error::Cancelled`].
-pub fn judge(outcome: &Outcome, limit: Duration) -> Result<(), Error> {
+pub fn check_installed(outcome: &Outcome, limit: Duration) -> Result<(), Error> {
     let how = match &outcome.ending {
         Ending::Exited(0) => return Ok(()),
         Ending::Cancelled => return Err(Error::Cancelled),
-        Ending::TimedOut => return Err(timed_out(limit)),
+        Ending::TimedOut => return Err(timeout_error(limit)),
         Ending::Exited(code) => format!("exit {code}"),
         Ending::Killed { signal } => format!("killed by signal {signal}"),
         Ending::OutOfMemory => "out of memory".to_owned(),
@@ -35,13 +35,13 @@ pub fn judge(outcome: &Outcome, limit: Duration) -> Result<(), Error> {
 
 /// An installation that took too long.
 #[must_use]
-pub fn timed_out(limit: Duration) -> Error {
+pub fn timeout_error(limit: Duration) -> Error {
     Error::Packages(format!("pip install timed out after {}s", limit.as_secs()))
 }
 
 /// The end of a text, where installers say what went wrong.
 fn last_bytes(text: &str) -> &str {
-    &text[text.ceil_char_boundary(text.len().saturating_sub(SAID_BYTES_MAX))..]
+    &text[text.ceil_char_boundary(text.len().saturating_sub(INSTALLER_OUTPUT_BYTES_MAX))..]
 }
 
 /// Takes user names and passwords out of addresses.

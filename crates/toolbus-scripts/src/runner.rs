@@ -22,7 +22,7 @@ pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
 pub const PACKAGES_MAX: usize = 32;
 /// How long before the deadline of its call a script is given up that has not begun: time enough to
 /// tell why. A tenth of what the caller asked for, where that is less.
-const TELLING: Duration = Duration::from_millis(500);
+const REPORT_GRACE: Duration = Duration::from_millis(500);
 
 /// A Python script to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub struct Run {
     /// be started again. Only runners that [adopt](Runner::adopts) get such calls.
     pub redelivered: bool,
     /// When the outcome must be there. What a script waits for before it begins is given up earlier
-    /// ([`Run::begin_by`]), so that its caller hears why it has not begun, and in time.
+    /// ([`Run::start_deadline`]), so that its caller hears why it has not begun, and in time.
     pub deadline: Deadline,
     /// Fires when nobody wants the outcome any more; the runner kills the script at once.
     pub cancelled: CancellationToken,
@@ -102,30 +102,30 @@ impl Run {
 
     /// When the script must have begun. One that has not is given up with the reason for that.
     #[must_use]
-    pub fn begin_by(&self) -> Instant {
-        self.deadline.at() - self.telling()
+    pub fn start_deadline(&self) -> Instant {
+        self.deadline.at() - self.report_grace()
     }
 
-    /// When a wait before the beginning ends that may last so long: by [`Run::begin_by`] at the latest.
+    /// When a wait before the beginning ends that may last so long: by [`Run::start_deadline`] at the latest.
     #[must_use]
-    pub fn until(&self, limit: Duration) -> Instant {
-        self.begin_by().min(Instant::now() + limit)
+    pub fn wait_deadline(&self, limit: Duration) -> Instant {
+        self.start_deadline().min(Instant::now() + limit)
     }
 
     /// When a wait ends after which there is more to wait for: so much earlier that there is time for
     /// that, too.
     #[must_use]
-    pub fn turn_by(&self) -> Instant {
-        self.deadline.for_next_hop().at() - self.telling()
+    pub fn queue_deadline(&self) -> Instant {
+        self.deadline.for_next_hop().at() - self.report_grace()
     }
 
     /// Waits for a turn, which is not the last thing that a script waits for.
     ///
     /// # Errors
-    /// [`Error::Busy`] when it does not come by [`Run::turn_by`].
-    pub async fn turn<T>(&self, turn: impl Future<Output = T>) -> Result<T, Error> {
+    /// [`Error::Busy`] when it does not come by [`Run::queue_deadline`].
+    pub async fn with_queue_deadline<T>(&self, turn: impl Future<Output = T>) -> Result<T, Error> {
         let start = Instant::now();
-        timeout_at(self.turn_by(), turn).await.map_err(|_| {
+        timeout_at(self.queue_deadline(), turn).await.map_err(|_| {
             Error::Busy(format!("no other script made room within {:.1?}", start.elapsed()))
         })
     }
@@ -133,19 +133,19 @@ impl Run {
     /// Waits for what finds out whether the call has begun elsewhere.
     ///
     /// # Errors
-    /// Its own, and [`Error::OutcomeUnknown`] when it is not found out by [`Run::begin_by`].
-    pub async fn found_out<T>(
+    /// Its own, and [`Error::OutcomeUnknown`] when it is not found out by [`Run::start_deadline`].
+    pub async fn with_start_deadline<T>(
         &self,
         finding: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        timeout_at(self.begin_by(), finding).await.unwrap_or_else(|_| {
+        timeout_at(self.start_deadline(), finding).await.unwrap_or_else(|_| {
             let text = "whether it began elsewhere cannot be found out in time";
             Err(Error::OutcomeUnknown(text.to_owned()))
         })
     }
 
-    fn telling(&self) -> Duration {
-        TELLING.min(self.deadline.asked() / 10)
+    fn report_grace(&self) -> Duration {
+        REPORT_GRACE.min(self.deadline.asked() / 10)
     }
 }
 

@@ -10,16 +10,16 @@ use crate::runner::{Captured, LiveOutput, OUTPUT_BYTES_MAX, Stream};
 
 /// Both streams of one script, and the two merged in the order of arrival.
 pub struct Texts {
-    stdout: Channel,
-    stderr: Channel,
-    merged: Kept,
+    stdout: StreamText,
+    stderr: StreamText,
+    merged: BoundedText,
     live: Option<LiveOutput>,
 }
 
 #[derive(Default)]
-struct Channel {
-    decoder: Decoder,
-    kept: Kept,
+struct StreamText {
+    decoder: Utf8Decoder,
+    kept: BoundedText,
 }
 
 impl Texts {
@@ -27,9 +27,9 @@ impl Texts {
     #[must_use]
     pub fn new(live: Option<LiveOutput>) -> Self {
         Self {
-            stdout: Channel::default(),
-            stderr: Channel::default(),
-            merged: Kept::default(),
+            stdout: StreamText::default(),
+            stderr: StreamText::default(),
+            merged: BoundedText::default(),
             live,
         }
     }
@@ -74,9 +74,9 @@ impl Texts {
 
 /// The beginning of a text.
 #[derive(Default)]
-struct Kept(Captured);
+struct BoundedText(Captured);
 
-impl Kept {
+impl BoundedText {
     /// Keeps what there is room for, in whole characters, and returns it.
     fn push<'a>(&mut self, text: &'a str) -> &'a str {
         if self.0.truncated {
@@ -92,12 +92,12 @@ impl Kept {
 
 /// Turns pieces of bytes into pieces of text.
 #[derive(Default)]
-struct Decoder {
+struct Utf8Decoder {
     /// The beginning of a character whose rest has not come: at most three bytes.
     pending: Vec<u8>,
 }
 
-impl Decoder {
+impl Utf8Decoder {
     fn decode(&mut self, bytes: &[u8]) -> String {
         let mut input = mem::take(&mut self.pending);
         input.extend_from_slice(bytes);

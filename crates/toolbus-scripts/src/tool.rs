@@ -102,8 +102,8 @@ impl Executor for ExecutePython {
 
 impl ExecutePython {
     async fn run(&self, call: Invocation) -> Result<Output, CallError> {
-        let seconds = seconds_of(&call.arguments);
-        let request = request_of(call.arguments, seconds)?;
+        let seconds = timeout_seconds(&call.arguments);
+        let request = build_request(call.arguments, seconds)?;
         let requester = &self.requester;
         let reply = requester
             .request(requester::Request {
@@ -112,11 +112,11 @@ impl ExecutePython {
                 call_id: &request.tool_call_id,
                 deadline: call.deadline,
                 cancelled: &call.cancelled,
-                progress: each_once(call.progress),
+                progress: skip_repeated_progress(call.progress),
                 asker: call.asker,
             })
             .await
-            .map_err(|error| no_reply(error, call.deadline.asked(), seconds))?;
+            .map_err(|error| request_error(error, call.deadline.asked(), seconds))?;
         if message::is::<ToolError>(&reply) {
             return output_of(&reply);
         }
@@ -133,13 +133,13 @@ impl ExecutePython {
         {
             return Err(CallError::timeout(NAME, call.deadline.asked()));
         }
-        output(response, seconds)
+        output_of_response(response, seconds)
     }
 }
 
 /// Progress without what was heard before. A worker that takes over the script of one that was lost
 /// tells its output from the beginning, in the same pieces and so under the same numbers.
-fn each_once(progress: Progress) -> Progress {
+fn skip_repeated_progress(progress: Progress) -> Progress {
     if !progress.is_wanted() {
         return progress;
     }
@@ -151,11 +151,11 @@ fn each_once(progress: Progress) -> Progress {
     })
 }
 
-fn request_of(
+fn build_request(
     mut arguments: Map<String, Value>,
     seconds: u64,
 ) -> Result<ScriptInvokeRequest, CallError> {
-    let files = files::of_arguments(&mut arguments)?;
+    let files = files::take_input_files(&mut arguments)?;
     let text = |value: Option<Value>| match value {
         Some(Value::String(text)) => Some(text),
         _ => None,
@@ -177,12 +177,15 @@ fn request_of(
 }
 
 /// What the model is told, in the words that it knows.
-fn output(mut response: ScriptInvokeResponse, seconds: u64) -> Result<Output, CallError> {
+fn output_of_response(
+    mut response: ScriptInvokeResponse,
+    seconds: u64,
+) -> Result<Output, CallError> {
     let files = response.files.take().unwrap_or_default();
-    text(response, seconds).map(|output| files::add(output, files))
+    result_of_response(response, seconds).map(|output| files::append_files(output, files))
 }
 
-fn text(response: ScriptInvokeResponse, seconds: u64) -> Result<Output, CallError> {
+fn result_of_response(response: ScriptInvokeResponse, seconds: u64) -> Result<Output, CallError> {
     let said = response.stderr.as_deref().unwrap_or_default();
     let code = match &response.reason {
         Some(ScriptReason::Busy) => Some(ErrorCode::Busy),
@@ -198,9 +201,9 @@ fn text(response: ScriptInvokeResponse, seconds: u64) -> Result<Output, CallErro
     // Where there is a reason it is known what was out of time: not the script, when its packages were.
     let may_be_late = matches!(response.reason, None | Some(ScriptReason::TimedOut));
     if may_be_late && !response.is_success() && said.to_ascii_lowercase().contains("timed out") {
-        return Ok(Output::error(timed_out(seconds)));
+        return Ok(Output::error(timeout_text(seconds)));
     }
-    let note = note(&response);
+    let note = output_notes(&response);
     if response.is_success() {
         let text = response.output.unwrap_or_else(|| "(no output)".to_owned());
         return Ok(Output::text(text + &note));
@@ -210,8 +213,8 @@ fn text(response: ScriptInvokeResponse, seconds: u64) -> Result<Output, CallErro
 }
 
 /// What the texts of the contract have no place for, on lines of its own behind them.
-fn note(response: &ScriptInvokeResponse) -> String {
-    let refused = response.files_refused.as_deref().map(files::note).unwrap_or_default();
+fn output_notes(response: &ScriptInvokeResponse) -> String {
+    let refused = response.files_refused.as_deref().map(files::refusal_notes).unwrap_or_default();
     let ending = match (&response.reason, response.signal) {
         (Some(ScriptReason::OutOfMemory), _) => "\n[out of memory]".to_owned(),
         (Some(ScriptReason::OutputTruncated), _) => "\n[output truncated]".to_owned(),
@@ -221,7 +224,7 @@ fn note(response: &ScriptInvokeResponse) -> String {
     ending + &refused
 }
 
-fn timed_out(seconds: u64) -> String {
+fn timeout_text(seconds: u64) -> String {
     format!(
         "execute_python_script timed out after {seconds}s. Either increase timeout_seconds, \
          simplify the script, or consider an alternative approach that does not require script \
@@ -229,12 +232,14 @@ fn timed_out(seconds: u64) -> String {
     )
 }
 
-fn no_reply(error: requester::Error, asked: Duration, seconds: u64) -> CallError {
+fn request_error(error: requester::Error, asked: Duration, seconds: u64) -> CallError {
     match error {
         requester::Error::Timeout { .. } if asked < Duration::from_secs(seconds) => {
             CallError::timeout(NAME, asked)
         }
-        requester::Error::Timeout { .. } => CallError::new(ErrorCode::Timeout, timed_out(seconds)),
+        requester::Error::Timeout { .. } => {
+            CallError::new(ErrorCode::Timeout, timeout_text(seconds))
+        }
         requester::Error::Publish(PublishError::Unroutable(_)) => CallError::new(
             ErrorCode::Unroutable,
             "no scripts manager is running: nobody takes scripts",
@@ -243,7 +248,7 @@ fn no_reply(error: requester::Error, asked: Duration, seconds: u64) -> CallError
     }
 }
 
-fn seconds_of(arguments: &Map<String, Value>) -> u64 {
+fn timeout_seconds(arguments: &Map<String, Value>) -> u64 {
     arguments.get("timeout_seconds").and_then(Value::as_u64).unwrap_or(TIMEOUT_SECONDS_DEFAULT)
 }
 
@@ -251,15 +256,15 @@ fn call_timeout(arguments: &Map<String, Value>) -> Duration {
     let packages = arguments.get("pip_packages").and_then(Value::as_array);
     let has_packages = packages.is_some_and(|list| !list.is_empty());
     let beside = if has_packages { PACKAGES_BUDGET } else { Duration::ZERO };
-    Duration::from_secs(seconds_of(arguments)) + WAIT_BESIDE_TIMEOUT + beside
+    Duration::from_secs(timeout_seconds(arguments)) + WAIT_BESIDE_TIMEOUT + beside
 }
 
 fn coerce_arguments(arguments: &mut Map<String, Value>) {
     if let Some(packages) = arguments.get_mut("pip_packages") {
-        list_of_text(packages);
+        coerce_text_list(packages);
     }
     if let Some(files) = arguments.get_mut("input_files") {
-        files::coerce(files);
+        files::coerce_list(files);
     }
     if let Some(seconds) = arguments.get_mut("timeout_seconds") {
         clamp_seconds(seconds);
@@ -270,7 +275,7 @@ fn coerce_arguments(arguments: &mut Map<String, Value>) {
 }
 
 /// Text that holds a list becomes the list, and other text a list of one.
-fn list_of_text(value: &mut Value) {
+fn coerce_text_list(value: &mut Value) {
     let Value::String(text) = value else { return };
     let text = text.trim();
     *value = match serde_json::from_str::<Value>(text) {

@@ -18,15 +18,15 @@ async fn both_streams_are_read_to_their_ends() {
             pieces.lock().expect("lock").push((stream, text.to_owned()));
         })
     };
-    let mut capture = Capture::new(receiver(stdout), receiver(stderr), Some(live));
+    let mut capture = OutputCapture::new(receiver(stdout), receiver(stderr), Some(live));
     err.write_all(b"one").expect("written");
-    capture.pump().await;
+    capture.pump_output().await;
     out.write_all(b"two").expect("written");
     err.write_all(b"three").expect("written");
-    capture.pump().await;
+    capture.pump_output().await;
     drop((out, err));
     while capture.is_open() {
-        capture.pump().await;
+        capture.pump_output().await;
     }
     let (merged, stdout, stderr) = capture.finish();
     assert_eq!(

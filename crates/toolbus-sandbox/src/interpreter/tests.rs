@@ -3,7 +3,7 @@
 use super::*;
 
 fn parsed(lines: &[&str]) -> Option<Interpreter> {
-    Interpreter::parse((lines.join("\n") + "\n").as_bytes())
+    Interpreter::parse_answer((lines.join("\n") + "\n").as_bytes())
 }
 
 #[test]
@@ -24,12 +24,12 @@ fn an_interpreter_of_the_system_needs_nothing_more() {
     let found = found.expect("an interpreter");
     assert_eq!(found.trees, Vec::<PathBuf>::new());
     assert_eq!(
-        found.settings(None),
+        found.bootstrap_settings(None),
         b"/usr\0/usr\0/usr\0/usr\0/usr/lib/python3.11",
         "home is not shown"
     );
     assert_eq!(
-        found.settings(Some("/p".as_ref())),
+        found.bootstrap_settings(Some("/p".as_ref())),
         b"/usr\0/usr\0/usr\0/usr\0/p\0/usr/lib/python3.11"
     );
     assert_eq!(search_path(&found), "/usr/local/bin:/usr/bin:/bin");

@@ -2,16 +2,16 @@
 
 use super::*;
 
-fn position(options: &Options, wanted: &[&str]) -> usize {
+fn position(options: &BwrapOptions, wanted: &[&str]) -> usize {
     let found = options.0.windows(wanted.len()).position(|window| window == wanted);
     found.unwrap_or_else(|| panic!("{wanted:?} is not in {options:?}"))
 }
 
 #[test]
 fn nothing_is_mounted_after_the_root_became_read_only() {
-    let tree = Tree { path: "/opt/py".into(), source: "/tmp/0".into() };
-    let base = of_scripts(&[tree], &Limits::default());
-    let options = script(&base, Some("/cache/key".as_ref()));
+    let tree = HostTree { path: "/opt/py".into(), source: "/tmp/0".into() };
+    let base = script_base(&[tree], &Limits::default());
+    let options = script_options(&base, Some("/cache/key".as_ref()));
     let last = position(&options, &["--remount-ro", "/", "--chdir", "/work"]);
     let shm = position(&options, &["--size", "16777216", "--tmpfs", "/dev/shm"]);
     let devices = position(&options, &["--remount-ro", "/dev"]);

@@ -46,7 +46,7 @@ const ABSENT_CALL: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
 #[test]
 fn calls_are_sorted_as_listed() {
     for network in [Network::Denied, Network::Allowed] {
-        let program = program(network).expect("a program");
+        let program = filter_program(network).expect("a program");
         assert!(program.len() / 8 < 4096, "longer than the kernel takes");
         let judge = |number: libc::c_long, first: u64, second: u64| {
             verdict(&program, u32::try_from(number).expect("small"), [first, second, 0, 0, 0, 0])
@@ -80,7 +80,7 @@ fn calls_are_sorted_as_listed() {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn the_x32_interface_is_refused() {
-    let program = program(Network::Denied).expect("a program");
+    let program = filter_program(Network::Denied).expect("a program");
     for number in [0x4000_0000, 0x4000_0000 + 41, u32::MAX, 512, 520, 547] {
         assert_eq!(verdict(&program, number, [0; 6]), REFUSED_CALL, "{number:#x}");
     }
@@ -115,7 +115,7 @@ ctypes.CDLL = lambda *_, **__: Libc()
         .expect("python3");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let theirs = output.stdout;
-    let ours = program(same).expect("a program");
+    let ours = filter_program(same).expect("a program");
     let first = NAMESPACE_FLAGS.map(|flag| flag.unsigned_abs().into());
     let first = first.into_iter().chain(0..64).chain([17, 0x003d_0f00, u64::MAX, 1 << 40]);
     let second = TERMINAL_INJECTION.into_iter().chain([0, libc::TIOCGWINSZ, u64::MAX]);

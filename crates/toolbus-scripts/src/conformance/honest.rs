@@ -233,8 +233,8 @@ pub async fn scientific_scripts_are_not_disturbed(runner: &dyn Runner) {
         };
         let call_id = honest.name;
         let response = match runner.run(script, Run::alone(call_id)).await {
-            Ok(outcome) => response::of_outcome(call_id, outcome, timeout),
-            Err(error) => response::of_error(call_id, &error),
+            Ok(outcome) => response::outcome_response(call_id, outcome, timeout),
+            Err(error) => response::error_response(call_id, &error),
         };
         honest.judge(&response)
     };

@@ -242,7 +242,7 @@ impl Runner for Patient {
 
     fn run(&self, _script: Script, run: Run) -> BoxFuture<'_, Result<Outcome, Error>> {
         Box::pin(async move {
-            tokio::time::sleep_until(run.until(Duration::from_secs(3600))).await;
+            tokio::time::sleep_until(run.wait_deadline(Duration::from_secs(3600))).await;
             Err(Error::Unavailable("nobody answers".to_owned()))
         })
     }

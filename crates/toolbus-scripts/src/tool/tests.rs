@@ -22,7 +22,7 @@ fn because(mut response: ScriptInvokeResponse, reason: ScriptReason) -> ScriptIn
 
 #[track_caller]
 fn check(response: ScriptInvokeResponse, expected: Output) {
-    assert_eq!(output(response, 7), Ok(expected));
+    assert_eq!(output_of_response(response, 7), Ok(expected));
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn a_script_whose_packages_took_too_long_has_not_timed_out() {
 fn failures_of_the_runner_are_errors_with_a_code() {
     let check = |reason: ScriptReason, code: ErrorCode| {
         let response = because(ended(-1, None, Some("why")), reason);
-        assert_eq!(output(response, 7), Err(CallError::new(code, "why")));
+        assert_eq!(output_of_response(response, 7), Err(CallError::new(code, "why")));
     };
     check(ScriptReason::Busy, ErrorCode::Busy);
     check(ScriptReason::Cancelled, ErrorCode::Cancelled);
@@ -121,8 +121,8 @@ fn the_request_carries_the_arguments_under_a_fresh_id() {
     else {
         panic!("arguments are an object")
     };
-    let first = request_of(arguments.clone(), 30).unwrap();
-    let second = request_of(arguments, 30).unwrap();
+    let first = build_request(arguments.clone(), 30).unwrap();
+    let second = build_request(arguments, 30).unwrap();
     assert_ne!(first.tool_call_id, second.tool_call_id);
     assert_eq!(first.script, "print(1)");
     assert_eq!(first.input_data, None);
@@ -137,7 +137,7 @@ fn output_that_is_told_again_is_heard_once() {
         let heard = Arc::clone(&heard);
         Progress::to(move |news| heard.lock().extend(news.text))
     };
-    let progress = each_once(sink);
+    let progress = skip_repeated_progress(sink);
     let tell = |seq: u64, text: &str| {
         let text = Some(text.to_owned());
         progress.send(ToolProgress { seq, text, ..ToolProgress::default() });
@@ -150,5 +150,5 @@ fn output_that_is_told_again_is_heard_once() {
         tell(seq, text);
     }
     assert_eq!(*heard.lock(), ["a", "b", "d", "e", "f"]);
-    assert!(!each_once(Progress::none()).is_wanted());
+    assert!(!skip_repeated_progress(Progress::none()).is_wanted());
 }

@@ -51,10 +51,10 @@ impl Runner for Arc<Held> {
     }
 }
 
-fn stage() -> (Arc<Held>, Turns) {
+fn stage() -> (Arc<Held>, FairRunner) {
     let held =
         Arc::new(Held { started: watch::Sender::default(), may_end: watch::Sender::default() });
-    (Arc::clone(&held), Turns::new(Arc::new(held), SHARES))
+    (Arc::clone(&held), FairRunner::new(Arc::new(held), SHARES))
 }
 
 fn of(agent: &str, number: usize) -> (Script, Run) {
@@ -199,7 +199,7 @@ async fn what_comes_again_waits_for_its_turn_only_if_it_has_not_begun() {
         waited: Mutex::default(),
         held: Arc::clone(&held),
     });
-    let turns = Turns::new(Arc::new(Arc::clone(&fleet)), SHARES);
+    let turns = FairRunner::new(Arc::new(Arc::clone(&fleet)), SHARES);
     let run = |number, key, redelivered| {
         let (script, run) = of("a", number);
         turns.run(script, Run { key, redelivered, ..run })
@@ -297,7 +297,7 @@ impl Runner for Silent {
 #[tokio::test(start_paused = true)]
 async fn of_a_call_that_may_have_begun_elsewhere_nothing_is_claimed_before_the_deadline() {
     let (held, _) = stage();
-    let turns = Turns::new(Arc::new(Silent(Arc::clone(&held))), SHARES);
+    let turns = FairRunner::new(Arc::new(Silent(Arc::clone(&held))), SHARES);
     let run = |number, redelivered, budget| {
         let (script, run) = of("a", number);
         let deadline = Deadline::after(Duration::from_secs(budget));

@@ -28,35 +28,35 @@ pub struct Shares {
 }
 
 /// A runner of which each agent has its share. Agents are told apart by what they call themselves.
-pub struct Turns {
+pub struct FairRunner {
     runner: Arc<dyn Runner>,
     shares: Shares,
     /// The places of all agents, given in the order in which they were asked for.
     places: Semaphore,
-    agents: Mutex<Agents>,
+    agents: Mutex<AgentShares>,
 }
 
 #[derive(Default)]
-struct Agents {
+struct AgentShares {
     /// Those that have scripts here, running or waiting; no others.
-    by_name: HashMap<String, Agent>,
+    by_name: HashMap<String, AgentShare>,
     /// Scripts of all of them.
     scripts: usize,
 }
 
-struct Agent {
+struct AgentShare {
     scripts: usize,
     places: Arc<Semaphore>,
 }
 
 /// A script that runs or waits.
-struct Admitted<'a> {
-    turns: &'a Turns,
+struct AdmittedScript<'a> {
+    runner: &'a FairRunner,
     agent: String,
     places: Arc<Semaphore>,
 }
 
-impl Turns {
+impl FairRunner {
     /// Shares `runner`.
     #[must_use]
     pub fn new(runner: Arc<dyn Runner>, shares: Shares) -> Self {
@@ -64,7 +64,7 @@ impl Turns {
         Self { runner, shares, places, agents: Mutex::default() }
     }
 
-    fn admit(&self, agent: String) -> Result<Admitted<'_>, Error> {
+    fn try_admit(&self, agent: String) -> Result<AdmittedScript<'_>, Error> {
         let Shares { running, running_of_one, waiting, waiting_of_one } = self.shares;
         let mut agents = self.agents.lock();
         let of_one = agents.by_name.get(&agent).map_or(0, |agent| agent.scripts);
@@ -77,36 +77,36 @@ impl Turns {
             return Err(Error::Busy(format!("{running} scripts run and {waiting} wait")));
         }
         agents.scripts += 1;
-        let of_one = agents.by_name.entry(agent.clone()).or_insert_with(|| Agent {
+        let of_one = agents.by_name.entry(agent.clone()).or_insert_with(|| AgentShare {
             scripts: 0,
             places: Arc::new(Semaphore::new(running_of_one.clamp(1, Semaphore::MAX_PERMITS))),
         });
         of_one.scripts += 1;
         let places = Arc::clone(&of_one.places);
         drop(agents);
-        Ok(Admitted { turns: self, agent, places })
+        Ok(AdmittedScript { runner: self, agent, places })
     }
 
     async fn run_in_turn(&self, script: Script, mut run: Run) -> Result<Outcome, Error> {
         if run.redelivered {
-            if !run.found_out(self.runner.is_unbegun(run.key)).await? {
+            if !run.with_start_deadline(self.runner.is_unbegun(run.key)).await? {
                 // What may run already takes nobody's turn, and must not be told to be refused.
                 return self.runner.run(script, run).await;
             }
             run.redelivered = false;
         }
-        let admitted = self.admit(std::mem::take(&mut run.source))?;
+        let admitted = self.try_admit(std::mem::take(&mut run.source))?;
         let at_once = admitted.places.try_acquire().ok().zip(self.places.try_acquire().ok());
         let _places = match at_once {
             Some(places) => places,
-            None => self.turn(&admitted, &run).await?,
+            None => self.wait_for_turn(&admitted, &run).await?,
         };
         self.runner.run(script, run).await
     }
 
-    async fn turn<'a>(
+    async fn wait_for_turn<'a>(
         &'a self,
-        admitted: &'a Admitted<'_>,
+        admitted: &'a AdmittedScript<'_>,
         run: &Run,
     ) -> Result<(SemaphorePermit<'a>, SemaphorePermit<'a>), Error> {
         let mut places = Ok(None);
@@ -116,19 +116,19 @@ impl Turns {
                 let own = admitted.places.acquire().await;
                 own.ok().zip(self.places.acquire().await.ok())
             };
-            places = run.turn(both).await;
+            places = run.with_queue_deadline(both).await;
         };
         // Both only wait; a turn that is given up goes to the next. Also one that is given up for its
         // time has not begun for certain before the runner says so.
         tokio::select! {
-            waited = run.found_out(self.runner.wait(run.key, Box::pin(turn))) => waited?,
+            waited = run.with_start_deadline(self.runner.wait(run.key, Box::pin(turn))) => waited?,
             () = run.cancelled.cancelled() => return Err(Error::Cancelled),
         }
         places?.ok_or_else(|| Error::Failed("there are no places any more".to_owned()))
     }
 }
 
-impl Runner for Turns {
+impl Runner for FairRunner {
     fn name(&self) -> &'static str {
         self.runner.name()
     }
@@ -154,9 +154,9 @@ impl Runner for Turns {
     }
 }
 
-impl Drop for Admitted<'_> {
+impl Drop for AdmittedScript<'_> {
     fn drop(&mut self) {
-        let mut agents = self.turns.agents.lock();
+        let mut agents = self.runner.agents.lock();
         agents.scripts -= 1;
         if let Some(agent) = agents.by_name.get_mut(&self.agent) {
             agent.scripts -= 1;
