@@ -35,10 +35,13 @@ impl Bare {
         if !config.allow_unsandboxed_scripts {
             return Err(Unavailable::BareNotAllowed);
         }
+
         probe::check_kernel()?;
+
         let interpreter = Arc::new(Interpreter::find(config.python.as_deref()).await?);
         let spawner = ProcessSpawner::start(|| Ok::<(), Unavailable>(())).await?;
         let launcher = Arc::new(Launcher::new(spawner, Isolation::Bare)?);
+
         let packages = match &config.packages.directory {
             None => None,
             Some(directory) => {
@@ -51,12 +54,15 @@ impl Bare {
                     filter: None,
                     source: directory.clone(),
                 };
+
                 Some(PackageInstaller::new(cache, &config, with))
             }
         };
+
         let base = BwrapOptions::default();
         let (filter, hierarchy) = (None, None);
         let deps = EngineDeps { config, launcher, interpreter, base, filter, packages, hierarchy };
+
         Ok(Self { engine: Arc::new(ScriptEngine::new(deps)) })
     }
 

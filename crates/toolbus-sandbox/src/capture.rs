@@ -54,13 +54,16 @@ impl OutputCapture {
             }
             None => std::future::pending().await,
         };
+
         if !self.is_open() {
             return;
         }
+
         tokio::select! {
             () = readable(&self.stdout) => {}
             () = readable(&self.stderr) => {}
         }
+
         // Lets the runtime learn of both streams before the first is read: of two that became
         // readable it may know only one.
         tokio::task::yield_now().await;

@@ -70,6 +70,7 @@ impl CgroupHierarchy {
     pub(crate) fn find_writable(limits: &Limits) -> Option<Arc<Self>> {
         let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+
         let (version, memory, processes) = match locate_own_group(&groups, &mounts, "memory") {
             Some(memory) => {
                 (CgroupVersion::V1, memory, Some(locate_own_group(&groups, &mounts, "pids")?))
@@ -80,6 +81,7 @@ impl CgroupHierarchy {
                 None,
             ),
         };
+
         let hierarchy = Self {
             version,
             memory,
@@ -88,9 +90,12 @@ impl CgroupHierarchy {
             processes_max: limits.processes + SANDBOX_PROCESSES,
             leftovers: Mutex::default(),
         };
+
         hierarchy.remove_orphaned();
+
         let hierarchy = Arc::new(hierarchy);
         let works = hierarchy.create_group().ok()?.oom_kill_count().is_some();
+
         works.then_some(hierarchy)
     }
 
@@ -102,11 +107,14 @@ impl CgroupHierarchy {
             processes: self.processes.as_ref().map(|folder| folder.join(&name)),
             hierarchy: Arc::clone(self),
         };
+
         for folder in group.folders() {
             fs::create_dir(folder)?;
         }
+
         let memory = self.memory_bytes.to_string();
         write_file(&group.memory, self.version.memory_limit_file(), &memory)?;
+
         // Kernels without swap, or without its accounting, lack these.
         let _ = match self.version {
             CgroupVersion::V1 => write_file(&group.memory, "memory.memsw.limit_in_bytes", &memory),
@@ -115,8 +123,10 @@ impl CgroupHierarchy {
                 write_file(&group.memory, "memory.swap.max", "0")
             }
         };
+
         let processes = group.processes.as_deref().unwrap_or(&group.memory);
         write_file(processes, "pids.max", &self.processes_max.to_string())?;
+
         Ok(group)
     }
 
@@ -242,9 +252,11 @@ fn locate_own_group(groups: &str, mounts: &str, controller: &str) -> Option<Path
         } else {
             kind == "cgroup" && options.split(',').any(|option| option == controller)
         };
+
         let mut mount = mount.split(' ').skip(3);
         let (root, point) = (mount.next()?, mount.next()?);
         let below = Path::new(own).strip_prefix(root).ok()?;
+
         wanted.then(|| Path::new(point).join(below))
     })
 }
@@ -259,23 +271,29 @@ fn enable_controllers(own: PathBuf) -> Option<PathBuf> {
         let names: Vec<&str> = names.split_whitespace().collect();
         Some(["memory", "pids"].iter().all(|name| names.contains(name)))
     };
+
     if has("cgroup.subtree_control")? {
         return Some(own);
     }
+
     let myself = process::id().to_string();
     let is_alone = read("cgroup.procs")?.trim() == myself;
     if !has("cgroup.controllers")? || !is_alone || (is_unit(&own) && !is_delegated(&own)) {
         return None;
     }
+
     let service = own.join(format!("{PREFIX}-service"));
+
     fs::create_dir(&service)
         .or_else(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => Ok(()),
             _ => Err(error),
         })
         .ok()?;
+
     write_file(&service, "cgroup.procs", &myself).ok()?;
     write_file(&own, "cgroup.subtree_control", "+memory +pids").ok()?;
+
     Some(own)
 }
 

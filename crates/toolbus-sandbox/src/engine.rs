@@ -85,6 +85,7 @@ impl ScriptEngine {
             let limit = self.deps.config.max_concurrent + self.deps.config.max_waiting;
             Error::Busy(format!("{limit} scripts run or wait already"))
         })?;
+
         // Fires as well when the caller drops this future: the task below sees to the end.
         let cancelled = run.cancelled.child_token();
         let guard = cancelled.clone().drop_guard();
@@ -95,7 +96,9 @@ impl ScriptEngine {
             drop(place);
             outcome
         });
+
         let outcome = task.await.map_err(|error| Error::OutcomeUnknown(error.to_string()))?;
+
         drop(guard);
         outcome
     }
@@ -113,12 +116,14 @@ impl ScriptEngine {
                 Some(packages.install(requirements, run.queue_deadline(), &run.cancelled).await?)
             }
         };
+
         let permit = tokio::select! {
             () = run.cancelled.cancelled() => return Err(Error::Cancelled),
             permit = run.with_queue_deadline(self.running.acquire()) => permit?,
         };
         let _permit = permit.map_err(|error| Error::Failed(error.to_string()))?;
         let outcome = self.run_supervised(&script, lease.as_ref(), run).await;
+
         drop(lease);
         outcome
     }
@@ -135,6 +140,7 @@ impl ScriptEngine {
         } else {
             ScratchFolder(None)
         };
+
         let group = self.deps.hierarchy.as_ref().map(CgroupHierarchy::create_group).transpose();
         let group = group.map_err(failed)?;
         let mut launched = self
@@ -143,8 +149,11 @@ impl ScriptEngine {
             .map_err(failed)?;
         let first = launched.processes.first_pid();
         let guard = self.memory_guard(group, first).await.map_err(failed)?;
+
         launched.open_gate();
+
         let left = run.start_deadline().saturating_duration_since(Instant::now());
+
         let order = RunOrder {
             request: script::bootstrap_request(
                 &self.deps.interpreter,
@@ -160,6 +169,7 @@ impl ScriptEngine {
             live: run.live,
             guard,
         };
+
         supervise(launched, order).await
     }
 
@@ -174,6 +184,7 @@ impl ScriptEngine {
         let mut environment = recipe::script_environment(&self.deps.interpreter, packages);
         let mut options = BwrapOptions::default();
         let mut processes_max = 0;
+
         if self.deps.launcher.is_bare() {
             for (name, value) in &mut environment {
                 if matches!(*name, "HOME" | "TMPDIR") {
@@ -184,6 +195,7 @@ impl ScriptEngine {
             options = recipe::script_options(&self.deps.base, lease.map(PackageLease::source));
             processes_max = self.deps.config.limits.processes;
         }
+
         let launch = LaunchSpec {
             options,
             filter: self.deps.filter.as_ref(),
@@ -194,6 +206,7 @@ impl ScriptEngine {
             directory: scratch,
             group,
         };
+
         self.deps.launcher.launch(launch).await
     }
 

@@ -23,6 +23,7 @@ pub(crate) fn program_file() -> io::Result<OwnedFd> {
 #[allow(unsafe_code)]
 pub(crate) fn sealed_file(name: &std::ffi::CStr, content: &[u8]) -> io::Result<OwnedFd> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+
     // SAFETY: the name ends with a zero byte; the descriptor is checked and nobody else's.
     let descriptor = unsafe {
         let descriptor = libc::memfd_create(name.as_ptr(), flags);
@@ -31,9 +32,13 @@ pub(crate) fn sealed_file(name: &std::ffi::CStr, content: &[u8]) -> io::Result<O
         }
         OwnedFd::from_raw_fd(descriptor)
     };
+
     let mut file = File::from(descriptor);
+
     file.write_all(content)?;
+
     let seals = libc::F_SEAL_WRITE | libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
+
     // SAFETY: the descriptor is open; the call takes no pointers.
     if unsafe { libc::fcntl(std::os::fd::AsRawFd::as_raw_fd(&file), libc::F_ADD_SEALS, seals) } < 0
     {
@@ -78,18 +83,22 @@ impl ReportReader {
             self.pending.drain(..1);
             return Some(Ok(InitReport::Started));
         }
+
         if kind != b'E' && kind != b'X' {
             self.pending.clear();
             return Some(Err(kind));
         }
+
         let value: [u8; 4] = self.pending.get(1..5)?.try_into().ok()?;
         self.pending.drain(..5);
+
         let value = i32::from_le_bytes(value);
         let report = if kind == b'E' {
             InitReport::Ended(WaitStatus(value))
         } else {
             InitReport::NotStarted(value)
         };
+
         Some(Ok(report))
     }
 }

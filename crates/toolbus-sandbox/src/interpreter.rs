@@ -59,11 +59,13 @@ impl Interpreter {
         let found = Self::parse_answer(&answer).ok_or_else(|| Unavailable::Interpreter {
             reason: format!("{} did not describe itself", program.display()),
         })?;
+
         if !found.is_recent() {
             return Err(Unavailable::Interpreter {
                 reason: format!("{} is {}", program.display(), found.version),
             });
         }
+
         let private = ["/etc", "/home", "/root", "/run", "/tmp", "/var"].map(PathBuf::from);
         let private = || private.iter().cloned().chain(env::home_dir());
         match found.trees.iter().find(|tree| private().any(|path| path.starts_with(tree))) {
@@ -93,14 +95,18 @@ impl Interpreter {
         };
         let real = path(0)?;
         let library = path(4)?;
+
         let mut places: Vec<PathBuf> =
             (FACT_LINES..lines.len().checked_sub(1)?).filter_map(path).collect();
+
         if places.len() <= PREFIXES || !places.iter().all(|place| place.is_absolute()) {
             return None;
         }
+
         // The executable and the library, too: links may lead out of every prefix.
         let trees = outermost_trees(places[..PREFIXES].iter().cloned().chain([real, library]));
         let modules = places.split_off(PREFIXES);
+
         let seen = |place: &PathBuf| {
             place.starts_with("/usr") || trees.iter().any(|tree| place.starts_with(tree))
         };
@@ -144,10 +150,13 @@ async fn query_interpreter(program: &OsStr) -> Result<Vec<u8>, Unavailable> {
     let failed = |reason: String| Unavailable::Interpreter { reason };
     let name = program.display();
     let mut command = Command::new(program);
+
     // A shim needs its own variables to find the interpreter; `-I` keeps Python from minding them.
     command.args(["-I", "-c", QUESTIONS]).current_dir("/").stdin(Stdio::null()).kill_on_drop(true);
+
     // A signal for our group, such as Ctrl-C, is ours to act on.
     command.process_group(0);
+
     let answer = tokio::time::timeout(ANSWER_TIMEOUT, command.output())
         .await
         .map_err(|_| failed(format!("{name} did not answer within 20 s")))?
@@ -157,6 +166,7 @@ async fn query_interpreter(program: &OsStr) -> Result<Vec<u8>, Unavailable> {
         let said = said.lines().last().unwrap_or_default();
         return Err(failed(format!("{name} failed ({}): {said}", answer.status)));
     }
+
     Ok(answer.stdout)
 }
 

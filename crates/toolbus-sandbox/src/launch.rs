@@ -118,9 +118,11 @@ impl Launcher {
     pub(crate) async fn launch(&self, launch: LaunchSpec<'_>) -> io::Result<LaunchedProgram> {
         let (control, theirs) = StdUnixStream::pair()?;
         control.set_nonblocking(true)?;
+
         let (stdout, stdout_theirs) = io::pipe()?;
         let (stderr, stderr_theirs) = io::pipe()?;
         let (bwrap_stderr, bwrap_stderr_theirs) = io::pipe()?;
+
         let mut descriptors: Vec<(OwnedFd, RawFd)> = vec![
             (self.null.try_clone()?.into(), 0),
             (self.null.try_clone()?.into(), 1),
@@ -130,6 +132,7 @@ impl Launcher {
             (stderr_theirs.into(), fds::STDERR),
             (self.init.try_clone()?, INIT),
         ];
+
         let sides = match &self.isolation {
             Isolation::Bubblewrap { .. } => Some((io::pipe()?, io::pipe()?)),
             Isolation::Bare => None,
@@ -139,14 +142,17 @@ impl Launcher {
             descriptors.push((gate_theirs.into(), GATE));
             (info, gate)
         });
+
         let plan = self.spawn_plan(launch, descriptors)?;
         let process = ChildProcess::new(self.spawner.spawn(plan).await?)?;
         let mut processes = ScriptProcesses { process, first: None, bare: self.is_bare() };
         let mut gate = None;
+
         if let Some((info, write_end)) = sides {
             processes.find_first_process(info).await?;
             gate = Some(write_end);
         }
+
         Ok(LaunchedProgram {
             processes,
             control: UnixStream::from_std(control)?,
@@ -164,6 +170,7 @@ impl Launcher {
     ) -> io::Result<SpawnPlan> {
         let inner = init::command_line(launch.processes_max, launch.command)?;
         let init_path = c_string(format!("/proc/self/fd/{INIT}"))?;
+
         let mut plan = SpawnPlan {
             program: init_path,
             arguments: inner,
@@ -174,6 +181,7 @@ impl Launcher {
             directory: c"/".to_owned(),
             group_handles: launch.group.map(ControlGroup::handles).unwrap_or_default(),
         };
+
         match &self.isolation {
             Isolation::Bare => {
                 plan.directory = c_string(launch.directory)?;
@@ -189,27 +197,33 @@ impl Launcher {
                 for (name, value) in &launch.environment {
                     options.push([&"--setenv", name, value]);
                 }
+
                 if let Some(filter) = launch.filter {
                     // A file of its own, because readers of one file share their place in it.
                     let path = format!("/proc/self/fd/{}", filter.as_raw_fd());
                     descriptors.push((File::open(path)?.into(), FILTER));
                     options.push([&"--seccomp", &FILTER.to_string()]);
                 }
+
                 options
                     .push([&"--info-fd", &INFO.to_string(), &"--block-fd", &GATE.to_string()])
                     .push([&"--"]);
+
                 // bubblewrap has no option for another name than the program's path.
                 let command = [plan.program].into_iter().chain(plan.arguments.into_iter().skip(1));
                 plan.program = bwrap.clone();
+
                 plan.arguments = [bwrap.clone()]
                     .into_iter()
                     .map(Ok)
                     .chain(options.0.iter().map(c_string))
                     .chain(command.map(Ok))
                     .collect::<io::Result<_>>()?;
+
                 plan.become_id = *become_id;
             }
         }
+
         plan.descriptors = descriptors;
         Ok(plan)
     }
@@ -244,15 +258,18 @@ impl ScriptProcesses {
     /// Kills all of them and waits until the last is gone.
     pub(crate) async fn kill_and_wait(&mut self, limit: Duration) -> io::Result<ProcessUsage> {
         self.kill_all();
+
         // bubblewrap reaps the first process and ends by itself, which gives what all have used.
         if tokio::time::timeout(limit, self.process.wait()).await.is_err() {
             self.process.kill();
         }
+
         let (_, usage) = self.process.wait().await?;
         if let Some((_, first)) = &self.first {
             // Already so, unless bubblewrap was killed by somebody else.
             let _ = tokio::time::timeout(limit, first.wait_ended()).await;
         }
+
         Ok(usage)
     }
 
@@ -268,13 +285,16 @@ impl ScriptProcesses {
     async fn find_first_process(&mut self, info: PipeReader) -> io::Result<()> {
         let mut text = String::new();
         receiver(info)?.take(INFO_BYTES_MAX).read_to_string(&mut text).await?;
+
         // Without it, bubblewrap failed, and says why on its standard error.
         let Some(pid) = parse_child_pid(&text) else { return Ok(()) };
         let first = PidFd::open(pid)?;
+
         // The number is that process's own only while bubblewrap, its parent, has not reaped it.
         if parent_pid(pid) != Some(self.process.pid()) {
             return Err(io::Error::other("bubblewrap's first process is gone already"));
         }
+
         self.first = Some((pid, first));
         Ok(())
     }
@@ -291,17 +311,20 @@ impl Drop for ScriptProcesses {
 #[allow(unsafe_code)]
 fn kill_tree(root: &ChildProcess) {
     const ROUNDS_MAX: usize = 100;
+
     for _ in 0..ROUNDS_MAX {
         let pids = descendants(root.pid());
         if pids.is_empty() {
             break;
         }
+
         for pid in pids {
             // SAFETY: takes no pointers. The root, their reaper, lives, and a number is free for
             // others only after it was reaped a moment ago: the risk of a bare run.
             unsafe { libc::kill(pid, libc::SIGKILL) };
         }
     }
+
     root.kill();
 }
 

@@ -18,6 +18,7 @@ const CPU_SLACK_SECONDS: u64 = 10;
 pub(crate) fn rlimits_of_script(limits: &Limits, timeout: Duration) -> Vec<(libc::c_int, u64)> {
     let processors = thread::available_parallelism().map_or(1, |count| count.get() as u64);
     let cpu = (timeout.as_secs() + 1).saturating_mul(processors) + CPU_SLACK_SECONDS;
+
     // The numbers' type differs between C libraries.
     #[allow(clippy::unnecessary_cast)]
     [

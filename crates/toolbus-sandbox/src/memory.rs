@@ -89,11 +89,13 @@ impl MemorySampler {
         let outside = self.subject.bytes_outside_processes();
         let mut total =
             outside + processes.iter().map(|process| resident_bytes(process)).sum::<u64>();
+
         if total > self.limit.min(self.peak) {
             // Pages that processes share were counted for each of them: look again, more slowly.
             total =
                 outside + processes.iter().map(|process| proportional_bytes(process)).sum::<u64>();
         }
+
         self.peak = self.peak.max(total);
         total > self.limit
     }
@@ -112,6 +114,7 @@ impl MemorySubject {
             Self::Namespace(first) => {
                 let list = PathBuf::from(format!("/proc/{first}/root/proc"));
                 let entries = fs::read_dir(&list).into_iter().flatten().flatten();
+
                 entries
                     .filter(|entry| entry.file_name().as_bytes().iter().all(u8::is_ascii_digit))
                     .map(|entry| entry.path())
@@ -142,7 +145,9 @@ impl MemorySubject {
 pub(crate) fn descendants(root: libc::pid_t) -> Vec<libc::pid_t> {
     /// Far above any limit on processes; stops a walk among processes that come and go.
     const DESCENDANTS_MAX: usize = 4096;
+
     let mut found = Vec::new();
+
     let mut open = vec![root];
     while let Some(pid) = open.pop()
         && found.len() < DESCENDANTS_MAX
@@ -156,6 +161,7 @@ pub(crate) fn descendants(root: libc::pid_t) -> Vec<libc::pid_t> {
             open.extend_from_slice(&found[known..]);
         }
     }
+
     found
 }
 
@@ -186,6 +192,7 @@ fn count_sockets(pid: libc::pid_t) -> Option<u64> {
 fn tmpfs_used_bytes(path: &Path) -> io::Result<u64> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let mut answer = MaybeUninit::<libc::statvfs>::zeroed();
+
     // SAFETY: the path ends with a zero byte, the answer is a live value of the right type, and all
     // zeroes is a valid one.
     let answer = unsafe {
@@ -194,8 +201,10 @@ fn tmpfs_used_bytes(path: &Path) -> io::Result<u64> {
         }
         answer.assume_init()
     };
+
     let blocks = answer.f_blocks.saturating_sub(answer.f_bfree) * answer.f_frsize;
     let files = answer.f_files.saturating_sub(answer.f_ffree) * FILE_OVERHEAD_BYTES;
+
     Ok(blocks + files)
 }
 

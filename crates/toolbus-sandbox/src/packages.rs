@@ -25,8 +25,8 @@ use tokio_util::sync::CancellationToken;
 use toolbus_scripts::packages::{self, Requirements};
 use toolbus_scripts::runner::Error;
 
-pub(crate) use self::cache::PackageCache;
 use self::cache::CachedSet;
+pub(crate) use self::cache::PackageCache;
 pub(crate) use self::installer::InstallerSettings;
 use crate::config::Config;
 use crate::interpreter::Interpreter;
@@ -129,10 +129,12 @@ impl PackageInstaller {
         let failed = |error: io::Error| Error::Failed(format!("packages: {error}"));
         let key = self.set_key(requirements);
         let limit = InstallDeadline::new(self.config.packages.install_timeout, by);
+
         loop {
             if let Some(held) = self.cache.try_hold(&key).map_err(failed)? {
                 return Ok(PackageLease { source: self.source.join(&key), held });
             }
+
             // Locks are tried again and again, because nothing tells when another process gives one
             // up, and waiting for one inside the kernel cannot be cancelled.
             if let Some(claim) = self.cache.try_claim(&key).map_err(failed)? {
@@ -142,6 +144,7 @@ impl PackageInstaller {
                 drop(claim);
                 continue;
             }
+
             tokio::select! {
                 () = cancelled.cancelled() => return Err(Error::Cancelled),
                 () = time::sleep_until(limit.end) => return Err(limit.timeout_error()),
@@ -176,26 +179,35 @@ impl PackageInstaller {
             () = time::sleep_until(limit.end) => return Err(limit.timeout_error()),
             permit = self.installing.acquire() => permit,
         };
+
         let _permit = permit.map_err(|error| Error::Failed(error.to_string()))?;
         let staging = self.create_install_folder().map_err(failed)?;
+
         self.run_installer(&staging.path, requirements, limit, cancelled).await?;
+
         let (cache, key) = (Arc::clone(&self.cache), key.to_owned());
         let is_foreign = self.launcher.become_id().is_some();
+
         // Walks over thousands of files.
         let published = tokio::task::spawn_blocking(move || {
             let tree = staging.path.join(installer::TREE);
+
             if is_foreign {
                 // Whoever else has the unprivileged id shall not change what scripts will run.
                 cache::change_owner(&tree, 0)?;
             }
+
             cache.publish(&key, &tree)?;
             drop(staging);
+
             if let Err(error) = cache.evict_unused() {
                 // The set is there; only that others should have gone failed.
                 tracing::warn!(%error, "cannot remove unused packages");
             }
+
             Ok(())
         });
+
         published.await.map_err(|error| Error::Failed(error.to_string()))?.map_err(failed)
     }
 

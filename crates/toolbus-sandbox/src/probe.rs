@@ -126,6 +126,7 @@ pub(crate) fn check_kernel() -> Result<(), Unavailable> {
 pub(crate) async fn find_bwrap(configured: Option<&Path>) -> Result<PathBuf, Unavailable> {
     let candidates = [Some(Path::new(BWRAP)), configured].into_iter().flatten();
     let mut problem = Unavailable::BubblewrapMissing { path: PathBuf::from(BWRAP) };
+
     for path in candidates {
         match bwrap_version(path).await {
             Ok(found) if parse_version(&found).is_some_and(|version| version >= BWRAP_OLDEST) => {
@@ -143,6 +144,7 @@ pub(crate) async fn find_bwrap(configured: Option<&Path>) -> Result<PathBuf, Una
             }
         }
     }
+
     Err(problem)
 }
 
@@ -187,6 +189,7 @@ pub(crate) fn check_canary(outcome: Result<Outcome, Error>) -> Result<(), Unavai
         let said = outcome.output.text.trim().lines().last().unwrap_or_default().to_owned();
         return Err(start(format!("the probing script ended with {:?}: {said}", outcome.ending)));
     }
+
     let mut found = outcome.stdout.text.lines();
     for expected in FACTS.lines() {
         let found = found.next().unwrap_or_default().trim_end();
@@ -195,6 +198,7 @@ pub(crate) fn check_canary(outcome: Result<Outcome, Error>) -> Result<(), Unavai
             return Err(Unavailable::Leak { expected, found });
         }
     }
+
     Ok(())
 }
 
@@ -206,9 +210,11 @@ fn advice_for(reason: &str) -> &'static str {
     let contained =
         ["/.dockerenv", "/run/.containerenv"].iter().any(|path| Path::new(path).exists())
             || std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+
     let denied = ["ermission", "ermitted", "uid map", "namespace", "RTM_NEWADDR"]
         .iter()
         .any(|word| reason.contains(word));
+
     if contained && denied {
         "containers forbid what the sandbox needs by their seccomp profile: run scripts in pods \
          (`--runner kubernetes`), or this container with a profile that allows user namespaces"

@@ -58,6 +58,7 @@ impl PidFd {
             if answer < 0 {
                 return Err(io::Error::last_os_error());
             }
+
             OwnedFd::from_raw_fd(i32::try_from(answer).expect("a descriptor is a small number"))
         };
         Self::new(descriptor)
@@ -146,6 +147,7 @@ impl Drop for ChildProcess {
 fn reap_child(pid: libc::pid_t) -> io::Result<(WaitStatus, ProcessUsage)> {
     let mut status = 0;
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+
     // SAFETY: both point to live values of the right type; all zeroes is a valid `rusage`.
     let usage = unsafe {
         if libc::wait4(pid, &raw mut status, libc::WNOHANG, usage.as_mut_ptr()) != pid {
@@ -153,6 +155,7 @@ fn reap_child(pid: libc::pid_t) -> io::Result<(WaitStatus, ProcessUsage)> {
         }
         usage.assume_init()
     };
+
     let duration = |time: libc::timeval| {
         Duration::from_secs(time.tv_sec.unsigned_abs())
             + Duration::from_micros(time.tv_usec.unsigned_abs())
@@ -161,5 +164,6 @@ fn reap_child(pid: libc::pid_t) -> io::Result<(WaitStatus, ProcessUsage)> {
         cpu: duration(usage.ru_utime) + duration(usage.ru_stime),
         memory_largest: usage.ru_maxrss.unsigned_abs() << 10,
     };
+
     Ok((WaitStatus(status), usage))
 }

@@ -75,12 +75,14 @@ pub(crate) fn installer_base(trees: &[HostTree], limits: &Limits) -> BwrapOption
 fn common_options(limits: &Limits) -> BwrapOptions {
     let id = SCRIPT_ID.to_string();
     let mut options = BwrapOptions::default();
+
     options
         .push([&"--unshare-all", &"--unshare-user", &"--disable-userns"])
         .push([&"--die-with-parent", &"--new-session", &"--as-pid-1"])
         .push([&"--cap-drop", &"ALL", &"--clearenv"])
         .push([&"--uid", &id, &"--gid", &id, &"--hostname", &"sandbox"])
         .push([&"--ro-bind", &"/usr", &"/usr"]);
+
     for name in USR_LINKS {
         let path = Path::new("/").join(name);
         match fs::read_link(&path) {
@@ -88,14 +90,17 @@ fn common_options(limits: &Limits) -> BwrapOptions {
             Err(_) => options.push([&"--ro-bind-try", &path, &path]),
         };
     }
+
     for path in LIBRARY_SETTINGS {
         options.push([&"--ro-bind-try", &path, &path]);
     }
+
     options
         .push([&"--proc", &"/proc", &"--dev", &"/dev"])
         .tmpfs(limits.shm_bytes, "/dev/shm")
         .push([&"--remount-ro", &"/dev"])
         .tmpfs(limits.tmp_bytes, "/tmp");
+
     options
 }
 
@@ -105,6 +110,7 @@ pub(crate) fn script_options(base: &BwrapOptions, packages: Option<&Path>) -> Bw
     if let Some(packages) = packages {
         options.push([&"--ro-bind", &packages, &PACKAGES]);
     }
+
     options.push([&"--remount-ro", &"/", &"--chdir", &WORK]);
     options
 }
@@ -137,10 +143,12 @@ pub(crate) fn script_environment(
         ("MALLOC_ARENA_MAX", "1".into()),
         ("OPENBLAS_NUM_THREADS", "1".into()),
     ];
+
     if let Some(packages) = packages {
         // For children; the interpreter itself is told by the bootstrap.
         environment.push(("PYTHONPATH", packages.into()));
     }
+
     environment
 }
 

@@ -37,6 +37,7 @@ impl Sandbox {
     pub async fn probe(config: Config) -> Result<Self, Unavailable> {
         check_config(&config)?;
         probe::check_kernel()?;
+
         let bwrap = probe::find_bwrap(config.bwrap.as_deref()).await?;
         let interpreter = Arc::new(Interpreter::find(config.python.as_deref()).await?);
         let settings = InstallerSettings::detect(&interpreter);
@@ -46,6 +47,7 @@ impl Sandbox {
         let spawner = plan.start_spawner(become_id).await?;
         let isolation = Isolation::Bubblewrap { bwrap: c_string(&bwrap)?, become_id };
         let launcher = Arc::new(Launcher::new(spawner, isolation)?);
+
         let filter = |network| {
             let program = seccomp::filter_program(network).map_err(std::io::Error::other)?;
             init::sealed_file(c"toolbus-filter", &program)
@@ -159,13 +161,17 @@ fn check_config(config: &Config) -> Result<(), Unavailable> {
     if config.max_concurrent == 0 {
         return wrong("max_concurrent", "it must be at least 1");
     }
+
     if config.unprivileged_id == 0 {
         return wrong("unprivileged_id", "it must not be root's");
     }
+
     if let Some(path) = config.read_only_paths.iter().find(|path| !path.is_absolute()) {
         return wrong("read_only_paths", &format!("{} is not absolute", path.display()));
     }
+
     let limits = &config.limits;
+
     // Less than this and the interpreter itself does not start.
     if limits.memory_bytes < 16 << 20 || limits.processes < 4 || limits.open_files < 64 {
         return wrong(
@@ -173,6 +179,7 @@ fn check_config(config: &Config) -> Result<(), Unavailable> {
             "at least 16 MiB of memory, 4 processes and 64 open files are needed",
         );
     }
+
     Ok(())
 }
 

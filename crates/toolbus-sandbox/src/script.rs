@@ -25,6 +25,7 @@ pub(crate) fn interpreter_command(interpreter: &Interpreter) -> io::Result<Vec<C
         BOOTSTRAP.len(),
         BOOTSTRAP.len(),
     );
+
     let executable = interpreter.executable.as_os_str();
     [executable, "-I".as_ref(), "-S".as_ref(), "-B".as_ref(), "-c".as_ref(), read.as_ref()]
         .into_iter()
@@ -47,24 +48,31 @@ pub(crate) fn bootstrap_request(
         Some([]) => OUTPUT_FOLDER.to_owned(),
         Some(_) => [OUTPUT_FOLDER, INPUT_FOLDER].join("\0"),
     };
+
     let files = files.unwrap_or_default();
     let paths: Vec<String> =
         files.iter().map(|file| format!("{INPUT_FOLDER}/{}", file.name)).collect();
     let mut frames = vec![settings.as_slice(), source.as_bytes(), input.as_bytes()];
+
     frames.push(folders.as_bytes());
+
     for (path, file) in paths.iter().zip(files) {
         frames.extend([path.as_bytes(), &file.content]);
     }
+
     // No file has an empty path.
     frames.push(b"");
+
     let mut request = Vec::with_capacity(
         BOOTSTRAP.len() + frames.iter().map(|frame| 4 + frame.len()).sum::<usize>(),
     );
     request.extend_from_slice(BOOTSTRAP.as_bytes());
+
     for frame in frames {
         let length = u32::try_from(frame.len()).expect("the runner bounds scripts and inputs");
         request.extend_from_slice(&length.to_be_bytes());
         request.extend_from_slice(frame);
     }
+
     request
 }

@@ -160,6 +160,7 @@ fn filter_rules(
             })
             .collect::<Result<_, _>>()?,
     );
+
     rules.insert(
         libc::SYS_ioctl,
         TERMINAL_INJECTION
@@ -167,6 +168,7 @@ fn filter_rules(
             .map(|request| new_rule(vec![argument_condition(1, SeccompCmpOp::Eq, *request)?]))
             .collect::<Result<_, _>>()?,
     );
+
     let families = match network {
         Network::Denied => FAMILIES_OF_SCRIPTS,
         Network::Allowed => FAMILIES_OF_INSTALLERS,
@@ -177,6 +179,7 @@ fn filter_rules(
         .collect::<Result<Vec<_>, _>>()?;
     rules.insert(libc::SYS_socket, vec![new_rule(foreign_family.clone())?]);
     rules.insert(libc::SYS_socketpair, vec![new_rule(foreign_family)?]);
+
     Ok(rules)
 }
 
@@ -199,7 +202,9 @@ fn argument_condition(
 fn filter_preamble() -> BpfProgram {
     let refuse = bpf_statement(RETURN, libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs());
     let absent = bpf_statement(RETURN, libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs());
+
     let mut program = vec![bpf_statement(LOAD_WORD, 0)];
+
     if cfg!(target_arch = "x86_64") {
         program.push(bpf_jump(JUMP_GREATER_EQUAL, X32_BIT, [0, 1]));
         program.push(refuse.clone());
@@ -208,11 +213,13 @@ fn filter_preamble() -> BpfProgram {
         program.push(bpf_jump(JUMP_GREATER_EQUAL, 548, [1, 0]));
         program.push(refuse);
     }
+
     for number in ABSENT {
         let number = u32::try_from(*number).expect("call numbers are small and positive");
         program.push(bpf_jump(JUMP_EQUAL, number, [0, 1]));
         program.push(absent.clone());
     }
+
     program
 }
 

@@ -71,6 +71,7 @@ impl ProcessSpawner {
     ) -> Result<Self, E> {
         let (jobs, received) = sync_channel(JOBS_MAX);
         let (ready, prepared) = oneshot::channel();
+
         thread::Builder::new().name("sandbox-spawner".to_owned()).spawn(move || {
             let outcome = prepare();
             let is_ready = outcome.is_ok();
@@ -79,6 +80,7 @@ impl ProcessSpawner {
             }
         })?;
         prepared.await.map_err(|_| io::Error::other("the spawning thread panicked"))??;
+
         Ok(Self { jobs })
     }
 
@@ -96,12 +98,15 @@ fn serve_jobs(jobs: &Receiver<SpawnJob>) {
         let group_handles = &plan.group_handles;
         let entered = group_handles.iter().try_for_each(GroupHandle::enter);
         let started = entered.and_then(|()| spawn_child(&plan));
+
         for handle in group_handles {
             // A thread that stays behind leaves with the next run; until then it is in the way of
             // nothing but the removal of the group, which is tried again.
             let _ = handle.leave();
         }
+
         drop(plan);
+
         if let Err(Ok(unwanted)) = reply.send(started) {
             kill_and_reap(unwanted.pid);
         }
@@ -152,8 +157,10 @@ fn spawn_child(plan: &SpawnPlan) -> io::Result<StartedProcess> {
         become_id: plan.become_id,
         failed: None,
     };
+
     let mut stack = vec![0_u8; STACK_BYTES];
     let mut pidfd: c_int = -1;
+
     // SAFETY: the child runs `run_child` on a stack of its own that outlives it, since this thread
     // stands still (`CLONE_VFORK`) until the child has called `execve` or `_exit`; `prepared` and
     // what it points to live as long. All signals are blocked meanwhile, so that no handler of this
@@ -164,20 +171,26 @@ fn spawn_child(plan: &SpawnPlan) -> io::Result<StartedProcess> {
         let end = end.sub(end.addr() % 16);
         let mut every_signal = std::mem::zeroed();
         let mut before = std::mem::zeroed();
+
         libc::sigfillset(&raw mut every_signal);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const every_signal, &raw mut before);
+
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
         let argument = (&raw mut prepared).cast::<c_void>();
         let dumpable = libc::prctl(libc::PR_GET_DUMPABLE);
         let pid = libc::clone(run_child, end.cast(), flags, argument, &raw mut pidfd);
         let error = io::Error::last_os_error();
+
         libc::prctl(libc::PR_SET_DUMPABLE, libc::c_long::from(dumpable), 0, 0, 0);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
+
         (pid, error)
     };
+
     if pid < 0 {
         return Err(error);
     }
+
     // SAFETY: the kernel opened the descriptor for us, and nobody else knows of it.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
     let started = StartedProcess { pid, pidfd };
@@ -223,6 +236,7 @@ fn reset_inherited(_: &mut PreparedChild<'_>) -> Result<(), &'static str> {
     // SAFETY: concerns this process alone; the pointers are to a live value or null.
     unsafe {
         libc::umask(0o022);
+
         for signal in 1..=64 {
             libc::syscall(
                 libc::SYS_rt_sigaction,
@@ -232,6 +246,7 @@ fn reset_inherited(_: &mut PreparedChild<'_>) -> Result<(), &'static str> {
                 size_of::<u64>(),
             );
         }
+
         check_result(libc::setsid().into(), "setsid")
     }
 }
@@ -245,16 +260,20 @@ fn install_descriptors(prepared: &mut PreparedChild<'_>) -> Result<(), &'static 
         *parked = unsafe { libc::fcntl(*descriptor, libc::F_DUPFD_CLOEXEC, PARKED_FD_MIN) };
         check_result((*parked).into(), "fcntl")?;
     }
+
     let flags = libc::CLOSE_RANGE_CLOEXEC;
+
     // SAFETY: as above.
     check_result(
         unsafe { libc::syscall(libc::SYS_close_range, 0, u32::MAX, flags) },
         "close_range",
     )?;
+
     for (_, parked, target) in &prepared.descriptors {
         // SAFETY: as above.
         check_result(unsafe { libc::dup2(*parked, *target) }.into(), "dup2")?;
     }
+
     Ok(())
 }
 
@@ -278,6 +297,7 @@ fn change_user(prepared: &mut PreparedChild<'_>) -> Result<(), &'static str> {
     // SAFETY: concerns this process alone; the pointers are null or to constants.
     unsafe {
         prefer_for_oom_kill();
+
         if let Some(id) = prepared.become_id {
             check_result(
                 libc::syscall(libc::SYS_setgroups, 0, ptr::null::<libc::gid_t>()),
@@ -286,6 +306,7 @@ fn change_user(prepared: &mut PreparedChild<'_>) -> Result<(), &'static str> {
             check_result(libc::syscall(libc::SYS_setresgid, id, id, id), "setresgid")?;
             check_result(libc::syscall(libc::SYS_setresuid, id, id, id), "setresuid")?;
         }
+
         // A change of user would have taken it back.
         check_result(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL).into(), "prctl")
     }

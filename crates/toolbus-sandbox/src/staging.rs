@@ -29,6 +29,7 @@ pub(crate) fn staged_path(index: usize) -> PathBuf {
 pub(crate) fn mount_trees(trees: &[PathBuf]) -> io::Result<()> {
     unshare_mounts()?;
     mount(None, c"/", None, libc::MS_REC | libc::MS_SLAVE, None)?;
+
     // Opened first, since one of them may be below the place.
     let opened = trees
         .iter()
@@ -38,9 +39,12 @@ pub(crate) fn mount_trees(trees: &[PathBuf]) -> io::Result<()> {
             })
         })
         .collect::<io::Result<Vec<File>>>()?;
+
     let place = c_string(STAGING_MOUNT)?;
     let options = c"mode=0755,size=1m";
+
     mount(Some(c"tmpfs"), &place, Some(c"tmpfs"), libc::MS_NOSUID | libc::MS_NODEV, Some(options))?;
+
     for (index, tree) in opened.iter().enumerate() {
         let target = staged_path(index);
         if tree.metadata()?.is_dir() {
@@ -51,6 +55,7 @@ pub(crate) fn mount_trees(trees: &[PathBuf]) -> io::Result<()> {
         let from = c_string(format!("/proc/self/fd/{}", tree.as_raw_fd()))?;
         mount(Some(&from), &c_string(&target)?, None, libc::MS_BIND | libc::MS_REC, None)?;
     }
+
     Ok(())
 }
 
@@ -72,6 +77,7 @@ fn mount(
     options: Option<&CStr>,
 ) -> io::Result<()> {
     let pointer = |text: Option<&CStr>| text.map_or(ptr::null(), CStr::as_ptr);
+
     // SAFETY: every pointer is null or to a string that ends with a zero byte.
     let answer = unsafe {
         libc::mount(pointer(source), target.as_ptr(), pointer(kind), flags, pointer(options).cast())

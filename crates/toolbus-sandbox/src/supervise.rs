@@ -70,35 +70,43 @@ pub(crate) async fn supervise(
         work_folder: None,
         request_writer: None,
     };
+
     // Declared after the guard, so that they are gone before it, whatever happens.
     let mut processes = processes;
     let (reader, mut writer) = control.into_split();
+
     // A sandbox that ends early does not read to the end, and is noticed by its own report.
     let send = async move {
         let _ = writer.write_all(&order.request).await;
         drop(order.request);
         writer
     };
+
     let limits =
         RunLimits { start: order.start_timeout, run: order.timeout, cancelled: order.cancelled };
     let stop = watch.wait_for_stop(&mut processes, reader, send, &limits).await;
     let elapsed = watch.started.map(|started| started.elapsed());
+
     if matches!(stop, StopReason::ScriptEnded(_)) {
         // What it left behind may still be writing.
         watch.drain_output().await;
     }
+
     let exceeded = watch.guard.as_mut().is_none_or(MemoryGuard::has_oom_killed);
     let used = processes.kill_and_wait(KILL_TIMEOUT).await.map_err(|error| match elapsed {
         None => Error::Failed(error.to_string()),
         Some(_) => Error::OutcomeUnknown(error.to_string()),
     })?;
+
     // What was written before the end, and not yet read; with the writers gone there is an end.
     watch.drain_output().await;
+
     let peak = watch.guard.as_ref().map_or(0, MemoryGuard::peak);
     let (output, stdout, stderr) = watch.capture.finish();
     let Some(elapsed) = elapsed else {
         return Err(start_error(&stop, order.start_timeout, bwrap_stderr, &stderr.text).await);
     };
+
     let ending = match stop {
         StopReason::InvalidReport(what) => return Err(Error::OutcomeUnknown(what)),
         // A sandbox with a control group is killed by the kernel, whole or in part.
@@ -108,8 +116,10 @@ pub(crate) async fn supervise(
         StopReason::Cancelled => Ending::Cancelled,
         StopReason::OutOfMemory => Ending::OutOfMemory,
     };
+
     let usage = Some(Usage { cpu: used.cpu, memory_peak: peak.max(used.memory_largest) });
     let produced = collect_produced(&ending, watch.work_folder).await;
+
     Ok(Outcome { output, stdout, stderr, ending, elapsed, usage, produced })
 }
 
@@ -173,7 +183,9 @@ impl ScriptWatch {
         let mut send = pin!(send);
         let mut deadline = Instant::now() + limits.start;
         let mut ticks = time::interval_at(Instant::now() + SAMPLE_INTERVAL, SAMPLE_INTERVAL);
+
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+
         loop {
             tokio::select! {
                 biased;
@@ -197,6 +209,7 @@ impl ScriptWatch {
                         self.started = Some(now);
                         deadline = now + limits.run;
                         self.work_folder = self.work_folder_path.as_deref().map(WorkFolder::open);
+
                         if !self.guard.as_ref().is_some_and(MemoryGuard::can_see_script) {
                             return StopReason::InvalidReport(
                                 "its memory cannot be watched".to_owned(),
@@ -230,6 +243,7 @@ impl ScriptWatch {
 
     async fn check_memory(&mut self) -> bool {
         let Some(mut guard) = self.guard.take() else { return false };
+
         let looked = tokio::task::spawn_blocking(move || {
             let exceeded = guard.check_exceeded();
             (guard, exceeded)
@@ -278,10 +292,13 @@ async fn start_error(
             }
         }
     };
+
     let mut said = Vec::new();
     let mut bwrap_stderr = bwrap_stderr.take(BWRAP_STDERR_BYTES_MAX);
+
     // What was read until then is there, should somebody hold the pipe open.
     let _ = time::timeout(DRAIN_TIMEOUT, bwrap_stderr.read_to_end(&mut said)).await;
     let said = [String::from_utf8_lossy(&said).trim(), stderr.trim()].join(" ");
+
     Error::Failed(format!("{how}: {}", said.trim()).trim_end_matches([':', ' ']).to_owned())
 }

@@ -30,6 +30,7 @@ impl WorkFolder {
     /// on a thread that may block.
     pub(crate) fn collect_output(&self) -> Produced {
         let mut collector = Collector::default();
+
         match open_no_follow(&path_below(&self.0, OUTPUT_FOLDER.as_ref()), libc::O_DIRECTORY) {
             Ok(folder) => {
                 if let Err(error) = collect_entries(&folder, &mut collector) {
@@ -40,6 +41,7 @@ impl WorkFolder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(_) => collector.refuse("*", "the folder cannot be read"),
         }
+
         collector.finish()
     }
 }
@@ -49,17 +51,21 @@ fn collect_entries(folder: &File, collector: &mut Collector) -> io::Result<()> {
     for entry in fs::read_dir(path_below(folder, OsStr::new("")))?.take(ENTRIES_MAX + 1) {
         names.push(entry?.file_name());
     }
+
     if names.len() > ENTRIES_MAX {
         names.truncate(ENTRIES_MAX);
         collector.refuse("*", &format!("the folder has more than {ENTRIES_MAX} entries"));
     }
+
     names.sort();
+
     for name in names {
         let printable = name.to_string_lossy();
         if let Err(error) = take_file(folder, &name, collector) {
             collector.refuse(&printable, &error.to_string());
         }
     }
+
     Ok(())
 }
 
@@ -69,15 +75,19 @@ fn take_file(folder: &File, name: &OsStr, collector: &mut Collector) -> io::Resu
         return Err(io::Error::other("its name is not UTF-8"));
     };
     check_regular(&fs::symlink_metadata(&path)?)?;
+
     let file = open_no_follow(&path, libc::O_NONBLOCK)?;
+
     // Again, of what was opened: a script without a sandbox may have survivors.
     let metadata = file.metadata()?;
     check_regular(&metadata)?;
+
     if let Some(name) = collector.admit(text, metadata.len()) {
         let mut content = Vec::new();
         file.take(metadata.len()).read_to_end(&mut content)?;
         collector.keep(name, content);
     }
+
     Ok(())
 }
 
@@ -95,6 +105,7 @@ fn check_regular(metadata: &Metadata) -> io::Result<()> {
     } else {
         return Ok(());
     };
+
     Err(io::Error::other(reason))
 }
 

@@ -118,9 +118,11 @@ pub fn cases() -> Vec<Case> {
 pub fn run<F: Fixture>(name: &str, path: &str, fixture: impl Future<Output = Option<F>>) {
     let case = cases().into_iter().find(|case| case.name == name);
     let case = case.unwrap_or_else(|| panic!("there is no case {name}"));
+
     if ALONE.contains(&name) && !host::is_alone(path) {
         return;
     }
+
     in_own_runtime(async {
         let Some(fixture) = fixture.await else { return };
         let stage = Stage::start(Arc::new(fixture)).await;

@@ -68,22 +68,28 @@ impl FairRunner {
         let Shares { running, running_of_one, waiting, waiting_of_one } = self.shares;
         let mut agents = self.agents.lock();
         let of_one = agents.by_name.get(&agent).map_or(0, |agent| agent.scripts);
+
         if of_one >= running_of_one + waiting_of_one {
             return Err(Error::Busy(format!(
                 "{running_of_one} scripts of this agent run and {waiting_of_one} wait"
             )));
         }
+
         if agents.scripts >= running + waiting {
             return Err(Error::Busy(format!("{running} scripts run and {waiting} wait")));
         }
+
         agents.scripts += 1;
+
         let of_one = agents.by_name.entry(agent.clone()).or_insert_with(|| AgentShare {
             scripts: 0,
             places: Arc::new(Semaphore::new(running_of_one.clamp(1, Semaphore::MAX_PERMITS))),
         });
         of_one.scripts += 1;
+
         let places = Arc::clone(&of_one.places);
         drop(agents);
+
         Ok(AdmittedScript { runner: self, agent, places })
     }
 
@@ -95,12 +101,14 @@ impl FairRunner {
             }
             run.redelivered = false;
         }
+
         let admitted = self.try_admit(std::mem::take(&mut run.source))?;
         let at_once = admitted.places.try_acquire().ok().zip(self.places.try_acquire().ok());
         let _places = match at_once {
             Some(places) => places,
             None => self.wait_for_turn(&admitted, &run).await?,
         };
+
         self.runner.run(script, run).await
     }
 
@@ -118,12 +126,14 @@ impl FairRunner {
             };
             places = run.with_queue_deadline(both).await;
         };
+
         // Both only wait; a turn that is given up goes to the next. Also one that is given up for its
         // time has not begun for certain before the runner says so.
         tokio::select! {
             waited = run.with_start_deadline(self.runner.wait(run.key, Box::pin(turn))) => waited?,
             () = run.cancelled.cancelled() => return Err(Error::Cancelled),
         }
+
         places?.ok_or_else(|| Error::Failed("there are no places any more".to_owned()))
     }
 }

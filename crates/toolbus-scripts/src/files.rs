@@ -54,21 +54,27 @@ impl FileName {
         if text.is_empty() {
             return Err(NameError("is empty"));
         }
+
         if text.len() > NAME_BYTES_MAX {
             return Err(NameError("is longer than 128 bytes"));
         }
+
         if text.contains(['/', '\\']) {
             return Err(NameError("is a path"));
         }
+
         if text.starts_with(['.', '-']) {
             return Err(NameError("begins with `.` or `-`"));
         }
+
         if text.chars().any(char::is_control) {
             return Err(NameError("has control characters in it"));
         }
+
         if text.trim() != text {
             return Err(NameError("begins or ends with a blank"));
         }
+
         Ok(Self(text.to_owned()))
     }
 
@@ -120,12 +126,15 @@ pub fn check_inputs(files: &[File]) -> Result<(), String> {
     if files.len() > FILES_MAX {
         return Err(format!("{} files are over the limit of {FILES_MAX}", files.len()));
     }
+
     let bytes: usize = files.iter().map(|file| file.content.len()).sum();
     if bytes > FILES_BYTES_MAX {
         return Err(format!("files of {bytes} bytes are over the limit of {FILES_BYTES_MAX}"));
     }
+
     let mut names: Vec<&FileName> = files.iter().map(|file| &file.name).collect();
     names.sort();
+
     match names.windows(2).find(|pair| pair[0] == pair[1]) {
         Some(pair) => Err(format!("two files have the name {}", pair[0])),
         None => Ok(()),
@@ -151,7 +160,9 @@ impl Collector {
                 return None;
             }
         };
+
         let room = FILES_BYTES_MAX - self.bytes;
+
         if self.produced.files.len() == FILES_MAX {
             self.refuse(name, &format!("only {FILES_MAX} files come back"));
         } else if usize::try_from(bytes).is_ok_and(|bytes| bytes <= room) {
@@ -160,6 +171,7 @@ impl Collector {
             let limit = format!("all files together may have {FILES_BYTES_MAX}");
             self.refuse(name, &format!("it has {bytes} bytes, and {limit}"));
         }
+
         None
     }
 
@@ -179,11 +191,13 @@ impl Collector {
             self.unnamed += 1;
             return;
         }
+
         let mut name: String = name.escape_debug().collect();
         if name.len() > NAME_BYTES_MAX {
             name.truncate(name.floor_char_boundary(NAME_BYTES_MAX));
             name.push('…');
         }
+
         let reason = &reason[..reason.floor_char_boundary(REASON_BYTES_MAX)];
         self.produced.refused.push(Refused { name, reason: reason.to_owned() });
     }

@@ -123,13 +123,16 @@ impl Drop for RunRecord<'_> {
     fn drop(&mut self) {
         let Self { metrics, span, started, reason } = self;
         span.record("toolbus.reason", *reason);
+
         if *reason != "ok" {
             span.record("error.type", *reason);
             span.record("otel.status_code", "ERROR");
         }
+
         let tags = [KeyValue::new(RUNNER, metrics.runner), KeyValue::new(REASON, *reason)];
         metrics.runs.add(1, &tags);
         metrics.duration.record(started.elapsed().as_secs_f64(), &tags);
+
         if matches!(*reason, "timed_out" | "out_of_memory" | "killed" | CANCELLED) {
             metrics.kills.add(1, &tags);
         }

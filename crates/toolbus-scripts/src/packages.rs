@@ -29,6 +29,7 @@ pub fn check_installed(outcome: &Outcome, limit: Duration) -> Result<(), Error> 
         Ending::Killed { signal } => format!("killed by signal {signal}"),
         Ending::OutOfMemory => "out of memory".to_owned(),
     };
+
     let said = last_bytes(outcome.output.text.trim());
     Err(Error::Packages(format!("pip install failed ({how}): {}", without_passwords(said))))
 }
@@ -49,8 +50,10 @@ fn without_passwords(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     let mut parts = text.split("://");
     safe.push_str(parts.next().unwrap_or_default());
+
     for part in parts {
         safe.push_str("://");
+
         let end = part.find(|char: char| char == '/' || char.is_whitespace()).unwrap_or(part.len());
         match part[..end].rfind('@') {
             Some(at) => {
@@ -60,6 +63,7 @@ fn without_passwords(text: &str) -> String {
             None => safe.push_str(part),
         }
     }
+
     safe
 }
 

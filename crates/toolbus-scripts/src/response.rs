@@ -24,17 +24,21 @@ pub(crate) fn outcome_response(
     let mut response = ScriptInvokeResponse::new(call_id);
     response.elapsed_ms = whole_millis(outcome.elapsed);
     response.output = Some(outcome.output.text);
+
     response.streams = Some(ScriptStreams {
         stdout: outcome.stdout.text,
         stderr: outcome.stderr.text,
         stdout_truncated: outcome.stdout.truncated,
         stderr_truncated: outcome.stderr.truncated,
     });
+
     response.usage = outcome.usage.map(|usage| ScriptUsage {
         cpu_ms: whole_millis(usage.cpu),
         memory_peak_bytes: usage.memory_peak,
     });
+
     (response.files, response.files_refused) = message::encode_produced(outcome.produced);
+
     match outcome.ending {
         Ending::Exited(code) => {
             response.exit_code = code;
@@ -61,6 +65,7 @@ pub(crate) fn outcome_response(
             response.reason = Some(ScriptReason::Cancelled);
         }
     }
+
     response
 }
 

@@ -52,14 +52,17 @@ impl Script {
         if self.source.len() > SCRIPT_BYTES_MAX {
             return invalid(format!("the script is longer than {SCRIPT_BYTES_MAX} bytes"));
         }
+
         if self.input.len() > INPUT_BYTES_MAX {
             return invalid(format!("the input is longer than {INPUT_BYTES_MAX} bytes"));
         }
+
         if self.input.contains('\0') {
             return invalid(
                 "the input contains a zero byte, which no environment can carry".to_owned(),
             );
         }
+
         files::check_inputs(&self.files).map_err(Error::Invalid)
     }
 }

@@ -73,8 +73,10 @@ impl Service for ScriptService {
         let request: ScriptInvokeRequest =
             json::read(&envelope.body).map_err(|error| malformed(error.to_string()))?;
         check_request_size(&request).map_err(malformed)?;
+
         let packages = request.pip_packages.as_ref().is_some_and(|list| !list.is_empty());
         let beside = if packages { PACKAGES_BUDGET } else { Duration::ZERO };
+
         Ok(Call {
             ids: CallIds {
                 tool_call_id: request.tool_call_id.clone(),
@@ -93,12 +95,14 @@ impl Service for ScriptService {
             let asked = Duration::from_secs(timeout_seconds(&request));
             let left = context.deadline.for_next_hop().left();
             let call_id = &request.tool_call_id;
+
             let files = match message::decode_files(request.files.unwrap_or_default()) {
                 Ok(files) => files,
                 Err(text) => {
                     return to_reply(&response::error_response(call_id, &Error::Invalid(text)));
                 }
             };
+
             let script = Script {
                 source: request.script,
                 input: request.input_data.unwrap_or_default(),
@@ -106,6 +110,7 @@ impl Service for ScriptService {
                 packages: request.pip_packages.unwrap_or_default(),
                 files,
             };
+
             let run = Run {
                 call_id: request.tool_call_id.clone(),
                 source: context.source,
@@ -115,10 +120,12 @@ impl Service for ScriptService {
                 cancelled: context.cancelled,
                 live: live_output(context.progress),
             };
+
             // Whichever is shorter is what ends a script: its own timeout, or the call's deadline.
             let asked = if left < asked { context.deadline.asked() } else { asked };
             let record = self.metrics.record_run();
             let ran = self.runner.run(script, run).instrument(record.span().clone()).await;
+
             let response = match ran {
                 Ok(outcome) => response::outcome_response(call_id, outcome, asked),
                 Err(error) => {
@@ -126,6 +133,7 @@ impl Service for ScriptService {
                     response::error_response(call_id, &error)
                 }
             };
+
             record.finish(&response);
             message::within_limit(response, to_reply)
         })
@@ -189,6 +197,7 @@ fn check_request_size(request: &ScriptInvokeRequest) -> Result<(), String> {
     let packages = request.pip_packages.as_deref().unwrap_or_default();
     let too_many = (packages.len() > PACKAGES_MAX)
         .then(|| format!("{} packages are over the limit of {PACKAGES_MAX}", packages.len()));
+
     over("a script", request.script.len(), SCRIPT_BYTES_MAX)
         .or_else(|| over("an input", input.len(), INPUT_BYTES_MAX))
         .or(too_many)

@@ -63,6 +63,7 @@ impl Texts {
             Stream::Stderr => &mut self.stderr,
         };
         channel.kept.push(text);
+
         let new = self.merged.push(text);
         if let Some(live) = &self.live
             && !new.is_empty()
@@ -101,24 +102,30 @@ impl Utf8Decoder {
     fn decode(&mut self, bytes: &[u8]) -> String {
         let mut input = mem::take(&mut self.pending);
         input.extend_from_slice(bytes);
+
         let mut text = String::with_capacity(input.len());
         let mut seen = 0;
+
         for chunk in input.utf8_chunks() {
             text.push_str(chunk.valid());
             seen += chunk.valid().len() + chunk.invalid().len();
+
             let incomplete = || {
                 let error = std::str::from_utf8(chunk.invalid()).err();
                 error.is_some_and(|error| error.error_len().is_none())
             };
+
             if chunk.invalid().is_empty() {
                 continue;
             }
+
             if seen == input.len() && incomplete() {
                 self.pending = chunk.invalid().to_vec();
             } else {
                 text.push(char::REPLACEMENT_CHARACTER);
             }
         }
+
         text
     }
 

@@ -105,6 +105,7 @@ impl ExecutePython {
         let seconds = timeout_seconds(&call.arguments);
         let request = build_request(call.arguments, seconds)?;
         let requester = &self.requester;
+
         let reply = requester
             .request(requester::Request {
                 topic: &topic::SCRIPT_INVOKE,
@@ -117,15 +118,18 @@ impl ExecutePython {
             })
             .await
             .map_err(|error| request_error(error, call.deadline.asked(), seconds))?;
+
         if message::is::<ToolError>(&reply) {
             return output_of(&reply);
         }
+
         let response = json::read::<ScriptInvokeResponse>(&reply.body).map_err(|error| {
             CallError::new(
                 ErrorCode::OutcomeUnknown,
                 format!("the reply of {} cannot be read: {error}", reply.source),
             )
         })?;
+
         // A caller that gave the call less time than the script has is not to be told of the
         // script's.
         if response.reason == Some(ScriptReason::TimedOut)
@@ -160,12 +164,14 @@ fn build_request(
         Some(Value::String(text)) => Some(text),
         _ => None,
     };
+
     let packages = match arguments.remove("pip_packages") {
         Some(Value::Array(list)) if !list.is_empty() => {
             Some(list.into_iter().filter_map(|package| text(Some(package))).collect())
         }
         _ => None,
     };
+
     Ok(ScriptInvokeRequest {
         tool_call_id: new_id(),
         script: text(arguments.remove("script")).unwrap_or_default(),
@@ -195,19 +201,24 @@ fn result_of_response(response: ScriptInvokeResponse, seconds: u64) -> Result<Ou
         Some(ScriptReason::Unavailable | ScriptReason::Failed) => Some(ErrorCode::ExecutionFailed),
         _ => None,
     };
+
     if let Some(code) = code {
         return Err(CallError::new(code, said));
     }
+
     // Where there is a reason it is known what was out of time: not the script, when its packages were.
     let may_be_late = matches!(response.reason, None | Some(ScriptReason::TimedOut));
     if may_be_late && !response.is_success() && said.to_ascii_lowercase().contains("timed out") {
         return Ok(Output::error(timeout_text(seconds)));
     }
+
     let note = output_notes(&response);
+
     if response.is_success() {
         let text = response.output.unwrap_or_else(|| "(no output)".to_owned());
         return Ok(Output::text(text + &note));
     }
+
     let text = response.output.or(response.stderr).unwrap_or_else(|| "(no output)".to_owned());
     Ok(Output::error(format!("Script failed (exit {}):\n{text}{note}", response.exit_code)))
 }
@@ -263,12 +274,15 @@ fn coerce_arguments(arguments: &mut Map<String, Value>) {
     if let Some(packages) = arguments.get_mut("pip_packages") {
         coerce_text_list(packages);
     }
+
     if let Some(files) = arguments.get_mut("input_files") {
         files::coerce_list(files);
     }
+
     if let Some(seconds) = arguments.get_mut("timeout_seconds") {
         clamp_seconds(seconds);
     }
+
     if let Some(input @ (Value::Object(_) | Value::Array(_))) = arguments.get_mut("input_data") {
         *input = Value::String(input.to_string());
     }

@@ -38,18 +38,24 @@ fn group_of_two(subtree: &str, processes: &str) -> tempfile::TempDir {
 fn a_group_that_others_use_is_left_alone() {
     let ready = group_of_two("memory pids\n", "1\n2\n");
     assert_eq!(enable_controllers(ready.path().into()), Some(ready.path().into()));
+
     let shared = group_of_two("\n", &format!("{}\n1\n", process::id()));
     assert_eq!(enable_controllers(shared.path().into()), None);
     assert_eq!(fs::read_dir(shared.path()).expect("readable").count(), 3, "nothing was made");
+
     let alone = group_of_two("\n", &format!("{}\n", process::id()));
     assert_eq!(enable_controllers(alone.path().into()), Some(alone.path().into()));
+
     let control = fs::read_to_string(alone.path().join("cgroup.subtree_control"));
     assert_eq!(control.expect("readable"), "+memory +pids");
+
     let unit = alone.path().join("a.service");
     fs::create_dir(&unit).expect("made");
+
     for file in ["cgroup.controllers", "cgroup.procs"] {
         fs::copy(alone.path().join(file), unit.join(file)).expect("copied");
     }
+
     fs::write(unit.join("cgroup.subtree_control"), "\n").expect("written");
     assert_eq!(enable_controllers(unit), None, "systemd did not give it away");
 }

@@ -10,6 +10,7 @@ fn reports_are_put_together() {
         Ok(InitReport::Ended(WaitStatus(0x8900))),
         Ok(InitReport::NotStarted(2)),
     ];
+
     for size in 1..=bytes.len() {
         let mut reports = ReportReader::default();
         let mut found = Vec::new();

@@ -63,6 +63,7 @@ impl PackageCache {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let directory = directory.canonicalize()?;
         fs::set_permissions(&directory, fs::Permissions::from_mode(mode))?;
+
         let cache = Self { directory, bytes_max };
         for (name, path) in cache.list_entries()? {
             // The lock says more than a process's number, which may be that of another container.
@@ -70,6 +71,7 @@ impl PackageCache {
                 fs::remove_dir_all(path)?;
             }
         }
+
         Ok(cache)
     }
 
@@ -85,10 +87,12 @@ impl PackageCache {
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(error)) => return Err(error),
         }
+
         let tree = self.directory.join(key);
         if !self.is_current(key, &lock) || !tree.is_dir() {
             return Ok(None);
         }
+
         lock.set_modified(SystemTime::now())?;
         Ok(Some(CachedSet { tree, _lock: lock }))
     }
@@ -122,6 +126,7 @@ impl PackageCache {
     /// Removes the longest unused sets until the rest fits. Those in use stay.
     pub(crate) fn evict_unused(&self) -> io::Result<()> {
         let mut sets = Vec::new();
+
         for (name, path) in self.list_entries()? {
             if name.starts_with('.') || name.ends_with(LOCK) {
                 continue;
@@ -132,8 +137,10 @@ impl PackageCache {
             let bytes = bytes.map_or_else(|| disk_usage(&path), Ok)?;
             sets.push((used.unwrap_or(SystemTime::UNIX_EPOCH), name, bytes));
         }
+
         let mut total: u64 = sets.iter().map(|(_, _, bytes)| bytes).sum();
         sets.sort();
+
         for (_, key, bytes) in sets {
             if total <= self.bytes_max {
                 break;
@@ -144,6 +151,7 @@ impl PackageCache {
                 drop(claim);
             }
         }
+
         Ok(())
     }
 
@@ -213,6 +221,7 @@ pub(crate) fn change_owner(folder: &Path, id: u32) -> io::Result<()> {
             }
         }
     }
+
     Ok(())
 }
 
@@ -220,6 +229,7 @@ pub(crate) fn change_owner(folder: &Path, id: u32) -> io::Result<()> {
 /// nothing.
 pub(crate) fn disk_usage(folder: &Path) -> io::Result<u64> {
     let mut total = 0;
+
     let mut open = vec![folder.to_path_buf()];
     while let Some(folder) = open.pop() {
         let entries = match fs::read_dir(&folder) {
@@ -235,6 +245,7 @@ pub(crate) fn disk_usage(folder: &Path) -> io::Result<u64> {
             }
         }
     }
+
     Ok(total)
 }
 

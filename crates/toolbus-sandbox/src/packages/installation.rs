@@ -46,10 +46,13 @@ impl PackageInstaller {
             file_bytes: self.config.packages.set_bytes,
             ..self.config.limits.clone()
         };
+
         let timeout = limit.end.saturating_duration_since(Instant::now());
         let mut launched =
             self.launch_installer(staging, &limits, timeout).await.map_err(failed)?;
+
         launched.open_gate();
+
         let subject = self.launcher.subject(launched.processes.first_pid());
         let target = self.installer_target(staging);
         let command = self.settings.install_command(&self.interpreter, target, requirements.iter());
@@ -59,6 +62,7 @@ impl PackageInstaller {
         let input =
             [command.join(UNIT_SEPARATOR), variables.join(UNIT_SEPARATOR)].join(RECORD_SEPARATOR);
         let too_large = cancelled.child_token();
+
         let order = RunOrder {
             request: script::bootstrap_request(&self.interpreter, None, EXECUTE, &input, None),
             work_folder: None,
@@ -68,17 +72,21 @@ impl PackageInstaller {
             live: None,
             guard: MemoryGuard::Sampled(MemorySampler::new(subject, limits.memory_bytes)),
         };
+
         let mut run = Box::pin(supervise(launched, order));
         let mut ticks = time::interval(SIZE_CHECK_INTERVAL);
+
         loop {
             tokio::select! {
                 outcome = &mut run => return packages::check_installed(&outcome?, limit.duration()),
                 _ = ticks.tick() => {}
             }
+
             let folder = staging.to_path_buf();
             let looked = tokio::task::spawn_blocking(move || cache::disk_usage(&folder)).await;
             let bytes =
                 looked.map_err(|error| Error::Failed(error.to_string()))?.map_err(failed)?;
+
             if bytes > self.config.packages.set_bytes && !too_large.is_cancelled() {
                 too_large.cancel();
                 // The outcome says only that it was cancelled.
@@ -99,14 +107,18 @@ impl PackageInstaller {
         let mut environment = recipe::script_environment(&self.interpreter, None);
         let target = self.installer_target(staging);
         let scratch = target.join(installer::SCRATCH);
+
         environment.retain(|(name, _)| *name != "TMPDIR");
         environment.push(("TMPDIR", scratch.into()));
+
         let mut options = BwrapOptions::default();
+
         if !is_bare {
             let name = staging.file_name().unwrap_or_default();
             let source = HostTree { path: target.to_path_buf(), source: self.source.join(name) };
             options = recipe::installer_options(&self.base, &source);
         }
+
         let launch = LaunchSpec {
             options,
             filter: self.filter.as_ref(),
@@ -117,6 +129,7 @@ impl PackageInstaller {
             directory: staging,
             group: None,
         };
+
         self.launcher.launch(launch).await
     }
 

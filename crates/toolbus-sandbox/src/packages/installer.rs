@@ -101,10 +101,13 @@ impl InstallerSettings {
         let program = find_uv().map_or(InstallerProgram::Pip, InstallerProgram::Uv);
         let mut files: Vec<HostTree> =
             SYSTEM_FILES.iter().map(|path| same_path(Path::new(path))).collect();
+
         files.extend(variables.iter().flat_map(|(_, value)| paths_in_variable(value)));
+
         if let InstallerProgram::Uv(path) = &program {
             files.push(same_path(path));
         }
+
         let seen = |path: &Path| {
             path.starts_with("/usr") || interpreter.trees.iter().any(|tree| path.starts_with(tree))
         };
@@ -137,6 +140,7 @@ impl InstallerSettings {
                     ["--only-binary", ":all:", "--no-cache", "--compile-bytecode", "--quiet"];
                 [uv.as_ref()].into_iter().chain(fixed).chain(flags).map(str::to_owned).collect()
             }
+
             InstallerProgram::Pip => {
                 let fixed = [&python, "-I", "-m", "pip", "install", "--target", &target];
                 let flags = ["--only-binary", ":all:", "--no-cache-dir", "--no-input", "--quiet"];
@@ -144,8 +148,10 @@ impl InstallerSettings {
                 fixed.into_iter().chain(flags).chain(silent).map(str::to_owned).collect()
             }
         };
+
         command.push("--".to_owned());
         command.extend(requirements.map(str::to_owned));
+
         command
     }
 }

@@ -20,6 +20,7 @@ fn outcome(text: &str, ending: Ending) -> Result<Outcome, Error> {
 #[test]
 fn every_fact_counts() {
     assert_eq!(check_canary(outcome(FACTS, Ending::Exited(0))), Ok(()));
+
     for fact in FACTS.lines() {
         let changed = FACTS.replace(fact, &format!("{fact} and more"));
         let judged = check_canary(outcome(&changed, Ending::Exited(0)));
@@ -31,6 +32,7 @@ fn every_fact_counts() {
             "{fact} may be left out"
         );
     }
+
     assert!(check_canary(outcome(FACTS, Ending::Exited(1))).is_err());
     assert!(check_canary(Err(Error::Failed("no".to_owned()))).is_err());
 }
@@ -58,6 +60,7 @@ async fn a_missing_or_old_bubblewrap_is_named() {
     std::fs::write(&fake, "#!/bin/sh\necho bubblewrap 0.4.0\n").expect("written");
     std::fs::set_permissions(&fake, std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .expect("set");
+
     match find_bwrap(Some(&fake)).await {
         // The system's own comes first.
         Ok(path) => assert_eq!(path, Path::new(BWRAP)),

@@ -41,12 +41,14 @@ async fn a_failed_step_is_named() {
     assert!(error.to_string().contains("chdir"), "{error}");
     let failed =
         ProcessSpawner::start(|| Err(io::Error::other("not here"))).await.expect_err("it failed");
+
     assert_eq!(failed.to_string(), "not here");
 }
 
 #[tokio::test]
 async fn a_child_has_what_was_planned_and_nothing_else() {
     let spawner = spawner().await;
+
     // More than the child may have, so that its limit must not come too early.
     let open = || File::open("/dev/null").expect("a file");
     let _held: Vec<File> = std::iter::repeat_with(open).take(300).collect();
@@ -61,13 +63,16 @@ async fn a_child_has_what_was_planned_and_nothing_else() {
         limits: vec![(libc::RLIMIT_CORE as c_int, 0), (libc::RLIMIT_NOFILE as c_int, 256)],
         ..plan("/bin/sh", &["-c", question])
     };
+
     let mut process =
         ChildProcess::new(spawner.spawn(planned).await.expect("started")).expect("watched");
     let (status, _) = process.wait().await.expect("waited for");
     assert_eq!(status.exit_code(), Some(0));
     let mut said = String::new();
     output.rewind().expect("rewound");
+
     output.read_to_string(&mut said).expect("read");
+
     // A heading, the three and the folder that is being read.
     let expected = "5\nPWD=/\nONLY=this\n0\n/\nSigIgn:\t0000000000000000\n";
     let sorted = |text: &str| {
@@ -75,6 +80,7 @@ async fn a_child_has_what_was_planned_and_nothing_else() {
         lines.sort();
         lines
     };
+
     assert_eq!(sorted(&said), sorted(expected));
 }
 

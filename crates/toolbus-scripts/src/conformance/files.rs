@@ -79,17 +79,21 @@ pub async fn given_files_are_found_in_the_input_folder(runner: &impl Runner) {
         file("empty", ""),
         file("Übersicht (1) 'x'.txt", "é"),
     ];
+
     let source = "import os\n\
                   for name in sorted(os.listdir('input')):\n    \
                   content = open(os.path.join('input', name), 'rb').read()\n    \
                   print(name, len(content), content == bytes(range(256)))\n\
                   open('input/table.csv', 'a').write('3,4')\n\
                   print(open('input/table.csv').read())";
+
     let outcome = run_with(runner, source, given).await;
     let expected = "bytes 256 True\nempty 0 False\ntable.csv 8 False\n\
                     Übersicht (1) 'x'.txt 2 False\na,b\n1,2\n3,4\n";
+
     assert_eq!((outcome.output.text.as_str(), outcome.ending), (expected, Ending::Exited(0)));
     assert_eq!(outcome.produced, Produced::default());
+
     let without = run_with(runner, "import os\nprint(os.listdir('.'))", Vec::new()).await;
     assert_eq!(without.output.text, "['output']\n");
 }
@@ -110,15 +114,19 @@ pub async fn left_files_come_back_whatever_the_exit_code(runner: &impl Runner) {
                   open('output/a.bin', 'wb').write(bytes(range(256)))\n\
                   open('output/é 1.txt', 'w').close()\n\
                   open('beside.txt', 'w').write('x')\nprint('done')\nsys.exit(3)";
+
     let outcome = run_with(runner, source, Vec::new()).await;
     assert_eq!((outcome.output.text.as_str(), outcome.ending), ("done\n", Ending::Exited(3)));
+
     let every_byte: Vec<u8> = (0..=255).collect();
     let expected = [("a.bin", every_byte.as_slice()), ("b.csv", b"1,2"), ("é 1.txt", b"")];
     assert_eq!(files(&outcome.produced), expected);
     assert_eq!(refused(&outcome.produced), []);
+
     let killed = "import os\nopen('output/x', 'w').write('x')\nos.kill(os.getpid(), 9)";
     let outcome = run_with(runner, killed, Vec::new()).await;
     assert_eq!(outcome.ending, Ending::Killed { signal: 9 });
+
     assert_eq!(files(&outcome.produced), [("x", b"x".as_slice())]);
 }
 
@@ -144,9 +152,12 @@ open('output/line\nbreak', 'w').write('x')
 open(b'output/\xff\xfe', 'w').write('x')
 open('output/' + 'n' * 200, 'w').write('x')
 ";
+
     let produced = left(runner, source).await;
     assert_eq!(files(&produced), [("good.txt", b"good".as_slice())]);
+
     let long = "n".repeat(128) + "…";
+
     let expected = [
         ("-rf", "its name begins with `.` or `-`"),
         (".hidden", "its name begins with `.` or `-`"),
@@ -163,6 +174,7 @@ open('output/' + 'n' * 200, 'w').write('x')
         ("zero", "it is a link"),
         ("\u{fffd}\u{fffd}", "its name is not UTF-8"),
     ];
+
     assert_eq!(refused(&produced), expected);
 }
 
@@ -178,7 +190,9 @@ pub async fn what_comes_back_is_bounded(runner: &impl Runner) {
     let produced = left(runner, large).await;
     let sizes: Vec<(&str, usize)> =
         files(&produced).iter().map(|(name, content)| (*name, content.len())).collect();
+
     assert_eq!(sizes, [("a", 3 << 20), ("c", 1)]);
+
     let why = "it has 3145728 bytes, and all files together may have 4194304";
     assert_eq!(refused(&produced), [("b", why)]);
 
@@ -186,6 +200,7 @@ pub async fn what_comes_back_is_bounded(runner: &impl Runner) {
     let produced = left(runner, crowd).await;
     assert_eq!(files(&produced).len(), FILES_MAX);
     assert_eq!(refused(&produced)[0], ("*", "the folder has more than 256 entries"));
+
     assert_eq!(refused(&produced).last(), Some(&("209 more", "as the others")));
 }
 
@@ -238,7 +253,9 @@ pub async fn a_script_that_is_stopped_gives_nothing_back(runner: &impl Runner) {
         packages: Vec::new(),
         files: Vec::new(),
     };
+
     let run = Run::alone("files");
     let outcome = runner.run(script, run).await.expect("an outcome");
+
     assert_eq!((outcome.ending, outcome.produced), (Ending::TimedOut, Produced::default()));
 }

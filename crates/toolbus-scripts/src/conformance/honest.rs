@@ -187,6 +187,7 @@ impl Honest {
             let kind = file.mime_type.as_deref().unwrap_or_default();
             format!("{} {kind}", file.name)
         });
+
         let cause = if let Some(reason) = &response.reason {
             reason.to_string()
         } else if response.exit_code != 0 {
@@ -198,13 +199,16 @@ impl Honest {
         } else {
             return Ok(());
         };
+
         let details = format!(
             "{} {} {:?}",
             response.output.as_deref().unwrap_or_default(),
             response.stderr.as_deref().unwrap_or_default(),
             response.files_refused
         );
+
         let details = details.chars().take(TOLD_CHARS_MAX).collect();
+
         Err(Fault { script: self.name, cause, details })
     }
 }
@@ -231,13 +235,16 @@ pub async fn scientific_scripts_are_not_disturbed(runner: &dyn Runner) {
             packages: honest.packages.iter().map(|&name| name.to_owned()).collect(),
             files: Vec::new(),
         };
+
         let call_id = honest.name;
         let response = match runner.run(script, Run::alone(call_id)).await {
             Ok(outcome) => response::outcome_response(call_id, outcome, timeout),
             Err(error) => response::error_response(call_id, &error),
         };
+
         honest.judge(&response)
     };
+
     none_fails(SCIENTIFIC.iter().map(run).collect()).await;
 }
 

@@ -52,15 +52,19 @@ pub(super) fn is_alone(path: &str) -> bool {
         return true;
     }
     let (_, name) = path.split_once("::").expect("a path begins with the crate");
+
     let own = std::env::current_exe().expect("this program");
     let mut command = Command::new(own);
     command.args(["--exact", name, "--nocapture"]).env(ALONE, path).env(SECRET, new_id());
+
     // What is measured is the service's memory, not how many arenas the C library spreads it over.
     command.env("MALLOC_ARENA_MAX", "1");
+
     let output = command.output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stdout);
     let as_one = said.contains("test result: ok. 1 passed");
     let errors = String::from_utf8_lossy(&output.stderr);
+
     assert!(output.status.success() && as_one, "{name} alone: {said}{errors}");
     false
 }

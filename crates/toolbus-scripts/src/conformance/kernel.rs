@@ -137,7 +137,9 @@ subprocess.Popen(['/bin/sh', '-c', 'sleep 300; : MARK'], start_new_session=True)
 time.sleep(2)
 print('seen')
 ";
+
     let outside = tempfile::NamedTempFile::new().expect("a file of the machine");
+
     let response = stage
         .watch(script(&source.replace("MARK", &mark)), &mark, |found| {
             let are_both_there = found.len() == 2;
@@ -147,6 +149,7 @@ print('seen')
             are_both_there
         })
         .await;
+
     assert_eq!(response.output.as_deref(), Some("seen\n"), "{response:?}");
     stage.nothing_runs_with(&mark);
 }
@@ -163,13 +166,17 @@ fn is_walled_in(id: i32, outside: &Path) {
         let found = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         found.unwrap_or_else(|| panic!("no {name}: {status}")).trim()
     };
+
     assert_eq!((value("NoNewPrivs"), value("Seccomp")), ("1", "2"));
+
     for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
         assert_eq!(value(set).trim_start_matches('0'), "", "{set}");
     }
+
     for set in ["Uid", "Gid", "Groups"] {
         assert!(value(set).split_whitespace().all(|one| one != "0"), "{set} {}", value(set));
     }
+
     let limits = read("limits");
     for (limit, most) in [("Max core file size", 0), ("Max processes", 64), ("Max open files", 256)]
     {
@@ -177,11 +184,13 @@ fn is_walled_in(id: i32, outside: &Path) {
         let hard = line.split_whitespace().nth(1).and_then(|hard| hard.parse::<u64>().ok());
         assert!(hard.is_some_and(|hard| hard <= most), "{limit} {line}");
     }
+
     for namespace in ["ipc", "mnt", "net", "pid", "uts"] {
         let of =
             |who: &str| fs::read_link(format!("/proc/{who}/ns/{namespace}")).expect("a namespace");
         assert_ne!(of(&id.to_string()), of("self"), "{namespace}");
     }
+
     // `ID PARENT DEVICE ROOT PLACE OPTIONS … - TYPE …`. Where it can write, it writes into memory or to
     // a device that keeps nothing. The file that nodes keep for last words is behind a folder that it
     // cannot enter.
@@ -197,12 +206,15 @@ fn is_walled_in(id: i32, outside: &Path) {
             found.is_file() && found.uid() == 0 && found.mode() & 0o022 == 0
         };
         let is_harmless = is_memory || is_device || place == "/root/termination-log";
+
         assert!(!is_writable || is_harmless || is_closed(), "{mount}");
     }
+
     let environment = read("environ");
     for name in ["TOOLBUS", "KUBERNETES"] {
         assert!(!environment.contains(name), "{environment}");
     }
+
     let inside = format!("/proc/{id}/root{}", outside.display());
     assert!(outside.exists() && !Path::new(&inside).exists(), "it sees {inside}");
 }

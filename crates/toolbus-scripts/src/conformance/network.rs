@@ -71,6 +71,7 @@ for family in (2, 10, 16, 17, 40):
         if libc.syscall(number, family, 1, 0) < 0: raise OSError
     attempt(f'raw call, family {family}', raw)
 ";
+
     let source = source.replace("PLACES", PLACES);
     call(&stage, 72, &source).await;
 }
@@ -86,6 +87,7 @@ one, other = socket.socketpair()
 one.send(b'x')
 assert other.recv(1) == b'x'
 ";
+
     stage.attack(440, source).await;
 }
 

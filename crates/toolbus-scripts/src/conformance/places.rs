@@ -24,6 +24,7 @@ for path in ('PLACE/secret', '/etc/shadow', '/root/.bashrc', '/proc/kcore', '/pr
     # Zeros where there should be addresses are nothing, too.
     attempt('read ' + path, lambda: open(path, 'rb').read(16).strip(b'0 ATatdDrRbBVvwW\t') or os.stat('/nowhere'))
 ";
+
     stage.attack(20, &source.replace("PLACE", &folder.path().display().to_string())).await;
 }
 
@@ -40,7 +41,9 @@ for path in ('/etc/passwd', '/etc/hosts', '/etc/resolv.conf', os.__file__, sys.e
     attempt('change ' + path, lambda: os.chmod(path, 0o777))
 open('../' + os.path.basename(os.getcwd()) + '/inside', 'w').write('x')
 ";
+
     stage.attack(53, &source.replace("MARK", &mark)).await;
+
     for folder in
         ["/", "/usr", "/usr/lib", "/etc", "/bin", "/dev", "/var", "/run", "/root", "/home"]
     {
@@ -66,7 +69,9 @@ attempt('chroot', lambda: os.chroot('.'))
 attempt('another owner', lambda: os.chown('link', 0, 0, follow_symlinks=False))
 os.mkfifo('fifo')
 ";
+
     let place = folder.path().display().to_string();
+
     stage.attack(10, &source.replace("PLACE", &place)).await;
     assert_eq!(fs::read_dir(folder.path()).expect("readable").count(), 1);
 }
@@ -94,7 +99,9 @@ try:
     print('sparse')
 except OSError: print(True)
 ";
+
     let response = stage.run(source).await;
+
     // Files are memory, so either may come first: the end of the places, or that of the memory.
     if response.exit_code == 0 {
         assert_eq!(response.output.as_deref(), Some("True\nTrue\n"), "{response:?}");
@@ -125,12 +132,15 @@ for folder, _, _ in os.walk('/'):
     except OSError: pass
 print(left > 1)
 ";
+
     stage.check(&leave.replace("MARK", &mark), "True\n", 0).await;
+
     let look = r"
 import os
 for folder, folders, files in os.walk('/'):
     if folder == '/': folders[:] = [name for name in folders if name not in ('proc', 'sys')]
     if 'MARK' in files: print('found in', folder)
 ";
+
     stage.check(&look.replace("MARK", &mark), "", 0).await;
 }

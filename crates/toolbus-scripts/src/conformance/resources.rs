@@ -24,18 +24,22 @@ pub(super) async fn a_fork_bomb_is_bounded_and_ends(stage: Stage) {
     let request = script(&source.replace("MARK", &mark));
     let request = ScriptInvokeRequest { timeout_seconds: 3, ..request };
     let started = Instant::now();
+
     let response = stage
         .watch(request, &mark, |found| {
             most = most.max(found.len());
             most > 20 && started.elapsed() > Duration::from_secs(2)
         })
         .await;
+
     ended_for(&response, &[ScriptReason::TimedOut, ScriptReason::OutOfMemory]);
     assert!(most < PROCESSES_MAX, "{most} processes");
+
     if response.usage.is_none() {
         // The runner had to end it from outside, and told so before it had seen them all die.
         host::await_end_of(&mark).await;
     }
+
     stage.nothing_runs_with(&mark);
 }
 
@@ -79,8 +83,10 @@ pub(super) async fn memory_of_a_child_alone_ends_the_script(stage: Stage) {
          print('before')\nsubprocess.run([sys.executable, '-c', {child:?}])\ntime.sleep(50)\nprint('after')"
     );
     let response = stage.run_for(&source, 60).await;
+
     ended_for(&response, &[ScriptReason::OutOfMemory]);
     assert_eq!((response.output.as_deref(), response.exit_code), (Some("before\n"), 137));
+
     // It did not wait for its end, nor was it told of as one that ran out of time.
     assert!(response.elapsed_ms < 45_000, "{response:?}");
     stage.nothing_runs_with(&mark);
@@ -173,18 +179,23 @@ async fn flood(stage: &Stage, block: &str) {
             packages: Vec::new(),
             files: Vec::new(),
         };
+
         let outcome = stage.runner().run(script, Run::alone("")).await.expect("it runs");
         assert_eq!(outcome.ending, Ending::Exited(0));
+
         for kept in [&outcome.output, &outcome.stdout, &outcome.stderr] {
             assert!(kept.truncated && kept.text.len() == OUTPUT_BYTES_MAX);
         }
     };
+
     // Memory that was free again may lie in pieces; after a few times it fits.
     for _ in 0..5 {
         run(160).await;
     }
+
     let before = host::resident();
     run(1600).await;
+
     let grown = host::resident().saturating_sub(before);
     assert!(grown < SERVICE_GROWTH_MAX, "{grown} bytes");
 }

@@ -97,8 +97,10 @@ impl Stage {
         progress: Progress,
     ) -> ScriptInvokeResponse {
         self.call_ids.lock().push(request.tool_call_id.clone());
+
         let patience =
             Duration::from_secs(request.timeout_seconds.unsigned_abs()) + self.patience();
+
         let sent = requester::Request {
             topic: &topic::SCRIPT_INVOKE,
             envelope: Envelope::of(&request, self.requester.agent().as_str()),
@@ -109,12 +111,16 @@ impl Stage {
             progress,
             asker: Asker::none(),
         };
+
         let start = Instant::now();
         let reply = self.requester.request(sent).await.expect("a reply");
+
         assert!(start.elapsed() < patience, "the answer took {:?}", start.elapsed());
+
         let response: ScriptInvokeResponse =
             json::read(&reply.body).expect("the reply is a response");
         assert_eq!(response.tool_call_id, request.tool_call_id);
+
         response
     }
 
@@ -159,16 +165,19 @@ impl Stage {
         if !self.fixture.shows_processes() {
             return running.await;
         }
+
         let watching = async {
             while !watch(&host::processes_with(mark)) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
+
         tokio::pin!(running);
         tokio::select! {
             response = &mut running => panic!("it ended before it was seen: {response:?}"),
             () = watching => {}
         }
+
         running.await
     }
 

@@ -16,6 +16,7 @@ use super::{FILES_BYTES_MAX, FILES_MAX, File, FileName, Produced, Refused, mime_
 /// A text for the caller, when one has no such name or no such content, or they are too many.
 pub(crate) fn decode_files(files: Vec<ScriptFile>) -> Result<Vec<File>, String> {
     let base64: usize = files.iter().map(|file| file.data.len()).sum();
+
     // Before anything is decoded: four characters stand for three bytes.
     if files.len() > FILES_MAX || base64 / 4 > FILES_BYTES_MAX / 3 + files.len() {
         return Err(format!(
@@ -24,6 +25,7 @@ pub(crate) fn decode_files(files: Vec<ScriptFile>) -> Result<Vec<File>, String> 
             base64 / 4 * 3
         ));
     }
+
     files.into_iter().map(decode_file).collect()
 }
 
@@ -45,8 +47,10 @@ pub(crate) fn encode_produced(
         data: STANDARD.encode(&file.content),
         name: file.name.0,
     });
+
     let files: Vec<ScriptFile> = files.collect();
     let refused: Vec<RefusedFile> = refused.into_iter().map(refused_to_wire).collect();
+
     (
         Some(files).filter(|files| !files.is_empty()),
         Some(refused).filter(|refused| !refused.is_empty()),
@@ -66,6 +70,7 @@ pub(crate) fn within_limit(
     if whole.body.len() <= BODY_BYTES_MAX {
         return whole;
     }
+
     let Some(files) = response.files.take() else { return whole };
     let refused = files.into_iter().map(|file| RefusedFile {
         name: file.name,

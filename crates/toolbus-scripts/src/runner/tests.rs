@@ -19,11 +19,14 @@ async fn what_a_script_waits_for_is_given_up_in_time_to_tell_why() {
             left(run.start_deadline()),
             "{budget}"
         );
+
         assert_eq!(left(run.wait_deadline(Duration::from_millis(10))), Duration::from_millis(10));
         assert_eq!(left(run.queue_deadline()), Duration::from_millis(turn), "{budget}");
     };
+
     check(40_000, 39_500, 37_500);
     check(11_000, 10_500, 9_400);
+
     // Whoever has little time does not lose half of it.
     check(1_000, 900, 800);
 }
@@ -39,6 +42,7 @@ async fn a_turn_comes_in_time_or_not_at_all() {
     let start = Instant::now();
     let busy = run(Duration::from_secs(11)).with_queue_deadline(pending::<()>()).await;
     let text = "no other script made room within 9.4s";
+
     assert_eq!(busy, Err(Error::Busy(text.to_owned())));
     assert_eq!(start.elapsed(), Duration::from_millis(9400));
 }

@@ -57,6 +57,7 @@ pub(super) fn take_input_files(
     arguments: &mut Map<String, Value>,
 ) -> Result<Option<Vec<ScriptFile>>, CallError> {
     let Some(Value::Array(list)) = arguments.remove("input_files") else { return Ok(None) };
+
     let files: Vec<ScriptFile> =
         list.into_iter().map(parse_input_file).collect::<Result<_, _>>()?;
     Ok(Some(files).filter(|files| !files.is_empty()))
@@ -71,13 +72,16 @@ fn parse_input_file(mut file: Value) -> Result<ScriptFile, CallError> {
     let refused = |reason: &str| {
         CallError::invalid_arguments(format!("The file {name:?} cannot be taken: {reason}"))
     };
+
     FileName::parse(&name).map_err(|error| refused(&error.to_string()))?;
+
     let data = match (take("text"), take("data")) {
         (Some(text), None) => STANDARD.encode(text),
         (None, Some(data)) if STANDARD.decode(&data).is_ok() => data,
         (None, Some(_)) => return Err(refused("its `data` is not base64")),
         _ => return Err(refused("it needs either `text` or `data`")),
     };
+
     Ok(ScriptFile { name, data, mime_type: None })
 }
 
@@ -115,16 +119,20 @@ fn text_block(text: String) -> ContentBlock {
 fn file_block(file: ScriptFile) -> ContentBlock {
     let ScriptFile { name, data, mime_type } = file;
     let uri = format!("{RESOURCE_URI_PREFIX}{}", utf8_percent_encode(&name, URI_UNRESERVED));
+
     let kind = mime_type.as_deref().unwrap_or_default();
+
     if IMAGE_TYPES.contains(&kind) {
         let kind = ContentKind::Image;
         return ContentBlock { kind, text: None, data: Some(data), mime_type, uri: Some(uri) };
     }
+
     // What is said to be text and is not goes as it came.
     let is_bytes = kind == "application/octet-stream";
     let decoded = (!is_bytes).then(|| STANDARD.decode(&data).ok()).flatten();
     let text = decoded.and_then(|bytes| String::from_utf8(bytes).ok());
     let data = text.is_none().then_some(data);
+
     ContentBlock { kind: ContentKind::Resource, text, data, mime_type, uri: Some(uri) }
 }
 

@@ -34,6 +34,7 @@ fn a_set_is_there_once_it_is_published() {
     assert!(cache.try_claim("one").expect("no error").is_none(), "it is in use");
     assert!(cache.try_hold("one").expect("no error").is_some(), "by several");
     drop(held);
+
     let claim = cache.try_claim("one").expect("no error");
     assert!(
         claim.is_some() && cache.try_hold("one").expect("no error").is_none(),
@@ -44,10 +45,12 @@ fn a_set_is_there_once_it_is_published() {
 #[test]
 fn the_longest_unused_go_first_and_those_in_use_stay() {
     let (_folder, cache) = cache(250 * KIBIBYTES);
+
     for (key, minutes) in [("old", 30), ("used", 40), ("new", 1), ("older", 35)] {
         install(&cache, key, 100, minutes);
     }
     let lock = cache.open_lock_file("used").expect("a file");
+
     lock.try_lock_shared().expect("free");
     cache.evict_unused().expect("evicted");
     let left: Vec<bool> =
@@ -55,6 +58,7 @@ fn the_longest_unused_go_first_and_those_in_use_stay() {
     assert_eq!(left, [false, true, true, false]);
     assert!(!cache.lock_path("old").exists(), "its lock file is gone, too");
     install(&cache, "old", 1, 0);
+
     assert!(cache.try_hold("old").expect("no error").is_some(), "and it can come back");
 }
 

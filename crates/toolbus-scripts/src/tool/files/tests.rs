@@ -37,27 +37,33 @@ fn what_is_no_file_is_refused_with_its_name() {
         assert_eq!(error.code, ErrorCode::InvalidArguments);
         assert_eq!(error.message, expected);
     };
+
     let path = json!({"name": "../a", "text": ""});
     check(path, "The file \"../a\" cannot be taken: its name is a path");
     let both = json!({"name": "a", "text": "", "data": ""});
     check(both, "The file \"a\" cannot be taken: it needs either `text` or `data`");
     check(json!({"name": "a"}), "The file \"a\" cannot be taken: it needs either `text` or `data`");
     let broken = json!({"name": "a", "data": "%"});
+
     check(broken, "The file \"a\" cannot be taken: its `data` is not base64");
 }
 
 #[test]
 fn files_stand_in_blocks_beside_the_text() {
     assert_eq!(append_files(Output::text("42"), Vec::new()), Output::text("42"));
+
     let files = vec![
         left("a b.png", b"\x89PNG", "image/png"),
         left("t.csv", "é".as_bytes(), "text/csv"),
         left("x.bin", b"\xff", "application/octet-stream"),
         left("liar.txt", b"\xff", "text/plain"),
     ];
+
     let output = append_files(Output::error("42"), files);
     assert_eq!((output.content.as_deref(), output.is_error), (Some("42"), true));
+
     let uri = |name: &str| Some(format!("script:///output/{name}"));
+
     let bytes = |name: &str, kind: &str| ContentBlock {
         kind: ContentKind::Resource,
         text: None,
@@ -65,6 +71,7 @@ fn files_stand_in_blocks_beside_the_text() {
         mime_type: Some(kind.to_owned()),
         uri: uri(name),
     };
+
     let expected = vec![
         text_block("42".to_owned()),
         text_block("Files from the folder output: a b.png, t.csv, x.bin, liar.txt".to_owned()),
@@ -85,5 +92,6 @@ fn files_stand_in_blocks_beside_the_text() {
         bytes("x.bin", "application/octet-stream"),
         bytes("liar.txt", "text/plain"),
     ];
+
     assert_eq!(output.blocks, expected);
 }
