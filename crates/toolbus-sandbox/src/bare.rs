@@ -60,13 +60,20 @@ impl Bare {
         };
 
         let base = BwrapOptions::default();
-        let (filter, hierarchy) = (None, None);
-        let deps = EngineDeps { config, launcher, interpreter, base, filter, packages, hierarchy };
+        let deps = EngineDeps {
+            config,
+            launcher,
+            interpreter,
+            base,
+            filter: None,
+            packages,
+            hierarchy: None,
+        };
 
         Ok(Self { engine: Arc::new(ScriptEngine::new(deps)) })
     }
 
-    /// Waits until no script runs any more, as after a run whose future was dropped.
+    /// Waits until no script is running, which includes runs whose future was dropped.
     pub async fn idle(&self) {
         self.engine.idle().await;
     }

@@ -1,4 +1,4 @@
-//! Control groups: the only sound account of memory, made where this service may make them.
+//! Control groups (cgroups): exact memory accounting by the kernel, where this service may create them.
 //!
 //! Version 2 needs a delegated subtree whose controllers can be switched on; version 1 needs root.
 //! Nothing is moved that is not ours: a group that holds other processes is left as it is.
@@ -22,16 +22,16 @@ const PREFIX: &str = "toolbus-sandbox";
 /// The sandbox's own processes, which the script's limit does not count.
 const SANDBOX_PROCESSES: u32 = 8;
 
-/// Where groups are made.
+/// The cgroup hierarchy below which a group is created for each run.
 #[derive(Debug)]
 pub(crate) struct CgroupHierarchy {
     version: CgroupVersion,
     memory: PathBuf,
-    /// Another folder in version 1 only.
+    /// The folder of the `pids` controller, which is another one in version 1 only.
     processes: Option<PathBuf>,
     memory_bytes: u64,
     processes_max: u32,
-    /// Groups that could not be removed yet.
+    /// Folders of groups whose removal failed and is retried.
     leftovers: Mutex<Vec<PathBuf>>,
 }
 
@@ -65,8 +65,8 @@ impl CgroupVersion {
 }
 
 impl CgroupHierarchy {
-    /// Finds a place for groups, proves that one can be made there, and removes what an earlier
-    /// service left.
+    /// Finds a hierarchy to create groups in, proves it by creating one, and removes the groups that
+    /// an earlier service left.
     pub(crate) fn find_writable(limits: &Limits) -> Option<Arc<Self>> {
         let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
@@ -99,7 +99,7 @@ impl CgroupHierarchy {
         works.then_some(hierarchy)
     }
 
-    /// Makes a group with the limits of one script.
+    /// Creates a group with the limits of one script.
     pub(crate) fn create_group(self: &Arc<Self>) -> io::Result<ControlGroup> {
         let name = nonce::unique_name(PREFIX);
         let group = ControlGroup {
@@ -140,7 +140,7 @@ impl CgroupHierarchy {
         });
     }
 
-    /// Removes the groups of services that no longer run.
+    /// Removes orphaned groups: those of services that no longer run.
     fn remove_orphaned(&self) {
         for parent in [Some(&self.memory), self.processes.as_ref()].into_iter().flatten() {
             let entries = fs::read_dir(parent).into_iter().flatten().flatten();
@@ -156,7 +156,7 @@ impl CgroupHierarchy {
     }
 }
 
-/// How a thread gets into a group and out of it.
+/// The files through which a thread enters a control group and leaves it again.
 #[derive(Debug)]
 pub(crate) struct GroupHandle {
     enter: PathBuf,
@@ -211,14 +211,14 @@ impl ControlGroup {
         }
     }
 
-    /// How many processes the kernel killed for want of memory; `None` when it does not say.
+    /// The number of processes that the kernel's OOM killer ended; `None` when it does not say.
     pub(crate) fn oom_kill_count(&self) -> Option<u64> {
         let events =
             fs::read_to_string(self.memory.join(self.hierarchy.version.events_file())).ok()?;
         events.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
     }
 
-    /// Most memory charged at one time, in bytes; `None` on kernels that do not keep it.
+    /// Peak of the memory charged, in bytes; `None` on kernels that do not keep it.
     pub(crate) fn memory_peak(&self) -> Option<u64> {
         let peak =
             fs::read_to_string(self.memory.join(self.hierarchy.version.memory_peak_file())).ok()?;
@@ -240,13 +240,16 @@ fn write_file(folder: &Path, file: &str, text: &str) -> io::Result<()> {
 fn locate_own_group(groups: &str, mounts: &str, controller: &str) -> Option<PathBuf> {
     let own = groups.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (fields.next()?, fields.next()?);
+        let controllers = fields.next()?;
+        let path = fields.next()?;
+
         controllers.split(',').any(|name| name == controller).then_some(path)
     })?;
     mounts.lines().find_map(|line| {
         let (mount, system) = line.split_once(" - ")?;
         let mut system = system.split(' ');
-        let (kind, options) = (system.next()?, system.nth(1)?);
+        let kind = system.next()?;
+        let options = system.nth(1)?;
         let wanted = if controller.is_empty() {
             kind == "cgroup2"
         } else {
@@ -254,7 +257,8 @@ fn locate_own_group(groups: &str, mounts: &str, controller: &str) -> Option<Path
         };
 
         let mut mount = mount.split(' ').skip(3);
-        let (root, point) = (mount.next()?, mount.next()?);
+        let root = mount.next()?;
+        let point = mount.next()?;
         let below = Path::new(own).strip_prefix(root).ok()?;
 
         wanted.then(|| Path::new(point).join(below))

@@ -1,7 +1,7 @@
 //! What both runners share: admission, packages, one supervised run after the other.
 //!
 //! Invariants: never more scripts at a time than configured, and a bounded number waiting; a run
-//! that nobody waits for any more is killed and cleaned up all the same, by its own tracked task.
+//! whose future was dropped is killed and cleaned up all the same, by its own tracked task.
 
 use std::env;
 use std::ffi::OsString;
@@ -30,27 +30,27 @@ use crate::recipe::{self, BwrapOptions, PACKAGES, WORK};
 use crate::script;
 use crate::supervise::{RunOrder, supervise};
 
-/// What scripts are run by.
+/// What the engine is built from: configuration, launcher, interpreter and limits.
 pub(crate) struct EngineDeps {
     pub(crate) config: Config,
     pub(crate) launcher: Arc<Launcher>,
     pub(crate) interpreter: Arc<Interpreter>,
-    /// What bubblewrap is told for every script; empty for bare runs.
+    /// Options of bubblewrap for every script; empty for bare runs.
     pub(crate) base: BwrapOptions,
-    /// Refused system calls, as a sealed file; none for bare runs.
+    /// The seccomp filter, as a sealed file; none for bare runs.
     pub(crate) filter: Option<OwnedFd>,
     /// `None` refuses all packages.
     pub(crate) packages: Option<PackageInstaller>,
-    /// Where control groups are made; `None` has memory sampled.
+    /// Where control groups are created; `None` samples memory instead.
     pub(crate) hierarchy: Option<Arc<CgroupHierarchy>>,
 }
 
-/// Runs scripts.
+/// Runs scripts: admits them, installs their packages and supervises one process tree each.
 pub(crate) struct ScriptEngine {
     deps: EngineDeps,
-    /// Scripts that run or wait.
+    /// Permits for scripts that run or wait.
     admitted: Arc<Semaphore>,
-    /// Scripts that run.
+    /// Permits for scripts that run.
     running: Semaphore,
     tasks: TaskTracker,
 }
@@ -67,12 +67,12 @@ impl ScriptEngine {
         }
     }
 
-    /// Whether the kernel keeps the account of memory.
+    /// Whether the kernel accounts for memory, in control groups.
     pub(crate) fn has_control_groups(&self) -> bool {
         self.deps.hierarchy.is_some()
     }
 
-    /// Waits until nothing runs. New runs may start meanwhile.
+    /// Waits until no script is running. New runs may start meanwhile.
     pub(crate) async fn idle(&self) {
         self.tasks.close();
         self.tasks.wait().await;
@@ -210,7 +210,7 @@ impl ScriptEngine {
         self.deps.launcher.launch(launch).await
     }
 
-    /// The folder that the script starts in, as it is reached from here.
+    /// Path of the script's work folder as the service reaches it.
     fn work_folder_path(&self, first: libc::pid_t, scratch: &Path) -> PathBuf {
         if self.deps.launcher.is_bare() {
             return scratch.to_path_buf();
@@ -218,14 +218,14 @@ impl ScriptEngine {
         PathBuf::from(format!("/proc/{first}/root{WORK}"))
     }
 
-    /// Where the script finds its packages.
+    /// Path of the packages as the script sees it.
     fn packages_path<'a>(&self, lease: Option<&'a PackageLease>) -> Option<&'a Path> {
         lease.map(
             |lease| if self.deps.launcher.is_bare() { lease.tree() } else { Path::new(PACKAGES) },
         )
     }
 
-    /// Puts the first process under its limit of memory.
+    /// Puts the first process, and all that it will start, under the memory limit.
     async fn memory_guard(
         &self,
         group: Option<ControlGroup>,

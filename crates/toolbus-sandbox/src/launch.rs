@@ -25,19 +25,19 @@ const FILTER: RawFd = 6;
 const INFO: RawFd = 7;
 const GATE: RawFd = 8;
 const INIT: RawFd = 9;
-/// bubblewrap says a few hundred bytes.
+/// Upper bound on what bubblewrap reports, normally a few hundred bytes.
 const INFO_BYTES_MAX: u64 = 16 << 10;
 
-/// What stands between a program and the host.
+/// How a program is isolated from the host.
 pub(crate) enum Isolation {
-    /// The recipe, by bubblewrap.
+    /// In bubblewrap, by the recipe.
     Bubblewrap {
         /// The program.
         bwrap: CString,
         /// The user and group id to become first, when the service is root.
         become_id: Option<u32>,
     },
-    /// Nothing.
+    /// Not at all.
     Bare,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Launcher {
     null: File,
 }
 
-/// What to start.
+/// What to launch: program, environment, limits and isolation options.
 pub(crate) struct LaunchSpec<'a> {
     /// Options of bubblewrap; nothing for bare programs.
     pub(crate) options: BwrapOptions,
@@ -69,13 +69,13 @@ pub(crate) struct LaunchSpec<'a> {
     pub(crate) group: Option<&'a ControlGroup>,
 }
 
-/// A program that was started, held before it does anything until [`LaunchedProgram::open_gate`].
+/// A launched program, blocked before its first instruction until [`LaunchedProgram::open_gate`].
 pub(crate) struct LaunchedProgram {
     pub(crate) processes: ScriptProcesses,
     pub(crate) control: UnixStream,
     pub(crate) stdout: pipe::Receiver,
     pub(crate) stderr: pipe::Receiver,
-    /// What bubblewrap itself complains about.
+    /// Standard error of bubblewrap itself.
     pub(crate) bwrap_stderr: pipe::Receiver,
     gate: Option<PipeWriter>,
 }
@@ -83,7 +83,7 @@ pub(crate) struct LaunchedProgram {
 impl LaunchedProgram {
     /// Lets the program start, now that it is under its limits.
     pub(crate) fn open_gate(&mut self) {
-        // The reader takes the end of the file for leave, too.
+        // bubblewrap takes end of file as permission to go on.
         drop(self.gate.take());
     }
 }
@@ -107,7 +107,7 @@ impl Launcher {
         }
     }
 
-    /// Whose memory to look at for a program with this first process.
+    /// Whose memory to measure for a program with this first process.
     pub(crate) fn subject(&self, first: libc::pid_t) -> MemorySubject {
         match &self.isolation {
             Isolation::Bubblewrap { .. } => MemorySubject::Namespace(first),
@@ -255,7 +255,7 @@ impl ScriptProcesses {
         self.process.wait().await
     }
 
-    /// Kills all of them and waits until the last is gone.
+    /// Kills all processes and waits until the last has exited.
     pub(crate) async fn kill_and_wait(&mut self, limit: Duration) -> io::Result<ProcessUsage> {
         self.kill_all();
 
@@ -281,7 +281,7 @@ impl ScriptProcesses {
         }
     }
 
-    /// Reads what bubblewrap says about the process it made.
+    /// Reads the pid of the first process from bubblewrap's report and opens a pidfd for it.
     async fn find_first_process(&mut self, info: PipeReader) -> io::Result<()> {
         let mut text = String::new();
         receiver(info)?.take(INFO_BYTES_MAX).read_to_string(&mut text).await?;

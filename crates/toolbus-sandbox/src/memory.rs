@@ -11,24 +11,25 @@ use std::time::Duration;
 use crate::cgroup::ControlGroup;
 use crate::recipe::WRITABLE;
 
-/// How often memory is looked at.
+/// How often memory is sampled.
 pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
-/// What the kernel keeps for a file in memory beside its content, roughly.
+/// Roughly what the kernel holds for a file in memory beside its content.
 const FILE_OVERHEAD_BYTES: u64 = 1 << 10;
-/// What one socket may hold without belonging to any process.
+/// The most that one socket may buffer, which is charged to no process.
 const SOCKET_BUFFER_BYTES: u64 = 208 << 10;
 
-/// The account of one run.
+/// Guards the memory limit of one run.
 #[derive(Debug)]
 pub(crate) enum MemoryGuard {
-    /// Kept by the kernel, which also kills.
+    /// By the kernel, which accounts and kills.
     Group(ControlGroup),
-    /// Kept by us.
+    /// By sampling `/proc` from this service.
     Sampled(MemorySampler),
 }
 
 impl MemoryGuard {
-    /// Whether the limit has been passed. Reads files, so it belongs on a thread that may block.
+    /// Measures memory and returns whether the limit is exceeded. Reads files, so call it on a thread
+    /// that may block.
     pub(crate) fn check_exceeded(&mut self) -> bool {
         match self {
             Self::Group(_) => self.has_oom_killed(),
@@ -36,7 +37,7 @@ impl MemoryGuard {
         }
     }
 
-    /// Whether the script can be seen at all; asked once, right after its start.
+    /// Whether memory of the script can be measured at all; asked once, right after its start.
     pub(crate) fn can_see_script(&self) -> bool {
         match self {
             Self::Group(group) => group.oom_kill_count().is_some(),
@@ -44,16 +45,16 @@ impl MemoryGuard {
         }
     }
 
-    /// Whether the kernel killed for the limit. Asked once more at the end: it may have done so since
-    /// the last look, and the script may have ended of it.
-    pub(crate) fn has_oom_killed(&mut self) -> bool {
+    /// Whether the kernel killed a process for exceeding the limit. Asked once more at the end: it may
+    /// have done so since the last sample, and the script may have ended because of it.
+    pub(crate) fn has_oom_killed(&self) -> bool {
         match self {
             Self::Group(group) => group.oom_kill_count().is_some_and(|count| count > 0),
             Self::Sampled(_) => false,
         }
     }
 
-    /// Most memory in use at one time, as far as it was seen.
+    /// Peak memory use in bytes, as far as it was measured.
     pub(crate) fn peak(&self) -> u64 {
         match self {
             Self::Group(group) => group.memory_peak().unwrap_or(0),
@@ -62,7 +63,7 @@ impl MemoryGuard {
     }
 }
 
-/// Whose memory is looked at.
+/// The processes whose memory is measured.
 #[derive(Debug, Clone)]
 pub(crate) enum MemorySubject {
     /// A process namespace and its file systems, seen through the root of its first process.
@@ -71,7 +72,7 @@ pub(crate) enum MemorySubject {
     Tree(libc::pid_t),
 }
 
-/// Sums what belongs to a script.
+/// Samples the memory of a script: its processes, files in memory and sockets.
 #[derive(Debug)]
 pub(crate) struct MemorySampler {
     subject: MemorySubject,
@@ -128,7 +129,7 @@ impl MemorySubject {
         }
     }
 
-    /// Memory that no process shows: files in memory, and what may be queued in sockets.
+    /// Memory that no process shows: files in tmpfs, and what may be buffered in sockets.
     fn bytes_outside_processes(&self) -> u64 {
         let Self::Namespace(first) = self else { return 0 };
         let files: u64 = WRITABLE

@@ -5,7 +5,7 @@
 //! only, so that no code of a package runs. The result is a tree that is mounted read-only.
 //!
 //! Invariants: no process is started for a requirement that does not parse; one set is installed
-//! once, whoever asks for it meanwhile; an installation that fails leaves nothing.
+//! once, however many calls ask for it meanwhile; a failed installation leaves nothing behind.
 
 mod cache;
 mod installation;
@@ -33,7 +33,7 @@ use crate::interpreter::Interpreter;
 use crate::launch::Launcher;
 use crate::recipe::BwrapOptions;
 
-/// How often a lock that others hold is tried.
+/// How often locking a set that another process has locked is retried.
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Installs packages and keeps them.
@@ -46,12 +46,12 @@ pub(crate) struct PackageInstaller {
     /// What bubblewrap is told for every installation; empty for bare ones.
     base: BwrapOptions,
     filter: Option<OwnedFd>,
-    /// Where bubblewrap finds the cache.
+    /// Path of the cache as bubblewrap sees it.
     source: PathBuf,
     installing: Semaphore,
 }
 
-/// What an installer runs under.
+/// The environment that installers run in: launcher, interpreter, settings and mounts.
 pub(crate) struct InstallerEnv {
     pub(crate) launcher: Arc<Launcher>,
     pub(crate) interpreter: Arc<Interpreter>,
@@ -61,7 +61,7 @@ pub(crate) struct InstallerEnv {
     pub(crate) source: PathBuf,
 }
 
-/// The time that one installation may take, with all that it waits for.
+/// Start and deadline of one installation, waiting for locks and permits included.
 #[derive(Debug, Clone, Copy)]
 struct InstallDeadline {
     start: Instant,
@@ -69,7 +69,7 @@ struct InstallDeadline {
 }
 
 impl InstallDeadline {
-    /// So long from now, and no longer than until then.
+    /// A deadline `longest` from now, but no later than `by`.
     fn new(longest: Duration, by: Instant) -> Self {
         let start = Instant::now();
         Self { start, end: by.min(start + longest) }
@@ -84,7 +84,7 @@ impl InstallDeadline {
     }
 }
 
-/// An installed set, which stays while this is held.
+/// A lease on an installed set, which is not evicted while this is held.
 #[derive(Debug)]
 pub(crate) struct PackageLease {
     held: CachedSet,
@@ -118,8 +118,8 @@ impl PackageInstaller {
         }
     }
 
-    /// Returns the set, installing it unless it is there already or on its way. It is of no use after
-    /// `by`.
+    /// Returns a lease on the set, installing it unless it is installed or being installed already.
+    /// Gives up at `by`.
     pub(crate) async fn install(
         &self,
         requirements: &Requirements,
@@ -135,8 +135,8 @@ impl PackageInstaller {
                 return Ok(PackageLease { source: self.source.join(&key), held });
             }
 
-            // Locks are tried again and again, because nothing tells when another process gives one
-            // up, and waiting for one inside the kernel cannot be cancelled.
+            // The lock is polled: nothing notifies us when another process releases it, and waiting
+            // for it inside the kernel cannot be cancelled.
             if let Some(claim) = self.cache.try_claim(&key).map_err(failed)? {
                 if !self.cache.directory().join(&key).is_dir() {
                     self.install_set(&key, requirements, limit, cancelled).await?;
@@ -153,7 +153,7 @@ impl PackageInstaller {
         }
     }
 
-    /// What stands for this set on disk.
+    /// The cache key of a set: a digest of the interpreter and the requirements.
     fn set_key(&self, requirements: &Requirements) -> String {
         let mut digest = Sha256::new();
         digest.update(&self.interpreter.version);
@@ -185,7 +185,8 @@ impl PackageInstaller {
 
         self.run_installer(&staging.path, requirements, limit, cancelled).await?;
 
-        let (cache, key) = (Arc::clone(&self.cache), key.to_owned());
+        let cache = Arc::clone(&self.cache);
+        let key = key.to_owned();
         let is_foreign = self.launcher.become_id().is_some();
 
         // Walks over thousands of files.
@@ -201,8 +202,8 @@ impl PackageInstaller {
             drop(staging);
 
             if let Err(error) = cache.evict_unused() {
-                // The set is there; only that others should have gone failed.
-                tracing::warn!(%error, "cannot remove unused packages");
+                // The set is installed; only evicting others failed.
+                tracing::warn!(%error, "could not evict unused packages");
             }
 
             Ok(())

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::process::Command;
 use toolbus_scripts::runner::{Ending, Error, Outcome, Run, Script};
 
-/// Looks around in a sandbox.
+/// The canary script, which reports what it finds in the sandbox.
 pub(crate) static CANARY: &str = include_str!("canary.py");
 
 /// What the canary must print.
@@ -160,13 +160,13 @@ async fn bwrap_version(path: &Path) -> io::Result<String> {
     Ok(text.trim().trim_start_matches("bubblewrap ").chars().take(80).collect())
 }
 
-/// Major and minor number at the beginning of a text.
+/// Parses the major and minor version number at the beginning of a text.
 fn parse_version(text: &str) -> Option<[u32; 2]> {
     let mut numbers = text.split(|char: char| !char.is_ascii_digit());
     Some([numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?])
 }
 
-/// The script that looks around.
+/// The canary script and a run for it.
 pub(crate) fn canary_script() -> (Script, Run) {
     let script = Script {
         source: CANARY.to_owned(),
@@ -178,7 +178,7 @@ pub(crate) fn canary_script() -> (Script, Run) {
     (script, Run::alone(""))
 }
 
-/// Judges what it found.
+/// Checks what the canary reported against the expected facts.
 pub(crate) fn check_canary(outcome: Result<Outcome, Error>) -> Result<(), Unavailable> {
     let start = |reason: String| Unavailable::Start { advice: advice_for(&reason), reason };
     let outcome = outcome.map_err(|error| match error {
@@ -194,15 +194,17 @@ pub(crate) fn check_canary(outcome: Result<Outcome, Error>) -> Result<(), Unavai
     for expected in FACTS.lines() {
         let found = found.next().unwrap_or_default().trim_end();
         if found != expected {
-            let (expected, found) = (expected.to_owned(), found.to_owned());
-            return Err(Unavailable::Leak { expected, found });
+            return Err(Unavailable::Leak {
+                expected: expected.to_owned(),
+                found: found.to_owned(),
+            });
         }
     }
 
     Ok(())
 }
 
-/// What to do when user namespaces cannot be made.
+/// Advice for the operator when user namespaces cannot be created.
 fn advice_for(reason: &str) -> &'static str {
     let is_set = |path: &str, value: &str| {
         fs::read_to_string(path).is_ok_and(|content| content.trim() == value)

@@ -1,4 +1,4 @@
-//! A child process that is waited for exactly once, and killed when nobody cares any more.
+//! A child process that is waited for exactly once, and killed when its handle is dropped.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -11,7 +11,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::spawn::{StartedProcess, kill_and_reap};
 
-/// How a process ended, as `waitpid` tells.
+/// The wait status of a process, as `waitpid` returns it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WaitStatus(pub(crate) i32);
 
@@ -27,7 +27,7 @@ impl WaitStatus {
     }
 }
 
-/// What a process and all that it waited for have used.
+/// Resource usage of a process and all children that it waited for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ProcessUsage {
     /// User and system time.
@@ -64,7 +64,7 @@ impl PidFd {
         Self::new(descriptor)
     }
 
-    /// Sends SIGKILL. That it is already gone is no error.
+    /// Sends SIGKILL. A process that has exited already is not an error.
     #[allow(unsafe_code)]
     pub(crate) fn kill(&self) {
         let descriptor = self.0.get_ref().as_raw_fd();
@@ -97,7 +97,7 @@ impl PidFd {
     }
 }
 
-/// A child of ours.
+/// A child process of this service.
 #[derive(Debug)]
 pub(crate) struct ChildProcess {
     pid: libc::pid_t,

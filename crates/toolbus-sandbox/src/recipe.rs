@@ -57,21 +57,21 @@ impl BwrapOptions {
     }
 }
 
-/// What every script gets.
+/// The base options of every script.
 pub(crate) fn script_base(trees: &[HostTree], limits: &Limits) -> BwrapOptions {
     let mut options = common_options(limits);
     options.tmpfs(limits.work_bytes, WORK).bind_trees(trees);
     options
 }
 
-/// What every installer gets: the network, too.
+/// The base options of every installer, which include the network.
 pub(crate) fn installer_base(trees: &[HostTree], limits: &Limits) -> BwrapOptions {
     let mut options = common_options(limits);
     options.push([&"--share-net"]).bind_trees(trees);
     options
 }
 
-/// The namespaces and the file systems that all have.
+/// The namespaces and file systems common to scripts and installers.
 fn common_options(limits: &Limits) -> BwrapOptions {
     let id = SCRIPT_ID.to_string();
     let mut options = BwrapOptions::default();
@@ -104,7 +104,7 @@ fn common_options(limits: &Limits) -> BwrapOptions {
     options
 }
 
-/// What one script gets on top: its packages.
+/// The options of one script: the base and its packages.
 pub(crate) fn script_options(base: &BwrapOptions, packages: Option<&Path>) -> BwrapOptions {
     let mut options = base.clone();
     if let Some(packages) = packages {
@@ -115,7 +115,7 @@ pub(crate) fn script_options(base: &BwrapOptions, packages: Option<&Path>) -> Bw
     options
 }
 
-/// What one installer gets on top: a folder to write.
+/// The options of one installer: the base and a writable folder.
 pub(crate) fn installer_options(base: &BwrapOptions, target: &HostTree) -> BwrapOptions {
     let mut options = base.clone();
     options.push([&"--bind", &target.source, &target.path]).push([

@@ -29,8 +29,8 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Looks for what is needed, and proves by a script that looks around that the sandbox holds
-    /// what it promises. Takes about as long as two scripts.
+    /// Finds the kernel features, bubblewrap and the interpreter, and verifies with a canary script
+    /// that the sandbox isolates as promised. Takes about as long as two scripts.
     ///
     /// # Errors
     /// [`Unavailable`] says what is missing and what to do. Nothing weaker is tried.
@@ -88,7 +88,7 @@ impl Sandbox {
         if self.engine.has_control_groups() { "control group" } else { "sampled" }
     }
 
-    /// Waits until no script runs any more, as after a run whose future was dropped.
+    /// Waits until no script is running, which includes runs whose future was dropped.
     pub async fn idle(&self) {
         self.engine.idle().await;
     }
@@ -104,7 +104,7 @@ impl Runner for Sandbox {
     }
 }
 
-/// Host trees that are shown, by who sees them.
+/// Host trees that are bound into sandboxes: those for scripts and those for installers.
 struct HostTrees {
     scripts: Vec<HostTree>,
     installers: Vec<HostTree>,
@@ -128,7 +128,8 @@ impl HostTrees {
         Self { scripts, installers, staged }
     }
 
-    /// The thread that starts processes; with a view of its own when it has to change its user.
+    /// Starts the thread that spawns processes, in a mount namespace of its own when it has to change
+    /// its user.
     async fn start_spawner(&self, become_id: Option<u32>) -> Result<ProcessSpawner, Unavailable> {
         let staged = become_id.map(|_| self.staged.clone());
         ProcessSpawner::start(move || match staged {

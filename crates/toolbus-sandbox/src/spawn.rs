@@ -26,7 +26,7 @@ const STACK_BYTES: usize = 64 << 10;
 /// Descriptors are first moved above every target, so that none overwrites another.
 const PARKED_FD_MIN: RawFd = 64;
 
-/// What to start.
+/// What to spawn: program, descriptors, limits and user.
 #[derive(Debug)]
 pub(crate) struct SpawnPlan {
     /// The program's path, looked up nowhere.
@@ -47,7 +47,7 @@ pub(crate) struct SpawnPlan {
     pub(crate) group_handles: Vec<GroupHandle>,
 }
 
-/// A process that was started: nobody else waits for it.
+/// A spawned process, which only the receiver of this waits for.
 #[derive(Debug)]
 pub(crate) struct StartedProcess {
     /// Its number, good until it has been waited for.
@@ -113,7 +113,7 @@ fn serve_jobs(jobs: &Receiver<SpawnJob>) {
     }
 }
 
-/// Kills and reaps a child that nobody will wait for.
+/// Kills and reaps a child whose requester is gone.
 #[allow(unsafe_code)]
 pub(crate) fn kill_and_reap(pid: libc::pid_t) {
     // SAFETY: the process is our child and has not been waited for, so the number is still its own;
@@ -227,7 +227,7 @@ fn become_program(prepared: &mut PreparedChild<'_>) -> &'static str {
     "nothing"
 }
 
-/// A session, a mask and signal handling of its own.
+/// Resets what is inherited: session, file mode mask and signal handlers.
 #[allow(unsafe_code)]
 fn reset_inherited(_: &mut PreparedChild<'_>) -> Result<(), &'static str> {
     // All zeroes is the kernel's own form of the default action. Called directly, because the C
@@ -329,8 +329,8 @@ fn check_result(answer: libc::c_long, step: &'static str) -> Result<(), &'static
     if answer < 0 { Err(step) } else { Ok(()) }
 }
 
-/// When the machine itself runs out of memory, the kernel shall take this process first. Best
-/// effort: without `/proc` nothing is lost but that.
+/// Makes the kernel's OOM killer prefer this process when the machine runs out of memory. Best
+/// effort: without `/proc` only this preference is lost.
 ///
 /// # Safety
 /// Called in the child, before it changes its user.

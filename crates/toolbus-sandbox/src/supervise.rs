@@ -24,13 +24,13 @@ use crate::memory::{MemoryGuard, SAMPLE_INTERVAL};
 use crate::process::WaitStatus;
 use crate::work_folder::WorkFolder;
 
-/// How long output may come after the script's end, from processes it left behind.
+/// How long to read output after the script's end, from processes that it left behind.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
-/// How long killed processes may take to be gone; it takes milliseconds.
+/// How long killed processes may take to exit; it normally takes milliseconds.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 const BWRAP_STDERR_BYTES_MAX: u64 = 2 << 10;
 
-/// What to do with a launched interpreter.
+/// Instructions for supervising a launched interpreter: request, timeouts, limits.
 pub(crate) struct RunOrder {
     /// What the bootstrap reads.
     pub(crate) request: Vec<u8>,
@@ -43,7 +43,7 @@ pub(crate) struct RunOrder {
     pub(crate) guard: MemoryGuard,
 }
 
-/// Why the waiting ended.
+/// Why supervision stopped waiting.
 enum StopReason {
     /// The script ended.
     ScriptEnded(WaitStatus),
@@ -52,7 +52,7 @@ enum StopReason {
     OutOfMemory,
     /// The sandbox ended before it reported the script's end.
     SandboxLost(WaitStatus),
-    /// The first process said something that it never says.
+    /// The first process sent a report that it must not send.
     InvalidReport(String),
 }
 
@@ -92,7 +92,7 @@ pub(crate) async fn supervise(
         watch.drain_output().await;
     }
 
-    let exceeded = watch.guard.as_mut().is_none_or(MemoryGuard::has_oom_killed);
+    let exceeded = watch.guard.as_ref().is_none_or(MemoryGuard::has_oom_killed);
     let used = processes.kill_and_wait(KILL_TIMEOUT).await.map_err(|error| match elapsed {
         None => Error::Failed(error.to_string()),
         Some(_) => Error::OutcomeUnknown(error.to_string()),
@@ -123,7 +123,7 @@ pub(crate) async fn supervise(
     Ok(Outcome { output, stdout, stderr, ending, elapsed, usage, produced })
 }
 
-/// What a script left that ended by itself.
+/// Collects the files of a script that ended by itself.
 async fn collect_produced(ending: &Ending, held: Option<io::Result<WorkFolder>>) -> Produced {
     let failed = |error: &dyn Display| {
         let mut collector = Collector::default();
@@ -148,7 +148,7 @@ fn ending_of(status: WaitStatus) -> Ending {
     }
 }
 
-/// Times and the wish to stop.
+/// Timeouts and cancellation of one run.
 struct RunLimits {
     start: Duration,
     run: Duration,
@@ -157,14 +157,14 @@ struct RunLimits {
 
 struct ScriptWatch {
     capture: OutputCapture,
-    /// Away while another thread looks.
+    /// Taken while a blocking thread samples memory.
     guard: Option<MemoryGuard>,
     started: Option<Instant>,
-    /// Where the script starts, and the same held open, from its start on.
+    /// Path of the work folder, and the folder held open from the script's start on.
     work_folder_path: Option<PathBuf>,
     work_folder: Option<io::Result<WorkFolder>>,
-    /// The socket's other half stays open after the request: its end would tell the first process
-    /// that nobody listens.
+    /// The write half stays open after the request: closing it would tell the first process that the
+    /// service is gone.
     request_writer: Option<OwnedWriteHalf>,
 }
 
@@ -233,7 +233,7 @@ impl ScriptWatch {
         }
     }
 
-    /// Takes output until its end, or for a moment when somebody holds the pipes open.
+    /// Reads output to its end, or until a short timeout while a process holds the pipes open.
     async fn drain_output(&mut self) {
         let end = Instant::now() + DRAIN_TIMEOUT;
         while self.capture.is_open()
@@ -253,13 +253,13 @@ impl ScriptWatch {
                 self.guard = Some(guard);
                 exceeded
             }
-            // Without an account there is no bound: as if it were exceeded.
+            // Without accounting there is no bound, so treat it as exceeded.
             Err(_) => true,
         }
     }
 }
 
-/// The control socket is closed: the first process is gone.
+/// Waits for the exit status after the control socket closed: the first process is gone.
 async fn await_lost_sandbox(processes: &mut ScriptProcesses) -> StopReason {
     match time::timeout(KILL_TIMEOUT, processes.wait_ended()).await {
         Ok(Ok((status, _))) => StopReason::SandboxLost(status),

@@ -1,4 +1,4 @@
-//! What a script left in its output folder, read after its last process is gone.
+//! The work folder of a script, and reading its output folder after the last process has exited.
 //!
 //! The folder that a script starts in is held open from the script's start: a file system in memory
 //! lives on while somebody does so, though nothing can reach it any more. So nobody changes what is
@@ -16,18 +16,18 @@ use std::path::{Path, PathBuf};
 
 use toolbus_scripts::files::{Collector, ENTRIES_MAX, OUTPUT_FOLDER, Produced};
 
-/// The folder that a script starts in.
+/// The folder that a script starts in, held open.
 #[derive(Debug)]
 pub(crate) struct WorkFolder(File);
 
 impl WorkFolder {
-    /// Holds the folder, which outlives its script by this.
+    /// Opens the folder, which keeps its file system alive after the script.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         open_no_follow(path, libc::O_PATH | libc::O_DIRECTORY).map(Self)
     }
 
-    /// Reads what was left. For the time after the last process of the script; takes milliseconds,
-    /// on a thread that may block.
+    /// Collects the output files. Call it after the script's last process has exited, on a thread
+    /// that may block; it takes milliseconds.
     pub(crate) fn collect_output(&self) -> Produced {
         let mut collector = Collector::default();
 
@@ -91,7 +91,7 @@ fn take_file(folder: &File, name: &OsStr, collector: &mut Collector) -> io::Resu
     Ok(())
 }
 
-/// Refuses all but a regular file that has this one name.
+/// Refuses anything but a regular file without further hard links.
 fn check_regular(metadata: &Metadata) -> io::Result<()> {
     let kind = metadata.file_type();
     let reason = if kind.is_symlink() {
@@ -109,7 +109,7 @@ fn check_regular(metadata: &Metadata) -> io::Result<()> {
     Err(io::Error::other(reason))
 }
 
-/// The path of something right below an open folder.
+/// The path of an entry directly below an open folder.
 fn path_below(folder: &File, name: &OsStr) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name)
 }

@@ -1,9 +1,9 @@
-//! Shares a runner among the agents that ask it: none takes all of its places, and none fills its
+//! Shares a runner fairly among the agents that use it: no agent takes all permits or fills the
 //! queue.
 //!
-//! Invariants: an agent has at most its share of places, running or next in line for all of them,
-//! so whoever asks waits for a bounded number of scripts of others; what is over a bound is refused
-//! at once as busy, with the bound that it is over.
+//! Invariants: an agent holds at most its share of permits, running or next in line for all of them,
+//! so every call waits for a bounded number of scripts of others; a call over a limit is refused at
+//! once as busy, with the limit that it exceeds.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::runner::{CallKey, Error, Outcome, Run, Runner, Script};
 
-/// How a runner is shared.
+/// Limits on the scripts of all agents and of one agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shares {
     /// Scripts that run at a time, of all agents.
@@ -27,18 +27,18 @@ pub struct Shares {
     pub waiting_of_one: usize,
 }
 
-/// A runner of which each agent has its share. Agents are told apart by what they call themselves.
+/// A runner that gives each agent its share. Agents are distinguished by the name they report.
 pub struct FairRunner {
     runner: Arc<dyn Runner>,
     shares: Shares,
-    /// The places of all agents, given in the order in which they were asked for.
+    /// Permits to run, shared by all agents and granted in order of arrival.
     places: Semaphore,
     agents: Mutex<AgentShares>,
 }
 
 #[derive(Default)]
 struct AgentShares {
-    /// Those that have scripts here, running or waiting; no others.
+    /// Agents that have scripts running or waiting; no others.
     by_name: HashMap<String, AgentShare>,
     /// Scripts of all of them.
     scripts: usize,
@@ -49,7 +49,7 @@ struct AgentShare {
     places: Arc<Semaphore>,
 }
 
-/// A script that runs or waits.
+/// A script that is admitted: it runs or waits.
 struct AdmittedScript<'a> {
     runner: &'a FairRunner,
     agent: String,
@@ -96,7 +96,7 @@ impl FairRunner {
     async fn run_in_turn(&self, script: Script, mut run: Run) -> Result<Outcome, Error> {
         if run.redelivered {
             if !run.with_start_deadline(self.runner.is_unbegun(run.key)).await? {
-                // What may run already takes nobody's turn, and must not be told to be refused.
+                // A script that may be running already needs no permit, and must not be refused.
                 return self.runner.run(script, run).await;
             }
             run.redelivered = false;
@@ -120,15 +120,15 @@ impl FairRunner {
         let mut places = Ok(None);
         let turn = async {
             let both = async {
-                // Its own share first: what waits for that is in nobody else's way.
+                // The agent's own permit first: waiting for it blocks no other agent.
                 let own = admitted.places.acquire().await;
                 own.ok().zip(self.places.acquire().await.ok())
             };
             places = run.with_queue_deadline(both).await;
         };
 
-        // Both only wait; a turn that is given up goes to the next. Also one that is given up for its
-        // time has not begun for certain before the runner says so.
+        // Both arms only wait; a dropped permit goes to the next in line. A call whose wait timed out
+        // is not known to be unstarted before the runner says so.
         tokio::select! {
             waited = run.with_start_deadline(self.runner.wait(run.key, Box::pin(turn))) => waited?,
             () = run.cancelled.cancelled() => return Err(Error::Cancelled),

@@ -56,7 +56,7 @@ pub const SPANS: &[Span] = &[Span {
     ],
 }];
 
-/// What is counted of scripts. To be made after telemetry was started.
+/// The instruments for scripts. Create it after telemetry has started.
 #[derive(Debug)]
 pub(crate) struct ScriptMetrics {
     runner: &'static str,
@@ -65,7 +65,8 @@ pub(crate) struct ScriptMetrics {
     kills: Counter<u64>,
 }
 
-/// A script that runs. Dropped before its end, it is recorded as cancelled: it is killed then.
+/// The record of one run. Dropped before it is finished it counts as cancelled, because the script
+/// is killed then.
 pub(crate) struct RunRecord<'a> {
     metrics: &'a ScriptMetrics,
     span: tracing::Span,
@@ -107,7 +108,7 @@ impl RunRecord<'_> {
         &self.span
     }
 
-    /// The script has ended, and this is what its caller is told.
+    /// Records the end of the script by the response that its caller gets.
     pub(crate) fn finish(mut self, response: &ScriptInvokeResponse) {
         self.reason = match &response.reason {
             // It ran to its end, and some of what it wrote was too much to keep.

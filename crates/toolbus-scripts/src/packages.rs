@@ -1,7 +1,6 @@
-//! What every runner does with packages in the same way: reads what is required, and tells what came
-//! of installing it.
+//! Packages, for every runner alike: parses requirements, and reports the result of installing them.
 //!
-//! Invariants: no process is started for a requirement that does not parse; what is told of an
+//! Invariants: no process is started for a requirement that does not parse; the report of an
 //! installation is bounded and holds no password of an index.
 
 pub mod requirement;
@@ -12,11 +11,11 @@ use crate::runner::{Ending, Error, Outcome};
 
 pub use requirement::Requirements;
 
-/// How much of what an installer said is told.
+/// How much of the installer's output an error quotes, in bytes.
 const INSTALLER_OUTPUT_BYTES_MAX: usize = 2 << 10;
 
-/// Whether an installer did its work, in the texts that callers know from the C# runner. `limit` is
-/// what it might take.
+/// Checks that an installer succeeded, with errors worded as callers know them from the C# runner.
+/// `limit` is the time that it was allowed.
 ///
 /// # Errors
 /// [`Error::Packages`] with what the installer said last; [`Error::Cancelled`].
@@ -34,7 +33,7 @@ pub fn check_installed(outcome: &Outcome, limit: Duration) -> Result<(), Error> 
     Err(Error::Packages(format!("pip install failed ({how}): {}", without_passwords(said))))
 }
 
-/// An installation that took too long.
+/// The error for an installation that timed out.
 #[must_use]
 pub fn timeout_error(limit: Duration) -> Error {
     Error::Packages(format!("pip install timed out after {}s", limit.as_secs()))
@@ -45,7 +44,7 @@ fn last_bytes(text: &str) -> &str {
     &text[text.ceil_char_boundary(text.len().saturating_sub(INSTALLER_OUTPUT_BYTES_MAX))..]
 }
 
-/// Takes user names and passwords out of addresses.
+/// Replaces user names and passwords in URLs.
 fn without_passwords(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     let mut parts = text.split("://");

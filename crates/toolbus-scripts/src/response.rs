@@ -1,4 +1,4 @@
-//! How a script ended, as the message that tells it.
+//! Builds the response message from the outcome of a script or an error.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const SIGNAL_EXIT_CODE: i32 = 128;
 /// The signal that ends what must end.
 const SIGKILL: i32 = 9;
 
-/// The message that tells of a script's end. `timeout` is what its caller asked for.
+/// The response for a script's outcome. `timeout` is what its caller asked for.
 pub(crate) fn outcome_response(
     call_id: &str,
     outcome: Outcome,
@@ -78,7 +78,7 @@ pub(crate) fn timeout_text(timeout: Duration) -> String {
     }
 }
 
-/// The message that tells why there is no outcome.
+/// The response for a script without an outcome, with the error as its reason.
 pub(crate) fn error_response(call_id: &str, error: &Error) -> ScriptInvokeResponse {
     let reason = match error {
         Error::Invalid(_) => ScriptReason::Invalid,
@@ -92,7 +92,7 @@ pub(crate) fn error_response(call_id: &str, error: &Error) -> ScriptInvokeRespon
     failed_response(call_id, reason, error.to_string())
 }
 
-/// The message of a call that has no outcome.
+/// The response for a failed call, with its reason.
 pub(crate) fn failed_response(
     call_id: &str,
     reason: ScriptReason,

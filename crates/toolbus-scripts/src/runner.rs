@@ -1,4 +1,4 @@
-//! The runner port: what a place that runs scripts takes and gives.
+//! The runner port: the trait [`Runner`], the script and context that it takes, and its outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +20,8 @@ pub const INPUT_BYTES_MAX: usize = 4 << 20;
 pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
 /// Most packages that one script may ask for.
 pub const PACKAGES_MAX: usize = 32;
-/// How long before the deadline of its call a script is given up that has not begun: time enough to
-/// tell why. A tenth of what the caller asked for, where that is less.
+/// How long before the call's deadline a script that has not started is given up, which leaves time to
+/// report why. A tenth of the caller's timeout, where that is less.
 const REPORT_GRACE: Duration = Duration::from_millis(500);
 
 /// A Python script to run.
@@ -67,11 +67,11 @@ impl Script {
     }
 }
 
-/// What surrounds one run.
+/// The context of one run: call, deadline, cancellation and live output.
 pub struct Run {
     /// The call's id as its caller wrote it, of any length and content: for people who look for it.
     pub call_id: String,
-    /// Who asks, by its own account; empty when nobody says.
+    /// The requesting agent, as it names itself; empty when unknown.
     pub source: String,
     /// What makes it this call and no other, also in another process.
     pub key: CallKey,
@@ -81,7 +81,7 @@ pub struct Run {
     /// When the outcome must be there. What a script waits for before it begins is given up earlier
     /// ([`Run::start_deadline`]), so that its caller hears why it has not begun, and in time.
     pub deadline: Deadline,
-    /// Fires when nobody wants the outcome any more; the runner kills the script at once.
+    /// Fires when the outcome is no longer wanted; the runner kills the script at once.
     pub cancelled: CancellationToken,
     /// Takes output as it comes. Called on the runner's own task, so it must not block. Of a script
     /// that another runner had begun it takes all output from the beginning, in the same pieces.
@@ -103,26 +103,26 @@ impl Run {
         }
     }
 
-    /// When the script must have begun. One that has not is given up with the reason for that.
+    /// The deadline for the script to start. One that has not is given up, with the reason reported.
     #[must_use]
     pub fn start_deadline(&self) -> Instant {
         self.deadline.at() - self.report_grace()
     }
 
-    /// When a wait before the beginning ends that may last so long: by [`Run::start_deadline`] at the latest.
+    /// The end of a wait of up to `limit` before the start: [`Run::start_deadline`] at the latest.
     #[must_use]
     pub fn wait_deadline(&self, limit: Duration) -> Instant {
         self.start_deadline().min(Instant::now() + limit)
     }
 
-    /// When a wait ends after which there is more to wait for: so much earlier that there is time for
-    /// that, too.
+    /// The deadline for waiting in a queue: earlier than [`Run::start_deadline`], which leaves time for
+    /// the waits that follow.
     #[must_use]
     pub fn queue_deadline(&self) -> Instant {
         self.deadline.for_next_hop().at() - self.report_grace()
     }
 
-    /// Waits for a turn, which is not the last thing that a script waits for.
+    /// Waits for a permit until the queue deadline.
     ///
     /// # Errors
     /// [`Error::Busy`] when it does not come by [`Run::queue_deadline`].
@@ -133,15 +133,15 @@ impl Run {
         })
     }
 
-    /// Waits for what finds out whether the call has begun elsewhere.
+    /// Waits until the start deadline for a check whether the call has started elsewhere.
     ///
     /// # Errors
-    /// Its own, and [`Error::OutcomeUnknown`] when it is not found out by [`Run::start_deadline`].
+    /// Its own, and [`Error::OutcomeUnknown`] when there is no answer by [`Run::start_deadline`].
     pub async fn with_start_deadline<T>(
         &self,
-        finding: impl Future<Output = Result<T, Error>>,
+        check: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        timeout_at(self.start_deadline(), finding).await.unwrap_or_else(|_| {
+        timeout_at(self.start_deadline(), check).await.unwrap_or_else(|_| {
             let text = "whether it began elsewhere cannot be found out in time";
             Err(Error::OutcomeUnknown(text.to_owned()))
         })
@@ -173,7 +173,7 @@ pub struct Captured {
     pub truncated: bool,
 }
 
-/// How a script ended.
+/// How a script ended: exit code, signal, timeout, out of memory or cancelled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
     /// It ended by itself with this exit code (0–255).
@@ -192,7 +192,7 @@ pub enum Ending {
     Cancelled,
 }
 
-/// What a script used.
+/// Resource usage of a script: CPU time and peak memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// User and system time of all its processes.
@@ -201,7 +201,7 @@ pub struct Usage {
     pub memory_peak: u64,
 }
 
-/// What came of a script that was started.
+/// The outcome of a script that was started: output, ending, usage and files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     /// stdout and stderr merged in the order of arrival.

@@ -46,7 +46,7 @@ pub async fn serve(
     Responder::start(bus, listen, ScriptService { runner, metrics }).await
 }
 
-/// A runner that says why there is none.
+/// A runner that refuses every script and says why none is available.
 pub struct Unavailable(pub String);
 
 impl Runner for Unavailable {
@@ -129,7 +129,7 @@ impl Service for ScriptService {
             let response = match ran {
                 Ok(outcome) => response::outcome_response(call_id, outcome, asked),
                 Err(error) => {
-                    tracing::warn!(%error, runner = self.runner.name(), "a script has no outcome");
+                    tracing::warn!(%error, runner = self.runner.name(), "script run failed");
                     response::error_response(call_id, &error)
                 }
             };

@@ -1,4 +1,4 @@
-//! What a script wrote: bytes of two streams in, three bounded texts out.
+//! The output texts of a script: bytes of two streams in, three bounded texts out.
 //!
 //! Every runner keeps output this way, so that the same script is told of in the same words wherever
 //! it ran. Invariants: memory does not grow with what is written, and characters that arrive in
@@ -23,7 +23,7 @@ struct StreamText {
 }
 
 impl Texts {
-    /// No output yet; `live` is told of all that is kept.
+    /// Starts without output; `live` receives everything that is kept.
     #[must_use]
     pub fn new(live: Option<LiveOutput>) -> Self {
         Self {
@@ -73,7 +73,7 @@ impl Texts {
     }
 }
 
-/// The beginning of a text.
+/// The beginning of a text, up to [`OUTPUT_BYTES_MAX`].
 #[derive(Default)]
 struct BoundedText(Captured);
 

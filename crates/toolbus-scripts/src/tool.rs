@@ -141,16 +141,16 @@ impl ExecutePython {
     }
 }
 
-/// Progress without what was heard before. A worker that takes over the script of one that was lost
-/// tells its output from the beginning, in the same pieces and so under the same numbers.
+/// Drops progress that was forwarded before. A worker that adopts the script of a lost worker
+/// replays its output from the beginning, in the same pieces and so with the same sequence numbers.
 fn skip_repeated_progress(progress: Progress) -> Progress {
     if !progress.is_wanted() {
         return progress;
     }
     let next = AtomicU64::new(0);
-    Progress::to(move |news| {
-        if next.fetch_max(news.seq.saturating_add(1), Ordering::Relaxed) <= news.seq {
-            progress.send(news);
+    Progress::to(move |update| {
+        if next.fetch_max(update.seq.saturating_add(1), Ordering::Relaxed) <= update.seq {
+            progress.send(update);
         }
     })
 }
@@ -182,7 +182,7 @@ fn build_request(
     })
 }
 
-/// What the model is told, in the words that it knows.
+/// The output of the tool for the model: the text of the contract, and the files beside it.
 fn output_of_response(
     mut response: ScriptInvokeResponse,
     seconds: u64,
@@ -223,7 +223,7 @@ fn result_of_response(response: ScriptInvokeResponse, seconds: u64) -> Result<Ou
     Ok(Output::error(format!("Script failed (exit {}):\n{text}{note}", response.exit_code)))
 }
 
-/// What the texts of the contract have no place for, on lines of its own behind them.
+/// Notes on the ending and on refused files, each on a line after the text of the contract.
 fn output_notes(response: &ScriptInvokeResponse) -> String {
     let refused = response.files_refused.as_deref().map(files::refusal_notes).unwrap_or_default();
     let ending = match (&response.reason, response.signal) {
@@ -308,7 +308,8 @@ fn clamp_seconds(value: &mut Value) {
         _ => None,
     };
     if let Some(seconds) = seconds.filter(|seconds| !seconds.is_nan()) {
-        let (low, high) = (*TIMEOUT_SECONDS.start(), *TIMEOUT_SECONDS.end());
+        let low = *TIMEOUT_SECONDS.start();
+        let high = *TIMEOUT_SECONDS.end();
         // The clamp makes the conversion exact: it leaves a whole number between 1 and 300.
         *value = json!(seconds.ceil().clamp(low as f64, high as f64) as u64);
     }

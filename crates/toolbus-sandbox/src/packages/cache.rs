@@ -19,14 +19,14 @@ const LOCK: &str = ".lock";
 /// Holds the size of a set, in bytes.
 const SIZE: &str = ".size";
 
-/// Sets of packages on disk.
+/// The package cache: installed sets on disk.
 #[derive(Debug)]
 pub(crate) struct PackageCache {
     directory: PathBuf,
     bytes_max: u64,
 }
 
-/// A set that stays as long as this is held.
+/// A cached set that is not evicted while this is held.
 #[derive(Debug)]
 pub(crate) struct CachedSet {
     /// Its folder.
@@ -79,7 +79,7 @@ impl PackageCache {
         &self.directory
     }
 
-    /// The set under this key, if it is there.
+    /// Takes the set under this key with a shared lock; `None` when it is missing or being installed.
     pub(crate) fn try_hold(&self, key: &str) -> io::Result<Option<CachedSet>> {
         let lock = self.open_lock_file(key)?;
         match lock.try_lock_shared() {
@@ -97,8 +97,8 @@ impl PackageCache {
         Ok(Some(CachedSet { tree, _lock: lock }))
     }
 
-    /// The right to install or remove the set under this key; `None` while another has it or uses
-    /// the set. It is given up by dropping it.
+    /// Takes the exclusive lock to install or remove the set under this key; `None` while another
+    /// process holds it or uses the set. Dropping it releases the lock.
     pub(crate) fn try_claim(&self, key: &str) -> io::Result<Option<FileLock>> {
         let lock = self.open_lock_file(key)?;
         match lock.try_lock() {
@@ -117,13 +117,13 @@ impl PackageCache {
         Ok(StagingFolder { path, _lock: lock })
     }
 
-    /// Takes `tree`, below the staging folder, as the set under `key`. The caller holds the claim.
+    /// Publishes `tree`, below the staging folder, as the set under `key`. The caller holds the claim.
     pub(crate) fn publish(&self, key: &str, tree: &Path) -> io::Result<()> {
         fs::write(tree.join(SIZE), disk_usage(tree)?.to_string())?;
         fs::rename(tree, self.directory.join(key))
     }
 
-    /// Removes the longest unused sets until the rest fits. Those in use stay.
+    /// Evicts the least recently used sets until the rest fits. Sets in use stay.
     pub(crate) fn evict_unused(&self) -> io::Result<()> {
         let mut sets = Vec::new();
 
@@ -155,7 +155,7 @@ impl PackageCache {
         Ok(())
     }
 
-    /// Removes a set: out of its name first, so that nobody finds half of it.
+    /// Removes a set. It is renamed first, so that no reader finds half of it.
     fn remove_set(&self, key: &str) -> io::Result<()> {
         let trash = self.create_staging()?;
         fs::rename(self.directory.join(key), trash.path.join(key))?;
@@ -186,7 +186,7 @@ impl PackageCache {
         let mut entries = Vec::new();
         for entry in fs::read_dir(&self.directory)? {
             let entry = entry?;
-            // A name that is not text is none of ours.
+            // A name that is not UTF-8 is not ours.
             if let Ok(name) = entry.file_name().into_string() {
                 entries.push((name, entry.path()));
             }
@@ -199,7 +199,7 @@ impl PackageCache {
 #[derive(Debug)]
 pub(crate) struct StagingFolder {
     pub(crate) path: PathBuf,
-    /// Says that somebody is at work here.
+    /// Marks the folder as in use.
     _lock: FileLock,
 }
 
@@ -210,7 +210,7 @@ impl Drop for StagingFolder {
     }
 }
 
-/// Gives a folder and all in it to a user and the group of the same number.
+/// Changes the owner of a folder and everything in it to this user and the group of the same id.
 pub(crate) fn change_owner(folder: &Path, id: u32) -> io::Result<()> {
     let mut open = vec![folder.to_path_buf()];
     while let Some(path) = open.pop() {
@@ -225,7 +225,7 @@ pub(crate) fn change_owner(folder: &Path, id: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// What a folder takes up on disk, in bytes. Links are not followed; what vanishes meanwhile counts
+/// Disk usage of a folder, in bytes. Links are not followed; files that vanish meanwhile count as
 /// nothing.
 pub(crate) fn disk_usage(folder: &Path) -> io::Result<u64> {
     let mut total = 0;

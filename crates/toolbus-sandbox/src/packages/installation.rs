@@ -18,9 +18,9 @@ use crate::recipe::{self, BwrapOptions, HostTree};
 use crate::script;
 use crate::supervise::{RunOrder, supervise};
 
-/// Installers hold the index in memory.
+/// Memory limit of installers, which hold the index in memory.
 const INSTALLER_MEMORY_BYTES: u64 = 1 << 30;
-/// How often the size of a growing tree is looked at.
+/// How often the size of the growing tree is measured.
 const SIZE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Replaces the interpreter by the command in its input, with the variables that follow it there.
 /// They hold passwords, which must not be seen in a command line or an environment before that.
@@ -32,7 +32,7 @@ const UNIT_SEPARATOR: &str = "\x1f";
 const RECORD_SEPARATOR: &str = "\x1e";
 
 impl PackageInstaller {
-    /// Runs the installer to its end, which must be a good one.
+    /// Runs the installer to its end and checks that it succeeded and stayed within its size limit.
     pub(super) async fn run_installer(
         &self,
         staging: &Path,
@@ -133,7 +133,7 @@ impl PackageInstaller {
         self.launcher.launch(launch).await
     }
 
-    /// Where an installer finds the staging folder.
+    /// Path of the staging folder as the installer sees it.
     fn installer_target<'a>(&self, staging: &'a Path) -> &'a Path {
         if self.launcher.is_bare() { staging } else { Path::new(installer::TARGET) }
     }

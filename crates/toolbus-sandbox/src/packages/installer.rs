@@ -74,7 +74,7 @@ const SYSTEM_FILES: [&str; 11] = [
 /// Files below the home folder.
 const HOME_FILES: [&str; 3] = [".config/pip/pip.conf", ".pip/pip.conf", ".config/uv/uv.toml"];
 
-/// What installs.
+/// The program that installs packages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum InstallerProgram {
     /// uv, by its path.
@@ -83,7 +83,7 @@ pub(super) enum InstallerProgram {
     Pip,
 }
 
-/// What an installer sees of the host's configuration.
+/// The installer program, and what it sees of the host's configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct InstallerSettings {
     pub(super) program: InstallerProgram,
@@ -94,7 +94,8 @@ pub(crate) struct InstallerSettings {
 }
 
 impl InstallerSettings {
-    /// Looks around, leaving out what `interpreter` sees anyway.
+    /// Detects the program, variables and files on this host, leaving out what `interpreter` mounts
+    /// anyway.
     pub(crate) fn detect(interpreter: &Interpreter) -> Self {
         let variables: Vec<(&'static str, String)> =
             VARIABLES.iter().filter_map(|name| Some((*name, env::var(name).ok()?))).collect();

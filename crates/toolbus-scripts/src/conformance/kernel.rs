@@ -197,7 +197,8 @@ fn is_walled_in(id: i32, outside: &Path) {
     for mount in read("mountinfo").lines() {
         let (of_mount, of_system) = mount.split_once(" - ").expect("a mount");
         let words: Vec<_> = of_mount.split(' ').collect();
-        let (place, is_writable) = (words[4], words[5].split(',').any(|option| option == "rw"));
+        let place = words[4];
+        let is_writable = words[5].split(',').any(|option| option == "rw");
         let system = of_system.split(' ').next().expect("a type");
         let is_memory = ["tmpfs", "devpts", "mqueue", "proc"].contains(&system);
         let is_device = DEVICES.contains(&place);

@@ -15,7 +15,8 @@ use super::stage::Stage;
 pub(super) async fn planted_secrets_are_found_nowhere(stage: Stage) {
     let folder = tempfile::tempdir().expect("a folder");
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("permissions");
-    let (readable, open) = (new_id(), new_id());
+    let readable = new_id();
+    let open = new_id();
     let path = folder.path().join("secret");
 
     fs::write(&path, &readable).expect("written");

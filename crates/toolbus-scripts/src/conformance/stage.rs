@@ -1,5 +1,5 @@
-//! What a case stands on: the service with the runner under test behind an in-memory bus, and short
-//! ways to ask it.
+//! The test bed of a case: the service with the runner under test behind an in-memory bus, and
+//! helpers to send it scripts.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -48,7 +48,8 @@ pub(super) fn script(source: &str) -> ScriptInvokeRequest {
 impl Stage {
     pub(super) async fn start(fixture: Arc<dyn Fixture>) -> Self {
         let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
-        let (here, there) = (InstanceId::random(), InstanceId::random());
+        let here = InstanceId::random();
+        let there = InstanceId::random();
         let worker = crate::serve(Arc::clone(&bus), &there, CONCURRENCY, fixture.runner()).await;
         let worker = worker.expect("the in-memory bus takes a subscription");
         let requester = Requester::start(bus, AgentName::standard(), &here).await;
