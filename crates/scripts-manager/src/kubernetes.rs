@@ -245,7 +245,7 @@ impl Runner for KubernetesRunner {
         self.shared.presence.wait(key, turn).boxed()
     }
 
-    fn is_unbegun(&self, key: CallKey) -> BoxFuture<'_, Result<bool, Error>> {
+    fn claim_unstarted(&self, key: CallKey) -> BoxFuture<'_, Result<bool, Error>> {
         self.shared.presence.is_unbegun(key).boxed()
     }
 

@@ -10,7 +10,7 @@ use toolbus_scripts::runner::{Captured, LiveOutput, Stream};
 
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Both streams of one script.
+/// The output streams of one script.
 pub(crate) struct OutputCapture {
     stdout: OutputPipe,
     stderr: OutputPipe,
@@ -38,7 +38,7 @@ impl OutputCapture {
         }
     }
 
-    /// Whether anything may still come.
+    /// Whether more output may still come.
     pub(crate) fn is_open(&self) -> bool {
         self.stdout.pipe.is_some() || self.stderr.pipe.is_some()
     }

@@ -1,4 +1,5 @@
-//! Control groups (cgroups): exact memory accounting by the kernel, where this service may create them.
+//! Control groups (cgroups): exact memory accounting by the kernel, where this service may create
+//! them.
 //!
 //! Version 2 needs a delegated subtree whose controllers can be switched on; version 1 needs root.
 //! Nothing is moved that is not ours: a group that holds other processes is left as it is.
@@ -65,8 +66,8 @@ impl CgroupVersion {
 }
 
 impl CgroupHierarchy {
-    /// Finds a hierarchy to create groups in, proves it by creating one, and removes the groups that
-    /// an earlier service left.
+    /// Finds a hierarchy to create groups in, proves it by creating one, and removes the groups
+    /// that an earlier service left.
     pub(crate) fn find_writable(limits: &Limits) -> Option<Arc<Self>> {
         let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;

@@ -1,4 +1,4 @@
-//! The first process of a sandbox: its program, and what it says.
+//! The first process of a sandbox: its program, and the reports that it sends.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -14,12 +14,12 @@ pub(crate) mod fds;
 /// Built from `init/main.rs`.
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/init"));
 
-/// Puts the program where it can be executed without being in any file system.
+/// Returns the program as a sealed file in memory, which can be executed without a file system.
 pub(crate) fn program_file() -> io::Result<OwnedFd> {
     sealed_file(c"toolbus-init", PROGRAM)
 }
 
-/// A file in memory that cannot be changed any more.
+/// Creates a sealed file in memory, whose content cannot be changed any more.
 #[allow(unsafe_code)]
 pub(crate) fn sealed_file(name: &std::ffi::CStr, content: &[u8]) -> io::Result<OwnedFd> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
@@ -47,14 +47,14 @@ pub(crate) fn sealed_file(name: &std::ffi::CStr, content: &[u8]) -> io::Result<O
     Ok(file.into())
 }
 
-/// The command line that makes it run `program`; `processes_max` of 0 sets no limit.
+/// The command line that makes the first process run `program`; `processes_max` of 0 sets no limit.
 pub(crate) fn command_line(processes_max: u32, program: Vec<CString>) -> io::Result<Vec<CString>> {
     let mut arguments = vec![c_string("toolbus-init")?, c_string(processes_max.to_string())?];
     arguments.extend(program);
     Ok(arguments)
 }
 
-/// What comes over the control socket.
+/// A report received over the control socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InitReport {
     /// The bootstrap: the script starts now.
@@ -65,8 +65,8 @@ pub(crate) enum InitReport {
     NotStarted(i32),
 }
 
-/// Puts reports together from the bytes of the control socket. Nothing that a script controls can
-/// write to it; what makes no sense is an error all the same.
+/// Assembles reports from the bytes of the control socket. Nothing that a script controls can write
+/// to it; an unknown report is an error all the same.
 #[derive(Debug, Default)]
 pub(crate) struct ReportReader {
     pending: Vec<u8>,

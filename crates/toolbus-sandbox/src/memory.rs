@@ -28,8 +28,8 @@ pub(crate) enum MemoryGuard {
 }
 
 impl MemoryGuard {
-    /// Measures memory and returns whether the limit is exceeded. Reads files, so call it on a thread
-    /// that may block.
+    /// Measures memory and returns whether the limit is exceeded. Reads files, so call it on a
+    /// thread that may block.
     pub(crate) fn check_exceeded(&mut self) -> bool {
         match self {
             Self::Group(_) => self.has_oom_killed(),
@@ -45,8 +45,8 @@ impl MemoryGuard {
         }
     }
 
-    /// Whether the kernel killed a process for exceeding the limit. Asked once more at the end: it may
-    /// have done so since the last sample, and the script may have ended because of it.
+    /// Whether the kernel killed a process for exceeding the limit. Asked once more at the end: it
+    /// may have done so since the last sample, and the script may have ended because of it.
     pub(crate) fn has_oom_killed(&self) -> bool {
         match self {
             Self::Group(group) => group.oom_kill_count().is_some_and(|count| count > 0),

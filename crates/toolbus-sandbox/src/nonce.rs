@@ -1,4 +1,4 @@
-//! Names that nobody else uses.
+//! Unique names for folders and control groups.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::process;
@@ -11,7 +11,7 @@ pub(crate) fn unique_name(prefix: &str) -> String {
     format!("{prefix}-{}-{random:016x}", process::id())
 }
 
-/// The number of the process that made a name with this prefix.
+/// The pid of the process that made a name with this prefix.
 pub(crate) fn maker_pid<'a>(name: &'a str, prefix: &str) -> Option<&'a str> {
     name.strip_prefix(prefix)?.strip_prefix('-')?.split('-').next()
 }

@@ -128,8 +128,8 @@ impl HostTrees {
         Self { scripts, installers, staged }
     }
 
-    /// Starts the thread that spawns processes, in a mount namespace of its own when it has to change
-    /// its user.
+    /// Starts the thread that spawns processes, in a mount namespace of its own when it has to
+    /// change its user.
     async fn start_spawner(&self, become_id: Option<u32>) -> Result<ProcessSpawner, Unavailable> {
         let staged = become_id.map(|_| self.staged.clone());
         ProcessSpawner::start(move || match staged {

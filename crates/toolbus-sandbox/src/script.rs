@@ -13,7 +13,7 @@ use toolbus_scripts::files::{File, INPUT_FOLDER, OUTPUT_FOLDER};
 use crate::c_string::c_string;
 use crate::interpreter::Interpreter;
 
-/// What the interpreter runs first.
+/// The Python bootstrap, which the interpreter runs first.
 static BOOTSTRAP: LazyLock<String> =
     LazyLock::new(|| [RUN_SCRIPT, include_str!("bootstrap.py")].concat());
 
@@ -33,8 +33,8 @@ pub(crate) fn interpreter_command(interpreter: &Interpreter) -> io::Result<Vec<C
         .collect()
 }
 
-/// What the bootstrap reads: itself, then frames. Without `files`, not even none of them, no folders
-/// are made for any.
+/// The request that the bootstrap reads: itself, then frames. Without `files`, not even none of
+/// them, no folders are made for any.
 pub(crate) fn bootstrap_request(
     interpreter: &Interpreter,
     packages: Option<&Path>,

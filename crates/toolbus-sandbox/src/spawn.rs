@@ -19,7 +19,8 @@ use tokio::sync::oneshot;
 
 use crate::cgroup::GroupHandle;
 
-/// Most starts that wait for the thread, each a fraction of a millisecond. Runs are bounded below it.
+/// Most starts that wait for the thread, each a fraction of a millisecond. Runs are bounded below
+/// it.
 const JOBS_MAX: usize = 4096;
 /// The child runs a few frames of this file on it.
 const STACK_BYTES: usize = 64 << 10;
@@ -206,8 +207,8 @@ fn spawn_child(plan: &SpawnPlan) -> io::Result<StartedProcess> {
 
 #[allow(unsafe_code)]
 extern "C" fn run_child(prepared: *mut c_void) -> c_int {
-    // SAFETY: `spawn_child` passes a live `PreparedChild`, and its thread does not touch it until this child
-    // has executed another program or ended.
+    // SAFETY: `spawn_child` passes a live `PreparedChild`, and its thread does not touch it until
+    // this child has executed another program or ended.
     let prepared = unsafe { &mut *prepared.cast::<PreparedChild<'_>>() };
     let failed_step = become_program(prepared);
     prepared.failed = Some((failed_step, io::Error::last_os_error().raw_os_error().unwrap_or(0)));

@@ -1,4 +1,4 @@
-//! Shows trees to an unprivileged child that only root may reach.
+//! Staging mounts: bind trees that only root may reach where an unprivileged child can read them.
 //!
 //! A service that runs as root becomes another user before it starts bubblewrap, because the
 //! kernel does not count root's processes and lets root's user id open what is closed to others.

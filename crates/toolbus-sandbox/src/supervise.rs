@@ -163,8 +163,8 @@ struct ScriptWatch {
     /// Path of the work folder, and the folder held open from the script's start on.
     work_folder_path: Option<PathBuf>,
     work_folder: Option<io::Result<WorkFolder>>,
-    /// The write half stays open after the request: closing it would tell the first process that the
-    /// service is gone.
+    /// The write half stays open after the request: closing it would tell the first process that
+    /// the service is gone.
     request_writer: Option<OwnedWriteHalf>,
 }
 

@@ -4,8 +4,8 @@
 //! lives on while somebody does so, though nothing can reach it any more. So nobody changes what is
 //! read here, and the script has no way to point it elsewhere.
 //!
-//! Invariants: nothing is read but regular files with one name, right below the output folder; links
-//! are never followed and special files never opened; what is read is bounded.
+//! Invariants: nothing is read but regular files with one name, right below the output folder;
+//! links are never followed and special files never opened; what is read is bounded.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, OpenOptions};

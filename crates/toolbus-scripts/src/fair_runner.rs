@@ -1,9 +1,9 @@
 //! Shares a runner fairly among the agents that use it: no agent takes all permits or fills the
 //! queue.
 //!
-//! Invariants: an agent holds at most its share of permits, running or next in line for all of them,
-//! so every call waits for a bounded number of scripts of others; a call over a limit is refused at
-//! once as busy, with the limit that it exceeds.
+//! Invariants: an agent holds at most its share of permits, running or next in line for all of
+//! them, so every call waits for a bounded number of scripts of others; a call over a limit is
+//! refused at once as busy, with the limit that it exceeds.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct FairRunner {
     runner: Arc<dyn Runner>,
     shares: Shares,
     /// Permits to run, shared by all agents and granted in order of arrival.
-    places: Semaphore,
+    permits: Semaphore,
     agents: Mutex<AgentShares>,
 }
 
@@ -46,30 +46,30 @@ struct AgentShares {
 
 struct AgentShare {
     scripts: usize,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 /// A script that is admitted: it runs or waits.
 struct AdmittedScript<'a> {
     runner: &'a FairRunner,
     agent: String,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 impl FairRunner {
     /// Shares `runner`.
     #[must_use]
     pub fn new(runner: Arc<dyn Runner>, shares: Shares) -> Self {
-        let places = Semaphore::new(shares.running.clamp(1, Semaphore::MAX_PERMITS));
-        Self { runner, shares, places, agents: Mutex::default() }
+        let permits = Semaphore::new(shares.running.clamp(1, Semaphore::MAX_PERMITS));
+        Self { runner, shares, permits, agents: Mutex::default() }
     }
 
     fn try_admit(&self, agent: String) -> Result<AdmittedScript<'_>, Error> {
         let Shares { running, running_of_one, waiting, waiting_of_one } = self.shares;
         let mut agents = self.agents.lock();
-        let of_one = agents.by_name.get(&agent).map_or(0, |agent| agent.scripts);
+        let scripts_of_agent = agents.by_name.get(&agent).map_or(0, |share| share.scripts);
 
-        if of_one >= running_of_one + waiting_of_one {
+        if scripts_of_agent >= running_of_one + waiting_of_one {
             return Err(Error::Busy(format!(
                 "{running_of_one} scripts of this agent run and {waiting_of_one} wait"
             )));
@@ -81,21 +81,21 @@ impl FairRunner {
 
         agents.scripts += 1;
 
-        let of_one = agents.by_name.entry(agent.clone()).or_insert_with(|| AgentShare {
+        let agent_share = agents.by_name.entry(agent.clone()).or_insert_with(|| AgentShare {
             scripts: 0,
-            places: Arc::new(Semaphore::new(running_of_one.clamp(1, Semaphore::MAX_PERMITS))),
+            permits: Arc::new(Semaphore::new(running_of_one.clamp(1, Semaphore::MAX_PERMITS))),
         });
-        of_one.scripts += 1;
+        agent_share.scripts += 1;
 
-        let places = Arc::clone(&of_one.places);
+        let permits = Arc::clone(&agent_share.permits);
         drop(agents);
 
-        Ok(AdmittedScript { runner: self, agent, places })
+        Ok(AdmittedScript { runner: self, agent, permits })
     }
 
     async fn run_in_turn(&self, script: Script, mut run: Run) -> Result<Outcome, Error> {
         if run.redelivered {
-            if !run.with_start_deadline(self.runner.is_unbegun(run.key)).await? {
+            if !run.with_start_deadline(self.runner.claim_unstarted(run.key)).await? {
                 // A script that may be running already needs no permit, and must not be refused.
                 return self.runner.run(script, run).await;
             }
@@ -103,9 +103,9 @@ impl FairRunner {
         }
 
         let admitted = self.try_admit(std::mem::take(&mut run.source))?;
-        let at_once = admitted.places.try_acquire().ok().zip(self.places.try_acquire().ok());
-        let _places = match at_once {
-            Some(places) => places,
+        let free_permits = admitted.permits.try_acquire().ok().zip(self.permits.try_acquire().ok());
+        let _permits = match free_permits {
+            Some(permits) => permits,
             None => self.wait_for_turn(&admitted, &run).await?,
         };
 
@@ -117,24 +117,24 @@ impl FairRunner {
         admitted: &'a AdmittedScript<'_>,
         run: &Run,
     ) -> Result<(SemaphorePermit<'a>, SemaphorePermit<'a>), Error> {
-        let mut places = Ok(None);
+        let mut permits = Ok(None);
         let turn = async {
             let both = async {
                 // The agent's own permit first: waiting for it blocks no other agent.
-                let own = admitted.places.acquire().await;
-                own.ok().zip(self.places.acquire().await.ok())
+                let own = admitted.permits.acquire().await;
+                own.ok().zip(self.permits.acquire().await.ok())
             };
-            places = run.with_queue_deadline(both).await;
+            permits = run.with_queue_deadline(both).await;
         };
 
-        // Both arms only wait; a dropped permit goes to the next in line. A call whose wait timed out
-        // is not known to be unstarted before the runner says so.
+        // Both arms only wait; a dropped permit goes to the next in line. A call whose wait timed
+        // out is not known to be unstarted before the runner says so.
         tokio::select! {
             waited = run.with_start_deadline(self.runner.wait(run.key, Box::pin(turn))) => waited?,
             () = run.cancelled.cancelled() => return Err(Error::Cancelled),
         }
 
-        places?.ok_or_else(|| Error::Failed("there are no places any more".to_owned()))
+        permits?.ok_or_else(|| Error::Failed("there are no places any more".to_owned()))
     }
 }
 
@@ -155,8 +155,8 @@ impl Runner for FairRunner {
         self.runner.wait(key, turn)
     }
 
-    fn is_unbegun(&self, key: CallKey) -> BoxFuture<'_, Result<bool, Error>> {
-        self.runner.is_unbegun(key)
+    fn claim_unstarted(&self, key: CallKey) -> BoxFuture<'_, Result<bool, Error>> {
+        self.runner.claim_unstarted(key)
     }
 
     fn run(&self, script: Script, run: Run) -> BoxFuture<'_, Result<Outcome, Error>> {

@@ -1,6 +1,6 @@
 //! Running scripts: the runner port, the tool that models call, and both ends of the bus hop.
 //!
-//! A [`Runner`] runs one script in isolation and tells how it ended. Runners live elsewhere (the
+//! A [`Runner`] runs one script in isolation and reports how it ended. Runners live elsewhere (the
 //! local sandbox, Kubernetes pods); what they have in common is here: [`serve`] answers
 //! `script.invoke` with a runner, and [`tool::register`] gives agents the tool that asks for it.
 

@@ -1,4 +1,5 @@
-//! Packages, for every runner alike: parses requirements, and reports the result of installing them.
+//! Packages, for every runner alike: parses requirements, and reports the result of installing
+//! them.
 //!
 //! Invariants: no process is started for a requirement that does not parse; the report of an
 //! installation is bounded and holds no password of an index.

@@ -20,8 +20,8 @@ pub const INPUT_BYTES_MAX: usize = 4 << 20;
 pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
 /// Most packages that one script may ask for.
 pub const PACKAGES_MAX: usize = 32;
-/// How long before the call's deadline a script that has not started is given up, which leaves time to
-/// report why. A tenth of the caller's timeout, where that is less.
+/// How long before the call's deadline a script that has not started is given up, which leaves time
+/// to report why. A tenth of the caller's timeout, where that is less.
 const REPORT_GRACE: Duration = Duration::from_millis(500);
 
 /// A Python script to run.
@@ -73,23 +73,23 @@ pub struct Run {
     pub call_id: String,
     /// The requesting agent, as it names itself; empty when unknown.
     pub source: String,
-    /// What makes it this call and no other, also in another process.
+    /// The key that identifies this call, also in another process.
     pub key: CallKey,
-    /// The call came before, and a runner that was lost may have started its script, which must not
-    /// be started again. Only runners that [adopt](Runner::adopts) get such calls.
+    /// The call was redelivered: a lost runner may have started its script, which must not be
+    /// started again. Only runners that [adopt](Runner::adopts) get such calls.
     pub redelivered: bool,
-    /// When the outcome must be there. What a script waits for before it begins is given up earlier
-    /// ([`Run::start_deadline`]), so that its caller hears why it has not begun, and in time.
+    /// When the outcome is due. Waits before the script's start end earlier
+    /// ([`Run::start_deadline`]), so that the caller learns in time why it has not started.
     pub deadline: Deadline,
     /// Fires when the outcome is no longer wanted; the runner kills the script at once.
     pub cancelled: CancellationToken,
-    /// Takes output as it comes. Called on the runner's own task, so it must not block. Of a script
-    /// that another runner had begun it takes all output from the beginning, in the same pieces.
+    /// Receives live output. Called on the runner's own task, so it must not block. For an adopted
+    /// script it receives all output from the beginning, in the same pieces.
     pub live: Option<LiveOutput>,
 }
 
 impl Run {
-    /// A call of its own that nobody watches or cancels, and that has all the time there is.
+    /// The context of a standalone run: never cancelled, without live output or deadline.
     #[must_use]
     pub fn alone(call_id: &str) -> Self {
         Self {
@@ -103,7 +103,8 @@ impl Run {
         }
     }
 
-    /// The deadline for the script to start. One that has not is given up, with the reason reported.
+    /// The deadline for the script to start. One that has not is given up, with the reason
+    /// reported.
     #[must_use]
     pub fn start_deadline(&self) -> Instant {
         self.deadline.at() - self.report_grace()
@@ -115,8 +116,8 @@ impl Run {
         self.start_deadline().min(Instant::now() + limit)
     }
 
-    /// The deadline for waiting in a queue: earlier than [`Run::start_deadline`], which leaves time for
-    /// the waits that follow.
+    /// The deadline for waiting in a queue: earlier than [`Run::start_deadline`], which leaves time
+    /// for the waits that follow.
     #[must_use]
     pub fn queue_deadline(&self) -> Instant {
         self.deadline.for_next_hop().at() - self.report_grace()
@@ -178,15 +179,15 @@ pub struct Captured {
 pub enum Ending {
     /// It ended by itself with this exit code (0–255).
     Exited(i32),
-    /// A signal ended it that we did not send.
+    /// A signal ended it that this service did not send.
     Killed {
         /// The signal's number.
         signal: i32,
     },
     /// It was killed at its timeout.
     TimedOut,
-    /// It was killed for its memory: all of it, and be it that only one of its processes was over the
-    /// limit, which they share. So nobody waits for the answer of a child that is dead.
+    /// It was killed for exceeding its memory limit: all of its processes, even when the kernel
+    /// took only one, so that no process waits for the answer of a dead child.
     OutOfMemory,
     /// It was killed because its call was cancelled.
     Cancelled,
@@ -252,17 +253,19 @@ pub trait Runner: Send + Sync + 'static {
     /// A short name for logs and metrics, such as `bubblewrap`.
     fn name(&self) -> &'static str;
 
-    /// Whether it finds the script of a call that a lost runner had started. Where it does not, the
-    /// outcome of such a call is unknown.
+    /// Whether the runner can adopt the script of a call that a lost runner had started. Where it
+    /// cannot, the outcome of such a call is unknown.
     fn adopts(&self) -> bool {
         false
     }
 
-    /// Waits for a call's turn. A runner that [adopts](Runner::adopts) notes meanwhile, where the note
-    /// outlives this process, that the call has not begun, and takes the note back before this ends.
+    /// Waits for a call's turn. A runner that [adopts](Runner::adopts) keeps a note meanwhile,
+    /// which outlives this process, that the call has not started, and takes the note back before
+    /// this returns.
     ///
     /// # Errors
-    /// When it cannot be taken back, or somebody else has done so: the call must not begin here.
+    /// When the note cannot be taken back, or another process has claimed it: the call must not
+    /// start here.
     fn wait<'a>(
         &'a self,
         key: CallKey,
@@ -272,12 +275,12 @@ pub trait Runner: Send + Sync + 'static {
         Box::pin(turn.map(Ok))
     }
 
-    /// Whether a call that comes again is known not to have begun. Only once, and to one that asks:
-    /// from then on it is like a call that was never seen.
+    /// Claims a redelivered call that is known not to have started, by taking its note; `true` to
+    /// the first claimant only, for whom it is then like a call that was never seen before.
     ///
     /// # Errors
-    /// [`Error::OutcomeUnknown`] when it cannot be found out.
-    fn is_unbegun(&self, key: CallKey) -> BoxFuture<'_, Result<bool, Error>> {
+    /// [`Error::OutcomeUnknown`] when it cannot be determined.
+    fn claim_unstarted(&self, key: CallKey) -> BoxFuture<'_, Result<bool, Error>> {
         let _ = key;
         Box::pin(ready(Ok(false)))
     }

@@ -159,6 +159,7 @@ impl Service for ScriptService {
                 format!("the result has {bytes} bytes, too many for one message"),
             ),
         };
+
         to_reply(&response::failed_response(&ids.tool_call_id, reason, text))
     }
 

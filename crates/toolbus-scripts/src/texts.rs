@@ -1,8 +1,8 @@
 //! The output texts of a script: bytes of two streams in, three bounded texts out.
 //!
-//! Every runner keeps output this way, so that the same script is told of in the same words wherever
-//! it ran. Invariants: memory does not grow with what is written, and characters that arrive in
-//! pieces come out whole.
+//! Every runner keeps output this way, so that the same script is told of in the same words
+//! wherever it ran. Invariants: memory does not grow with what is written, and characters that
+//! arrive in pieces come out whole.
 
 use std::mem;
 

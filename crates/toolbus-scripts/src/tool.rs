@@ -206,7 +206,8 @@ fn result_of_response(response: ScriptInvokeResponse, seconds: u64) -> Result<Ou
         return Err(CallError::new(code, said));
     }
 
-    // Where there is a reason it is known what was out of time: not the script, when its packages were.
+    // Where there is a reason it is known what was out of time: not the script, when its packages
+    // were.
     let may_be_late = matches!(response.reason, None | Some(ScriptReason::TimedOut));
     if may_be_late && !response.is_success() && said.to_ascii_lowercase().contains("timed out") {
         return Ok(Output::error(timeout_text(seconds)));

@@ -79,7 +79,8 @@ impl PackageCache {
         &self.directory
     }
 
-    /// Takes the set under this key with a shared lock; `None` when it is missing or being installed.
+    /// Takes the set under this key with a shared lock; `None` when it is missing or being
+    /// installed.
     pub(crate) fn try_hold(&self, key: &str) -> io::Result<Option<CachedSet>> {
         let lock = self.open_lock_file(key)?;
         match lock.try_lock_shared() {
@@ -117,7 +118,8 @@ impl PackageCache {
         Ok(StagingFolder { path, _lock: lock })
     }
 
-    /// Publishes `tree`, below the staging folder, as the set under `key`. The caller holds the claim.
+    /// Publishes `tree`, below the staging folder, as the set under `key`. The caller holds the
+    /// claim.
     pub(crate) fn publish(&self, key: &str, tree: &Path) -> io::Result<()> {
         fs::write(tree.join(SIZE), disk_usage(tree)?.to_string())?;
         fs::rename(tree, self.directory.join(key))

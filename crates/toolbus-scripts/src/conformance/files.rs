@@ -54,7 +54,7 @@ async fn run_with(runner: &impl Runner, source: &str, files: Vec<File>) -> Outco
     runner.run(script, run).await.expect("the script runs")
 }
 
-async fn left(runner: &impl Runner, source: &str) -> Produced {
+async fn run_for_files(runner: &impl Runner, source: &str) -> Produced {
     let outcome = run_with(runner, source, Vec::new()).await;
     assert_eq!(outcome.ending, Ending::Exited(0), "{}", outcome.output.text);
     outcome.produced
@@ -153,7 +153,7 @@ open(b'output/\xff\xfe', 'w').write('x')
 open('output/' + 'n' * 200, 'w').write('x')
 ";
 
-    let produced = left(runner, source).await;
+    let produced = run_for_files(runner, source).await;
     assert_eq!(files(&produced), [("good.txt", b"good".as_slice())]);
 
     let long = "n".repeat(128) + "…";
@@ -181,13 +181,13 @@ open('output/' + 'n' * 200, 'w').write('x')
 /// In files, in bytes, and in entries of the folder.
 pub async fn what_comes_back_is_bounded(runner: &impl Runner) {
     let many = "for n in range(40): open(f'output/{n:02}', 'w').write('x')";
-    let produced = left(runner, many).await;
+    let produced = run_for_files(runner, many).await;
     assert_eq!(files(&produced).len(), FILES_MAX);
     assert_eq!(refused(&produced)[0], ("32", "only 32 files come back"));
     assert_eq!(refused(&produced).len(), 40 - FILES_MAX);
 
     let large = "for n in 'abc': open(f'output/{n}', 'wb').write(b'x' * (n == 'c' or 3 << 20))";
-    let produced = left(runner, large).await;
+    let produced = run_for_files(runner, large).await;
     let sizes: Vec<(&str, usize)> =
         files(&produced).iter().map(|(name, content)| (*name, content.len())).collect();
 
@@ -197,7 +197,7 @@ pub async fn what_comes_back_is_bounded(runner: &impl Runner) {
     assert_eq!(refused(&produced), [("b", why)]);
 
     let crowd = "for n in range(5000): open(f'output/{n}', 'w').close()";
-    let produced = left(runner, crowd).await;
+    let produced = run_for_files(runner, crowd).await;
     assert_eq!(files(&produced).len(), FILES_MAX);
     assert_eq!(refused(&produced)[0], ("*", "the folder has more than 256 entries"));
 
@@ -207,13 +207,15 @@ pub async fn what_comes_back_is_bounded(runner: &impl Runner) {
 /// A link in the folder's place, and no folder at all.
 pub async fn an_output_folder_that_is_replaced_leads_nowhere(runner: &impl Runner) {
     let elsewhere = "import os\nos.rmdir('output')\nos.symlink('/etc', 'output')";
-    let produced = left(runner, elsewhere).await;
+    let produced = run_for_files(runner, elsewhere).await;
     assert_eq!(files(&produced), []);
     assert_eq!(refused(&produced), [("*", "the folder cannot be read")]);
+
     let plain = "import os\nos.rmdir('output')\nopen('output', 'w').write('x')";
-    let produced = left(runner, plain).await;
+    let produced = run_for_files(runner, plain).await;
     assert_eq!((files(&produced), refused(&produced).len()), (vec![], 1));
-    let gone = left(runner, "import os\nos.rmdir('output')").await;
+
+    let gone = run_for_files(runner, "import os\nos.rmdir('output')").await;
     assert_eq!(gone, Produced::default());
 }
 
@@ -234,11 +236,14 @@ if not os.fork():
 while not os.path.lexists('output/swapped'): pass
 os._exit(0)
 ";
+
     for _ in 0..3 {
-        let produced = left(runner, source).await;
+        let produced = run_for_files(runner, source).await;
         let mut files = files(&produced);
         files.retain(|(name, _)| *name == "swapped");
+
         assert!(files.iter().all(|(_, content)| b"mine".starts_with(content)), "{files:?}");
+
         let stays = produced.files.iter().find(|file| file.name.as_str() == "stays");
         assert_eq!(stays.map(|file| file.content.as_ref()), Some(b"stays".as_slice()));
     }

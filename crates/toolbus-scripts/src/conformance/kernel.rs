@@ -36,6 +36,7 @@ for name, number in numbers.items(): call(name, number, 0x10000000, 0, 0, 0, 0)
 # With rubbish in the upper half that the kernel ignores.
 for request in (0x5412, 0x541C): call('type into a terminal', 16 if intel else 29, 0, request | 1 << 40, b'x')
 ";
+
     stage.attack(34, &format!("{CALL}{source}")).await;
 }
 
@@ -53,6 +54,7 @@ for program in (['unshare', '--user', 'true'], ['unshare', '--net', 'true'], ['n
         if subprocess.run(program, capture_output=True).returncode: raise OSError
     attempt(' '.join(program), run)
 ";
+
     stage.attack(19, &format!("{CALL}{source}")).await;
 }
 
@@ -65,6 +67,7 @@ for name, number in numbers.items(): call(name, number, b'/tmp', b'/tmp', b'tmpf
 mounts = [line.split() for line in open('/proc/self/mounts')]
 print('the root is read-only', 'refused' if [m for m in mounts if m[1] == '/'][-1][3].startswith('ro') else mounts)
 ";
+
     stage.attack(12, &format!("{CALL}{source}")).await;
 }
 
@@ -85,6 +88,7 @@ for group in ('/sys/fs/cgroup/memory.max', '/sys/fs/cgroup/pids.max', '/sys/fs/c
     attempt(group, lambda: put(group, b'max'))
 attempt('a group of its own', lambda: os.mkdir('/sys/fs/cgroup/mine'))
 ";
+
     stage.attack(20, source).await;
 }
 
@@ -110,6 +114,7 @@ for program in ('su', 'mount', 'newgrp', 'passwd', 'sudo', 'pkexec', 'chsh'):
         if all('0' not in user for user in users): raise OSError
     attempt(path, run)
 ";
+
     stage.attack(10, source).await;
 }
 
@@ -129,7 +134,7 @@ for path in ('/sys/kernel/uevent_helper', '/sys/power/state', '/sys/fs/cgroup/re
 /// What the script says of itself in the other cases, as the machine sees it: of the script's own
 /// process, and of one that has left it.
 pub(super) async fn the_machine_sees_the_walls_around_every_process(stage: Stage) {
-    let mark = host::mark();
+    let mark = host::unique_mark();
     let source = r"
 import ctypes, subprocess, time
 ctypes.CDLL(None).prctl(15, b'MARK', 0, 0, 0)
@@ -151,7 +156,7 @@ print('seen')
         .await;
 
     assert_eq!(response.output.as_deref(), Some("seen\n"), "{response:?}");
-    stage.nothing_runs_with(&mark);
+    stage.assert_no_process(&mark);
 }
 
 /// Devices that keep nothing of what is written to them.

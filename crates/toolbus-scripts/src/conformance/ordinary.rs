@@ -58,7 +58,9 @@ pub(super) async fn exit_codes_are_the_scripts_own(stage: Stage) {
         ("raise SystemExit", 0),
     ] {
         let response = stage.run(source).await;
+
         let told = (response.exit_code, response.signal, response.reason.clone());
+
         assert_eq!(told, (code, None, None), "{source}\n{response:?}");
     }
 }
@@ -79,8 +81,8 @@ fn without_sources(text: &str) -> Vec<&str> {
     text.lines().filter(|line| !line.starts_with("    ")).collect()
 }
 
-/// Two pipes have no order of their own: what is seen is when each was read, so a busy machine needs
-/// time in between.
+/// Two pipes have no order of their own: what is seen is when each was read, so a busy machine
+/// needs time in between.
 pub(super) async fn streams_are_kept_apart_and_merged_in_order(stage: Stage) {
     let source = "import sys, time\nfor n in range(3):\n    print('out', n)\n    time.sleep(0.4)\n    \
                   print('err', n, file=sys.stderr)\n    time.sleep(0.4)\nprint('last')\n1/0";

@@ -5,7 +5,7 @@ use std::fs;
 use toolbus_wire::message::script::ScriptReason;
 
 use super::host;
-use super::stage::{Stage, ended_for};
+use super::stage::{Stage, assert_ended_for};
 
 pub(super) async fn files_of_the_host_cannot_be_read(stage: Stage) {
     let folder = tempfile::tempdir().expect("a folder");
@@ -29,7 +29,7 @@ for path in ('PLACE/secret', '/etc/shadow', '/root/.bashrc', '/proc/kcore', '/pr
 }
 
 pub(super) async fn nothing_outside_the_work_folder_can_be_written(stage: Stage) {
-    let mark = host::mark();
+    let mark = host::unique_mark();
     let source = r"
 for folder in ('', '/usr', '/usr/lib', '/usr/local/lib', '/etc', '/bin', '/dev', '/var', '/var/tmp', '/run', '/root',
                '/home', '/opt', '/proc', '/sys', '/sys/fs/cgroup', '/packages', sys.prefix, os.path.dirname(os.__file__)):
@@ -106,7 +106,7 @@ except OSError: print(True)
     if response.exit_code == 0 {
         assert_eq!(response.output.as_deref(), Some("True\nTrue\n"), "{response:?}");
     } else {
-        ended_for(&response, &[ScriptReason::OutOfMemory]);
+        assert_ended_for(&response, &[ScriptReason::OutOfMemory]);
     }
 }
 
@@ -114,13 +114,13 @@ pub(super) async fn files_without_number_are_bounded(stage: Stage) {
     let source = "import os, tempfile\nplace, n = tempfile.gettempdir(), 0\ntry:\n    while True:\n        \
                   os.close(os.open(f'{place}/{n}', os.O_CREAT | os.O_WRONLY))\n        n += 1\nexcept OSError: print(n)";
     let response = stage.run_for(source, 10).await;
-    ended_for(&response, &[ScriptReason::OutOfMemory, ScriptReason::TimedOut]);
+    assert_ended_for(&response, &[ScriptReason::OutOfMemory, ScriptReason::TimedOut]);
     let peak = response.usage.unwrap_or_default().memory_peak_bytes;
     assert!(peak < 1 << 30, "{peak}");
 }
 
 pub(super) async fn nothing_is_left_for_the_next_script(stage: Stage) {
-    let mark = host::mark();
+    let mark = host::unique_mark();
     let leave = r"
 import os
 left = 0

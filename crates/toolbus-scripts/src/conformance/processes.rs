@@ -6,7 +6,7 @@ use super::host;
 use super::stage::{Stage, script};
 
 pub(super) async fn survivors_do_not_survive(stage: Stage) {
-    let mark = host::mark();
+    let mark = host::unique_mark();
     let source = r"
 import os, subprocess, time
 program = ['/bin/sh', '-c', 'trap : HUP INT TERM; sleep 300; : MARK']
@@ -24,16 +24,16 @@ print('left behind')
     let response = stage.watch(request, &mark, |found| found.len() >= 2).await;
 
     assert_eq!(response.output.as_deref(), Some("left behind\n"), "{response:?}");
-    stage.nothing_runs_with(&mark);
+    stage.assert_no_process(&mark);
 }
 
 pub(super) async fn a_grandchild_that_holds_the_output_does_not_extend_a_run(stage: Stage) {
-    let mark = host::mark();
+    let mark = host::unique_mark();
     let source = "import subprocess\nsubprocess.Popen(['/bin/sh', '-c', 'sleep 300; : MARK'], start_new_session=True)\nprint('done')";
     let response = stage.run(&source.replace("MARK", &mark)).await;
     assert_eq!((response.output.as_deref(), response.exit_code), (Some("done\n"), 0));
     assert!(response.elapsed_ms < 5000, "{response:?}");
-    stage.nothing_runs_with(&mark);
+    stage.assert_no_process(&mark);
 }
 
 pub(super) async fn killing_everything_kills_only_the_script(stage: Stage) {

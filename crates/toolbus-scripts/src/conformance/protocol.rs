@@ -71,7 +71,7 @@ pub(super) async fn death_by_signal_is_told(stage: Stage) {
 }
 
 pub(super) async fn two_scripts_see_nothing_of_each_other(stage: Stage) {
-    let mark = host::mark();
+    let mark = host::unique_mark();
     let source = r"
 import os, socket, tempfile, time
 for place in (tempfile.gettempdir(), '.', '/dev/shm'):

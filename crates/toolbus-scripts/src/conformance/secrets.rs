@@ -84,6 +84,7 @@ for file in ('environ', 'mem', 'maps', 'smaps', 'cwd', 'root', 'exe', 'fd', 'fd/
     else: attempt(path, lambda: open(path, 'rb').read(64))
 attempt('signal to nobody', lambda: os.kill(4000000, 0))
 ";
+
     stage.attack(19, source).await;
 }
 

@@ -59,11 +59,11 @@ impl Stage {
     }
 
     /// Ends the service, and sees that nothing is left of what it ran.
-    pub(super) async fn strike(&self) {
+    pub(super) async fn tear_down(&self) {
         self.settle().await;
         self.requester.close().await;
         let worker = self.worker.lock().take();
-        worker.expect("a stage is struck once").stop(Duration::from_secs(1)).await;
+        worker.expect("a stage is torn down once").stop(Duration::from_secs(1)).await;
         self.fixture.end().await;
     }
 
@@ -184,7 +184,7 @@ impl Stage {
 
     /// Sees that no process with this mark is left. Asked right after an answer: by then they are
     /// gone.
-    pub(super) fn nothing_runs_with(&self, mark: &str) {
+    pub(super) fn assert_no_process(&self, mark: &str) {
         if self.fixture.shows_processes() {
             assert_eq!(host::processes_with(mark), [0; 0], "processes are left");
         }
@@ -193,7 +193,7 @@ impl Stage {
 
 /// What became of a script that had to be ended.
 #[track_caller]
-pub(super) fn ended_for(response: &ScriptInvokeResponse, reasons: &[ScriptReason]) {
+pub(super) fn assert_ended_for(response: &ScriptInvokeResponse, reasons: &[ScriptReason]) {
     let reason = response.reason.as_ref();
     assert!(reason.is_some_and(|reason| reasons.contains(reason)), "{response:?}");
 }

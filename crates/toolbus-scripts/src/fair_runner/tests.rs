@@ -165,7 +165,8 @@ async fn who_gives_up_waiting_leaves_nothing_behind() {
     assert_eq!(turns.agents.lock().scripts, 0);
 }
 
-/// A runner of a fleet: knows of one call that it has not begun, and writes down how the others come.
+/// A runner of a fleet: knows of one call that it has not begun, and writes down how the others
+/// come.
 struct Fleet {
     unbegun: CallKey,
     ran: Mutex<Vec<(CallKey, bool)>>,
@@ -194,7 +195,7 @@ impl Runner for Arc<Fleet> {
         })
     }
 
-    fn is_unbegun(&self, key: CallKey) -> BoxFuture<'_, Result<bool, Error>> {
+    fn claim_unstarted(&self, key: CallKey) -> BoxFuture<'_, Result<bool, Error>> {
         Box::pin(std::future::ready(Ok(key == self.unbegun)))
     }
 
@@ -313,7 +314,7 @@ impl Runner for Silent {
         Box::pin(std::future::pending())
     }
 
-    fn is_unbegun(&self, _key: CallKey) -> BoxFuture<'_, Result<bool, Error>> {
+    fn claim_unstarted(&self, _key: CallKey) -> BoxFuture<'_, Result<bool, Error>> {
         Box::pin(std::future::pending())
     }
 

@@ -1,6 +1,7 @@
 //! Files as members of messages.
 //!
-//! Invariant: an answer that would be too large for one message goes without its files, and says so.
+//! Invariant: an answer that would be too large for one message goes without its files, and says
+//! so.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
