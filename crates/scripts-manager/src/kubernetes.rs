@@ -245,7 +245,7 @@ impl Runner for KubernetesRunner {
         self.shared.presence.wait(key, turn).boxed()
     }
 
-    fn is_unbegun(&self, key: CallKey) -> BoxFuture<'_, Result<bool, Error>> {
+    fn claim_unstarted(&self, key: CallKey) -> BoxFuture<'_, Result<bool, Error>> {
         self.shared.presence.is_unbegun(key).boxed()
     }
 
@@ -303,13 +303,13 @@ impl Shared {
         let mut set = None;
         if packages {
             let equipping = async { set = Some(self.equip(requirements, &run).await) };
-            run.found_out(self.presence.wait(run.key, equipping.boxed())).await?;
+            run.with_start_deadline(self.presence.wait(run.key, equipping.boxed())).await?;
         }
         let set = set.transpose()?;
         let mut permit = None;
-        let turn = async { permit = Some(run.turn(self.running.acquire()).await) };
+        let turn = async { permit = Some(run.with_queue_deadline(self.running.acquire()).await) };
         tokio::select! {
-            waited = run.found_out(self.presence.wait(run.key, turn.boxed())) => waited?,
+            waited = run.with_start_deadline(self.presence.wait(run.key, turn.boxed())) => waited?,
             () = run.cancelled.cancelled() => return Err(Error::Cancelled),
         }
         let permit = permit.transpose()?.transpose();
@@ -334,7 +334,7 @@ impl Shared {
                 Met::Unbegun(reason) => reason,
             };
             tracing::warn!(reason = lost, "a pod ended before its script started");
-            if pods == PODS_MAX || Instant::now() >= run.begin_by() {
+            if pods == PODS_MAX || Instant::now() >= run.start_deadline() {
                 return Err(again::never_began(&lost));
             }
             pods += 1;
@@ -382,7 +382,7 @@ impl Shared {
     async fn make_for(&self, script: &Script, run: &Run, set: Option<&str>) -> Result<Made, Error> {
         let start_timeout = self.settings.start_timeout.duration();
         let life = script.timeout + start_timeout;
-        let end = run.until(ROOM_LIMIT);
+        let end = run.wait_deadline(ROOM_LIMIT);
         loop {
             // What became of the one before may not be known yet, so none has the nonce of another.
             let identity = Identity::of_call(self.keeper.manager(), run.key, &run.call_id);
@@ -390,7 +390,7 @@ impl Shared {
             if let Some(set) = set {
                 description = packages::with_set(description, &self.settings, set);
             }
-            let by = run.until(start_timeout);
+            let by = run.wait_deadline(start_timeout);
             let made = self.keeper.make(&identity, description, &run.cancelled, by).await;
             let is_busy = matches!(made, Err(Error::Busy(_)));
             if !is_busy || Instant::now() >= end || !self.warm.make_room() {
@@ -422,7 +422,7 @@ impl Shared {
             namespace: &self.settings.namespace,
             name,
             nonce,
-            by: run.until(self.settings.start_timeout.duration()),
+            by: run.wait_deadline(self.settings.start_timeout.duration()),
             cancelled: &run.cancelled,
         };
         let born = tokio::select! {

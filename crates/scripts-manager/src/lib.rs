@@ -16,7 +16,7 @@ use toolbus_rabbitmq::Start;
 use toolbus_rabbitmq::join::{self, BusHealth, JoinDeps};
 use toolbus_runtime::health::{Need, State};
 use toolbus_runtime::service::{self, BoxError, Context, Exit, Program, Role};
-use toolbus_scripts::{Runner, Turns};
+use toolbus_scripts::{Runner, FairRunner};
 use toolbus_wire::name::InstanceId;
 
 use arguments::Arguments;
@@ -51,7 +51,7 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     let name = runner.name();
     let instance = InstanceId::parse(&context.identity.instance)?;
     let shares = settings.agents.shares(settings.scripts.max_concurrent);
-    let runner = Arc::new(Turns::new(runner, shares));
+    let runner = Arc::new(FairRunner::new(runner, shares));
     // One more than may run and wait is taken, so that it can be told that there is no room.
     let concurrency = u16::try_from(shares.running + shares.waiting + 1).unwrap_or(u16::MAX);
     let concurrency = NonZeroU16::new(concurrency).expect("one more than nothing");

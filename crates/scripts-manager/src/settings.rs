@@ -11,7 +11,7 @@ use toolbus_config::settings::{
 };
 use toolbus_runtime::service::{FrameSettings, ServiceSettings};
 use toolbus_sandbox::settings::ScriptsSettings;
-use toolbus_scripts::turns::Shares;
+use toolbus_scripts::fair_runner::Shares;
 
 use crate::kubernetes::settings::{KubernetesSettings, WarmSettings};
 

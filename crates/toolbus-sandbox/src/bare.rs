@@ -7,13 +7,13 @@ use futures_util::future::BoxFuture;
 use toolbus_scripts::runner::{Error, Outcome, Run, Runner, Script};
 
 use crate::config::Config;
-use crate::engine::{Engine, Parts};
+use crate::engine::{EngineDeps, ScriptEngine};
 use crate::interpreter::Interpreter;
 use crate::launch::{Isolation, Launcher};
-use crate::packages::{Cache, Packages, Surrounded, Surroundings};
+use crate::packages::{InstallerEnv, InstallerSettings, PackageCache, PackageInstaller};
 use crate::probe::{self, Unavailable};
-use crate::recipe::Options;
-use crate::spawn::Spawner;
+use crate::recipe::BwrapOptions;
+use crate::spawn::ProcessSpawner;
 
 /// Runs scripts with the rights of this service. **It protects from nothing**: a script can read
 /// and write what the service can, use the network, and talk to other processes. What it has in
@@ -23,7 +23,7 @@ use crate::spawn::Spawner;
 /// For development on machines where no sandbox works. Cheap to clone.
 #[derive(Clone)]
 pub struct Bare {
-    engine: Arc<Engine>,
+    engine: Arc<ScriptEngine>,
 }
 
 impl Bare {
@@ -35,32 +35,45 @@ impl Bare {
         if !config.allow_unsandboxed_scripts {
             return Err(Unavailable::BareNotAllowed);
         }
-        probe::kernel()?;
+
+        probe::check_kernel()?;
+
         let interpreter = Arc::new(Interpreter::find(config.python.as_deref()).await?);
-        let spawner = Spawner::start(|| Ok::<(), Unavailable>(())).await?;
+        let spawner = ProcessSpawner::start(|| Ok::<(), Unavailable>(())).await?;
         let launcher = Arc::new(Launcher::new(spawner, Isolation::Bare)?);
+
         let packages = match &config.packages.directory {
             None => None,
             Some(directory) => {
-                let cache = Cache::open(directory, 0o700, config.packages.cache_bytes)?;
-                let with = Surrounded {
+                let cache = PackageCache::open(directory, 0o700, config.packages.cache_bytes)?;
+                let with = InstallerEnv {
                     launcher: Arc::clone(&launcher),
                     interpreter: Arc::clone(&interpreter),
-                    surroundings: Surroundings::find(&interpreter),
-                    base: Options::default(),
+                    settings: InstallerSettings::detect(&interpreter),
+                    base: BwrapOptions::default(),
                     filter: None,
                     source: directory.clone(),
                 };
-                Some(Packages::new(cache, &config, with))
+
+                Some(PackageInstaller::new(cache, &config, with))
             }
         };
-        let base = Options::default();
-        let (filter, hierarchy) = (None, None);
-        let parts = Parts { config, launcher, interpreter, base, filter, packages, hierarchy };
-        Ok(Self { engine: Arc::new(Engine::new(parts)) })
+
+        let base = BwrapOptions::default();
+        let deps = EngineDeps {
+            config,
+            launcher,
+            interpreter,
+            base,
+            filter: None,
+            packages,
+            hierarchy: None,
+        };
+
+        Ok(Self { engine: Arc::new(ScriptEngine::new(deps)) })
     }
 
-    /// Waits until no script runs any more, as after a run whose future was dropped.
+    /// Waits until no script is running, which includes runs whose future was dropped.
     pub async fn idle(&self) {
         self.engine.idle().await;
     }

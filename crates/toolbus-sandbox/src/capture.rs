@@ -10,35 +10,35 @@ use toolbus_scripts::runner::{Captured, LiveOutput, Stream};
 
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Both streams of one script.
-pub(crate) struct Capture {
-    stdout: Channel,
-    stderr: Channel,
+/// The output streams of one script.
+pub(crate) struct OutputCapture {
+    stdout: OutputPipe,
+    stderr: OutputPipe,
     texts: Texts,
     buffer: Box<[u8]>,
 }
 
-struct Channel {
+struct OutputPipe {
     /// `None` after the end of the stream.
     pipe: Option<pipe::Receiver>,
     stream: Stream,
 }
 
-impl Capture {
+impl OutputCapture {
     pub(crate) fn new(
         stdout: pipe::Receiver,
         stderr: pipe::Receiver,
         live: Option<LiveOutput>,
     ) -> Self {
         Self {
-            stdout: Channel { pipe: Some(stdout), stream: Stream::Stdout },
-            stderr: Channel { pipe: Some(stderr), stream: Stream::Stderr },
+            stdout: OutputPipe { pipe: Some(stdout), stream: Stream::Stdout },
+            stderr: OutputPipe { pipe: Some(stderr), stream: Stream::Stderr },
             texts: Texts::new(live),
             buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
         }
     }
 
-    /// Whether anything may still come.
+    /// Whether more output may still come.
     pub(crate) fn is_open(&self) -> bool {
         self.stdout.pipe.is_some() || self.stderr.pipe.is_some()
     }
@@ -46,28 +46,31 @@ impl Capture {
     /// Waits for output and takes one piece of each stream that has some. What a script wrote to
     /// stdout before stderr stays before it, since stdout is looked at first. Cancel-safe: it waits
     /// only before it reads.
-    pub(crate) async fn pump(&mut self) {
-        let readable = async |channel: &Channel| match &channel.pipe {
+    pub(crate) async fn pump_output(&mut self) {
+        let readable = async |channel: &OutputPipe| match &channel.pipe {
             Some(pipe) => {
                 // An error is found again, and handled, by the read.
                 let _ = pipe.readable().await;
             }
             None => std::future::pending().await,
         };
+
         if !self.is_open() {
             return;
         }
+
         tokio::select! {
             () = readable(&self.stdout) => {}
             () = readable(&self.stderr) => {}
         }
+
         // Lets the runtime learn of both streams before the first is read: of two that became
         // readable it may know only one.
         tokio::task::yield_now().await;
-        self.take_once();
+        self.read_available();
     }
 
-    fn take_once(&mut self) {
+    fn read_available(&mut self) {
         for channel in [&mut self.stdout, &mut self.stderr] {
             let Some(pipe) = &channel.pipe else { continue };
             match pipe.try_read(&mut self.buffer) {

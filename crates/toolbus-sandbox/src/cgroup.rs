@@ -1,4 +1,5 @@
-//! Control groups: the only sound account of memory, made where this service may make them.
+//! Control groups (cgroups): exact memory accounting by the kernel, where this service may create
+//! them.
 //!
 //! Version 2 needs a delegated subtree whose controllers can be switched on; version 1 needs root.
 //! Nothing is moved that is not ours: a group that holds other processes is left as it is.
@@ -20,102 +21,118 @@ use crate::nonce;
 
 const PREFIX: &str = "toolbus-sandbox";
 /// The sandbox's own processes, which the script's limit does not count.
-const PROCESSES_BESIDE: u32 = 8;
+const SANDBOX_PROCESSES: u32 = 8;
 
-/// Where groups are made.
+/// The cgroup hierarchy below which a group is created for each run.
 #[derive(Debug)]
-pub(crate) struct Hierarchy {
-    kind: Kind,
+pub(crate) struct CgroupHierarchy {
+    version: CgroupVersion,
     memory: PathBuf,
-    /// Another folder in version 1 only.
+    /// The folder of the `pids` controller, which is another one in version 1 only.
     processes: Option<PathBuf>,
     memory_bytes: u64,
     processes_max: u32,
-    /// Groups that could not be removed yet.
+    /// Folders of groups whose removal failed and is retried.
     leftovers: Mutex<Vec<PathBuf>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    One,
-    Two,
+enum CgroupVersion {
+    V1,
+    V2,
 }
 
-impl Kind {
-    fn memory_limit(self) -> &'static str {
+impl CgroupVersion {
+    fn memory_limit_file(self) -> &'static str {
         match self {
-            Self::One => "memory.limit_in_bytes",
-            Self::Two => "memory.max",
+            Self::V1 => "memory.limit_in_bytes",
+            Self::V2 => "memory.max",
         }
     }
 
-    fn memory_peak(self) -> &'static str {
+    fn memory_peak_file(self) -> &'static str {
         match self {
-            Self::One => "memory.max_usage_in_bytes",
-            Self::Two => "memory.peak",
+            Self::V1 => "memory.max_usage_in_bytes",
+            Self::V2 => "memory.peak",
         }
     }
 
-    fn events(self) -> &'static str {
+    fn events_file(self) -> &'static str {
         match self {
-            Self::One => "memory.oom_control",
-            Self::Two => "memory.events",
+            Self::V1 => "memory.oom_control",
+            Self::V2 => "memory.events",
         }
     }
 }
 
-impl Hierarchy {
-    /// Finds a place for groups, proves that one can be made there, and removes what an earlier
-    /// service left.
-    pub(crate) fn find(limits: &Limits) -> Option<Arc<Self>> {
+impl CgroupHierarchy {
+    /// Finds a hierarchy to create groups in, proves it by creating one, and removes the groups
+    /// that an earlier service left.
+    pub(crate) fn find_writable(limits: &Limits) -> Option<Arc<Self>> {
         let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-        let (kind, memory, processes) = match locate(&groups, &mounts, "memory") {
-            Some(memory) => (Kind::One, memory, Some(locate(&groups, &mounts, "pids")?)),
-            None => (Kind::Two, enable(locate(&groups, &mounts, "")?)?, None),
+
+        let (version, memory, processes) = match locate_own_group(&groups, &mounts, "memory") {
+            Some(memory) => {
+                (CgroupVersion::V1, memory, Some(locate_own_group(&groups, &mounts, "pids")?))
+            }
+            None => (
+                CgroupVersion::V2,
+                enable_controllers(locate_own_group(&groups, &mounts, "")?)?,
+                None,
+            ),
         };
+
         let hierarchy = Self {
-            kind,
+            version,
             memory,
             processes,
             memory_bytes: limits.memory_bytes,
-            processes_max: limits.processes + PROCESSES_BESIDE,
+            processes_max: limits.processes + SANDBOX_PROCESSES,
             leftovers: Mutex::default(),
         };
-        hierarchy.sweep();
+
+        hierarchy.remove_orphaned();
+
         let hierarchy = Arc::new(hierarchy);
-        let works = hierarchy.create().ok()?.killed_for_memory().is_some();
+        let works = hierarchy.create_group().ok()?.oom_kill_count().is_some();
+
         works.then_some(hierarchy)
     }
 
-    /// Makes a group with the limits of one script.
-    pub(crate) fn create(self: &Arc<Self>) -> io::Result<Group> {
-        let name = nonce::name(PREFIX);
-        let group = Group {
+    /// Creates a group with the limits of one script.
+    pub(crate) fn create_group(self: &Arc<Self>) -> io::Result<ControlGroup> {
+        let name = nonce::unique_name(PREFIX);
+        let group = ControlGroup {
             memory: self.memory.join(&name),
             processes: self.processes.as_ref().map(|folder| folder.join(&name)),
             hierarchy: Arc::clone(self),
         };
+
         for folder in group.folders() {
             fs::create_dir(folder)?;
         }
+
         let memory = self.memory_bytes.to_string();
-        write(&group.memory, self.kind.memory_limit(), &memory)?;
+        write_file(&group.memory, self.version.memory_limit_file(), &memory)?;
+
         // Kernels without swap, or without its accounting, lack these.
-        let _ = match self.kind {
-            Kind::One => write(&group.memory, "memory.memsw.limit_in_bytes", &memory),
-            Kind::Two => {
-                let _ = write(&group.memory, "memory.oom.group", "1");
-                write(&group.memory, "memory.swap.max", "0")
+        let _ = match self.version {
+            CgroupVersion::V1 => write_file(&group.memory, "memory.memsw.limit_in_bytes", &memory),
+            CgroupVersion::V2 => {
+                let _ = write_file(&group.memory, "memory.oom.group", "1");
+                write_file(&group.memory, "memory.swap.max", "0")
             }
         };
+
         let processes = group.processes.as_deref().unwrap_or(&group.memory);
-        write(processes, "pids.max", &self.processes_max.to_string())?;
+        write_file(processes, "pids.max", &self.processes_max.to_string())?;
+
         Ok(group)
     }
 
     /// Removes a group whose processes are gone.
-    fn remove(&self, group: &Group) {
+    fn remove_group(&self, group: &ControlGroup) {
         let mut leftovers = self.leftovers.lock();
         leftovers.extend(group.folders().cloned());
         // The kernel may need a moment after the last process: the next call tries again.
@@ -124,13 +141,13 @@ impl Hierarchy {
         });
     }
 
-    /// Removes the groups of services that no longer run.
-    fn sweep(&self) {
+    /// Removes orphaned groups: those of services that no longer run.
+    fn remove_orphaned(&self) {
         for parent in [Some(&self.memory), self.processes.as_ref()].into_iter().flatten() {
             let entries = fs::read_dir(parent).into_iter().flatten().flatten();
             for entry in entries {
                 let name = entry.file_name();
-                let maker = name.to_str().and_then(|name| nonce::maker(name, PREFIX));
+                let maker = name.to_str().and_then(|name| nonce::maker_pid(name, PREFIX));
                 // A group that is in use after all cannot be removed.
                 if maker.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
                     let _ = fs::remove_dir(entry.path());
@@ -140,14 +157,14 @@ impl Hierarchy {
     }
 }
 
-/// How a thread gets into a group and out of it.
+/// The files through which a thread enters a control group and leaves it again.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct GroupHandle {
     enter: PathBuf,
     leave: PathBuf,
 }
 
-impl Door {
+impl GroupHandle {
     /// Moves the calling thread in.
     pub(crate) fn enter(&self) -> io::Result<()> {
         fs::write(&self.enter, "0")
@@ -161,13 +178,13 @@ impl Door {
 
 /// The groups of one run: one folder, or two in version 1. Removed when dropped.
 #[derive(Debug)]
-pub(crate) struct Group {
-    hierarchy: Arc<Hierarchy>,
+pub(crate) struct ControlGroup {
+    hierarchy: Arc<CgroupHierarchy>,
     memory: PathBuf,
     processes: Option<PathBuf>,
 }
 
-impl Group {
+impl ControlGroup {
     fn folders(&self) -> impl Iterator<Item = &PathBuf> {
         [Some(&self.memory), self.processes.as_ref()].into_iter().flatten()
     }
@@ -175,68 +192,76 @@ impl Group {
     /// The files by which a thread enters the group before it starts a process, and goes back
     /// afterwards. A thread that moves itself moves at once, while moving a process waits for all
     /// processors; but only version 1 lets threads of one process be in several groups.
-    pub(crate) fn doors(&self) -> Vec<Door> {
-        let door = |folder: &PathBuf| Door {
+    pub(crate) fn handles(&self) -> Vec<GroupHandle> {
+        let handle = |folder: &PathBuf| GroupHandle {
             enter: folder.join("tasks"),
             leave: folder.with_file_name("tasks"),
         };
-        match self.hierarchy.kind {
-            Kind::One => self.folders().map(door).collect(),
-            Kind::Two => Vec::new(),
+        match self.hierarchy.version {
+            CgroupVersion::V1 => self.folders().map(handle).collect(),
+            CgroupVersion::V2 => Vec::new(),
         }
     }
 
     /// Puts a process, and all that it will start, under the limits, where it is not yet. May wait
     /// for all processors.
-    pub(crate) fn attach(&self, pid: libc::pid_t) -> io::Result<()> {
-        match self.hierarchy.kind {
-            Kind::One => Ok(()),
-            Kind::Two => write(&self.memory, "cgroup.procs", &pid.to_string()),
+    pub(crate) fn attach_process(&self, pid: libc::pid_t) -> io::Result<()> {
+        match self.hierarchy.version {
+            CgroupVersion::V1 => Ok(()),
+            CgroupVersion::V2 => write_file(&self.memory, "cgroup.procs", &pid.to_string()),
         }
     }
 
-    /// How many processes the kernel killed for want of memory; `None` when it does not say.
-    pub(crate) fn killed_for_memory(&self) -> Option<u64> {
-        let events = fs::read_to_string(self.memory.join(self.hierarchy.kind.events())).ok()?;
+    /// The number of processes that the kernel's OOM killer ended; `None` when it does not say.
+    pub(crate) fn oom_kill_count(&self) -> Option<u64> {
+        let events =
+            fs::read_to_string(self.memory.join(self.hierarchy.version.events_file())).ok()?;
         events.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
     }
 
-    /// Most memory charged at one time, in bytes; `None` on kernels that do not keep it.
+    /// Peak of the memory charged, in bytes; `None` on kernels that do not keep it.
     pub(crate) fn memory_peak(&self) -> Option<u64> {
-        let peak = fs::read_to_string(self.memory.join(self.hierarchy.kind.memory_peak())).ok()?;
+        let peak =
+            fs::read_to_string(self.memory.join(self.hierarchy.version.memory_peak_file())).ok()?;
         peak.trim().parse().ok()
     }
 }
 
-impl Drop for Group {
+impl Drop for ControlGroup {
     fn drop(&mut self) {
-        self.hierarchy.remove(self);
+        self.hierarchy.remove_group(self);
     }
 }
 
-fn write(folder: &Path, file: &str, text: &str) -> io::Result<()> {
+fn write_file(folder: &Path, file: &str, text: &str) -> io::Result<()> {
     fs::write(folder.join(file), text)
 }
 
 /// The folder of this process's own group for a controller; for version 2 with an empty name.
-fn locate(groups: &str, mounts: &str, controller: &str) -> Option<PathBuf> {
+fn locate_own_group(groups: &str, mounts: &str, controller: &str) -> Option<PathBuf> {
     let own = groups.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (fields.next()?, fields.next()?);
+        let controllers = fields.next()?;
+        let path = fields.next()?;
+
         controllers.split(',').any(|name| name == controller).then_some(path)
     })?;
     mounts.lines().find_map(|line| {
         let (mount, system) = line.split_once(" - ")?;
         let mut system = system.split(' ');
-        let (kind, options) = (system.next()?, system.nth(1)?);
+        let kind = system.next()?;
+        let options = system.nth(1)?;
         let wanted = if controller.is_empty() {
             kind == "cgroup2"
         } else {
             kind == "cgroup" && options.split(',').any(|option| option == controller)
         };
+
         let mut mount = mount.split(' ').skip(3);
-        let (root, point) = (mount.next()?, mount.next()?);
+        let root = mount.next()?;
+        let point = mount.next()?;
         let below = Path::new(own).strip_prefix(root).ok()?;
+
         wanted.then(|| Path::new(point).join(below))
     })
 }
@@ -244,30 +269,36 @@ fn locate(groups: &str, mounts: &str, controller: &str) -> Option<PathBuf> {
 /// Switches the controllers on for groups below `own`. A group that has some may hold no process
 /// itself, so this one moves into a group beside them; only when it is alone, as the main process
 /// of a container or of a unit that systemd delegated is.
-fn enable(own: PathBuf) -> Option<PathBuf> {
+fn enable_controllers(own: PathBuf) -> Option<PathBuf> {
     let read = |file: &str| fs::read_to_string(own.join(file)).ok();
     let has = |file: &str| {
         let names = read(file)?;
         let names: Vec<&str> = names.split_whitespace().collect();
         Some(["memory", "pids"].iter().all(|name| names.contains(name)))
     };
+
     if has("cgroup.subtree_control")? {
         return Some(own);
     }
+
     let myself = process::id().to_string();
     let is_alone = read("cgroup.procs")?.trim() == myself;
     if !has("cgroup.controllers")? || !is_alone || (is_unit(&own) && !is_delegated(&own)) {
         return None;
     }
+
     let service = own.join(format!("{PREFIX}-service"));
+
     fs::create_dir(&service)
         .or_else(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => Ok(()),
             _ => Err(error),
         })
         .ok()?;
-    write(&service, "cgroup.procs", &myself).ok()?;
-    write(&own, "cgroup.subtree_control", "+memory +pids").ok()?;
+
+    write_file(&service, "cgroup.procs", &myself).ok()?;
+    write_file(&own, "cgroup.subtree_control", "+memory +pids").ok()?;
+
     Some(own)
 }
 

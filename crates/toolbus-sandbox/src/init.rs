@@ -1,4 +1,4 @@
-//! The first process of a sandbox: its program, and what it says.
+//! The first process of a sandbox: its program, and the reports that it sends.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -14,15 +14,16 @@ pub(crate) mod fds;
 /// Built from `init/main.rs`.
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/init"));
 
-/// Puts the program where it can be executed without being in any file system.
-pub(crate) fn program() -> io::Result<OwnedFd> {
-    sealed(c"toolbus-init", PROGRAM)
+/// Returns the program as a sealed file in memory, which can be executed without a file system.
+pub(crate) fn program_file() -> io::Result<OwnedFd> {
+    sealed_file(c"toolbus-init", PROGRAM)
 }
 
-/// A file in memory that cannot be changed any more.
+/// Creates a sealed file in memory, whose content cannot be changed any more.
 #[allow(unsafe_code)]
-pub(crate) fn sealed(name: &std::ffi::CStr, content: &[u8]) -> io::Result<OwnedFd> {
+pub(crate) fn sealed_file(name: &std::ffi::CStr, content: &[u8]) -> io::Result<OwnedFd> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+
     // SAFETY: the name ends with a zero byte; the descriptor is checked and nobody else's.
     let descriptor = unsafe {
         let descriptor = libc::memfd_create(name.as_ptr(), flags);
@@ -31,9 +32,13 @@ pub(crate) fn sealed(name: &std::ffi::CStr, content: &[u8]) -> io::Result<OwnedF
         }
         OwnedFd::from_raw_fd(descriptor)
     };
+
     let mut file = File::from(descriptor);
+
     file.write_all(content)?;
+
     let seals = libc::F_SEAL_WRITE | libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
+
     // SAFETY: the descriptor is open; the call takes no pointers.
     if unsafe { libc::fcntl(std::os::fd::AsRawFd::as_raw_fd(&file), libc::F_ADD_SEALS, seals) } < 0
     {
@@ -42,16 +47,16 @@ pub(crate) fn sealed(name: &std::ffi::CStr, content: &[u8]) -> io::Result<OwnedF
     Ok(file.into())
 }
 
-/// The command line that makes it run `program`; `processes_max` of 0 sets no limit.
-pub(crate) fn arguments(processes_max: u32, program: Vec<CString>) -> io::Result<Vec<CString>> {
+/// The command line that makes the first process run `program`; `processes_max` of 0 sets no limit.
+pub(crate) fn command_line(processes_max: u32, program: Vec<CString>) -> io::Result<Vec<CString>> {
     let mut arguments = vec![c_string("toolbus-init")?, c_string(processes_max.to_string())?];
     arguments.extend(program);
     Ok(arguments)
 }
 
-/// What comes over the control socket.
+/// A report received over the control socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Report {
+pub(crate) enum InitReport {
     /// The bootstrap: the script starts now.
     Started,
     /// The interpreter ended.
@@ -60,33 +65,40 @@ pub(crate) enum Report {
     NotStarted(i32),
 }
 
-/// Puts reports together from the bytes of the control socket. Nothing that a script controls can
-/// write to it; what makes no sense is an error all the same.
+/// Assembles reports from the bytes of the control socket. Nothing that a script controls can write
+/// to it; an unknown report is an error all the same.
 #[derive(Debug, Default)]
-pub(crate) struct Reports {
+pub(crate) struct ReportReader {
     pending: Vec<u8>,
 }
 
-impl Reports {
-    pub(crate) fn accept(&mut self, bytes: &[u8]) {
+impl ReportReader {
+    pub(crate) fn push_bytes(&mut self, bytes: &[u8]) {
         self.pending.extend_from_slice(bytes);
     }
 
-    pub(crate) fn next(&mut self) -> Option<Result<Report, u8>> {
+    pub(crate) fn next_report(&mut self) -> Option<Result<InitReport, u8>> {
         let kind = *self.pending.first()?;
         if kind == b'S' {
             self.pending.drain(..1);
-            return Some(Ok(Report::Started));
+            return Some(Ok(InitReport::Started));
         }
+
         if kind != b'E' && kind != b'X' {
             self.pending.clear();
             return Some(Err(kind));
         }
+
         let value: [u8; 4] = self.pending.get(1..5)?.try_into().ok()?;
         self.pending.drain(..5);
+
         let value = i32::from_le_bytes(value);
-        let report =
-            if kind == b'E' { Report::Ended(WaitStatus(value)) } else { Report::NotStarted(value) };
+        let report = if kind == b'E' {
+            InitReport::Ended(WaitStatus(value))
+        } else {
+            InitReport::NotStarted(value)
+        };
+
         Some(Ok(report))
     }
 }

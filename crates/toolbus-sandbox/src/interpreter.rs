@@ -30,7 +30,7 @@ for place in (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix
     print(os.path.abspath(place))
 ";
 /// Lines before the prefixes.
-const HEAD_LINES: usize = 5;
+const FACT_LINES: usize = 5;
 /// The prefixes: `prefix`, `exec_prefix`, and the same two of the base installation.
 const PREFIXES: usize = 4;
 const ANSWER_BYTES_MAX: usize = 64 << 10;
@@ -55,15 +55,17 @@ impl Interpreter {
     /// Finds the interpreter (`configured`, else `python3` by `PATH`) and asks it.
     pub(crate) async fn find(configured: Option<&Path>) -> Result<Self, Unavailable> {
         let program = configured.map_or(OsStr::new("python3"), Path::as_os_str);
-        let answer = ask(program).await?;
-        let found = Self::parse(&answer).ok_or_else(|| Unavailable::Interpreter {
+        let answer = query_interpreter(program).await?;
+        let found = Self::parse_answer(&answer).ok_or_else(|| Unavailable::Interpreter {
             reason: format!("{} did not describe itself", program.display()),
         })?;
+
         if !found.is_recent() {
             return Err(Unavailable::Interpreter {
                 reason: format!("{} is {}", program.display(), found.version),
             });
         }
+
         let private = ["/etc", "/home", "/root", "/run", "/tmp", "/var"].map(PathBuf::from);
         let private = || private.iter().cloned().chain(env::home_dir());
         match found.trees.iter().find(|tree| private().any(|path| path.starts_with(tree))) {
@@ -84,7 +86,7 @@ impl Interpreter {
         numbers.as_slice() >= [3, 8].as_slice()
     }
 
-    fn parse(answer: &[u8]) -> Option<Self> {
+    fn parse_answer(answer: &[u8]) -> Option<Self> {
         let lines: Vec<&[u8]> = answer.split(|byte| *byte == b'\n').collect();
         let text =
             |index: usize| lines.get(index).map(|line| String::from_utf8_lossy(line).into_owned());
@@ -93,14 +95,18 @@ impl Interpreter {
         };
         let real = path(0)?;
         let library = path(4)?;
+
         let mut places: Vec<PathBuf> =
-            (HEAD_LINES..lines.len().checked_sub(1)?).filter_map(path).collect();
+            (FACT_LINES..lines.len().checked_sub(1)?).filter_map(path).collect();
+
         if places.len() <= PREFIXES || !places.iter().all(|place| place.is_absolute()) {
             return None;
         }
+
         // The executable and the library, too: links may lead out of every prefix.
-        let trees = outermost(places[..PREFIXES].iter().cloned().chain([real, library]));
+        let trees = outermost_trees(places[..PREFIXES].iter().cloned().chain([real, library]));
         let modules = places.split_off(PREFIXES);
+
         let seen = |place: &PathBuf| {
             place.starts_with("/usr") || trees.iter().any(|tree| place.starts_with(tree))
         };
@@ -116,7 +122,7 @@ impl Interpreter {
 
     /// What the bootstrap is told: the places, separated by zero bytes, with `first` ahead of the
     /// module path.
-    pub(crate) fn settings(&self, first: Option<&Path>) -> Vec<u8> {
+    pub(crate) fn bootstrap_settings(&self, first: Option<&Path>) -> Vec<u8> {
         let (prefixes, modules) = self.places.split_at(PREFIXES);
         let places = prefixes.iter().map(PathBuf::as_path).chain(first);
         let places: Vec<&[u8]> = places
@@ -128,7 +134,7 @@ impl Interpreter {
 }
 
 /// Drops what lies in `/usr`, which every sandbox has, or within another of them.
-fn outermost(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
+fn outermost_trees(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     let paths: BTreeSet<PathBuf> = paths.filter(|path| !path.starts_with("/usr")).collect();
     let mut trees: Vec<PathBuf> = Vec::new();
     for path in paths {
@@ -140,14 +146,17 @@ fn outermost(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     trees
 }
 
-async fn ask(program: &OsStr) -> Result<Vec<u8>, Unavailable> {
+async fn query_interpreter(program: &OsStr) -> Result<Vec<u8>, Unavailable> {
     let failed = |reason: String| Unavailable::Interpreter { reason };
     let name = program.display();
     let mut command = Command::new(program);
+
     // A shim needs its own variables to find the interpreter; `-I` keeps Python from minding them.
     command.args(["-I", "-c", QUESTIONS]).current_dir("/").stdin(Stdio::null()).kill_on_drop(true);
+
     // A signal for our group, such as Ctrl-C, is ours to act on.
     command.process_group(0);
+
     let answer = tokio::time::timeout(ANSWER_TIMEOUT, command.output())
         .await
         .map_err(|_| failed(format!("{name} did not answer within 20 s")))?
@@ -157,6 +166,7 @@ async fn ask(program: &OsStr) -> Result<Vec<u8>, Unavailable> {
         let said = said.lines().last().unwrap_or_default();
         return Err(failed(format!("{name} failed ({}): {said}", answer.status)));
     }
+
     Ok(answer.stdout)
 }
 

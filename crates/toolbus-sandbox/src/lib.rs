@@ -6,11 +6,11 @@
 //! How a run goes, file by file: `engine` admits it, `packages` has what it needs installed,
 //! `recipe`, `seccomp` and `limits` say what the script may see and use, `spawn` and `launch` start
 //! bubblewrap and in it `init`, the first process, which starts Python with `bootstrap.py`;
-//! `supervise` watches time, memory (`memory`, `cgroup`) and output (`capture`), kills, and tells
-//! how it ended; `workplace` reads what it left.
+//! `supervise` watches time, memory (`memory`, `cgroup`) and output (`capture`), kills, and reports
+//! how the run ended; `work_folder` reads what it left.
 //!
-//! Invariants: no way leads from a broken sandbox to a weaker one; after an outcome is told no
-//! process of its script is left; what is read from a script is bounded.
+//! Invariants: no way leads from a broken sandbox to a weaker one; after an outcome is reported
+//! no process of its script is left; what is read from a script is bounded.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("the sandbox is made of Linux's namespaces");
@@ -37,7 +37,7 @@ mod seccomp;
 mod spawn;
 mod staging;
 mod supervise;
-mod workplace;
+mod work_folder;
 
 pub mod settings;
 

@@ -15,9 +15,10 @@ const CPU_SLACK_SECONDS: u64 = 10;
 ///
 /// The processor time ends a script even when this service is stopped and cannot: it is the wall
 /// time on every processor.
-pub(crate) fn of_script(limits: &Limits, timeout: Duration) -> Vec<(libc::c_int, u64)> {
+pub(crate) fn rlimits_of_script(limits: &Limits, timeout: Duration) -> Vec<(libc::c_int, u64)> {
     let processors = thread::available_parallelism().map_or(1, |count| count.get() as u64);
     let cpu = (timeout.as_secs() + 1).saturating_mul(processors) + CPU_SLACK_SECONDS;
+
     // The numbers' type differs between C libraries.
     #[allow(clippy::unnecessary_cast)]
     [

@@ -5,11 +5,11 @@
 //! only, so that no code of a package runs. The result is a tree that is mounted read-only.
 //!
 //! Invariants: no process is started for a requirement that does not parse; one set is installed
-//! once, whoever asks for it meanwhile; an installation that fails leaves nothing.
+//! once, however many calls ask for it meanwhile; a failed installation leaves nothing behind.
 
 mod cache;
+mod installation;
 mod installer;
-mod run;
 
 use std::fs;
 use std::io;
@@ -25,51 +25,51 @@ use tokio_util::sync::CancellationToken;
 use toolbus_scripts::packages::{self, Requirements};
 use toolbus_scripts::runner::Error;
 
-pub(crate) use self::cache::Cache;
-use self::cache::Held;
-pub(crate) use self::installer::Surroundings;
+use self::cache::CachedSet;
+pub(crate) use self::cache::PackageCache;
+pub(crate) use self::installer::InstallerSettings;
 use crate::config::Config;
 use crate::interpreter::Interpreter;
 use crate::launch::Launcher;
-use crate::recipe::Options;
+use crate::recipe::BwrapOptions;
 
-/// How often a lock that others hold is tried.
-const LOCK_PERIOD: Duration = Duration::from_millis(50);
+/// How often locking a set that another process has locked is retried.
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Installs packages and keeps them.
-pub(crate) struct Packages {
-    cache: Arc<Cache>,
+pub(crate) struct PackageInstaller {
+    cache: Arc<PackageCache>,
     config: Config,
     launcher: Arc<Launcher>,
     interpreter: Arc<Interpreter>,
-    surroundings: Surroundings,
+    settings: InstallerSettings,
     /// What bubblewrap is told for every installation; empty for bare ones.
-    base: Options,
+    base: BwrapOptions,
     filter: Option<OwnedFd>,
-    /// Where bubblewrap finds the cache.
+    /// Path of the cache as bubblewrap sees it.
     source: PathBuf,
     installing: Semaphore,
 }
 
-/// What an installer runs under.
-pub(crate) struct Surrounded {
+/// The environment that installers run in: launcher, interpreter, settings and mounts.
+pub(crate) struct InstallerEnv {
     pub(crate) launcher: Arc<Launcher>,
     pub(crate) interpreter: Arc<Interpreter>,
-    pub(crate) surroundings: Surroundings,
-    pub(crate) base: Options,
+    pub(crate) settings: InstallerSettings,
+    pub(crate) base: BwrapOptions,
     pub(crate) filter: Option<OwnedFd>,
     pub(crate) source: PathBuf,
 }
 
-/// The time that one installation may take, with all that it waits for.
+/// Start and deadline of one installation, waiting for locks and permits included.
 #[derive(Debug, Clone, Copy)]
-struct Limit {
+struct InstallDeadline {
     start: Instant,
     end: Instant,
 }
 
-impl Limit {
-    /// So long from now, and no longer than until then.
+impl InstallDeadline {
+    /// A deadline `longest` from now, but no later than `by`.
     fn new(longest: Duration, by: Instant) -> Self {
         let start = Instant::now();
         Self { start, end: by.min(start + longest) }
@@ -79,19 +79,19 @@ impl Limit {
         self.end.saturating_duration_since(self.start)
     }
 
-    fn is_over(self) -> Error {
-        packages::timed_out(self.duration())
+    fn timeout_error(self) -> Error {
+        packages::timeout_error(self.duration())
     }
 }
 
-/// An installed set, which stays while this is held.
+/// A lease on an installed set, which is not evicted while this is held.
 #[derive(Debug)]
-pub(crate) struct Lease {
-    held: Held,
+pub(crate) struct PackageLease {
+    held: CachedSet,
     source: PathBuf,
 }
 
-impl Lease {
+impl PackageLease {
     /// Its folder.
     pub(crate) fn tree(&self) -> &Path {
         &self.held.tree
@@ -103,14 +103,14 @@ impl Lease {
     }
 }
 
-impl Packages {
-    pub(crate) fn new(cache: Cache, config: &Config, with: Surrounded) -> Self {
+impl PackageInstaller {
+    pub(crate) fn new(cache: PackageCache, config: &Config, with: InstallerEnv) -> Self {
         Self {
             cache: Arc::new(cache),
             config: config.clone(),
             launcher: with.launcher,
             interpreter: with.interpreter,
-            surroundings: with.surroundings,
+            settings: with.settings,
             base: with.base,
             filter: with.filter,
             source: with.source,
@@ -118,40 +118,43 @@ impl Packages {
         }
     }
 
-    /// Returns the set, installing it unless it is there already or on its way. It is of no use after
-    /// `by`.
+    /// Returns a lease on the set, installing it unless it is installed or being installed already.
+    /// Gives up at `by`.
     pub(crate) async fn install(
         &self,
         requirements: &Requirements,
         by: Instant,
         cancelled: &CancellationToken,
-    ) -> Result<Lease, Error> {
+    ) -> Result<PackageLease, Error> {
         let failed = |error: io::Error| Error::Failed(format!("packages: {error}"));
-        let key = self.key(requirements);
-        let limit = Limit::new(self.config.packages.install_timeout, by);
+        let key = self.set_key(requirements);
+        let limit = InstallDeadline::new(self.config.packages.install_timeout, by);
+
         loop {
-            if let Some(held) = self.cache.hold(&key).map_err(failed)? {
-                return Ok(Lease { source: self.source.join(&key), held });
+            if let Some(held) = self.cache.try_hold(&key).map_err(failed)? {
+                return Ok(PackageLease { source: self.source.join(&key), held });
             }
-            // Locks are tried again and again, because nothing tells when another process gives one
-            // up, and waiting for one inside the kernel cannot be cancelled.
-            if let Some(claim) = self.cache.claim(&key).map_err(failed)? {
+
+            // The lock is polled: nothing notifies us when another process releases it, and waiting
+            // for it inside the kernel cannot be cancelled.
+            if let Some(claim) = self.cache.try_claim(&key).map_err(failed)? {
                 if !self.cache.directory().join(&key).is_dir() {
-                    self.install_now(&key, requirements, limit, cancelled).await?;
+                    self.install_set(&key, requirements, limit, cancelled).await?;
                 }
                 drop(claim);
                 continue;
             }
+
             tokio::select! {
                 () = cancelled.cancelled() => return Err(Error::Cancelled),
-                () = time::sleep_until(limit.end) => return Err(limit.is_over()),
-                () = time::sleep(LOCK_PERIOD) => {}
+                () = time::sleep_until(limit.end) => return Err(limit.timeout_error()),
+                () = time::sleep(LOCK_RETRY_INTERVAL) => {}
             }
         }
     }
 
-    /// What stands for this set on disk.
-    fn key(&self, requirements: &Requirements) -> String {
+    /// The cache key of a set: a digest of the interpreter and the requirements.
+    fn set_key(&self, requirements: &Requirements) -> String {
         let mut digest = Sha256::new();
         digest.update(&self.interpreter.version);
         digest.update("\n");
@@ -163,50 +166,60 @@ impl Packages {
         digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    async fn install_now(
+    async fn install_set(
         &self,
         key: &str,
         requirements: &Requirements,
-        limit: Limit,
+        limit: InstallDeadline,
         cancelled: &CancellationToken,
     ) -> Result<(), Error> {
         let failed = |error: io::Error| Error::Failed(format!("packages: {error}"));
         let permit = tokio::select! {
             () = cancelled.cancelled() => return Err(Error::Cancelled),
-            () = time::sleep_until(limit.end) => return Err(limit.is_over()),
+            () = time::sleep_until(limit.end) => return Err(limit.timeout_error()),
             permit = self.installing.acquire() => permit,
         };
+
         let _permit = permit.map_err(|error| Error::Failed(error.to_string()))?;
-        let staging = self.stage().map_err(failed)?;
+        let staging = self.create_install_folder().map_err(failed)?;
+
         self.run_installer(&staging.path, requirements, limit, cancelled).await?;
-        let (cache, key) = (Arc::clone(&self.cache), key.to_owned());
+
+        let cache = Arc::clone(&self.cache);
+        let key = key.to_owned();
         let is_foreign = self.launcher.become_id().is_some();
+
         // Walks over thousands of files.
         let published = tokio::task::spawn_blocking(move || {
             let tree = staging.path.join(installer::TREE);
+
             if is_foreign {
                 // Whoever else has the unprivileged id shall not change what scripts will run.
-                cache::own(&tree, 0)?;
+                cache::change_owner(&tree, 0)?;
             }
+
             cache.publish(&key, &tree)?;
             drop(staging);
-            if let Err(error) = cache.evict() {
-                // The set is there; only that others should have gone failed.
-                tracing::warn!(%error, "cannot remove unused packages");
+
+            if let Err(error) = cache.evict_unused() {
+                // The set is installed; only evicting others failed.
+                tracing::warn!(%error, "could not evict unused packages");
             }
+
             Ok(())
         });
+
         published.await.map_err(|error| Error::Failed(error.to_string()))?.map_err(failed)
     }
 
     /// A folder to install into, which the installer's user may write.
-    fn stage(&self) -> io::Result<cache::Staging> {
-        let staging = self.cache.stage()?;
+    fn create_install_folder(&self) -> io::Result<cache::StagingFolder> {
+        let staging = self.cache.create_staging()?;
         for name in [installer::TREE, installer::SCRATCH] {
             fs::create_dir(staging.path.join(name))?;
         }
         if let Some(id) = self.launcher.become_id() {
-            cache::own(&staging.path, id)?;
+            cache::change_owner(&staging.path, id)?;
         }
         Ok(staging)
     }

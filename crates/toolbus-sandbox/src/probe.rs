@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::process::Command;
 use toolbus_scripts::runner::{Ending, Error, Outcome, Run, Script};
 
-/// Looks around in a sandbox.
+/// The canary script, which reports what it finds in the sandbox.
 pub(crate) static CANARY: &str = include_str!("canary.py");
 
 /// What the canary must print.
@@ -107,15 +107,15 @@ pub enum Unavailable {
 
 impl From<io::Error> for Unavailable {
     fn from(error: io::Error) -> Self {
-        Self::Start { reason: error.to_string(), advice: advice(&error.to_string()) }
+        Self::Start { reason: error.to_string(), advice: advice_for(&error.to_string()) }
     }
 }
 
 /// Refuses kernels that lack what the recipe relies on.
-pub(crate) fn kernel() -> Result<(), Unavailable> {
+pub(crate) fn check_kernel() -> Result<(), Unavailable> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let found = release.trim().to_owned();
-    if version(&found).is_some_and(|version| version >= KERNEL_OLDEST) {
+    if parse_version(&found).is_some_and(|version| version >= KERNEL_OLDEST) {
         Ok(())
     } else {
         Err(Unavailable::Kernel { found })
@@ -123,12 +123,13 @@ pub(crate) fn kernel() -> Result<(), Unavailable> {
 }
 
 /// Finds a bubblewrap that is new enough.
-pub(crate) async fn bwrap(configured: Option<&Path>) -> Result<PathBuf, Unavailable> {
+pub(crate) async fn find_bwrap(configured: Option<&Path>) -> Result<PathBuf, Unavailable> {
     let candidates = [Some(Path::new(BWRAP)), configured].into_iter().flatten();
     let mut problem = Unavailable::BubblewrapMissing { path: PathBuf::from(BWRAP) };
+
     for path in candidates {
         match bwrap_version(path).await {
-            Ok(found) if version(&found).is_some_and(|version| version >= BWRAP_OLDEST) => {
+            Ok(found) if parse_version(&found).is_some_and(|version| version >= BWRAP_OLDEST) => {
                 return Ok(path.to_path_buf());
             }
             Ok(found) => problem = Unavailable::BubblewrapOld { path: path.to_path_buf(), found },
@@ -143,6 +144,7 @@ pub(crate) async fn bwrap(configured: Option<&Path>) -> Result<PathBuf, Unavaila
             }
         }
     }
+
     Err(problem)
 }
 
@@ -158,14 +160,14 @@ async fn bwrap_version(path: &Path) -> io::Result<String> {
     Ok(text.trim().trim_start_matches("bubblewrap ").chars().take(80).collect())
 }
 
-/// Major and minor number at the beginning of a text.
-fn version(text: &str) -> Option<[u32; 2]> {
+/// Parses the major and minor version number at the beginning of a text.
+fn parse_version(text: &str) -> Option<[u32; 2]> {
     let mut numbers = text.split(|char: char| !char.is_ascii_digit());
     Some([numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?])
 }
 
-/// The script that looks around.
-pub(crate) fn canary() -> (Script, Run) {
+/// The canary script and a run for it.
+pub(crate) fn canary_script() -> (Script, Run) {
     let script = Script {
         source: CANARY.to_owned(),
         input: String::new(),
@@ -176,9 +178,9 @@ pub(crate) fn canary() -> (Script, Run) {
     (script, Run::alone(""))
 }
 
-/// Judges what it found.
-pub(crate) fn judge(outcome: Result<Outcome, Error>) -> Result<(), Unavailable> {
-    let start = |reason: String| Unavailable::Start { advice: advice(&reason), reason };
+/// Checks what the canary reported against the expected facts.
+pub(crate) fn check_canary(outcome: Result<Outcome, Error>) -> Result<(), Unavailable> {
+    let start = |reason: String| Unavailable::Start { advice: advice_for(&reason), reason };
     let outcome = outcome.map_err(|error| match error {
         Error::Failed(reason) => start(reason),
         other => start(other.to_string()),
@@ -187,28 +189,34 @@ pub(crate) fn judge(outcome: Result<Outcome, Error>) -> Result<(), Unavailable> 
         let said = outcome.output.text.trim().lines().last().unwrap_or_default().to_owned();
         return Err(start(format!("the probing script ended with {:?}: {said}", outcome.ending)));
     }
+
     let mut found = outcome.stdout.text.lines();
     for expected in FACTS.lines() {
         let found = found.next().unwrap_or_default().trim_end();
         if found != expected {
-            let (expected, found) = (expected.to_owned(), found.to_owned());
-            return Err(Unavailable::Leak { expected, found });
+            return Err(Unavailable::Leak {
+                expected: expected.to_owned(),
+                found: found.to_owned(),
+            });
         }
     }
+
     Ok(())
 }
 
-/// What to do when user namespaces cannot be made.
-fn advice(reason: &str) -> &'static str {
+/// Advice for the operator when user namespaces cannot be created.
+fn advice_for(reason: &str) -> &'static str {
     let is_set = |path: &str, value: &str| {
         fs::read_to_string(path).is_ok_and(|content| content.trim() == value)
     };
     let contained =
         ["/.dockerenv", "/run/.containerenv"].iter().any(|path| Path::new(path).exists())
             || std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+
     let denied = ["ermission", "ermitted", "uid map", "namespace", "RTM_NEWADDR"]
         .iter()
         .any(|word| reason.contains(word));
+
     if contained && denied {
         "containers forbid what the sandbox needs by their seccomp profile: run scripts in pods \
          (`--runner kubernetes`), or this container with a profile that allows user namespaces"

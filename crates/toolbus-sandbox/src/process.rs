@@ -1,4 +1,4 @@
-//! A child process that is waited for exactly once, and killed when nobody cares any more.
+//! A child process that is waited for exactly once, and killed when its handle is dropped.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::spawn::{Started, discard};
+use crate::spawn::{StartedProcess, kill_and_reap};
 
-/// How a process ended, as `waitpid` tells.
+/// The wait status of a process, as `waitpid` returns it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WaitStatus(pub(crate) i32);
 
@@ -27,7 +27,7 @@ impl WaitStatus {
     }
 }
 
-/// What a process and all that it waited for have used.
+/// Resource usage of a process and all children that it waited for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ProcessUsage {
     /// User and system time.
@@ -58,12 +58,13 @@ impl PidFd {
             if answer < 0 {
                 return Err(io::Error::last_os_error());
             }
+
             OwnedFd::from_raw_fd(i32::try_from(answer).expect("a descriptor is a small number"))
         };
         Self::new(descriptor)
     }
 
-    /// Sends SIGKILL. That it is already gone is no error.
+    /// Sends SIGKILL. A process that has exited already is not an error.
     #[allow(unsafe_code)]
     pub(crate) fn kill(&self) {
         let descriptor = self.0.get_ref().as_raw_fd();
@@ -81,13 +82,13 @@ impl PidFd {
 
     /// Waits until it has ended, which for the first process of a namespace means that every other
     /// process of it has ended, too. Cancel-safe.
-    pub(crate) async fn ended(&self) -> io::Result<()> {
+    pub(crate) async fn wait_ended(&self) -> io::Result<()> {
         self.0.readable().await.map(|_| ())
     }
 
     /// The same without a runtime, for at most `limit`.
     #[allow(unsafe_code)]
-    fn ended_within(&self, limit: Duration) -> bool {
+    fn wait_ended_within(&self, limit: Duration) -> bool {
         let mut poll =
             libc::pollfd { fd: self.0.get_ref().as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let limit_ms = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX);
@@ -96,18 +97,18 @@ impl PidFd {
     }
 }
 
-/// A child of ours.
+/// A child process of this service.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub(crate) struct ChildProcess {
     pid: libc::pid_t,
     pidfd: PidFd,
-    ended: Option<(WaitStatus, ProcessUsage)>,
+    exit: Option<(WaitStatus, ProcessUsage)>,
 }
 
-impl Process {
-    pub(crate) fn new(started: Started) -> io::Result<Self> {
-        let pidfd = PidFd::new(started.pidfd).inspect_err(|_| discard(started.pid))?;
-        Ok(Self { pid: started.pid, pidfd, ended: None })
+impl ChildProcess {
+    pub(crate) fn new(started: StartedProcess) -> io::Result<Self> {
+        let pidfd = PidFd::new(started.pidfd).inspect_err(|_| kill_and_reap(started.pid))?;
+        Ok(Self { pid: started.pid, pidfd, exit: None })
     }
 
     pub(crate) fn pid(&self) -> libc::pid_t {
@@ -115,37 +116,38 @@ impl Process {
     }
 
     pub(crate) fn kill(&self) {
-        if self.ended.is_none() {
+        if self.exit.is_none() {
             self.pidfd.kill();
         }
     }
 
     /// Waits for its end and reaps it. Cancel-safe, and the same answer when called again.
     pub(crate) async fn wait(&mut self) -> io::Result<(WaitStatus, ProcessUsage)> {
-        if self.ended.is_none() {
-            self.pidfd.ended().await?;
-            self.ended = Some(reap(self.pid)?);
+        if self.exit.is_none() {
+            self.pidfd.wait_ended().await?;
+            self.exit = Some(reap_child(self.pid)?);
         }
-        self.ended.ok_or_else(|| io::Error::other("a process that ended has no status"))
+        self.exit.ok_or_else(|| io::Error::other("a process that ended has no status"))
     }
 }
 
-impl Drop for Process {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
-        if self.ended.is_none() {
+        if self.exit.is_none() {
             self.pidfd.kill();
             // A killed process is gone within milliseconds; the bound is for a kernel that hangs.
-            if self.pidfd.ended_within(Duration::from_secs(2)) {
-                let _ = reap(self.pid);
+            if self.pidfd.wait_ended_within(Duration::from_secs(2)) {
+                let _ = reap_child(self.pid);
             }
         }
     }
 }
 
 #[allow(unsafe_code)]
-fn reap(pid: libc::pid_t) -> io::Result<(WaitStatus, ProcessUsage)> {
+fn reap_child(pid: libc::pid_t) -> io::Result<(WaitStatus, ProcessUsage)> {
     let mut status = 0;
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+
     // SAFETY: both point to live values of the right type; all zeroes is a valid `rusage`.
     let usage = unsafe {
         if libc::wait4(pid, &raw mut status, libc::WNOHANG, usage.as_mut_ptr()) != pid {
@@ -153,6 +155,7 @@ fn reap(pid: libc::pid_t) -> io::Result<(WaitStatus, ProcessUsage)> {
         }
         usage.assume_init()
     };
+
     let duration = |time: libc::timeval| {
         Duration::from_secs(time.tv_sec.unsigned_abs())
             + Duration::from_micros(time.tv_usec.unsigned_abs())
@@ -161,5 +164,6 @@ fn reap(pid: libc::pid_t) -> io::Result<(WaitStatus, ProcessUsage)> {
         cpu: duration(usage.ru_utime) + duration(usage.ru_stime),
         memory_largest: usage.ru_maxrss.unsigned_abs() << 10,
     };
+
     Ok((WaitStatus(status), usage))
 }

@@ -21,13 +21,13 @@ pub(crate) const WRITABLE: [&str; 3] = ["dev/shm", "tmp", "work"];
 pub(crate) const SCRIPT_ID: u32 = 65534;
 
 /// Folders of the root that are links into `/usr` on merged systems, and real elsewhere.
-const BESIDE_USR: [&str; 6] = ["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
+const USR_LINKS: [&str; 6] = ["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
 /// What the dynamic linker and libraries for text in images read; nothing else of `/etc` is shown.
-const SETTINGS_OF_LIBRARIES: [&str; 3] = ["/etc/ld.so.cache", "/etc/alternatives", "/etc/fonts"];
+const LIBRARY_SETTINGS: [&str; 3] = ["/etc/ld.so.cache", "/etc/alternatives", "/etc/fonts"];
 
 /// A tree of the host and where bubblewrap finds it, which differs when the service is root.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Tree {
+pub(crate) struct HostTree {
     /// Its path in the sandbox, the host's own.
     pub(crate) path: PathBuf,
     /// What to bind.
@@ -36,16 +36,16 @@ pub(crate) struct Tree {
 
 /// Options of bubblewrap, in order.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Options(pub(crate) Vec<OsString>);
+pub(crate) struct BwrapOptions(pub(crate) Vec<OsString>);
 
-impl Options {
+impl BwrapOptions {
     pub(crate) fn push<const N: usize>(&mut self, options: [&dyn AsRef<OsStr>; N]) -> &mut Self {
         self.0.extend(options.iter().map(|option| option.as_ref().to_owned()));
         self
     }
 
     /// After the file systems in memory, which would hide trees below them.
-    fn trees(&mut self, trees: &[Tree]) -> &mut Self {
+    fn bind_trees(&mut self, trees: &[HostTree]) -> &mut Self {
         for tree in trees {
             self.push([&"--ro-bind", &tree.source, &tree.path]);
         }
@@ -57,60 +57,66 @@ impl Options {
     }
 }
 
-/// What every script gets.
-pub(crate) fn of_scripts(trees: &[Tree], limits: &Limits) -> Options {
-    let mut options = base(limits);
-    options.tmpfs(limits.work_bytes, WORK).trees(trees);
+/// The base options of every script.
+pub(crate) fn script_base(trees: &[HostTree], limits: &Limits) -> BwrapOptions {
+    let mut options = common_options(limits);
+    options.tmpfs(limits.work_bytes, WORK).bind_trees(trees);
     options
 }
 
-/// What every installer gets: the network, too.
-pub(crate) fn of_installers(trees: &[Tree], limits: &Limits) -> Options {
-    let mut options = base(limits);
-    options.push([&"--share-net"]).trees(trees);
+/// The base options of every installer, which include the network.
+pub(crate) fn installer_base(trees: &[HostTree], limits: &Limits) -> BwrapOptions {
+    let mut options = common_options(limits);
+    options.push([&"--share-net"]).bind_trees(trees);
     options
 }
 
-/// The namespaces and the file systems that all have.
-fn base(limits: &Limits) -> Options {
+/// The namespaces and file systems common to scripts and installers.
+fn common_options(limits: &Limits) -> BwrapOptions {
     let id = SCRIPT_ID.to_string();
-    let mut options = Options::default();
+    let mut options = BwrapOptions::default();
+
     options
         .push([&"--unshare-all", &"--unshare-user", &"--disable-userns"])
         .push([&"--die-with-parent", &"--new-session", &"--as-pid-1"])
         .push([&"--cap-drop", &"ALL", &"--clearenv"])
         .push([&"--uid", &id, &"--gid", &id, &"--hostname", &"sandbox"])
         .push([&"--ro-bind", &"/usr", &"/usr"]);
-    for name in BESIDE_USR {
+
+    for name in USR_LINKS {
         let path = Path::new("/").join(name);
         match fs::read_link(&path) {
             Ok(target) => options.push([&"--symlink", &target, &path]),
             Err(_) => options.push([&"--ro-bind-try", &path, &path]),
         };
     }
-    for path in SETTINGS_OF_LIBRARIES {
+
+    for path in LIBRARY_SETTINGS {
         options.push([&"--ro-bind-try", &path, &path]);
     }
+
     options
         .push([&"--proc", &"/proc", &"--dev", &"/dev"])
         .tmpfs(limits.shm_bytes, "/dev/shm")
         .push([&"--remount-ro", &"/dev"])
         .tmpfs(limits.tmp_bytes, "/tmp");
+
     options
 }
 
-/// What one script gets on top: its packages.
-pub(crate) fn script(base: &Options, packages: Option<&Path>) -> Options {
+/// The options of one script: the base and its packages.
+pub(crate) fn script_options(base: &BwrapOptions, packages: Option<&Path>) -> BwrapOptions {
     let mut options = base.clone();
     if let Some(packages) = packages {
         options.push([&"--ro-bind", &packages, &PACKAGES]);
     }
+
     options.push([&"--remount-ro", &"/", &"--chdir", &WORK]);
     options
 }
 
-/// What one installer gets on top: a folder to write.
-pub(crate) fn installer(base: &Options, target: &Tree) -> Options {
+/// The options of one installer: the base and a writable folder.
+pub(crate) fn installer_options(base: &BwrapOptions, target: &HostTree) -> BwrapOptions {
     let mut options = base.clone();
     options.push([&"--bind", &target.source, &target.path]).push([
         &"--remount-ro",
@@ -122,7 +128,7 @@ pub(crate) fn installer(base: &Options, target: &Tree) -> Options {
 }
 
 /// The environment of a script, but for its input, which is set inside the interpreter.
-pub(crate) fn environment(
+pub(crate) fn script_environment(
     interpreter: &Interpreter,
     packages: Option<&Path>,
 ) -> Vec<(&'static str, OsString)> {
@@ -137,10 +143,12 @@ pub(crate) fn environment(
         ("MALLOC_ARENA_MAX", "1".into()),
         ("OPENBLAS_NUM_THREADS", "1".into()),
     ];
+
     if let Some(packages) = packages {
         // For children; the interpreter itself is told by the bootstrap.
         environment.push(("PYTHONPATH", packages.into()));
     }
+
     environment
 }
 

@@ -8,85 +8,87 @@ use futures_util::future::BoxFuture;
 use toolbus_scripts::runner::{Error, Outcome, Run, Runner, Script};
 
 use crate::c_string::c_string;
-use crate::cgroup::Hierarchy;
+use crate::cgroup::CgroupHierarchy;
 use crate::config::{Config, MemoryAccounting};
-use crate::engine::{Engine, Parts};
+use crate::engine::{EngineDeps, ScriptEngine};
 use crate::init;
 use crate::interpreter::Interpreter;
 use crate::launch::{Isolation, Launcher};
-use crate::packages::{Cache, Packages, Surrounded, Surroundings};
+use crate::packages::{InstallerEnv, InstallerSettings, PackageCache, PackageInstaller};
 use crate::probe::{self, Unavailable};
-use crate::recipe::{self, Tree};
+use crate::recipe::{self, HostTree};
 use crate::seccomp::{self, Network};
-use crate::spawn::Spawner;
+use crate::spawn::ProcessSpawner;
 use crate::staging;
 
 /// Runs each script in a sandbox of its own: bubblewrap's namespaces, a filter of system calls,
 /// and limits. Cheap to clone.
 #[derive(Clone)]
 pub struct Sandbox {
-    engine: Arc<Engine>,
+    engine: Arc<ScriptEngine>,
 }
 
 impl Sandbox {
-    /// Looks for what is needed, and proves by a script that looks around that the sandbox holds
-    /// what it promises. Takes about as long as two scripts.
+    /// Finds the kernel features, bubblewrap and the interpreter, and verifies with a canary script
+    /// that the sandbox isolates as promised. Takes about as long as two scripts.
     ///
     /// # Errors
     /// [`Unavailable`] says what is missing and what to do. Nothing weaker is tried.
     pub async fn probe(config: Config) -> Result<Self, Unavailable> {
-        check(&config)?;
-        probe::kernel()?;
-        let bwrap = probe::bwrap(config.bwrap.as_deref()).await?;
+        check_config(&config)?;
+        probe::check_kernel()?;
+
+        let bwrap = probe::find_bwrap(config.bwrap.as_deref()).await?;
         let interpreter = Arc::new(Interpreter::find(config.python.as_deref()).await?);
-        let surroundings = Surroundings::find(&interpreter);
+        let settings = InstallerSettings::detect(&interpreter);
         let become_id = is_root().then_some(config.unprivileged_id);
         let cache = open_cache(&config, become_id)?;
-        let plan = Trees::plan(&config, &interpreter, &surroundings, cache.as_ref());
-        let spawner = plan.spawner(become_id).await?;
+        let plan = HostTrees::plan(&config, &interpreter, &settings, cache.as_ref());
+        let spawner = plan.start_spawner(become_id).await?;
         let isolation = Isolation::Bubblewrap { bwrap: c_string(&bwrap)?, become_id };
         let launcher = Arc::new(Launcher::new(spawner, isolation)?);
+
         let filter = |network| {
-            let program = seccomp::program(network).map_err(std::io::Error::other)?;
-            init::sealed(c"toolbus-filter", &program)
+            let program = seccomp::filter_program(network).map_err(std::io::Error::other)?;
+            init::sealed_file(c"toolbus-filter", &program)
         };
-        let scripts = plan.trees(&plan.scripts, become_id);
+        let scripts = plan.staged_trees(&plan.scripts, become_id);
         let packages = match cache {
             None => None,
             Some(cache) => {
-                let with = Surrounded {
+                let with = InstallerEnv {
                     launcher: Arc::clone(&launcher),
                     interpreter: Arc::clone(&interpreter),
-                    surroundings,
-                    base: recipe::of_installers(
-                        &plan.trees(&plan.installers, become_id),
+                    settings,
+                    base: recipe::installer_base(
+                        &plan.staged_trees(&plan.installers, become_id),
                         &config.limits,
                     ),
                     filter: Some(filter(Network::Allowed)?),
-                    source: plan.source(cache.directory(), become_id),
+                    source: plan.bind_source(cache.directory(), become_id),
                 };
-                Some(Packages::new(cache, &config, with))
+                Some(PackageInstaller::new(cache, &config, with))
             }
         };
         let hierarchy = match config.memory_accounting {
-            MemoryAccounting::Automatic => Hierarchy::find(&config.limits),
+            MemoryAccounting::Automatic => CgroupHierarchy::find_writable(&config.limits),
             MemoryAccounting::Sampled => None,
         };
-        let base = recipe::of_scripts(&scripts, &config.limits);
+        let base = recipe::script_base(&scripts, &config.limits);
         let filter = Some(filter(Network::Denied)?);
-        let parts = Parts { config, launcher, interpreter, base, filter, packages, hierarchy };
-        let sandbox = Self { engine: Arc::new(Engine::new(parts)) };
-        let (script, run) = probe::canary();
-        probe::judge(sandbox.run(script, run).await)?;
+        let deps = EngineDeps { config, launcher, interpreter, base, filter, packages, hierarchy };
+        let sandbox = Self { engine: Arc::new(ScriptEngine::new(deps)) };
+        let (script, run) = probe::canary_script();
+        probe::check_canary(sandbox.run(script, run).await)?;
         Ok(sandbox)
     }
 
     /// How the memory of scripts is bounded: `control group` or `sampled`.
     pub fn memory_accounting(&self) -> &'static str {
-        if self.engine.has_groups() { "control group" } else { "sampled" }
+        if self.engine.has_control_groups() { "control group" } else { "sampled" }
     }
 
-    /// Waits until no script runs any more, as after a run whose future was dropped.
+    /// Waits until no script is running, which includes runs whose future was dropped.
     pub async fn idle(&self) {
         self.engine.idle().await;
     }
@@ -102,70 +104,75 @@ impl Runner for Sandbox {
     }
 }
 
-/// Host trees that are shown, by who sees them.
-struct Trees {
-    scripts: Vec<Tree>,
-    installers: Vec<Tree>,
+/// Host trees that are bound into sandboxes: those for scripts and those for installers.
+struct HostTrees {
+    scripts: Vec<HostTree>,
+    installers: Vec<HostTree>,
     /// All host paths, the cache of packages included, in the order in which they are staged.
     staged: Vec<PathBuf>,
 }
 
-impl Trees {
+impl HostTrees {
     fn plan(
         config: &Config,
         interpreter: &Interpreter,
-        surroundings: &Surroundings,
-        cache: Option<&Cache>,
+        settings: &InstallerSettings,
+        cache: Option<&PackageCache>,
     ) -> Self {
         let shared = interpreter.trees.iter().chain(&config.read_only_paths);
-        let scripts: Vec<Tree> =
-            shared.map(|path| Tree { path: path.clone(), source: path.clone() }).collect();
-        let installers: Vec<Tree> = scripts.iter().chain(&surroundings.files).cloned().collect();
+        let scripts: Vec<HostTree> =
+            shared.map(|path| HostTree { path: path.clone(), source: path.clone() }).collect();
+        let installers: Vec<HostTree> = scripts.iter().chain(&settings.files).cloned().collect();
         let mut staged: Vec<PathBuf> = installers.iter().map(|tree| tree.source.clone()).collect();
         staged.extend(cache.map(|cache| cache.directory().to_path_buf()));
         Self { scripts, installers, staged }
     }
 
-    /// The thread that starts processes; with a view of its own when it has to change its user.
-    async fn spawner(&self, become_id: Option<u32>) -> Result<Spawner, Unavailable> {
+    /// Starts the thread that spawns processes, in a mount namespace of its own when it has to
+    /// change its user.
+    async fn start_spawner(&self, become_id: Option<u32>) -> Result<ProcessSpawner, Unavailable> {
         let staged = become_id.map(|_| self.staged.clone());
-        Spawner::start(move || match staged {
+        ProcessSpawner::start(move || match staged {
             None => Ok(()),
-            Some(trees) => staging::prepare(&trees).map_err(Unavailable::from),
+            Some(trees) => staging::mount_trees(&trees).map_err(Unavailable::from),
         })
         .await
     }
 
     /// The same trees with where bubblewrap finds them.
-    fn trees(&self, trees: &[Tree], become_id: Option<u32>) -> Vec<Tree> {
-        let trees = trees.iter().map(|tree| Tree {
+    fn staged_trees(&self, trees: &[HostTree], become_id: Option<u32>) -> Vec<HostTree> {
+        let trees = trees.iter().map(|tree| HostTree {
             path: tree.path.clone(),
-            source: self.source(&tree.source, become_id),
+            source: self.bind_source(&tree.source, become_id),
         });
         trees.collect()
     }
 
-    fn source(&self, path: &std::path::Path, become_id: Option<u32>) -> PathBuf {
+    fn bind_source(&self, path: &std::path::Path, become_id: Option<u32>) -> PathBuf {
         let index = self.staged.iter().position(|staged| staged == path);
         match (become_id, index) {
-            (Some(_), Some(index)) => staging::source(index),
+            (Some(_), Some(index)) => staging::staged_path(index),
             _ => path.to_path_buf(),
         }
     }
 }
 
-fn check(config: &Config) -> Result<(), Unavailable> {
+fn check_config(config: &Config) -> Result<(), Unavailable> {
     let wrong = |name, reason: &str| Err(Unavailable::Setting { name, reason: reason.to_owned() });
     if config.max_concurrent == 0 {
         return wrong("max_concurrent", "it must be at least 1");
     }
+
     if config.unprivileged_id == 0 {
         return wrong("unprivileged_id", "it must not be root's");
     }
+
     if let Some(path) = config.read_only_paths.iter().find(|path| !path.is_absolute()) {
         return wrong("read_only_paths", &format!("{} is not absolute", path.display()));
     }
+
     let limits = &config.limits;
+
     // Less than this and the interpreter itself does not start.
     if limits.memory_bytes < 16 << 20 || limits.processes < 4 || limits.open_files < 64 {
         return wrong(
@@ -173,13 +180,17 @@ fn check(config: &Config) -> Result<(), Unavailable> {
             "at least 16 MiB of memory, 4 processes and 64 open files are needed",
         );
     }
+
     Ok(())
 }
 
-fn open_cache(config: &Config, become_id: Option<u32>) -> Result<Option<Cache>, Unavailable> {
+fn open_cache(
+    config: &Config,
+    become_id: Option<u32>,
+) -> Result<Option<PackageCache>, Unavailable> {
     let Some(directory) = &config.packages.directory else { return Ok(None) };
     let mode = if become_id.is_some() { 0o711 } else { 0o700 };
-    let cache = Cache::open(directory, mode, config.packages.cache_bytes);
+    let cache = PackageCache::open(directory, mode, config.packages.cache_bytes);
     cache.map(Some).map_err(|error| Unavailable::Setting {
         name: "packages.directory",
         reason: format!("{}: {error}", directory.display()),

@@ -133,19 +133,21 @@ const FAMILIES_OF_INSTALLERS: &[libc::c_int] =
     &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
 /// The filter as the bytes that bubblewrap reads: an array of `struct sock_filter`.
-pub(crate) fn program(network: Network) -> Result<Vec<u8>, seccompiler::BackendError> {
+pub(crate) fn filter_program(network: Network) -> Result<Vec<u8>, seccompiler::BackendError> {
     let filter = SeccompFilter::new(
-        rules(network)?,
+        filter_rules(network)?,
         SeccompAction::Allow,
         SeccompAction::Errno(libc::EPERM.unsigned_abs()),
-        architecture(),
+        target_architecture(),
     )?;
-    let mut program = preamble();
+    let mut program = filter_preamble();
     program.extend(BpfProgram::try_from(filter)?);
-    Ok(program.iter().flat_map(bytes).collect())
+    Ok(program.iter().flat_map(instruction_bytes).collect())
 }
 
-fn rules(network: Network) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
+fn filter_rules(
+    network: Network,
+) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         REFUSED.iter().map(|number| (*number, Vec::new())).collect();
     rules.insert(
@@ -154,36 +156,39 @@ fn rules(network: Network) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompile
             .iter()
             .map(|flag| {
                 let flag = u64::from(flag.unsigned_abs());
-                rule(vec![condition(0, SeccompCmpOp::MaskedEq(flag), flag)?])
+                new_rule(vec![argument_condition(0, SeccompCmpOp::MaskedEq(flag), flag)?])
             })
             .collect::<Result<_, _>>()?,
     );
+
     rules.insert(
         libc::SYS_ioctl,
         TERMINAL_INJECTION
             .iter()
-            .map(|request| rule(vec![condition(1, SeccompCmpOp::Eq, *request)?]))
+            .map(|request| new_rule(vec![argument_condition(1, SeccompCmpOp::Eq, *request)?]))
             .collect::<Result<_, _>>()?,
     );
+
     let families = match network {
         Network::Denied => FAMILIES_OF_SCRIPTS,
         Network::Allowed => FAMILIES_OF_INSTALLERS,
     };
     let foreign_family = families
         .iter()
-        .map(|family| condition(0, SeccompCmpOp::Ne, u64::from(family.unsigned_abs())))
+        .map(|family| argument_condition(0, SeccompCmpOp::Ne, u64::from(family.unsigned_abs())))
         .collect::<Result<Vec<_>, _>>()?;
-    rules.insert(libc::SYS_socket, vec![rule(foreign_family.clone())?]);
-    rules.insert(libc::SYS_socketpair, vec![rule(foreign_family)?]);
+    rules.insert(libc::SYS_socket, vec![new_rule(foreign_family.clone())?]);
+    rules.insert(libc::SYS_socketpair, vec![new_rule(foreign_family)?]);
+
     Ok(rules)
 }
 
-fn rule(conditions: Vec<SeccompCondition>) -> Result<SeccompRule, seccompiler::BackendError> {
+fn new_rule(conditions: Vec<SeccompCondition>) -> Result<SeccompRule, seccompiler::BackendError> {
     SeccompRule::new(conditions)
 }
 
 /// The kernel looks at the lower half of these arguments only, so the filter does the same.
-fn condition(
+fn argument_condition(
     argument: u8,
     operator: SeccompCmpOp,
     value: u64,
@@ -194,23 +199,27 @@ fn condition(
 /// What the filter library has no words for: numbers of the x32 interface, which reach the same
 /// calls under other numbers, and the calls that answer `ENOSYS`. The library's own program, which
 /// checks the architecture first, follows.
-fn preamble() -> BpfProgram {
-    let refuse = statement(RETURN, libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs());
-    let absent = statement(RETURN, libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs());
-    let mut program = vec![statement(LOAD_WORD, 0)];
+fn filter_preamble() -> BpfProgram {
+    let refuse = bpf_statement(RETURN, libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs());
+    let absent = bpf_statement(RETURN, libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs());
+
+    let mut program = vec![bpf_statement(LOAD_WORD, 0)];
+
     if cfg!(target_arch = "x86_64") {
-        program.push(jump(JUMP_GREATER_EQUAL, X32_BIT, [0, 1]));
+        program.push(bpf_jump(JUMP_GREATER_EQUAL, X32_BIT, [0, 1]));
         program.push(refuse.clone());
         // Calls of the x32 interface that kernels before 5.4 took without the bit, too.
-        program.push(jump(JUMP_GREATER_EQUAL, 512, [0, 2]));
-        program.push(jump(JUMP_GREATER_EQUAL, 548, [1, 0]));
+        program.push(bpf_jump(JUMP_GREATER_EQUAL, 512, [0, 2]));
+        program.push(bpf_jump(JUMP_GREATER_EQUAL, 548, [1, 0]));
         program.push(refuse);
     }
+
     for number in ABSENT {
         let number = u32::try_from(*number).expect("call numbers are small and positive");
-        program.push(jump(JUMP_EQUAL, number, [0, 1]));
+        program.push(bpf_jump(JUMP_EQUAL, number, [0, 1]));
         program.push(absent.clone());
     }
+
     program
 }
 
@@ -220,22 +229,22 @@ const JUMP_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
 const JUMP_GREATER_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
 const X32_BIT: u32 = 0x4000_0000;
 
-fn statement(code: u16, value: u32) -> sock_filter {
+fn bpf_statement(code: u16, value: u32) -> sock_filter {
     sock_filter { code, jt: 0, jf: 0, k: value }
 }
 
 /// `skip` is how many instructions are passed over when the comparison holds, and when not.
-fn jump(code: u16, value: u32, skip: [u8; 2]) -> sock_filter {
+fn bpf_jump(code: u16, value: u32, skip: [u8; 2]) -> sock_filter {
     sock_filter { code, jt: skip[0], jf: skip[1], k: value }
 }
 
-fn bytes(instruction: &sock_filter) -> [u8; 8] {
+fn instruction_bytes(instruction: &sock_filter) -> [u8; 8] {
     let code = instruction.code.to_ne_bytes();
     let value = instruction.k.to_ne_bytes();
     [code[0], code[1], instruction.jt, instruction.jf, value[0], value[1], value[2], value[3]]
 }
 
-const fn architecture() -> TargetArch {
+const fn target_architecture() -> TargetArch {
     if cfg!(target_arch = "aarch64") { TargetArch::aarch64 } else { TargetArch::x86_64 }
 }
 

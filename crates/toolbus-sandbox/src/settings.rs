@@ -55,7 +55,9 @@ impl ScriptsSettings {
     /// When it does not work here. There is no other runner in its stead.
     pub async fn runner(&self) -> Result<Arc<dyn Runner>, Unavailable> {
         if self.allow_unsandboxed_scripts {
-            tracing::warn!("scripts run WITHOUT a sandbox, as allow_unsandboxed_scripts says");
+            tracing::warn!(
+                "scripts run WITHOUT a sandbox because allow_unsandboxed_scripts is set"
+            );
             return Ok(Arc::new(Bare::probe(self.config()).await?));
         }
         let sandbox = Sandbox::probe(self.config()).await?;

@@ -6,7 +6,7 @@
 //!
 //! Invariants: the child gets the descriptors of the plan and no other, an environment of its own,
 //! default signal handling, a session of its own, and dies with the thread that started it. That is
-//! why a [`Spawner`] owns the thread: it lives as long as its sandbox.
+//! why a [`ProcessSpawner`] owns the thread: it lives as long as its sandbox.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::io;
@@ -17,18 +17,19 @@ use std::thread;
 
 use tokio::sync::oneshot;
 
-use crate::cgroup::Door;
+use crate::cgroup::GroupHandle;
 
-/// Most starts that wait for the thread, each a fraction of a millisecond. Runs are bounded below it.
-const WAITING_MAX: usize = 4096;
+/// Most starts that wait for the thread, each a fraction of a millisecond. Runs are bounded below
+/// it.
+const JOBS_MAX: usize = 4096;
 /// The child runs a few frames of this file on it.
 const STACK_BYTES: usize = 64 << 10;
 /// Descriptors are first moved above every target, so that none overwrites another.
-const PARKING: RawFd = 64;
+const PARKED_FD_MIN: RawFd = 64;
 
-/// What to start.
+/// What to spawn: program, descriptors, limits and user.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct SpawnPlan {
     /// The program's path, looked up nowhere.
     pub(crate) program: CString,
     /// Its arguments, the name it is called by first.
@@ -44,46 +45,48 @@ pub(crate) struct Plan {
     /// Where to start.
     pub(crate) directory: CString,
     /// Control groups to start it in.
-    pub(crate) doors: Vec<Door>,
+    pub(crate) group_handles: Vec<GroupHandle>,
 }
 
-/// A process that was started: nobody else waits for it.
+/// A spawned process, which only the receiver of this waits for.
 #[derive(Debug)]
-pub(crate) struct Started {
+pub(crate) struct StartedProcess {
     /// Its number, good until it has been waited for.
     pub(crate) pid: libc::pid_t,
     /// A descriptor that stands for it and for no later process of that number.
     pub(crate) pidfd: OwnedFd,
 }
 
-type Job = (Plan, oneshot::Sender<io::Result<Started>>);
+type SpawnJob = (SpawnPlan, oneshot::Sender<io::Result<StartedProcess>>);
 
 /// A thread that starts processes. They die when it ends, which is when the last handle is gone.
 #[derive(Debug, Clone)]
-pub(crate) struct Spawner {
-    jobs: SyncSender<Job>,
+pub(crate) struct ProcessSpawner {
+    jobs: SyncSender<SpawnJob>,
 }
 
-impl Spawner {
+impl ProcessSpawner {
     /// Starts the thread and runs `prepare` on it first; its error ends the thread and is returned.
     pub(crate) async fn start<E: From<io::Error> + Send + 'static>(
         prepare: impl FnOnce() -> Result<(), E> + Send + 'static,
     ) -> Result<Self, E> {
-        let (jobs, received) = sync_channel(WAITING_MAX);
+        let (jobs, received) = sync_channel(JOBS_MAX);
         let (ready, prepared) = oneshot::channel();
+
         thread::Builder::new().name("sandbox-spawner".to_owned()).spawn(move || {
             let outcome = prepare();
-            let go_on = outcome.is_ok();
-            if ready.send(outcome).is_ok() && go_on {
-                serve(&received);
+            let is_ready = outcome.is_ok();
+            if ready.send(outcome).is_ok() && is_ready {
+                serve_jobs(&received);
             }
         })?;
         prepared.await.map_err(|_| io::Error::other("the spawning thread panicked"))??;
+
         Ok(Self { jobs })
     }
 
     /// Starts what `plan` says. The descriptors of the plan are closed on this side.
-    pub(crate) async fn spawn(&self, plan: Plan) -> io::Result<Started> {
+    pub(crate) async fn spawn(&self, plan: SpawnPlan) -> io::Result<StartedProcess> {
         let (reply, answer) = oneshot::channel();
         let gone = || io::Error::other("the spawning thread is gone");
         self.jobs.try_send((plan, reply)).map_err(|_| gone())?;
@@ -91,26 +94,29 @@ impl Spawner {
     }
 }
 
-fn serve(jobs: &Receiver<Job>) {
+fn serve_jobs(jobs: &Receiver<SpawnJob>) {
     while let Ok((plan, reply)) = jobs.recv() {
-        let doors = &plan.doors;
-        let entered = doors.iter().try_for_each(Door::enter);
-        let started = entered.and_then(|()| spawn(&plan));
-        for door in doors {
+        let group_handles = &plan.group_handles;
+        let entered = group_handles.iter().try_for_each(GroupHandle::enter);
+        let started = entered.and_then(|()| spawn_child(&plan));
+
+        for handle in group_handles {
             // A thread that stays behind leaves with the next run; until then it is in the way of
             // nothing but the removal of the group, which is tried again.
-            let _ = door.leave();
+            let _ = handle.leave();
         }
+
         drop(plan);
+
         if let Err(Ok(unwanted)) = reply.send(started) {
-            discard(unwanted.pid);
+            kill_and_reap(unwanted.pid);
         }
     }
 }
 
-/// Kills and reaps a child that nobody will wait for.
+/// Kills and reaps a child whose requester is gone.
 #[allow(unsafe_code)]
-pub(crate) fn discard(pid: libc::pid_t) {
+pub(crate) fn kill_and_reap(pid: libc::pid_t) {
     // SAFETY: the process is our child and has not been waited for, so the number is still its own;
     // a null status is allowed.
     unsafe {
@@ -120,7 +126,7 @@ pub(crate) fn discard(pid: libc::pid_t) {
 }
 
 /// All that the child needs, made before it exists: it must not allocate.
-struct Prepared<'a> {
+struct PreparedChild<'a> {
     program: *const c_char,
     arguments: Vec<*const c_char>,
     environment: Vec<*const c_char>,
@@ -134,11 +140,11 @@ struct Prepared<'a> {
 }
 
 #[allow(unsafe_code)]
-fn spawn(plan: &Plan) -> io::Result<Started> {
+fn spawn_child(plan: &SpawnPlan) -> io::Result<StartedProcess> {
     let pointers = |strings: &[CString]| {
         strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect::<Vec<_>>()
     };
-    let mut prepared = Prepared {
+    let mut prepared = PreparedChild {
         program: plan.program.as_ptr(),
         arguments: pointers(&plan.arguments),
         environment: pointers(&plan.environment),
@@ -152,9 +158,11 @@ fn spawn(plan: &Plan) -> io::Result<Started> {
         become_id: plan.become_id,
         failed: None,
     };
+
     let mut stack = vec![0_u8; STACK_BYTES];
     let mut pidfd: c_int = -1;
-    // SAFETY: the child runs `in_child` on a stack of its own that outlives it, since this thread
+
+    // SAFETY: the child runs `run_child` on a stack of its own that outlives it, since this thread
     // stands still (`CLONE_VFORK`) until the child has called `execve` or `_exit`; `prepared` and
     // what it points to live as long. All signals are blocked meanwhile, so that no handler of this
     // process runs in the child on shared memory. The stack's end is aligned by hand. A child that
@@ -164,27 +172,33 @@ fn spawn(plan: &Plan) -> io::Result<Started> {
         let end = end.sub(end.addr() % 16);
         let mut every_signal = std::mem::zeroed();
         let mut before = std::mem::zeroed();
+
         libc::sigfillset(&raw mut every_signal);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const every_signal, &raw mut before);
+
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
         let argument = (&raw mut prepared).cast::<c_void>();
         let dumpable = libc::prctl(libc::PR_GET_DUMPABLE);
-        let pid = libc::clone(in_child, end.cast(), flags, argument, &raw mut pidfd);
+        let pid = libc::clone(run_child, end.cast(), flags, argument, &raw mut pidfd);
         let error = io::Error::last_os_error();
+
         libc::prctl(libc::PR_SET_DUMPABLE, libc::c_long::from(dumpable), 0, 0, 0);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
+
         (pid, error)
     };
+
     if pid < 0 {
         return Err(error);
     }
+
     // SAFETY: the kernel opened the descriptor for us, and nobody else knows of it.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-    let started = Started { pid, pidfd };
+    let started = StartedProcess { pid, pidfd };
     match prepared.failed {
         None => Ok(started),
         Some((step, number)) => {
-            discard(pid);
+            kill_and_reap(pid);
             let source = io::Error::from_raw_os_error(number);
             Err(io::Error::new(source.kind(), format!("cannot start a process: {step}: {source}")))
         }
@@ -192,10 +206,10 @@ fn spawn(plan: &Plan) -> io::Result<Started> {
 }
 
 #[allow(unsafe_code)]
-extern "C" fn in_child(prepared: *mut c_void) -> c_int {
-    // SAFETY: `spawn` passes a live `Prepared`, and its thread does not touch it until this child
-    // has executed another program or ended.
-    let prepared = unsafe { &mut *prepared.cast::<Prepared<'_>>() };
+extern "C" fn run_child(prepared: *mut c_void) -> c_int {
+    // SAFETY: `spawn_child` passes a live `PreparedChild`, and its thread does not touch it until
+    // this child has executed another program or ended.
+    let prepared = unsafe { &mut *prepared.cast::<PreparedChild<'_>>() };
     let failed_step = become_program(prepared);
     prepared.failed = Some((failed_step, io::Error::last_os_error().raw_os_error().unwrap_or(0)));
     127
@@ -204,8 +218,8 @@ extern "C" fn in_child(prepared: *mut c_void) -> c_int {
 /// Turns the child into the planned program; returns the step that failed. Only system calls here
 /// and below: the memory is the parent's, and locks in it may be held by threads that do not exist
 /// here.
-fn become_program(prepared: &mut Prepared<'_>) -> &'static str {
-    let steps = [forget_parent, take_descriptors, take_limits, take_user, execute];
+fn become_program(prepared: &mut PreparedChild<'_>) -> &'static str {
+    let steps = [reset_inherited, install_descriptors, apply_limits, change_user, exec_program];
     for step in steps {
         if let Err(failed) = step(prepared) {
             return failed;
@@ -214,15 +228,16 @@ fn become_program(prepared: &mut Prepared<'_>) -> &'static str {
     "nothing"
 }
 
-/// A session, a mask and signal handling of its own.
+/// Resets what is inherited: session, file mode mask and signal handlers.
 #[allow(unsafe_code)]
-fn forget_parent(_: &mut Prepared<'_>) -> Result<(), &'static str> {
+fn reset_inherited(_: &mut PreparedChild<'_>) -> Result<(), &'static str> {
     // All zeroes is the kernel's own form of the default action. Called directly, because the C
     // library keeps two signals to itself. It fails for those that have no handlers.
     let default_action = [0_u64; 4];
     // SAFETY: concerns this process alone; the pointers are to a live value or null.
     unsafe {
         libc::umask(0o022);
+
         for signal in 1..=64 {
             libc::syscall(
                 libc::SYS_rt_sigaction,
@@ -232,38 +247,46 @@ fn forget_parent(_: &mut Prepared<'_>) -> Result<(), &'static str> {
                 size_of::<u64>(),
             );
         }
-        check(libc::setsid().into(), "setsid")
+
+        check_result(libc::setsid().into(), "setsid")
     }
 }
 
 /// The planned descriptors and no other. Before the limits, which may be below the numbers that the
 /// parent uses.
 #[allow(unsafe_code)]
-fn take_descriptors(prepared: &mut Prepared<'_>) -> Result<(), &'static str> {
+fn install_descriptors(prepared: &mut PreparedChild<'_>) -> Result<(), &'static str> {
     for (descriptor, parked, _) in &mut prepared.descriptors {
         // SAFETY: takes no pointers; so do the calls below.
-        *parked = unsafe { libc::fcntl(*descriptor, libc::F_DUPFD_CLOEXEC, PARKING) };
-        check((*parked).into(), "fcntl")?;
+        *parked = unsafe { libc::fcntl(*descriptor, libc::F_DUPFD_CLOEXEC, PARKED_FD_MIN) };
+        check_result((*parked).into(), "fcntl")?;
     }
+
     let flags = libc::CLOSE_RANGE_CLOEXEC;
+
     // SAFETY: as above.
-    check(unsafe { libc::syscall(libc::SYS_close_range, 0, u32::MAX, flags) }, "close_range")?;
+    check_result(
+        unsafe { libc::syscall(libc::SYS_close_range, 0, u32::MAX, flags) },
+        "close_range",
+    )?;
+
     for (_, parked, target) in &prepared.descriptors {
         // SAFETY: as above.
-        check(unsafe { libc::dup2(*parked, *target) }.into(), "dup2")?;
+        check_result(unsafe { libc::dup2(*parked, *target) }.into(), "dup2")?;
     }
+
     Ok(())
 }
 
 #[allow(unsafe_code)]
-fn take_limits(prepared: &mut Prepared<'_>) -> Result<(), &'static str> {
+fn apply_limits(prepared: &mut PreparedChild<'_>) -> Result<(), &'static str> {
     for (resource, value) in prepared.limits {
         let limit = libc::rlimit64 { rlim_cur: *value, rlim_max: *value };
         let before = ptr::null_mut::<libc::rlimit64>();
         // SAFETY: concerns this process (0) alone; the pointers are to a live value and null.
         let answer =
             unsafe { libc::syscall(libc::SYS_prlimit64, 0, *resource, &raw const limit, before) };
-        check(answer, "prlimit")?;
+        check_result(answer, "prlimit")?;
     }
     Ok(())
 }
@@ -271,25 +294,30 @@ fn take_limits(prepared: &mut Prepared<'_>) -> Result<(), &'static str> {
 /// The user, and what is bound to it. Called directly, because the C library's wrappers would try
 /// to do it for all threads of the parent.
 #[allow(unsafe_code)]
-fn take_user(prepared: &mut Prepared<'_>) -> Result<(), &'static str> {
+fn change_user(prepared: &mut PreparedChild<'_>) -> Result<(), &'static str> {
     // SAFETY: concerns this process alone; the pointers are null or to constants.
     unsafe {
-        first_to_go();
+        prefer_for_oom_kill();
+
         if let Some(id) = prepared.become_id {
-            check(libc::syscall(libc::SYS_setgroups, 0, ptr::null::<libc::gid_t>()), "setgroups")?;
-            check(libc::syscall(libc::SYS_setresgid, id, id, id), "setresgid")?;
-            check(libc::syscall(libc::SYS_setresuid, id, id, id), "setresuid")?;
+            check_result(
+                libc::syscall(libc::SYS_setgroups, 0, ptr::null::<libc::gid_t>()),
+                "setgroups",
+            )?;
+            check_result(libc::syscall(libc::SYS_setresgid, id, id, id), "setresgid")?;
+            check_result(libc::syscall(libc::SYS_setresuid, id, id, id), "setresuid")?;
         }
+
         // A change of user would have taken it back.
-        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL).into(), "prctl")
+        check_result(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL).into(), "prctl")
     }
 }
 
 #[allow(unsafe_code)]
-fn execute(prepared: &mut Prepared<'_>) -> Result<(), &'static str> {
+fn exec_program(prepared: &mut PreparedChild<'_>) -> Result<(), &'static str> {
     // SAFETY: every pointer is to a live value of the parent, whose thread stands still.
     unsafe {
-        check(libc::chdir(prepared.directory).into(), "chdir")?;
+        check_result(libc::chdir(prepared.directory).into(), "chdir")?;
         let mut no_signal = std::mem::zeroed();
         libc::sigemptyset(&raw mut no_signal);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const no_signal, ptr::null_mut());
@@ -298,17 +326,17 @@ fn execute(prepared: &mut Prepared<'_>) -> Result<(), &'static str> {
     Err("execve")
 }
 
-fn check(answer: libc::c_long, step: &'static str) -> Result<(), &'static str> {
+fn check_result(answer: libc::c_long, step: &'static str) -> Result<(), &'static str> {
     if answer < 0 { Err(step) } else { Ok(()) }
 }
 
-/// When the machine itself runs out of memory, the kernel shall take this process first. Best
-/// effort: without `/proc` nothing is lost but that.
+/// Makes the kernel's OOM killer prefer this process when the machine runs out of memory. Best
+/// effort: without `/proc` only this preference is lost.
 ///
 /// # Safety
 /// Called in the child, before it changes its user.
 #[allow(unsafe_code)]
-unsafe fn first_to_go() {
+unsafe fn prefer_for_oom_kill() {
     // SAFETY: paths and texts are constants, the descriptor is our own.
     unsafe {
         let file =

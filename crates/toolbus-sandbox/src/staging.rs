@@ -1,4 +1,4 @@
-//! Shows trees to an unprivileged child that only root may reach.
+//! Staging mounts: bind trees that only root may reach where an unprivileged child can read them.
 //!
 //! A service that runs as root becomes another user before it starts bubblewrap, because the
 //! kernel does not count root's processes and lets root's user id open what is closed to others.
@@ -17,18 +17,19 @@ use crate::c_string::c_string;
 
 /// Where the trees are bound: a folder that exists everywhere, hidden by a file system of our own
 /// in that one namespace.
-const PLACE: &str = "/tmp";
+const STAGING_MOUNT: &str = "/tmp";
 
 /// Where the tree of this index is bound.
-pub(crate) fn source(index: usize) -> PathBuf {
-    Path::new(PLACE).join(index.to_string())
+pub(crate) fn staged_path(index: usize) -> PathBuf {
+    Path::new(STAGING_MOUNT).join(index.to_string())
 }
 
 /// Gives the calling thread, and the processes that it will start, a mount namespace in which
-/// `trees` can be reached under [`source`].
-pub(crate) fn prepare(trees: &[PathBuf]) -> io::Result<()> {
+/// `trees` can be reached under [`staged_path`].
+pub(crate) fn mount_trees(trees: &[PathBuf]) -> io::Result<()> {
     unshare_mounts()?;
     mount(None, c"/", None, libc::MS_REC | libc::MS_SLAVE, None)?;
+
     // Opened first, since one of them may be below the place.
     let opened = trees
         .iter()
@@ -38,11 +39,14 @@ pub(crate) fn prepare(trees: &[PathBuf]) -> io::Result<()> {
             })
         })
         .collect::<io::Result<Vec<File>>>()?;
-    let place = c_string(PLACE)?;
+
+    let place = c_string(STAGING_MOUNT)?;
     let options = c"mode=0755,size=1m";
+
     mount(Some(c"tmpfs"), &place, Some(c"tmpfs"), libc::MS_NOSUID | libc::MS_NODEV, Some(options))?;
+
     for (index, tree) in opened.iter().enumerate() {
-        let target = source(index);
+        let target = staged_path(index);
         if tree.metadata()?.is_dir() {
             fs::DirBuilder::new().mode(0o755).create(&target)?;
         } else {
@@ -51,6 +55,7 @@ pub(crate) fn prepare(trees: &[PathBuf]) -> io::Result<()> {
         let from = c_string(format!("/proc/self/fd/{}", tree.as_raw_fd()))?;
         mount(Some(&from), &c_string(&target)?, None, libc::MS_BIND | libc::MS_REC, None)?;
     }
+
     Ok(())
 }
 
@@ -72,6 +77,7 @@ fn mount(
     options: Option<&CStr>,
 ) -> io::Result<()> {
     let pointer = |text: Option<&CStr>| text.map_or(ptr::null(), CStr::as_ptr);
+
     // SAFETY: every pointer is null or to a string that ends with a zero byte.
     let answer = unsafe {
         libc::mount(pointer(source), target.as_ptr(), pointer(kind), flags, pointer(options).cast())

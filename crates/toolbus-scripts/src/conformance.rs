@@ -13,12 +13,14 @@
 //! evaluated anew in every test, inside a tokio runtime.
 //!
 //! What counts is what this machine sees, which is where the service runs: processes with their
-//! rights, namespaces, limits and mounts, listeners, files, memory, time. Of a call or a file that must
-//! be refused only the script can tell, which has to name everything that it tried; it is believed
-//! when it says that it got through. `docs/security.md` has the table of attacks, made of [`cases`] by a test.
+//! rights, namespaces, limits and mounts, listeners, files, memory, time. Of a call or a file that
+//! must be refused only the script can tell, which has to name everything that it tried; it is
+//! believed when it says that it got through. `docs/security.md` has the table of attacks, made of
+//! [`cases`] by a test.
 //!
-//! Files that scripts are given and leave are not the service's but the runner's to bring: their cases
-//! are in [`files`], for a runner without a service. So are the scripts of [`honest`] that need packages.
+//! Files that scripts are given and leave are not the service's but the runner's to bring: their
+//! cases are in [`files`], for a runner without a service. So are the scripts of [`honest`] that
+//! need packages.
 
 pub mod endings;
 pub mod files;
@@ -118,14 +120,16 @@ pub fn cases() -> Vec<Case> {
 pub fn run<F: Fixture>(name: &str, path: &str, fixture: impl Future<Output = Option<F>>) {
     let case = cases().into_iter().find(|case| case.name == name);
     let case = case.unwrap_or_else(|| panic!("there is no case {name}"));
-    if ALONE.contains(&name) && !host::is_alone(path) {
+
+    if ALONE.contains(&name) && !host::rerun_alone(path) {
         return;
     }
+
     in_own_runtime(async {
         let Some(fixture) = fixture.await else { return };
         let stage = Stage::start(Arc::new(fixture)).await;
         (case.run)(stage.clone()).await;
-        stage.strike().await;
+        stage.tear_down().await;
     });
 }
 

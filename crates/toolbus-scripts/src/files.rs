@@ -4,18 +4,18 @@
 //! [`OUTPUT_FOLDER`], both below the folder that it starts in. Every runner keeps these rules; how
 //! the bytes get in and out is its own.
 //!
-//! Invariants: a name is one plain name, so that whoever writes the file down under it stays in the
-//! folder of their choice; what is kept is bounded in count and bytes, whatever a script leaves;
-//! what is not kept is told with a reason, and the telling is bounded, too.
+//! Invariants: a name is one plain name, so that a file written under it stays in its folder; what
+//! is kept is bounded in count and bytes, whatever a script leaves; each file that is not kept is
+//! reported with a reason, and the report is bounded, too.
 
 use std::fmt;
 
 use bytes::Bytes;
 
-mod kind;
+mod media_type;
 pub(crate) mod message;
 
-pub use kind::mime_type;
+pub use media_type::mime_type;
 
 /// The folder of the files that a script is given. It is there only when there are some.
 pub const INPUT_FOLDER: &str = "input";
@@ -28,9 +28,9 @@ pub const FILES_MAX: usize = 32;
 pub const FILES_BYTES_MAX: usize = 4 << 20;
 /// Longest name, in bytes.
 pub const NAME_BYTES_MAX: usize = 128;
-/// Most entries of the output folder that a runner looks at.
+/// Most entries of the output folder that a runner reads.
 pub const ENTRIES_MAX: usize = 256;
-/// Most files that are told of by name among those that do not come back.
+/// Most refused files that are reported by name.
 const REFUSED_MAX: usize = 16;
 const REASON_BYTES_MAX: usize = 200;
 
@@ -54,21 +54,27 @@ impl FileName {
         if text.is_empty() {
             return Err(NameError("is empty"));
         }
+
         if text.len() > NAME_BYTES_MAX {
             return Err(NameError("is longer than 128 bytes"));
         }
+
         if text.contains(['/', '\\']) {
             return Err(NameError("is a path"));
         }
+
         if text.starts_with(['.', '-']) {
             return Err(NameError("begins with `.` or `-`"));
         }
+
         if text.chars().any(char::is_control) {
             return Err(NameError("has control characters in it"));
         }
+
         if text.trim() != text {
             return Err(NameError("begins or ends with a blank"));
         }
+
         Ok(Self(text.to_owned()))
     }
 
@@ -94,7 +100,7 @@ pub struct File {
     pub content: Bytes,
 }
 
-/// A file that does not come back.
+/// An output file that is refused: it does not come back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
     /// Its name, as far as it can be printed.
@@ -103,7 +109,7 @@ pub struct Refused {
     pub reason: String,
 }
 
-/// What a script left in its output folder, in the order of names.
+/// The output files of a script, in the order of names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Produced {
     /// What comes back.
@@ -120,29 +126,32 @@ pub fn check_inputs(files: &[File]) -> Result<(), String> {
     if files.len() > FILES_MAX {
         return Err(format!("{} files are over the limit of {FILES_MAX}", files.len()));
     }
+
     let bytes: usize = files.iter().map(|file| file.content.len()).sum();
     if bytes > FILES_BYTES_MAX {
         return Err(format!("files of {bytes} bytes are over the limit of {FILES_BYTES_MAX}"));
     }
+
     let mut names: Vec<&FileName> = files.iter().map(|file| &file.name).collect();
     names.sort();
+
     match names.windows(2).find(|pair| pair[0] == pair[1]) {
         Some(pair) => Err(format!("two files have the name {}", pair[0])),
         None => Ok(()),
     }
 }
 
-/// Keeps what a script left, within the limits.
+/// Collects the output files of a script, within the limits.
 #[derive(Debug, Default)]
 pub struct Collector {
     produced: Produced,
     bytes: usize,
-    /// Refused beyond those that are told by name.
+    /// Number of refused files beyond those that are reported by name.
     unnamed: usize,
 }
 
 impl Collector {
-    /// Whether a file of this name and size may come back; otherwise it is refused here.
+    /// Admits a file of this name and size, or records its refusal and returns `None`.
     pub fn admit(&mut self, name: &str, bytes: u64) -> Option<FileName> {
         let parsed = match FileName::parse(name) {
             Ok(parsed) => parsed,
@@ -151,7 +160,9 @@ impl Collector {
                 return None;
             }
         };
+
         let room = FILES_BYTES_MAX - self.bytes;
+
         if self.produced.files.len() == FILES_MAX {
             self.refuse(name, &format!("only {FILES_MAX} files come back"));
         } else if usize::try_from(bytes).is_ok_and(|bytes| bytes <= room) {
@@ -160,6 +171,7 @@ impl Collector {
             let limit = format!("all files together may have {FILES_BYTES_MAX}");
             self.refuse(name, &format!("it has {bytes} bytes, and {limit}"));
         }
+
         None
     }
 
@@ -173,22 +185,24 @@ impl Collector {
         self.produced.files.push(File { name, content: content.into() });
     }
 
-    /// Remembers a file that does not come back, and why.
+    /// Records a refused file, and why.
     pub fn refuse(&mut self, name: &str, reason: &str) {
         if self.produced.refused.len() == REFUSED_MAX {
             self.unnamed += 1;
             return;
         }
+
         let mut name: String = name.escape_debug().collect();
         if name.len() > NAME_BYTES_MAX {
             name.truncate(name.floor_char_boundary(NAME_BYTES_MAX));
             name.push('…');
         }
+
         let reason = &reason[..reason.floor_char_boundary(REASON_BYTES_MAX)];
         self.produced.refused.push(Refused { name, reason: reason.to_owned() });
     }
 
-    /// All that was kept and refused.
+    /// Returns the files that were kept and those that were refused.
     #[must_use]
     pub fn finish(mut self) -> Produced {
         self.produced.files.sort_by(|one, other| one.name.cmp(&other.name));

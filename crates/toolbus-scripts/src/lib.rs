@@ -1,11 +1,12 @@
 //! Running scripts: the runner port, the tool that models call, and both ends of the bus hop.
 //!
-//! A [`Runner`] runs one script in isolation and tells how it ended. Runners live elsewhere (the
+//! A [`Runner`] runs one script in isolation and reports how it ended. Runners live elsewhere (the
 //! local sandbox, Kubernetes pods); what they have in common is here: [`serve`] answers
 //! `script.invoke` with a runner, and [`tool::register`] gives agents the tool that asks for it.
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod fair_runner;
 pub mod files;
 pub mod metrics;
 pub mod packages;
@@ -14,12 +15,11 @@ pub mod runner;
 mod service;
 mod texts;
 pub mod tool;
-pub mod turns;
 
+pub use fair_runner::FairRunner;
 pub use runner::{Outcome, Run, Runner, Script};
 pub use service::{Unavailable, serve};
 pub use texts::Texts;
-pub use turns::Turns;
 
 /// The Python function `run_script(source, started)`, with which every runner's interpreter becomes
 /// the script, so that a script sees and tells the same wherever it runs.

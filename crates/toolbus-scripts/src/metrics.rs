@@ -56,24 +56,25 @@ pub const SPANS: &[Span] = &[Span {
     ],
 }];
 
-/// What is counted of scripts. To be made after telemetry was started.
+/// The instruments for scripts. Create it after telemetry has started.
 #[derive(Debug)]
-pub(crate) struct Metrics {
+pub(crate) struct ScriptMetrics {
     runner: &'static str,
     runs: Counter<u64>,
     duration: Histogram<f64>,
     kills: Counter<u64>,
 }
 
-/// A script that runs. Dropped before its end, it is recorded as cancelled: it is killed then.
-pub(crate) struct Running<'a> {
-    metrics: &'a Metrics,
+/// The record of one run. Dropped before it is finished it counts as cancelled, because the script
+/// is killed then.
+pub(crate) struct RunRecord<'a> {
+    metrics: &'a ScriptMetrics,
     span: tracing::Span,
-    began: Instant,
+    started: Instant,
     reason: &'static str,
 }
 
-impl Metrics {
+impl ScriptMetrics {
     pub(crate) fn new(runner: &'static str) -> Self {
         let meter = &global::meter(METER);
         Self {
@@ -84,7 +85,7 @@ impl Metrics {
         }
     }
 
-    pub(crate) fn begin(&self) -> Running<'_> {
+    pub(crate) fn record_run(&self) -> RunRecord<'_> {
         let span = tracing::info_span!(
             "script.run",
             otel.status_code = tracing::field::Empty,
@@ -96,19 +97,19 @@ impl Metrics {
             k8s.pod.name = tracing::field::Empty,
             error.type = tracing::field::Empty,
         );
-        Running { metrics: self, span, began: Instant::now(), reason: CANCELLED }
+        RunRecord { metrics: self, span, started: Instant::now(), reason: CANCELLED }
     }
 }
 
 const CANCELLED: &str = "cancelled";
 
-impl Running<'_> {
+impl RunRecord<'_> {
     pub(crate) fn span(&self) -> &tracing::Span {
         &self.span
     }
 
-    /// The script has ended, and this is what its caller is told.
-    pub(crate) fn end(mut self, response: &ScriptInvokeResponse) {
+    /// Records the end of the script by the response that its caller gets.
+    pub(crate) fn finish(mut self, response: &ScriptInvokeResponse) {
         self.reason = match &response.reason {
             // It ran to its end, and some of what it wrote was too much to keep.
             Some(ScriptReason::OutputTruncated) | None if response.exit_code == 0 => "ok",
@@ -119,17 +120,20 @@ impl Running<'_> {
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for RunRecord<'_> {
     fn drop(&mut self) {
-        let Self { metrics, span, began, reason } = self;
+        let Self { metrics, span, started, reason } = self;
         span.record("toolbus.reason", *reason);
+
         if *reason != "ok" {
             span.record("error.type", *reason);
             span.record("otel.status_code", "ERROR");
         }
+
         let tags = [KeyValue::new(RUNNER, metrics.runner), KeyValue::new(REASON, *reason)];
         metrics.runs.add(1, &tags);
-        metrics.duration.record(began.elapsed().as_secs_f64(), &tags);
+        metrics.duration.record(started.elapsed().as_secs_f64(), &tags);
+
         if matches!(*reason, "timed_out" | "out_of_memory" | "killed" | CANCELLED) {
             metrics.kills.add(1, &tags);
         }

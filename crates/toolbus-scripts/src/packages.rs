@@ -1,7 +1,7 @@
-//! What every runner does with packages in the same way: reads what is required, and tells what came
-//! of installing it.
+//! Packages, for every runner alike: parses requirements, and reports the result of installing
+//! them.
 //!
-//! Invariants: no process is started for a requirement that does not parse; what is told of an
+//! Invariants: no process is started for a requirement that does not parse; the report of an
 //! installation is bounded and holds no password of an index.
 
 pub mod requirement;
@@ -12,45 +12,48 @@ use crate::runner::{Ending, Error, Outcome};
 
 pub use requirement::Requirements;
 
-/// How much of what an installer said is told.
-const SAID_BYTES_MAX: usize = 2 << 10;
+/// How much of the installer's output an error quotes, in bytes.
+const INSTALLER_OUTPUT_BYTES_MAX: usize = 2 << 10;
 
-/// Whether an installer did its work, in the texts that callers know from the C# runner. `limit` is
-/// what it might take.
+/// Checks that an installer succeeded, with errors worded as callers know them from the C# runner.
+/// `limit` is the time that it was allowed.
 ///
 /// # Errors
 /// [`Error::Packages`] with what the installer said last; [`Error::Cancelled`].
-pub fn judge(outcome: &Outcome, limit: Duration) -> Result<(), Error> {
+pub fn check_installed(outcome: &Outcome, limit: Duration) -> Result<(), Error> {
     let how = match &outcome.ending {
         Ending::Exited(0) => return Ok(()),
         Ending::Cancelled => return Err(Error::Cancelled),
-        Ending::TimedOut => return Err(timed_out(limit)),
+        Ending::TimedOut => return Err(timeout_error(limit)),
         Ending::Exited(code) => format!("exit {code}"),
         Ending::Killed { signal } => format!("killed by signal {signal}"),
         Ending::OutOfMemory => "out of memory".to_owned(),
     };
+
     let said = last_bytes(outcome.output.text.trim());
     Err(Error::Packages(format!("pip install failed ({how}): {}", without_passwords(said))))
 }
 
-/// An installation that took too long.
+/// The error for an installation that timed out.
 #[must_use]
-pub fn timed_out(limit: Duration) -> Error {
+pub fn timeout_error(limit: Duration) -> Error {
     Error::Packages(format!("pip install timed out after {}s", limit.as_secs()))
 }
 
 /// The end of a text, where installers say what went wrong.
 fn last_bytes(text: &str) -> &str {
-    &text[text.ceil_char_boundary(text.len().saturating_sub(SAID_BYTES_MAX))..]
+    &text[text.ceil_char_boundary(text.len().saturating_sub(INSTALLER_OUTPUT_BYTES_MAX))..]
 }
 
-/// Takes user names and passwords out of addresses.
+/// Replaces user names and passwords in URLs.
 fn without_passwords(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     let mut parts = text.split("://");
     safe.push_str(parts.next().unwrap_or_default());
+
     for part in parts {
         safe.push_str("://");
+
         let end = part.find(|char: char| char == '/' || char.is_whitespace()).unwrap_or(part.len());
         match part[..end].rfind('@') {
             Some(at) => {
@@ -60,6 +63,7 @@ fn without_passwords(text: &str) -> String {
             None => safe.push_str(part),
         }
     }
+
     safe
 }
 

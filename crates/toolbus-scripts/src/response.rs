@@ -1,4 +1,4 @@
-//! How a script ended, as the message that tells it.
+//! Builds the response message from the outcome of a script or an error.
 
 use std::time::Duration;
 
@@ -14,27 +14,31 @@ const SIGNAL_EXIT_CODE: i32 = 128;
 /// The signal that ends what must end.
 const SIGKILL: i32 = 9;
 
-/// The message that tells of a script's end. `timeout` is what its caller asked for.
-pub(crate) fn of_outcome(
+/// The response for a script's outcome. `timeout` is what its caller asked for.
+pub(crate) fn outcome_response(
     call_id: &str,
     outcome: Outcome,
     timeout: Duration,
 ) -> ScriptInvokeResponse {
     let truncated = outcome.output.truncated;
     let mut response = ScriptInvokeResponse::new(call_id);
-    response.elapsed_ms = millis(outcome.elapsed);
+    response.elapsed_ms = whole_millis(outcome.elapsed);
     response.output = Some(outcome.output.text);
+
     response.streams = Some(ScriptStreams {
         stdout: outcome.stdout.text,
         stderr: outcome.stderr.text,
         stdout_truncated: outcome.stdout.truncated,
         stderr_truncated: outcome.stderr.truncated,
     });
+
     response.usage = outcome.usage.map(|usage| ScriptUsage {
-        cpu_ms: millis(usage.cpu),
+        cpu_ms: whole_millis(usage.cpu),
         memory_peak_bytes: usage.memory_peak,
     });
-    (response.files, response.files_refused) = message::write(outcome.produced);
+
+    (response.files, response.files_refused) = message::encode_produced(outcome.produced);
+
     match outcome.ending {
         Ending::Exited(code) => {
             response.exit_code = code;
@@ -52,7 +56,7 @@ pub(crate) fn of_outcome(
         }
         Ending::TimedOut => {
             response.exit_code = EXIT_CODE_UNKNOWN;
-            response.stderr = Some(timed_out(timeout));
+            response.stderr = Some(timeout_text(timeout));
             response.reason = Some(ScriptReason::TimedOut);
         }
         Ending::Cancelled => {
@@ -61,20 +65,21 @@ pub(crate) fn of_outcome(
             response.reason = Some(ScriptReason::Cancelled);
         }
     }
+
     response
 }
 
 /// The text of a script that was killed at its time. Whole seconds are what models know; a shorter
 /// time can only be that of a call.
-pub(crate) fn timed_out(timeout: Duration) -> String {
+pub(crate) fn timeout_text(timeout: Duration) -> String {
     match timeout.as_secs() {
         0 => format!("Script timed out after {}ms", timeout.as_millis()),
         seconds => format!("Script timed out after {seconds}s"),
     }
 }
 
-/// The message that tells why there is no outcome.
-pub(crate) fn of_error(call_id: &str, error: &Error) -> ScriptInvokeResponse {
+/// The response for a script without an outcome, with the error as its reason.
+pub(crate) fn error_response(call_id: &str, error: &Error) -> ScriptInvokeResponse {
     let reason = match error {
         Error::Invalid(_) => ScriptReason::Invalid,
         Error::Packages(_) => ScriptReason::Packages,
@@ -84,17 +89,21 @@ pub(crate) fn of_error(call_id: &str, error: &Error) -> ScriptInvokeResponse {
         Error::Failed(_) => ScriptReason::Failed,
         Error::OutcomeUnknown(_) => ScriptReason::OutcomeUnknown,
     };
-    failed(call_id, reason, error.to_string())
+    failed_response(call_id, reason, error.to_string())
 }
 
-/// The message of a call that has no outcome.
-pub(crate) fn failed(call_id: &str, reason: ScriptReason, text: String) -> ScriptInvokeResponse {
+/// The response for a failed call, with its reason.
+pub(crate) fn failed_response(
+    call_id: &str,
+    reason: ScriptReason,
+    text: String,
+) -> ScriptInvokeResponse {
     let mut response = ScriptInvokeResponse::new(call_id);
     response.stderr = Some(text);
     response.reason = Some(reason);
     response
 }
 
-fn millis(duration: Duration) -> u64 {
+fn whole_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! The runner port: what a place that runs scripts takes and gives.
+//! The runner port: the trait [`Runner`], the script and context that it takes, and its outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,9 +20,9 @@ pub const INPUT_BYTES_MAX: usize = 4 << 20;
 pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
 /// Most packages that one script may ask for.
 pub const PACKAGES_MAX: usize = 32;
-/// How long before the deadline of its call a script is given up that has not begun: time enough to
-/// tell why. A tenth of what the caller asked for, where that is less.
-const TELLING: Duration = Duration::from_millis(500);
+/// How long before the call's deadline a script that has not started is given up, which leaves time
+/// to report why. A tenth of the caller's timeout, where that is less.
+const REPORT_GRACE: Duration = Duration::from_millis(500);
 
 /// A Python script to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,41 +52,44 @@ impl Script {
         if self.source.len() > SCRIPT_BYTES_MAX {
             return invalid(format!("the script is longer than {SCRIPT_BYTES_MAX} bytes"));
         }
+
         if self.input.len() > INPUT_BYTES_MAX {
             return invalid(format!("the input is longer than {INPUT_BYTES_MAX} bytes"));
         }
+
         if self.input.contains('\0') {
             return invalid(
                 "the input contains a zero byte, which no environment can carry".to_owned(),
             );
         }
+
         files::check_inputs(&self.files).map_err(Error::Invalid)
     }
 }
 
-/// What surrounds one run.
+/// The context of one run: call, deadline, cancellation and live output.
 pub struct Run {
     /// The call's id as its caller wrote it, of any length and content: for people who look for it.
     pub call_id: String,
-    /// Who asks, by its own account; empty when nobody says.
+    /// The requesting agent, as it names itself; empty when unknown.
     pub source: String,
-    /// What makes it this call and no other, also in another process.
+    /// The key that identifies this call, also in another process.
     pub key: CallKey,
-    /// The call came before, and a runner that was lost may have started its script, which must not
-    /// be started again. Only runners that [adopt](Runner::adopts) get such calls.
+    /// The call was redelivered: a lost runner may have started its script, which must not be
+    /// started again. Only runners that [adopt](Runner::adopts) get such calls.
     pub redelivered: bool,
-    /// When the outcome must be there. What a script waits for before it begins is given up earlier
-    /// ([`Run::begin_by`]), so that its caller hears why it has not begun, and in time.
+    /// When the outcome is due. Waits before the script's start end earlier
+    /// ([`Run::start_deadline`]), so that the caller learns in time why it has not started.
     pub deadline: Deadline,
-    /// Fires when nobody wants the outcome any more; the runner kills the script at once.
+    /// Fires when the outcome is no longer wanted; the runner kills the script at once.
     pub cancelled: CancellationToken,
-    /// Takes output as it comes. Called on the runner's own task, so it must not block. Of a script
-    /// that another runner had begun it takes all output from the beginning, in the same pieces.
+    /// Receives live output. Called on the runner's own task, so it must not block. For an adopted
+    /// script it receives all output from the beginning, in the same pieces.
     pub live: Option<LiveOutput>,
 }
 
 impl Run {
-    /// A call of its own that nobody watches or cancels, and that has all the time there is.
+    /// The context of a standalone run: never cancelled, without live output or deadline.
     #[must_use]
     pub fn alone(call_id: &str) -> Self {
         Self {
@@ -100,52 +103,53 @@ impl Run {
         }
     }
 
-    /// When the script must have begun. One that has not is given up with the reason for that.
+    /// The deadline for the script to start. One that has not is given up, with the reason
+    /// reported.
     #[must_use]
-    pub fn begin_by(&self) -> Instant {
-        self.deadline.at() - self.telling()
+    pub fn start_deadline(&self) -> Instant {
+        self.deadline.at() - self.report_grace()
     }
 
-    /// When a wait before the beginning ends that may last so long: by [`Run::begin_by`] at the latest.
+    /// The end of a wait of up to `limit` before the start: [`Run::start_deadline`] at the latest.
     #[must_use]
-    pub fn until(&self, limit: Duration) -> Instant {
-        self.begin_by().min(Instant::now() + limit)
+    pub fn wait_deadline(&self, limit: Duration) -> Instant {
+        self.start_deadline().min(Instant::now() + limit)
     }
 
-    /// When a wait ends after which there is more to wait for: so much earlier that there is time for
-    /// that, too.
+    /// The deadline for waiting in a queue: earlier than [`Run::start_deadline`], which leaves time
+    /// for the waits that follow.
     #[must_use]
-    pub fn turn_by(&self) -> Instant {
-        self.deadline.for_next_hop().at() - self.telling()
+    pub fn queue_deadline(&self) -> Instant {
+        self.deadline.for_next_hop().at() - self.report_grace()
     }
 
-    /// Waits for a turn, which is not the last thing that a script waits for.
+    /// Waits for a permit until the queue deadline.
     ///
     /// # Errors
-    /// [`Error::Busy`] when it does not come by [`Run::turn_by`].
-    pub async fn turn<T>(&self, turn: impl Future<Output = T>) -> Result<T, Error> {
+    /// [`Error::Busy`] when it does not come by [`Run::queue_deadline`].
+    pub async fn with_queue_deadline<T>(&self, turn: impl Future<Output = T>) -> Result<T, Error> {
         let start = Instant::now();
-        timeout_at(self.turn_by(), turn).await.map_err(|_| {
+        timeout_at(self.queue_deadline(), turn).await.map_err(|_| {
             Error::Busy(format!("no other script made room within {:.1?}", start.elapsed()))
         })
     }
 
-    /// Waits for what finds out whether the call has begun elsewhere.
+    /// Waits until the start deadline for a check whether the call has started elsewhere.
     ///
     /// # Errors
-    /// Its own, and [`Error::OutcomeUnknown`] when it is not found out by [`Run::begin_by`].
-    pub async fn found_out<T>(
+    /// Its own, and [`Error::OutcomeUnknown`] when there is no answer by [`Run::start_deadline`].
+    pub async fn with_start_deadline<T>(
         &self,
-        finding: impl Future<Output = Result<T, Error>>,
+        check: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        timeout_at(self.begin_by(), finding).await.unwrap_or_else(|_| {
+        timeout_at(self.start_deadline(), check).await.unwrap_or_else(|_| {
             let text = "whether it began elsewhere cannot be found out in time";
             Err(Error::OutcomeUnknown(text.to_owned()))
         })
     }
 
-    fn telling(&self) -> Duration {
-        TELLING.min(self.deadline.asked() / 10)
+    fn report_grace(&self) -> Duration {
+        REPORT_GRACE.min(self.deadline.asked() / 10)
     }
 }
 
@@ -170,26 +174,26 @@ pub struct Captured {
     pub truncated: bool,
 }
 
-/// How a script ended.
+/// How a script ended: exit code, signal, timeout, out of memory or cancelled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
     /// It ended by itself with this exit code (0–255).
     Exited(i32),
-    /// A signal ended it that we did not send.
+    /// A signal ended it that this service did not send.
     Killed {
         /// The signal's number.
         signal: i32,
     },
     /// It was killed at its timeout.
     TimedOut,
-    /// It was killed for its memory: all of it, and be it that only one of its processes was over the
-    /// limit, which they share. So nobody waits for the answer of a child that is dead.
+    /// It was killed for exceeding its memory limit: all of its processes, even when the kernel
+    /// took only one, so that no process waits for the answer of a dead child.
     OutOfMemory,
     /// It was killed because its call was cancelled.
     Cancelled,
 }
 
-/// What a script used.
+/// Resource usage of a script: CPU time and peak memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// User and system time of all its processes.
@@ -198,7 +202,7 @@ pub struct Usage {
     pub memory_peak: u64,
 }
 
-/// What came of a script that was started.
+/// The outcome of a script that was started: output, ending, usage and files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     /// stdout and stderr merged in the order of arrival.
@@ -249,17 +253,19 @@ pub trait Runner: Send + Sync + 'static {
     /// A short name for logs and metrics, such as `bubblewrap`.
     fn name(&self) -> &'static str;
 
-    /// Whether it finds the script of a call that a lost runner had started. Where it does not, the
-    /// outcome of such a call is unknown.
+    /// Whether the runner can adopt the script of a call that a lost runner had started. Where it
+    /// cannot, the outcome of such a call is unknown.
     fn adopts(&self) -> bool {
         false
     }
 
-    /// Waits for a call's turn. A runner that [adopts](Runner::adopts) notes meanwhile, where the note
-    /// outlives this process, that the call has not begun, and takes the note back before this ends.
+    /// Waits for a call's turn. A runner that [adopts](Runner::adopts) keeps a note meanwhile,
+    /// which outlives this process, that the call has not started, and takes the note back before
+    /// this returns.
     ///
     /// # Errors
-    /// When it cannot be taken back, or somebody else has done so: the call must not begin here.
+    /// When the note cannot be taken back, or another process has claimed it: the call must not
+    /// start here.
     fn wait<'a>(
         &'a self,
         key: CallKey,
@@ -269,12 +275,12 @@ pub trait Runner: Send + Sync + 'static {
         Box::pin(turn.map(Ok))
     }
 
-    /// Whether a call that comes again is known not to have begun. Only once, and to one that asks:
-    /// from then on it is like a call that was never seen.
+    /// Claims a redelivered call that is known not to have started, by taking its note; `true` to
+    /// the first claimant only, for whom it is then like a call that was never seen before.
     ///
     /// # Errors
-    /// [`Error::OutcomeUnknown`] when it cannot be found out.
-    fn is_unbegun(&self, key: CallKey) -> BoxFuture<'_, Result<bool, Error>> {
+    /// [`Error::OutcomeUnknown`] when it cannot be determined.
+    fn claim_unstarted(&self, key: CallKey) -> BoxFuture<'_, Result<bool, Error>> {
         let _ = key;
         Box::pin(ready(Ok(false)))
     }

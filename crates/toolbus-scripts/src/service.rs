@@ -18,7 +18,7 @@ use toolbus_wire::{ErrorCode, json, queue, topic};
 use tracing::Instrument as _;
 
 use crate::files::message;
-use crate::metrics::Metrics;
+use crate::metrics::ScriptMetrics;
 use crate::response;
 use crate::runner::{
     Error, INPUT_BYTES_MAX, LiveOutput, Outcome, PACKAGES_MAX, Run, Runner, SCRIPT_BYTES_MAX,
@@ -42,11 +42,11 @@ pub async fn serve(
         instance: instance.clone(),
         concurrency,
     };
-    let metrics = Metrics::new(runner.name());
+    let metrics = ScriptMetrics::new(runner.name());
     Responder::start(bus, listen, ScriptService { runner, metrics }).await
 }
 
-/// A runner that says why there is none.
+/// A runner that refuses every script and says why none is available.
 pub struct Unavailable(pub String);
 
 impl Runner for Unavailable {
@@ -61,7 +61,7 @@ impl Runner for Unavailable {
 
 struct ScriptService {
     runner: Arc<dyn Runner>,
-    metrics: Metrics,
+    metrics: ScriptMetrics,
 }
 
 impl Service for ScriptService {
@@ -72,9 +72,11 @@ impl Service for ScriptService {
         let malformed = |reason| Malformed { ids: CallIds::of_malformed(&envelope.body), reason };
         let request: ScriptInvokeRequest =
             json::read(&envelope.body).map_err(|error| malformed(error.to_string()))?;
-        check_sizes(&request).map_err(malformed)?;
+        check_request_size(&request).map_err(malformed)?;
+
         let packages = request.pip_packages.as_ref().is_some_and(|list| !list.is_empty());
         let beside = if packages { PACKAGES_BUDGET } else { Duration::ZERO };
+
         Ok(Call {
             ids: CallIds {
                 tool_call_id: request.tool_call_id.clone(),
@@ -93,12 +95,14 @@ impl Service for ScriptService {
             let asked = Duration::from_secs(timeout_seconds(&request));
             let left = context.deadline.for_next_hop().left();
             let call_id = &request.tool_call_id;
-            let files = match message::read(request.files.unwrap_or_default()) {
+
+            let files = match message::decode_files(request.files.unwrap_or_default()) {
                 Ok(files) => files,
                 Err(text) => {
-                    return reply(&response::of_error(call_id, &Error::Invalid(text)));
+                    return to_reply(&response::error_response(call_id, &Error::Invalid(text)));
                 }
             };
+
             let script = Script {
                 source: request.script,
                 input: request.input_data.unwrap_or_default(),
@@ -106,6 +110,7 @@ impl Service for ScriptService {
                 packages: request.pip_packages.unwrap_or_default(),
                 files,
             };
+
             let run = Run {
                 call_id: request.tool_call_id.clone(),
                 source: context.source,
@@ -113,21 +118,24 @@ impl Service for ScriptService {
                 redelivered: context.redelivered,
                 deadline: context.deadline,
                 cancelled: context.cancelled,
-                live: live(context.progress),
+                live: live_output(context.progress),
             };
+
             // Whichever is shorter is what ends a script: its own timeout, or the call's deadline.
             let asked = if left < asked { context.deadline.asked() } else { asked };
-            let record = self.metrics.begin();
+            let record = self.metrics.record_run();
             let ran = self.runner.run(script, run).instrument(record.span().clone()).await;
+
             let response = match ran {
-                Ok(outcome) => response::of_outcome(call_id, outcome, asked),
+                Ok(outcome) => response::outcome_response(call_id, outcome, asked),
                 Err(error) => {
-                    tracing::warn!(%error, runner = self.runner.name(), "a script has no outcome");
-                    response::of_error(call_id, &error)
+                    tracing::warn!(%error, runner = self.runner.name(), "script run failed");
+                    response::error_response(call_id, &error)
                 }
             };
-            record.end(&response);
-            message::within_limit(response, reply)
+
+            record.finish(&response);
+            message::within_limit(response, to_reply)
         })
     }
 
@@ -136,7 +144,7 @@ impl Service for ScriptService {
             // A caller that cannot write a request may not be a script caller at all, so it gets
             // the error that every caller of tools understands.
             Failure::Malformed(_) => return tool_failure(ids, failure),
-            Failure::Timeout { asked } => (ScriptReason::TimedOut, response::timed_out(asked)),
+            Failure::Timeout { asked } => (ScriptReason::TimedOut, response::timeout_text(asked)),
             Failure::Cancelled => (ScriptReason::Cancelled, "Script cancelled".to_owned()),
             Failure::OutcomeUnknown => (
                 ScriptReason::OutcomeUnknown,
@@ -151,7 +159,8 @@ impl Service for ScriptService {
                 format!("the result has {bytes} bytes, too many for one message"),
             ),
         };
-        reply(&response::failed(&ids.tool_call_id, reason, text))
+
+        to_reply(&response::failed_response(&ids.tool_call_id, reason, text))
     }
 
     fn default_reply_topic(&self) -> Option<Topic> {
@@ -165,7 +174,7 @@ impl Service for ScriptService {
 
 /// The reply that carries a response. A script that ends with an exit code has failed by itself, as
 /// a tool does that tells of an error.
-fn reply(response: &ScriptInvokeResponse) -> Reply {
+fn to_reply(response: &ScriptInvokeResponse) -> Reply {
     let error = match &response.reason {
         Some(ScriptReason::OutputTruncated) | None if response.exit_code == 0 => None,
         Some(ScriptReason::OutputTruncated) | None => Some(ErrorCode::ToolError.label()),
@@ -181,7 +190,7 @@ fn timeout_seconds(request: &ScriptInvokeRequest) -> u64 {
         .clamp(*TIMEOUT_SECONDS.start(), *TIMEOUT_SECONDS.end())
 }
 
-fn check_sizes(request: &ScriptInvokeRequest) -> Result<(), String> {
+fn check_request_size(request: &ScriptInvokeRequest) -> Result<(), String> {
     let over = |what: &str, size: usize, limit: usize| {
         (size > limit).then(|| format!("{what} of {size} bytes is over the limit of {limit}"))
     };
@@ -189,6 +198,7 @@ fn check_sizes(request: &ScriptInvokeRequest) -> Result<(), String> {
     let packages = request.pip_packages.as_deref().unwrap_or_default();
     let too_many = (packages.len() > PACKAGES_MAX)
         .then(|| format!("{} packages are over the limit of {PACKAGES_MAX}", packages.len()));
+
     over("a script", request.script.len(), SCRIPT_BYTES_MAX)
         .or_else(|| over("an input", input.len(), INPUT_BYTES_MAX))
         .or(too_many)
@@ -196,7 +206,7 @@ fn check_sizes(request: &ScriptInvokeRequest) -> Result<(), String> {
 }
 
 /// Output as progress, when the caller wants any.
-fn live(progress: Progress) -> Option<LiveOutput> {
+fn live_output(progress: Progress) -> Option<LiveOutput> {
     progress.is_wanted().then(|| {
         Arc::new(move |stream, text: &str| {
             progress.send(ToolProgress {

@@ -1,8 +1,8 @@
-//! What a script wrote: bytes of two streams in, three bounded texts out.
+//! The output texts of a script: bytes of two streams in, three bounded texts out.
 //!
-//! Every runner keeps output this way, so that the same script is told of in the same words wherever
-//! it ran. Invariants: memory does not grow with what is written, and characters that arrive in
-//! pieces come out whole.
+//! Every runner keeps output this way, so that the same script is told of in the same words
+//! wherever it ran. Invariants: memory does not grow with what is written, and characters that
+//! arrive in pieces come out whole.
 
 use std::mem;
 
@@ -10,26 +10,26 @@ use crate::runner::{Captured, LiveOutput, OUTPUT_BYTES_MAX, Stream};
 
 /// Both streams of one script, and the two merged in the order of arrival.
 pub struct Texts {
-    stdout: Channel,
-    stderr: Channel,
-    merged: Kept,
+    stdout: StreamText,
+    stderr: StreamText,
+    merged: BoundedText,
     live: Option<LiveOutput>,
 }
 
 #[derive(Default)]
-struct Channel {
-    decoder: Decoder,
-    kept: Kept,
+struct StreamText {
+    decoder: Utf8Decoder,
+    kept: BoundedText,
 }
 
 impl Texts {
-    /// No output yet; `live` is told of all that is kept.
+    /// Starts without output; `live` receives everything that is kept.
     #[must_use]
     pub fn new(live: Option<LiveOutput>) -> Self {
         Self {
-            stdout: Channel::default(),
-            stderr: Channel::default(),
-            merged: Kept::default(),
+            stdout: StreamText::default(),
+            stderr: StreamText::default(),
+            merged: BoundedText::default(),
             live,
         }
     }
@@ -63,6 +63,7 @@ impl Texts {
             Stream::Stderr => &mut self.stderr,
         };
         channel.kept.push(text);
+
         let new = self.merged.push(text);
         if let Some(live) = &self.live
             && !new.is_empty()
@@ -72,11 +73,11 @@ impl Texts {
     }
 }
 
-/// The beginning of a text.
+/// The beginning of a text, up to [`OUTPUT_BYTES_MAX`].
 #[derive(Default)]
-struct Kept(Captured);
+struct BoundedText(Captured);
 
-impl Kept {
+impl BoundedText {
     /// Keeps what there is room for, in whole characters, and returns it.
     fn push<'a>(&mut self, text: &'a str) -> &'a str {
         if self.0.truncated {
@@ -92,33 +93,39 @@ impl Kept {
 
 /// Turns pieces of bytes into pieces of text.
 #[derive(Default)]
-struct Decoder {
+struct Utf8Decoder {
     /// The beginning of a character whose rest has not come: at most three bytes.
     pending: Vec<u8>,
 }
 
-impl Decoder {
+impl Utf8Decoder {
     fn decode(&mut self, bytes: &[u8]) -> String {
         let mut input = mem::take(&mut self.pending);
         input.extend_from_slice(bytes);
+
         let mut text = String::with_capacity(input.len());
         let mut seen = 0;
+
         for chunk in input.utf8_chunks() {
             text.push_str(chunk.valid());
             seen += chunk.valid().len() + chunk.invalid().len();
+
             let incomplete = || {
                 let error = std::str::from_utf8(chunk.invalid()).err();
                 error.is_some_and(|error| error.error_len().is_none())
             };
+
             if chunk.invalid().is_empty() {
                 continue;
             }
+
             if seen == input.len() && incomplete() {
                 self.pending = chunk.invalid().to_vec();
             } else {
                 text.push(char::REPLACEMENT_CHARACTER);
             }
         }
+
         text
     }
 

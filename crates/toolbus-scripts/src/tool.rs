@@ -102,9 +102,10 @@ impl Executor for ExecutePython {
 
 impl ExecutePython {
     async fn run(&self, call: Invocation) -> Result<Output, CallError> {
-        let seconds = seconds_of(&call.arguments);
-        let request = request_of(call.arguments, seconds)?;
+        let seconds = timeout_seconds(&call.arguments);
+        let request = build_request(call.arguments, seconds)?;
         let requester = &self.requester;
+
         let reply = requester
             .request(requester::Request {
                 topic: &topic::SCRIPT_INVOKE,
@@ -112,20 +113,23 @@ impl ExecutePython {
                 call_id: &request.tool_call_id,
                 deadline: call.deadline,
                 cancelled: &call.cancelled,
-                progress: each_once(call.progress),
+                progress: skip_repeated_progress(call.progress),
                 asker: call.asker,
             })
             .await
-            .map_err(|error| no_reply(error, call.deadline.asked(), seconds))?;
+            .map_err(|error| request_error(error, call.deadline.asked(), seconds))?;
+
         if message::is::<ToolError>(&reply) {
             return output_of(&reply);
         }
+
         let response = json::read::<ScriptInvokeResponse>(&reply.body).map_err(|error| {
             CallError::new(
                 ErrorCode::OutcomeUnknown,
                 format!("the reply of {} cannot be read: {error}", reply.source),
             )
         })?;
+
         // A caller that gave the call less time than the script has is not to be told of the
         // script's.
         if response.reason == Some(ScriptReason::TimedOut)
@@ -133,39 +137,41 @@ impl ExecutePython {
         {
             return Err(CallError::timeout(NAME, call.deadline.asked()));
         }
-        output(response, seconds)
+        output_of_response(response, seconds)
     }
 }
 
-/// Progress without what was heard before. A worker that takes over the script of one that was lost
-/// tells its output from the beginning, in the same pieces and so under the same numbers.
-fn each_once(progress: Progress) -> Progress {
+/// Drops progress that was forwarded before. A worker that adopts the script of a lost worker
+/// replays its output from the beginning, in the same pieces and so with the same sequence numbers.
+fn skip_repeated_progress(progress: Progress) -> Progress {
     if !progress.is_wanted() {
         return progress;
     }
     let next = AtomicU64::new(0);
-    Progress::to(move |news| {
-        if next.fetch_max(news.seq.saturating_add(1), Ordering::Relaxed) <= news.seq {
-            progress.send(news);
+    Progress::to(move |update| {
+        if next.fetch_max(update.seq.saturating_add(1), Ordering::Relaxed) <= update.seq {
+            progress.send(update);
         }
     })
 }
 
-fn request_of(
+fn build_request(
     mut arguments: Map<String, Value>,
     seconds: u64,
 ) -> Result<ScriptInvokeRequest, CallError> {
-    let files = files::of_arguments(&mut arguments)?;
+    let files = files::take_input_files(&mut arguments)?;
     let text = |value: Option<Value>| match value {
         Some(Value::String(text)) => Some(text),
         _ => None,
     };
+
     let packages = match arguments.remove("pip_packages") {
         Some(Value::Array(list)) if !list.is_empty() => {
             Some(list.into_iter().filter_map(|package| text(Some(package))).collect())
         }
         _ => None,
     };
+
     Ok(ScriptInvokeRequest {
         tool_call_id: new_id(),
         script: text(arguments.remove("script")).unwrap_or_default(),
@@ -176,13 +182,16 @@ fn request_of(
     })
 }
 
-/// What the model is told, in the words that it knows.
-fn output(mut response: ScriptInvokeResponse, seconds: u64) -> Result<Output, CallError> {
+/// The output of the tool for the model: the text of the contract, and the files beside it.
+fn output_of_response(
+    mut response: ScriptInvokeResponse,
+    seconds: u64,
+) -> Result<Output, CallError> {
     let files = response.files.take().unwrap_or_default();
-    text(response, seconds).map(|output| files::add(output, files))
+    result_of_response(response, seconds).map(|output| files::append_files(output, files))
 }
 
-fn text(response: ScriptInvokeResponse, seconds: u64) -> Result<Output, CallError> {
+fn result_of_response(response: ScriptInvokeResponse, seconds: u64) -> Result<Output, CallError> {
     let said = response.stderr.as_deref().unwrap_or_default();
     let code = match &response.reason {
         Some(ScriptReason::Busy) => Some(ErrorCode::Busy),
@@ -192,26 +201,32 @@ fn text(response: ScriptInvokeResponse, seconds: u64) -> Result<Output, CallErro
         Some(ScriptReason::Unavailable | ScriptReason::Failed) => Some(ErrorCode::ExecutionFailed),
         _ => None,
     };
+
     if let Some(code) = code {
         return Err(CallError::new(code, said));
     }
-    // Where there is a reason it is known what was out of time: not the script, when its packages were.
+
+    // Where there is a reason it is known what was out of time: not the script, when its packages
+    // were.
     let may_be_late = matches!(response.reason, None | Some(ScriptReason::TimedOut));
     if may_be_late && !response.is_success() && said.to_ascii_lowercase().contains("timed out") {
-        return Ok(Output::error(timed_out(seconds)));
+        return Ok(Output::error(timeout_text(seconds)));
     }
-    let note = note(&response);
+
+    let note = output_notes(&response);
+
     if response.is_success() {
         let text = response.output.unwrap_or_else(|| "(no output)".to_owned());
         return Ok(Output::text(text + &note));
     }
+
     let text = response.output.or(response.stderr).unwrap_or_else(|| "(no output)".to_owned());
     Ok(Output::error(format!("Script failed (exit {}):\n{text}{note}", response.exit_code)))
 }
 
-/// What the texts of the contract have no place for, on lines of its own behind them.
-fn note(response: &ScriptInvokeResponse) -> String {
-    let refused = response.files_refused.as_deref().map(files::note).unwrap_or_default();
+/// Notes on the ending and on refused files, each on a line after the text of the contract.
+fn output_notes(response: &ScriptInvokeResponse) -> String {
+    let refused = response.files_refused.as_deref().map(files::refusal_notes).unwrap_or_default();
     let ending = match (&response.reason, response.signal) {
         (Some(ScriptReason::OutOfMemory), _) => "\n[out of memory]".to_owned(),
         (Some(ScriptReason::OutputTruncated), _) => "\n[output truncated]".to_owned(),
@@ -221,7 +236,7 @@ fn note(response: &ScriptInvokeResponse) -> String {
     ending + &refused
 }
 
-fn timed_out(seconds: u64) -> String {
+fn timeout_text(seconds: u64) -> String {
     format!(
         "execute_python_script timed out after {seconds}s. Either increase timeout_seconds, \
          simplify the script, or consider an alternative approach that does not require script \
@@ -229,12 +244,14 @@ fn timed_out(seconds: u64) -> String {
     )
 }
 
-fn no_reply(error: requester::Error, asked: Duration, seconds: u64) -> CallError {
+fn request_error(error: requester::Error, asked: Duration, seconds: u64) -> CallError {
     match error {
         requester::Error::Timeout { .. } if asked < Duration::from_secs(seconds) => {
             CallError::timeout(NAME, asked)
         }
-        requester::Error::Timeout { .. } => CallError::new(ErrorCode::Timeout, timed_out(seconds)),
+        requester::Error::Timeout { .. } => {
+            CallError::new(ErrorCode::Timeout, timeout_text(seconds))
+        }
         requester::Error::Publish(PublishError::Unroutable(_)) => CallError::new(
             ErrorCode::Unroutable,
             "no scripts manager is running: nobody takes scripts",
@@ -243,7 +260,7 @@ fn no_reply(error: requester::Error, asked: Duration, seconds: u64) -> CallError
     }
 }
 
-fn seconds_of(arguments: &Map<String, Value>) -> u64 {
+fn timeout_seconds(arguments: &Map<String, Value>) -> u64 {
     arguments.get("timeout_seconds").and_then(Value::as_u64).unwrap_or(TIMEOUT_SECONDS_DEFAULT)
 }
 
@@ -251,26 +268,29 @@ fn call_timeout(arguments: &Map<String, Value>) -> Duration {
     let packages = arguments.get("pip_packages").and_then(Value::as_array);
     let has_packages = packages.is_some_and(|list| !list.is_empty());
     let beside = if has_packages { PACKAGES_BUDGET } else { Duration::ZERO };
-    Duration::from_secs(seconds_of(arguments)) + WAIT_BESIDE_TIMEOUT + beside
+    Duration::from_secs(timeout_seconds(arguments)) + WAIT_BESIDE_TIMEOUT + beside
 }
 
 fn coerce_arguments(arguments: &mut Map<String, Value>) {
     if let Some(packages) = arguments.get_mut("pip_packages") {
-        list_of_text(packages);
+        coerce_text_list(packages);
     }
+
     if let Some(files) = arguments.get_mut("input_files") {
-        files::coerce(files);
+        files::coerce_list(files);
     }
+
     if let Some(seconds) = arguments.get_mut("timeout_seconds") {
         clamp_seconds(seconds);
     }
+
     if let Some(input @ (Value::Object(_) | Value::Array(_))) = arguments.get_mut("input_data") {
         *input = Value::String(input.to_string());
     }
 }
 
 /// Text that holds a list becomes the list, and other text a list of one.
-fn list_of_text(value: &mut Value) {
+fn coerce_text_list(value: &mut Value) {
     let Value::String(text) = value else { return };
     let text = text.trim();
     *value = match serde_json::from_str::<Value>(text) {
@@ -289,7 +309,8 @@ fn clamp_seconds(value: &mut Value) {
         _ => None,
     };
     if let Some(seconds) = seconds.filter(|seconds| !seconds.is_nan()) {
-        let (low, high) = (*TIMEOUT_SECONDS.start(), *TIMEOUT_SECONDS.end());
+        let low = *TIMEOUT_SECONDS.start();
+        let high = *TIMEOUT_SECONDS.end();
         // The clamp makes the conversion exact: it leaves a whole number between 1 and 300.
         *value = json!(seconds.ceil().clamp(low as f64, high as f64) as u64);
     }

@@ -27,7 +27,7 @@ impl Shared {
         limits: &protocol::Settings,
     ) -> Result<Option<Outcome>, Error> {
         let kept = tokio::select! {
-            kept = self.keeper.adopt(run.key, run.begin_by()) => kept?,
+            kept = self.keeper.adopt(run.key, run.start_deadline()) => kept?,
             () = run.cancelled.cancelled() => return Err(Error::Cancelled),
         };
         let Some(mut kept) = kept else {
@@ -53,7 +53,7 @@ impl Shared {
         script: &Script,
         run: &Run,
     ) -> Result<Option<Outcome>, Error> {
-        match kept.make_way(run.begin_by()).await {
+        match kept.make_way(run.start_deadline()).await {
             Whose::Own => Ok(None),
             Whose::Another => self.alongside(script, run).await.map(Some),
             Whose::Unknown => Err(whose_is_unknown()),
@@ -65,7 +65,7 @@ impl Shared {
         let unknown = |text: String| {
             Error::OutcomeUnknown(format!("another manager has this very call: {text}"))
         };
-        let pod = within(run.begin_by(), self.keeper.find(run.key)).await;
+        let pod = within(run.start_deadline(), self.keeper.find(run.key)).await;
         let pod = pod.map_err(|error| unknown(errors::chain(&error)))?;
         let pod = pod.ok_or_else(|| unknown("its pod is gone".to_owned()))?;
         let nonce =
@@ -104,7 +104,7 @@ impl Shared {
         let mut failed = None;
         for _ in 0..=HANDOVERS {
             let Kept { name, nonce, follower, .. } = &mut *kept;
-            let looking = begun::look(&self.pods, (name, nonce), follower, run.begin_by());
+            let looking = begun::look(&self.pods, (name, nonce), follower, run.start_deadline());
             let begun = tokio::select! {
                 begun = looking => begun?,
                 // It is deleted next; whether it began is nobody's concern any more.

@@ -93,12 +93,12 @@ impl Shared {
             return Err(Error::Packages(NOT_CONFIGURED.to_owned()));
         };
         // There is the script's own pod to wait for after this.
-        let (start, end) = (Instant::now(), run.turn_by());
+        let (start, end) = (Instant::now(), run.queue_deadline());
         let deadline = end.min(start + settings.timeout.duration());
         let limit = deadline.saturating_duration_since(start);
         let key = key(&self.settings, index.expose(), requirements);
         let set = self.packages.set(&key);
-        let late = || packages::timed_out(limit);
+        let late = || packages::timeout_error(limit);
         let waiting = async {
             let seen = timeout_at(deadline, set.lock()).await.map_err(|_| late())?;
             if seen.is_some_and(|seen| seen.elapsed() < KNOWN) {
@@ -118,8 +118,8 @@ impl Shared {
             // From before it was looked at: it may be touched no later than that.
             let looked = Instant::now();
             let installed = timeout_at(end, self.install(input, left, (run, end))).await;
-            let outcome = installed.unwrap_or_else(|_| Err(packages::timed_out(end - start)))?;
-            packages::judge(&outcome, limit)?;
+            let outcome = installed.unwrap_or_else(|_| Err(packages::timeout_error(end - start)))?;
+            packages::check_installed(&outcome, limit)?;
             *seen = Some(looked);
         }
         Ok(key)
@@ -143,7 +143,7 @@ impl Shared {
         let life = limit + start_timeout;
         let described = describe(&self.settings, &identity, life);
         let pod = pod::installer(described, &self.settings);
-        let by = run.until(start_timeout);
+        let by = run.wait_deadline(start_timeout);
         let Made::New(mut kept) = self.keeper.make(&identity, pod, &run.cancelled, by).await?
         else {
             return Err(Error::Failed("a packages pod has the name of another".to_owned()));

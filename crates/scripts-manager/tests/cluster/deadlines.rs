@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 use toolbus_bus::requester::Requester;
 use toolbus_bus::responder::Responder;
 use toolbus_bus::{Asker, Bus, MemoryBus, Progress};
-use toolbus_scripts::Turns;
-use toolbus_scripts::turns::Shares;
+use toolbus_scripts::FairRunner;
+use toolbus_scripts::fair_runner::Shares;
 use toolbus_tools::call::{Arguments, Call, Outcome, Time};
 use toolbus_tools::{Guides, Invoker, Registry};
 use toolbus_wire::ErrorCode;
@@ -44,7 +44,7 @@ struct Service {
 impl Service {
     async fn start(runner: KubernetesRunner, shares: Shares) -> Self {
         let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
-        let turns = Arc::new(Turns::new(Arc::new(runner.clone()), shares));
+        let turns = Arc::new(FairRunner::new(Arc::new(runner.clone()), shares));
         let concurrency = NonZeroU16::new(17).expect("not zero");
         let instance = InstanceId::random();
         let worker = toolbus_scripts::serve(Arc::clone(&bus), &instance, concurrency, turns).await;

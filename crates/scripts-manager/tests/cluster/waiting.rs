@@ -30,7 +30,7 @@ fn waiting(
 
 /// Waits until there is a note of a call. Whoever finds it has taken it.
 async fn taken(runner: &impl Runner, key: CallKey) {
-    eventually(LIMIT, async || match runner.is_unbegun(key).await {
+    eventually(LIMIT, async || match runner.claim_unstarted(key).await {
         Ok(true) => Ok(()),
         other => Err(other),
     })
@@ -44,19 +44,19 @@ async fn a_call_that_waits_has_not_begun_and_only_one_hears_of_it() {
     let (first, second) = (place.runner(client.clone()).await, place.runner(client).await);
     let (key, turn) = (CallKey::unique(), Arc::new(Notify::new()));
     let mut tasks = JoinSet::new();
-    assert_eq!(second.is_unbegun(key).await, Ok(false), "nobody has it");
+    assert_eq!(second.claim_unstarted(key).await, Ok(false), "nobody has it");
 
     // Its turn comes: it has begun, as far as anybody can know.
     waiting(&mut tasks, &first, (key, &turn));
     noted(&place, 1).await;
     turn.notify_one();
     assert_eq!(tasks.join_next().await.expect("a task").expect("no panic"), Ok(()));
-    assert_eq!(second.is_unbegun(key).await, Ok(false), "it may have begun");
+    assert_eq!(second.claim_unstarted(key).await, Ok(false), "it may have begun");
 
     // It comes again while its first manager still has it: one of the two may begin it.
     waiting(&mut tasks, &first, (key, &turn));
     taken(&second, key).await;
-    assert_eq!(second.is_unbegun(key).await, Ok(false), "it was taken already");
+    assert_eq!(second.claim_unstarted(key).await, Ok(false), "it was taken already");
     turn.notify_one();
     let waited = tasks.join_next().await.expect("a task").expect("no panic");
     assert!(matches!(waited, Err(Error::OutcomeUnknown(_))), "{waited:?}");
@@ -164,7 +164,7 @@ async fn the_lease_of_a_dead_manager_stays_for_the_notes_in_it() {
         .await;
     };
     gone("without").await;
-    assert_eq!(runner.is_unbegun(key).await, Ok(true));
+    assert_eq!(runner.claim_unstarted(key).await, Ok(true));
     // Nothing is in it any more.
     gone("with").await;
 }

@@ -13,7 +13,7 @@ const GROUPS: &str =
 
 #[test]
 fn own_groups_are_found() {
-    let find = |controller| locate(GROUPS, MOUNTS, controller);
+    let find = |controller| locate_own_group(GROUPS, MOUNTS, controller);
     assert_eq!(find("memory"), Some("/sys/fs/cgroup/memory/a/b".into()));
     assert_eq!(find("pids"), Some("/sys/fs/cgroup/pids/x".into()));
     assert_eq!(find(""), Some("/sys/fs/cgroup/unified/user.slice/s".into()));
@@ -37,19 +37,25 @@ fn group_of_two(subtree: &str, processes: &str) -> tempfile::TempDir {
 #[test]
 fn a_group_that_others_use_is_left_alone() {
     let ready = group_of_two("memory pids\n", "1\n2\n");
-    assert_eq!(enable(ready.path().into()), Some(ready.path().into()));
+    assert_eq!(enable_controllers(ready.path().into()), Some(ready.path().into()));
+
     let shared = group_of_two("\n", &format!("{}\n1\n", process::id()));
-    assert_eq!(enable(shared.path().into()), None);
+    assert_eq!(enable_controllers(shared.path().into()), None);
     assert_eq!(fs::read_dir(shared.path()).expect("readable").count(), 3, "nothing was made");
+
     let alone = group_of_two("\n", &format!("{}\n", process::id()));
-    assert_eq!(enable(alone.path().into()), Some(alone.path().into()));
+    assert_eq!(enable_controllers(alone.path().into()), Some(alone.path().into()));
+
     let control = fs::read_to_string(alone.path().join("cgroup.subtree_control"));
     assert_eq!(control.expect("readable"), "+memory +pids");
+
     let unit = alone.path().join("a.service");
     fs::create_dir(&unit).expect("made");
+
     for file in ["cgroup.controllers", "cgroup.procs"] {
         fs::copy(alone.path().join(file), unit.join(file)).expect("copied");
     }
+
     fs::write(unit.join("cgroup.subtree_control"), "\n").expect("written");
-    assert_eq!(enable(unit), None, "systemd did not give it away");
+    assert_eq!(enable_controllers(unit), None, "systemd did not give it away");
 }

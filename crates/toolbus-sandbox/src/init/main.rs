@@ -127,12 +127,16 @@ unsafe extern "C" fn start(stack: *const usize) -> ! {
         if count < 3 {
             exit(NOT_STARTED);
         }
+
         let arguments = stack.add(1);
         let environment = arguments.add(count + 1);
+
         call(number::PRCTL, [PR_SET_DUMPABLE, 0, 0, 0, 0]);
         // As process 1 it gets the orphans anyway; run without a namespace it has to ask.
         call(number::PRCTL, [PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0]);
-        let (every_signal, mut before) = (u64::MAX, 0_u64);
+
+        let every_signal = u64::MAX;
+        let mut before = 0_u64;
         call(
             number::RT_SIGPROCMASK,
             [
@@ -143,6 +147,7 @@ unsafe extern "C" fn start(stack: *const usize) -> ! {
                 0,
             ],
         );
+
         let child = call(number::CLONE, [SIGCHLD, 0, 0, 0, 0]);
         if child == 0 {
             call(
@@ -151,9 +156,11 @@ unsafe extern "C" fn start(stack: *const usize) -> ! {
             );
             become_script(arguments, environment);
         }
+
         if child < 0 {
             report(b'X', -child as i32);
         }
+
         // The script's end of file must not wait for this process.
         call(number::CLOSE_RANGE, [fds::STDOUT as usize, u32::MAX as usize, 0, 0, 0]);
         wait_for(child)
@@ -168,6 +175,7 @@ unsafe fn become_script(arguments: *const usize, environment: *const usize) -> !
     unsafe {
         // A session of its own, so that `kill(0, …)` reaches nothing else.
         call(number::SETSID, [0; 5]);
+
         // Counted within the user namespace, which is why it is set only here.
         let processes_max = decimal(*arguments.add(1) as *const u8);
         if processes_max > 0 {
@@ -178,9 +186,11 @@ unsafe fn become_script(arguments: *const usize, environment: *const usize) -> !
                 exit(NOT_STARTED);
             }
         }
+
         call(number::DUP3, [fds::STDOUT as usize, 1, 0, 0, 0]);
         call(number::DUP3, [fds::STDERR as usize, 2, 0, 0, 0]);
         call(number::CLOSE_RANGE, [fds::STDOUT as usize, u32::MAX as usize, 0, 0, 0]);
+
         let program = *arguments.add(2);
         let error =
             call(number::EXECVE, [program, arguments.add(2).addr(), environment.addr(), 0, 0]);
@@ -193,8 +203,10 @@ unsafe fn become_script(arguments: *const usize, environment: *const usize) -> !
 fn wait_for(child: isize) -> ! {
     loop {
         let mut status = 0_i32;
+
         // SAFETY: `status` is a live local that the kernel writes four bytes to.
         let ended = unsafe { call(number::WAIT4, [usize::MAX, (&raw mut status).addr(), 0, 0, 0]) };
+
         if ended == child {
             report(b'E', status);
         } else if ended == ECHILD {

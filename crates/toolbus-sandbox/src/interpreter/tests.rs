@@ -3,7 +3,7 @@
 use super::*;
 
 fn parsed(lines: &[&str]) -> Option<Interpreter> {
-    Interpreter::parse((lines.join("\n") + "\n").as_bytes())
+    Interpreter::parse_answer((lines.join("\n") + "\n").as_bytes())
 }
 
 #[test]
@@ -21,17 +21,20 @@ fn an_interpreter_of_the_system_needs_nothing_more() {
         "/usr/lib/python3.11",
         "/home/me/lib",
     ]);
+
     let found = found.expect("an interpreter");
     assert_eq!(found.trees, Vec::<PathBuf>::new());
     assert_eq!(
-        found.settings(None),
+        found.bootstrap_settings(None),
         b"/usr\0/usr\0/usr\0/usr\0/usr/lib/python3.11",
         "home is not shown"
     );
+
     assert_eq!(
-        found.settings(Some("/p".as_ref())),
+        found.bootstrap_settings(Some("/p".as_ref())),
         b"/usr\0/usr\0/usr\0/usr\0/p\0/usr/lib/python3.11"
     );
+
     assert_eq!(search_path(&found), "/usr/local/bin:/usr/bin:/bin");
 }
 
@@ -50,6 +53,7 @@ fn a_virtual_environment_brings_its_base() {
         "/opt/py/lib/python3.12",
         "/srv/venv/lib/site-packages",
     ]);
+
     let found = found.expect("an interpreter");
     assert_eq!(found.trees, [PathBuf::from("/opt/py"), PathBuf::from("/srv/venv")]);
     assert_eq!(search_path(&found), "/srv/venv/bin:/usr/local/bin:/usr/bin:/bin");
@@ -63,6 +67,7 @@ fn half_an_answer_is_none() {
         None,
         "no module path"
     );
+
     assert_eq!(
         parsed(&["a", "b", "c", "d", "e", "/usr", "/usr", "/usr", "/usr", "relative"]),
         None

@@ -19,28 +19,28 @@ const LOCK: &str = ".lock";
 /// Holds the size of a set, in bytes.
 const SIZE: &str = ".size";
 
-/// Sets of packages on disk.
+/// The package cache: installed sets on disk.
 #[derive(Debug)]
-pub(crate) struct Cache {
+pub(crate) struct PackageCache {
     directory: PathBuf,
     bytes_max: u64,
 }
 
-/// A set that stays as long as this is held.
+/// A cached set that is not evicted while this is held.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct CachedSet {
     /// Its folder.
     pub(crate) tree: PathBuf,
-    /// Held for its lock.
-    _lock: Lock,
+    /// Keeps the lock.
+    _lock: FileLock,
 }
 
 /// A file to lock, which is unlocked when this is dropped. That it is closed then would not do: a
 /// child that is being forked has it, too, until it runs its own program.
 #[derive(Debug)]
-pub(crate) struct Lock(File);
+pub(crate) struct FileLock(File);
 
-impl Deref for Lock {
+impl Deref for FileLock {
     type Target = File;
 
     fn deref(&self) -> &File {
@@ -48,14 +48,14 @@ impl Deref for Lock {
     }
 }
 
-impl Drop for Lock {
+impl Drop for FileLock {
     fn drop(&mut self) {
         // What cannot be unlocked is so when it is closed everywhere.
         let _ = self.0.unlock();
     }
 }
 
-impl Cache {
+impl PackageCache {
     /// Opens the folder, makes it when there is none, and removes what was left half-made.
     /// `mode` is that of the folder: others need to pass through it when root's scripts run as
     /// somebody else.
@@ -63,13 +63,15 @@ impl Cache {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let directory = directory.canonicalize()?;
         fs::set_permissions(&directory, fs::Permissions::from_mode(mode))?;
+
         let cache = Self { directory, bytes_max };
-        for (name, path) in cache.entries()? {
+        for (name, path) in cache.list_entries()? {
             // The lock says more than a process's number, which may be that of another container.
-            if name.starts_with(STAGING) && Lock(File::open(&path)?).try_lock().is_ok() {
+            if name.starts_with(STAGING) && FileLock(File::open(&path)?).try_lock().is_ok() {
                 fs::remove_dir_all(path)?;
             }
         }
+
         Ok(cache)
     }
 
@@ -77,26 +79,29 @@ impl Cache {
         &self.directory
     }
 
-    /// The set under this key, if it is there.
-    pub(crate) fn hold(&self, key: &str) -> io::Result<Option<Held>> {
-        let lock = self.lock_file(key)?;
+    /// Takes the set under this key with a shared lock; `None` when it is missing or being
+    /// installed.
+    pub(crate) fn try_hold(&self, key: &str) -> io::Result<Option<CachedSet>> {
+        let lock = self.open_lock_file(key)?;
         match lock.try_lock_shared() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(error)) => return Err(error),
         }
+
         let tree = self.directory.join(key);
         if !self.is_current(key, &lock) || !tree.is_dir() {
             return Ok(None);
         }
+
         lock.set_modified(SystemTime::now())?;
-        Ok(Some(Held { tree, _lock: lock }))
+        Ok(Some(CachedSet { tree, _lock: lock }))
     }
 
-    /// The right to install or remove the set under this key; `None` while another has it or uses
-    /// the set. It is given up by dropping it.
-    pub(crate) fn claim(&self, key: &str) -> io::Result<Option<Lock>> {
-        let lock = self.lock_file(key)?;
+    /// Takes the exclusive lock to install or remove the set under this key; `None` while another
+    /// process holds it or uses the set. Dropping it releases the lock.
+    pub(crate) fn try_claim(&self, key: &str) -> io::Result<Option<FileLock>> {
+        let lock = self.open_lock_file(key)?;
         match lock.try_lock() {
             Ok(()) => Ok(self.is_current(key, &lock).then_some(lock)),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -105,51 +110,56 @@ impl Cache {
     }
 
     /// A new empty folder to install into.
-    pub(crate) fn stage(&self) -> io::Result<Staging> {
-        let path = self.directory.join(nonce::name(STAGING));
+    pub(crate) fn create_staging(&self) -> io::Result<StagingFolder> {
+        let path = self.directory.join(nonce::unique_name(STAGING));
         fs::DirBuilder::new().mode(0o700).create(&path)?;
-        let lock = Lock(File::open(&path)?);
+        let lock = FileLock(File::open(&path)?);
         lock.try_lock()?;
-        Ok(Staging { path, _lock: lock })
+        Ok(StagingFolder { path, _lock: lock })
     }
 
-    /// Takes `tree`, below the staging folder, as the set under `key`. The caller holds the claim.
+    /// Publishes `tree`, below the staging folder, as the set under `key`. The caller holds the
+    /// claim.
     pub(crate) fn publish(&self, key: &str, tree: &Path) -> io::Result<()> {
-        fs::write(tree.join(SIZE), size(tree)?.to_string())?;
+        fs::write(tree.join(SIZE), disk_usage(tree)?.to_string())?;
         fs::rename(tree, self.directory.join(key))
     }
 
-    /// Removes the longest unused sets until the rest fits. Those in use stay.
-    pub(crate) fn evict(&self) -> io::Result<()> {
+    /// Evicts the least recently used sets until the rest fits. Sets in use stay.
+    pub(crate) fn evict_unused(&self) -> io::Result<()> {
         let mut sets = Vec::new();
-        for (name, path) in self.entries()? {
+
+        for (name, path) in self.list_entries()? {
             if name.starts_with('.') || name.ends_with(LOCK) {
                 continue;
             }
             let used = fs::metadata(self.lock_path(&name)).and_then(|lock| lock.modified());
             let recorded = fs::read_to_string(path.join(SIZE)).ok();
             let bytes = recorded.and_then(|size| size.parse().ok());
-            let bytes = bytes.map_or_else(|| size(&path), Ok)?;
+            let bytes = bytes.map_or_else(|| disk_usage(&path), Ok)?;
             sets.push((used.unwrap_or(SystemTime::UNIX_EPOCH), name, bytes));
         }
+
         let mut total: u64 = sets.iter().map(|(_, _, bytes)| bytes).sum();
         sets.sort();
+
         for (_, key, bytes) in sets {
             if total <= self.bytes_max {
                 break;
             }
-            if let Some(claim) = self.claim(&key)? {
-                self.remove(&key)?;
+            if let Some(claim) = self.try_claim(&key)? {
+                self.remove_set(&key)?;
                 total -= bytes;
                 drop(claim);
             }
         }
+
         Ok(())
     }
 
-    /// Removes a set: out of its name first, so that nobody finds half of it.
-    fn remove(&self, key: &str) -> io::Result<()> {
-        let trash = self.stage()?;
+    /// Removes a set. It is renamed first, so that no reader finds half of it.
+    fn remove_set(&self, key: &str) -> io::Result<()> {
+        let trash = self.create_staging()?;
         fs::rename(self.directory.join(key), trash.path.join(key))?;
         fs::remove_file(self.lock_path(key))
     }
@@ -158,10 +168,10 @@ impl Cache {
         self.directory.join(format!("{key}{LOCK}"))
     }
 
-    fn lock_file(&self, key: &str) -> io::Result<Lock> {
+    fn open_lock_file(&self, key: &str) -> io::Result<FileLock> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        options.open(self.lock_path(key)).map(Lock)
+        options.open(self.lock_path(key)).map(FileLock)
     }
 
     /// Whether the locked file still is the one under its name: it may have been removed between
@@ -174,11 +184,11 @@ impl Cache {
         }
     }
 
-    fn entries(&self) -> io::Result<Vec<(String, PathBuf)>> {
+    fn list_entries(&self) -> io::Result<Vec<(String, PathBuf)>> {
         let mut entries = Vec::new();
         for entry in fs::read_dir(&self.directory)? {
             let entry = entry?;
-            // A name that is not text is none of ours.
+            // A name that is not UTF-8 is not ours.
             if let Ok(name) = entry.file_name().into_string() {
                 entries.push((name, entry.path()));
             }
@@ -189,21 +199,21 @@ impl Cache {
 
 /// A folder that is removed when it is no longer needed, with what was not published of it.
 #[derive(Debug)]
-pub(crate) struct Staging {
+pub(crate) struct StagingFolder {
     pub(crate) path: PathBuf,
-    /// Says that somebody is at work here.
-    _lock: Lock,
+    /// Marks the folder as in use.
+    _lock: FileLock,
 }
 
-impl Drop for Staging {
+impl Drop for StagingFolder {
     fn drop(&mut self) {
         // What cannot be removed now is removed when the cache is opened the next time.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// Gives a folder and all in it to a user and the group of the same number.
-pub(crate) fn own(folder: &Path, id: u32) -> io::Result<()> {
+/// Changes the owner of a folder and everything in it to this user and the group of the same id.
+pub(crate) fn change_owner(folder: &Path, id: u32) -> io::Result<()> {
     let mut open = vec![folder.to_path_buf()];
     while let Some(path) = open.pop() {
         lchown(&path, Some(id), Some(id))?;
@@ -213,13 +223,15 @@ pub(crate) fn own(folder: &Path, id: u32) -> io::Result<()> {
             }
         }
     }
+
     Ok(())
 }
 
-/// What a folder takes up on disk, in bytes. Links are not followed; what vanishes meanwhile counts
+/// Disk usage of a folder, in bytes. Links are not followed; files that vanish meanwhile count as
 /// nothing.
-pub(crate) fn size(folder: &Path) -> io::Result<u64> {
+pub(crate) fn disk_usage(folder: &Path) -> io::Result<u64> {
     let mut total = 0;
+
     let mut open = vec![folder.to_path_buf()];
     while let Some(folder) = open.pop() {
         let entries = match fs::read_dir(&folder) {
@@ -235,6 +247,7 @@ pub(crate) fn size(folder: &Path) -> io::Result<u64> {
             }
         }
     }
+
     Ok(total)
 }
 

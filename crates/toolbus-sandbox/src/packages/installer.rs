@@ -9,7 +9,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::interpreter::Interpreter;
-use crate::recipe::{Tree, WORK};
+use crate::recipe::{HostTree, WORK};
 
 /// Where the staging folder is mounted.
 pub(super) const TARGET: &str = "/target";
@@ -74,36 +74,41 @@ const SYSTEM_FILES: [&str; 11] = [
 /// Files below the home folder.
 const HOME_FILES: [&str; 3] = [".config/pip/pip.conf", ".pip/pip.conf", ".config/uv/uv.toml"];
 
-/// What installs.
+/// The program that installs packages.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Program {
+pub(super) enum InstallerProgram {
     /// uv, by its path.
     Uv(PathBuf),
     /// The interpreter's own pip.
     Pip,
 }
 
-/// What an installer sees of the host's configuration.
+/// The installer program, and what it sees of the host's configuration.
 #[derive(Debug, Clone)]
-pub(crate) struct Surroundings {
-    pub(super) program: Program,
+pub(crate) struct InstallerSettings {
+    pub(super) program: InstallerProgram,
     /// Variables as they are here.
     pub(super) variables: Vec<(&'static str, String)>,
     /// Files and folders to mount: where they are, and where an installer looks for them.
-    pub(crate) files: Vec<Tree>,
+    pub(crate) files: Vec<HostTree>,
 }
 
-impl Surroundings {
-    /// Looks around, leaving out what `interpreter` sees anyway.
-    pub(crate) fn find(interpreter: &Interpreter) -> Self {
+impl InstallerSettings {
+    /// Detects the program, variables and files on this host, leaving out what `interpreter` mounts
+    /// anyway.
+    pub(crate) fn detect(interpreter: &Interpreter) -> Self {
         let variables: Vec<(&'static str, String)> =
             VARIABLES.iter().filter_map(|name| Some((*name, env::var(name).ok()?))).collect();
-        let program = find_uv().map_or(Program::Pip, Program::Uv);
-        let mut files: Vec<Tree> = SYSTEM_FILES.iter().map(|path| same(Path::new(path))).collect();
-        files.extend(variables.iter().flat_map(|(_, value)| named_paths(value)));
-        if let Program::Uv(path) = &program {
-            files.push(same(path));
+        let program = find_uv().map_or(InstallerProgram::Pip, InstallerProgram::Uv);
+        let mut files: Vec<HostTree> =
+            SYSTEM_FILES.iter().map(|path| same_path(Path::new(path))).collect();
+
+        files.extend(variables.iter().flat_map(|(_, value)| paths_in_variable(value)));
+
+        if let InstallerProgram::Uv(path) = &program {
+            files.push(same_path(path));
         }
+
         let seen = |path: &Path| {
             path.starts_with("/usr") || interpreter.trees.iter().any(|tree| path.starts_with(tree))
         };
@@ -113,14 +118,14 @@ impl Surroundings {
         if let Some(home) = env::home_dir() {
             let at_home = HOME_FILES
                 .iter()
-                .map(|file| Tree { path: Path::new(WORK).join(file), source: home.join(file) });
+                .map(|file| HostTree { path: Path::new(WORK).join(file), source: home.join(file) });
             files.extend(at_home.filter(|file| file.source.exists()));
         }
         Self { program, variables, files }
     }
 
     /// The program and its arguments; packages go into [`TREE`] below `target`.
-    pub(super) fn command<'a>(
+    pub(super) fn install_command<'a>(
         &self,
         interpreter: &Interpreter,
         target: &Path,
@@ -129,37 +134,40 @@ impl Surroundings {
         let python = interpreter.executable.to_string_lossy().into_owned();
         let target = target.join(TREE).to_string_lossy().into_owned();
         let mut command: Vec<String> = match &self.program {
-            Program::Uv(uv) => {
+            InstallerProgram::Uv(uv) => {
                 let uv = uv.to_string_lossy();
                 let fixed = ["pip", "install", "--python", &python, "--target", &target];
                 let flags =
                     ["--only-binary", ":all:", "--no-cache", "--compile-bytecode", "--quiet"];
                 [uv.as_ref()].into_iter().chain(fixed).chain(flags).map(str::to_owned).collect()
             }
-            Program::Pip => {
+
+            InstallerProgram::Pip => {
                 let fixed = [&python, "-I", "-m", "pip", "install", "--target", &target];
                 let flags = ["--only-binary", ":all:", "--no-cache-dir", "--no-input", "--quiet"];
                 let silent = ["--disable-pip-version-check", "--no-warn-script-location"];
                 fixed.into_iter().chain(flags).chain(silent).map(str::to_owned).collect()
             }
         };
+
         command.push("--".to_owned());
         command.extend(requirements.map(str::to_owned));
+
         command
     }
 }
 
-fn same(path: &Path) -> Tree {
-    Tree { path: path.to_path_buf(), source: path.to_path_buf() }
+fn same_path(path: &Path) -> HostTree {
+    HostTree { path: path.to_path_buf(), source: path.to_path_buf() }
 }
 
 /// The absolute paths in a variable: one, or several with blanks or colons between them.
-fn named_paths(value: &str) -> Vec<Tree> {
+fn paths_in_variable(value: &str) -> Vec<HostTree> {
     let words = value.split_whitespace().map(|word| word.strip_prefix("file://").unwrap_or(word));
     let paths = words.filter(|word| word.starts_with('/')).flat_map(|word| word.split(':'));
     paths
         .filter(|path| path.starts_with('/') && !path.trim_matches('/').is_empty())
-        .map(|path| same(Path::new(path)))
+        .map(|path| same_path(Path::new(path)))
         .collect()
 }
 

@@ -19,17 +19,22 @@ fn outcome(text: &str, ending: Ending) -> Result<Outcome, Error> {
 
 #[test]
 fn every_fact_counts() {
-    assert_eq!(judge(outcome(FACTS, Ending::Exited(0))), Ok(()));
+    assert_eq!(check_canary(outcome(FACTS, Ending::Exited(0))), Ok(()));
+
     for fact in FACTS.lines() {
         let changed = FACTS.replace(fact, &format!("{fact} and more"));
-        let judged = judge(outcome(&changed, Ending::Exited(0)));
+        let judged = check_canary(outcome(&changed, Ending::Exited(0)));
         assert!(matches!(judged, Err(Unavailable::Leak { .. })), "{fact}: {judged:?}");
         let missing: String =
             FACTS.lines().filter(|line| *line != fact).map(|line| format!("{line}\n")).collect();
-        assert!(judge(outcome(&missing, Ending::Exited(0))).is_err(), "{fact} may be left out");
+        assert!(
+            check_canary(outcome(&missing, Ending::Exited(0))).is_err(),
+            "{fact} may be left out"
+        );
     }
-    assert!(judge(outcome(FACTS, Ending::Exited(1))).is_err());
-    assert!(judge(Err(Error::Failed("no".to_owned()))).is_err());
+
+    assert!(check_canary(outcome(FACTS, Ending::Exited(1))).is_err());
+    assert!(check_canary(Err(Error::Failed("no".to_owned()))).is_err());
 }
 
 #[test]
@@ -40,9 +45,12 @@ fn versions_are_compared_as_numbers() {
         ("6.18.44-x", Some([6, 18])),
         ("x", None),
     ] {
-        assert_eq!(version(text), expected, "{text}");
+        assert_eq!(parse_version(text), expected, "{text}");
     }
-    assert!(version("0.11.0") >= Some(BWRAP_OLDEST) && version("0.6.1") < Some(BWRAP_OLDEST));
+    assert!(
+        parse_version("0.11.0") >= Some(BWRAP_OLDEST)
+            && parse_version("0.6.1") < Some(BWRAP_OLDEST)
+    );
 }
 
 #[tokio::test]
@@ -52,7 +60,8 @@ async fn a_missing_or_old_bubblewrap_is_named() {
     std::fs::write(&fake, "#!/bin/sh\necho bubblewrap 0.4.0\n").expect("written");
     std::fs::set_permissions(&fake, std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .expect("set");
-    match bwrap(Some(&fake)).await {
+
+    match find_bwrap(Some(&fake)).await {
         // The system's own comes first.
         Ok(path) => assert_eq!(path, Path::new(BWRAP)),
         Err(unavailable) => {

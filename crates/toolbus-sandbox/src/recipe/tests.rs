@@ -2,20 +2,22 @@
 
 use super::*;
 
-fn position(options: &Options, wanted: &[&str]) -> usize {
+fn position(options: &BwrapOptions, wanted: &[&str]) -> usize {
     let found = options.0.windows(wanted.len()).position(|window| window == wanted);
     found.unwrap_or_else(|| panic!("{wanted:?} is not in {options:?}"))
 }
 
 #[test]
 fn nothing_is_mounted_after_the_root_became_read_only() {
-    let tree = Tree { path: "/opt/py".into(), source: "/tmp/0".into() };
-    let base = of_scripts(&[tree], &Limits::default());
-    let options = script(&base, Some("/cache/key".as_ref()));
+    let tree = HostTree { path: "/opt/py".into(), source: "/tmp/0".into() };
+    let base = script_base(&[tree], &Limits::default());
+    let options = script_options(&base, Some("/cache/key".as_ref()));
     let last = position(&options, &["--remount-ro", "/", "--chdir", "/work"]);
     let shm = position(&options, &["--size", "16777216", "--tmpfs", "/dev/shm"]);
     let devices = position(&options, &["--remount-ro", "/dev"]);
+
     assert!(position(&options, &["--dev", "/dev"]) < shm && shm < devices && devices < last);
+
     for mount in [
         ["--ro-bind", "/usr", "/usr"],
         ["--ro-bind", "/tmp/0", "/opt/py"],
@@ -23,11 +25,13 @@ fn nothing_is_mounted_after_the_root_became_read_only() {
     ] {
         assert!(position(&options, &mount) < last);
     }
+
     for place in WRITABLE {
         let place = format!("/{place}");
         let mount =
             options.0.windows(4).find(|window| window[2] == "--tmpfs" && window[3] == *place);
         assert!(mount.is_some_and(|window| window[0] == "--size"), "{place} has no size");
     }
+
     assert!(!options.0.iter().any(|option| option == "--bind" || option == "--share-net"));
 }

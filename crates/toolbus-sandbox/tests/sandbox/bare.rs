@@ -28,13 +28,16 @@ async fn scripts_run_and_end_as_in_the_sandbox() {
         .await;
     check(&bare, "import os\nos.kill(os.getpid(), 9)", "", Ending::Killed { signal: 9 }).await;
     check(&bare, "import os\nos.kill(0, 15)", "", Ending::Killed { signal: 15 }).await;
+
     let variables = "import os\nprint(sorted(set(os.environ) - {'LC_CTYPE'}))";
     let expected = "['HOME', 'LANG', 'MALLOC_ARENA_MAX', 'OPENBLAS_NUM_THREADS', 'PATH', \
                     'PYTHONDONTWRITEBYTECODE', 'ROCKBOT_INPUT', 'TMPDIR', 'USER']\n";
     check(&bare, variables, expected, Ending::Exited(0)).await;
+
     let folder =
         run(&bare, "import os\nopen('x', 'w').close()\nprint(os.getcwd())").await.output.text;
     assert!(!std::fs::exists(folder.trim()).expect("checked"), "{folder} is left");
+
     let bomb = "data = []\nwhile True: data.append(bytearray(8 << 20))";
     assert_eq!(run(&bare, bomb).await.ending, Ending::OutOfMemory);
 }
@@ -48,7 +51,9 @@ async fn the_whole_tree_is_killed() {
          'setsid sh -c \"sleep 300; : {mark}\" & sleep 300; : {mark}'], start_new_session=True)\n\
          time.sleep(0.3)\nprint('up')\ntime.sleep(300)"
     );
+
     let outcome = run_for(&bare, &source, Duration::from_secs(1)).await;
+
     assert_eq!((outcome.output.text.as_str(), outcome.ending), ("up\n", Ending::TimedOut));
     assert_eq!(processes_with(&mark), [0; 0]);
 }

@@ -32,19 +32,24 @@ impl Fixture for Local {
         let listening = streams.iter().flatten().map(TcpListener::local_addr);
         let listening = listening.chain(datagrams.iter().flatten().map(UdpSocket::local_addr));
         let addresses = listening.map(|address| address.expect("an address").to_string()).collect();
+
         let callers = async move {
             let mut callers = Vec::new();
+
             for listener in streams.into_iter().flatten() {
                 listener.set_nonblocking(true).expect("a flag");
                 callers.extend(listener.accept().map(|(_, caller)| format!("stream {caller}")));
             }
+
             for socket in datagrams.into_iter().flatten() {
                 socket.set_nonblocking(true).expect("a flag");
                 let received = socket.recv_from(&mut [0; 16]);
                 callers.extend(received.map(|(_, caller)| format!("datagram {caller}")));
             }
+
             callers
         };
+
         async { Canaries { addresses, callers: callers.boxed() } }.boxed()
     }
 

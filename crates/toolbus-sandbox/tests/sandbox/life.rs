@@ -29,10 +29,12 @@ async fn a_dropped_run_is_killed() {
         format!("import subprocess\nsubprocess.run(['/bin/sh', '-c', 'sleep 300; : {mark}'])");
     let running = sandbox.run(script(&source), unwatched());
     let started = until("the script starts", || !processes_with(&mark).is_empty());
+
     tokio::select! {
         _ = running => panic!("it does not end by itself"),
         () = started => {}
     }
+
     until("the script is killed", || processes_with(&mark).is_empty()).await;
 }
 
@@ -55,10 +57,13 @@ async fn count() {
         ),
         ("import os\nos.kill(0, 9)", Ending::Killed { signal: 9 }),
     ];
+
     for (source, _) in &kinds {
         run(&sandbox, source).await;
     }
+
     let before = (descriptors(), children(), leftovers());
+
     for round in 0..50 {
         let runs = kinds.each_ref().map(|(source, _)| run(&sandbox, source));
         for (outcome, (source, ending)) in
@@ -66,6 +71,7 @@ async fn count() {
         {
             assert_eq!(&outcome.ending, ending, "{source}");
         }
+
         if round % 10 == 0 {
             let endless = run_for(&sandbox, "while True: pass", Duration::from_millis(100)).await;
             assert_eq!(endless.ending, Ending::TimedOut);
@@ -75,7 +81,9 @@ async fn count() {
             );
         }
     }
+
     sandbox.idle().await;
+
     // The kernel may keep a group for a moment; the next run removes it.
     run(&sandbox, "print(1)").await;
     assert_eq!((descriptors(), children(), leftovers()), before);
@@ -85,7 +93,9 @@ async fn count() {
 fn leftovers() -> Vec<String> {
     let ours = format!("toolbus-sandbox-{}-", std::process::id());
     let mut found = Vec::new();
+
     let mut open = vec![std::path::PathBuf::from("/sys/fs/cgroup"), std::env::temp_dir()];
+
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
@@ -101,6 +111,7 @@ fn leftovers() -> Vec<String> {
             }
         }
     }
+
     found.sort();
     found
 }
@@ -109,19 +120,23 @@ fn leftovers() -> Vec<String> {
 #[test]
 fn scripts_die_with_the_service() {
     const NAME: &str = "life::scripts_die_with_the_service";
+
     let mark = match std::env::var("TOOLBUS_TEST_VICTIM") {
         Ok(mark) => return be_killed(&mark),
         Err(_) => format!("orphan-{}", std::process::id()),
     };
     let own = std::env::current_exe().expect("this program");
+
     let mut service = Command::new(own)
         .args(["--exact", NAME, "--nocapture"])
         .env("TOOLBUS_TEST_VICTIM", &mark)
         .stdout(Stdio::null())
         .spawn()
         .expect("it starts");
+
     block_on(async {
         let end = Instant::now() + Duration::from_secs(20);
+
         while processes_with(&mark).is_empty() {
             // It ends by itself only when there is no sandbox, which other tests report.
             if service.try_wait().expect("asked").is_some() {
@@ -130,8 +145,10 @@ fn scripts_die_with_the_service() {
             assert!(Instant::now() < end, "the script does not start");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
+
         service.kill().expect("killed");
         service.wait().expect("gone");
+
         until("the script dies with its service", || processes_with(&mark).is_empty()).await;
     });
 }

@@ -52,18 +52,22 @@ async fn what_cannot_be_run_is_refused() {
         Script { input: "a\0b".to_owned(), ..script("") },
         Script { packages: vec!["x; id".to_owned()], ..script("") },
     ];
+
     for case in cases {
         let refused = sandbox.run(case, unwatched()).await;
         assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
     }
+
     let outcome = run(&sandbox, "print(1)\0").await;
     assert_eq!(outcome.ending, Ending::Exited(1));
+
     assert!(outcome.stderr.text.contains("null byte"), "{outcome:?}");
 }
 
 #[tokio::test]
 async fn the_clock_stops_whatever_a_script_does() {
     let Some(sandbox) = sandbox().await else { return };
+
     let deaf = "import signal, time\nfor number in set(signal.Signals) - {9, 19}:\n    signal.signal(number, signal.SIG_IGN)\n\
                 print('deaf')\ntime.sleep(60)";
     for source in ["print('deaf')\nwhile True: pass", deaf] {
@@ -92,13 +96,17 @@ async fn a_cancelled_script_is_gone_long_before_its_time() {
         cancelled.cancel();
         Instant::now()
     };
+
     let (outcome, asked) = tokio::join!(running, cancel);
     let took = asked.elapsed();
     let outcome = outcome.expect("it ran");
+
     assert_eq!((outcome.output.text.as_str(), outcome.ending), ("here\n", Ending::Cancelled));
     assert!(took < Duration::from_secs(5), "{took:?}");
+
     let never = Run { cancelled, ..Run::alone("") };
     let refused = sandbox.run(script("print(1)"), never).await;
+
     assert_eq!(refused, Err(Error::Cancelled));
 }
 
@@ -113,8 +121,10 @@ async fn more_than_fit_are_refused_as_busy() {
         sandbox.run(script("print(3)"), unwatched()).await
     };
     let (one, two, three) = tokio::join!(one, two, three);
+
     assert_eq!(one.expect("the first runs").output.text, "1\n");
     assert_eq!(two.expect("the second waits").output.text, "2\n");
+
     busy(three);
 }
 
@@ -125,12 +135,15 @@ async fn a_turn_that_does_not_come_before_the_deadline_is_busy() {
     let cancelled = CancellationToken::new();
     let long = Run { cancelled: cancelled.clone(), ..unwatched() };
     let running = sandbox.run(script("import time\ntime.sleep(60)"), long);
+
     let waiting = async {
         tokio::task::yield_now().await;
         let hasty = Run { deadline: Deadline::after(Duration::from_secs(1)), ..unwatched() };
         busy(sandbox.run(script("print(2)"), hasty).await);
         cancelled.cancel();
     };
+
     let (ran, ()) = tokio::join!(running, waiting);
+
     assert_eq!(ran.expect("it ran").ending, Ending::Cancelled);
 }

@@ -47,24 +47,30 @@ async fn a_package_is_installed_once_and_found() {
     let source = "import six, sys, subprocess\nprint(six.__file__)\n\
                   subprocess.run([sys.executable, '-c', 'import six; print(six.__version__)'])\n\
                   try: open('/packages/x', 'w')\nexcept OSError: print('read-only')";
+
     let expected = "/packages/six.py\n1.16.0\nread-only\n";
     let (one, two, three) = tokio::join!(
         run(&sandbox, source, &["six==1.16.0"]),
         run(&sandbox, source, &["SIX == 1.16.0"]),
         run(&sandbox, source, &["six==1.16.0", "six"]),
     );
+
     for outcome in [one, two, three] {
         let outcome = outcome.expect("it runs");
         assert_eq!((outcome.output.text.as_str(), outcome.ending), (expected, Ending::Exited(0)));
     }
+
     // Two ways to write the first set, and another set.
     assert_eq!(sets(cache.path()).len(), 2);
+
     let installed = identities(cache.path());
     let again = run(&sandbox, "import six", &["six==1.16.0"]).await.expect("it runs");
     assert_eq!(again.ending, Ending::Exited(0));
     assert_eq!(identities(cache.path()), installed, "installed again");
+
     let other = probe(with_cache(cache.path())).await.expect("as before");
     let without_network = run(&other, "import six\nprint(six.__version__)", &["six==1.16.0"]).await;
+
     assert_eq!(without_network.expect("it runs").output.text, "1.16.0\n");
 }
 
@@ -93,6 +99,7 @@ async fn a_failed_installation_says_why_and_leaves_nothing() {
     let packages = PackagesConfig { install_timeout: Duration::from_millis(1), ..config.packages };
     let hasty = probe(Config { packages, ..Config::default() }).await.expect("as before");
     let late = run(&hasty, "print(1)", &["six"]).await;
+
     assert_eq!(late, Err(Error::Packages("pip install timed out after 0s".to_owned())));
     assert_eq!(sets(cache.path()), [""; 0]);
 }
@@ -102,6 +109,7 @@ async fn nothing_is_started_for_what_is_no_requirement() {
     let cache = tempfile::tempdir().expect("a folder");
     let Some(sandbox) = probe(with_cache(cache.path())).await else { return };
     let mark = cache.path().join("mark");
+
     let shell = format!("x; touch {}", mark.display());
     for package in
         [shell.as_str(), "--index-url=http://127.0.0.1", "-r/etc/passwd", "git+https://x/y", "../x"]
@@ -109,12 +117,15 @@ async fn nothing_is_started_for_what_is_no_requirement() {
         let refused = run(&sandbox, "print(1)", &[package]).await;
         assert!(matches!(refused, Err(Error::Invalid(_))), "{package}: {refused:?}");
     }
+
     assert!(!mark.exists());
+
     let off = probe(Config {
         packages: PackagesConfig { directory: None, ..PackagesConfig::default() },
         ..Config::default()
     });
     let refused = run(&off.await.expect("as before"), "print(1)", &["six"]).await;
+
     assert!(matches!(refused, Err(Error::Packages(_))), "{refused:?}");
 }
 
@@ -148,6 +159,7 @@ fn wheels_only_and_the_settings_of_the_operator() {
         let Some(sandbox) = probe(with_cache(cache.path())).await else { return };
         let source = "import os, toolbus_good\nprint(toolbus_good.value, *os.environ.values())";
         let mut good = std::pin::pin!(run(&sandbox, source, &["toolbus-good"]));
+
         let good = loop {
             tokio::select! {
                 good = &mut good => break good.expect("it runs"),
@@ -155,10 +167,13 @@ fn wheels_only_and_the_settings_of_the_operator() {
             }
             assert_eq!(processes_with(PASSWORD), [0; 0], "a command line shows the password");
         };
+
         assert!(good.output.text.starts_with("from a wheel"), "{good:?}");
         assert!(!good.output.text.contains(PASSWORD), "the script sees the password: {good:?}");
+
         let evil = run(&sandbox, "print(1)", &["toolbus-evil"]).await;
         assert!(matches!(&evil, Err(Error::Packages(_))), "{evil:?}");
+
         assert_eq!(sets(cache.path()).len(), 1);
     });
 }
@@ -169,18 +184,22 @@ fn wheel(folder: &Path, name: &str, module: &str) {
     let tags = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n";
     let record =
         format!("toolbus_{name}.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n");
+
     let files = [
         (format!("toolbus_{name}.py"), module.to_owned()),
         (format!("{info}/METADATA"), metadata),
         (format!("{info}/WHEEL"), tags.to_owned()),
         (format!("{info}/RECORD"), record),
     ];
+
     let unpacked = folder.join(name);
+
     for (path, content) in &files {
         let path = unpacked.join(path);
         fs::create_dir_all(path.parent().expect("a parent")).expect("made");
         fs::write(path, content).expect("written");
     }
+
     pack(folder, &unpacked, &format!("toolbus_{name}-1.0-py3-none-any.whl"), "zip");
 }
 
@@ -188,26 +207,31 @@ fn source_distribution(folder: &Path, mark: &Path) {
     let unpacked = folder.join("evil");
     let inner = unpacked.join("toolbus-evil-1.0");
     fs::create_dir_all(&inner).expect("made");
+
     let mut setup = fs::File::create(inner.join("setup.py")).expect("made");
     let mark = mark.display();
+
     write!(
         setup,
         "open({:?}, 'w')\nfrom setuptools import setup\nsetup(name='toolbus-evil', version='1.0')",
         mark.to_string()
     )
     .expect("written");
+
     pack(folder, &unpacked, "toolbus-evil-1.0.tar.gz", "gztar");
 }
 
 /// Packs a folder by Python, the one archiver that is there for certain.
 fn pack(folder: &Path, unpacked: &Path, name: &str, kind: &str) {
     let code = "import shutil, sys, os\nmade = shutil.make_archive(sys.argv[1] + '.tmp', sys.argv[3], sys.argv[2])\nos.rename(made, sys.argv[1])";
+
     let packed = Command::new("python3")
         .args(["-I", "-c", code])
         .arg(folder.join(name))
         .arg(unpacked)
         .arg(kind)
         .status();
+
     assert!(packed.expect("python3").success());
     fs::remove_dir_all(unpacked).expect("removed");
 }

@@ -1,5 +1,5 @@
-//! Scripts that end in every way that Python knows, to be compared with `python3 -c` itself: what it
-//! writes to standard error, and its exit code.
+//! Scripts that end in every way that Python knows, to be compared with `python3 -c` itself: what
+//! it writes to standard error, and its exit code.
 
 use std::process::{Command, Stdio};
 

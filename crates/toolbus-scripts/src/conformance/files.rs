@@ -54,7 +54,7 @@ async fn run_with(runner: &impl Runner, source: &str, files: Vec<File>) -> Outco
     runner.run(script, run).await.expect("the script runs")
 }
 
-async fn left(runner: &impl Runner, source: &str) -> Produced {
+async fn run_for_files(runner: &impl Runner, source: &str) -> Produced {
     let outcome = run_with(runner, source, Vec::new()).await;
     assert_eq!(outcome.ending, Ending::Exited(0), "{}", outcome.output.text);
     outcome.produced
@@ -79,17 +79,21 @@ pub async fn given_files_are_found_in_the_input_folder(runner: &impl Runner) {
         file("empty", ""),
         file("Übersicht (1) 'x'.txt", "é"),
     ];
+
     let source = "import os\n\
                   for name in sorted(os.listdir('input')):\n    \
                   content = open(os.path.join('input', name), 'rb').read()\n    \
                   print(name, len(content), content == bytes(range(256)))\n\
                   open('input/table.csv', 'a').write('3,4')\n\
                   print(open('input/table.csv').read())";
+
     let outcome = run_with(runner, source, given).await;
     let expected = "bytes 256 True\nempty 0 False\ntable.csv 8 False\n\
                     Übersicht (1) 'x'.txt 2 False\na,b\n1,2\n3,4\n";
+
     assert_eq!((outcome.output.text.as_str(), outcome.ending), (expected, Ending::Exited(0)));
     assert_eq!(outcome.produced, Produced::default());
+
     let without = run_with(runner, "import os\nprint(os.listdir('.'))", Vec::new()).await;
     assert_eq!(without.output.text, "['output']\n");
 }
@@ -110,15 +114,19 @@ pub async fn left_files_come_back_whatever_the_exit_code(runner: &impl Runner) {
                   open('output/a.bin', 'wb').write(bytes(range(256)))\n\
                   open('output/é 1.txt', 'w').close()\n\
                   open('beside.txt', 'w').write('x')\nprint('done')\nsys.exit(3)";
+
     let outcome = run_with(runner, source, Vec::new()).await;
     assert_eq!((outcome.output.text.as_str(), outcome.ending), ("done\n", Ending::Exited(3)));
+
     let every_byte: Vec<u8> = (0..=255).collect();
     let expected = [("a.bin", every_byte.as_slice()), ("b.csv", b"1,2"), ("é 1.txt", b"")];
     assert_eq!(files(&outcome.produced), expected);
     assert_eq!(refused(&outcome.produced), []);
+
     let killed = "import os\nopen('output/x', 'w').write('x')\nos.kill(os.getpid(), 9)";
     let outcome = run_with(runner, killed, Vec::new()).await;
     assert_eq!(outcome.ending, Ending::Killed { signal: 9 });
+
     assert_eq!(files(&outcome.produced), [("x", b"x".as_slice())]);
 }
 
@@ -144,9 +152,12 @@ open('output/line\nbreak', 'w').write('x')
 open(b'output/\xff\xfe', 'w').write('x')
 open('output/' + 'n' * 200, 'w').write('x')
 ";
-    let produced = left(runner, source).await;
+
+    let produced = run_for_files(runner, source).await;
     assert_eq!(files(&produced), [("good.txt", b"good".as_slice())]);
+
     let long = "n".repeat(128) + "…";
+
     let expected = [
         ("-rf", "its name begins with `.` or `-`"),
         (".hidden", "its name begins with `.` or `-`"),
@@ -163,42 +174,48 @@ open('output/' + 'n' * 200, 'w').write('x')
         ("zero", "it is a link"),
         ("\u{fffd}\u{fffd}", "its name is not UTF-8"),
     ];
+
     assert_eq!(refused(&produced), expected);
 }
 
 /// In files, in bytes, and in entries of the folder.
 pub async fn what_comes_back_is_bounded(runner: &impl Runner) {
     let many = "for n in range(40): open(f'output/{n:02}', 'w').write('x')";
-    let produced = left(runner, many).await;
+    let produced = run_for_files(runner, many).await;
     assert_eq!(files(&produced).len(), FILES_MAX);
     assert_eq!(refused(&produced)[0], ("32", "only 32 files come back"));
     assert_eq!(refused(&produced).len(), 40 - FILES_MAX);
 
     let large = "for n in 'abc': open(f'output/{n}', 'wb').write(b'x' * (n == 'c' or 3 << 20))";
-    let produced = left(runner, large).await;
+    let produced = run_for_files(runner, large).await;
     let sizes: Vec<(&str, usize)> =
         files(&produced).iter().map(|(name, content)| (*name, content.len())).collect();
+
     assert_eq!(sizes, [("a", 3 << 20), ("c", 1)]);
+
     let why = "it has 3145728 bytes, and all files together may have 4194304";
     assert_eq!(refused(&produced), [("b", why)]);
 
     let crowd = "for n in range(5000): open(f'output/{n}', 'w').close()";
-    let produced = left(runner, crowd).await;
+    let produced = run_for_files(runner, crowd).await;
     assert_eq!(files(&produced).len(), FILES_MAX);
     assert_eq!(refused(&produced)[0], ("*", "the folder has more than 256 entries"));
+
     assert_eq!(refused(&produced).last(), Some(&("209 more", "as the others")));
 }
 
 /// A link in the folder's place, and no folder at all.
 pub async fn an_output_folder_that_is_replaced_leads_nowhere(runner: &impl Runner) {
     let elsewhere = "import os\nos.rmdir('output')\nos.symlink('/etc', 'output')";
-    let produced = left(runner, elsewhere).await;
+    let produced = run_for_files(runner, elsewhere).await;
     assert_eq!(files(&produced), []);
     assert_eq!(refused(&produced), [("*", "the folder cannot be read")]);
+
     let plain = "import os\nos.rmdir('output')\nopen('output', 'w').write('x')";
-    let produced = left(runner, plain).await;
+    let produced = run_for_files(runner, plain).await;
     assert_eq!((files(&produced), refused(&produced).len()), (vec![], 1));
-    let gone = left(runner, "import os\nos.rmdir('output')").await;
+
+    let gone = run_for_files(runner, "import os\nos.rmdir('output')").await;
     assert_eq!(gone, Produced::default());
 }
 
@@ -219,11 +236,14 @@ if not os.fork():
 while not os.path.lexists('output/swapped'): pass
 os._exit(0)
 ";
+
     for _ in 0..3 {
-        let produced = left(runner, source).await;
+        let produced = run_for_files(runner, source).await;
         let mut files = files(&produced);
         files.retain(|(name, _)| *name == "swapped");
+
         assert!(files.iter().all(|(_, content)| b"mine".starts_with(content)), "{files:?}");
+
         let stays = produced.files.iter().find(|file| file.name.as_str() == "stays");
         assert_eq!(stays.map(|file| file.content.as_ref()), Some(b"stays".as_slice()));
     }
@@ -238,7 +258,9 @@ pub async fn a_script_that_is_stopped_gives_nothing_back(runner: &impl Runner) {
         packages: Vec::new(),
         files: Vec::new(),
     };
+
     let run = Run::alone("files");
     let outcome = runner.run(script, run).await.expect("an outcome");
+
     assert_eq!((outcome.ending, outcome.produced), (Ending::TimedOut, Produced::default()));
 }

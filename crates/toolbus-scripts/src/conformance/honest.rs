@@ -1,7 +1,7 @@
 //! Scripts as people and models write them, each with its answer: none may fail for being held.
 //!
-//! Each is a file of its own below `honest`. Comments at its end say what it prints and, above that,
-//! what it leaves in its output folder:
+//! Each is a file of its own below `honest`. Comments at its end say what it prints and, above
+//! that, what it leaves in its output folder:
 //!
 //! ```text
 //! # leaves: plot.png image/png
@@ -9,8 +9,8 @@
 //! # 42
 //! ```
 //!
-//! What they print is the same with every Python from 3.11 on, and with every version of the packages
-//! that the scientific ones ask for.
+//! What they print is the same with every Python from 3.11 on, and with every version of the
+//! packages that the scientific ones ask for.
 
 use std::time::Duration;
 
@@ -25,9 +25,9 @@ use crate::runner::{Run, Runner, Script};
 /// What each may take, in seconds: some compute for a while, and the machine may be busy.
 const TIMEOUT_SECONDS: u32 = 120;
 /// How many are run at a time.
-const AT_ONCE: usize = 4;
-/// How much of an answer that is not the right one is told.
-const TOLD_CHARS_MAX: usize = 2_000;
+const CONCURRENT_MAX: usize = 4;
+/// How much of a wrong answer a fault quotes, in characters.
+const DETAILS_CHARS_MAX: usize = 2_000;
 const PRINTS: &str = "\n# prints:\n";
 const LEAVES: &str = "# leaves: ";
 
@@ -187,6 +187,7 @@ impl Honest {
             let kind = file.mime_type.as_deref().unwrap_or_default();
             format!("{} {kind}", file.name)
         });
+
         let cause = if let Some(reason) = &response.reason {
             reason.to_string()
         } else if response.exit_code != 0 {
@@ -198,13 +199,16 @@ impl Honest {
         } else {
             return Ok(());
         };
+
         let details = format!(
             "{} {} {:?}",
             response.output.as_deref().unwrap_or_default(),
             response.stderr.as_deref().unwrap_or_default(),
             response.files_refused
         );
-        let details = details.chars().take(TOLD_CHARS_MAX).collect();
+
+        let details = details.chars().take(DETAILS_CHARS_MAX).collect();
+
         Err(Fault { script: self.name, cause, details })
     }
 }
@@ -214,7 +218,7 @@ pub(super) async fn honest_scripts_are_not_disturbed(stage: Stage) {
         let stage = stage.clone();
         async move { script.judge(&stage.ask(script.request()).await) }
     };
-    none_fails(ORDINARY.iter().map(run).collect()).await;
+    assert_none_fails(ORDINARY.iter().map(run).collect()).await;
 }
 
 /// Runs the scientific scripts by a runner that can install packages.
@@ -231,19 +235,22 @@ pub async fn scientific_scripts_are_not_disturbed(runner: &dyn Runner) {
             packages: honest.packages.iter().map(|&name| name.to_owned()).collect(),
             files: Vec::new(),
         };
+
         let call_id = honest.name;
         let response = match runner.run(script, Run::alone(call_id)).await {
-            Ok(outcome) => response::of_outcome(call_id, outcome, timeout),
-            Err(error) => response::of_error(call_id, &error),
+            Ok(outcome) => response::outcome_response(call_id, outcome, timeout),
+            Err(error) => response::error_response(call_id, &error),
         };
+
         honest.judge(&response)
     };
-    none_fails(SCIENTIFIC.iter().map(run).collect()).await;
+
+    assert_none_fails(SCIENTIFIC.iter().map(run).collect()).await;
 }
 
 /// Runs them, a few at a time.
-async fn none_fails(runs: Vec<impl Future<Output = Result<(), Fault>>>) {
-    let mut answers = stream::iter(runs).buffer_unordered(AT_ONCE);
+async fn assert_none_fails(runs: Vec<impl Future<Output = Result<(), Fault>>>) {
+    let mut answers = stream::iter(runs).buffer_unordered(CONCURRENT_MAX);
     let mut faults = Vec::new();
     while let Some(answer) = answers.next().await {
         faults.extend(answer.err().map(|fault| fault.to_string()));

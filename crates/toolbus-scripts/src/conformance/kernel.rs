@@ -36,6 +36,7 @@ for name, number in numbers.items(): call(name, number, 0x10000000, 0, 0, 0, 0)
 # With rubbish in the upper half that the kernel ignores.
 for request in (0x5412, 0x541C): call('type into a terminal', 16 if intel else 29, 0, request | 1 << 40, b'x')
 ";
+
     stage.attack(34, &format!("{CALL}{source}")).await;
 }
 
@@ -53,6 +54,7 @@ for program in (['unshare', '--user', 'true'], ['unshare', '--net', 'true'], ['n
         if subprocess.run(program, capture_output=True).returncode: raise OSError
     attempt(' '.join(program), run)
 ";
+
     stage.attack(19, &format!("{CALL}{source}")).await;
 }
 
@@ -65,6 +67,7 @@ for name, number in numbers.items(): call(name, number, b'/tmp', b'/tmp', b'tmpf
 mounts = [line.split() for line in open('/proc/self/mounts')]
 print('the root is read-only', 'refused' if [m for m in mounts if m[1] == '/'][-1][3].startswith('ro') else mounts)
 ";
+
     stage.attack(12, &format!("{CALL}{source}")).await;
 }
 
@@ -85,6 +88,7 @@ for group in ('/sys/fs/cgroup/memory.max', '/sys/fs/cgroup/pids.max', '/sys/fs/c
     attempt(group, lambda: put(group, b'max'))
 attempt('a group of its own', lambda: os.mkdir('/sys/fs/cgroup/mine'))
 ";
+
     stage.attack(20, source).await;
 }
 
@@ -110,6 +114,7 @@ for program in ('su', 'mount', 'newgrp', 'passwd', 'sudo', 'pkexec', 'chsh'):
         if all('0' not in user for user in users): raise OSError
     attempt(path, run)
 ";
+
     stage.attack(10, source).await;
 }
 
@@ -129,7 +134,7 @@ for path in ('/sys/kernel/uevent_helper', '/sys/power/state', '/sys/fs/cgroup/re
 /// What the script says of itself in the other cases, as the machine sees it: of the script's own
 /// process, and of one that has left it.
 pub(super) async fn the_machine_sees_the_walls_around_every_process(stage: Stage) {
-    let mark = host::mark();
+    let mark = host::unique_mark();
     let source = r"
 import ctypes, subprocess, time
 ctypes.CDLL(None).prctl(15, b'MARK', 0, 0, 0)
@@ -137,7 +142,9 @@ subprocess.Popen(['/bin/sh', '-c', 'sleep 300; : MARK'], start_new_session=True)
 time.sleep(2)
 print('seen')
 ";
+
     let outside = tempfile::NamedTempFile::new().expect("a file of the machine");
+
     let response = stage
         .watch(script(&source.replace("MARK", &mark)), &mark, |found| {
             let are_both_there = found.len() == 2;
@@ -147,8 +154,9 @@ print('seen')
             are_both_there
         })
         .await;
+
     assert_eq!(response.output.as_deref(), Some("seen\n"), "{response:?}");
-    stage.nothing_runs_with(&mark);
+    stage.assert_no_process(&mark);
 }
 
 /// Devices that keep nothing of what is written to them.
@@ -163,13 +171,17 @@ fn is_walled_in(id: i32, outside: &Path) {
         let found = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         found.unwrap_or_else(|| panic!("no {name}: {status}")).trim()
     };
+
     assert_eq!((value("NoNewPrivs"), value("Seccomp")), ("1", "2"));
+
     for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
         assert_eq!(value(set).trim_start_matches('0'), "", "{set}");
     }
+
     for set in ["Uid", "Gid", "Groups"] {
         assert!(value(set).split_whitespace().all(|one| one != "0"), "{set} {}", value(set));
     }
+
     let limits = read("limits");
     for (limit, most) in [("Max core file size", 0), ("Max processes", 64), ("Max open files", 256)]
     {
@@ -177,18 +189,21 @@ fn is_walled_in(id: i32, outside: &Path) {
         let hard = line.split_whitespace().nth(1).and_then(|hard| hard.parse::<u64>().ok());
         assert!(hard.is_some_and(|hard| hard <= most), "{limit} {line}");
     }
+
     for namespace in ["ipc", "mnt", "net", "pid", "uts"] {
         let of =
             |who: &str| fs::read_link(format!("/proc/{who}/ns/{namespace}")).expect("a namespace");
         assert_ne!(of(&id.to_string()), of("self"), "{namespace}");
     }
+
     // `ID PARENT DEVICE ROOT PLACE OPTIONS … - TYPE …`. Where it can write, it writes into memory or to
     // a device that keeps nothing. The file that nodes keep for last words is behind a folder that it
     // cannot enter.
     for mount in read("mountinfo").lines() {
         let (of_mount, of_system) = mount.split_once(" - ").expect("a mount");
         let words: Vec<_> = of_mount.split(' ').collect();
-        let (place, is_writable) = (words[4], words[5].split(',').any(|option| option == "rw"));
+        let place = words[4];
+        let is_writable = words[5].split(',').any(|option| option == "rw");
         let system = of_system.split(' ').next().expect("a type");
         let is_memory = ["tmpfs", "devpts", "mqueue", "proc"].contains(&system);
         let is_device = DEVICES.contains(&place);
@@ -197,12 +212,15 @@ fn is_walled_in(id: i32, outside: &Path) {
             found.is_file() && found.uid() == 0 && found.mode() & 0o022 == 0
         };
         let is_harmless = is_memory || is_device || place == "/root/termination-log";
+
         assert!(!is_writable || is_harmless || is_closed(), "{mount}");
     }
+
     let environment = read("environ");
     for name in ["TOOLBUS", "KUBERNETES"] {
         assert!(!environment.contains(name), "{environment}");
     }
+
     let inside = format!("/proc/{id}/root{}", outside.display());
     assert!(outside.exists() && !Path::new(&inside).exists(), "it sees {inside}");
 }

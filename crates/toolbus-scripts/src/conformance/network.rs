@@ -31,7 +31,7 @@ def call_all():
 ";
 
 /// Runs a script that may use `call_all`, and sees that no canary was called.
-async fn call(stage: &Stage, attempts: usize, source: &str) {
+async fn run_caller(stage: &Stage, attempts: usize, source: &str) {
     let canaries = stage.canaries().await;
     assert!(!canaries.addresses.is_empty(), "nobody listens");
     let listening: Vec<_> =
@@ -45,7 +45,7 @@ async fn call(stage: &Stage, attempts: usize, source: &str) {
 
 /// Also where a network policy needs a moment after the start to take hold.
 pub(super) async fn nothing_is_reached_by_the_first_act_of_a_script(stage: Stage) {
-    call(&stage, 29, "call_all()").await;
+    run_caller(&stage, 29, "call_all()").await;
 }
 
 pub(super) async fn nothing_is_reached_by_children_threads_and_raw_calls(stage: Stage) {
@@ -71,8 +71,9 @@ for family in (2, 10, 16, 17, 40):
         if libc.syscall(number, family, 1, 0) < 0: raise OSError
     attempt(f'raw call, family {family}', raw)
 ";
+
     let source = source.replace("PLACES", PLACES);
-    call(&stage, 72, &source).await;
+    run_caller(&stage, 72, &source).await;
 }
 
 pub(super) async fn no_socket_but_a_local_one_can_be_had(stage: Stage) {
@@ -86,6 +87,7 @@ one, other = socket.socketpair()
 one.send(b'x')
 assert other.recv(1) == b'x'
 ";
+
     stage.attack(440, source).await;
 }
 
@@ -94,9 +96,10 @@ pub(super) async fn sockets_of_other_programs_are_out_of_reach(stage: Stage) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("daemon.sock");
     let with_file = UnixListener::bind(&path).expect("a listener");
-    let name = host::mark();
+    let name = host::unique_mark();
     let address = SocketAddr::from_abstract_name(&name).expect("a name");
     let with_name = UnixListener::bind_addr(&address).expect("a listener");
+
     let source = r"
 import socket
 def connect(address): socket.socket(socket.AF_UNIX).connect(address)
@@ -104,8 +107,10 @@ for path in ('PLACE', '\0NAME', '/var/run/docker.sock', '/run/containerd/contain
              '/run/systemd/notify', '/dev/log', '/run/toolbus-kube/containerd.sock', '/tmp/.X11-unix/X0', '\0/tmp/.X11-unix/X0'):
     attempt(repr(path), lambda: connect(path))
 ";
+
     let source = source.replace("PLACE", &path.display().to_string()).replace("NAME", &name);
     stage.attack(10, &source).await;
+
     for listener in [with_file, with_name] {
         listener.set_nonblocking(true).expect("a flag");
         assert!(listener.accept().is_err(), "somebody called");

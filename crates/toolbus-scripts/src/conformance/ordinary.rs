@@ -25,17 +25,22 @@ pub(super) async fn recorded_scripts_answer_as_recorded(stage: Stage) {
     assert_eq!((response.output.as_deref(), response.exit_code), (Some("42 in\n"), 0));
     assert_eq!(response.stderr, None);
     stage.check("import sys\nprint('before')\nsys.exit(3)", "before\n", 3).await;
+
     let slow = stage.run_for("import time\nprint('x',flush=True)\ntime.sleep(30)", 1).await;
     assert_eq!((slow.output.as_deref(), slow.exit_code), (Some("x\n"), EXIT_CODE_UNKNOWN));
     assert_eq!(slow.stderr.as_deref(), Some("Script timed out after 1s"));
     assert_eq!(slow.reason, Some(ScriptReason::TimedOut));
+
     let response = stage.run("1/0").await;
     assert_eq!(response.exit_code, 1);
+
     let traceback = "Traceback (most recent call last):\n  File \"<string>\", line 1, in <module>\n\
                      ZeroDivisionError: division by zero\n";
+
     // Since 3.13 Python shows source lines for `-c`, too.
     let newer = traceback.replace("<module>\n", "<module>\n    1/0\n    ~^~\n");
     let output = response.output.expect("output");
+
     assert!(output == traceback || output == newer, "{output}");
     stage.check("import os\nprint(repr(os.environ['ROCKBOT_INPUT']))", "''\n", 0).await;
 }
@@ -53,7 +58,9 @@ pub(super) async fn exit_codes_are_the_scripts_own(stage: Stage) {
         ("raise SystemExit", 0),
     ] {
         let response = stage.run(source).await;
+
         let told = (response.exit_code, response.signal, response.reason.clone());
+
         assert_eq!(told, (code, None, None), "{source}\n{response:?}");
     }
 }
@@ -74,8 +81,8 @@ fn without_sources(text: &str) -> Vec<&str> {
     text.lines().filter(|line| !line.starts_with("    ")).collect()
 }
 
-/// Two pipes have no order of their own: what is seen is when each was read, so a busy machine needs
-/// time in between.
+/// Two pipes have no order of their own: what is seen is when each was read, so a busy machine
+/// needs time in between.
 pub(super) async fn streams_are_kept_apart_and_merged_in_order(stage: Stage) {
     let source = "import sys, time\nfor n in range(3):\n    print('out', n)\n    time.sleep(0.4)\n    \
                   print('err', n, file=sys.stderr)\n    time.sleep(0.4)\nprint('last')\n1/0";
@@ -97,13 +104,17 @@ pub(super) async fn output_is_live(stage: Stage) {
             }
         })
     };
+
     let source = "import sys, time\nprint('one')\ntime.sleep(1)\nprint('two', file=sys.stderr)\ntime.sleep(1)";
     let response = stage.ask_live(script(source), progress).await;
     let end = Instant::now();
+
     assert_eq!(response.output.as_deref(), Some("one\ntwo\n"));
+
     let seen = seen.lock();
     let texts: Vec<_> = seen.iter().map(|(_, stream, text)| (stream, text.as_str())).collect();
     assert_eq!(texts, [(&OutputStream::Stdout, "one\n"), (&OutputStream::Stderr, "two\n")]);
+
     assert!(end - seen[0].0 > Duration::from_millis(1500), "it was not live");
 }
 
@@ -112,17 +123,21 @@ pub(super) async fn output_beyond_the_limit_is_dropped_and_said(stage: Stage) {
     let response = stage.run(&exact).await;
     assert_eq!(response.output.as_ref().map(String::len), Some(OUTPUT_BYTES_MAX));
     assert_eq!(response.reason, None);
+
     // The limit falls into the middle of a character.
     let over = format!(
         "import sys\nsys.stdout.write('x' + 'é' * {})\nsys.stdout.flush()\nsys.stderr.write('e')\nsys.exit(7)",
         OUTPUT_BYTES_MAX / 2
     );
+
     let response = stage.run(&over).await;
     assert_eq!(response.reason, Some(ScriptReason::OutputTruncated));
     assert_eq!(response.exit_code, 7);
+
     let streams = response.streams.expect("streams");
     assert_eq!(streams.stdout.len(), OUTPUT_BYTES_MAX - 1);
     assert!(streams.stdout_truncated && !streams.stderr_truncated);
+
     assert_eq!(streams.stderr, "e");
 }
 
@@ -131,10 +146,12 @@ pub(super) async fn large_scripts_and_inputs_arrive_whole(stage: Stage) {
                   print(len(text), text == 'aé漢😀' * 100000)\nsubprocess.run(['/bin/true'], check=True)";
     let input_data = Some("aé漢😀".repeat(100_000));
     let response = stage.ask(ScriptInvokeRequest { input_data, ..script(source) }).await;
+
     assert_eq!(response.output.as_deref(), Some("400000 True\n"), "{response:?}");
     let short = "import subprocess\nprint(subprocess.run('echo $ROCKBOT_INPUT', shell=True, capture_output=True).stdout)";
     let input_data = Some("to children, too".to_owned());
     let response = stage.ask(ScriptInvokeRequest { input_data, ..script(short) }).await;
+
     assert_eq!(response.output.as_deref(), Some("b'to children, too\\n'\n"), "{response:?}");
     let long = format!("print(len('{}'))", "x".repeat(900_000));
     stage.check(&long, "900000\n", 0).await;
@@ -162,13 +179,16 @@ pub(super) async fn threads_processes_and_files_are_there(stage: Stage) {
                    threads = [threading.Thread(target=barrier.wait) for _ in range(40)]\n\
                    for thread in threads: thread.start()\nbarrier.wait()\nprint('all')";
     stage.check(threads, "all\n", 0).await;
+
     let pool = "import concurrent.futures as futures\nwith futures.ProcessPoolExecutor(4) as pool:\n    \
                 print(sum(pool.map(abs, range(-50, 50))))";
     stage.check(pool, "2500\n", 0).await;
+
     // As numerical libraries do: a large reservation of which some is used.
     let memory = "import mmap\nlarge = mmap.mmap(-1, 2 << 30)\nlarge[:4] = b'used'\n\
                   data = bytearray(150 << 20)\nprint(large[:4], len(data))";
     stage.check(memory, "b'used' 157286400\n", 0).await;
+
     let files = "import tempfile, os\nwith tempfile.NamedTemporaryFile() as file:\n    file.write(b'x' * (8 << 20))\n\
                  open('work.txt', 'w').write('x')\nprint(sorted(os.listdir('.')))";
     stage.check(files, "['output', 'work.txt']\n", 0).await;

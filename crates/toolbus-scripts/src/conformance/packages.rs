@@ -8,6 +8,7 @@ use super::stage::{Stage, script};
 pub(super) async fn what_is_no_requirement_is_refused(stage: Stage) {
     let folder = tempfile::tempdir().expect("a folder");
     let written = folder.path().join("written").display().to_string();
+
     for package in [
         format!("x; touch {written}"),
         format!("x && touch {written}"),
@@ -35,5 +36,6 @@ pub(super) async fn what_is_no_requirement_is_refused(stage: Stage) {
         assert!(response.reason.is_some_and(|reason| refused.contains(&reason)), "{package}");
         assert!(response.output.is_none(), "{package} was run with");
     }
+
     assert_eq!(std::fs::read_dir(folder.path()).expect("readable").count(), 0);
 }

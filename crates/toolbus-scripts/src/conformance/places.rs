@@ -5,7 +5,7 @@ use std::fs;
 use toolbus_wire::message::script::ScriptReason;
 
 use super::host;
-use super::stage::{Stage, ended_for};
+use super::stage::{Stage, assert_ended_for};
 
 pub(super) async fn files_of_the_host_cannot_be_read(stage: Stage) {
     let folder = tempfile::tempdir().expect("a folder");
@@ -24,11 +24,12 @@ for path in ('PLACE/secret', '/etc/shadow', '/root/.bashrc', '/proc/kcore', '/pr
     # Zeros where there should be addresses are nothing, too.
     attempt('read ' + path, lambda: open(path, 'rb').read(16).strip(b'0 ATatdDrRbBVvwW\t') or os.stat('/nowhere'))
 ";
+
     stage.attack(20, &source.replace("PLACE", &folder.path().display().to_string())).await;
 }
 
 pub(super) async fn nothing_outside_the_work_folder_can_be_written(stage: Stage) {
-    let mark = host::mark();
+    let mark = host::unique_mark();
     let source = r"
 for folder in ('', '/usr', '/usr/lib', '/usr/local/lib', '/etc', '/bin', '/dev', '/var', '/var/tmp', '/run', '/root',
                '/home', '/opt', '/proc', '/sys', '/sys/fs/cgroup', '/packages', sys.prefix, os.path.dirname(os.__file__)):
@@ -40,7 +41,9 @@ for path in ('/etc/passwd', '/etc/hosts', '/etc/resolv.conf', os.__file__, sys.e
     attempt('change ' + path, lambda: os.chmod(path, 0o777))
 open('../' + os.path.basename(os.getcwd()) + '/inside', 'w').write('x')
 ";
+
     stage.attack(53, &source.replace("MARK", &mark)).await;
+
     for folder in
         ["/", "/usr", "/usr/lib", "/etc", "/bin", "/dev", "/var", "/run", "/root", "/home"]
     {
@@ -66,7 +69,9 @@ attempt('chroot', lambda: os.chroot('.'))
 attempt('another owner', lambda: os.chown('link', 0, 0, follow_symlinks=False))
 os.mkfifo('fifo')
 ";
+
     let place = folder.path().display().to_string();
+
     stage.attack(10, &source.replace("PLACE", &place)).await;
     assert_eq!(fs::read_dir(folder.path()).expect("readable").count(), 1);
 }
@@ -94,12 +99,14 @@ try:
     print('sparse')
 except OSError: print(True)
 ";
+
     let response = stage.run(source).await;
+
     // Files are memory, so either may come first: the end of the places, or that of the memory.
     if response.exit_code == 0 {
         assert_eq!(response.output.as_deref(), Some("True\nTrue\n"), "{response:?}");
     } else {
-        ended_for(&response, &[ScriptReason::OutOfMemory]);
+        assert_ended_for(&response, &[ScriptReason::OutOfMemory]);
     }
 }
 
@@ -107,13 +114,13 @@ pub(super) async fn files_without_number_are_bounded(stage: Stage) {
     let source = "import os, tempfile\nplace, n = tempfile.gettempdir(), 0\ntry:\n    while True:\n        \
                   os.close(os.open(f'{place}/{n}', os.O_CREAT | os.O_WRONLY))\n        n += 1\nexcept OSError: print(n)";
     let response = stage.run_for(source, 10).await;
-    ended_for(&response, &[ScriptReason::OutOfMemory, ScriptReason::TimedOut]);
+    assert_ended_for(&response, &[ScriptReason::OutOfMemory, ScriptReason::TimedOut]);
     let peak = response.usage.unwrap_or_default().memory_peak_bytes;
     assert!(peak < 1 << 30, "{peak}");
 }
 
 pub(super) async fn nothing_is_left_for_the_next_script(stage: Stage) {
-    let mark = host::mark();
+    let mark = host::unique_mark();
     let leave = r"
 import os
 left = 0
@@ -125,12 +132,15 @@ for folder, _, _ in os.walk('/'):
     except OSError: pass
 print(left > 1)
 ";
+
     stage.check(&leave.replace("MARK", &mark), "True\n", 0).await;
+
     let look = r"
 import os
 for folder, folders, files in os.walk('/'):
     if folder == '/': folders[:] = [name for name in folders if name not in ('proc', 'sys')]
     if 'MARK' in files: print('found in', folder)
 ";
+
     stage.check(&look.replace("MARK", &mark), "", 0).await;
 }

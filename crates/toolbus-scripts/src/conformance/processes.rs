@@ -6,7 +6,7 @@ use super::host;
 use super::stage::{Stage, script};
 
 pub(super) async fn survivors_do_not_survive(stage: Stage) {
-    let mark = host::mark();
+    let mark = host::unique_mark();
     let source = r"
 import os, subprocess, time
 program = ['/bin/sh', '-c', 'trap : HUP INT TERM; sleep 300; : MARK']
@@ -19,24 +19,27 @@ os.wait()
 time.sleep(1)
 print('left behind')
 ";
+
     let request = script(&source.replace("MARK", &mark));
     let response = stage.watch(request, &mark, |found| found.len() >= 2).await;
+
     assert_eq!(response.output.as_deref(), Some("left behind\n"), "{response:?}");
-    stage.nothing_runs_with(&mark);
+    stage.assert_no_process(&mark);
 }
 
 pub(super) async fn a_grandchild_that_holds_the_output_does_not_extend_a_run(stage: Stage) {
-    let mark = host::mark();
+    let mark = host::unique_mark();
     let source = "import subprocess\nsubprocess.Popen(['/bin/sh', '-c', 'sleep 300; : MARK'], start_new_session=True)\nprint('done')";
     let response = stage.run(&source.replace("MARK", &mark)).await;
     assert_eq!((response.output.as_deref(), response.exit_code), (Some("done\n"), 0));
     assert!(response.elapsed_ms < 5000, "{response:?}");
-    stage.nothing_runs_with(&mark);
+    stage.assert_no_process(&mark);
 }
 
 pub(super) async fn killing_everything_kills_only_the_script(stage: Stage) {
     let witness = Command::new("/bin/sleep").arg("300").spawn().expect("a witness");
     let mut witness = Witness(witness);
+
     for source in [
         "import os\nos.kill(0, 9)",
         "import os, subprocess\nchild = subprocess.Popen(['sleep', '99'], start_new_session=True)\n\
@@ -47,6 +50,7 @@ pub(super) async fn killing_everything_kills_only_the_script(stage: Stage) {
         let response = stage.run(source).await;
         assert_eq!(response.signal, Some(9), "{source}\n{response:?}");
     }
+
     assert!(witness.0.try_wait().expect("asked").is_none(), "the witness was killed");
     stage.check("print('and the next one runs')", "and the next one runs\n", 0).await;
 }
@@ -87,5 +91,6 @@ for who in (1, child):
         attempt(f'{name} of {who}', lambda: call(number, *arguments, 0, 0, 0, 0))
 os.kill(child, 9)
 ";
+
     stage.attack(14, source).await;
 }

@@ -34,8 +34,10 @@ for value in gc.get_objects():
 for text in forged: os.write(1, text)
 sys.exit(7)
 "#;
+
     let response = stage.run(source).await;
     assert_eq!((response.exit_code, response.reason.clone()), (7, None), "{response:?}");
+
     let forged = "E\0\0\0\0S\n0123456789abcdef0123456789abcdef 2 end \
                   {\"elapsed_ms\":1,\"cpu_ms\":1,\"memory_peak\":1,\"code\":0}\n\
                   2 end {\"elapsed_ms\":1,\"cpu_ms\":1,\"memory_peak\":1,\"code\":0}\n";
@@ -69,7 +71,7 @@ pub(super) async fn death_by_signal_is_told(stage: Stage) {
 }
 
 pub(super) async fn two_scripts_see_nothing_of_each_other(stage: Stage) {
-    let mark = host::mark();
+    let mark = host::unique_mark();
     let source = r"
 import os, socket, tempfile, time
 for place in (tempfile.gettempdir(), '.', '/dev/shm'):
@@ -87,8 +89,10 @@ for folder, folders, files in os.walk('/'):
     marks = [name for name in files if name.startswith('MARK')]
     for name in marks: assert open(os.path.join(folder, name)).read() == 'mine'
 ";
+
     let source = &source.replace("MARK", &mark);
     let (one, other) = tokio::join!(stage.ask(script(source)), stage.ask(script(source)));
+
     for response in [one, other] {
         let told = (response.output.as_deref(), response.exit_code);
         assert_eq!(told, (Some("True\n"), 0), "{response:?}");

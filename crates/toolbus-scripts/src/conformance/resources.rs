@@ -7,7 +7,7 @@ use toolbus_wire::message::script::{ScriptInvokeRequest, ScriptReason};
 use crate::runner::{Ending, OUTPUT_BYTES_MAX, Run, Script};
 
 use super::host;
-use super::stage::{Stage, ended_for, script};
+use super::stage::{Stage, assert_ended_for, script};
 
 /// Most that a script's memory may come to, with what a runner that samples it may overshoot by.
 const MEMORY_BYTES_MAX: u64 = 1 << 30;
@@ -17,26 +17,30 @@ const SERVICE_GROWTH_MAX: u64 = 8 << 20;
 const PROCESSES_MAX: usize = 80;
 
 pub(super) async fn a_fork_bomb_is_bounded_and_ends(stage: Stage) {
-    let mark = host::mark();
+    let mark = host::unique_mark();
     let source = "import ctypes, os, time\nctypes.CDLL(None).prctl(15, b'MARK', 0, 0, 0)\nwhile True:\n    \
                   try: os.fork()\n    except OSError: time.sleep(0.01)";
     let mut most = 0;
     let request = script(&source.replace("MARK", &mark));
     let request = ScriptInvokeRequest { timeout_seconds: 3, ..request };
     let started = Instant::now();
+
     let response = stage
         .watch(request, &mark, |found| {
             most = most.max(found.len());
             most > 20 && started.elapsed() > Duration::from_secs(2)
         })
         .await;
-    ended_for(&response, &[ScriptReason::TimedOut, ScriptReason::OutOfMemory]);
+
+    assert_ended_for(&response, &[ScriptReason::TimedOut, ScriptReason::OutOfMemory]);
     assert!(most < PROCESSES_MAX, "{most} processes");
+
     if response.usage.is_none() {
         // The runner had to end it from outside, and told so before it had seen them all die.
-        host::await_end_of(&mark).await;
+        host::await_no_process(&mark).await;
     }
-    stage.nothing_runs_with(&mark);
+
+    stage.assert_no_process(&mark);
 }
 
 pub(super) async fn a_thread_bomb_is_bounded(stage: Stage) {
@@ -47,50 +51,52 @@ pub(super) async fn a_thread_bomb_is_bounded(stage: Stage) {
 }
 
 /// Runs a script that takes memory until it is killed for it, which is work for a busy machine.
-async fn bomb(stage: &Stage, source: &str) {
+async fn run_memory_bomb(stage: &Stage, source: &str) {
     let response = stage.run_for(source, 60).await;
-    ended_for(&response, &[ScriptReason::OutOfMemory]);
+    assert_ended_for(&response, &[ScriptReason::OutOfMemory]);
     // Nobody is left to tell the usage where the kernel had to take all of a pod.
     let peak = response.usage.unwrap_or_default().memory_peak_bytes;
     assert!(peak < MEMORY_BYTES_MAX, "{peak}");
 }
 
 pub(super) async fn memory_of_one_process_is_bounded(stage: Stage) {
-    bomb(&stage, "data = []\nwhile True: data.append(b'x' * (8 << 20))").await;
-    bomb(&stage, "data = b'x' * (400 << 20)\nprint(len(data))").await;
+    run_memory_bomb(&stage, "data = []\nwhile True: data.append(b'x' * (8 << 20))").await;
+    run_memory_bomb(&stage, "data = b'x' * (400 << 20)\nprint(len(data))").await;
     let lone = "try: bytearray(8 << 30)\nexcept MemoryError: print('refused')";
     stage.check(lone, "refused\n", 0).await;
 }
 
 pub(super) async fn memory_spread_over_children_is_bounded(stage: Stage) {
-    let mark = host::mark();
+    let mark = host::unique_mark();
     let source = "import ctypes, os, time\nctypes.CDLL(None).prctl(15, b'MARK', 0, 0, 0)\nfor _ in range(12):\n    \
                   if not os.fork():\n        data = b'x' * (40 << 20)\n        time.sleep(20)\ntime.sleep(20)";
-    bomb(&stage, &source.replace("MARK", &mark)).await;
-    stage.nothing_runs_with(&mark);
+    run_memory_bomb(&stage, &source.replace("MARK", &mark)).await;
+    stage.assert_no_process(&mark);
 }
 
 /// The kernel kills the child, and nobody else: what is left of the script would wait for long.
 pub(super) async fn memory_of_a_child_alone_ends_the_script(stage: Stage) {
-    let mark = host::mark();
+    let mark = host::unique_mark();
     let child = "data = []\nwhile True: data.append(b'x' * (8 << 20))";
     let source = format!(
         "import ctypes, subprocess, sys, time\nctypes.CDLL(None).prctl(15, b'{mark}', 0, 0, 0)\n\
          print('before')\nsubprocess.run([sys.executable, '-c', {child:?}])\ntime.sleep(50)\nprint('after')"
     );
     let response = stage.run_for(&source, 60).await;
-    ended_for(&response, &[ScriptReason::OutOfMemory]);
+
+    assert_ended_for(&response, &[ScriptReason::OutOfMemory]);
     assert_eq!((response.output.as_deref(), response.exit_code), (Some("before\n"), 137));
+
     // It did not wait for its end, nor was it told of as one that ran out of time.
     assert!(response.elapsed_ms < 45_000, "{response:?}");
-    stage.nothing_runs_with(&mark);
+    stage.assert_no_process(&mark);
 }
 
 pub(super) async fn memory_in_files_is_bounded(stage: Stage) {
     let source = "import time\ndata = b'x' * (1 << 20)\nfor place in ('/tmp', '.', '/dev/shm'):\n    try:\n        \
                   with open(place + '/f', 'wb') as file:\n            while True: file.write(data)\n    \
                   except OSError: pass\nheap = b'x' * (220 << 20)\ntime.sleep(20)";
-    bomb(&stage, source).await;
+    run_memory_bomb(&stage, source).await;
 }
 
 pub(super) async fn memory_in_sockets_is_bounded(stage: Stage) {
@@ -110,7 +116,8 @@ for _ in range(20):
         except OSError: time.sleep(20)
 time.sleep(20)
 ";
-    bomb(&stage, source).await;
+
+    run_memory_bomb(&stage, source).await;
 }
 
 pub(super) async fn a_decompression_bomb_is_bounded(stage: Stage) {
@@ -118,7 +125,7 @@ pub(super) async fn a_decompression_bomb_is_bounded(stage: Stage) {
     let source = "import zlib\npacked = zlib.compressobj(9, wbits=-15)\n\
                   one = packed.compress(bytes(1 << 20)) + packed.flush(zlib.Z_FULL_FLUSH)\n\
                   print(len(zlib.decompress(one * 700 + packed.flush(), -15)))";
-    bomb(&stage, source).await;
+    run_memory_bomb(&stage, source).await;
 }
 
 pub(super) async fn endless_recursion_ends(stage: Stage) {
@@ -133,35 +140,35 @@ pub(super) async fn endless_recursion_ends(stage: Stage) {
 }
 
 /// Runs a script that does not end by itself; it is ended at its time, soon after it, and for good.
-async fn endless(stage: &Stage, source: &str, mark: &str) {
+async fn run_endless(stage: &Stage, source: &str, mark: &str) {
     let source =
         format!("import ctypes\nctypes.CDLL(None).prctl(15, b'{mark}', 0, 0, 0)\n{source}");
     let response = stage.run_for(&source, 1).await;
-    ended_for(&response, &[ScriptReason::TimedOut]);
+    assert_ended_for(&response, &[ScriptReason::TimedOut]);
     assert_eq!(response.stderr.as_deref(), Some("Script timed out after 1s"));
     assert!((1000..6000).contains(&response.elapsed_ms), "{response:?}");
-    stage.nothing_runs_with(mark);
+    stage.assert_no_process(mark);
 }
 
 pub(super) async fn a_busy_loop_ends_at_its_time(stage: Stage) {
-    endless(&stage, "while True: pass", &host::mark()).await;
+    run_endless(&stage, "while True: pass", &host::unique_mark()).await;
 }
 
 pub(super) async fn a_sleep_that_ignores_every_signal_ends_at_its_time(stage: Stage) {
     let source = "import signal, time\nfor number in set(signal.Signals) - {9, 19}:\n    \
                   signal.signal(number, signal.SIG_IGN)\ntime.sleep(60)";
-    endless(&stage, source, &host::mark()).await;
+    run_endless(&stage, source, &host::unique_mark()).await;
 }
 
 pub(super) async fn drips_of_output_do_not_extend_a_run(stage: Stage) {
     let source = "import os, time\nwhile True:\n    os.write(1, b'.')\n    time.sleep(0.02)";
-    endless(&stage, source, &host::mark()).await;
+    run_endless(&stage, source, &host::unique_mark()).await;
 }
 
 /// Runs a script that writes 100 MB of such blocks to each stream, and measures the service against
-/// what a tenth of that cost it: more is not kept. At the port of the runner: the bus would hold the
-/// answer as well, and both its ends are in this process.
-async fn flood(stage: &Stage, block: &str) {
+/// what a tenth of that cost it: more is not kept. At the port of the runner: the bus would hold
+/// the answer as well, and both its ends are in this process.
+async fn run_flood(stage: &Stage, block: &str) {
     let run = async |count: u32| {
         let script = Script {
             source: format!(
@@ -173,29 +180,34 @@ async fn flood(stage: &Stage, block: &str) {
             packages: Vec::new(),
             files: Vec::new(),
         };
+
         let outcome = stage.runner().run(script, Run::alone("")).await.expect("it runs");
         assert_eq!(outcome.ending, Ending::Exited(0));
+
         for kept in [&outcome.output, &outcome.stdout, &outcome.stderr] {
             assert!(kept.truncated && kept.text.len() == OUTPUT_BYTES_MAX);
         }
     };
+
     // Memory that was free again may lie in pieces; after a few times it fits.
     for _ in 0..5 {
         run(160).await;
     }
-    let before = host::resident();
+
+    let before = host::resident_bytes();
     run(1600).await;
-    let grown = host::resident().saturating_sub(before);
+
+    let grown = host::resident_bytes().saturating_sub(before);
     assert!(grown < SERVICE_GROWTH_MAX, "{grown} bytes");
 }
 
 /// In lines.
 pub(super) async fn a_flood_of_output_costs_the_service_nothing(stage: Stage) {
-    flood(&stage, "(b'y' * 99 + b'\\n') * 655").await;
+    run_flood(&stage, "(b'y' * 99 + b'\\n') * 655").await;
 }
 
 pub(super) async fn a_line_without_end_costs_the_service_nothing(stage: Stage) {
-    flood(&stage, "b'y' * 65536").await;
+    run_flood(&stage, "b'y' * 65536").await;
 }
 
 pub(super) async fn nobody_dumps_core(stage: Stage) {

@@ -15,17 +15,22 @@ use super::stage::Stage;
 pub(super) async fn planted_secrets_are_found_nowhere(stage: Stage) {
     let folder = tempfile::tempdir().expect("a folder");
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("permissions");
-    let (readable, open) = (new_id(), new_id());
+    let readable = new_id();
+    let open = new_id();
     let path = folder.path().join("secret");
+
     fs::write(&path, &readable).expect("written");
+
     let held = tempfile::tempfile().expect("a file");
     std::io::Write::write_all(&mut &held, open.as_bytes()).expect("written");
+
     // As a careless parent leaves it.
     fcntl_setfd(held.as_fd(), FdFlags::empty()).expect("a flag");
 
     // Backwards, so that what the script is told is not what it looks for.
     let secrets = [host::secret(), readable, open];
     let needles: Vec<String> = secrets.iter().map(|text| text.chars().rev().collect()).collect();
+
     let source = r"
 import os, sys
 needles = [text[::-1].encode() for text in NEEDLES]
@@ -56,9 +61,11 @@ for folder, folders, files in os.walk('/'):
         if os.path.isfile(os.path.join(folder, file)): look(os.path.join(folder, file))
 print(seen > 3, *[text for text in os.environ.values() if text.encode() in needles])
 ";
+
     let source = source
         .replace("NEEDLES", &format!("{needles:?}"))
         .replace("PLACE", &path.display().to_string());
+
     stage.check(&source, "True\n", 0).await;
 }
 
@@ -77,6 +84,7 @@ for file in ('environ', 'mem', 'maps', 'smaps', 'cwd', 'root', 'exe', 'fd', 'fd/
     else: attempt(path, lambda: open(path, 'rb').read(64))
 attempt('signal to nobody', lambda: os.kill(4000000, 0))
 ";
+
     stage.attack(19, source).await;
 }
 

@@ -1,5 +1,5 @@
-//! What a case stands on: the service with the runner under test behind an in-memory bus, and short
-//! ways to ask it.
+//! The test bed of a case: the service with the runner under test behind an in-memory bus, and
+//! helpers to send it scripts.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -48,7 +48,8 @@ pub(super) fn script(source: &str) -> ScriptInvokeRequest {
 impl Stage {
     pub(super) async fn start(fixture: Arc<dyn Fixture>) -> Self {
         let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
-        let (here, there) = (InstanceId::random(), InstanceId::random());
+        let here = InstanceId::random();
+        let there = InstanceId::random();
         let worker = crate::serve(Arc::clone(&bus), &there, CONCURRENCY, fixture.runner()).await;
         let worker = worker.expect("the in-memory bus takes a subscription");
         let requester = Requester::start(bus, AgentName::standard(), &here).await;
@@ -58,11 +59,11 @@ impl Stage {
     }
 
     /// Ends the service, and sees that nothing is left of what it ran.
-    pub(super) async fn strike(&self) {
+    pub(super) async fn tear_down(&self) {
         self.settle().await;
         self.requester.close().await;
         let worker = self.worker.lock().take();
-        worker.expect("a stage is struck once").stop(Duration::from_secs(1)).await;
+        worker.expect("a stage is torn down once").stop(Duration::from_secs(1)).await;
         self.fixture.end().await;
     }
 
@@ -97,8 +98,10 @@ impl Stage {
         progress: Progress,
     ) -> ScriptInvokeResponse {
         self.call_ids.lock().push(request.tool_call_id.clone());
+
         let patience =
             Duration::from_secs(request.timeout_seconds.unsigned_abs()) + self.patience();
+
         let sent = requester::Request {
             topic: &topic::SCRIPT_INVOKE,
             envelope: Envelope::of(&request, self.requester.agent().as_str()),
@@ -109,12 +112,16 @@ impl Stage {
             progress,
             asker: Asker::none(),
         };
+
         let start = Instant::now();
         let reply = self.requester.request(sent).await.expect("a reply");
+
         assert!(start.elapsed() < patience, "the answer took {:?}", start.elapsed());
+
         let response: ScriptInvokeResponse =
             json::read(&reply.body).expect("the reply is a response");
         assert_eq!(response.tool_call_id, request.tool_call_id);
+
         response
     }
 
@@ -159,22 +166,25 @@ impl Stage {
         if !self.fixture.shows_processes() {
             return running.await;
         }
+
         let watching = async {
             while !watch(&host::processes_with(mark)) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
+
         tokio::pin!(running);
         tokio::select! {
             response = &mut running => panic!("it ended before it was seen: {response:?}"),
             () = watching => {}
         }
+
         running.await
     }
 
     /// Sees that no process with this mark is left. Asked right after an answer: by then they are
     /// gone.
-    pub(super) fn nothing_runs_with(&self, mark: &str) {
+    pub(super) fn assert_no_process(&self, mark: &str) {
         if self.fixture.shows_processes() {
             assert_eq!(host::processes_with(mark), [0; 0], "processes are left");
         }
@@ -183,7 +193,7 @@ impl Stage {
 
 /// What became of a script that had to be ended.
 #[track_caller]
-pub(super) fn ended_for(response: &ScriptInvokeResponse, reasons: &[ScriptReason]) {
+pub(super) fn assert_ended_for(response: &ScriptInvokeResponse, reasons: &[ScriptReason]) {
     let reason = response.reason.as_ref();
     assert!(reason.is_some_and(|reason| reasons.contains(reason)), "{response:?}");
 }

@@ -39,13 +39,17 @@ fn the_page_of_security_is_true() {
         let text = fs::read_to_string(root.join(test)).expect("a test");
         assert!(text.contains("toolbus_scripts::conformance_tests!("), "{runner}: {test}");
     }
+
     let mut table = String::from("| family | what holds |");
     let mut line = String::from("|---|---|");
+
     for (runner, _) in RUNNERS {
         write!(table, " {runner} |").expect("text grows");
         line.push_str("---|");
     }
+
     writeln!(table, "\n{line}").expect("text grows");
+
     for case in cases().iter().filter(|case| ATTACKS.contains(&case.family)) {
         let what = case.name.replace('_', " ");
         let holds = " holds |".repeat(RUNNERS.len());
@@ -55,7 +59,9 @@ fn the_page_of_security_is_true() {
     let page = fs::read_to_string(root.join(PAGE)).expect("the page");
     let (head, rest) = page.split_once(BEGIN).expect("the page has a table");
     let (_, tail) = rest.split_once(END).expect("the table ends");
+
     let made = format!("{head}{BEGIN}\n{table}\n{END}{tail}");
+
     if env::var_os("UPDATE_DOCS").is_some() {
         fs::write(root.join(PAGE), made).expect("written");
     } else {
@@ -68,22 +74,27 @@ fn the_page_of_security_is_true() {
 fn an_answer_is_right_only_as_its_file_says() {
     for script in honest::ORDINARY.iter().chain(honest::SCIENTIFIC) {
         assert_ne!(script.prints(), "", "{}", script.name);
+
         let right = ScriptInvokeResponse {
             output: Some(script.prints()),
             exit_code: 0,
             files: script.source().contains("# leaves: ").then(|| left_by(script.source())),
             ..ScriptInvokeResponse::new("")
         };
+
         assert_eq!(script.judge(&right), Ok(()));
+
         let more = Some(vec![ScriptFile { name: "more".to_owned(), ..ScriptFile::default() }]);
         let cause = |wrong: ScriptInvokeResponse| script.judge(&wrong).expect_err("wrong").cause;
         let output = Some(script.prints() + "\n");
+
         let wrong = [
             ScriptInvokeResponse { exit_code: 1, ..right.clone() },
             ScriptInvokeResponse { output, ..right.clone() },
             ScriptInvokeResponse { files: more, ..right.clone() },
             ScriptInvokeResponse { reason: Some(ScriptReason::Killed), ..right },
         ];
+
         assert_eq!(wrong.map(cause), ["exit code 1", "another output", "other files", "killed"]);
     }
 }

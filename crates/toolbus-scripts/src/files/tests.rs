@@ -48,22 +48,28 @@ fn what_comes_back_is_bounded_in_count_and_bytes_and_the_rest_is_told() {
     let mut collector = Collector::default();
     let large = collector.admit("large", u64::MAX);
     assert_eq!(large, None);
+
     for number in 0..FILES_MAX {
         let name = collector.admit(&format!("{number:02}"), 1).unwrap();
         collector.keep(name, vec![b'x']);
     }
+
     assert_eq!(collector.admit("one more", 1), None);
+
     let produced = collector.finish();
     assert_eq!(produced.files.len(), FILES_MAX);
+
     let refused: Vec<&str> = produced.refused.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(refused, ["large", "one more"]);
 
     let mut collector = Collector::default();
     let name = collector.admit("b", FILES_BYTES_MAX as u64).unwrap();
     let liar = collector.admit("a", 1).unwrap();
+
     collector.keep(name, vec![b'x'; FILES_BYTES_MAX]);
     assert_eq!(collector.admit("c", 1), None);
     collector.keep(liar, vec![b'x']);
+
     let produced = collector.finish();
     assert_eq!((produced.files.len(), produced.refused.len()), (1, 2));
 }
@@ -73,14 +79,17 @@ fn what_is_told_of_refused_files_is_bounded_and_printable() {
     let mut collector = Collector::default();
     collector.refuse("a\u{1b}[2Jb", "it is a link");
     collector.refuse(&"é".repeat(1000), &"ü".repeat(1000));
+
     for _ in 0..1000 {
         assert_eq!(collector.admit("a/b", 1), None);
     }
+
     let produced = collector.finish();
     assert_eq!(produced.refused.len(), REFUSED_MAX + 1);
     assert_eq!(produced.refused[0].name, "a\\u{1b}[2Jb");
     assert!(produced.refused[1].name.len() <= NAME_BYTES_MAX + 3);
     assert!(produced.refused[1].reason.len() <= REASON_BYTES_MAX);
+
     assert_eq!(produced.refused[REFUSED_MAX].name, "986 more");
 }
 
@@ -101,5 +110,6 @@ fn a_file_is_what_its_bytes_are() {
     check("x.pdf", b"%PDF-1.7", "application/pdf");
     check("notes", "é".as_bytes(), "text/plain");
     check("zeros", b"\0\0", "application/octet-stream");
+
     check("empty", b"", "text/plain");
 }

@@ -50,6 +50,7 @@ impl Requirements {
         if texts.len() > PACKAGES_MAX {
             return Err(Error::TooMany);
         }
+
         let requirements = texts.iter().map(|text| {
             if text.len() > REQUIREMENT_BYTES_MAX {
                 return Err(Error::TooLong);
@@ -58,6 +59,7 @@ impl Requirements {
                 .map(|requirement| requirement.to_string())
                 .map_err(|reason| Error::Refused { text: text.clone(), reason })
         });
+
         requirements.collect::<Result<_, _>>().map(Self)
     }
 
@@ -85,13 +87,17 @@ impl fmt::Display for Requirement {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let join = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>().join(",");
         formatter.write_str(&self.name)?;
+
         if !self.extras.is_empty() {
             write!(formatter, "[{}]", join(&self.extras))?;
         }
+
         formatter.write_str(&join(&self.versions))?;
+
         if !self.marker.is_empty() {
             write!(formatter, "; {}", self.marker)?;
         }
+
         Ok(())
     }
 }
@@ -100,6 +106,7 @@ fn parse(text: &str) -> Result<Requirement, &'static str> {
     let mut scanner = Scanner::new(text);
     let name = name(&mut scanner)?;
     let extras = if scanner.take_if('[') { extras(&mut scanner)? } else { BTreeSet::new() };
+
     let versions = if scanner.take_if('(') {
         let versions = versions(&mut scanner)?;
         scanner.expect(')', "expected `)` after the versions")?;
@@ -109,7 +116,9 @@ fn parse(text: &str) -> Result<Requirement, &'static str> {
     } else {
         versions(&mut scanner)?
     };
+
     let marker = if scanner.take_if(';') { marker(&mut scanner)? } else { String::new() };
+
     match scanner.peek() {
         None => Ok(Requirement { name, extras, versions, marker }),
         Some('@') => Err("addresses are not allowed"),
@@ -120,14 +129,17 @@ fn parse(text: &str) -> Result<Requirement, &'static str> {
 /// A name as package indexes compare it (PEP 503).
 fn name(scanner: &mut Scanner<'_>) -> Result<String, &'static str> {
     let text = scanner.word(|char| char.is_ascii_alphanumeric() || "._-".contains(char));
+
     let is_edge = |char: Option<char>| char.is_some_and(|char| char.is_ascii_alphanumeric());
     if !is_edge(text.chars().next()) || !is_edge(text.chars().last()) {
         return Err("expected a name of letters, digits, `.`, `_` and `-`");
     }
+
     let text = text.to_ascii_lowercase();
     if ARCHIVES.iter().any(|ending| text.ends_with(ending)) {
         return Err("it names a file");
     }
+
     let parts = text.split(['.', '_', '-']).filter(|part| !part.is_empty());
     Ok(parts.collect::<Vec<_>>().join("-"))
 }
@@ -137,6 +149,7 @@ fn extras(scanner: &mut Scanner<'_>) -> Result<BTreeSet<String>, &'static str> {
     if scanner.take_if(']') {
         return Ok(extras);
     }
+
     loop {
         extras.insert(name(scanner)?);
         if scanner.take_if(']') {
@@ -153,6 +166,7 @@ fn versions(scanner: &mut Scanner<'_>) -> Result<BTreeSet<String>, &'static str>
         if !["==", "!=", "<=", ">=", "<", ">", "~="].contains(&operator.as_str()) {
             return Err("expected one of `==`, `!=`, `<=`, `>=`, `<`, `>`, `~=`");
         }
+
         let text = scanner.word(|char| char.is_ascii_alphanumeric() || ".*+!-_".contains(char));
         let (version, is_wildcard) = match text.strip_suffix(".*") {
             Some(version) => (version, true),
@@ -161,7 +175,9 @@ fn versions(scanner: &mut Scanner<'_>) -> Result<BTreeSet<String>, &'static str>
         if !is_version(version) || (is_wildcard && operator != "==" && operator != "!=") {
             return Err("expected a version such as `1.2.3`");
         }
+
         versions.insert(format!("{operator}{}", text.to_ascii_lowercase()));
+
         if !scanner.take_if(',') {
             return Ok(versions);
         }
@@ -176,21 +192,27 @@ fn is_version(text: &str) -> bool {
         Some((public, local)) => (public, Some(local)),
         None => (text.as_str(), None),
     };
+
     let is_part =
         |part: &str| !part.is_empty() && part.chars().all(|char| char.is_ascii_alphanumeric());
+
     if local.is_some_and(|local| !local.split(['.', '-', '_']).all(is_part)) {
         return false;
     }
+
     let release = match public.split_once('!') {
         Some((epoch, release)) if is_number(epoch) => release,
         Some(_) => return false,
         None => public.strip_prefix('v').unwrap_or(public),
     };
+
     let end = release.find(|char: char| !char.is_ascii_digit() && char != '.');
     let (numbers, suffixes) = release.split_at(end.unwrap_or(release.len()));
+
     // A separator may stand before the first suffix.
     let numbers =
         if suffixes.is_empty() { numbers } else { numbers.strip_suffix('.').unwrap_or(numbers) };
+
     numbers.split('.').all(is_number) && are_suffixes(suffixes)
 }
 
@@ -202,17 +224,21 @@ fn is_number(text: &str) -> bool {
 fn are_suffixes(mut text: &str) -> bool {
     const WORDS: [&str; 11] =
         ["alpha", "beta", "preview", "post", "pre", "rev", "dev", "rc", "a", "b", "c"];
+
     let skip = |text: &mut &str| {
         if let Some(rest) = text.strip_prefix(['.', '-', '_']) {
             *text = rest;
         }
     };
+
     for _ in 0..3 {
         if text.is_empty() {
             return true;
         }
+
         let had_dash = text.starts_with('-');
         skip(&mut text);
+
         match WORDS
             .iter()
             .find_map(|word| text.strip_prefix(word))
@@ -228,8 +254,10 @@ fn are_suffixes(mut text: &str) -> bool {
             None if had_dash && text.starts_with(|char: char| char.is_ascii_digit()) => {}
             None => return false,
         }
+
         text = text.trim_start_matches(|char: char| char.is_ascii_digit());
     }
+
     text.is_empty()
 }
 
@@ -237,18 +265,22 @@ fn are_suffixes(mut text: &str) -> bool {
 fn marker(scanner: &mut Scanner<'_>) -> Result<String, &'static str> {
     let mut tokens = Vec::new();
     let mut open = 0_usize;
+
     loop {
         while scanner.take_if('(') {
             open += 1;
             tokens.push("(".to_owned());
         }
+
         tokens.push(marker_value(scanner)?);
         tokens.push(marker_operator(scanner)?);
         tokens.push(marker_value(scanner)?);
+
         while open > 0 && scanner.take_if(')') {
             open -= 1;
             tokens.push(")".to_owned());
         }
+
         if scanner.peek().is_none() {
             return if open == 0 {
                 Ok(tokens.join(" "))
@@ -258,6 +290,7 @@ fn marker(scanner: &mut Scanner<'_>) -> Result<String, &'static str> {
         }
         match scanner.word(|char| char.is_ascii_lowercase()) {
             word @ ("and" | "or") => tokens.push(word.to_owned()),
+
             _ => return Err("expected `and`, `or` or the end of the marker"),
         }
     }
@@ -278,11 +311,13 @@ fn marker_value(scanner: &mut Scanner<'_>) -> Result<String, &'static str> {
         "implementation_version",
         "extra",
     ];
+
     for quote in ['"', '\''] {
         if scanner.take_if(quote) {
             let text =
                 scanner.raw_word(|char| char.is_ascii_alphanumeric() || " ._+!*-#".contains(char));
             let value = format!("\"{text}\"");
+
             scanner.expect_raw(quote, "expected a string of plain characters in the marker")?;
             return Ok(value);
         }
@@ -298,11 +333,13 @@ fn marker_value(scanner: &mut Scanner<'_>) -> Result<String, &'static str> {
 fn marker_operator(scanner: &mut Scanner<'_>) -> Result<String, &'static str> {
     const EXPECTED: &str = "expected a comparison in the marker";
     let symbol = scanner.word(|char| "<>=!~".contains(char));
+
     match symbol {
         "==" | "!=" | "<=" | ">=" | "<" | ">" | "~=" | "===" => return Ok(symbol.to_owned()),
         "" => {}
         _ => return Err(EXPECTED),
     }
+
     match scanner.word(|char| char.is_ascii_lowercase()) {
         "in" => Ok("in".to_owned()),
         "not" if scanner.word(|char| char.is_ascii_lowercase()) == "in" => Ok("not in".to_owned()),

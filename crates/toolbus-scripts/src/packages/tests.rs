@@ -20,8 +20,8 @@ fn passwords_are_taken_out_of_addresses() {
 
 #[test]
 fn the_end_of_a_long_text_is_kept() {
-    let text = "é".repeat(SAID_BYTES_MAX);
+    let text = "é".repeat(INSTALLER_OUTPUT_BYTES_MAX);
     let end = last_bytes(&text);
-    assert!(end.len() <= SAID_BYTES_MAX && text.ends_with(end) && !end.is_empty());
+    assert!(end.len() <= INSTALLER_OUTPUT_BYTES_MAX && text.ends_with(end) && !end.is_empty());
     assert_eq!(last_bytes("short"), "short");
 }

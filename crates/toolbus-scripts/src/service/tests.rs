@@ -99,8 +99,11 @@ async fn a_call_of_the_tool_reaches_the_runner_and_its_outcome_the_model() {
         "script": "print(42)", "input_data": "in", "timeout_seconds": 5, "pip_packages": "numpy"
     });
     let output = fixture.call(arguments, Progress::none()).await.unwrap();
+
     assert_eq!(output.content.as_deref(), Some("42\n"));
+
     let asked = fixture.asked.lock()[0].clone();
+
     let expected = Script {
         source: "print(42)".to_owned(),
         input: "in".to_owned(),
@@ -108,6 +111,7 @@ async fn a_call_of_the_tool_reaches_the_runner_and_its_outcome_the_model() {
         packages: vec!["numpy".to_owned()],
         files: Vec::new(),
     };
+
     assert_eq!(asked, expected);
 }
 
@@ -129,20 +133,26 @@ async fn files_reach_the_runner_and_what_it_gives_back_the_model() {
     });
     let output = fixture.call(arguments, Progress::none()).await.unwrap();
     let text = "42\n\n[output/c does not come back: it is a link]";
+
     assert_eq!(output.content.as_deref(), Some(text));
+
     let blocks: Vec<(&str, Option<&str>, Option<&str>)> = output
         .blocks
         .iter()
         .map(|block| (block.kind.as_str(), block.text.as_deref(), block.data.as_deref()))
         .collect();
+
     let names = "Files from the folder output: a.csv, b.png";
+
     let expected = [
         ("text", Some(text), None),
         ("text", Some(names), None),
         ("resource", Some("1,2"), None),
         ("image", None, Some("iVBORw0KGgo=")),
     ];
+
     assert_eq!(blocks, expected);
+
     let asked = fixture.asked.lock()[0].files.clone();
     assert_eq!(asked, [file("in", "é".as_bytes()), file("bytes", b"\xff")]);
 }
@@ -156,15 +166,19 @@ async fn files_that_make_an_answer_too_large_are_left_out_with_a_word() {
         name: FileName::parse("large").unwrap(),
         content: vec![b'x'; FILES_BYTES_MAX].into(),
     };
+
     let fixture = fixture(move |_| {
         let produced = Produced { files: vec![large.clone()], refused: Vec::new() };
         let printed = printed("", Ending::Exited(0));
         Ok(Outcome { output: zeros.clone(), stdout: zeros.clone(), produced, ..printed })
     })
     .await;
+
     let output = fixture.call(serde_json::json!({"script": "x"}), Progress::none()).await.unwrap();
     let content = output.content.unwrap();
+
     assert!(content.starts_with('\0') && output.blocks.is_empty());
+
     let note = "\n[output/large does not come back: with what the script printed the answer would be \
                 too large]";
     assert!(content.ends_with(note), "{}", &content[OUTPUT_BYTES_MAX..]);
@@ -179,10 +193,13 @@ async fn files_that_no_runner_takes_never_reach_one() {
         assert_eq!(error.code, ErrorCode::InvalidArguments);
         assert!(error.message.contains(expected), "{}", error.message);
     };
+
     check(serde_json::json!([{"name": "../x", "text": ""}]), "its name is a path").await;
     check(serde_json::json!([{"name": "x", "path": "/etc/passwd"}]), "path").await;
+
     let large = "x".repeat(FILES_BYTES_MAX + 10);
     check(serde_json::json!([{"name": "x", "text": large}]), "over the limits").await;
+
     let many: Vec<_> =
         (0..33).map(|n| serde_json::json!({"name": n.to_string(), "text": ""})).collect();
     check(serde_json::json!(many), "33 files of about 0 bytes are over the limits").await;
@@ -194,10 +211,12 @@ async fn output_reaches_the_caller_while_the_script_runs() {
     let heard: Arc<Mutex<Vec<ToolProgress>>> = Arc::default();
     let sink = Arc::clone(&heard);
     let progress = Progress::to(move |progress| sink.lock().push(progress));
+
     // News and replies go separate ways, and only replies are waited for.
     while heard.lock().is_empty() {
         fixture.call(serde_json::json!({"script": "x"}), progress.clone()).await.unwrap();
     }
+
     let first = heard.lock()[0].clone();
     assert_eq!(first.stream, Some(OutputStream::Stdout));
     assert_eq!(first.text.as_deref(), Some("half way\n"));
@@ -211,8 +230,10 @@ async fn a_missing_script_and_other_mistakes_never_reach_the_runner() {
         assert_eq!(error.code, ErrorCode::InvalidArguments);
         assert!(error.message.contains(expected), "{}", error.message);
     };
+
     check(serde_json::json!({}), "Missing 'script' argument").await;
     check(serde_json::json!({"script": 1}), "1 is not of type").await;
+
     let huge = "x".repeat(SCRIPT_BYTES_MAX + 1);
     check(serde_json::json!({"script": huge}), "a script of 1048577 bytes is over").await;
     let many = vec!["a"; PACKAGES_MAX + 1];
@@ -222,6 +243,7 @@ async fn a_missing_script_and_other_mistakes_never_reach_the_runner() {
 #[tokio::test]
 async fn a_runner_without_room_and_one_that_panics_are_typed_errors() {
     let busy = fixture(|_| Err(Error::Busy("4 scripts wait".to_owned()))).await;
+
     let error = busy.call(serde_json::json!({"script": "x"}), Progress::none()).await.unwrap_err();
     assert_eq!(error.code, ErrorCode::Busy);
 
@@ -229,6 +251,7 @@ async fn a_runner_without_room_and_one_that_panics_are_typed_errors() {
     let error =
         broken.call(serde_json::json!({"script": "x"}), Progress::none()).await.unwrap_err();
     assert_eq!(error.code, ErrorCode::ExecutionFailed);
+
     assert_eq!(error.message, "the script runner failed: it panicked");
 }
 
@@ -242,7 +265,7 @@ impl Runner for Patient {
 
     fn run(&self, _script: Script, run: Run) -> BoxFuture<'_, Result<Outcome, Error>> {
         Box::pin(async move {
-            tokio::time::sleep_until(run.until(Duration::from_secs(3600))).await;
+            tokio::time::sleep_until(run.wait_deadline(Duration::from_secs(3600))).await;
             Err(Error::Unavailable("nobody answers".to_owned()))
         })
     }
@@ -265,7 +288,9 @@ async fn nobody_to_run_scripts_is_told_at_once() {
     let requester =
         Requester::start(bus, AgentName::standard(), &InstanceId::random()).await.unwrap();
     let registry = Arc::new(Registry::new());
+
     crate::tool::register(&registry, &Guides::default(), requester).unwrap();
+
     let call = ToolCall {
         id: "call_1".to_owned(),
         tool: "execute_python_script".to_owned(),
@@ -277,7 +302,9 @@ async fn nobody_to_run_scripts_is_told_at_once() {
         progress: Progress::none(),
         asker: toolbus_bus::Asker::none(),
     };
+
     let error = Invoker::new(registry).invoke(call).await.unwrap_err();
     assert_eq!(error.code, ErrorCode::Unroutable);
+
     assert_eq!(error.message, "no scripts manager is running: nobody takes scripts");
 }

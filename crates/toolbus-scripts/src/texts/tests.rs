@@ -3,7 +3,7 @@
 use super::*;
 
 fn decoded(pieces: &[&[u8]]) -> String {
-    let mut decoder = Decoder::default();
+    let mut decoder = Utf8Decoder::default();
     let mut text: String = pieces.iter().map(|piece| decoder.decode(piece)).collect();
     text.push_str(decoder.finish());
     text
@@ -34,7 +34,7 @@ fn rubbish_is_replaced_as_the_standard_library_does() {
 
 #[test]
 fn the_limit_cuts_between_characters() {
-    let mut kept = Kept::default();
+    let mut kept = BoundedText::default();
     let fill = "x".repeat(OUTPUT_BYTES_MAX - 1);
     assert_eq!(kept.push(&fill).len(), OUTPUT_BYTES_MAX - 1);
     assert_eq!(kept.push("é"), "");

@@ -22,7 +22,7 @@ fn because(mut response: ScriptInvokeResponse, reason: ScriptReason) -> ScriptIn
 
 #[track_caller]
 fn check(response: ScriptInvokeResponse, expected: Output) {
-    assert_eq!(output(response, 7), Ok(expected));
+    assert_eq!(output_of_response(response, 7), Ok(expected));
 }
 
 #[test]
@@ -33,13 +33,16 @@ fn the_model_is_told_in_the_words_of_the_contract() {
     check(ended(3, Some("before\n"), None), Output::error("Script failed (exit 3):\nbefore\n"));
     check(ended(1, None, Some("why")), Output::error("Script failed (exit 1):\nwhy"));
     check(ended(-1, None, None), Output::error("Script failed (exit -1):\n(no output)"));
+
     let timed_out = Output::error(
         "execute_python_script timed out after 7s. Either increase timeout_seconds, simplify the \
          script, or consider an alternative approach that does not require script execution.",
     );
     check(ended(-1, Some("x"), Some("Pod TIMED OUT after 7s")), timed_out.clone());
+
     let own = because(ended(-1, None, Some("Script timed out after 7s")), ScriptReason::TimedOut);
     check(own, timed_out);
+
     // A script that says so itself and succeeds has not timed out.
     check(ended(0, Some("ok"), Some("timed out")), Output::text("ok"));
 }
@@ -50,10 +53,12 @@ fn what_the_contract_has_no_words_for_stands_on_a_line_of_its_own() {
         because(ended(137, Some("a"), None), ScriptReason::OutOfMemory),
         Output::error("Script failed (exit 137):\na\n[out of memory]"),
     );
+
     check(
         because(ended(0, Some("a"), None), ScriptReason::OutputTruncated),
         Output::text("a\n[output truncated]"),
     );
+
     let mut killed = because(ended(139, Some("a"), None), ScriptReason::Killed);
     killed.signal = Some(11);
     check(killed, Output::error("Script failed (exit 139):\na\n[killed by signal 11]"));
@@ -72,7 +77,7 @@ fn a_script_whose_packages_took_too_long_has_not_timed_out() {
 fn failures_of_the_runner_are_errors_with_a_code() {
     let check = |reason: ScriptReason, code: ErrorCode| {
         let response = because(ended(-1, None, Some("why")), reason);
-        assert_eq!(output(response, 7), Err(CallError::new(code, "why")));
+        assert_eq!(output_of_response(response, 7), Err(CallError::new(code, "why")));
     };
     check(ScriptReason::Busy, ErrorCode::Busy);
     check(ScriptReason::Cancelled, ErrorCode::Cancelled);
@@ -89,6 +94,7 @@ fn habits_of_models_are_forgiven() {
         coerce_arguments(&mut arguments);
         assert_eq!(Value::Object(arguments), expected);
     };
+
     check(json!({"timeout_seconds": 1000}), json!({"timeout_seconds": 300}));
     check(json!({"timeout_seconds": -5}), json!({"timeout_seconds": 1}));
     check(json!({"timeout_seconds": 0}), json!({"timeout_seconds": 1}));
@@ -99,6 +105,7 @@ fn habits_of_models_are_forgiven() {
     check(json!({"pip_packages": "[\"a\", \"b\"]"}), json!({"pip_packages": ["a", "b"]}));
     check(json!({"pip_packages": "numpy"}), json!({"pip_packages": ["numpy"]}));
     check(json!({"pip_packages": " "}), json!({"pip_packages": []}));
+
     check(json!({"input_data": {"a": 1}}), json!({"input_data": "{\"a\":1}"}));
 }
 
@@ -121,12 +128,15 @@ fn the_request_carries_the_arguments_under_a_fresh_id() {
     else {
         panic!("arguments are an object")
     };
-    let first = request_of(arguments.clone(), 30).unwrap();
-    let second = request_of(arguments, 30).unwrap();
+
+    let first = build_request(arguments.clone(), 30).unwrap();
+    let second = build_request(arguments, 30).unwrap();
+
     assert_ne!(first.tool_call_id, second.tool_call_id);
     assert_eq!(first.script, "print(1)");
     assert_eq!(first.input_data, None);
     assert_eq!(first.timeout_seconds, 30);
+
     assert_eq!(first.pip_packages, Some(vec!["a".to_owned()]));
 }
 
@@ -137,18 +147,21 @@ fn output_that_is_told_again_is_heard_once() {
         let heard = Arc::clone(&heard);
         Progress::to(move |news| heard.lock().extend(news.text))
     };
-    let progress = each_once(sink);
+    let progress = skip_repeated_progress(sink);
     let tell = |seq: u64, text: &str| {
         let text = Some(text.to_owned());
         progress.send(ToolProgress { seq, text, ..ToolProgress::default() });
     };
+
     // One is lost on its way; then another worker begins anew, and gets further.
     for (seq, text) in [(0, "a"), (1, "b"), (3, "d")] {
         tell(seq, text);
     }
+
     for (seq, text) in [(0, "a"), (1, "b"), (2, "c"), (3, "d"), (4, "e"), (5, "f")] {
         tell(seq, text);
     }
+
     assert_eq!(*heard.lock(), ["a", "b", "d", "e", "f"]);
-    assert!(!each_once(Progress::none()).is_wanted());
+    assert!(!skip_repeated_progress(Progress::none()).is_wanted());
 }

@@ -51,10 +51,10 @@ pub(super) async fn over(
     let mut may_be_claimed = false;
     let claimed = async {
         let claim = claim(parts, template, (kept, *made), (script, run), &mut may_be_claimed);
-        timeout_at(run.until(CLAIM_LIMIT), claim).await.unwrap_or(Err(Refused::NotNow))
+        timeout_at(run.wait_deadline(CLAIM_LIMIT), claim).await.unwrap_or(Err(Refused::NotNow))
     };
     let sent = async {
-        let sent = timeout_at(run.until(HANDOVER_LIMIT), send(born, script)).await;
+        let sent = timeout_at(run.wait_deadline(HANDOVER_LIMIT), send(born, script)).await;
         sent.unwrap_or_else(|_| Err("it does not take a script".to_owned())).map_err(Refused::Lost)
     };
     // Side by side: what the pod has of a script is of no effect before the word to start it, and a
@@ -74,7 +74,7 @@ pub(super) async fn over(
         // Nobody finds it by this call.
         Err(refused) if !may_be_claimed => Err(refused),
         // Before the script gets another pod: it must not be found with two.
-        Err(refused) => match waiting.kept.give_up(run.begin_by()).await {
+        Err(refused) => match waiting.kept.give_up(run.start_deadline()).await {
             Whose::Own => Err(refused),
             Whose::Another => Err(Refused::NotHere(NotHere::Elsewhere)),
             Whose::Unknown => Err(Refused::NotHere(NotHere::Unknown)),

@@ -6,16 +6,16 @@ use super::*;
 
 const KIBIBYTES: u64 = 1 << 10;
 
-fn cache(bytes_max: u64) -> (tempfile::TempDir, Cache) {
+fn cache(bytes_max: u64) -> (tempfile::TempDir, PackageCache) {
     let folder = tempfile::tempdir().expect("a folder");
-    let cache = Cache::open(&folder.path().join("sets"), 0o700, bytes_max).expect("a cache");
+    let cache = PackageCache::open(&folder.path().join("sets"), 0o700, bytes_max).expect("a cache");
     (folder, cache)
 }
 
 /// Installs a set of about this size that was last used some minutes ago.
-fn install(cache: &Cache, key: &str, kibibytes: u64, minutes: u64) {
-    let claim = cache.claim(key).expect("no error").expect("nobody else has it");
-    let staging = cache.stage().expect("a folder");
+fn install(cache: &PackageCache, key: &str, kibibytes: u64, minutes: u64) {
+    let claim = cache.try_claim(key).expect("no error").expect("nobody else has it");
+    let staging = cache.create_staging().expect("a folder");
     let tree = staging.path.join("tree");
     fs::create_dir(&tree).expect("made");
     fs::write(tree.join("content"), vec![1; (kibibytes * KIBIBYTES) as usize]).expect("written");
@@ -27,16 +27,17 @@ fn install(cache: &Cache, key: &str, kibibytes: u64, minutes: u64) {
 #[test]
 fn a_set_is_there_once_it_is_published() {
     let (_folder, cache) = cache(u64::MAX);
-    assert!(cache.hold("one").expect("no error").is_none());
+    assert!(cache.try_hold("one").expect("no error").is_none());
     install(&cache, "one", 1, 0);
-    let held = cache.hold("one").expect("no error").expect("it is there");
+    let held = cache.try_hold("one").expect("no error").expect("it is there");
     assert!(held.tree.join("content").is_file());
-    assert!(cache.claim("one").expect("no error").is_none(), "it is in use");
-    assert!(cache.hold("one").expect("no error").is_some(), "by several");
+    assert!(cache.try_claim("one").expect("no error").is_none(), "it is in use");
+    assert!(cache.try_hold("one").expect("no error").is_some(), "by several");
     drop(held);
-    let claim = cache.claim("one").expect("no error");
+
+    let claim = cache.try_claim("one").expect("no error");
     assert!(
-        claim.is_some() && cache.hold("one").expect("no error").is_none(),
+        claim.is_some() && cache.try_hold("one").expect("no error").is_none(),
         "it is being changed"
     );
 }
@@ -44,18 +45,21 @@ fn a_set_is_there_once_it_is_published() {
 #[test]
 fn the_longest_unused_go_first_and_those_in_use_stay() {
     let (_folder, cache) = cache(250 * KIBIBYTES);
+
     for (key, minutes) in [("old", 30), ("used", 40), ("new", 1), ("older", 35)] {
         install(&cache, key, 100, minutes);
     }
-    let lock = cache.lock_file("used").expect("a file");
+    let lock = cache.open_lock_file("used").expect("a file");
+
     lock.try_lock_shared().expect("free");
-    cache.evict().expect("evicted");
+    cache.evict_unused().expect("evicted");
     let left: Vec<bool> =
         ["old", "used", "new", "older"].map(|key| cache.directory().join(key).exists()).to_vec();
     assert_eq!(left, [false, true, true, false]);
     assert!(!cache.lock_path("old").exists(), "its lock file is gone, too");
     install(&cache, "old", 1, 0);
-    assert!(cache.hold("old").expect("no error").is_some(), "and it can come back");
+
+    assert!(cache.try_hold("old").expect("no error").is_some(), "and it can come back");
 }
 
 /// Duplicates share a lock, and a child that is being forked has them all.
@@ -63,13 +67,13 @@ fn the_longest_unused_go_first_and_those_in_use_stay() {
 fn what_is_given_up_is_free_though_a_child_has_its_file() {
     let (_folder, cache) = cache(u64::MAX);
     install(&cache, "one", 1, 0);
-    let claim = cache.claim("one").expect("no error").expect("it is free");
+    let claim = cache.try_claim("one").expect("no error").expect("it is free");
     let childs = claim.try_clone().expect("a duplicate");
     drop(claim);
-    let held = cache.hold("one").expect("no error").expect("it is free");
+    let held = cache.try_hold("one").expect("no error").expect("it is free");
     let childs_too = held._lock.try_clone().expect("a duplicate");
     drop(held);
-    assert!(cache.claim("one").expect("no error").is_some(), "it is in use");
+    assert!(cache.try_claim("one").expect("no error").is_some(), "it is in use");
     drop((childs, childs_too));
 }
 
@@ -77,8 +81,8 @@ fn what_is_given_up_is_free_though_a_child_has_its_file() {
 fn a_lock_on_a_removed_file_is_worth_nothing() {
     let (_folder, cache) = cache(0);
     install(&cache, "one", 1, 0);
-    let stale = cache.lock_file("one").expect("a file");
-    cache.evict().expect("evicted");
+    let stale = cache.open_lock_file("one").expect("a file");
+    cache.evict_unused().expect("evicted");
     stale.try_lock().expect("nobody holds it");
     assert!(!cache.is_current("one", &stale));
 }
@@ -86,11 +90,11 @@ fn a_lock_on_a_removed_file_is_worth_nothing() {
 #[test]
 fn what_a_dead_process_left_is_removed() {
     let (folder, cache) = cache(0);
-    let staging = cache.stage().expect("a folder");
+    let staging = cache.create_staging().expect("a folder");
     let abandoned = cache.directory().join(".staging-1-0");
     fs::create_dir_all(abandoned.join("tree")).expect("made");
     install(&cache, "kept", 1, 0);
-    let again = Cache::open(&folder.path().join("sets"), 0o700, 0).expect("a cache");
+    let again = PackageCache::open(&folder.path().join("sets"), 0o700, 0).expect("a cache");
     assert!(staging.path.exists(), "somebody is at work there");
     assert!(!abandoned.exists() && again.directory().join("kept").exists());
 }

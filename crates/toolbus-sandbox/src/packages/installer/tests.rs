@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn paths_are_found_in_variables() {
     let paths = |value: &str| {
-        let trees = named_paths(value);
+        let trees = paths_in_variable(value);
         trees.into_iter().map(|tree| tree.path.display().to_string()).collect::<Vec<_>>()
     };
     assert_eq!(paths("/etc/ssl/certs"), ["/etc/ssl/certs"]);

@@ -106,7 +106,9 @@ fn everything_else_is_refused() {
         let refused = normal(text);
         assert!(matches!(refused, Err(Error::Refused { .. })), "{text:?}: {refused:?}");
     }
+
     assert_eq!(normal(&"x".repeat(REQUIREMENT_BYTES_MAX + 1)), Err(Error::TooLong));
+
     let many = vec!["x".to_owned(); PACKAGES_MAX + 1];
     assert_eq!(Requirements::parse(&many), Err(Error::TooMany));
 }

@@ -45,6 +45,7 @@ pub fn mime_type(name: &str, content: &[u8]) -> &'static str {
         [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => return "image/webp",
         _ => {}
     }
+
     let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
     let of = |table: &[(&str, &'static str)]| {
         table.iter().find(|(known, _)| Some(*known) == ending.as_deref()).map(|(_, kind)| *kind)

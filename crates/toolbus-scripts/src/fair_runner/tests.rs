@@ -31,13 +31,16 @@ impl Runner for Arc<Held> {
             started.push(script.source.clone());
             number = started.len();
         });
+
         let mut may_end = self.may_end.subscribe();
+
         Box::pin(async move {
             let ended = may_end.wait_for(|count| *count >= number);
             tokio::select! {
                 ended = ended => drop(ended),
                 () = run.cancelled.cancelled() => return Err(Error::Cancelled),
             }
+
             Ok(Outcome {
                 output: Captured { text: script.source, truncated: false },
                 stdout: Captured::default(),
@@ -51,10 +54,10 @@ impl Runner for Arc<Held> {
     }
 }
 
-fn stage() -> (Arc<Held>, Turns) {
+fn stage() -> (Arc<Held>, FairRunner) {
     let held =
         Arc::new(Held { started: watch::Sender::default(), may_end: watch::Sender::default() });
-    (Arc::clone(&held), Turns::new(Arc::new(held), SHARES))
+    (Arc::clone(&held), FairRunner::new(Arc::new(held), SHARES))
 }
 
 fn of(agent: &str, number: usize) -> (Script, Run) {
@@ -81,6 +84,7 @@ async fn one_agent_does_not_keep_another_waiting() {
         turns.run(script, run)
     };
     let greedy = join_all((0..6).map(|number| run("a", number)));
+
     let modest = async {
         settle().await;
         assert_eq!(
@@ -88,6 +92,7 @@ async fn one_agent_does_not_keep_another_waiting() {
             ["a0", "a1"],
             "its share, though there is a third place"
         );
+
         tokio::join!(run("b", 0), run("b", 1), async {
             settle().await;
             assert_eq!(*held.started.borrow(), ["a0", "a1", "b0"]);
@@ -98,9 +103,12 @@ async fn one_agent_does_not_keep_another_waiting() {
             held.may_end.send_replace(100);
         })
     };
+
     let (greedy, (first, second, ())) = tokio::join!(greedy, modest);
+
     assert!(greedy.iter().chain([&first, &second]).all(Result::is_ok), "{greedy:?}");
     assert_eq!(held.started.borrow().len(), 8);
+
     let agents = turns.agents.lock();
     assert!(agents.by_name.is_empty() && agents.scripts == 0);
 }
@@ -117,13 +125,16 @@ async fn what_is_over_a_bound_is_busy_at_once() {
     };
     let waiting = join_all((0..6).map(|number| run("a", number)));
     let others = join_all((0..3).map(|number| run("b", number)));
+
     let asking = async {
         settle().await;
         refused(run("a", 7).await, "2 scripts of this agent run and 4 wait");
         refused(run("c", 0).await, "3 scripts run and 6 wait");
         held.may_end.send_replace(100);
     };
+
     let (waited, others, ()) = tokio::join!(waiting, others, asking);
+
     assert!(waited.iter().chain(&others).all(Result::is_ok));
 }
 
@@ -137,20 +148,25 @@ async fn who_gives_up_waiting_leaves_nothing_behind() {
         let (script, run) = of("a", number);
         turns.run(script, run)
     }));
+
     let giving_up = async {
         settle().await;
         cancelled.cancel();
         settle().await;
         held.may_end.send_replace(100);
     };
+
     let (ran, gave_up, ()) = tokio::join!(running, waiting, giving_up);
+
     assert!(ran.iter().all(Result::is_ok));
     assert_eq!(gave_up, Err(Error::Cancelled));
     assert_eq!(*held.started.borrow(), ["a0", "a1"]);
+
     assert_eq!(turns.agents.lock().scripts, 0);
 }
 
-/// A runner of a fleet: knows of one call that it has not begun, and writes down how the others come.
+/// A runner of a fleet: knows of one call that it has not begun, and writes down how the others
+/// come.
 struct Fleet {
     unbegun: CallKey,
     ran: Mutex<Vec<(CallKey, bool)>>,
@@ -179,7 +195,7 @@ impl Runner for Arc<Fleet> {
         })
     }
 
-    fn is_unbegun(&self, key: CallKey) -> BoxFuture<'_, Result<bool, Error>> {
+    fn claim_unstarted(&self, key: CallKey) -> BoxFuture<'_, Result<bool, Error>> {
         Box::pin(std::future::ready(Ok(key == self.unbegun)))
     }
 
@@ -193,18 +209,21 @@ impl Runner for Arc<Fleet> {
 async fn what_comes_again_waits_for_its_turn_only_if_it_has_not_begun() {
     let (held, _) = stage();
     let unbegun = CallKey::unique();
+
     let fleet = Arc::new(Fleet {
         unbegun,
         ran: Mutex::default(),
         waited: Mutex::default(),
         held: Arc::clone(&held),
     });
-    let turns = Turns::new(Arc::new(Arc::clone(&fleet)), SHARES);
+
+    let turns = FairRunner::new(Arc::new(Arc::clone(&fleet)), SHARES);
     let run = |number, key, redelivered| {
         let (script, run) = of("a", number);
         turns.run(script, Run { key, redelivered, ..run })
     };
     let (known, first, second) = (CallKey::unique(), CallKey::unique(), CallKey::unique());
+
     // Two run, which is all that one agent may; then those that come again.
     let all = join_all([
         run(1, first, false),
@@ -212,13 +231,16 @@ async fn what_comes_again_waits_for_its_turn_only_if_it_has_not_begun() {
         run(3, known, true),
         run(4, unbegun, true),
     ]);
+
     let looking = async {
         settle().await;
         assert_eq!(*fleet.ran.lock(), [(first, false), (second, false), (known, true)]);
         assert_eq!(*fleet.waited.lock(), [unbegun]);
         held.may_end.send_replace(usize::MAX);
     };
+
     let (outcomes, ()) = tokio::join!(all, looking);
+
     assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
     assert_eq!(fleet.ran.lock().last(), Some(&(unbegun, false)));
 }
@@ -237,7 +259,9 @@ async fn what_may_have_begun_is_not_refused() {
         held.may_end.send_replace(usize::MAX);
         run(100, true).await
     };
+
     let (outcomes, again) = tokio::join!(all, again);
+
     assert!(matches!(outcomes.last(), Some(Err(Error::Busy(_)))), "{outcomes:?}");
     assert!(again.is_ok(), "{again:?}");
 }
@@ -250,18 +274,23 @@ async fn a_turn_that_does_not_come_before_the_deadline_is_busy_and_leaves_nothin
         let deadline = Deadline::after(Duration::from_secs(budget));
         turns.run(script, Run { deadline, ..run })
     };
+
     let running = join_all((0..2).map(|number| run(number, 3600)));
     let start = Instant::now();
+
     let waiting = async {
         let busy = run(2, 11).await;
         assert!(start.elapsed() < Duration::from_secs(11), "{:?}", start.elapsed());
         held.may_end.send_replace(100);
         busy
     };
+
     let (ran, busy) = tokio::join!(running, waiting);
+
     assert!(ran.iter().all(Result::is_ok));
     assert!(matches!(&busy, Err(Error::Busy(why)) if why.contains("made room")), "{busy:?}");
     assert_eq!(*held.started.borrow(), ["a0", "a1"]);
+
     assert_eq!(turns.agents.lock().scripts, 0);
 }
 
@@ -285,7 +314,7 @@ impl Runner for Silent {
         Box::pin(std::future::pending())
     }
 
-    fn is_unbegun(&self, _key: CallKey) -> BoxFuture<'_, Result<bool, Error>> {
+    fn claim_unstarted(&self, _key: CallKey) -> BoxFuture<'_, Result<bool, Error>> {
         Box::pin(std::future::pending())
     }
 
@@ -297,14 +326,16 @@ impl Runner for Silent {
 #[tokio::test(start_paused = true)]
 async fn of_a_call_that_may_have_begun_elsewhere_nothing_is_claimed_before_the_deadline() {
     let (held, _) = stage();
-    let turns = Turns::new(Arc::new(Silent(Arc::clone(&held))), SHARES);
+    let turns = FairRunner::new(Arc::new(Silent(Arc::clone(&held))), SHARES);
     let run = |number, redelivered, budget| {
         let (script, run) = of("a", number);
         let deadline = Deadline::after(Duration::from_secs(budget));
         turns.run(script, Run { redelivered, deadline, ..run })
     };
+
     let running = join_all((0..2).map(|number| run(number, false, 3600)));
     let start = Instant::now();
+
     let others = async {
         for redelivered in [true, false] {
             let unknown = run(2, redelivered, 11).await;
@@ -313,7 +344,9 @@ async fn of_a_call_that_may_have_begun_elsewhere_nothing_is_claimed_before_the_d
         assert!(start.elapsed() < Duration::from_secs(22), "{:?}", start.elapsed());
         held.may_end.send_replace(100);
     };
+
     let (ran, ()) = tokio::join!(running, others);
+
     assert!(ran.iter().all(Result::is_ok));
     assert_eq!(*held.started.borrow(), ["a0", "a1"]);
 }

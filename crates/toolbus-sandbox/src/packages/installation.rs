@@ -9,35 +9,35 @@ use tokio_util::sync::CancellationToken;
 use toolbus_scripts::packages::{self, Requirements};
 use toolbus_scripts::runner::Error;
 
-use super::{Limit, Packages, cache, installer};
+use super::{InstallDeadline, PackageInstaller, cache, installer};
 use crate::config::Limits;
-use crate::launch::{Launch, Launched};
+use crate::launch::{LaunchSpec, LaunchedProgram};
 use crate::limits;
-use crate::memory::{Guard, Sampler};
-use crate::recipe::{self, Options, Tree};
+use crate::memory::{MemoryGuard, MemorySampler};
+use crate::recipe::{self, BwrapOptions, HostTree};
 use crate::script;
-use crate::supervise::{Order, supervise};
+use crate::supervise::{RunOrder, supervise};
 
-/// Installers hold the index in memory.
+/// Memory limit of installers, which hold the index in memory.
 const INSTALLER_MEMORY_BYTES: u64 = 1 << 30;
-/// How often the size of a growing tree is looked at.
-const SIZE_PERIOD: Duration = Duration::from_secs(1);
+/// How often the size of the growing tree is measured.
+const SIZE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Replaces the interpreter by the command in its input, with the variables that follow it there.
 /// They hold passwords, which must not be seen in a command line or an environment before that.
 const EXECUTE: &str = r"import os
 argv, variables = (part.split('\x1f') for part in os.environ.pop('ROCKBOT_INPUT').split('\x1e'))
 os.environ.update(variable.split('=', 1) for variable in variables if variable)
 os.execv(argv[0], argv)";
-const UNIT: &str = "\x1f";
-const RECORD: &str = "\x1e";
+const UNIT_SEPARATOR: &str = "\x1f";
+const RECORD_SEPARATOR: &str = "\x1e";
 
-impl Packages {
-    /// Runs the installer to its end, which must be a good one.
+impl PackageInstaller {
+    /// Runs the installer to its end and checks that it succeeded and stayed within its size limit.
     pub(super) async fn run_installer(
         &self,
         staging: &Path,
         requirements: &Requirements,
-        limit: Limit,
+        limit: InstallDeadline,
         cancelled: &CancellationToken,
     ) -> Result<(), Error> {
         let failed = |error: io::Error| Error::Failed(format!("packages: {error}"));
@@ -46,37 +46,47 @@ impl Packages {
             file_bytes: self.config.packages.set_bytes,
             ..self.config.limits.clone()
         };
+
         let timeout = limit.end.saturating_duration_since(Instant::now());
-        let mut launched = self.launch(staging, &limits, timeout).await.map_err(failed)?;
-        launched.open();
-        let subject = self.launcher.subject(launched.processes.first());
-        let target = self.target(staging);
-        let command = self.surroundings.command(&self.interpreter, target, requirements.iter());
-        let variables = &self.surroundings.variables;
+        let mut launched =
+            self.launch_installer(staging, &limits, timeout).await.map_err(failed)?;
+
+        launched.open_gate();
+
+        let subject = self.launcher.subject(launched.processes.first_pid());
+        let target = self.installer_target(staging);
+        let command = self.settings.install_command(&self.interpreter, target, requirements.iter());
+        let variables = &self.settings.variables;
         let variables: Vec<String> =
             variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let input = [command.join(UNIT), variables.join(UNIT)].join(RECORD);
+        let input =
+            [command.join(UNIT_SEPARATOR), variables.join(UNIT_SEPARATOR)].join(RECORD_SEPARATOR);
         let too_large = cancelled.child_token();
-        let order = Order {
-            request: script::request(&self.interpreter, None, EXECUTE, &input, None),
-            workplace: None,
+
+        let order = RunOrder {
+            request: script::bootstrap_request(&self.interpreter, None, EXECUTE, &input, None),
+            work_folder: None,
             timeout,
             start_timeout: self.config.start_timeout,
             cancelled: too_large.clone(),
             live: None,
-            guard: Guard::Sampled(Sampler::new(subject, limits.memory_bytes)),
+            guard: MemoryGuard::Sampled(MemorySampler::new(subject, limits.memory_bytes)),
         };
+
         let mut run = Box::pin(supervise(launched, order));
-        let mut ticks = time::interval(SIZE_PERIOD);
+        let mut ticks = time::interval(SIZE_CHECK_INTERVAL);
+
         loop {
             tokio::select! {
-                outcome = &mut run => return packages::judge(&outcome?, limit.duration()),
+                outcome = &mut run => return packages::check_installed(&outcome?, limit.duration()),
                 _ = ticks.tick() => {}
             }
+
             let folder = staging.to_path_buf();
-            let looked = tokio::task::spawn_blocking(move || cache::size(&folder)).await;
+            let looked = tokio::task::spawn_blocking(move || cache::disk_usage(&folder)).await;
             let bytes =
                 looked.map_err(|error| Error::Failed(error.to_string()))?.map_err(failed)?;
+
             if bytes > self.config.packages.set_bytes && !too_large.is_cancelled() {
                 too_large.cancel();
                 // The outcome says only that it was cancelled.
@@ -87,39 +97,44 @@ impl Packages {
         }
     }
 
-    async fn launch(
+    async fn launch_installer(
         &self,
         staging: &Path,
         limits: &Limits,
         timeout: Duration,
-    ) -> io::Result<Launched> {
+    ) -> io::Result<LaunchedProgram> {
         let is_bare = self.launcher.is_bare();
-        let mut environment = recipe::environment(&self.interpreter, None);
-        let target = self.target(staging);
+        let mut environment = recipe::script_environment(&self.interpreter, None);
+        let target = self.installer_target(staging);
         let scratch = target.join(installer::SCRATCH);
+
         environment.retain(|(name, _)| *name != "TMPDIR");
         environment.push(("TMPDIR", scratch.into()));
-        let mut options = Options::default();
+
+        let mut options = BwrapOptions::default();
+
         if !is_bare {
             let name = staging.file_name().unwrap_or_default();
-            let source = Tree { path: target.to_path_buf(), source: self.source.join(name) };
-            options = recipe::installer(&self.base, &source);
+            let source = HostTree { path: target.to_path_buf(), source: self.source.join(name) };
+            options = recipe::installer_options(&self.base, &source);
         }
-        let launch = Launch {
+
+        let launch = LaunchSpec {
             options,
             filter: self.filter.as_ref(),
             environment,
-            command: script::command(&self.interpreter)?,
+            command: script::interpreter_command(&self.interpreter)?,
             processes_max: if is_bare { 0 } else { limits.processes },
-            limits: limits::of_script(limits, timeout),
+            limits: limits::rlimits_of_script(limits, timeout),
             directory: staging,
             group: None,
         };
+
         self.launcher.launch(launch).await
     }
 
-    /// Where an installer finds the staging folder.
-    fn target<'a>(&self, staging: &'a Path) -> &'a Path {
+    /// Path of the staging folder as the installer sees it.
+    fn installer_target<'a>(&self, staging: &'a Path) -> &'a Path {
         if self.launcher.is_bare() { staging } else { Path::new(installer::TARGET) }
     }
 }

@@ -1,0 +1,181 @@
+//! Shares a runner fairly among the agents that use it: no agent takes all permits or fills the
+//! queue.
+//!
+//! Invariants: an agent holds at most its share of permits, running or next in line for all of
+//! them, so every call waits for a bounded number of scripts of others; a call over a limit is
+//! refused at once as busy, with the limit that it exceeds.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::runner::{CallKey, Error, Outcome, Run, Runner, Script};
+
+/// Limits on the scripts of all agents and of one agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shares {
+    /// Scripts that run at a time, of all agents.
+    pub running: usize,
+    /// Scripts of one agent that run at a time.
+    pub running_of_one: usize,
+    /// Scripts that may wait, of all agents.
+    pub waiting: usize,
+    /// Scripts of one agent that may wait.
+    pub waiting_of_one: usize,
+}
+
+/// A runner that gives each agent its share. Agents are distinguished by the name they report.
+pub struct FairRunner {
+    runner: Arc<dyn Runner>,
+    shares: Shares,
+    /// Permits to run, shared by all agents and granted in order of arrival.
+    permits: Semaphore,
+    agents: Mutex<AgentShares>,
+}
+
+#[derive(Default)]
+struct AgentShares {
+    /// Agents that have scripts running or waiting; no others.
+    by_name: HashMap<String, AgentShare>,
+    /// Scripts of all of them.
+    scripts: usize,
+}
+
+struct AgentShare {
+    scripts: usize,
+    permits: Arc<Semaphore>,
+}
+
+/// A script that is admitted: it runs or waits.
+struct AdmittedScript<'a> {
+    runner: &'a FairRunner,
+    agent: String,
+    permits: Arc<Semaphore>,
+}
+
+impl FairRunner {
+    /// Shares `runner`.
+    #[must_use]
+    pub fn new(runner: Arc<dyn Runner>, shares: Shares) -> Self {
+        let permits = Semaphore::new(shares.running.clamp(1, Semaphore::MAX_PERMITS));
+        Self { runner, shares, permits, agents: Mutex::default() }
+    }
+
+    fn try_admit(&self, agent: String) -> Result<AdmittedScript<'_>, Error> {
+        let Shares { running, running_of_one, waiting, waiting_of_one } = self.shares;
+        let mut agents = self.agents.lock();
+        let scripts_of_agent = agents.by_name.get(&agent).map_or(0, |share| share.scripts);
+
+        if scripts_of_agent >= running_of_one + waiting_of_one {
+            return Err(Error::Busy(format!(
+                "{running_of_one} scripts of this agent run and {waiting_of_one} wait"
+            )));
+        }
+
+        if agents.scripts >= running + waiting {
+            return Err(Error::Busy(format!("{running} scripts run and {waiting} wait")));
+        }
+
+        agents.scripts += 1;
+
+        let agent_share = agents.by_name.entry(agent.clone()).or_insert_with(|| AgentShare {
+            scripts: 0,
+            permits: Arc::new(Semaphore::new(running_of_one.clamp(1, Semaphore::MAX_PERMITS))),
+        });
+        agent_share.scripts += 1;
+
+        let permits = Arc::clone(&agent_share.permits);
+        drop(agents);
+
+        Ok(AdmittedScript { runner: self, agent, permits })
+    }
+
+    async fn run_in_turn(&self, script: Script, mut run: Run) -> Result<Outcome, Error> {
+        if run.redelivered {
+            if !run.with_start_deadline(self.runner.claim_unstarted(run.key)).await? {
+                // A script that may be running already needs no permit, and must not be refused.
+                return self.runner.run(script, run).await;
+            }
+            run.redelivered = false;
+        }
+
+        let admitted = self.try_admit(std::mem::take(&mut run.source))?;
+        let free_permits = admitted.permits.try_acquire().ok().zip(self.permits.try_acquire().ok());
+        let _permits = match free_permits {
+            Some(permits) => permits,
+            None => self.wait_for_turn(&admitted, &run).await?,
+        };
+
+        self.runner.run(script, run).await
+    }
+
+    async fn wait_for_turn<'a>(
+        &'a self,
+        admitted: &'a AdmittedScript<'_>,
+        run: &Run,
+    ) -> Result<(SemaphorePermit<'a>, SemaphorePermit<'a>), Error> {
+        let mut permits = Ok(None);
+        let turn = async {
+            let both = async {
+                // The agent's own permit first: waiting for it blocks no other agent.
+                let own = admitted.permits.acquire().await;
+                own.ok().zip(self.permits.acquire().await.ok())
+            };
+            permits = run.with_queue_deadline(both).await;
+        };
+
+        // Both arms only wait; a dropped permit goes to the next in line. A call whose wait timed
+        // out is not known to be unstarted before the runner says so.
+        tokio::select! {
+            waited = run.with_start_deadline(self.runner.wait(run.key, Box::pin(turn))) => waited?,
+            () = run.cancelled.cancelled() => return Err(Error::Cancelled),
+        }
+
+        permits?.ok_or_else(|| Error::Failed("there are no places any more".to_owned()))
+    }
+}
+
+impl Runner for FairRunner {
+    fn name(&self) -> &'static str {
+        self.runner.name()
+    }
+
+    fn adopts(&self) -> bool {
+        self.runner.adopts()
+    }
+
+    fn wait<'a>(
+        &'a self,
+        key: CallKey,
+        turn: BoxFuture<'a, ()>,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        self.runner.wait(key, turn)
+    }
+
+    fn claim_unstarted(&self, key: CallKey) -> BoxFuture<'_, Result<bool, Error>> {
+        self.runner.claim_unstarted(key)
+    }
+
+    fn run(&self, script: Script, run: Run) -> BoxFuture<'_, Result<Outcome, Error>> {
+        Box::pin(self.run_in_turn(script, run))
+    }
+}
+
+impl Drop for AdmittedScript<'_> {
+    fn drop(&mut self) {
+        let mut agents = self.runner.agents.lock();
+        agents.scripts -= 1;
+        if let Some(agent) = agents.by_name.get_mut(&self.agent) {
+            agent.scripts -= 1;
+            if agent.scripts == 0 {
+                agents.by_name.remove(&self.agent);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
