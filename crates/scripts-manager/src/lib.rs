@@ -1,8 +1,6 @@
 //! Runs scripts for a fleet: serves `script.invoke` with a runner of this machine or of a cluster.
 
 pub mod arguments;
-pub mod kubernetes;
-pub mod metrics;
 pub mod settings;
 
 use std::num::NonZeroU16;
@@ -10,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout;
+use toolbus_pods::KubernetesRunner;
 use toolbus_rabbitmq::{Start, join};
 use toolbus_runtime::health::{Need, State};
 use toolbus_runtime::service::{self, BoxError, Context, Exit, Program, Role};
@@ -17,7 +16,6 @@ use toolbus_scripts::{Runner, Turns};
 use toolbus_wire::name::InstanceId;
 
 use arguments::Arguments;
-use kubernetes::KubernetesRunner;
 use settings::{RunnerKind, Settings};
 
 /// How long stopping waits for the last pods to be deleted.
@@ -87,12 +85,10 @@ async fn runner(
     match settings.runner {
         RunnerKind::Local => Ok((settings.scripts.runner().await?, None)),
         RunnerKind::Kubernetes => {
-            let config = kube::Config::infer().await.map_err(kube::Error::InferConfig);
-            let client = config.and_then(kubernetes::connect);
-            let client = client.map_err(kubernetes::Unavailable::Configuration)?;
-            let concurrent = usize::from(settings.scripts.max_concurrent.get());
+            let max_concurrent = usize::from(settings.scripts.max_concurrent.get());
             let runner =
-                KubernetesRunner::start(client, settings.kubernetes.clone(), concurrent).await?;
+                KubernetesRunner::start_inferred(settings.kubernetes.clone(), max_concurrent)
+                    .await?;
             Ok((Arc::new(runner.clone()), Some(runner)))
         }
     }

@@ -1,10 +1,10 @@
 //! The settings of `scripts-manager`.
 
 use std::num::NonZeroU16;
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use toolbus_pods::settings::KubernetesSettings;
 use toolbus_runtime::config::{self, Mistakes};
 use toolbus_runtime::service::{FrameSettings, ServiceSettings};
 use toolbus_runtime::settings::{
@@ -12,8 +12,6 @@ use toolbus_runtime::settings::{
 };
 use toolbus_sandbox::settings::ScriptsSettings;
 use toolbus_scripts::turns::Shares;
-
-use crate::kubernetes::settings::{KubernetesSettings, WarmSettings};
 
 /// Scripts of all agents that may wait, for each that may run. Those that wait are taken from the
 /// broker, and when this process is killed others have to find out whether they had run: so not many.
@@ -89,20 +87,7 @@ impl config::Settings for Settings {
         if self.bus.url.is_none() {
             mistakes.add("bus.url", "a worker needs a broker: --bus or TOOLBUS_BUS names it");
         }
-        let max_age = self.kubernetes.warm.max_age.duration();
-        if !(Duration::from_secs(1)..=WarmSettings::MAX_AGE_MAX).contains(&max_age) {
-            mistakes.add("kubernetes.warm.max_age", "between one second and thirty minutes");
-        }
-        let packages = &self.kubernetes.packages;
-        match (&packages.index, &packages.claim) {
-            (Some(_), None) => {
-                mistakes.add("kubernetes.packages.claim", "packages need a volume to be kept on");
-            }
-            (None, Some(_)) => {
-                mistakes.add("kubernetes.packages.index", "packages need an index to come from");
-            }
-            _ => {}
-        }
+        self.kubernetes.check(mistakes);
     }
 }
 

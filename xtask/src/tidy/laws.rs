@@ -16,6 +16,7 @@ const LAYERS: [&[&str]; 4] = [
         "toolbus-mcp",
         "toolbus-scripts",
         "toolbus-sandbox",
+        "toolbus-pods",
         "toolbus-agent",
         "toolbus-toolkits",
         "toolbus-search",
@@ -35,10 +36,10 @@ const DEVELOPMENT: &[&str] = &["toolbus-testkit", "conformance", "e2e", "xtask"]
 const RESERVED: [(&str, &[&str]); 6] = [
     ("lapin", &["toolbus-rabbitmq", "e2e"]),
     ("rmcp", &["toolbus-mcp", "openrouter-mcp", "agent-host", "conformance", "e2e"]),
-    ("kube", &["scripts-manager"]),
-    ("kube-client", &["scripts-manager"]),
-    ("kube-runtime", &["scripts-manager"]),
-    ("k8s-openapi", &["scripts-manager"]),
+    ("kube", &["toolbus-pods"]),
+    ("kube-client", &["toolbus-pods"]),
+    ("kube-runtime", &["toolbus-pods"]),
+    ("k8s-openapi", &["toolbus-pods"]),
 ];
 
 /// A crate that must not have another anywhere below it.

@@ -96,7 +96,7 @@ fn the_filters_of_pods_are_the_same() {
 }
 
 fn check_filter_of_pods(network: &str, same: Network) {
-    const FILTER: &str = include_str!("../../../scripts-manager/src/kubernetes/filter.py");
+    const FILTER: &str = include_str!("../../../toolbus-pods/src/python/filter.py");
     // Hands over what it would have given to the kernel.
     let print = r"
 import ctypes, sys

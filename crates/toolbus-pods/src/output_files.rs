@@ -1,0 +1,61 @@
+//! The files of a script, as its pod tells them: a header, then pieces.
+//!
+//! Invariant: what is held is bounded by the collector, whatever a pod says; a file of which
+//! something is missing does not come back.
+
+use toolbus_scripts::files::{Collector, FileName, Produced};
+
+/// Puts files together.
+#[derive(Debug, Default)]
+pub(crate) struct Receiving {
+    collector: Collector,
+    open: Option<(FileName, u64, Vec<u8>)>,
+}
+
+impl Receiving {
+    /// A file of this name and size follows, unless it is one that does not come back.
+    pub(crate) fn begin(&mut self, name: &[u8], bytes: u64) {
+        self.close();
+        match std::str::from_utf8(name) {
+            Ok(text) => {
+                let admitted = self.collector.admit(text, bytes);
+                self.open = admitted.map(|name| (name, bytes, Vec::new()));
+            }
+            Err(_) => self.omit(name, b"its name is not UTF-8"),
+        }
+    }
+
+    /// The next piece of it.
+    pub(crate) fn append(&mut self, piece: &[u8]) {
+        // What goes beyond the size that was admitted has no room set aside.
+        if let Some((_, bytes, content)) = &mut self.open
+            && (content.len() + piece.len()) as u64 <= *bytes
+        {
+            content.extend_from_slice(piece);
+        }
+    }
+
+    /// A file that does not come back.
+    pub(crate) fn omit(&mut self, name: &[u8], reason: &[u8]) {
+        self.collector.refuse(&String::from_utf8_lossy(name), &String::from_utf8_lossy(reason));
+    }
+
+    /// All of them.
+    pub(crate) fn finish(mut self) -> Produced {
+        self.close();
+        self.collector.finish()
+    }
+
+    fn close(&mut self) {
+        match self.open.take() {
+            Some((name, bytes, content)) if content.len() as u64 == bytes => {
+                self.collector.keep(name, content);
+            }
+            Some((name, ..)) => self.collector.refuse(name.as_str(), "it did not arrive whole"),
+            None => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

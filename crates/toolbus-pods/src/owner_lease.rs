@@ -1,0 +1,38 @@
+//! What everything that managers make in the namespace belongs to: a Lease that came with the
+//! installation, where there is one.
+//!
+//! Whoever removes an installation takes the managers' rights away before they have ended, so they
+//! cannot tidy up. The cluster does it then: with the owner goes all that belongs to it.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::{Resource as _, ResourceExt as _};
+use parking_lot::Mutex;
+
+/// The name of that Lease. Those of managers have longer ones.
+const NAME: &str = "toolbus-scripts";
+
+/// The owner as it was seen last, if there was one. Cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct Owner(Arc<Mutex<Option<OwnerReference>>>);
+
+impl Owner {
+    /// Takes what Leases there are now. What belongs to one that is gone is deleted at once, so no
+    /// older news may stay.
+    pub(crate) fn look(&self, leases: &[Lease]) {
+        let is_it = |lease: &&Lease| {
+            lease.name_any() == NAME && lease.metadata.deletion_timestamp.is_none()
+        };
+        *self.0.lock() = leases.iter().find(is_it).and_then(|lease| lease.owner_ref(&()));
+    }
+
+    /// How an object says that it belongs to it.
+    pub(crate) fn references(&self) -> Option<Vec<OwnerReference>> {
+        self.0.lock().clone().map(|owner| vec![owner])
+    }
+}
+
+#[cfg(test)]
+mod tests;

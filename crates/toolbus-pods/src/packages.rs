@@ -1,0 +1,215 @@
+//! Packages for scripts in pods: installed in a pod of their own, and kept on a volume.
+//!
+//! A script's pod has no network, and a policy binds whole pods, so what it needs is installed
+//! before, in a pod that reaches the package index and nothing else, from wheels only, so that no
+//! code of a package runs there. Sets lie side by side on one volume; a script sees its own, read
+//! only. `install.py` is what a packages pod does.
+//!
+//! Invariants: no pod is made for a requirement that does not parse; one set is installed once at a
+//! time, whoever asks for it meanwhile; a script starts only when its set is whole, and nobody
+//! removes a set that may be in use: what is known here is forgotten [`KNOWN`] after it was looked
+//! at, and a set stays for [`KEPT`] after that.
+//!
+//! How old sets are is told by the clocks of nodes, which may differ and jump: by an hour at the most,
+//! or sets go that are in use.
+
+mod egress_policy;
+mod installer_pod;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
+use toolbus_scripts::packages::{self, Requirements};
+use toolbus_scripts::runner::{Deadline, Error, Outcome, Run, Script};
+use url::Url;
+
+pub(crate) use egress_policy::policy;
+pub(crate) use installer_pod::with_set;
+
+use crate::pod_lifecycle::Made;
+use crate::pod_spec::{Identity, describe};
+use crate::protocol;
+use crate::runner::{self, Shared};
+use crate::settings::{KubernetesSettings, PackagesSettings};
+
+/// How long a set that was looked at is taken to be there without looking again.
+const KNOWN: Duration = Duration::from_secs(300);
+/// How long a set stays at least after it was last asked for: longer than it is known, and a script
+/// that was given it takes to start and to end. An hour of it is for clocks that are not right.
+const KEPT: Duration = Duration::from_secs(1200 + 3600);
+/// Sets that are known at one time. More are looked at again.
+const KNOWN_MAX: usize = 1024;
+/// Most packages pods at one time.
+const INSTALLING_MAX: usize = 2;
+/// What an installer may use beside its pod's limits.
+const OPEN_FILES: u32 = 1024;
+
+/// What callers are told where packages were not set up. Models read it, and the operator after them.
+const NOT_CONFIGURED: &str = "packages cannot be installed here: kubernetes.packages.index and \
+    kubernetes.packages.claim are not set. What the image of scripts has can be imported without \
+    asking for it: run the script without pip_packages to see";
+
+/// What a packages pod does.
+const PROGRAM: &str = include_str!("python/install.py");
+
+/// The sets of one manager.
+pub(crate) struct Packages {
+    installing: Semaphore,
+    sets: Mutex<HashMap<String, Arc<Set>>>,
+}
+
+/// One set: when it was last seen whole. Locked while somebody looks.
+type Set = tokio::sync::Mutex<Option<Instant>>;
+
+impl Packages {
+    pub(crate) fn new() -> Self {
+        Self { installing: Semaphore::new(INSTALLING_MAX), sets: Mutex::default() }
+    }
+
+    fn set(&self, key: &str) -> Arc<Set> {
+        let mut sets = self.sets.lock();
+        if sets.len() >= KNOWN_MAX && !sets.contains_key(key) {
+            // Those that somebody waits for stay.
+            sets.retain(|_, set| Arc::strong_count(set) > 1);
+        }
+        Arc::clone(sets.entry(key.to_owned()).or_default())
+    }
+}
+
+impl Shared {
+    /// Has the packages of a script on the volume, and gives the name of their folder there.
+    pub(crate) async fn equip(
+        self: &Arc<Self>,
+        requirements: &Requirements,
+        run: &Run,
+    ) -> Result<String, Error> {
+        let settings = &self.settings.packages;
+        let (Some(index), Some(_)) = (&settings.index, &settings.claim) else {
+            return Err(Error::Packages(NOT_CONFIGURED.to_owned()));
+        };
+        // There is the script's own pod to wait for after this.
+        let (start, end) = (Instant::now(), run.turn_by());
+        let deadline = end.min(start + settings.timeout.duration());
+        let limit = deadline.saturating_duration_since(start);
+        let key = key(&self.settings, index.expose(), requirements);
+        let set = self.packages.set(&key);
+        let late = || packages::timed_out(limit);
+        let waiting = async {
+            let seen = timeout_at(deadline, set.lock()).await.map_err(|_| late())?;
+            if seen.is_some_and(|seen| seen.elapsed() < KNOWN) {
+                return Ok::<_, Error>((seen, None));
+            }
+            let permit = timeout_at(deadline, self.packages.installing.acquire());
+            Ok((seen, Some(permit.await.map_err(|_| late())?)))
+        };
+        let (mut seen, permit) = tokio::select! {
+            waited = waiting => waited?,
+            () = run.cancelled.cancelled() => return Err(Error::Cancelled),
+        };
+        if permit.is_some() {
+            *seen = None;
+            let left = deadline.saturating_duration_since(Instant::now());
+            let input = order(settings, index.expose(), &key, requirements);
+            // From before it was looked at: it may be touched no later than that.
+            let looked = Instant::now();
+            let installed = timeout_at(end, self.install(input, left, (run, end))).await;
+            let outcome = installed.unwrap_or_else(|_| Err(packages::timed_out(end - start)))?;
+            packages::judge(&outcome, limit)?;
+            *seen = Some(looked);
+        }
+        Ok(key)
+    }
+
+    /// Runs a packages pod to its end. `end` is when nobody needs it any more; that it cannot be had is
+    /// known a moment before.
+    async fn install(
+        self: &Arc<Self>,
+        input: String,
+        limit: Duration,
+        (run, end): (&Run, Instant),
+    ) -> Result<Outcome, Error> {
+        let run = Run {
+            cancelled: run.cancelled.clone(),
+            deadline: Deadline::after(end.saturating_duration_since(Instant::now())),
+            ..Run::alone(&run.call_id)
+        };
+        let start_timeout = self.settings.start_timeout.duration();
+        let identity = Identity::of_packages(self.keeper.manager());
+        let life = limit + start_timeout;
+        let described = describe(&self.settings, &identity, life);
+        let pod = installer_pod::installer(described, &self.settings);
+        let by = run.until(start_timeout);
+        let Made::New(mut kept) = self.keeper.make(&identity, pod, &run.cancelled, by).await?
+        else {
+            return Err(Error::Failed("a packages pod has the name of another".to_owned()));
+        };
+        let script = Script {
+            source: PROGRAM.to_owned(),
+            input,
+            timeout: limit,
+            packages: Vec::new(),
+            files: Vec::new(),
+        };
+        let limits = protocol::Settings {
+            open_files: OPEN_FILES,
+            file_bytes: self.settings.packages.set_bytes.bytes(),
+            ..runner::limits(&script)
+        };
+        let outcome = self.to_its_end(&mut kept, &script, &run, &limits).await;
+        // Whatever became of it: the script that needs the packages has not begun.
+        outcome.map_err(|error| match error {
+            Error::OutcomeUnknown(why) => {
+                Error::Packages(format!("the packages could not be installed: {why}"))
+            }
+            error => error,
+        })
+    }
+}
+
+/// What stands for a set: what is required, and all that decides what comes of it.
+fn key(settings: &KubernetesSettings, index: &str, requirements: &Requirements) -> String {
+    let mut digest = Sha256::new();
+    for part in [settings.image.as_str(), installer_pod::image(settings), index] {
+        digest.update(part);
+        digest.update("\n");
+    }
+    for requirement in requirements.iter() {
+        digest.update(requirement);
+        digest.update("\n");
+    }
+    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What `install.py` is told.
+fn order(
+    settings: &PackagesSettings,
+    index: &str,
+    key: &str,
+    requirements: &Requirements,
+) -> String {
+    let url = Url::parse(index).ok();
+    // Without encryption pip trusts only hosts that it is told to; the operator wrote this address.
+    let plain = url.as_ref().filter(|url| url.scheme() == "http");
+    let is_name = |char: char| char.is_ascii_alphanumeric() || char == '-';
+    let names = requirements.iter().map(|text| text.split(|char| !is_name(char)).next());
+    json!({
+        "key": key,
+        "index": index,
+        "trusted_host": plain.and_then(Url::host_str),
+        "requirements": requirements.iter().collect::<Vec<_>>(),
+        "names": names.collect::<Vec<_>>(),
+        "set_bytes": settings.set_bytes.bytes(),
+        "cache_bytes": settings.cache_bytes.bytes(),
+        "kept_seconds": KEPT.as_secs(),
+    })
+    .to_string()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,443 @@
+//! The life of pods: they are made here, and whatever was made is deleted.
+//!
+//! Invariants: a pod that was asked for is held by a [`Kept`], and dropping that deletes it, also
+//! when nobody knows whether the cluster had made it yet; what could not be deleted is a stray, which
+//! the `reaper` sees; nothing is deleted that another manager made under the same name.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, ResourceExt as _};
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::runtime::Handle;
+use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use toolbus_scripts::runner::{CallKey, Error};
+use uuid::Uuid;
+
+use crate::attach::Input;
+use crate::errors;
+use crate::owner_lease::Owner;
+use crate::pod_spec::{self, CALL, Identity, MANAGER, SELECTOR};
+use crate::pod_watch::{Follower, Watch};
+use crate::protocol;
+use crate::requests::{limited, repeated, within};
+
+/// The pause between two attempts to make or delete a pod: it doubles, up to the longest.
+pub(crate) const PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Attempts to delete a pod; the reaper makes the next ones.
+const DELETIONS: u32 = 6;
+/// What a pod gave is on its way to whoever waits for it, before the cluster is busy with putting the
+/// pod away.
+const LULL: Duration = Duration::from_millis(25);
+/// How long a pod that is done with stays while a script waits for its own. Putting one away takes a
+/// node as much work as half a birth, for which nobody waits.
+const PUT_OFF: Duration = Duration::from_secs(1);
+/// How long it takes until the room of a pod that is gone can be had, and how often it is looked.
+pub(crate) const ROOM: Duration = Duration::from_secs(2);
+const ROOM_PAUSE: Duration = Duration::from_millis(200);
+/// How long telling a pod that its end was heard may take.
+const FAREWELL: Duration = Duration::from_millis(200);
+/// How long the cluster may be asked for the pod of a call.
+const SEARCH: Duration = Duration::from_secs(20);
+
+/// Makes and deletes the pods of one manager.
+pub(crate) struct Keeper {
+    pub(crate) pods: Api<Pod>,
+    watch: Watch,
+    /// Who this is.
+    pub(crate) manager: String,
+    /// What its pods belong to.
+    owner: Owner,
+    /// The nonces of all pods that are held or being deleted.
+    held: Mutex<HashSet<String>>,
+    /// How many scripts wait for their pods to be born.
+    births: watch::Sender<usize>,
+    leaving: Mutex<Leaving>,
+    tasks: TaskTracker,
+}
+
+/// The pods that are being deleted or are to be.
+#[derive(Default)]
+struct Leaving {
+    count: usize,
+    /// When the last one was gone.
+    last: Option<Instant>,
+}
+
+/// What became of the wish for a pod.
+pub(crate) enum Made {
+    /// The cluster has taken it.
+    New(Kept),
+    /// There is one of this name already, which is somebody else's.
+    There,
+}
+
+/// A pod of ours. It is deleted when this is dropped.
+pub(crate) struct Kept {
+    pub(crate) keeper: Arc<Keeper>,
+    /// The pod's name.
+    pub(crate) name: String,
+    /// What its reports begin with.
+    pub(crate) nonce: String,
+    /// `None` while nobody knows whether it was made.
+    uid: Option<String>,
+    /// What the cluster says of it.
+    pub(crate) follower: Follower,
+    /// What a pod hears that waits to be told that its end was heard.
+    pub(crate) ear: Option<Input>,
+    /// It was never made, it belongs to somebody else, or it is the reaper's to delete.
+    pub(crate) is_gone: bool,
+}
+
+impl Keeper {
+    /// `tasks` are where pods are made and deleted, whoever waits for it.
+    pub(crate) fn new(pods: Api<Pod>, watch: Watch, owner: Owner, tasks: TaskTracker) -> Self {
+        let manager = Uuid::new_v4().simple().to_string();
+        let (held, births, leaving) = Default::default();
+        Self { pods, watch, manager, owner, held, births, leaving, tasks }
+    }
+
+    /// Who this is among the managers of the namespace: new for each process.
+    pub(crate) fn manager(&self) -> &str {
+        &self.manager
+    }
+
+    /// Asks for a pod, until `by` at the latest, with all attempts. The cluster has taken it then, no
+    /// more: it does not run yet.
+    ///
+    /// # Errors
+    /// When it was not taken, with the cluster's reason, or cancelled. A request that is under way
+    /// then is still waited for, elsewhere, so that its pod can be deleted.
+    pub(crate) async fn make(
+        self: &Arc<Self>,
+        identity: &Identity,
+        mut description: Pod,
+        cancelled: &CancellationToken,
+        by: Instant,
+    ) -> Result<Made, Error> {
+        description.metadata.owner_references = self.owner.references();
+        let kept = self.hold(&identity.name, &identity.nonce);
+        let stop = cancelled.clone();
+        // What is made is dropped, and so the pod deleted, when nobody waits for it any more: within
+        // the task, for what a task returns is dropped after whoever waits for all tasks went on.
+        let (tell, told) = oneshot::channel();
+        self.tasks.spawn(async move {
+            let _ = tell.send(kept.make(description, stop, by).await);
+        });
+        tokio::select! {
+            made = told => {
+                made.unwrap_or_else(|_| Err(Error::Failed("its making broke off".to_owned())))
+            }
+            () = cancelled.cancelled() => Err(Error::Cancelled),
+        }
+    }
+
+    /// Takes over the pod of a call, from a manager that is lost or has lost the call; `None` where
+    /// there is no such pod.
+    ///
+    /// # Errors
+    /// When the cluster cannot be asked until `by`, so that nobody knows.
+    pub(crate) async fn adopt(
+        self: &Arc<Self>,
+        key: CallKey,
+        by: Instant,
+    ) -> Result<Option<Kept>, Error> {
+        let end = by.min(Instant::now() + SEARCH);
+        let mut pause = PAUSE;
+        // What an attempt without an answer may have made ours is no stray before the next one.
+        let mut held = None;
+        loop {
+            let error = match within(end, self.try_adopt(key, &mut held)).await {
+                Ok(kept) => return Ok(kept),
+                Err(error) => error,
+            };
+            // A conflict: the pod changed between the look and the patch.
+            let again = errors::is_transient(&error) || errors::is_not_found(&error);
+            if !again || Instant::now() + pause >= end {
+                let error = errors::chain(&error);
+                return Err(Error::OutcomeUnknown(format!(
+                    "its pod cannot be looked for: {error}"
+                )));
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Leaves in `held` the pod that it could not take for certain.
+    async fn try_adopt(
+        self: &Arc<Self>,
+        key: CallKey,
+        held: &mut Option<Kept>,
+    ) -> Result<Option<Kept>, kube::Error> {
+        let Some(pod) = self.find(key).await? else { return Ok(None) };
+        let Some(nonce) = pod_spec::nonce(&pod) else { return Ok(None) };
+        let mut kept = match held.take() {
+            Some(kept) if kept.nonce == nonce => kept,
+            _ => self.hold(&pod.name_any(), nonce),
+        };
+        // Not ours before the patch, and not to be deleted if it fails.
+        kept.is_gone = true;
+        let kept = held.insert(kept);
+        let patch = json!({"metadata": {
+            "resourceVersion": pod.metadata.resource_version,
+            "labels": {MANAGER: self.manager},
+        }});
+        let (parameters, patch) = (PatchParams::default(), Patch::Merge(&patch));
+        limited(self.pods.patch(&kept.name, &parameters, &patch)).await?;
+        kept.is_gone = false;
+        kept.uid = pod.uid();
+        Ok(held.take())
+    }
+
+    /// The pod of a call, whosever it is.
+    pub(crate) async fn find(&self, key: CallKey) -> Result<Option<Pod>, kube::Error> {
+        let selector = format!("{SELECTOR},{CALL}={}", pod_spec::call_label(key));
+        let parameters = ListParams::default().labels(&selector);
+        let list = repeated(|| self.pods.list(&parameters)).await?;
+        Ok(list.items.into_iter().find(|pod| pod.metadata.deletion_timestamp.is_none()))
+    }
+
+    /// Looks at a pod that is somebody else's.
+    pub(crate) fn follow(&self, name: &str) -> Follower {
+        self.watch.follow(name)
+    }
+
+    /// All pods of all managers.
+    pub(crate) async fn all(&self) -> Result<Vec<Pod>, kube::Error> {
+        let parameters = ListParams::default().labels(SELECTOR);
+        Ok(repeated(|| self.pods.list(&parameters)).await?.items)
+    }
+
+    /// Whether nobody here knows of this pod, which is ours.
+    pub(crate) fn is_stray(&self, pod: &Pod) -> bool {
+        !pod_spec::nonce(pod).is_some_and(|nonce| self.held.lock().contains(nonce))
+    }
+
+    /// A script waits for its pod while this is held.
+    pub(crate) fn birth(&self) -> Birth<'_> {
+        self.births.send_modify(|births| *births += 1);
+        Birth(self)
+    }
+
+    /// Whether pods are about to make room, or the cluster may not have counted it yet.
+    fn makes_room(&self) -> bool {
+        let leaving = self.leaving.lock();
+        leaving.count > 0 || leaving.last.is_some_and(|last| last.elapsed() < ROOM)
+    }
+
+    /// Waits while scripts wait for their pods, and not for long.
+    async fn after_births(&self) {
+        let mut births = self.births.subscribe();
+        let none = births.wait_for(|births| *births == 0);
+        // Either way it is time.
+        let _ = timeout(PUT_OFF, none).await.is_ok();
+    }
+
+    /// Deletes a pod unless it changed since it was seen.
+    pub(crate) async fn delete_as_seen(&self, pod: &Pod) -> Result<(), kube::Error> {
+        let as_seen = Preconditions { uid: pod.uid(), resource_version: pod.resource_version() };
+        self.delete_when(&pod.name_any(), as_seen).await
+    }
+
+    fn hold(self: &Arc<Self>, name: &str, nonce: &str) -> Kept {
+        self.held.lock().insert(nonce.to_owned());
+        Kept {
+            keeper: Arc::clone(self),
+            name: name.to_owned(),
+            nonce: nonce.to_owned(),
+            uid: None,
+            follower: self.watch.follow(name),
+            ear: None,
+            is_gone: false,
+        }
+    }
+
+    /// Deletes a pod, and with it its processes. Whether or not that succeeds it is not held any
+    /// more.
+    async fn delete(&self, name: &str, nonce: &str, mut uid: Option<String>) {
+        let mut pause = PAUSE;
+        for _ in 0..DELETIONS {
+            if uid.is_none() {
+                uid = match limited(self.pods.get_opt(name)).await {
+                    Ok(Some(pod)) if pod_spec::nonce(&pod) == Some(nonce) => pod.uid(),
+                    Ok(_) => break,
+                    Err(error) => {
+                        tracing::debug!(pod = name, error = %errors::chain(&error), "whether a pod was made is unknown");
+                        None
+                    }
+                };
+            }
+            if uid.is_some() {
+                let this = Preconditions { uid: uid.clone(), resource_version: None };
+                match self.delete_when(name, this).await {
+                    Ok(()) => break,
+                    Err(error) => {
+                        tracing::warn!(pod = name, error = %errors::chain(&error), "a pod was not deleted");
+                    }
+                }
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+        self.held.lock().remove(nonce);
+    }
+
+    /// Deletes this very pod, not one that came to have its name.
+    async fn delete_when(&self, name: &str, it_is: Preconditions) -> Result<(), kube::Error> {
+        let parameters = DeleteParams::default().grace_period(0).preconditions(it_is);
+        match limited(self.pods.delete(name, &parameters)).await {
+            Err(error) if !errors::is_not_found(&error) && !errors::is_conflict(&error) => {
+                Err(error)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Kept {
+    /// Lets go of a pod that is somebody else's by now: it is not deleted.
+    pub(crate) fn leave(mut self) {
+        self.is_gone = true;
+    }
+
+    async fn make(
+        mut self,
+        description: Pod,
+        cancelled: CancellationToken,
+        by: Instant,
+    ) -> Result<Made, Error> {
+        let room_end = by.min(Instant::now() + PUT_OFF + ROOM);
+        let mut pause = PAUSE;
+        // An attempt without an answer may have been granted.
+        let mut unsure = false;
+        loop {
+            let parameters = PostParams::default();
+            let created = limited(self.keeper.pods.create(&parameters, &description));
+            let error = match within(by, created).await {
+                Ok(pod) => {
+                    self.uid = pod.uid();
+                    return Ok(Made::New(self));
+                }
+                Err(error) if errors::is_there(&error) => return self.of_that_name(by).await,
+                Err(error) => error,
+            };
+            if !errors::is_transient(&error) {
+                if unsure {
+                    return self.refused(&error, by).await;
+                }
+                let is_full = errors::is_quota(&error);
+                if is_full && Instant::now() < room_end && self.keeper.makes_room() {
+                    tokio::select! {
+                        () = sleep(ROOM_PAUSE) => continue,
+                        () = cancelled.cancelled() => {}
+                    }
+                }
+                // It was looked at and refused.
+                self.is_gone = matches!(error, kube::Error::Api(_));
+                return Err(errors::of_creation(&error));
+            }
+            unsure |= errors::is_unanswered(&error);
+            if Instant::now() + pause >= by {
+                return Err(errors::of_creation(&error));
+            }
+            // What was asked for may have been made all the same, so `self` is dropped as it is.
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = cancelled.cancelled() => return Err(Error::Cancelled),
+            }
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// There is a pod of the name: ours, when the answer to an attempt was lost.
+    async fn of_that_name(mut self, by: Instant) -> Result<Made, Error> {
+        match self.is_made(by).await {
+            Ok(true) => Ok(Made::New(self)),
+            Ok(false) => {
+                self.is_gone = true;
+                Ok(Made::There)
+            }
+            Err(error) => Err(errors::of_creation(&error)),
+        }
+    }
+
+    /// Refused after an attempt that had no answer: that one may have been granted, and have taken
+    /// the very room that there is none of any more.
+    async fn refused(mut self, why: &kube::Error, by: Instant) -> Result<Made, Error> {
+        match self.is_made(by).await {
+            Ok(true) => Ok(Made::New(self)),
+            Ok(false) => {
+                self.is_gone = true;
+                Err(errors::of_creation(why))
+            }
+            Err(error) => Err(errors::of_creation(&error)),
+        }
+    }
+
+    /// Whether the cluster has this very pod.
+    async fn is_made(&mut self, by: Instant) -> Result<bool, kube::Error> {
+        let found = within(by, repeated(|| self.keeper.pods.get_opt(&self.name))).await?;
+        let own = found.filter(|pod| pod_spec::nonce(pod) == Some(&self.nonce));
+        let is_own = own.is_some();
+        self.uid = own.and_then(|pod| pod.uid());
+        Ok(is_own)
+    }
+}
+
+/// One of the births that a [`Keeper`] knows of.
+pub(crate) struct Birth<'a>(&'a Keeper);
+
+impl Drop for Birth<'_> {
+    fn drop(&mut self) {
+        self.0.births.send_modify(|births| *births -= 1);
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // Once another manager has taken it over, it is that one's to delete.
+        if self.is_gone || self.follower.is_of_another(&self.keeper.manager) {
+            self.keeper.held.lock().remove(&self.nonce);
+            return;
+        }
+        let (keeper, uid) = (Arc::clone(&self.keeper), self.uid.take());
+        let (name, nonce) = (std::mem::take(&mut self.name), std::mem::take(&mut self.nonce));
+        let ear = self.ear.take();
+        keeper.leaving.lock().count += 1;
+        let deleting = async move {
+            if let Some(mut ear) = ear {
+                keeper.after_births().await;
+                // One that does not hear it is deleted all the same.
+                let _ = timeout(FAREWELL, ear.send(&protocol::acknowledge())).await;
+            }
+            sleep(LULL).await;
+            keeper.delete(&name, &nonce, uid).await;
+            let mut leaving = keeper.leaving.lock();
+            leaving.count -= 1;
+            leaving.last = Some(Instant::now());
+        };
+        // Without a runtime nothing can be deleted any more; the next manager does it.
+        if let Ok(runtime) = Handle::try_current() {
+            self.keeper.tasks.spawn_on(deleting, &runtime);
+        }
+    }
+}
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Kept").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

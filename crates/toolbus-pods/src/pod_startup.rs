@@ -1,0 +1,206 @@
+//! From a pod that was just asked for to one whose first process answers.
+//!
+//! Nobody says when a container begins to run (the cluster learns of it up to a second later), so
+//! attaching is tried until it succeeds. An attempt that comes too early is refused, or accepted and
+//! closed at once; either way it is made again. That the first process answers proves both
+//! directions of the connection, before the script is entrusted to it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use kube::Client;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use toolbus_scripts::runner::Error;
+
+use crate::attach::{Frame, Input, Output, attach};
+use crate::errors;
+use crate::pod_watch::{Follower, Known};
+use crate::protocol::{self, Report, Reports};
+
+/// Between two attempts, while the pod is young and when it is not.
+const PAUSE: Duration = Duration::from_millis(10);
+const PAUSE_LONG: Duration = Duration::from_millis(100);
+const YOUNG: Duration = Duration::from_secs(2);
+/// Attaching before a node has the pod is in vain, so that is waited for; not longer than this, in
+/// case the watch is behind.
+const SCHEDULING: Duration = Duration::from_millis(150);
+/// After this without an answer the first process is asked again.
+const HELLO_AGAIN: Duration = Duration::from_millis(250);
+/// How long no node may take a pod. Another script may end meanwhile and make room.
+const UNSCHEDULABLE: Duration = Duration::from_secs(3);
+/// How long a volume may be missing after the node first said so. The node tries again every ten to
+/// fifteen seconds, and often succeeds: the volume was still on its way from another node, or the
+/// cluster had not yet granted this one to read its claim.
+const VOLUMES: Duration = Duration::from_secs(30);
+const COMPLAINT_BYTES_MAX: usize = 2 << 10;
+
+/// A pod that answers.
+pub(crate) struct Born {
+    pub(crate) input: Input,
+    pub(crate) output: Output,
+    pub(crate) reports: Reports,
+}
+
+/// What a pod is waited for with.
+pub(crate) struct Wait<'a> {
+    pub(crate) client: &'a Client,
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) nonce: &'a str,
+    /// When it must answer.
+    pub(crate) by: Instant,
+    pub(crate) cancelled: &'a CancellationToken,
+}
+
+/// What was heard of a pod that does not answer yet.
+#[derive(Default)]
+struct Signs {
+    /// What its first process complains of.
+    complaint: Vec<u8>,
+    /// Why the last attempt to attach was in vain.
+    refusal: String,
+}
+
+impl Wait<'_> {
+    /// Waits until the pod answers, or for the first reason why it never will.
+    pub(crate) async fn born(&self, follower: &mut Follower) -> Result<Born, Error> {
+        let mut known = follower.known.clone();
+        let start = Instant::now();
+        let mut signs = Signs::default();
+        let answers = async {
+            let scheduled = known.wait_for(|known| known.scheduled);
+            // Either way attaching is tried: it is the one thing that tells for certain.
+            let _ = timeout(SCHEDULING, scheduled).await;
+            let mut attempts = 0_u32;
+            loop {
+                attempts += 1;
+                if let Some(born) = self.attempt(&mut signs).await {
+                    tracing::debug!(attempts, elapsed = ?start.elapsed(), "the pod answers");
+                    return born;
+                }
+                sleep(if start.elapsed() < YOUNG { PAUSE } else { PAUSE_LONG }).await;
+            }
+        };
+        let failure = tokio::select! {
+            born = answers => return Ok(born),
+            () = self.cancelled.cancelled() => return Err(Error::Cancelled),
+            error = hopeless(follower, VOLUMES) => Some(error),
+            () = sleep_until(self.by) => None,
+        };
+        let failure =
+            failure.unwrap_or_else(|| late(&follower.known.borrow(), start.elapsed(), &signs));
+        let said = String::from_utf8_lossy(&signs.complaint).trim().to_owned();
+        Err(match failure {
+            Error::Failed(text) if !said.is_empty() => Error::Failed(format!("{text}: {said}")),
+            failure => failure,
+        })
+    }
+
+    /// One attempt; `None` when it has to be made again.
+    async fn attempt(&self, signs: &mut Signs) -> Option<Born> {
+        let (mut input, mut output) = match attach(self.client, self.namespace, self.name).await {
+            Ok(halves) => halves,
+            Err(error) => {
+                tracing::trace!(%error, "attaching was refused");
+                signs.refusal = errors::chain(&error);
+                return None;
+            }
+        };
+        let hello: Bytes = protocol::hello(self.nonce);
+        let mut reports = Reports::joining(self.nonce);
+        loop {
+            input.send(&hello).await.ok()?;
+            let again = Instant::now() + HELLO_AGAIN;
+            while let Ok(frame) = tokio::time::timeout_at(again, output.next()).await {
+                match frame {
+                    Frame::Stdout(bytes) => {
+                        // Nothing but this can be the first that is heard.
+                        if reports.accept(&bytes).ok()?.contains(&Report::Ready) {
+                            return Some(Born { input, output, reports });
+                        }
+                    }
+                    Frame::Stderr(bytes) => {
+                        let room = COMPLAINT_BYTES_MAX.saturating_sub(signs.complaint.len());
+                        signs.complaint.extend_from_slice(&bytes[..bytes.len().min(room)]);
+                    }
+                    Frame::Closed(reason) => {
+                        tracing::trace!(reason, "attaching came too early");
+                        signs.refusal = reason;
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Why a pod has not answered in its time, as far as anybody knows.
+fn late(known: &Known, after: Duration, signs: &Signs) -> Error {
+    if let Some(reason) = &known.unschedulable {
+        return no_room(reason);
+    }
+    if let Some(reason) = &known.delayed {
+        return cannot_start(reason);
+    }
+    // What it complains of is told in any case.
+    let refusal = if signs.complaint.is_empty() && !signs.refusal.is_empty() {
+        format!(", and it cannot be attached to: {}", signs.refusal)
+    } else {
+        String::new()
+    };
+    Error::Failed(format!("the pod did not start within {after:.1?}{refusal}"))
+}
+
+fn no_room(reason: &str) -> Error {
+    Error::Busy(format!("no node has room: {reason}"))
+}
+
+fn cannot_start(reason: &str) -> Error {
+    Error::Failed(format!("the pod cannot start: {reason}"))
+}
+
+/// Waits until it is certain that the pod will not start. `volumes` is how long one may be missing.
+pub(crate) async fn hopeless(follower: &mut Follower, volumes: Duration) -> Error {
+    let known = &mut follower.known;
+    let is_hopeless =
+        |known: &Known| known.broken.is_some() || known.ended.is_some() || known.deleted;
+    loop {
+        let seen = known.borrow_and_update().clone();
+        if let Some(reason) = seen.broken {
+            return cannot_start(&reason);
+        }
+        if let Some(ended) = seen.ended {
+            let code =
+                ended.exit_code.map(|code| format!(", exit code {code}")).unwrap_or_default();
+            return Error::Failed(format!(
+                "the pod ended before the script started: {}{code} {}",
+                ended.reason, ended.message
+            ));
+        }
+        if seen.deleted {
+            return Error::Failed("the pod was deleted before the script started".to_owned());
+        }
+        let changed = match (seen.delayed, seen.unschedulable) {
+            (None, None) => known.changed().await,
+            (Some(reason), _) => match timeout(volumes, known.wait_for(is_hopeless)).await {
+                Ok(changed) => changed.map(drop),
+                Err(_) => return cannot_start(&reason),
+            },
+            (None, Some(reason)) => {
+                let better = known.wait_for(|known| known.scheduled || is_hopeless(known));
+                match timeout(UNSCHEDULABLE, better).await {
+                    Ok(changed) => changed.map(drop),
+                    Err(_) => return no_room(&reason),
+                }
+            }
+        };
+        if changed.is_err() {
+            // The watch is gone, which says nothing about the pod.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,211 @@
+//! One watch over all pods of ours, and one over the events about them.
+//!
+//! What is learned here comes late (the kubelet looks at its containers once a second), so no
+//! outcome waits for it: it is for what shows nowhere else, such as an image that cannot be pulled.
+//! Invariants: at most two watches however many scripts run; a watch that breaks is begun again
+//! with a growing delay, and meanwhile nothing is known, which no run may rely on.
+
+use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client, ResourceExt as _};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::pod_spec::{MANAGER, SELECTOR};
+
+/// What is known of a pod.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// Its version when it was last seen, for changes that must not meet another.
+    pub(crate) version: Option<String>,
+    /// The manager that it belongs to.
+    pub(crate) manager: Option<String>,
+    /// A node has it.
+    pub(crate) scheduled: bool,
+    /// Why no node takes it.
+    pub(crate) unschedulable: Option<String>,
+    /// What it still waits for, as the node last said: a volume.
+    pub(crate) delayed: Option<String>,
+    /// Why it cannot start.
+    pub(crate) broken: Option<String>,
+    /// Its container ended, or all of it did.
+    pub(crate) ended: Option<Ended>,
+    /// The object is gone.
+    pub(crate) deleted: bool,
+}
+
+/// How a container ended, in the cluster's words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ended {
+    /// Such as `OOMKilled`, `DeadlineExceeded`, `Evicted`, `Error`.
+    pub(crate) reason: String,
+    pub(crate) message: String,
+    pub(crate) exit_code: Option<i32>,
+}
+
+type Followed = Mutex<HashMap<String, watch::Sender<Known>>>;
+
+/// Knows what the cluster says of the pods that are followed.
+#[derive(Clone, Default)]
+pub(crate) struct Watch {
+    followed: Arc<Followed>,
+}
+
+/// Looks at one pod until it is dropped.
+pub(crate) struct Follower {
+    name: String,
+    followed: Arc<Followed>,
+    pub(crate) known: watch::Receiver<Known>,
+}
+
+impl Watch {
+    /// Looks at a pod, which need not be there yet.
+    pub(crate) fn follow(&self, name: &str) -> Follower {
+        let (sender, known) = watch::channel(Known::default());
+        self.followed.lock().insert(name.to_owned(), sender);
+        Follower { name: name.to_owned(), followed: Arc::clone(&self.followed), known }
+    }
+
+    /// Watches until cancelled.
+    pub(crate) async fn run(&self, client: Client, namespace: &str, cancelled: CancellationToken) {
+        let pods = watcher(
+            Api::<Pod>::namespaced(client.clone(), namespace),
+            watcher::Config::default().labels(SELECTOR),
+        );
+        let events = watcher(
+            Api::<Event>::namespaced(client, namespace),
+            watcher::Config::default().fields("involvedObject.kind=Pod,type=Warning"),
+        );
+        let mut pods = pin!(pods.default_backoff());
+        let mut events = pin!(events.default_backoff().applied_objects());
+        loop {
+            // Each arm only waits for the next item of a stream that lives outside of the loop.
+            tokio::select! {
+                () = cancelled.cancelled() => return,
+                event = pods.next() => match event {
+                    Some(Ok(event)) => self.pod(event),
+                    Some(Err(error)) => broke("pods", &error),
+                    None => return,
+                },
+                event = events.next() => match event {
+                    Some(Ok(event)) => self.event(&event),
+                    Some(Err(error)) => broke("events", &error),
+                    None => return,
+                },
+            }
+        }
+    }
+
+    fn pod(&self, event: watcher::Event<Pod>) {
+        match event {
+            watcher::Event::Apply(pod) | watcher::Event::InitApply(pod) => {
+                self.update(&pod.name_any(), |known| learn(known, &pod));
+            }
+            watcher::Event::Delete(pod) => {
+                self.update(&pod.name_any(), |known| {
+                    learn(known, &pod);
+                    known.deleted = true;
+                });
+            }
+            watcher::Event::Init | watcher::Event::InitDone => {}
+        }
+    }
+
+    fn event(&self, event: &Event) {
+        // The sandbox of a pod is made before its containers, and its volumes before that; why they
+        // cannot be is said in events alone.
+        let reason = event.reason.as_deref().unwrap_or_default();
+        let Some(name) = &event.involved_object.name else { return };
+        let message = event.message.as_deref().unwrap_or_default();
+        let told = || Some(format!("{reason}: {message}"));
+        self.update(name, |known| match reason {
+            "FailedCreatePodSandBox" => known.broken = known.broken.take().or_else(told),
+            "FailedMount" | "FailedAttachVolume" => known.delayed = told(),
+            _ => {}
+        });
+    }
+
+    fn update(&self, name: &str, change: impl FnOnce(&mut Known)) {
+        if let Some(sender) = self.followed.lock().get(name) {
+            sender.send_if_modified(|known| {
+                let before = known.clone();
+                change(known);
+                *known != before
+            });
+        }
+    }
+}
+
+impl Follower {
+    /// Whether the pod was last seen with another manager than this.
+    pub(crate) fn is_of_another(&self, manager: &str) -> bool {
+        self.known.borrow().manager.as_deref().is_some_and(|of| of != manager)
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.followed.lock().remove(&self.name);
+    }
+}
+
+fn broke(what: &str, error: &watcher::Error) {
+    tracing::warn!(what, error = %crate::errors::chain(error), "a watch broke and is begun again");
+}
+
+fn learn(known: &mut Known, pod: &Pod) {
+    known.version.clone_from(&pod.metadata.resource_version);
+    known.manager = pod.labels().get(MANAGER).cloned();
+    let Some(status) = &pod.status else { return };
+    known.scheduled |= pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+    let condition = status.conditions.iter().flatten().find(|condition| {
+        condition.type_ == "PodScheduled"
+            && condition.status == "False"
+            && condition.reason.as_deref() == Some("Unschedulable")
+    });
+    known.unschedulable = condition.map(|condition| condition.message.clone().unwrap_or_default());
+    let container = status.container_statuses.iter().flatten().next();
+    known.broken = known.broken.take().or_else(|| container.and_then(broken));
+    let terminated = container
+        .and_then(|container| container.state.as_ref())
+        .and_then(|state| state.terminated.as_ref());
+    let finished = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
+    if terminated.is_some() || finished {
+        // The pod's own reason (`Evicted`, `DeadlineExceeded`) says more than the container's.
+        let own = |text: &Option<String>, container: Option<&String>| {
+            text.as_ref().or(container).cloned().unwrap_or_default()
+        };
+        known.ended = Some(Ended {
+            reason: own(&status.reason, terminated.and_then(|ended| ended.reason.as_ref())),
+            message: own(&status.message, terminated.and_then(|ended| ended.message.as_ref())),
+            exit_code: terminated.map(|ended| ended.exit_code),
+        });
+    }
+}
+
+/// Why a container cannot start, where waiting longer would not help.
+fn broken(container: &ContainerStatus) -> Option<String> {
+    let waiting = container.state.as_ref()?.waiting.as_ref()?;
+    let reason = waiting.reason.as_deref().unwrap_or_default();
+    let hopeless = matches!(
+        reason,
+        "ErrImagePull"
+            | "ImagePullBackOff"
+            | "ErrImageNeverPull"
+            | "InvalidImageName"
+            | "ImageInspectError"
+            | "CreateContainerConfigError"
+            | "CreateContainerError"
+            | "RunContainerError"
+    );
+    hopeless.then(|| format!("{reason}: {}", waiting.message.as_deref().unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+//! Whether the cluster enforces network policy, as a pod finds out that tries.
+//!
+//! That there is a NetworkPolicy says little: network plugins that know of none ignore it without a
+//! word. So one pod is made that differs from a script's in its program alone, which has no filter of
+//! ours and tries to reach the API server (`probe.py`).
+//!
+//! Invariants: nothing waits for the probe; it takes no script's turn, and no warm pod makes room for it;
+//! its pod is kept like any other, so it is gone soon, whatever becomes of the probe; policy is said to
+//! be enforced only where there is one and a pod that it selects reached nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::LogParams;
+use serde::Serialize;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+use toolbus_scripts::runner::Error;
+
+use crate::pod_lifecycle::{Kept, Made};
+use crate::pod_spec::{Identity, describe};
+use crate::pod_watch::Ended;
+use crate::requests::repeated;
+use crate::runner::{KubernetesRunner, Shared};
+use crate::{errors, namespace, pod_startup};
+
+/// What the pod does: it needs nine seconds at the most.
+const PROGRAM: &str = include_str!("python/probe.py");
+/// How long the pod may take from its start until the cluster has noticed its end.
+const LIMIT: Duration = Duration::from_secs(30);
+/// More than the program says, and than an interpreter says of its failure.
+const LOG_BYTES: i64 = 4 << 10;
+/// How much of that an operator is told.
+const REASON_CHARS_MAX: usize = 200;
+
+/// Whether network policy holds pods, as far as the probe has shown.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum PolicyStatus {
+    /// There was no probe, or it has not come to its end.
+    #[default]
+    Untried,
+    /// A pod could not reach the API server, which a policy of the namespace denies it.
+    Enforced,
+    /// A pod reached the API server. Only their own filter keeps scripts from the network.
+    NotEnforced,
+    /// The probe has shown nothing.
+    Unknown {
+        /// Why not.
+        reason: String,
+    },
+}
+
+/// What the pod found.
+#[derive(Debug, PartialEq, Eq)]
+enum Found {
+    Reached,
+    InVain,
+}
+
+impl KubernetesRunner {
+    /// Begins to find out whether network policy is enforced, and returns at once. What came of it is
+    /// logged, once, and [told](Self::policy) from then on. [`close`](Self::close) ends it.
+    pub fn probe_policy(&self) {
+        let shared = Arc::clone(&self.shared);
+        self.shared.beside.spawn(async move { shared.probe().await });
+    }
+
+    /// Whether network policy is enforced, as far as is known.
+    #[must_use]
+    pub fn policy(&self) -> PolicyStatus {
+        self.shared.policy.lock().clone()
+    }
+}
+
+impl Shared {
+    async fn probe(&self) {
+        let stop = &self.beside_stop;
+        // Dropped half way it leaves nothing: its pod is deleted with what holds it.
+        let probed = tokio::select! {
+            probed = self.try_probe(stop) => probed,
+            () = stop.cancelled() => return,
+        };
+        let status = match probed {
+            Ok(status) => status,
+            Err(Error::Cancelled) => return,
+            Err(error) => PolicyStatus::Unknown { reason: reason(error) },
+        };
+        let namespace = &self.settings.namespace;
+        match &status {
+            PolicyStatus::Enforced => tracing::info!(namespace, "network policy is enforced"),
+            PolicyStatus::NotEnforced => tracing::warn!(
+                namespace,
+                "network policy is not enforced: pods reach the network, and only their own filter \
+                 of system calls keeps scripts from it"
+            ),
+            PolicyStatus::Untried => {}
+            PolicyStatus::Unknown { reason } => {
+                tracing::warn!(namespace, reason, "whether network policy is enforced is unknown");
+            }
+        }
+        *self.policy.lock() = status;
+    }
+
+    async fn try_probe(&self, stop: &CancellationToken) -> Result<PolicyStatus, Error> {
+        let identity = Identity::of_probe(self.keeper.manager());
+        let start_timeout = self.settings.start_timeout.duration();
+        let (life, by) = (start_timeout + LIMIT, Instant::now() + start_timeout);
+        let description = description(describe(&self.settings, &identity, life));
+        let Made::New(mut kept) = self.keeper.make(&identity, description, stop, by).await? else {
+            return Err(Error::Failed("the name of a new pod was taken".to_owned()));
+        };
+        let ended = ended(&mut kept, life).await?;
+        let parameters = LogParams { limit_bytes: Some(LOG_BYTES), ..LogParams::default() };
+        let log = repeated(|| self.pods.logs(&kept.name, &parameters)).await;
+        let log = log.map_err(|error| unavailable("its log cannot be read", &error))?;
+        match found(&ended, &log)? {
+            Found::Reached => Ok(PolicyStatus::NotEnforced),
+            Found::InVain => self.without_connection().await,
+        }
+    }
+
+    /// No connection is no policy's doing where there is none.
+    async fn without_connection(&self) -> Result<PolicyStatus, Error> {
+        match namespace::is_closed(&self.client, &self.settings.namespace).await {
+            Ok(true) => Ok(PolicyStatus::Enforced),
+            Ok(false) => {
+                let text = "its pod reached nothing, though no NetworkPolicy denies it that";
+                Err(Error::Failed(text.to_owned()))
+            }
+            Err(error) => Err(unavailable("policies cannot be looked for", &error)),
+        }
+    }
+}
+
+fn unavailable(what: &str, error: &kube::Error) -> Error {
+    Error::Unavailable(format!("{what}: {}", errors::chain(error)))
+}
+
+/// Without what callers of scripts are told before it.
+fn reason(error: Error) -> String {
+    match error {
+        Error::Failed(text) | Error::Busy(text) | Error::Unavailable(text) => text,
+        error => error.to_string(),
+    }
+}
+
+/// A script's pod with the program of the probe.
+fn description(mut pod: Pod) -> Pod {
+    let spec = pod.spec.get_or_insert_default();
+    if let Some(program) = spec.containers[0].command.as_mut().and_then(|words| words.last_mut()) {
+        PROGRAM.clone_into(program);
+    }
+    pod
+}
+
+/// Waits until the pod has ended by itself.
+async fn ended(kept: &mut Kept, limit: Duration) -> Result<Ended, Error> {
+    // It mounts nothing that could be missing.
+    let over = timeout(limit, pod_startup::hopeless(&mut kept.follower, limit)).await;
+    let ended = kept.follower.known.borrow().ended.clone();
+    match (ended, over) {
+        (Some(ended), _) => Ok(ended),
+        (None, Ok(error)) => Err(error),
+        (None, Err(_)) => Err(Error::Failed(format!("its end was not heard of within {limit:?}"))),
+    }
+}
+
+/// What the pod says, if it came to its end.
+fn found(ended: &Ended, log: &str) -> Result<Found, Error> {
+    let last = log.lines().last().unwrap_or_default();
+    match last {
+        "reached" if ended.exit_code == Some(0) => Ok(Found::Reached),
+        _ if ended.exit_code == Some(0) && last.starts_with("in vain: ") => Ok(Found::InVain),
+        _ => {
+            let said: String = last.chars().take(REASON_CHARS_MAX).collect();
+            Err(Error::Failed(format!("its pod ended: {} {said}", ended.reason)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

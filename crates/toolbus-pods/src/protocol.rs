@@ -1,0 +1,310 @@
+//! What the manager and the first process of a pod say to each other.
+//!
+//! The other half is `supervisor.py`, which describes both directions. Invariants: a line that does
+//! not begin with the nonce of its pod is nobody's; a gap in the numbers means that output was lost
+//! on the way, and is an error, never skipped.
+
+use std::io::Read as _;
+use std::iter;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::read::ZlibEncoder;
+use serde::{Deserialize, Serialize};
+use toolbus_scripts::files::File;
+use toolbus_scripts::runner::{Ending, Script, Stream, Usage};
+
+/// Most bytes of one line: a piece of output in base64, and what stands before it.
+const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// The program of a pod's first process, for `python3 -c`. Packed, because every pod's description
+/// carries it, which the cluster reads and writes many times on the way of one script.
+pub(crate) static PROGRAM: LazyLock<String> = LazyLock::new(|| packed(&program(false)));
+/// The same for pods that may have sockets of every kind.
+pub(crate) static PROGRAM_WITH_NETWORK: LazyLock<String> = LazyLock::new(|| packed(&program(true)));
+
+/// The program's text, without comments.
+fn program(network: bool) -> String {
+    let sources = [
+        include_str!("python/filter.py"),
+        toolbus_scripts::RUN_SCRIPT,
+        include_str!("python/script.py"),
+        include_str!("python/files.py"),
+        include_str!("python/supervisor.py"),
+        include_str!("python/child.py"),
+    ];
+    let lines = sources.iter().flat_map(|source| source.lines());
+    let code = lines.filter(|line| {
+        let code = line.trim_start();
+        !code.is_empty() && !code.starts_with('#')
+    });
+    let head = if network { "NETWORK = True" } else { "NETWORK = False" };
+    iter::once(head).chain(code).flat_map(|line| [line, "\n"]).collect()
+}
+
+/// One line that runs a program: its text by zlib in base64, which are there wherever Python is.
+fn packed(program: &str) -> String {
+    let mut text = Vec::new();
+    ZlibEncoder::new(program.as_bytes(), Compression::best())
+        .read_to_end(&mut text)
+        .expect("memory can be read");
+    let text = STANDARD.encode(text);
+    format!("import binascii, zlib; exec(zlib.decompress(binascii.a2b_base64(\"{text}\")))")
+}
+
+/// What one script may use and take, as its pod is told: numbers, all of them.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Settings {
+    pub(crate) timeout_ms: u64,
+    pub(crate) output_bytes: usize,
+    pub(crate) processes: u32,
+    pub(crate) open_files: u32,
+    pub(crate) file_bytes: u64,
+    pub(crate) address_space_bytes: u64,
+    /// 1 where there is a folder of packages, else 0.
+    pub(crate) packages: u32,
+    /// Of files that come back: most of them, most bytes together, longest name, most entries of
+    /// their folder.
+    pub(crate) files: usize,
+    pub(crate) files_bytes: usize,
+    pub(crate) name_bytes: usize,
+    pub(crate) entries: usize,
+}
+
+/// Asks whether anybody listens, and says how answers begin.
+pub(crate) fn hello(nonce: &str) -> Bytes {
+    message(b'H', nonce.as_bytes())
+}
+
+/// The script and all it needs, for a pod that then says that it has it. It starts with [`go`].
+pub(crate) fn prepare(settings: &Settings, script: &Script) -> Bytes {
+    let mut request = parts(settings, script);
+    append(&mut request, b'C', b"");
+    request.into()
+}
+
+/// Starts the script that the pod has.
+pub(crate) fn go() -> Bytes {
+    message(b'G', b"")
+}
+
+/// The script and all it needs; it starts when this has arrived.
+pub(crate) fn request(settings: &Settings, script: &Script) -> Bytes {
+    let mut request = parts(settings, script);
+    append(&mut request, b'G', b"");
+    request.into()
+}
+
+fn parts(settings: &Settings, script: &Script) -> Vec<u8> {
+    let settings = lines(settings);
+    // No name has a zero byte in it.
+    let file = |file: &File| [file.name.as_str().as_bytes(), &file.content].join(&0);
+    let files: Vec<Vec<u8>> = script.files.iter().map(file).collect();
+    let (source, input) = (script.source.as_bytes(), script.input.as_bytes());
+    let mut parts = vec![(b'L', settings.as_bytes()), (b'S', source), (b'I', input)];
+    parts.extend(files.iter().map(|file| (b'F', file.as_slice())));
+    let length: usize = parts.iter().map(|(_, body)| 5 + body.len()).sum();
+    // And what comes behind.
+    let mut request = Vec::with_capacity(length + 5);
+    for (kind, body) in parts {
+        append(&mut request, kind, body);
+    }
+    request
+}
+
+/// A line for each number. The pod has no parser at hand that would not take long to load.
+fn lines(settings: &Settings) -> String {
+    let settings = serde_json::to_value(settings).expect("numbers can be written as JSON");
+    let members = settings.as_object().into_iter().flatten();
+    members.map(|(name, number)| format!("{name} {number}\n")).collect()
+}
+
+/// Ends the script.
+pub(crate) fn kill() -> Bytes {
+    message(b'K', b"")
+}
+
+/// The end was heard.
+pub(crate) fn acknowledge() -> Bytes {
+    message(b'A', b"")
+}
+
+fn message(kind: u8, body: &[u8]) -> Bytes {
+    let mut message = Vec::with_capacity(5 + body.len());
+    append(&mut message, kind, body);
+    message.into()
+}
+
+fn append(message: &mut Vec<u8>, kind: u8, body: &[u8]) {
+    let length = u32::try_from(body.len()).expect("the runner bounds scripts, inputs and files");
+    message.push(kind);
+    message.extend_from_slice(&length.to_be_bytes());
+    message.extend_from_slice(body);
+}
+
+/// What a pod tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// It listens, and is heard.
+    Ready,
+    /// It has a script, which has not started.
+    Taken,
+    /// The script runs.
+    Started,
+    /// The script wrote this.
+    Output(Stream, Vec<u8>),
+    /// The script is over; what it left follows.
+    Over,
+    /// It left a file of this name and size.
+    File(Vec<u8>, u64),
+    /// The next piece of that file.
+    Part(Vec<u8>),
+    /// It left something that does not come back: its name, and why.
+    Omitted(Vec<u8>, Vec<u8>),
+    /// The script ended, and all has been told.
+    Ended(End),
+}
+
+/// How a script ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct End {
+    pub(crate) ending: Ending,
+    pub(crate) elapsed: Duration,
+    pub(crate) usage: Usage,
+}
+
+/// Why what came from a pod cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Error {
+    /// Something is missing between two lines.
+    #[error("output was lost on its way: line {expected} is missing")]
+    Gap {
+        /// The number that should have come.
+        expected: u64,
+    },
+    /// A line of the pod that says nothing known.
+    #[error("an unknown report: {0}")]
+    Unknown(String),
+    /// A line without an end.
+    #[error("a line of more than {LINE_BYTES_MAX} bytes")]
+    TooLong,
+}
+
+/// Puts reports together out of the bytes that a pod wrote.
+#[derive(Debug)]
+pub(crate) struct Reports {
+    nonce: String,
+    /// What is not a whole line yet.
+    pending: Vec<u8>,
+    /// `None` until the pod says that it listens.
+    next: Option<u64>,
+}
+
+impl Reports {
+    /// All reports, from the first.
+    pub(crate) fn new(nonce: &str) -> Self {
+        Self { nonce: nonce.to_owned(), pending: Vec::new(), next: Some(0) }
+    }
+
+    /// Those from the next `ready` on: it may have been said before, to somebody who is gone.
+    pub(crate) fn joining(nonce: &str) -> Self {
+        Self { next: None, ..Self::new(nonce) }
+    }
+
+    /// Takes bytes and gives the reports that they complete, up to the first mistake.
+    pub(crate) fn accept(&mut self, bytes: &[u8]) -> Result<Vec<Report>, Error> {
+        let mut reports = Vec::new();
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.pending.extend_from_slice(part);
+            if self.pending.last() != Some(&b'\n') {
+                break;
+            }
+            let line = std::mem::take(&mut self.pending);
+            if let Some(report) = self.line(&line[..line.len() - 1])? {
+                reports.push(report);
+            }
+        }
+        if self.pending.len() > LINE_BYTES_MAX {
+            return Err(Error::TooLong);
+        }
+        Ok(reports)
+    }
+
+    fn line(&mut self, line: &[u8]) -> Result<Option<Report>, Error> {
+        let Some((number, word, text)) = self.split(line) else { return Ok(None) };
+        let expected = match self.next {
+            Some(expected) => expected,
+            None if word == "ready" => number,
+            None => return Ok(None),
+        };
+        if number != expected {
+            return Err(Error::Gap { expected });
+        }
+        self.next = Some(number + 1);
+        let unknown =
+            || Error::Unknown(format!("{word} {}", text.chars().take(100).collect::<String>()));
+        let report = match word {
+            "ready" => Report::Ready,
+            "taken" => Report::Taken,
+            "started" => Report::Started,
+            "out" | "err" => {
+                let stream = if word == "out" { Stream::Stdout } else { Stream::Stderr };
+                Report::Output(stream, STANDARD.decode(text).map_err(|_| unknown())?)
+            }
+            "over" => Report::Over,
+            "file" => {
+                let (name, bytes) = text.split_once(' ').ok_or_else(unknown)?;
+                let bytes = bytes.parse().map_err(|_| unknown())?;
+                Report::File(STANDARD.decode(name).map_err(|_| unknown())?, bytes)
+            }
+            "part" => Report::Part(STANDARD.decode(text).map_err(|_| unknown())?),
+            "omitted" => {
+                let (name, reason) = text.split_once(' ').ok_or_else(unknown)?;
+                let decode = |text| STANDARD.decode(text).map_err(|_| unknown());
+                Report::Omitted(decode(name)?, decode(reason)?)
+            }
+            "end" => Report::Ended(end(text).ok_or_else(unknown)?),
+            _ => return Err(unknown()),
+        };
+        Ok(Some(report))
+    }
+
+    /// Number, word and text of a line of this pod.
+    fn split<'a>(&self, line: &'a [u8]) -> Option<(u64, &'a str, &'a str)> {
+        let line = std::str::from_utf8(line).ok()?;
+        let rest = line.strip_prefix(&self.nonce)?.strip_prefix(' ')?;
+        let mut parts = rest.splitn(3, ' ');
+        Some((parts.next()?.parse().ok()?, parts.next()?, parts.next().unwrap_or_default()))
+    }
+}
+
+#[derive(Deserialize)]
+struct WireEnd {
+    elapsed_ms: u64,
+    cpu_ms: u64,
+    memory_peak: u64,
+    cause: Option<String>,
+    signal: Option<i32>,
+    code: Option<i32>,
+}
+
+fn end(text: &str) -> Option<End> {
+    let end: WireEnd = serde_json::from_str(text).ok()?;
+    let ending = match (end.cause.as_deref(), end.signal, end.code) {
+        (Some("timed_out"), ..) => Ending::TimedOut,
+        (Some("cancelled"), ..) => Ending::Cancelled,
+        (Some("out_of_memory"), ..) => Ending::OutOfMemory,
+        (None, Some(signal), None) => Ending::Killed { signal },
+        (None, None, Some(code)) => Ending::Exited(code),
+        _ => return None,
+    };
+    let usage = Usage { cpu: Duration::from_millis(end.cpu_ms), memory_peak: end.memory_peak };
+    Some(End { ending, elapsed: Duration::from_millis(end.elapsed_ms), usage })
+}
+
+#[cfg(test)]
+mod tests;

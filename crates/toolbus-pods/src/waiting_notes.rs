@@ -1,0 +1,208 @@
+//! Notes of calls that wait, in the Lease of the manager that has them.
+//!
+//! A call that waits has not begun. When its manager is lost nobody could tell that: that there is no
+//! pod of its name is true of a script that has run, too, and of one whose pod somebody deleted. So
+//! there is a note of it while it waits, and only that is proof.
+//!
+//! Invariants: a call begins after its note is known to be gone, and whoever begins it has taken it
+//! away; every change is for one version of the Lease, so of two that take a note one has it, and
+//! a request that arrives late changes nothing; what is not known for certain is not proof. Whoever
+//! takes a note leaves a mark in its place, by which he knows that it was he, should the answer be
+//! lost. The mark is of no use to anybody else, nor to him for long.
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::ResourceExt as _;
+use kube::api::{ListParams, Patch, PatchParams};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+use toolbus_scripts::runner::{CallKey, Error};
+use uuid::Uuid;
+
+use crate::errors;
+use crate::leases::Presence;
+use crate::pod_spec::{MANAGER, SELECTOR, call_label};
+use crate::requests::{limited, repeated};
+
+/// What the names of notes begin with, among the annotations of a Lease. The call follows.
+const PREFIX: &str = "waiting.toolbus.dev/";
+/// The same of marks.
+const MARK_PREFIX: &str = "taken.toolbus.dev/";
+/// A call that waits no longer than this has no note: two requests would cost it more.
+const UNNOTED: Duration = Duration::from_millis(20);
+/// Attempts to write a note down, and the pause after one that failed.
+const ATTEMPTS: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(200);
+/// How long a note may be looked for and taken away.
+const LIMIT: Duration = Duration::from_secs(20);
+/// How long a note stays whose call waits no more without having begun: its caller gave it up, or
+/// this process ends and gives the call back, and then it is of use to the next.
+const ABANDONED: Duration = Duration::from_secs(15);
+
+/// Whether a note was written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Noted {
+    Yes,
+    No,
+    Unknown,
+}
+
+impl Presence {
+    /// Waits on behalf of a call that has not begun, with a note of that.
+    ///
+    /// # Errors
+    /// When the call must not begin: somebody else has taken its note, or nobody knows.
+    pub(crate) async fn wait(
+        &self,
+        key: CallKey,
+        mut waiting: BoxFuture<'_, ()>,
+    ) -> Result<(), Error> {
+        // Cancel-safe: the future is polled on where it was left.
+        tokio::select! {
+            () = &mut waiting => return Ok(()),
+            () = sleep(UNNOTED) => {}
+        }
+        let key = call_label(key);
+        let mut note = Leftover { presence: self, name: Some(note_of(&key)), after: ABANDONED };
+        let (noted, ()) = tokio::join!(self.note(&key), waiting);
+        if noted != Noted::No && !self.take(&key).await? {
+            return Err(Error::OutcomeUnknown("another manager has this very call".to_owned()));
+        }
+        note.name = None;
+        Ok(())
+    }
+
+    /// Whether there is a note that this call has not begun. There is none any more then.
+    ///
+    /// # Errors
+    /// When nobody knows.
+    pub(crate) async fn is_unbegun(&self, key: CallKey) -> Result<bool, Error> {
+        self.take(&call_label(key)).await
+    }
+
+    /// The change of annotations that takes away those which are of no use any more, and those.
+    pub(crate) fn forgetting(&self) -> (serde_json::Value, Vec<(Instant, String)>) {
+        let now = Instant::now();
+        let useless: Vec<_> =
+            self.useless.lock().extract_if(.., |(from, _)| *from <= now).collect();
+        let nulls: serde_json::Map<_, _> =
+            useless.iter().map(|(_, name)| (name.clone(), json!(null))).collect();
+        (nulls.into(), useless)
+    }
+
+    async fn note(&self, key: &str) -> Noted {
+        let mut unsure = Noted::No;
+        for _ in 0..ATTEMPTS {
+            let noting = async {
+                let own =
+                    ListParams::default().labels(&format!("{SELECTOR},{MANAGER}={}", self.manager));
+                match repeated(|| self.leases.list(&own)).await?.items.first() {
+                    Some(lease) => {
+                        self.change(lease, json!({note_of(key): ""})).await.map(|()| true)
+                    }
+                    None => Ok(false),
+                }
+            };
+            match noting.await {
+                Ok(true) => return Noted::Yes,
+                Ok(false) => return unsure,
+                Err(error) if errors::is_conflict(&error) => {}
+                Err(error) if errors::is_transient(&error) => {
+                    tracing::debug!(error = %errors::chain(&error), "a note was not taken");
+                    unsure = Noted::Unknown;
+                    sleep(PAUSE).await;
+                }
+                Err(error) => {
+                    tracing::warn!(error = %errors::chain(&error), "no notes are taken of calls that wait");
+                    return unsure;
+                }
+            }
+        }
+        unsure
+    }
+
+    /// Takes a note away, whoever wrote it; `false` where there is none.
+    async fn take(&self, key: &str) -> Result<bool, Error> {
+        let unknown = |text: String| Error::OutcomeUnknown(text);
+        let end = Instant::now() + LIMIT;
+        // A request whose answer was lost may have taken it.
+        let (mut asked, mut lost) = (false, false);
+        let (note, mark) = (note_of(key), format!("{MARK_PREFIX}{key}"));
+        let own = Uuid::new_v4().simple().to_string();
+        let selector = ListParams::default().labels(SELECTOR);
+        let _mark = Leftover { presence: self, name: Some(mark.clone()), after: Duration::ZERO };
+        loop {
+            let taking = async {
+                let leases = repeated(|| self.leases.list(&selector)).await?.items;
+                if leases.iter().any(|lease| lease.annotations().get(&mark) == Some(&own)) {
+                    return Ok(true);
+                }
+                match leases.iter().find(|lease| lease.annotations().contains_key(&note)) {
+                    Some(lease) => {
+                        asked = true;
+                        let taken = json!({note.as_str(): null, mark.as_str(): own});
+                        self.change(lease, taken).await.map(|()| true)
+                    }
+                    None => Ok(false),
+                }
+            };
+            match taking.await {
+                Ok(false) if asked => {
+                    return Err(unknown("whose call it is was lost".to_owned()));
+                }
+                Ok(taken) => return Ok(taken),
+                // Refused for certain.
+                Err(error) if errors::is_conflict(&error) || errors::is_not_found(&error) => {
+                    asked = lost;
+                }
+                Err(error) if errors::is_transient(&error) => lost = asked,
+                Err(error) => return Err(unknown(errors::chain(&error))),
+            }
+            if Instant::now() + PAUSE >= end {
+                return Err(unknown("the cluster does not say whether it began".to_owned()));
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Changes annotations in this version of a Lease.
+    async fn change(
+        &self,
+        lease: &Lease,
+        annotations: serde_json::Value,
+    ) -> Result<(), kube::Error> {
+        let patch = json!({"metadata": {
+            "resourceVersion": lease.resource_version(),
+            "annotations": annotations,
+        }});
+        let (name, parameters) = (lease.name_any(), PatchParams::default());
+        limited(self.leases.patch(&name, &parameters, &Patch::Merge(&patch))).await.map(drop)
+    }
+}
+
+/// Whether there are notes in a Lease.
+pub(crate) fn has_notes(lease: &Lease) -> bool {
+    lease.annotations().keys().any(|name| name.starts_with(PREFIX))
+}
+
+/// An annotation that there may be. Dropped, it is forgotten some time later.
+struct Leftover<'a> {
+    presence: &'a Presence,
+    /// `None` once it is known to be gone.
+    name: Option<String>,
+    after: Duration,
+}
+
+impl Drop for Leftover<'_> {
+    fn drop(&mut self) {
+        if let Some(name) = self.name.take() {
+            self.presence.useless.lock().push((Instant::now() + self.after, name));
+        }
+    }
+}
+
+fn note_of(key: &str) -> String {
+    format!("{PREFIX}{key}")
+}

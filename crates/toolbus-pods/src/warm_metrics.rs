@@ -1,0 +1,116 @@
+//! What is told of warm pods: metrics, and the numbers of the status page.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::{Counter, Meter, UpDownCounter};
+use serde::Serialize;
+
+use crate::metrics;
+
+/// What became of a script's wish for a warm pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// It has one.
+    Hit,
+    /// None was waiting.
+    None,
+    /// Those that waited could not be had.
+    Lost,
+    /// It asks for what no warm pod can do.
+    Unsuited,
+}
+
+impl Claim {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Hit => "hit",
+            Self::None => "none",
+            Self::Lost => "lost",
+            Self::Unsuited => "unsuited",
+        }
+    }
+}
+
+/// What became of an attempt to make a warm pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refill {
+    /// It waits now.
+    Made,
+    /// There is none.
+    Failed,
+}
+
+/// Instruments, and the same as plain numbers.
+pub(crate) struct Record {
+    claims: Counter<u64>,
+    refills: Counter<u64>,
+    pods: UpDownCounter<i64>,
+    size: u16,
+    waiting: AtomicUsize,
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+/// How it stands with the warm pods of a manager.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct WarmStatus {
+    /// How many are to wait.
+    pub size: u16,
+    /// How many do.
+    pub waiting: usize,
+    /// Scripts that were given one.
+    pub hits: u64,
+    /// Scripts that were not.
+    pub misses: u64,
+}
+
+impl Record {
+    pub(crate) fn new(size: u16, meter: &Meter) -> Self {
+        metrics::WARM_SIZE.up_down_counter(meter).add(i64::from(size), &[]);
+        Self {
+            claims: metrics::WARM_CLAIMS.counter(meter),
+            refills: metrics::WARM_REFILLS.counter(meter),
+            pods: metrics::WARM_PODS.up_down_counter(meter),
+            size,
+            waiting: AtomicUsize::new(0),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+        }
+    }
+
+    /// A script has asked.
+    pub(crate) fn claim(&self, claim: Claim) {
+        let count = if claim == Claim::Hit { &self.hits } else { &self.misses };
+        count.fetch_add(1, Ordering::Relaxed);
+        self.claims.add(1, &[KeyValue::new(metrics::REASON, claim.as_str())]);
+    }
+
+    /// A pod was made, or could not be.
+    pub(crate) fn refill(&self, refill: Refill) {
+        let outcome = match refill {
+            Refill::Made => "ok",
+            Refill::Failed => "failed",
+        };
+        self.refills.add(1, &[KeyValue::new(metrics::OUTCOME, outcome)]);
+    }
+
+    /// So many wait now.
+    pub(crate) fn waiting(&self, count: usize) {
+        let before = self.waiting.swap(count, Ordering::Relaxed);
+        // There are few.
+        self.pods.add(count as i64 - before as i64, &[]);
+    }
+
+    pub(crate) fn status(&self) -> WarmStatus {
+        WarmStatus {
+            size: self.size,
+            waiting: self.waiting.load(Ordering::Relaxed),
+            hits: self.hits.load(Ordering::Relaxed),
+            misses: self.misses.load(Ordering::Relaxed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
