@@ -47,6 +47,7 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     let instance = InstanceId::parse(&context.identity.instance)?;
     let shares = settings.agents.shares(settings.scripts.max_concurrent);
     let runner = Arc::new(Turns::new(runner, shares));
+
     // One more than may run and wait is taken, so that it can be told that there is no room.
     let concurrency = u16::try_from(shares.running + shares.waiting + 1).unwrap_or(u16::MAX);
     let concurrency = NonZeroU16::new(concurrency).expect("one more than nothing");
@@ -58,6 +59,7 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
         }),
         None => serde_json::json!({"runner": name}),
     });
+
     ready.set(State::Up);
     tracing::info!(runner = name, ?shares, "serving");
     if let Some(pods) = &pods {
@@ -74,6 +76,7 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
             tracing::debug!(%error, "the other managers were not told of the end");
         }
     }
+
     bus.close(Duration::from_secs(1)).await;
     Ok(Exit::SUCCESS)
 }

@@ -26,7 +26,7 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 
 /// How long one try to connect may take.
-const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// An API server hands this one through to the node. One that is newer by a version it would
 /// translate instead, and it forgets to close its connection to the node when that has no container
 /// yet (kubernetes/kubernetes#135245).
@@ -40,14 +40,14 @@ const STDERR: u8 = 2;
 const STATUS: u8 = 3;
 
 /// The sending half.
-pub(crate) struct Input(Pin<Box<dyn Sink<Message, Error = SocketError> + Send + Sync>>);
+pub(crate) struct ContainerInput(Pin<Box<dyn Sink<Message, Error = SocketError> + Send + Sync>>);
 
 /// The receiving half.
-pub(crate) struct Output(Pin<Box<dyn Stream<Item = Result<Message, SocketError>> + Send>>);
+pub(crate) struct ContainerOutput(Pin<Box<dyn Stream<Item = Result<Message, SocketError>> + Send>>);
 
 /// What comes from a container.
 #[derive(Debug)]
-pub(crate) enum Frame {
+pub(crate) enum ContainerFrame {
     /// Bytes of its standard output.
     Stdout(Bytes),
     /// Bytes of its standard error.
@@ -62,16 +62,16 @@ pub(crate) async fn attach(
     client: &Client,
     namespace: &str,
     pod: &str,
-) -> Result<(Input, Output), kube::Error> {
+) -> Result<(ContainerInput, ContainerOutput), kube::Error> {
     let parameters = AttachParams::default().stdin(true).stdout(true).stderr(true);
     let request = kube::core::Request::new(Pod::url_path(&(), Some(namespace)))
         .attach(pod, &parameters)
         .map_err(kube::Error::BuildRequest)?;
-    let socket = timeout(CONNECT_LIMIT, connect(client, request)).await.map_err(|_| {
-        kube::Error::Service(format!("no connection within {CONNECT_LIMIT:?}").into())
+    let socket = timeout(CONNECT_TIMEOUT, connect(client, request)).await.map_err(|_| {
+        kube::Error::Service(format!("no connection within {CONNECT_TIMEOUT:?}").into())
     })??;
     let (sink, stream) = socket.split();
-    Ok((Input(Box::pin(sink)), Output(Box::pin(stream))))
+    Ok((ContainerInput(Box::pin(sink)), ContainerOutput(Box::pin(stream))))
 }
 
 /// Opens a WebSocket of protocol [`PROTOCOL`], which the client library cannot be made to ask for.
@@ -81,6 +81,7 @@ async fn connect(
 ) -> Result<WebSocketStream<TokioIo<Upgraded>>, kube::Error> {
     let key = generate_key();
     let (mut parts, _) = request.into_parts();
+
     let own: [(HeaderName, &str); 5] = [
         (header::CONNECTION, "Upgrade"),
         (header::UPGRADE, "websocket"),
@@ -88,16 +89,19 @@ async fn connect(
         (header::SEC_WEBSOCKET_PROTOCOL, PROTOCOL),
         (header::SEC_WEBSOCKET_KEY, &key),
     ];
+
     for (name, value) in own {
         let value = HeaderValue::from_str(value).map_err(|e| kube::Error::HttpError(e.into()))?;
         parts.headers.insert(name, value);
     }
+
     let response = client.send(Request::from_parts(parts, Body::empty())).await?;
     check(&response, &key).map_err(kube::Error::UpgradeConnection)?;
     let upgraded = hyper::upgrade::on(response).await;
     let upgraded = upgraded.map_err(|error| {
         kube::Error::UpgradeConnection(UpgradeConnectionError::GetPendingUpgrade(error))
     })?;
+
     Ok(WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Client, None).await)
 }
 
@@ -105,19 +109,23 @@ fn check<B>(response: &Response<B>, key: &str) -> Result<(), UpgradeConnectionEr
     let is = |name: &HeaderName, expected: &str| {
         response.headers().get(name).is_some_and(|value| value == expected)
     };
+
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         return Err(UpgradeConnectionError::ProtocolSwitch(response.status()));
     }
+
     if !is(&header::SEC_WEBSOCKET_ACCEPT, &derive_accept_key(key.as_bytes())) {
         return Err(UpgradeConnectionError::SecWebSocketAcceptKeyMismatch);
     }
+
     if !is(&header::SEC_WEBSOCKET_PROTOCOL, PROTOCOL) {
         return Err(UpgradeConnectionError::SecWebSocketProtocolMismatch);
     }
+
     Ok(())
 }
 
-impl Input {
+impl ContainerInput {
     /// One that leads to no container.
     #[cfg(test)]
     pub(crate) fn to(
@@ -139,24 +147,25 @@ impl Input {
     }
 }
 
-impl Output {
+impl ContainerOutput {
     /// The next frame. Cancel-safe.
-    pub(crate) async fn next(&mut self) -> Frame {
+    pub(crate) async fn next(&mut self) -> ContainerFrame {
         loop {
             let message = match self.0.next().await {
                 Some(Ok(Message::Binary(message))) => message,
                 Some(Ok(Message::Close(_))) | None => {
-                    return Frame::Closed("the connection was closed".to_owned());
+                    return ContainerFrame::Closed("the connection was closed".to_owned());
                 }
                 Some(Ok(_)) => continue,
-                Some(Err(error)) => return Frame::Closed(error.to_string()),
+                Some(Err(error)) => return ContainerFrame::Closed(error.to_string()),
             };
+
             // Each channel is opened by an empty message.
             match message.first() {
                 Some(_) if message.len() == 1 => {}
-                Some(&STDOUT) => return Frame::Stdout(message.slice(1..)),
-                Some(&STDERR) => return Frame::Stderr(message.slice(1..)),
-                Some(&STATUS) => return Frame::Closed(reason(&message[1..])),
+                Some(&STDOUT) => return ContainerFrame::Stdout(message.slice(1..)),
+                Some(&STDERR) => return ContainerFrame::Stderr(message.slice(1..)),
+                Some(&STATUS) => return ContainerFrame::Closed(reason(&message[1..])),
                 _ => {}
             }
         }

@@ -18,7 +18,7 @@ use tower::{BoxError, ServiceBuilder};
 
 /// How long a connection is kept that is quiet. The API server keeps it for 90 s: with as much here, a
 /// request would now and then be sent over one that it closes at that moment.
-const QUIET_MAX: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A client of the cluster that a configuration names, like the library's own.
 ///
@@ -29,6 +29,7 @@ pub fn connect(config: Config) -> Result<Client, Error> {
         // The library knows the way, or says that it does not.
         return Client::try_from(config);
     }
+
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
@@ -37,9 +38,11 @@ pub fn connect(config: Config) -> Result<Client, Error> {
     connector.set_read_timeout(config.read_timeout);
     connector.set_write_timeout(config.write_timeout);
     connector.set_reset_reader_on_write(config.reset_reader_on_write);
+
     let mut http = hyper_util::client::legacy::Client::builder(TokioExecutor::new());
-    http.pool_idle_timeout(QUIET_MAX).pool_timer(TokioTimer::new());
+    http.pool_idle_timeout(IDLE_TIMEOUT).pool_timer(TokioTimer::new());
     let retries = config.default_retry.then(|| RetryLayer::new(RetryPolicy::server_retry()));
+
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(retries)
@@ -47,5 +50,6 @@ pub fn connect(config: Config) -> Result<Client, Error> {
         .layer(config.extra_headers_layer()?)
         .map_err(BoxError::from)
         .service(http.build::<_, Body>(connector));
+
     Ok(ClientBuilder::new(service, config.default_namespace).build())
 }

@@ -32,7 +32,7 @@ pub(crate) fn is_not_found(error: &kube::Error) -> bool {
 }
 
 /// Whether the cluster says that it is there already.
-pub(crate) fn is_there(error: &kube::Error) -> bool {
+pub(crate) fn is_already_exists(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_already_exists())
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn is_quota(error: &kube::Error) -> bool {
 }
 
 /// Why a pod could not be made.
-pub(crate) fn of_creation(error: &kube::Error) -> Error {
+pub(crate) fn creation_error(error: &kube::Error) -> Error {
     match error {
         kube::Error::Api(status) if is_quota(error) => {
             Error::Busy(format!("the namespace's quota is used up: {}", status.message))
@@ -61,17 +61,17 @@ pub(crate) fn of_creation(error: &kube::Error) -> Error {
         kube::Error::Api(status) => {
             Error::Failed(format!("the cluster takes no such pod: {}", status.message))
         }
-        error => Error::Unavailable(format!("the cluster does not answer: {}", chain(error))),
+        error => Error::Unavailable(format!("the cluster does not answer: {}", error_chain(error))),
     }
 }
 
 /// An error with all its causes. Of what the cluster says only its message: the library shows the
 /// whole of its status, twice.
-pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+pub(crate) fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = String::new();
     let mut next = Some(error);
     while let Some(error) = next {
-        let said = error.downcast_ref().and_then(message);
+        let said = error.downcast_ref().and_then(cluster_message);
         let part = said.map_or_else(|| error.to_string(), str::to_owned);
         if !text.contains(&part) {
             let separator = if text.is_empty() { "" } else { ": " };
@@ -79,10 +79,11 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         }
         next = error.source().filter(|_| said.is_none());
     }
+
     text
 }
 
-fn message(error: &kube::Error) -> Option<&str> {
+fn cluster_message(error: &kube::Error) -> Option<&str> {
     match error {
         kube::Error::Api(status) if !status.message.is_empty() => Some(&status.message),
         _ => None,

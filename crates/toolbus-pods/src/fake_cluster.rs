@@ -22,8 +22,8 @@ use crate::pod_spec::MANAGER;
 pub(crate) const NAMESPACE: &str = "scripts";
 
 #[derive(Clone, Default)]
-pub(crate) struct Cluster {
-    state: Arc<Mutex<State>>,
+pub(crate) struct FakeCluster {
+    state: Arc<Mutex<FakeState>>,
 }
 
 /// Whether requests are heard.
@@ -38,7 +38,7 @@ pub(crate) enum Hearing {
 }
 
 #[derive(Default)]
-struct State {
+struct FakeState {
     hearing: Hearing,
     version: u64,
     /// By collection and name.
@@ -49,7 +49,7 @@ struct State {
 type Refusal = (u16, &'static str);
 const GONE: Refusal = (404, "NotFound");
 
-impl Cluster {
+impl FakeCluster {
     /// From now on.
     pub(crate) fn hears(&self, hearing: Hearing) {
         self.state.lock().hearing = hearing;
@@ -94,7 +94,7 @@ fn lease_of(manager: &str) -> (String, String) {
     ("leases".to_owned(), format!("toolbus-scripts-{manager}"))
 }
 
-impl State {
+impl FakeState {
     fn hear(&mut self, request: &Request<()>, body: &Value) -> Option<Result<Value, Refusal>> {
         let arrives = self.hearing != Hearing::Deaf;
         let answer = arrives.then(|| self.answer(request, body));
@@ -104,7 +104,9 @@ impl State {
     fn answer(&mut self, request: &Request<()>, body: &Value) -> Result<Value, Refusal> {
         let (_, place) = request.uri().path().split_once(NAMESPACE).ok_or(GONE)?;
         let mut place = place.trim_matches('/').splitn(2, '/').map(str::to_owned);
-        let (collection, name) = (place.next().unwrap_or_default(), place.next());
+        let collection = place.next().unwrap_or_default();
+        let name = place.next();
+
         match (request.method(), name) {
             (&Method::GET, None) => Ok(self.list(&collection, request.uri().query())),
             (&Method::GET, Some(name)) => {
@@ -129,6 +131,7 @@ impl State {
         let objects =
             self.objects.iter().filter(|((of, _), object)| of == collection && is_selected(object));
         let items: Vec<_> = objects.map(|(_, object)| object.clone()).collect();
+
         json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items})
     }
 
@@ -147,9 +150,9 @@ impl State {
 
     fn patch(&mut self, place: &(String, String), patch: &Value) -> Result<Value, Refusal> {
         let object = self.objects.get_mut(place).ok_or(GONE)?;
-        let (seen, is) =
-            (&patch["metadata"]["resourceVersion"], &object["metadata"]["resourceVersion"]);
-        if !seen.is_null() && seen != is {
+        let seen = &patch["metadata"]["resourceVersion"];
+        let current = &object["metadata"]["resourceVersion"];
+        if !seen.is_null() && seen != current {
             return Err((409, "Conflict"));
         }
         self.version += 1;
@@ -177,9 +180,11 @@ fn merge(target: &mut Value, patch: &Value) {
         *target = patch.clone();
         return;
     };
+
     if !target.is_object() {
         *target = json!({});
     }
+
     for (name, value) in members {
         if value.is_null() {
             target.as_object_mut().expect("an object").remove(name);
@@ -189,7 +194,7 @@ fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-impl Service<Request<Body>> for Cluster {
+impl Service<Request<Body>> for FakeCluster {
     type Response = Response<Body>;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Response<Body>, BoxError>>;

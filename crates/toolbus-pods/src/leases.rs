@@ -16,35 +16,35 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::owner_lease::Owner;
+use crate::owner_lease::OwnerLease;
 use crate::pod_spec::MANAGER;
-use crate::requests::repeated;
+use crate::requests::with_retry;
 use crate::{errors, waiting_notes};
 
 /// Between two renewals, and two looks at the others.
-pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(5);
+pub(crate) const RENEW_INTERVAL: Duration = Duration::from_secs(5);
 /// A manager whose Lease did not change for so long, while we looked, is dead.
-pub(crate) const DEAD_AFTER: Duration = Duration::from_secs(25);
+pub(crate) const LEASE_TIMEOUT: Duration = Duration::from_secs(25);
 /// How long the Lease of a dead manager stays for the notes in it: calls that it had come again when
 /// the broker has noticed its end, a minute or two later at the most.
-pub(crate) const NOTES_KEPT: Duration = Duration::from_secs(600);
+pub(crate) const NOTES_TTL: Duration = Duration::from_secs(600);
 /// Two looks that lie further apart than this are no watching.
-const LOOK_GAP_MAX: Duration = Duration::from_secs(15);
+const OBSERVATION_GAP_MAX: Duration = Duration::from_secs(15);
 
 /// The Leases of a namespace, on behalf of one manager.
-pub(crate) struct Presence {
+pub(crate) struct ManagerLeases {
     pub(crate) leases: Api<Lease>,
     /// Who this is.
     pub(crate) manager: String,
-    owner: Owner,
+    owner: OwnerLease,
     /// Annotations of our Lease that are of no use any more from this moment on.
-    pub(crate) useless: Mutex<Vec<(Instant, String)>>,
+    pub(crate) stale_annotations: Mutex<Vec<(Instant, String)>>,
     /// What time it is to people: nothing is decided by it.
     pub(crate) wall: Arc<dyn Fn() -> Timestamp + Send + Sync>,
 }
 
 /// The Lease of a manager, as it was seen.
-pub(crate) struct Seen {
+pub(crate) struct ManagerLease {
     pub(crate) manager: String,
     version: String,
     name: String,
@@ -53,15 +53,15 @@ pub(crate) struct Seen {
     pub(crate) has_notes: bool,
 }
 
-impl Presence {
-    /// `owner` is told what there is at each look at [`Presence::all`].
-    pub(crate) fn new(client: Client, namespace: &str, manager: &str, owner: Owner) -> Self {
+impl ManagerLeases {
+    /// `owner` is told what there is at each look at [`ManagerLeases::all`].
+    pub(crate) fn new(client: Client, namespace: &str, manager: &str, owner: OwnerLease) -> Self {
         let leases = Api::namespaced(client, namespace);
         Self {
             leases,
             manager: manager.to_owned(),
             owner,
-            useless: Mutex::default(),
+            stale_annotations: Mutex::default(),
             wall: Arc::new(Timestamp::now),
         }
     }
@@ -70,21 +70,23 @@ impl Presence {
     pub(crate) async fn renew(&self) -> Result<(), kube::Error> {
         let name = self.lease_name();
         let now = format!("{:.6}", (self.wall)());
-        let (annotations, forgotten) = self.forgetting();
+        let (annotations, forgotten) = self.take_stale_annotations();
         let owners = self.owner.references();
         let renewal = json!({
             "metadata": {"annotations": annotations, "ownerReferences": owners},
             "spec": {"renewTime": now},
         });
         let (patch, parameters) = (Patch::Merge(&renewal), PatchParams::default());
-        match repeated(|| self.leases.patch(&name, &parameters, &patch)).await {
+
+        match with_retry(|| self.leases.patch(&name, &parameters, &patch)).await {
             Err(error) if errors::is_not_found(&error) => {}
             Err(error) => {
-                self.useless.lock().extend(forgotten);
+                self.stale_annotations.lock().extend(forgotten);
                 return Err(error);
             }
             Ok(_) => return Ok(()),
         }
+
         let lease = serde_json::from_value(json!({
             "metadata": {
                 "name": name,
@@ -96,27 +98,29 @@ impl Presence {
             },
             "spec": {
                 "holderIdentity": self.manager,
-                "leaseDurationSeconds": DEAD_AFTER.as_secs(),
+                "leaseDurationSeconds": LEASE_TIMEOUT.as_secs(),
                 "acquireTime": now,
                 "renewTime": now,
             },
         }));
+
         let lease: Lease = lease.expect("the template is a Lease");
         let parameters = PostParams::default();
-        match repeated(|| self.leases.create(&parameters, &lease)).await {
+        match with_retry(|| self.leases.create(&parameters, &lease)).await {
             // Nobody else has this name: an attempt without an answer was granted.
-            Err(error) if !errors::is_there(&error) => Err(error),
+            Err(error) if !errors::is_already_exists(&error) => Err(error),
             _ => Ok(()),
         }
     }
 
     /// The Leases of all managers.
-    pub(crate) async fn all(&self) -> Result<Vec<Seen>, kube::Error> {
+    pub(crate) async fn list_all(&self) -> Result<Vec<ManagerLease>, kube::Error> {
         let parameters = ListParams::default();
-        let list = repeated(|| self.leases.list(&parameters)).await?;
-        self.owner.look(&list.items);
+        let list = with_retry(|| self.leases.list(&parameters)).await?;
+        self.owner.update(&list.items);
+
         let seen = list.items.into_iter().filter_map(|lease| {
-            Some(Seen {
+            Some(ManagerLease {
                 manager: lease.labels().get(MANAGER)?.clone(),
                 version: lease.resource_version()?,
                 name: lease.name_any(),
@@ -124,31 +128,32 @@ impl Presence {
                 has_notes: waiting_notes::has_notes(&lease),
             })
         });
+
         Ok(seen.collect())
     }
 
     /// Takes away the Lease of a manager that is dead, unless it was renewed after all.
-    pub(crate) async fn bury(&self, seen: &Seen) -> Result<(), kube::Error> {
+    pub(crate) async fn delete_dead(&self, seen: &ManagerLease) -> Result<(), kube::Error> {
         let as_seen = Preconditions {
             uid: Some(seen.uid.clone()),
             resource_version: Some(seen.version.clone()),
         };
-        self.delete(&seen.name, &DeleteParams::default().preconditions(as_seen)).await
+        self.delete_lease(&seen.name, &DeleteParams::default().preconditions(as_seen)).await
     }
 
     /// Says that this manager ends: what it leaves behind needs nobody's patience. Unless there are
     /// notes of calls that it gives back; then its end is noticed later.
-    pub(crate) async fn leave(&self) -> Result<(), kube::Error> {
-        let own = |seen: &&Seen| seen.manager == self.manager;
-        if self.all().await?.iter().find(own).is_some_and(|seen| seen.has_notes) {
+    pub(crate) async fn delete_own(&self) -> Result<(), kube::Error> {
+        let own = |seen: &&ManagerLease| seen.manager == self.manager;
+        if self.list_all().await?.iter().find(own).is_some_and(|seen| seen.has_notes) {
             return Ok(());
         }
-        self.delete(&self.lease_name(), &DeleteParams::default()).await
+        self.delete_lease(&self.lease_name(), &DeleteParams::default()).await
     }
 
     /// Deletes a Lease, which may be gone already or be another than was seen.
-    async fn delete(&self, name: &str, parameters: &DeleteParams) -> Result<(), kube::Error> {
-        match repeated(|| self.leases.delete(name, parameters)).await {
+    async fn delete_lease(&self, name: &str, parameters: &DeleteParams) -> Result<(), kube::Error> {
+        match with_retry(|| self.leases.delete(name, parameters)).await {
             Err(error) if !errors::is_not_found(&error) && !errors::is_conflict(&error) => {
                 Err(error)
             }
@@ -163,39 +168,42 @@ impl Presence {
 
 /// Who is dead, as far as looking has shown.
 #[derive(Default)]
-pub(crate) struct Watchman {
+pub(crate) struct LivenessTracker {
     last_look: Option<Instant>,
     /// By manager: the version of its Lease, `None` where it has none, and since when.
     known: HashMap<String, (Option<String>, Instant)>,
 }
 
-impl Watchman {
+impl LivenessTracker {
     /// Takes what was seen: the Leases, and the managers of which there are pods. Gives the dead.
-    pub(crate) fn look(
+    pub(crate) fn observe(
         &mut self,
-        leases: &[Seen],
+        leases: &[ManagerLease],
         owners: &BTreeSet<String>,
         now: Instant,
     ) -> BTreeSet<String> {
         // This process may have stood still, and the others with it: they get their time anew.
-        if self.last_look.is_none_or(|last| now - last > LOOK_GAP_MAX) {
+        if self.last_look.is_none_or(|last| now - last > OBSERVATION_GAP_MAX) {
             self.known.clear();
         }
+
         self.last_look = Some(now);
         let mut current: HashMap<&str, Option<&str>> =
             owners.iter().map(|owner| (owner.as_str(), None)).collect();
         current.extend(leases.iter().map(|lease| (&*lease.manager, Some(&*lease.version))));
         self.known.retain(|manager, _| current.contains_key(manager.as_str()));
+
         let mut dead = BTreeSet::new();
         for (manager, version) in current {
             let known = self.known.entry(manager.to_owned());
             let (before, since) = known.or_insert_with(|| (version.map(str::to_owned), now));
             if before.as_deref() != version {
                 (*before, *since) = (version.map(str::to_owned), now);
-            } else if now - *since >= DEAD_AFTER {
+            } else if now - *since >= LEASE_TIMEOUT {
                 dead.insert(manager.to_owned());
             }
         }
+
         dead
     }
 
@@ -205,7 +213,7 @@ impl Watchman {
     }
 
     /// A look failed.
-    pub(crate) fn blind(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.last_look = None;
     }
 }

@@ -16,18 +16,18 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::requests::repeated;
+use crate::requests::with_retry;
 use crate::settings::KubernetesSettings;
 use crate::{errors, packages};
 
 /// How long the checks may take, all together.
-const LIMIT: Duration = Duration::from_secs(30);
-const POLICY: &str = "toolbus-deny-all";
-const BOUNDS: &str = "toolbus-bounds";
+const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
+const POLICY_NAME: &str = "toolbus-deny-all";
+const BOUNDS_NAME: &str = "toolbus-bounds";
 /// Most pods in a namespace that is made here. Where it has to be more, the operator makes it.
 const PODS_MAX: &str = "64";
 /// The label by which a namespace says what pods may be in it.
-const LEVEL: &str = "pod-security.kubernetes.io/enforce";
+const LEVEL_LABEL: &str = "pod-security.kubernetes.io/enforce";
 
 /// The Role that this service needs in the namespace, and all that it needs: the verbs that it uses.
 const ROLE: &str = include_str!("role.json");
@@ -43,7 +43,7 @@ pub enum Unavailable {
     #[error("the cluster does not answer")]
     Cluster(#[source] kube::Error),
     /// The cluster is too slow.
-    #[error("the cluster did not answer within {LIMIT:?}")]
+    #[error("the cluster did not answer within {CHECK_TIMEOUT:?}")]
     Slow,
     /// Rights are missing.
     #[error("in the namespace {namespace} this service may not: {missing}")]
@@ -68,19 +68,20 @@ pub enum Unavailable {
 }
 
 /// Checks the namespace and the rights there, after preparing it where that is asked for.
-pub(crate) async fn check(
+pub(crate) async fn check_namespace(
     client: &Client,
     settings: &KubernetesSettings,
 ) -> Result<(), Unavailable> {
     let checks = async {
         if settings.prepare_namespace {
-            prepare(client, settings).await?;
+            prepare_namespace(client, settings).await?;
             if settings.packages.index.is_some() {
                 prepare_packages(client, settings).await?;
             }
         }
-        rights(client, &settings.namespace).await?;
-        let missing = missing(client, &settings.namespace).await?;
+
+        check_rights(client, &settings.namespace).await?;
+        let missing = list_missing_safeguards(client, &settings.namespace).await?;
         if !missing.is_empty() {
             // Scripts cannot open sockets all the same: the pod's own filter holds from the first byte.
             tracing::warn!(
@@ -89,43 +90,57 @@ pub(crate) async fn check(
                 "the namespace of the pods is less than it should be"
             );
         }
+
         Ok(())
     };
-    timeout(LIMIT, checks).await.unwrap_or(Err(Unavailable::Slow))
+
+    timeout(CHECK_TIMEOUT, checks).await.unwrap_or(Err(Unavailable::Slow))
 }
 
 /// Asks for all rights at once, and for those that this does not show one by one: some authorizers
 /// answer nothing but single questions.
-async fn rights(client: &Client, namespace: &str) -> Result<(), Unavailable> {
-    let shown = rules(client, namespace).await.map_err(Unavailable::Cluster)?;
+async fn check_rights(client: &Client, namespace: &str) -> Result<(), Unavailable> {
+    let shown = list_granted_rules(client, namespace).await.map_err(Unavailable::Cluster)?;
     let mut missing = Vec::new();
-    for right in used() {
-        if !shown.iter().any(|rule| right.is_in(rule)) && !may(client, namespace, &right).await? {
+    for right in required_rights() {
+        if !shown.iter().any(|rule| right.is_granted_by(rule))
+            && !is_allowed(client, namespace, &right).await?
+        {
             missing.push(format!("{} {}", right.verb, right.resource));
         }
     }
+
     if missing.is_empty() {
         return Ok(());
     }
+
     Err(Unavailable::Rights { namespace: namespace.to_owned(), missing: missing.join(", ") })
 }
 
 /// What the cluster shows of the rights that there are; nothing where it does not answer that.
-async fn rules(client: &Client, namespace: &str) -> Result<Vec<ResourceRule>, kube::Error> {
+async fn list_granted_rules(
+    client: &Client,
+    namespace: &str,
+) -> Result<Vec<ResourceRule>, kube::Error> {
     let reviews: Api<SelfSubjectRulesReview> = Api::all(client.clone());
     let review = SelfSubjectRulesReview {
         spec: SelfSubjectRulesReviewSpec { namespace: Some(namespace.to_owned()) },
         ..SelfSubjectRulesReview::default()
     };
     let parameters = PostParams::default();
-    match repeated(|| reviews.create(&parameters, &review)).await {
+
+    match with_retry(|| reviews.create(&parameters, &review)).await {
         Ok(review) => Ok(review.status.map(|status| status.resource_rules).unwrap_or_default()),
         Err(kube::Error::Api(_)) => Ok(Vec::new()),
         Err(error) => Err(error),
     }
 }
 
-async fn may(client: &Client, namespace: &str, right: &Right) -> Result<bool, Unavailable> {
+async fn is_allowed(
+    client: &Client,
+    namespace: &str,
+    right: &RequiredRight,
+) -> Result<bool, Unavailable> {
     let (resource, subresource) = right.resource.split_once('/').unwrap_or((&right.resource, ""));
     let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
     let review = serde_json::from_value(json!({
@@ -134,24 +149,26 @@ async fn may(client: &Client, namespace: &str, right: &Right) -> Result<bool, Un
             "resource": resource, "subresource": subresource,
         }},
     }));
+
     let review: SelfSubjectAccessReview = review.expect("the template is a review");
     let parameters = PostParams::default();
-    let answer = repeated(|| reviews.create(&parameters, &review)).await;
+    let answer = with_retry(|| reviews.create(&parameters, &review)).await;
     let answer = answer.map_err(Unavailable::Cluster)?;
+
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 
 /// One thing that this service does.
-struct Right {
+struct RequiredRight {
     verb: String,
     group: String,
     /// With its subresource behind a slash where there is one.
     resource: String,
 }
 
-impl Right {
+impl RequiredRight {
     /// Whether a rule gives it, for objects of any name.
-    fn is_in(&self, rule: &ResourceRule) -> bool {
+    fn is_granted_by(&self, rule: &ResourceRule) -> bool {
         let has = |words: Option<&[String]>, word: &str| {
             words.is_some_and(|words| words.iter().any(|listed| listed == word || listed == "*"))
         };
@@ -163,53 +180,62 @@ impl Right {
 }
 
 /// All that it does, as the Role says.
-fn used() -> Vec<Right> {
+fn required_rights() -> Vec<RequiredRight> {
     let role: Role = serde_json::from_str(ROLE).expect("the file is a Role");
     let mut used = Vec::new();
     for rule in role.rules.into_iter().flatten() {
         let group = rule.api_groups.into_iter().flatten().next().unwrap_or_default();
         for name in rule.resources.into_iter().flatten() {
-            used.extend(rule.verbs.iter().map(|verb| Right {
+            used.extend(rule.verbs.iter().map(|verb| RequiredRight {
                 verb: verb.clone(),
                 group: group.clone(),
                 resource: name.clone(),
             }));
         }
     }
+
     used
 }
 
 /// What the namespace should have and has not. Lists are empty in a namespace that is not there, so it
 /// is asked for itself.
-async fn missing(client: &Client, name: &str) -> Result<Vec<&'static str>, Unavailable> {
+async fn list_missing_safeguards(
+    client: &Client,
+    name: &str,
+) -> Result<Vec<&'static str>, Unavailable> {
     let all = ListParams::default();
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let quotas: Api<ResourceQuota> = Api::namespaced(client.clone(), name);
     let ranges: Api<LimitRange> = Api::namespaced(client.clone(), name);
     let found = tokio::try_join!(
-        repeated(|| namespaces.get_opt(name)),
-        is_closed(client, name),
-        repeated(|| quotas.list(&all)),
-        repeated(|| ranges.list(&all)),
+        with_retry(|| namespaces.get_opt(name)),
+        denies_all_traffic(client, name),
+        with_retry(|| quotas.list(&all)),
+        with_retry(|| ranges.list(&all)),
     );
-    let (namespace, is_closed, quotas, ranges) = found.map_err(Unavailable::Cluster)?;
+
+    let (namespace, denies_all_traffic, quotas, ranges) = found.map_err(Unavailable::Cluster)?;
     let namespace = namespace.ok_or_else(|| Unavailable::Namespace(name.to_owned()))?;
-    let restricted = namespace.labels().get(LEVEL).is_some_and(|level| level == "restricted");
+    let restricted = namespace.labels().get(LEVEL_LABEL).is_some_and(|level| level == "restricted");
     let checks = [
         (restricted, "the label that enforces the restricted level"),
-        (is_closed, "a NetworkPolicy that denies all traffic"),
+        (denies_all_traffic, "a NetworkPolicy that denies all traffic"),
         (!quotas.items.is_empty(), "a ResourceQuota"),
         (!ranges.items.is_empty(), "a LimitRange"),
     ];
+
     Ok(checks.iter().filter(|(is_there, _)| !is_there).map(|(_, what)| *what).collect())
 }
 
 /// Whether there is a policy by which no pod of the namespace reaches anybody or is reached. Whether the
 /// cluster enforces it is another question.
-pub(crate) async fn is_closed(client: &Client, namespace: &str) -> Result<bool, kube::Error> {
+pub(crate) async fn denies_all_traffic(
+    client: &Client,
+    namespace: &str,
+) -> Result<bool, kube::Error> {
     let policies: Api<NetworkPolicy> = Api::namespaced(client.clone(), namespace);
     let all = ListParams::default();
-    Ok(repeated(|| policies.list(&all)).await?.items.iter().any(denies_all))
+    Ok(with_retry(|| policies.list(&all)).await?.items.iter().any(denies_all))
 }
 
 /// Whether a policy selects every pod and lets nothing in or out.
@@ -224,29 +250,36 @@ fn denies_all(policy: &NetworkPolicy) -> bool {
         .all(|kind| spec.policy_types.iter().flatten().any(|listed| listed == kind));
     let nothing = spec.ingress.as_ref().is_none_or(Vec::is_empty)
         && spec.egress.as_ref().is_none_or(Vec::is_empty);
+
     all && both && nothing
 }
 
 /// Makes the namespace and what belongs into it. What is there already stays as it is.
-async fn prepare(client: &Client, settings: &KubernetesSettings) -> Result<(), Unavailable> {
+async fn prepare_namespace(
+    client: &Client,
+    settings: &KubernetesSettings,
+) -> Result<(), Unavailable> {
     let namespace = settings.namespace.as_str();
     let failed = |source| Unavailable::Preparation { namespace: namespace.to_owned(), source };
-    let described = json!({"metadata": {"name": namespace, "labels": {LEVEL: "restricted"}}});
-    make::<Namespace>(&Api::all(client.clone()), described).await.map_err(failed)?;
+    let described = json!({"metadata": {"name": namespace, "labels": {LEVEL_LABEL: "restricted"}}});
+    create_if_absent::<Namespace>(&Api::all(client.clone()), described).await.map_err(failed)?;
+
     let described = json!({
-        "metadata": {"name": POLICY},
+        "metadata": {"name": POLICY_NAME},
         "spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]},
     });
     let policies = Api::namespaced(client.clone(), namespace);
-    make::<NetworkPolicy>(&policies, described).await.map_err(failed)?;
+
+    create_if_absent::<NetworkPolicy>(&policies, described).await.map_err(failed)?;
     let described = json!({
-        "metadata": {"name": BOUNDS},
+        "metadata": {"name": BOUNDS_NAME},
         "spec": {"hard": {"pods": PODS_MAX}},
     });
     let quotas = Api::namespaced(client.clone(), namespace);
-    make::<ResourceQuota>(&quotas, described).await.map_err(failed)?;
+
+    create_if_absent::<ResourceQuota>(&quotas, described).await.map_err(failed)?;
     let described = json!({
-        "metadata": {"name": BOUNDS},
+        "metadata": {"name": BOUNDS_NAME},
         "spec": {"limits": [{
             "type": "Container",
             "default": {
@@ -255,8 +288,9 @@ async fn prepare(client: &Client, settings: &KubernetesSettings) -> Result<(), U
             },
         }]},
     });
+
     let ranges = Api::namespaced(client.clone(), namespace);
-    make::<LimitRange>(&ranges, described).await.map_err(failed)
+    create_if_absent::<LimitRange>(&ranges, described).await.map_err(failed)
 }
 
 /// Makes the way out of packages pods, anew where it has changed.
@@ -264,24 +298,24 @@ async fn prepare_packages(
     client: &Client,
     settings: &KubernetesSettings,
 ) -> Result<(), Unavailable> {
-    let policy = packages::policy(&settings.packages);
+    let policy = packages::egress_policy(&settings.packages);
     let policies: Api<NetworkPolicy> = Api::namespaced(client.clone(), &settings.namespace);
     let name = policy.metadata.name.clone().unwrap_or_default();
     let apply = PatchParams::apply("toolbus-scripts-manager").force();
     let failed =
         |source| Unavailable::Preparation { namespace: settings.namespace.clone(), source };
     let patch = Patch::Apply(&policy);
-    repeated(|| policies.patch(&name, &apply, &patch)).await.map(drop).map_err(failed)
+    with_retry(|| policies.patch(&name, &apply, &patch)).await.map(drop).map_err(failed)
 }
 
-async fn make<K>(api: &Api<K>, described: serde_json::Value) -> Result<(), kube::Error>
+async fn create_if_absent<K>(api: &Api<K>, described: serde_json::Value) -> Result<(), kube::Error>
 where
     K: Clone + Debug + DeserializeOwned + Serialize,
 {
     let described: K = serde_json::from_value(described).expect("the template is of its kind");
     let parameters = PostParams::default();
-    match repeated(|| api.create(&parameters, &described)).await {
-        Err(error) if !errors::is_there(&error) => Err(error),
+    match with_retry(|| api.create(&parameters, &described)).await {
+        Err(error) if !errors::is_already_exists(&error) => Err(error),
         _ => Ok(()),
     }
 }

@@ -7,26 +7,26 @@ use toolbus_scripts::files::{Collector, FileName, Produced};
 
 /// Puts files together.
 #[derive(Debug, Default)]
-pub(crate) struct Receiving {
+pub(crate) struct FileReceiver {
     collector: Collector,
     open: Option<(FileName, u64, Vec<u8>)>,
 }
 
-impl Receiving {
+impl FileReceiver {
     /// A file of this name and size follows, unless it is one that does not come back.
-    pub(crate) fn begin(&mut self, name: &[u8], bytes: u64) {
-        self.close();
+    pub(crate) fn begin_file(&mut self, name: &[u8], bytes: u64) {
+        self.finish_open();
         match std::str::from_utf8(name) {
             Ok(text) => {
                 let admitted = self.collector.admit(text, bytes);
                 self.open = admitted.map(|name| (name, bytes, Vec::new()));
             }
-            Err(_) => self.omit(name, b"its name is not UTF-8"),
+            Err(_) => self.omit_file(name, b"its name is not UTF-8"),
         }
     }
 
     /// The next piece of it.
-    pub(crate) fn append(&mut self, piece: &[u8]) {
+    pub(crate) fn append_piece(&mut self, piece: &[u8]) {
         // What goes beyond the size that was admitted has no room set aside.
         if let Some((_, bytes, content)) = &mut self.open
             && (content.len() + piece.len()) as u64 <= *bytes
@@ -36,17 +36,17 @@ impl Receiving {
     }
 
     /// A file that does not come back.
-    pub(crate) fn omit(&mut self, name: &[u8], reason: &[u8]) {
+    pub(crate) fn omit_file(&mut self, name: &[u8], reason: &[u8]) {
         self.collector.refuse(&String::from_utf8_lossy(name), &String::from_utf8_lossy(reason));
     }
 
     /// All of them.
     pub(crate) fn finish(mut self) -> Produced {
-        self.close();
+        self.finish_open();
         self.collector.finish()
     }
 
-    fn close(&mut self) {
+    fn finish_open(&mut self) {
         match self.open.take() {
             Some((name, bytes, content)) if content.len() as u64 == bytes => {
                 self.collector.keep(name, content);

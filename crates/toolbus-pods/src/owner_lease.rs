@@ -16,12 +16,12 @@ const NAME: &str = "toolbus-scripts";
 
 /// The owner as it was seen last, if there was one. Cheap to clone.
 #[derive(Clone, Default)]
-pub(crate) struct Owner(Arc<Mutex<Option<OwnerReference>>>);
+pub(crate) struct OwnerLease(Arc<Mutex<Option<OwnerReference>>>);
 
-impl Owner {
+impl OwnerLease {
     /// Takes what Leases there are now. What belongs to one that is gone is deleted at once, so no
     /// older news may stay.
-    pub(crate) fn look(&self, leases: &[Lease]) {
+    pub(crate) fn update(&self, leases: &[Lease]) {
         let is_it = |lease: &&Lease| {
             lease.name_any() == NAME && lease.metadata.deletion_timestamp.is_none()
         };

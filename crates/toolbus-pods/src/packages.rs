@@ -7,8 +7,8 @@
 //!
 //! Invariants: no pod is made for a requirement that does not parse; one set is installed once at a
 //! time, whoever asks for it meanwhile; a script starts only when its set is whole, and nobody
-//! removes a set that may be in use: what is known here is forgotten [`KNOWN`] after it was looked
-//! at, and a set stays for [`KEPT`] after that.
+//! removes a set that may be in use: what is known here is forgotten [`SET_SEEN_TTL`] after it was looked
+//! at, and a set stays for [`SET_UNUSED_TTL`] after that.
 //!
 //! How old sets are is told by the clocks of nodes, which may differ and jump: by an hour at the most,
 //! or sets go that are in use.
@@ -29,26 +29,26 @@ use toolbus_scripts::packages::{self, Requirements};
 use toolbus_scripts::runner::{Deadline, Error, Outcome, Run, Script};
 use url::Url;
 
-pub(crate) use egress_policy::policy;
-pub(crate) use installer_pod::with_set;
+pub(crate) use egress_policy::egress_policy;
+pub(crate) use installer_pod::mount_set;
 
-use crate::pod_lifecycle::Made;
-use crate::pod_spec::{Identity, describe};
+use crate::pod_lifecycle::PodCreation;
+use crate::pod_spec::{PodIdentity, describe_pod};
 use crate::protocol;
-use crate::runner::{self, Shared};
+use crate::runner::{self, RunnerInner, ScriptCall};
 use crate::settings::{KubernetesSettings, PackagesSettings};
 
 /// How long a set that was looked at is taken to be there without looking again.
-const KNOWN: Duration = Duration::from_secs(300);
+const SET_SEEN_TTL: Duration = Duration::from_secs(300);
 /// How long a set stays at least after it was last asked for: longer than it is known, and a script
 /// that was given it takes to start and to end. An hour of it is for clocks that are not right.
-const KEPT: Duration = Duration::from_secs(1200 + 3600);
+const SET_UNUSED_TTL: Duration = Duration::from_secs(1200 + 3600);
 /// Sets that are known at one time. More are looked at again.
-const KNOWN_MAX: usize = 1024;
+const SETS_SEEN_MAX: usize = 1024;
 /// Most packages pods at one time.
 const INSTALLING_MAX: usize = 2;
 /// What an installer may use beside its pod's limits.
-const OPEN_FILES: u32 = 1024;
+const OPEN_FILES_MAX: u32 = 1024;
 
 /// What callers are told where packages were not set up. Models read it, and the operator after them.
 const NOT_CONFIGURED: &str = "packages cannot be installed here: kubernetes.packages.index and \
@@ -59,22 +59,22 @@ const NOT_CONFIGURED: &str = "packages cannot be installed here: kubernetes.pack
 const PROGRAM: &str = include_str!("python/install.py");
 
 /// The sets of one manager.
-pub(crate) struct Packages {
+pub(crate) struct PackageSets {
     installing: Semaphore,
-    sets: Mutex<HashMap<String, Arc<Set>>>,
+    sets: Mutex<HashMap<String, Arc<PackageSet>>>,
 }
 
 /// One set: when it was last seen whole. Locked while somebody looks.
-type Set = tokio::sync::Mutex<Option<Instant>>;
+type PackageSet = tokio::sync::Mutex<Option<Instant>>;
 
-impl Packages {
+impl PackageSets {
     pub(crate) fn new() -> Self {
         Self { installing: Semaphore::new(INSTALLING_MAX), sets: Mutex::default() }
     }
 
-    fn set(&self, key: &str) -> Arc<Set> {
+    fn set(&self, key: &str) -> Arc<PackageSet> {
         let mut sets = self.sets.lock();
-        if sets.len() >= KNOWN_MAX && !sets.contains_key(key) {
+        if sets.len() >= SETS_SEEN_MAX && !sets.contains_key(key) {
             // Those that somebody waits for stay.
             sets.retain(|_, set| Arc::strong_count(set) > 1);
         }
@@ -82,9 +82,20 @@ impl Packages {
     }
 }
 
-impl Shared {
-    /// Has the packages of a script on the volume, and gives the name of their folder there.
-    pub(crate) async fn equip(
+/// What a packages pod is to install.
+struct InstallOrder {
+    /// What `install.py` reads.
+    input: String,
+    /// How long installing may take.
+    limit: Duration,
+    /// When the packages are not needed any more; that they cannot be had is known a moment before.
+    end: Instant,
+}
+
+impl RunnerInner {
+    /// Installs the packages of a script on the volume unless they are there, and returns the name of
+    /// their folder.
+    pub(crate) async fn ensure_packages(
         self: &Arc<Self>,
         requirements: &Requirements,
         run: &Run,
@@ -93,62 +104,73 @@ impl Shared {
         let (Some(index), Some(_)) = (&settings.index, &settings.claim) else {
             return Err(Error::Packages(NOT_CONFIGURED.to_owned()));
         };
+
         // There is the script's own pod to wait for after this.
-        let (start, end) = (Instant::now(), run.turn_by());
+        let start = Instant::now();
+        let end = run.turn_by();
         let deadline = end.min(start + settings.timeout.duration());
         let limit = deadline.saturating_duration_since(start);
-        let key = key(&self.settings, index.expose(), requirements);
+        let key = set_key(&self.settings, index.expose(), requirements);
         let set = self.packages.set(&key);
         let late = || packages::timed_out(limit);
+
         let waiting = async {
             let seen = timeout_at(deadline, set.lock()).await.map_err(|_| late())?;
-            if seen.is_some_and(|seen| seen.elapsed() < KNOWN) {
+            if seen.is_some_and(|seen| seen.elapsed() < SET_SEEN_TTL) {
                 return Ok::<_, Error>((seen, None));
             }
             let permit = timeout_at(deadline, self.packages.installing.acquire());
             Ok((seen, Some(permit.await.map_err(|_| late())?)))
         };
+
         let (mut seen, permit) = tokio::select! {
             waited = waiting => waited?,
             () = run.cancelled.cancelled() => return Err(Error::Cancelled),
         };
+
         if permit.is_some() {
             *seen = None;
             let left = deadline.saturating_duration_since(Instant::now());
-            let input = order(settings, index.expose(), &key, requirements);
+            let input = install_order(settings, index.expose(), &key, requirements);
+
             // From before it was looked at: it may be touched no later than that.
             let looked = Instant::now();
-            let installed = timeout_at(end, self.install(input, left, (run, end))).await;
+            let installed =
+                timeout_at(end, self.run_installer(InstallOrder { input, limit: left, end }, run))
+                    .await;
             let outcome = installed.unwrap_or_else(|_| Err(packages::timed_out(end - start)))?;
+
             packages::judge(&outcome, limit)?;
             *seen = Some(looked);
         }
+
         Ok(key)
     }
 
-    /// Runs a packages pod to its end. `end` is when nobody needs it any more; that it cannot be had is
-    /// known a moment before.
-    async fn install(
+    /// Runs a packages pod to its end.
+    async fn run_installer(
         self: &Arc<Self>,
-        input: String,
-        limit: Duration,
-        (run, end): (&Run, Instant),
+        order: InstallOrder,
+        run: &Run,
     ) -> Result<Outcome, Error> {
+        let InstallOrder { input, limit, end } = order;
         let run = Run {
             cancelled: run.cancelled.clone(),
             deadline: Deadline::after(end.saturating_duration_since(Instant::now())),
             ..Run::alone(&run.call_id)
         };
         let start_timeout = self.settings.start_timeout.duration();
-        let identity = Identity::of_packages(self.keeper.manager());
-        let life = limit + start_timeout;
-        let described = describe(&self.settings, &identity, life);
-        let pod = installer_pod::installer(described, &self.settings);
+        let identity = PodIdentity::for_installer(self.keeper.manager());
+        let lifetime = limit + start_timeout;
+        let described = describe_pod(&self.settings, &identity, lifetime);
+        let pod = installer_pod::describe_installer(described, &self.settings);
         let by = run.until(start_timeout);
-        let Made::New(mut kept) = self.keeper.make(&identity, pod, &run.cancelled, by).await?
+        let PodCreation::Created(mut installer) =
+            self.keeper.create_pod(&identity, pod, &run.cancelled, by).await?
         else {
             return Err(Error::Failed("a packages pod has the name of another".to_owned()));
         };
+
         let script = Script {
             source: PROGRAM.to_owned(),
             input,
@@ -156,12 +178,15 @@ impl Shared {
             packages: Vec::new(),
             files: Vec::new(),
         };
-        let limits = protocol::Settings {
-            open_files: OPEN_FILES,
+
+        let limits = protocol::ScriptLimits {
+            open_files: OPEN_FILES_MAX,
             file_bytes: self.settings.packages.set_bytes.bytes(),
             ..runner::limits(&script)
         };
-        let outcome = self.to_its_end(&mut kept, &script, &run, &limits).await;
+        let call = ScriptCall { script: &script, run: &run, limits, package_set: None };
+        let outcome = self.run_to_end(&mut installer, &call).await;
+
         // Whatever became of it: the script that needs the packages has not begun.
         outcome.map_err(|error| match error {
             Error::OutcomeUnknown(why) => {
@@ -173,9 +198,9 @@ impl Shared {
 }
 
 /// What stands for a set: what is required, and all that decides what comes of it.
-fn key(settings: &KubernetesSettings, index: &str, requirements: &Requirements) -> String {
+fn set_key(settings: &KubernetesSettings, index: &str, requirements: &Requirements) -> String {
     let mut digest = Sha256::new();
-    for part in [settings.image.as_str(), installer_pod::image(settings), index] {
+    for part in [settings.image.as_str(), installer_pod::installer_image(settings), index] {
         digest.update(part);
         digest.update("\n");
     }
@@ -187,7 +212,7 @@ fn key(settings: &KubernetesSettings, index: &str, requirements: &Requirements) 
 }
 
 /// What `install.py` is told.
-fn order(
+fn install_order(
     settings: &PackagesSettings,
     index: &str,
     key: &str,
@@ -206,7 +231,7 @@ fn order(
         "names": names.collect::<Vec<_>>(),
         "set_bytes": settings.set_bytes.bytes(),
         "cache_bytes": settings.cache_bytes.bytes(),
-        "kept_seconds": KEPT.as_secs(),
+        "kept_seconds": SET_UNUSED_TTL.as_secs(),
     })
     .to_string()
 }

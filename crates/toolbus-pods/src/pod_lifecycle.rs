@@ -1,6 +1,6 @@
 //! The life of pods: they are made here, and whatever was made is deleted.
 //!
-//! Invariants: a pod that was asked for is held by a [`Kept`], and dropping that deletes it, also
+//! Invariants: a pod that was asked for is held by a [`OwnedPod`], and dropping that deletes it, also
 //! when nobody knows whether the cluster had made it yet; what could not be deleted is a stray, which
 //! the `reaper` sees; nothing is deleted that another manager made under the same name.
 
@@ -22,68 +22,68 @@ use tokio_util::task::TaskTracker;
 use toolbus_scripts::runner::{CallKey, Error};
 use uuid::Uuid;
 
-use crate::attach::Input;
+use crate::attach::ContainerInput;
 use crate::errors;
-use crate::owner_lease::Owner;
-use crate::pod_spec::{self, CALL, Identity, MANAGER, SELECTOR};
-use crate::pod_watch::{Follower, Watch};
+use crate::owner_lease::OwnerLease;
+use crate::pod_spec::{self, CALL, MANAGER, PodIdentity, SELECTOR};
+use crate::pod_watch::{PodFollower, PodWatch};
 use crate::protocol;
-use crate::requests::{limited, repeated, within};
+use crate::requests::{until_deadline, with_retry, with_timeout};
 
 /// The pause between two attempts to make or delete a pod: it doubles, up to the longest.
-pub(crate) const PAUSE: Duration = Duration::from_millis(100);
-pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(5);
+pub(crate) const REQUEST_BACKOFF: Duration = Duration::from_millis(100);
+pub(crate) const REQUEST_BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// Attempts to delete a pod; the reaper makes the next ones.
-const DELETIONS: u32 = 6;
+const DELETE_ATTEMPTS_MAX: u32 = 6;
 /// What a pod gave is on its way to whoever waits for it, before the cluster is busy with putting the
 /// pod away.
-const LULL: Duration = Duration::from_millis(25);
+const DELETE_GRACE: Duration = Duration::from_millis(25);
 /// How long a pod that is done with stays while a script waits for its own. Putting one away takes a
 /// node as much work as half a birth, for which nobody waits.
-const PUT_OFF: Duration = Duration::from_secs(1);
+const STARTUP_GRACE: Duration = Duration::from_secs(1);
 /// How long it takes until the room of a pod that is gone can be had, and how often it is looked.
-pub(crate) const ROOM: Duration = Duration::from_secs(2);
-const ROOM_PAUSE: Duration = Duration::from_millis(200);
+pub(crate) const ROOM_GRACE: Duration = Duration::from_secs(2);
+const ROOM_INTERVAL: Duration = Duration::from_millis(200);
 /// How long telling a pod that its end was heard may take.
-const FAREWELL: Duration = Duration::from_millis(200);
+const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_millis(200);
 /// How long the cluster may be asked for the pod of a call.
-const SEARCH: Duration = Duration::from_secs(20);
+const ADOPT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Makes and deletes the pods of one manager.
-pub(crate) struct Keeper {
+pub(crate) struct PodKeeper {
     pub(crate) pods: Api<Pod>,
-    watch: Watch,
+    watch: PodWatch,
     /// Who this is.
     pub(crate) manager: String,
     /// What its pods belong to.
-    owner: Owner,
+    owner: OwnerLease,
     /// The nonces of all pods that are held or being deleted.
     held: Mutex<HashSet<String>>,
     /// How many scripts wait for their pods to be born.
-    births: watch::Sender<usize>,
-    leaving: Mutex<Leaving>,
+    startups: watch::Sender<usize>,
+    deletions: Mutex<PendingDeletions>,
     tasks: TaskTracker,
 }
 
 /// The pods that are being deleted or are to be.
 #[derive(Default)]
-struct Leaving {
+struct PendingDeletions {
     count: usize,
     /// When the last one was gone.
     last: Option<Instant>,
 }
 
-/// What became of the wish for a pod.
-pub(crate) enum Made {
-    /// The cluster has taken it.
-    New(Kept),
-    /// There is one of this name already, which is somebody else's.
-    There,
+/// Result of asking the cluster for a pod.
+pub(crate) enum PodCreation {
+    /// The cluster has accepted it.
+    Created(OwnedPod),
+    /// There is a pod of this name already, which another manager made.
+    NameTaken,
 }
 
 /// A pod of ours. It is deleted when this is dropped.
-pub(crate) struct Kept {
-    pub(crate) keeper: Arc<Keeper>,
+pub(crate) struct OwnedPod {
+    pub(crate) keeper: Arc<PodKeeper>,
     /// The pod's name.
     pub(crate) name: String,
     /// What its reports begin with.
@@ -91,19 +91,24 @@ pub(crate) struct Kept {
     /// `None` while nobody knows whether it was made.
     uid: Option<String>,
     /// What the cluster says of it.
-    pub(crate) follower: Follower,
+    pub(crate) follower: PodFollower,
     /// What a pod hears that waits to be told that its end was heard.
-    pub(crate) ear: Option<Input>,
+    pub(crate) end_listener: Option<ContainerInput>,
     /// It was never made, it belongs to somebody else, or it is the reaper's to delete.
     pub(crate) is_gone: bool,
 }
 
-impl Keeper {
+impl PodKeeper {
     /// `tasks` are where pods are made and deleted, whoever waits for it.
-    pub(crate) fn new(pods: Api<Pod>, watch: Watch, owner: Owner, tasks: TaskTracker) -> Self {
+    pub(crate) fn new(
+        pods: Api<Pod>,
+        watch: PodWatch,
+        owner: OwnerLease,
+        tasks: TaskTracker,
+    ) -> Self {
         let manager = Uuid::new_v4().simple().to_string();
-        let (held, births, leaving) = Default::default();
-        Self { pods, watch, manager, owner, held, births, leaving, tasks }
+        let (held, startups, deletions) = Default::default();
+        Self { pods, watch, manager, owner, held, startups, deletions, tasks }
     }
 
     /// Who this is among the managers of the namespace: new for each process.
@@ -117,22 +122,24 @@ impl Keeper {
     /// # Errors
     /// When it was not taken, with the cluster's reason, or cancelled. A request that is under way
     /// then is still waited for, elsewhere, so that its pod can be deleted.
-    pub(crate) async fn make(
+    pub(crate) async fn create_pod(
         self: &Arc<Self>,
-        identity: &Identity,
+        identity: &PodIdentity,
         mut description: Pod,
         cancelled: &CancellationToken,
         by: Instant,
-    ) -> Result<Made, Error> {
+    ) -> Result<PodCreation, Error> {
         description.metadata.owner_references = self.owner.references();
-        let kept = self.hold(&identity.name, &identity.nonce);
+        let kept = self.track(&identity.name, &identity.nonce);
         let stop = cancelled.clone();
+
         // What is made is dropped, and so the pod deleted, when nobody waits for it any more: within
         // the task, for what a task returns is dropped after whoever waits for all tasks went on.
         let (tell, told) = oneshot::channel();
         self.tasks.spawn(async move {
-            let _ = tell.send(kept.make(description, stop, by).await);
+            let _ = tell.send(kept.create(description, stop, by).await);
         });
+
         tokio::select! {
             made = told => {
                 made.unwrap_or_else(|_| Err(Error::Failed("its making broke off".to_owned())))
@@ -146,30 +153,33 @@ impl Keeper {
     ///
     /// # Errors
     /// When the cluster cannot be asked until `by`, so that nobody knows.
-    pub(crate) async fn adopt(
+    pub(crate) async fn adopt_pod(
         self: &Arc<Self>,
         key: CallKey,
         by: Instant,
-    ) -> Result<Option<Kept>, Error> {
-        let end = by.min(Instant::now() + SEARCH);
-        let mut pause = PAUSE;
+    ) -> Result<Option<OwnedPod>, Error> {
+        let end = by.min(Instant::now() + ADOPT_TIMEOUT);
+        let mut pause = REQUEST_BACKOFF;
         // What an attempt without an answer may have made ours is no stray before the next one.
         let mut held = None;
+
         loop {
-            let error = match within(end, self.try_adopt(key, &mut held)).await {
+            let error = match until_deadline(end, self.try_adopt(key, &mut held)).await {
                 Ok(kept) => return Ok(kept),
                 Err(error) => error,
             };
+
             // A conflict: the pod changed between the look and the patch.
             let again = errors::is_transient(&error) || errors::is_not_found(&error);
             if !again || Instant::now() + pause >= end {
-                let error = errors::chain(&error);
+                let error = errors::error_chain(&error);
                 return Err(Error::OutcomeUnknown(format!(
                     "its pod cannot be looked for: {error}"
                 )));
             }
+
             sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MAX);
+            pause = (pause * 2).min(REQUEST_BACKOFF_MAX);
         }
     }
 
@@ -177,14 +187,15 @@ impl Keeper {
     async fn try_adopt(
         self: &Arc<Self>,
         key: CallKey,
-        held: &mut Option<Kept>,
-    ) -> Result<Option<Kept>, kube::Error> {
-        let Some(pod) = self.find(key).await? else { return Ok(None) };
-        let Some(nonce) = pod_spec::nonce(&pod) else { return Ok(None) };
+        held: &mut Option<OwnedPod>,
+    ) -> Result<Option<OwnedPod>, kube::Error> {
+        let Some(pod) = self.find_call_pod(key).await? else { return Ok(None) };
+        let Some(nonce) = pod_spec::nonce_of(&pod) else { return Ok(None) };
         let mut kept = match held.take() {
             Some(kept) if kept.nonce == nonce => kept,
-            _ => self.hold(&pod.name_any(), nonce),
+            _ => self.track(&pod.name_any(), nonce),
         };
+
         // Not ours before the patch, and not to be deleted if it fails.
         kept.is_gone = true;
         let kept = held.insert(kept);
@@ -193,54 +204,55 @@ impl Keeper {
             "labels": {MANAGER: self.manager},
         }});
         let (parameters, patch) = (PatchParams::default(), Patch::Merge(&patch));
-        limited(self.pods.patch(&kept.name, &parameters, &patch)).await?;
+
+        with_timeout(self.pods.patch(&kept.name, &parameters, &patch)).await?;
         kept.is_gone = false;
         kept.uid = pod.uid();
         Ok(held.take())
     }
 
     /// The pod of a call, whosever it is.
-    pub(crate) async fn find(&self, key: CallKey) -> Result<Option<Pod>, kube::Error> {
+    pub(crate) async fn find_call_pod(&self, key: CallKey) -> Result<Option<Pod>, kube::Error> {
         let selector = format!("{SELECTOR},{CALL}={}", pod_spec::call_label(key));
         let parameters = ListParams::default().labels(&selector);
-        let list = repeated(|| self.pods.list(&parameters)).await?;
+        let list = with_retry(|| self.pods.list(&parameters)).await?;
         Ok(list.items.into_iter().find(|pod| pod.metadata.deletion_timestamp.is_none()))
     }
 
     /// Looks at a pod that is somebody else's.
-    pub(crate) fn follow(&self, name: &str) -> Follower {
-        self.watch.follow(name)
+    pub(crate) fn follow_pod(&self, name: &str) -> PodFollower {
+        self.watch.follow_pod(name)
     }
 
     /// All pods of all managers.
-    pub(crate) async fn all(&self) -> Result<Vec<Pod>, kube::Error> {
+    pub(crate) async fn list_pods(&self) -> Result<Vec<Pod>, kube::Error> {
         let parameters = ListParams::default().labels(SELECTOR);
-        Ok(repeated(|| self.pods.list(&parameters)).await?.items)
+        Ok(with_retry(|| self.pods.list(&parameters)).await?.items)
     }
 
     /// Whether nobody here knows of this pod, which is ours.
     pub(crate) fn is_stray(&self, pod: &Pod) -> bool {
-        !pod_spec::nonce(pod).is_some_and(|nonce| self.held.lock().contains(nonce))
+        !pod_spec::nonce_of(pod).is_some_and(|nonce| self.held.lock().contains(nonce))
     }
 
     /// A script waits for its pod while this is held.
-    pub(crate) fn birth(&self) -> Birth<'_> {
-        self.births.send_modify(|births| *births += 1);
-        Birth(self)
+    pub(crate) fn begin_startup(&self) -> StartupGuard<'_> {
+        self.startups.send_modify(|startups| *startups += 1);
+        StartupGuard(self)
     }
 
     /// Whether pods are about to make room, or the cluster may not have counted it yet.
-    fn makes_room(&self) -> bool {
-        let leaving = self.leaving.lock();
-        leaving.count > 0 || leaving.last.is_some_and(|last| last.elapsed() < ROOM)
+    fn is_room_pending(&self) -> bool {
+        let deletions = self.deletions.lock();
+        deletions.count > 0 || deletions.last.is_some_and(|last| last.elapsed() < ROOM_GRACE)
     }
 
     /// Waits while scripts wait for their pods, and not for long.
-    async fn after_births(&self) {
-        let mut births = self.births.subscribe();
-        let none = births.wait_for(|births| *births == 0);
+    async fn wait_for_startups(&self) {
+        let mut startups = self.startups.subscribe();
+        let none = startups.wait_for(|startups| *startups == 0);
         // Either way it is time.
-        let _ = timeout(PUT_OFF, none).await.is_ok();
+        let _ = timeout(STARTUP_GRACE, none).await.is_ok();
     }
 
     /// Deletes a pod unless it changed since it was seen.
@@ -249,15 +261,15 @@ impl Keeper {
         self.delete_when(&pod.name_any(), as_seen).await
     }
 
-    fn hold(self: &Arc<Self>, name: &str, nonce: &str) -> Kept {
+    fn track(self: &Arc<Self>, name: &str, nonce: &str) -> OwnedPod {
         self.held.lock().insert(nonce.to_owned());
-        Kept {
+        OwnedPod {
             keeper: Arc::clone(self),
             name: name.to_owned(),
             nonce: nonce.to_owned(),
             uid: None,
-            follower: self.watch.follow(name),
-            ear: None,
+            follower: self.watch.follow_pod(name),
+            end_listener: None,
             is_gone: false,
         }
     }
@@ -265,37 +277,40 @@ impl Keeper {
     /// Deletes a pod, and with it its processes. Whether or not that succeeds it is not held any
     /// more.
     async fn delete(&self, name: &str, nonce: &str, mut uid: Option<String>) {
-        let mut pause = PAUSE;
-        for _ in 0..DELETIONS {
+        let mut pause = REQUEST_BACKOFF;
+        for _ in 0..DELETE_ATTEMPTS_MAX {
             if uid.is_none() {
-                uid = match limited(self.pods.get_opt(name)).await {
-                    Ok(Some(pod)) if pod_spec::nonce(&pod) == Some(nonce) => pod.uid(),
+                uid = match with_timeout(self.pods.get_opt(name)).await {
+                    Ok(Some(pod)) if pod_spec::nonce_of(&pod) == Some(nonce) => pod.uid(),
                     Ok(_) => break,
                     Err(error) => {
-                        tracing::debug!(pod = name, error = %errors::chain(&error), "whether a pod was made is unknown");
+                        tracing::debug!(pod = name, error = %errors::error_chain(&error), "whether a pod was made is unknown");
                         None
                     }
                 };
             }
+
             if uid.is_some() {
                 let this = Preconditions { uid: uid.clone(), resource_version: None };
                 match self.delete_when(name, this).await {
                     Ok(()) => break,
                     Err(error) => {
-                        tracing::warn!(pod = name, error = %errors::chain(&error), "a pod was not deleted");
+                        tracing::warn!(pod = name, error = %errors::error_chain(&error), "a pod was not deleted");
                     }
                 }
             }
+
             sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MAX);
+            pause = (pause * 2).min(REQUEST_BACKOFF_MAX);
         }
+
         self.held.lock().remove(nonce);
     }
 
     /// Deletes this very pod, not one that came to have its name.
     async fn delete_when(&self, name: &str, it_is: Preconditions) -> Result<(), kube::Error> {
         let parameters = DeleteParams::default().grace_period(0).preconditions(it_is);
-        match limited(self.pods.delete(name, &parameters)).await {
+        match with_timeout(self.pods.delete(name, &parameters)).await {
             Err(error) if !errors::is_not_found(&error) && !errors::is_conflict(&error) => {
                 Err(error)
             }
@@ -304,128 +319,151 @@ impl Keeper {
     }
 }
 
-impl Kept {
+impl OwnedPod {
     /// Lets go of a pod that is somebody else's by now: it is not deleted.
-    pub(crate) fn leave(mut self) {
+    pub(crate) fn disown(mut self) {
         self.is_gone = true;
     }
 
-    async fn make(
+    async fn create(
         mut self,
         description: Pod,
         cancelled: CancellationToken,
         by: Instant,
-    ) -> Result<Made, Error> {
-        let room_end = by.min(Instant::now() + PUT_OFF + ROOM);
-        let mut pause = PAUSE;
+    ) -> Result<PodCreation, Error> {
+        let room_end = by.min(Instant::now() + STARTUP_GRACE + ROOM_GRACE);
+        let mut pause = REQUEST_BACKOFF;
         // An attempt without an answer may have been granted.
         let mut unsure = false;
+
         loop {
             let parameters = PostParams::default();
-            let created = limited(self.keeper.pods.create(&parameters, &description));
-            let error = match within(by, created).await {
+            let created = with_timeout(self.keeper.pods.create(&parameters, &description));
+
+            let error = match until_deadline(by, created).await {
                 Ok(pod) => {
                     self.uid = pod.uid();
-                    return Ok(Made::New(self));
+                    return Ok(PodCreation::Created(self));
                 }
-                Err(error) if errors::is_there(&error) => return self.of_that_name(by).await,
+                Err(error) if errors::is_already_exists(&error) => {
+                    return self.resolve_name_taken(by).await;
+                }
                 Err(error) => error,
             };
+
             if !errors::is_transient(&error) {
                 if unsure {
-                    return self.refused(&error, by).await;
+                    return self.resolve_refusal(&error, by).await;
                 }
+
                 let is_full = errors::is_quota(&error);
-                if is_full && Instant::now() < room_end && self.keeper.makes_room() {
+                if is_full && Instant::now() < room_end && self.keeper.is_room_pending() {
                     tokio::select! {
-                        () = sleep(ROOM_PAUSE) => continue,
+                        () = sleep(ROOM_INTERVAL) => continue,
                         () = cancelled.cancelled() => {}
                     }
                 }
+
                 // It was looked at and refused.
                 self.is_gone = matches!(error, kube::Error::Api(_));
-                return Err(errors::of_creation(&error));
+                return Err(errors::creation_error(&error));
             }
+
             unsure |= errors::is_unanswered(&error);
             if Instant::now() + pause >= by {
-                return Err(errors::of_creation(&error));
+                return Err(errors::creation_error(&error));
             }
+
             // What was asked for may have been made all the same, so `self` is dropped as it is.
             tokio::select! {
                 () = sleep(pause) => {}
                 () = cancelled.cancelled() => return Err(Error::Cancelled),
             }
-            pause = (pause * 2).min(PAUSE_MAX);
+
+            pause = (pause * 2).min(REQUEST_BACKOFF_MAX);
         }
     }
 
     /// There is a pod of the name: ours, when the answer to an attempt was lost.
-    async fn of_that_name(mut self, by: Instant) -> Result<Made, Error> {
-        match self.is_made(by).await {
-            Ok(true) => Ok(Made::New(self)),
+    async fn resolve_name_taken(mut self, by: Instant) -> Result<PodCreation, Error> {
+        match self.find_created(by).await {
+            Ok(true) => Ok(PodCreation::Created(self)),
             Ok(false) => {
                 self.is_gone = true;
-                Ok(Made::There)
+                Ok(PodCreation::NameTaken)
             }
-            Err(error) => Err(errors::of_creation(&error)),
+            Err(error) => Err(errors::creation_error(&error)),
         }
     }
 
     /// Refused after an attempt that had no answer: that one may have been granted, and have taken
     /// the very room that there is none of any more.
-    async fn refused(mut self, why: &kube::Error, by: Instant) -> Result<Made, Error> {
-        match self.is_made(by).await {
-            Ok(true) => Ok(Made::New(self)),
+    async fn resolve_refusal(
+        mut self,
+        why: &kube::Error,
+        by: Instant,
+    ) -> Result<PodCreation, Error> {
+        match self.find_created(by).await {
+            Ok(true) => Ok(PodCreation::Created(self)),
             Ok(false) => {
                 self.is_gone = true;
-                Err(errors::of_creation(why))
+                Err(errors::creation_error(why))
             }
-            Err(error) => Err(errors::of_creation(&error)),
+            Err(error) => Err(errors::creation_error(&error)),
         }
     }
 
     /// Whether the cluster has this very pod.
-    async fn is_made(&mut self, by: Instant) -> Result<bool, kube::Error> {
-        let found = within(by, repeated(|| self.keeper.pods.get_opt(&self.name))).await?;
-        let own = found.filter(|pod| pod_spec::nonce(pod) == Some(&self.nonce));
+    async fn find_created(&mut self, by: Instant) -> Result<bool, kube::Error> {
+        let found = until_deadline(by, with_retry(|| self.keeper.pods.get_opt(&self.name))).await?;
+        let own = found.filter(|pod| pod_spec::nonce_of(pod) == Some(&self.nonce));
         let is_own = own.is_some();
         self.uid = own.and_then(|pod| pod.uid());
         Ok(is_own)
     }
 }
 
-/// One of the births that a [`Keeper`] knows of.
-pub(crate) struct Birth<'a>(&'a Keeper);
+/// One of the births that a [`PodKeeper`] knows of.
+pub(crate) struct StartupGuard<'a>(&'a PodKeeper);
 
-impl Drop for Birth<'_> {
+impl Drop for StartupGuard<'_> {
     fn drop(&mut self) {
-        self.0.births.send_modify(|births| *births -= 1);
+        self.0.startups.send_modify(|startups| *startups -= 1);
     }
 }
 
-impl Drop for Kept {
+impl Drop for OwnedPod {
     fn drop(&mut self) {
         // Once another manager has taken it over, it is that one's to delete.
-        if self.is_gone || self.follower.is_of_another(&self.keeper.manager) {
+        if self.is_gone || self.follower.is_owned_by_other(&self.keeper.manager) {
             self.keeper.held.lock().remove(&self.nonce);
             return;
         }
+
         let (keeper, uid) = (Arc::clone(&self.keeper), self.uid.take());
         let (name, nonce) = (std::mem::take(&mut self.name), std::mem::take(&mut self.nonce));
-        let ear = self.ear.take();
-        keeper.leaving.lock().count += 1;
+        let end_listener = self.end_listener.take();
+        keeper.deletions.lock().count += 1;
+
         let deleting = async move {
-            if let Some(mut ear) = ear {
-                keeper.after_births().await;
+            if let Some(mut end_listener) = end_listener {
+                keeper.wait_for_startups().await;
                 // One that does not hear it is deleted all the same.
-                let _ = timeout(FAREWELL, ear.send(&protocol::acknowledge())).await;
+                let _ = timeout(
+                    ACKNOWLEDGE_TIMEOUT,
+                    end_listener.send(&protocol::acknowledge_message()),
+                )
+                .await;
             }
-            sleep(LULL).await;
+
+            sleep(DELETE_GRACE).await;
             keeper.delete(&name, &nonce, uid).await;
-            let mut leaving = keeper.leaving.lock();
-            leaving.count -= 1;
-            leaving.last = Some(Instant::now());
+            let mut deletions = keeper.deletions.lock();
+            deletions.count -= 1;
+
+            deletions.last = Some(Instant::now());
         };
+
         // Without a runtime nothing can be deleted any more; the next manager does it.
         if let Ok(runtime) = Handle::try_current() {
             self.keeper.tasks.spawn_on(deleting, &runtime);
@@ -433,7 +471,7 @@ impl Drop for Kept {
     }
 }
 
-impl fmt::Debug for Kept {
+impl fmt::Debug for OwnedPod {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Kept").field("name", &self.name).finish_non_exhaustive()
     }

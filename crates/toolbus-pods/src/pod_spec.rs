@@ -46,7 +46,7 @@ const DEADLINE_SLACK: Duration = Duration::from_secs(30);
 
 /// What makes a pod this one and no other.
 #[derive(Debug)]
-pub(crate) struct Identity {
+pub(crate) struct PodIdentity {
     /// The pod's name.
     pub(crate) name: String,
     /// What its reports begin with, new for each pod.
@@ -57,9 +57,9 @@ pub(crate) struct Identity {
     pub(crate) call: Option<(CallKey, String)>,
 }
 
-impl Identity {
+impl PodIdentity {
     /// The pod of a call: valid whatever the call's id, and always the same name.
-    pub(crate) fn of_call(manager: &str, key: CallKey, call_id: &str) -> Self {
+    pub(crate) fn for_call(manager: &str, key: CallKey, call_id: &str) -> Self {
         Self {
             name: format!("rockbot-script-{}", call_label(key)),
             nonce: Uuid::new_v4().simple().to_string(),
@@ -69,7 +69,7 @@ impl Identity {
     }
 
     /// A pod that is there before its call.
-    pub(crate) fn warm(manager: &str) -> Self {
+    pub(crate) fn for_warm(manager: &str) -> Self {
         let name = Uuid::new_v4().simple().to_string();
         Self {
             name: format!("rockbot-script-warm-{}", &name[..16]),
@@ -80,16 +80,16 @@ impl Identity {
     }
 
     /// A packages pod.
-    pub(crate) fn of_packages(manager: &str) -> Self {
-        Self::of_no_call(manager, "packages")
+    pub(crate) fn for_installer(manager: &str) -> Self {
+        Self::for_purpose(manager, "packages")
     }
 
     /// The pod that probes the network policy.
-    pub(crate) fn of_probe(manager: &str) -> Self {
-        Self::of_no_call(manager, "probe")
+    pub(crate) fn for_probe(manager: &str) -> Self {
+        Self::for_purpose(manager, "probe")
     }
 
-    fn of_no_call(manager: &str, purpose: &str) -> Self {
+    fn for_purpose(manager: &str, purpose: &str) -> Self {
         Self {
             name: format!("rockbot-{purpose}-{}", Uuid::new_v4().simple()),
             nonce: Uuid::new_v4().simple().to_string(),
@@ -101,21 +101,26 @@ impl Identity {
 
 /// What all pods under these settings have in common, in short: two managers with the same make the
 /// same pods.
-pub(crate) fn template(settings: &KubernetesSettings) -> String {
-    let identity =
-        Identity { name: String::new(), nonce: String::new(), manager: String::new(), call: None };
-    let described = serde_json::to_vec(&describe(settings, &identity, Duration::ZERO));
+pub(crate) fn template_digest(settings: &KubernetesSettings) -> String {
+    let identity = PodIdentity {
+        name: String::new(),
+        nonce: String::new(),
+        manager: String::new(),
+        call: None,
+    };
+    let described = serde_json::to_vec(&describe_pod(settings, &identity, Duration::ZERO));
     let digest = Sha256::digest(described.expect("a description can be written as JSON"));
     digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The pod of this identity as one that waits for its call.
-pub(crate) fn describe_warm(
+pub(crate) fn describe_warm_pod(
     settings: &KubernetesSettings,
-    identity: &Identity,
-    (template, life): (&str, Duration),
+    identity: &PodIdentity,
+    template: &str,
+    life: Duration,
 ) -> Pod {
-    let mut pod = describe(settings, identity, life);
+    let mut pod = describe_pod(settings, identity, life);
     pod.labels_mut().insert(WARM.to_owned(), template.to_owned());
     pod
 }
@@ -126,7 +131,7 @@ pub(crate) fn is_warm(pod: &ObjectMeta, manager: &str, template: &str) -> bool {
 }
 
 /// Whose a pod is, where it is that of this call.
-pub(crate) fn owner_for(pod: &ObjectMeta, key: CallKey) -> Option<&str> {
+pub(crate) fn manager_for_call(pod: &ObjectMeta, key: CallKey) -> Option<&str> {
     label(pod, CALL).filter(|call| *call == call_label(key)).and_then(|_| label(pod, MANAGER))
 }
 
@@ -136,8 +141,9 @@ fn label<'a>(pod: &'a ObjectMeta, name: &str) -> Option<&'a str> {
 
 /// The change that makes a pod which waits the pod of a call, if it still has this version. `life` is
 /// the longest that it may need, from its beginning: less than it was given then.
-pub(crate) fn claim(
-    (key, call_id): (CallKey, &str),
+pub(crate) fn claim_patch(
+    key: CallKey,
+    call_id: &str,
     life: Duration,
     version: &str,
 ) -> serde_json::Value {
@@ -145,13 +151,13 @@ pub(crate) fn claim(
         "metadata": {
             "resourceVersion": version,
             "labels": {WARM: null, CALL: call_label(key)},
-            "annotations": {CALL_ID: annotated(call_id)},
+            "annotations": {CALL_ID: truncated_call_id(call_id)},
         },
         "spec": {"activeDeadlineSeconds": (life + DEADLINE_SLACK).as_secs()},
     })
 }
 
-fn annotated(call_id: &str) -> String {
+fn truncated_call_id(call_id: &str) -> String {
     call_id.chars().take(CALL_ID_CHARS_MAX).collect()
 }
 
@@ -163,12 +169,12 @@ pub(crate) fn call_label(key: CallKey) -> String {
 }
 
 /// What a pod's reports begin with.
-pub(crate) fn nonce(pod: &Pod) -> Option<&str> {
+pub(crate) fn nonce_of(pod: &Pod) -> Option<&str> {
     pod.annotations().get(NONCE).map(String::as_str)
 }
 
 /// Labels and annotations: what changes with a pod's call and owner.
-fn metadata(identity: &Identity) -> serde_json::Value {
+fn pod_metadata(identity: &PodIdentity) -> serde_json::Value {
     let mut metadata = json!({
         "name": identity.name,
         "labels": {
@@ -178,19 +184,25 @@ fn metadata(identity: &Identity) -> serde_json::Value {
         },
         "annotations": {NONCE: identity.nonce},
     });
+
     if let Some((key, call_id)) = &identity.call {
         metadata["labels"][CALL] = json!(call_label(*key));
-        metadata["annotations"][CALL_ID] = json!(annotated(call_id));
+        metadata["annotations"][CALL_ID] = json!(truncated_call_id(call_id));
     }
+
     metadata
 }
 
 /// The pod of this identity. `life` is the longest that it may need, all told.
-pub(crate) fn describe(settings: &KubernetesSettings, identity: &Identity, life: Duration) -> Pod {
+pub(crate) fn describe_pod(
+    settings: &KubernetesSettings,
+    identity: &PodIdentity,
+    life: Duration,
+) -> Pod {
     let mut pod = json!({
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": metadata(identity),
+        "metadata": pod_metadata(identity),
         "spec": {
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": 0,
@@ -238,12 +250,15 @@ pub(crate) fn describe(settings: &KubernetesSettings, identity: &Identity, life:
             }],
         },
     });
+
     if let Some(class) = &settings.runtime_class {
         pod["spec"]["runtimeClassName"] = json!(class);
     }
+
     if settings.user_namespaces {
         pod["spec"]["hostUsers"] = json!(false);
     }
+
     serde_json::from_value(pod).expect("the template is a pod")
 }
 

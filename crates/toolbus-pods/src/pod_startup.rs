@@ -13,37 +13,37 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use toolbus_scripts::runner::Error;
 
-use crate::attach::{Frame, Input, Output, attach};
+use crate::attach::{ContainerFrame, ContainerInput, ContainerOutput, attach};
 use crate::errors;
-use crate::pod_watch::{Follower, Known};
-use crate::protocol::{self, Report, Reports};
+use crate::pod_watch::{ObservedPod, PodFollower};
+use crate::protocol::{self, Report, ReportReader};
 
 /// Between two attempts, while the pod is young and when it is not.
-const PAUSE: Duration = Duration::from_millis(10);
-const PAUSE_LONG: Duration = Duration::from_millis(100);
-const YOUNG: Duration = Duration::from_secs(2);
+const ATTACH_INTERVAL: Duration = Duration::from_millis(10);
+const ATTACH_INTERVAL_MAX: Duration = Duration::from_millis(100);
+const FAST_ATTACH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Attaching before a node has the pod is in vain, so that is waited for; not longer than this, in
 /// case the watch is behind.
-const SCHEDULING: Duration = Duration::from_millis(150);
+const SCHEDULE_TIMEOUT: Duration = Duration::from_millis(150);
 /// After this without an answer the first process is asked again.
-const HELLO_AGAIN: Duration = Duration::from_millis(250);
+const HELLO_INTERVAL: Duration = Duration::from_millis(250);
 /// How long no node may take a pod. Another script may end meanwhile and make room.
-const UNSCHEDULABLE: Duration = Duration::from_secs(3);
+const UNSCHEDULABLE_GRACE: Duration = Duration::from_secs(3);
 /// How long a volume may be missing after the node first said so. The node tries again every ten to
 /// fifteen seconds, and often succeeds: the volume was still on its way from another node, or the
 /// cluster had not yet granted this one to read its claim.
-const VOLUMES: Duration = Duration::from_secs(30);
+const VOLUME_GRACE: Duration = Duration::from_secs(30);
 const COMPLAINT_BYTES_MAX: usize = 2 << 10;
 
 /// A pod that answers.
-pub(crate) struct Born {
-    pub(crate) input: Input,
-    pub(crate) output: Output,
-    pub(crate) reports: Reports,
+pub(crate) struct ReadyPod {
+    pub(crate) input: ContainerInput,
+    pub(crate) output: ContainerOutput,
+    pub(crate) reports: ReportReader,
 }
 
 /// What a pod is waited for with.
-pub(crate) struct Wait<'a> {
+pub(crate) struct PodStartup<'a> {
     pub(crate) client: &'a Client,
     pub(crate) namespace: &'a str,
     pub(crate) name: &'a str,
@@ -55,41 +55,52 @@ pub(crate) struct Wait<'a> {
 
 /// What was heard of a pod that does not answer yet.
 #[derive(Default)]
-struct Signs {
+struct StartupSigns {
     /// What its first process complains of.
     complaint: Vec<u8>,
     /// Why the last attempt to attach was in vain.
     refusal: String,
 }
 
-impl Wait<'_> {
+impl PodStartup<'_> {
     /// Waits until the pod answers, or for the first reason why it never will.
-    pub(crate) async fn born(&self, follower: &mut Follower) -> Result<Born, Error> {
-        let mut known = follower.known.clone();
+    pub(crate) async fn wait_ready(&self, follower: &mut PodFollower) -> Result<ReadyPod, Error> {
+        let mut observed = follower.observed.clone();
         let start = Instant::now();
-        let mut signs = Signs::default();
+        let mut signs = StartupSigns::default();
+
         let answers = async {
-            let scheduled = known.wait_for(|known| known.scheduled);
+            let scheduled = observed.wait_for(|observed| observed.scheduled);
             // Either way attaching is tried: it is the one thing that tells for certain.
-            let _ = timeout(SCHEDULING, scheduled).await;
+            let _ = timeout(SCHEDULE_TIMEOUT, scheduled).await;
             let mut attempts = 0_u32;
+
             loop {
                 attempts += 1;
-                if let Some(born) = self.attempt(&mut signs).await {
+                if let Some(ready) = self.try_attach(&mut signs).await {
                     tracing::debug!(attempts, elapsed = ?start.elapsed(), "the pod answers");
-                    return born;
+                    return ready;
                 }
-                sleep(if start.elapsed() < YOUNG { PAUSE } else { PAUSE_LONG }).await;
+
+                sleep(if start.elapsed() < FAST_ATTACH_TIMEOUT {
+                    ATTACH_INTERVAL
+                } else {
+                    ATTACH_INTERVAL_MAX
+                })
+                .await;
             }
         };
+
         let failure = tokio::select! {
-            born = answers => return Ok(born),
+            ready = answers => return Ok(ready),
             () = self.cancelled.cancelled() => return Err(Error::Cancelled),
-            error = hopeless(follower, VOLUMES) => Some(error),
+            error = wait_for_failure(follower, VOLUME_GRACE) => Some(error),
             () = sleep_until(self.by) => None,
         };
-        let failure =
-            failure.unwrap_or_else(|| late(&follower.known.borrow(), start.elapsed(), &signs));
+
+        let failure = failure.unwrap_or_else(|| {
+            startup_timeout(&follower.observed.borrow(), start.elapsed(), &signs)
+        });
         let said = String::from_utf8_lossy(&signs.complaint).trim().to_owned();
         Err(match failure {
             Error::Failed(text) if !said.is_empty() => Error::Failed(format!("{text}: {said}")),
@@ -98,33 +109,34 @@ impl Wait<'_> {
     }
 
     /// One attempt; `None` when it has to be made again.
-    async fn attempt(&self, signs: &mut Signs) -> Option<Born> {
+    async fn try_attach(&self, signs: &mut StartupSigns) -> Option<ReadyPod> {
         let (mut input, mut output) = match attach(self.client, self.namespace, self.name).await {
             Ok(halves) => halves,
             Err(error) => {
                 tracing::trace!(%error, "attaching was refused");
-                signs.refusal = errors::chain(&error);
+                signs.refusal = errors::error_chain(&error);
                 return None;
             }
         };
-        let hello: Bytes = protocol::hello(self.nonce);
-        let mut reports = Reports::joining(self.nonce);
+
+        let hello: Bytes = protocol::hello_message(self.nonce);
+        let mut reports = ReportReader::joining(self.nonce);
         loop {
             input.send(&hello).await.ok()?;
-            let again = Instant::now() + HELLO_AGAIN;
+            let again = Instant::now() + HELLO_INTERVAL;
             while let Ok(frame) = tokio::time::timeout_at(again, output.next()).await {
                 match frame {
-                    Frame::Stdout(bytes) => {
+                    ContainerFrame::Stdout(bytes) => {
                         // Nothing but this can be the first that is heard.
                         if reports.accept(&bytes).ok()?.contains(&Report::Ready) {
-                            return Some(Born { input, output, reports });
+                            return Some(ReadyPod { input, output, reports });
                         }
                     }
-                    Frame::Stderr(bytes) => {
+                    ContainerFrame::Stderr(bytes) => {
                         let room = COMPLAINT_BYTES_MAX.saturating_sub(signs.complaint.len());
                         signs.complaint.extend_from_slice(&bytes[..bytes.len().min(room)]);
                     }
-                    Frame::Closed(reason) => {
+                    ContainerFrame::Closed(reason) => {
                         tracing::trace!(reason, "attaching came too early");
                         signs.refusal = reason;
                         return None;
@@ -136,19 +148,22 @@ impl Wait<'_> {
 }
 
 /// Why a pod has not answered in its time, as far as anybody knows.
-fn late(known: &Known, after: Duration, signs: &Signs) -> Error {
-    if let Some(reason) = &known.unschedulable {
+fn startup_timeout(observed: &ObservedPod, after: Duration, signs: &StartupSigns) -> Error {
+    if let Some(reason) = &observed.unschedulable {
         return no_room(reason);
     }
-    if let Some(reason) = &known.delayed {
+
+    if let Some(reason) = &observed.delayed {
         return cannot_start(reason);
     }
+
     // What it complains of is told in any case.
     let refusal = if signs.complaint.is_empty() && !signs.refusal.is_empty() {
         format!(", and it cannot be attached to: {}", signs.refusal)
     } else {
         String::new()
     };
+
     Error::Failed(format!("the pod did not start within {after:.1?}{refusal}"))
 }
 
@@ -161,15 +176,18 @@ fn cannot_start(reason: &str) -> Error {
 }
 
 /// Waits until it is certain that the pod will not start. `volumes` is how long one may be missing.
-pub(crate) async fn hopeless(follower: &mut Follower, volumes: Duration) -> Error {
-    let known = &mut follower.known;
-    let is_hopeless =
-        |known: &Known| known.broken.is_some() || known.ended.is_some() || known.deleted;
+pub(crate) async fn wait_for_failure(follower: &mut PodFollower, volumes: Duration) -> Error {
+    let observed = &mut follower.observed;
+    let is_final = |observed: &ObservedPod| {
+        observed.broken.is_some() || observed.ended.is_some() || observed.deleted
+    };
+
     loop {
-        let seen = known.borrow_and_update().clone();
+        let seen = observed.borrow_and_update().clone();
         if let Some(reason) = seen.broken {
             return cannot_start(&reason);
         }
+
         if let Some(ended) = seen.ended {
             let code =
                 ended.exit_code.map(|code| format!(", exit code {code}")).unwrap_or_default();
@@ -178,23 +196,26 @@ pub(crate) async fn hopeless(follower: &mut Follower, volumes: Duration) -> Erro
                 ended.reason, ended.message
             ));
         }
+
         if seen.deleted {
             return Error::Failed("the pod was deleted before the script started".to_owned());
         }
+
         let changed = match (seen.delayed, seen.unschedulable) {
-            (None, None) => known.changed().await,
-            (Some(reason), _) => match timeout(volumes, known.wait_for(is_hopeless)).await {
+            (None, None) => observed.changed().await,
+            (Some(reason), _) => match timeout(volumes, observed.wait_for(is_final)).await {
                 Ok(changed) => changed.map(drop),
                 Err(_) => return cannot_start(&reason),
             },
             (None, Some(reason)) => {
-                let better = known.wait_for(|known| known.scheduled || is_hopeless(known));
-                match timeout(UNSCHEDULABLE, better).await {
+                let better = observed.wait_for(|observed| observed.scheduled || is_final(observed));
+                match timeout(UNSCHEDULABLE_GRACE, better).await {
                     Ok(changed) => changed.map(drop),
                     Err(_) => return no_room(&reason),
                 }
             }
         };
+
         if changed.is_err() {
             // The watch is gone, which says nothing about the pod.
             std::future::pending::<()>().await;

@@ -21,7 +21,7 @@ use crate::pod_spec::{MANAGER, SELECTOR};
 
 /// What is known of a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct ObservedPod {
     /// Its version when it was last seen, for changes that must not meet another.
     pub(crate) version: Option<String>,
     /// The manager that it belongs to.
@@ -35,41 +35,41 @@ pub(crate) struct Known {
     /// Why it cannot start.
     pub(crate) broken: Option<String>,
     /// Its container ended, or all of it did.
-    pub(crate) ended: Option<Ended>,
+    pub(crate) ended: Option<ContainerEnd>,
     /// The object is gone.
     pub(crate) deleted: bool,
 }
 
 /// How a container ended, in the cluster's words.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ended {
+pub(crate) struct ContainerEnd {
     /// Such as `OOMKilled`, `DeadlineExceeded`, `Evicted`, `Error`.
     pub(crate) reason: String,
     pub(crate) message: String,
     pub(crate) exit_code: Option<i32>,
 }
 
-type Followed = Mutex<HashMap<String, watch::Sender<Known>>>;
+type FollowedPods = Mutex<HashMap<String, watch::Sender<ObservedPod>>>;
 
 /// Knows what the cluster says of the pods that are followed.
 #[derive(Clone, Default)]
-pub(crate) struct Watch {
-    followed: Arc<Followed>,
+pub(crate) struct PodWatch {
+    followed: Arc<FollowedPods>,
 }
 
 /// Looks at one pod until it is dropped.
-pub(crate) struct Follower {
+pub(crate) struct PodFollower {
     name: String,
-    followed: Arc<Followed>,
-    pub(crate) known: watch::Receiver<Known>,
+    followed: Arc<FollowedPods>,
+    pub(crate) observed: watch::Receiver<ObservedPod>,
 }
 
-impl Watch {
+impl PodWatch {
     /// Looks at a pod, which need not be there yet.
-    pub(crate) fn follow(&self, name: &str) -> Follower {
-        let (sender, known) = watch::channel(Known::default());
+    pub(crate) fn follow_pod(&self, name: &str) -> PodFollower {
+        let (sender, observed) = watch::channel(ObservedPod::default());
         self.followed.lock().insert(name.to_owned(), sender);
-        Follower { name: name.to_owned(), followed: Arc::clone(&self.followed), known }
+        PodFollower { name: name.to_owned(), followed: Arc::clone(&self.followed), observed }
     }
 
     /// Watches until cancelled.
@@ -84,104 +84,110 @@ impl Watch {
         );
         let mut pods = pin!(pods.default_backoff());
         let mut events = pin!(events.default_backoff().applied_objects());
+
         loop {
             // Each arm only waits for the next item of a stream that lives outside of the loop.
             tokio::select! {
                 () = cancelled.cancelled() => return,
                 event = pods.next() => match event {
-                    Some(Ok(event)) => self.pod(event),
-                    Some(Err(error)) => broke("pods", &error),
+                    Some(Ok(event)) => self.apply_pod(event),
+                    Some(Err(error)) => log_watch_error("pods", &error),
                     None => return,
                 },
                 event = events.next() => match event {
-                    Some(Ok(event)) => self.event(&event),
-                    Some(Err(error)) => broke("events", &error),
+                    Some(Ok(event)) => self.apply_warning(&event),
+                    Some(Err(error)) => log_watch_error("events", &error),
                     None => return,
                 },
             }
         }
     }
 
-    fn pod(&self, event: watcher::Event<Pod>) {
+    fn apply_pod(&self, event: watcher::Event<Pod>) {
         match event {
             watcher::Event::Apply(pod) | watcher::Event::InitApply(pod) => {
-                self.update(&pod.name_any(), |known| learn(known, &pod));
+                self.update_pod(&pod.name_any(), |observed| observe_pod(observed, &pod));
             }
             watcher::Event::Delete(pod) => {
-                self.update(&pod.name_any(), |known| {
-                    learn(known, &pod);
-                    known.deleted = true;
+                self.update_pod(&pod.name_any(), |observed| {
+                    observe_pod(observed, &pod);
+                    observed.deleted = true;
                 });
             }
             watcher::Event::Init | watcher::Event::InitDone => {}
         }
     }
 
-    fn event(&self, event: &Event) {
+    fn apply_warning(&self, event: &Event) {
         // The sandbox of a pod is made before its containers, and its volumes before that; why they
         // cannot be is said in events alone.
         let reason = event.reason.as_deref().unwrap_or_default();
         let Some(name) = &event.involved_object.name else { return };
         let message = event.message.as_deref().unwrap_or_default();
         let told = || Some(format!("{reason}: {message}"));
-        self.update(name, |known| match reason {
-            "FailedCreatePodSandBox" => known.broken = known.broken.take().or_else(told),
-            "FailedMount" | "FailedAttachVolume" => known.delayed = told(),
+        self.update_pod(name, |observed| match reason {
+            "FailedCreatePodSandBox" => observed.broken = observed.broken.take().or_else(told),
+            "FailedMount" | "FailedAttachVolume" => observed.delayed = told(),
             _ => {}
         });
     }
 
-    fn update(&self, name: &str, change: impl FnOnce(&mut Known)) {
+    fn update_pod(&self, name: &str, change: impl FnOnce(&mut ObservedPod)) {
         if let Some(sender) = self.followed.lock().get(name) {
-            sender.send_if_modified(|known| {
-                let before = known.clone();
-                change(known);
-                *known != before
+            sender.send_if_modified(|observed| {
+                let before = observed.clone();
+                change(observed);
+                *observed != before
             });
         }
     }
 }
 
-impl Follower {
+impl PodFollower {
     /// Whether the pod was last seen with another manager than this.
-    pub(crate) fn is_of_another(&self, manager: &str) -> bool {
-        self.known.borrow().manager.as_deref().is_some_and(|of| of != manager)
+    pub(crate) fn is_owned_by_other(&self, manager: &str) -> bool {
+        self.observed.borrow().manager.as_deref().is_some_and(|of| of != manager)
     }
 }
 
-impl Drop for Follower {
+impl Drop for PodFollower {
     fn drop(&mut self) {
         self.followed.lock().remove(&self.name);
     }
 }
 
-fn broke(what: &str, error: &watcher::Error) {
-    tracing::warn!(what, error = %crate::errors::chain(error), "a watch broke and is begun again");
+fn log_watch_error(what: &str, error: &watcher::Error) {
+    tracing::warn!(what, error = %crate::errors::error_chain(error), "a watch broke and is begun again");
 }
 
-fn learn(known: &mut Known, pod: &Pod) {
-    known.version.clone_from(&pod.metadata.resource_version);
-    known.manager = pod.labels().get(MANAGER).cloned();
+fn observe_pod(observed: &mut ObservedPod, pod: &Pod) {
+    observed.version.clone_from(&pod.metadata.resource_version);
+    observed.manager = pod.labels().get(MANAGER).cloned();
     let Some(status) = &pod.status else { return };
-    known.scheduled |= pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+    observed.scheduled |= pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+
     let condition = status.conditions.iter().flatten().find(|condition| {
         condition.type_ == "PodScheduled"
             && condition.status == "False"
             && condition.reason.as_deref() == Some("Unschedulable")
     });
-    known.unschedulable = condition.map(|condition| condition.message.clone().unwrap_or_default());
+
+    observed.unschedulable =
+        condition.map(|condition| condition.message.clone().unwrap_or_default());
     let container = status.container_statuses.iter().flatten().next();
-    known.broken = known.broken.take().or_else(|| container.and_then(broken));
+    observed.broken = observed.broken.take().or_else(|| container.and_then(failure_reason));
+
     let terminated = container
         .and_then(|container| container.state.as_ref())
         .and_then(|state| state.terminated.as_ref());
     let finished = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
+
     if terminated.is_some() || finished {
         // The pod's own reason (`Evicted`, `DeadlineExceeded`) says more than the container's.
         let own = |text: &Option<String>, container: Option<&String>| {
             text.as_ref().or(container).cloned().unwrap_or_default()
         };
-        known.ended = Some(Ended {
+        observed.ended = Some(ContainerEnd {
             reason: own(&status.reason, terminated.and_then(|ended| ended.reason.as_ref())),
             message: own(&status.message, terminated.and_then(|ended| ended.message.as_ref())),
             exit_code: terminated.map(|ended| ended.exit_code),
@@ -190,9 +196,10 @@ fn learn(known: &mut Known, pod: &Pod) {
 }
 
 /// Why a container cannot start, where waiting longer would not help.
-fn broken(container: &ContainerStatus) -> Option<String> {
+fn failure_reason(container: &ContainerStatus) -> Option<String> {
     let waiting = container.state.as_ref()?.waiting.as_ref()?;
     let reason = waiting.reason.as_deref().unwrap_or_default();
+
     let hopeless = matches!(
         reason,
         "ErrImagePull"
@@ -204,6 +211,7 @@ fn broken(container: &ContainerStatus) -> Option<String> {
             | "CreateContainerError"
             | "RunContainerError"
     );
+
     hopeless.then(|| format!("{reason}: {}", waiting.message.as_deref().unwrap_or_default()))
 }
 

@@ -18,19 +18,19 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use toolbus_scripts::runner::Error;
 
-use crate::pod_lifecycle::{Kept, Made};
-use crate::pod_spec::{Identity, describe};
-use crate::pod_watch::Ended;
-use crate::requests::repeated;
-use crate::runner::{KubernetesRunner, Shared};
+use crate::pod_lifecycle::{OwnedPod, PodCreation};
+use crate::pod_spec::{PodIdentity, describe_pod};
+use crate::pod_watch::ContainerEnd;
+use crate::requests::with_retry;
+use crate::runner::{KubernetesRunner, RunnerInner};
 use crate::{errors, namespace, pod_startup};
 
 /// What the pod does: it needs nine seconds at the most.
 const PROGRAM: &str = include_str!("python/probe.py");
 /// How long the pod may take from its start until the cluster has noticed its end.
-const LIMIT: Duration = Duration::from_secs(30);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(30);
 /// More than the program says, and than an interpreter says of its failure.
-const LOG_BYTES: i64 = 4 << 10;
+const LOG_BYTES_MAX: i64 = 4 << 10;
 /// How much of that an operator is told.
 const REASON_CHARS_MAX: usize = 200;
 
@@ -54,29 +54,29 @@ pub enum PolicyStatus {
 
 /// What the pod found.
 #[derive(Debug, PartialEq, Eq)]
-enum Found {
+enum ProbeFinding {
     Reached,
-    InVain,
+    Unreached,
 }
 
 impl KubernetesRunner {
     /// Begins to find out whether network policy is enforced, and returns at once. What came of it is
     /// logged, once, and [told](Self::policy) from then on. [`close`](Self::close) ends it.
     pub fn probe_policy(&self) {
-        let shared = Arc::clone(&self.shared);
-        self.shared.beside.spawn(async move { shared.probe().await });
+        let inner = Arc::clone(&self.inner);
+        self.inner.background.spawn(async move { inner.run_probe().await });
     }
 
     /// Whether network policy is enforced, as far as is known.
     #[must_use]
     pub fn policy(&self) -> PolicyStatus {
-        self.shared.policy.lock().clone()
+        self.inner.policy.lock().clone()
     }
 }
 
-impl Shared {
-    async fn probe(&self) {
-        let stop = &self.beside_stop;
+impl RunnerInner {
+    async fn run_probe(&self) {
+        let stop = &self.background_stop;
         // Dropped half way it leaves nothing: its pod is deleted with what holds it.
         let probed = tokio::select! {
             probed = self.try_probe(stop) => probed,
@@ -85,9 +85,10 @@ impl Shared {
         let status = match probed {
             Ok(status) => status,
             Err(Error::Cancelled) => return,
-            Err(error) => PolicyStatus::Unknown { reason: reason(error) },
+            Err(error) => PolicyStatus::Unknown { reason: reason_text(error) },
         };
         let namespace = &self.settings.namespace;
+
         match &status {
             PolicyStatus::Enforced => tracing::info!(namespace, "network policy is enforced"),
             PolicyStatus::NotEnforced => tracing::warn!(
@@ -100,46 +101,51 @@ impl Shared {
                 tracing::warn!(namespace, reason, "whether network policy is enforced is unknown");
             }
         }
+
         *self.policy.lock() = status;
     }
 
     async fn try_probe(&self, stop: &CancellationToken) -> Result<PolicyStatus, Error> {
-        let identity = Identity::of_probe(self.keeper.manager());
+        let identity = PodIdentity::for_probe(self.keeper.manager());
         let start_timeout = self.settings.start_timeout.duration();
-        let (life, by) = (start_timeout + LIMIT, Instant::now() + start_timeout);
-        let description = description(describe(&self.settings, &identity, life));
-        let Made::New(mut kept) = self.keeper.make(&identity, description, stop, by).await? else {
+        let lifetime = start_timeout + PROBE_TIMEOUT;
+        let by = Instant::now() + start_timeout;
+        let description = describe_probe(describe_pod(&self.settings, &identity, lifetime));
+        let PodCreation::Created(mut pod) =
+            self.keeper.create_pod(&identity, description, stop, by).await?
+        else {
             return Err(Error::Failed("the name of a new pod was taken".to_owned()));
         };
-        let ended = ended(&mut kept, life).await?;
-        let parameters = LogParams { limit_bytes: Some(LOG_BYTES), ..LogParams::default() };
-        let log = repeated(|| self.pods.logs(&kept.name, &parameters)).await;
-        let log = log.map_err(|error| unavailable("its log cannot be read", &error))?;
-        match found(&ended, &log)? {
-            Found::Reached => Ok(PolicyStatus::NotEnforced),
-            Found::InVain => self.without_connection().await,
+        let ended = wait_for_end(&mut pod, lifetime).await?;
+        let parameters = LogParams { limit_bytes: Some(LOG_BYTES_MAX), ..LogParams::default() };
+        let log = with_retry(|| self.pods.logs(&pod.name, &parameters)).await;
+        let log = log.map_err(|error| cluster_unavailable("its log cannot be read", &error))?;
+
+        match read_finding(&ended, &log)? {
+            ProbeFinding::Reached => Ok(PolicyStatus::NotEnforced),
+            ProbeFinding::Unreached => self.judge_unreached().await,
         }
     }
 
     /// No connection is no policy's doing where there is none.
-    async fn without_connection(&self) -> Result<PolicyStatus, Error> {
-        match namespace::is_closed(&self.client, &self.settings.namespace).await {
+    async fn judge_unreached(&self) -> Result<PolicyStatus, Error> {
+        match namespace::denies_all_traffic(&self.client, &self.settings.namespace).await {
             Ok(true) => Ok(PolicyStatus::Enforced),
             Ok(false) => {
                 let text = "its pod reached nothing, though no NetworkPolicy denies it that";
                 Err(Error::Failed(text.to_owned()))
             }
-            Err(error) => Err(unavailable("policies cannot be looked for", &error)),
+            Err(error) => Err(cluster_unavailable("policies cannot be looked for", &error)),
         }
     }
 }
 
-fn unavailable(what: &str, error: &kube::Error) -> Error {
-    Error::Unavailable(format!("{what}: {}", errors::chain(error)))
+fn cluster_unavailable(what: &str, error: &kube::Error) -> Error {
+    Error::Unavailable(format!("{what}: {}", errors::error_chain(error)))
 }
 
 /// Without what callers of scripts are told before it.
-fn reason(error: Error) -> String {
+fn reason_text(error: Error) -> String {
     match error {
         Error::Failed(text) | Error::Busy(text) | Error::Unavailable(text) => text,
         error => error.to_string(),
@@ -147,7 +153,7 @@ fn reason(error: Error) -> String {
 }
 
 /// A script's pod with the program of the probe.
-fn description(mut pod: Pod) -> Pod {
+fn describe_probe(mut pod: Pod) -> Pod {
     let spec = pod.spec.get_or_insert_default();
     if let Some(program) = spec.containers[0].command.as_mut().and_then(|words| words.last_mut()) {
         PROGRAM.clone_into(program);
@@ -156,10 +162,10 @@ fn description(mut pod: Pod) -> Pod {
 }
 
 /// Waits until the pod has ended by itself.
-async fn ended(kept: &mut Kept, limit: Duration) -> Result<Ended, Error> {
+async fn wait_for_end(pod: &mut OwnedPod, limit: Duration) -> Result<ContainerEnd, Error> {
     // It mounts nothing that could be missing.
-    let over = timeout(limit, pod_startup::hopeless(&mut kept.follower, limit)).await;
-    let ended = kept.follower.known.borrow().ended.clone();
+    let over = timeout(limit, pod_startup::wait_for_failure(&mut pod.follower, limit)).await;
+    let ended = pod.follower.observed.borrow().ended.clone();
     match (ended, over) {
         (Some(ended), _) => Ok(ended),
         (None, Ok(error)) => Err(error),
@@ -168,11 +174,13 @@ async fn ended(kept: &mut Kept, limit: Duration) -> Result<Ended, Error> {
 }
 
 /// What the pod says, if it came to its end.
-fn found(ended: &Ended, log: &str) -> Result<Found, Error> {
+fn read_finding(ended: &ContainerEnd, log: &str) -> Result<ProbeFinding, Error> {
     let last = log.lines().last().unwrap_or_default();
     match last {
-        "reached" if ended.exit_code == Some(0) => Ok(Found::Reached),
-        _ if ended.exit_code == Some(0) && last.starts_with("in vain: ") => Ok(Found::InVain),
+        "reached" if ended.exit_code == Some(0) => Ok(ProbeFinding::Reached),
+        _ if ended.exit_code == Some(0) && last.starts_with("in vain: ") => {
+            Ok(ProbeFinding::Unreached)
+        }
         _ => {
             let said: String = last.chars().take(REASON_CHARS_MAX).collect();
             Err(Error::Failed(format!("its pod ended: {} {said}", ended.reason)))

@@ -23,12 +23,13 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// The program of a pod's first process, for `python3 -c`. Packed, because every pod's description
 /// carries it, which the cluster reads and writes many times on the way of one script.
-pub(crate) static PROGRAM: LazyLock<String> = LazyLock::new(|| packed(&program(false)));
+pub(crate) static PROGRAM: LazyLock<String> = LazyLock::new(|| pack_program(&program_text(false)));
 /// The same for pods that may have sockets of every kind.
-pub(crate) static PROGRAM_WITH_NETWORK: LazyLock<String> = LazyLock::new(|| packed(&program(true)));
+pub(crate) static PROGRAM_WITH_NETWORK: LazyLock<String> =
+    LazyLock::new(|| pack_program(&program_text(true)));
 
 /// The program's text, without comments.
-fn program(network: bool) -> String {
+fn program_text(network: bool) -> String {
     let sources = [
         include_str!("python/filter.py"),
         toolbus_scripts::RUN_SCRIPT,
@@ -37,17 +38,19 @@ fn program(network: bool) -> String {
         include_str!("python/supervisor.py"),
         include_str!("python/child.py"),
     ];
+
     let lines = sources.iter().flat_map(|source| source.lines());
     let code = lines.filter(|line| {
         let code = line.trim_start();
         !code.is_empty() && !code.starts_with('#')
     });
     let head = if network { "NETWORK = True" } else { "NETWORK = False" };
+
     iter::once(head).chain(code).flat_map(|line| [line, "\n"]).collect()
 }
 
 /// One line that runs a program: its text by zlib in base64, which are there wherever Python is.
-fn packed(program: &str) -> String {
+fn pack_program(program: &str) -> String {
     let mut text = Vec::new();
     ZlibEncoder::new(program.as_bytes(), Compression::best())
         .read_to_end(&mut text)
@@ -58,7 +61,7 @@ fn packed(program: &str) -> String {
 
 /// What one script may use and take, as its pod is told: numbers, all of them.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Settings {
+pub(crate) struct ScriptLimits {
     pub(crate) timeout_ms: u64,
     pub(crate) output_bytes: usize,
     pub(crate) processes: u32,
@@ -76,70 +79,73 @@ pub(crate) struct Settings {
 }
 
 /// Asks whether anybody listens, and says how answers begin.
-pub(crate) fn hello(nonce: &str) -> Bytes {
-    message(b'H', nonce.as_bytes())
+pub(crate) fn hello_message(nonce: &str) -> Bytes {
+    single_frame(b'H', nonce.as_bytes())
 }
 
 /// The script and all it needs, for a pod that then says that it has it. It starts with [`go`].
-pub(crate) fn prepare(settings: &Settings, script: &Script) -> Bytes {
-    let mut request = parts(settings, script);
-    append(&mut request, b'C', b"");
+pub(crate) fn prepare_message(settings: &ScriptLimits, script: &Script) -> Bytes {
+    let mut request = script_frames(settings, script);
+    append_frame(&mut request, b'C', b"");
     request.into()
 }
 
 /// Starts the script that the pod has.
-pub(crate) fn go() -> Bytes {
-    message(b'G', b"")
+pub(crate) fn go_message() -> Bytes {
+    single_frame(b'G', b"")
 }
 
 /// The script and all it needs; it starts when this has arrived.
-pub(crate) fn request(settings: &Settings, script: &Script) -> Bytes {
-    let mut request = parts(settings, script);
-    append(&mut request, b'G', b"");
+pub(crate) fn start_message(settings: &ScriptLimits, script: &Script) -> Bytes {
+    let mut request = script_frames(settings, script);
+    append_frame(&mut request, b'G', b"");
     request.into()
 }
 
-fn parts(settings: &Settings, script: &Script) -> Vec<u8> {
-    let settings = lines(settings);
+fn script_frames(settings: &ScriptLimits, script: &Script) -> Vec<u8> {
+    let settings = limit_lines(settings);
     // No name has a zero byte in it.
     let file = |file: &File| [file.name.as_str().as_bytes(), &file.content].join(&0);
     let files: Vec<Vec<u8>> = script.files.iter().map(file).collect();
     let (source, input) = (script.source.as_bytes(), script.input.as_bytes());
     let mut parts = vec![(b'L', settings.as_bytes()), (b'S', source), (b'I', input)];
+
     parts.extend(files.iter().map(|file| (b'F', file.as_slice())));
     let length: usize = parts.iter().map(|(_, body)| 5 + body.len()).sum();
     // And what comes behind.
     let mut request = Vec::with_capacity(length + 5);
+
     for (kind, body) in parts {
-        append(&mut request, kind, body);
+        append_frame(&mut request, kind, body);
     }
+
     request
 }
 
 /// A line for each number. The pod has no parser at hand that would not take long to load.
-fn lines(settings: &Settings) -> String {
+fn limit_lines(settings: &ScriptLimits) -> String {
     let settings = serde_json::to_value(settings).expect("numbers can be written as JSON");
     let members = settings.as_object().into_iter().flatten();
     members.map(|(name, number)| format!("{name} {number}\n")).collect()
 }
 
 /// Ends the script.
-pub(crate) fn kill() -> Bytes {
-    message(b'K', b"")
+pub(crate) fn kill_message() -> Bytes {
+    single_frame(b'K', b"")
 }
 
 /// The end was heard.
-pub(crate) fn acknowledge() -> Bytes {
-    message(b'A', b"")
+pub(crate) fn acknowledge_message() -> Bytes {
+    single_frame(b'A', b"")
 }
 
-fn message(kind: u8, body: &[u8]) -> Bytes {
+fn single_frame(kind: u8, body: &[u8]) -> Bytes {
     let mut message = Vec::with_capacity(5 + body.len());
-    append(&mut message, kind, body);
+    append_frame(&mut message, kind, body);
     message.into()
 }
 
-fn append(message: &mut Vec<u8>, kind: u8, body: &[u8]) {
+fn append_frame(message: &mut Vec<u8>, kind: u8, body: &[u8]) {
     let length = u32::try_from(body.len()).expect("the runner bounds scripts, inputs and files");
     message.push(kind);
     message.extend_from_slice(&length.to_be_bytes());
@@ -166,12 +172,12 @@ pub(crate) enum Report {
     /// It left something that does not come back: its name, and why.
     Omitted(Vec<u8>, Vec<u8>),
     /// The script ended, and all has been told.
-    Ended(End),
+    Ended(ScriptEnd),
 }
 
 /// How a script ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct End {
+pub(crate) struct ScriptEnd {
     pub(crate) ending: Ending,
     pub(crate) elapsed: Duration,
     pub(crate) usage: Usage,
@@ -196,7 +202,7 @@ pub(crate) enum Error {
 
 /// Puts reports together out of the bytes that a pod wrote.
 #[derive(Debug)]
-pub(crate) struct Reports {
+pub(crate) struct ReportReader {
     nonce: String,
     /// What is not a whole line yet.
     pending: Vec<u8>,
@@ -204,7 +210,7 @@ pub(crate) struct Reports {
     next: Option<u64>,
 }
 
-impl Reports {
+impl ReportReader {
     /// All reports, from the first.
     pub(crate) fn new(nonce: &str) -> Self {
         Self { nonce: nonce.to_owned(), pending: Vec::new(), next: Some(0) }
@@ -224,29 +230,34 @@ impl Reports {
                 break;
             }
             let line = std::mem::take(&mut self.pending);
-            if let Some(report) = self.line(&line[..line.len() - 1])? {
+            if let Some(report) = self.parse_line(&line[..line.len() - 1])? {
                 reports.push(report);
             }
         }
+
         if self.pending.len() > LINE_BYTES_MAX {
             return Err(Error::TooLong);
         }
+
         Ok(reports)
     }
 
-    fn line(&mut self, line: &[u8]) -> Result<Option<Report>, Error> {
-        let Some((number, word, text)) = self.split(line) else { return Ok(None) };
+    fn parse_line(&mut self, line: &[u8]) -> Result<Option<Report>, Error> {
+        let Some((number, word, text)) = self.split_line(line) else { return Ok(None) };
         let expected = match self.next {
             Some(expected) => expected,
             None if word == "ready" => number,
             None => return Ok(None),
         };
+
         if number != expected {
             return Err(Error::Gap { expected });
         }
+
         self.next = Some(number + 1);
         let unknown =
             || Error::Unknown(format!("{word} {}", text.chars().take(100).collect::<String>()));
+
         let report = match word {
             "ready" => Report::Ready,
             "taken" => Report::Taken,
@@ -267,14 +278,15 @@ impl Reports {
                 let decode = |text| STANDARD.decode(text).map_err(|_| unknown());
                 Report::Omitted(decode(name)?, decode(reason)?)
             }
-            "end" => Report::Ended(end(text).ok_or_else(unknown)?),
+            "end" => Report::Ended(parse_end(text).ok_or_else(unknown)?),
             _ => return Err(unknown()),
         };
+
         Ok(Some(report))
     }
 
     /// Number, word and text of a line of this pod.
-    fn split<'a>(&self, line: &'a [u8]) -> Option<(u64, &'a str, &'a str)> {
+    fn split_line<'a>(&self, line: &'a [u8]) -> Option<(u64, &'a str, &'a str)> {
         let line = std::str::from_utf8(line).ok()?;
         let rest = line.strip_prefix(&self.nonce)?.strip_prefix(' ')?;
         let mut parts = rest.splitn(3, ' ');
@@ -292,7 +304,7 @@ struct WireEnd {
     code: Option<i32>,
 }
 
-fn end(text: &str) -> Option<End> {
+fn parse_end(text: &str) -> Option<ScriptEnd> {
     let end: WireEnd = serde_json::from_str(text).ok()?;
     let ending = match (end.cause.as_deref(), end.signal, end.code) {
         (Some("timed_out"), ..) => Ending::TimedOut,
@@ -302,8 +314,9 @@ fn end(text: &str) -> Option<End> {
         (None, None, Some(code)) => Ending::Exited(code),
         _ => return None,
     };
+
     let usage = Usage { cpu: Duration::from_millis(end.cpu_ms), memory_peak: end.memory_peak };
-    Some(End { ending, elapsed: Duration::from_millis(end.elapsed_ms), usage })
+    Some(ScriptEnd { ending, elapsed: Duration::from_millis(end.elapsed_ms), usage })
 }
 
 #[cfg(test)]

@@ -15,21 +15,21 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use crate::errors;
-use crate::leases::{LOOK_EVERY, NOTES_KEPT, Presence, Watchman};
-use crate::pod_lifecycle::Keeper;
+use crate::leases::{LivenessTracker, ManagerLeases, NOTES_TTL, RENEW_INTERVAL};
+use crate::pod_lifecycle::PodKeeper;
 use crate::pod_spec::MANAGER;
 
 /// Looks after a namespace on behalf of one manager.
 pub(crate) struct Reaper {
-    pub(crate) keeper: Arc<Keeper>,
-    pub(crate) presence: Arc<Presence>,
-    pub(crate) watchman: Watchman,
+    pub(crate) keeper: Arc<PodKeeper>,
+    pub(crate) leases: Arc<ManagerLeases>,
+    pub(crate) liveness: LivenessTracker,
 }
 
 impl Reaper {
     /// Works until cancelled.
     pub(crate) async fn run(mut self, cancelled: CancellationToken) {
-        let mut looks = interval(LOOK_EVERY);
+        let mut looks = interval(RENEW_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             // Both arms only wait; a pass that has begun is finished, and its requests are bounded.
@@ -37,49 +37,53 @@ impl Reaper {
                 () = cancelled.cancelled() => return,
                 _ = looks.tick() => {}
             }
-            if let Err(error) = self.pass().await {
-                self.watchman.blind();
+
+            if let Err(error) = self.reap().await {
+                self.liveness.reset();
                 tracing::warn!(
-                    error = %errors::chain(&error),
+                    error = %errors::error_chain(&error),
                     "the pods of the namespace cannot be looked after"
                 );
             }
         }
     }
 
-    async fn pass(&mut self) -> Result<(), kube::Error> {
-        self.presence.renew().await?;
-        let leases = self.presence.all().await?;
-        let pods = self.keeper.all().await?;
-        let owners: BTreeSet<String> = pods.iter().map(|pod| owner(pod).to_owned()).collect();
+    async fn reap(&mut self) -> Result<(), kube::Error> {
+        self.leases.renew().await?;
+        let leases = self.leases.list_all().await?;
+        let pods = self.keeper.list_pods().await?;
+        let owners: BTreeSet<String> = pods.iter().map(|pod| manager_of(pod).to_owned()).collect();
         let now = Instant::now();
-        let dead = self.watchman.look(&leases, &owners, now);
+        let dead = self.liveness.observe(&leases, &owners, now);
+
         for pod in pods.iter().filter(|pod| {
-            let owner = owner(pod);
+            let owner = manager_of(pod);
             dead.contains(owner) || (owner == self.keeper.manager() && self.keeper.is_stray(pod))
         }) {
             tracing::warn!(
                 pod = pod.name_any(),
-                manager = owner(pod),
+                manager = manager_of(pod),
                 "nobody cares for a pod any more: it is deleted"
             );
             // One that cannot be deleted keeps nobody from the next; it is there again in the next pass.
             if let Err(error) = self.keeper.delete_as_seen(pod).await {
-                tracing::warn!(error = %errors::chain(&error), "a pod was not deleted");
+                tracing::warn!(error = %errors::error_chain(&error), "a pod was not deleted");
             }
         }
+
         for lease in leases.iter().filter(|lease| dead.contains(&lease.manager)) {
-            if lease.has_notes && self.watchman.silence_of(&lease.manager, now) < NOTES_KEPT {
+            if lease.has_notes && self.liveness.silence_of(&lease.manager, now) < NOTES_TTL {
                 continue;
             }
-            self.presence.bury(lease).await?;
+            self.leases.delete_dead(lease).await?;
         }
+
         Ok(())
     }
 }
 
 /// The manager of a pod; empty where it names none, and such a manager has no Lease.
-fn owner(pod: &Pod) -> &str {
+fn manager_of(pod: &Pod) -> &str {
     pod.labels().get(MANAGER).map(String::as_str).unwrap_or_default()
 }
 

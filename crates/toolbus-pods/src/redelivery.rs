@@ -1,147 +1,155 @@
-//! Scripts that may have begun: those of calls that come again, and those whose streams broke before
-//! they were heard to start.
+//! Scripts that may have started already: those of redelivered calls, and those whose streams broke
+//! before their start was reported.
 //!
 //! Invariants: a script is handed over again to its own pod alone, whose first process starts one
-//! script, once, whoever says so how often; it gets another pod only when it is proved that it never
-//! began in the first, and only from him who deletes that one while it is his.
+//! script, once, however often it is told to; it gets another pod only when it is proved that it
+//! never started in the first, and only from the manager that deletes that pod while it owns it.
 
 use kube::ResourceExt as _;
-use toolbus_scripts::runner::{Error, Outcome, Run, Script};
+use toolbus_scripts::runner::{Error, Outcome};
 
-use crate::pod_lifecycle::Kept;
-use crate::release::Whose;
-use crate::requests::within;
-use crate::runner::{Met, Shared};
-use crate::start_detection::{self, Begun};
-use crate::{errors, pod_spec, protocol};
+use crate::pod_lifecycle::OwnedPod;
+use crate::release::ReleaseOutcome;
+use crate::requests::until_deadline;
+use crate::runner::{PodAttempt, RunnerInner, ScriptCall};
+use crate::start_detection::{self, StartState};
+use crate::{errors, pod_spec};
 
 /// How often a script is handed over to one pod.
-const HANDOVERS: u32 = 3;
+const HANDOVERS_MAX: u32 = 3;
 
-impl Shared {
-    /// A call that a manager had which is lost, or has lost it: if its pod is there, it is this
-    /// manager's from now on. Otherwise it may have run, and is not run again. `None` when its pod is
-    /// proof that it has not begun; that pod is gone then.
-    pub(crate) async fn again(
+impl RunnerInner {
+    /// Resumes a redelivered call, which a manager had that is lost, or that lost the call: if its pod
+    /// exists, this manager adopts it. Otherwise the script may have run, and is not run again. `None`
+    /// when its pod is proof that it has not started; that pod is deleted then.
+    pub(crate) async fn resume_redelivered(
         &self,
-        script: &Script,
-        run: &Run,
-        limits: &protocol::Settings,
+        call: &ScriptCall<'_>,
     ) -> Result<Option<Outcome>, Error> {
-        let kept = tokio::select! {
-            kept = self.keeper.adopt(run.key, run.begin_by()) => kept?,
+        let run = call.run;
+        let adopted = tokio::select! {
+            adopted = self.keeper.adopt_pod(run.key, run.begin_by()) => adopted?,
             () = run.cancelled.cancelled() => return Err(Error::Cancelled),
         };
-        let Some(mut kept) = kept else {
+        let Some(mut pod) = adopted else {
             let text = "the manager that had it was lost, and it has no pod (any more)";
             return Err(Error::OutcomeUnknown(text.to_owned()));
         };
-        self.name_in_trace(&kept.name);
-        tracing::info!(pod = kept.name, "adopted the pod of a call that came again");
-        match self.find_out(&mut kept, script, run, limits).await? {
-            Met::Outcome(outcome) => Ok(Some(outcome)),
-            Met::Unbegun(reason) => {
-                tracing::warn!(reason, "a pod ended before its script started");
-                self.make_way(kept, script, run).await
+
+        self.record_pod_in_span(&pod.name);
+        tracing::info!(pod = pod.name, "adopted the pod of a redelivered call");
+
+        match self.settle_start(&mut pod, call).await? {
+            PodAttempt::Finished(outcome) => Ok(Some(outcome)),
+            PodAttempt::NeverStarted(reason) => {
+                tracing::warn!(reason, "pod ended before its script started");
+                self.release_for_retry(pod, call).await
             }
         }
     }
 
-    /// Puts away the pod in which a script never began, so that it may begin in another. Gives its
-    /// outcome where somebody else has taken it over, who finds the same, and begins it.
-    pub(crate) async fn make_way(
+    /// Deletes the pod in which a script never started, so that it may start in another. Returns the
+    /// outcome where another manager has adopted the pod: that one finds the same, and starts it.
+    pub(crate) async fn release_for_retry(
         &self,
-        kept: Kept,
-        script: &Script,
-        run: &Run,
+        pod: OwnedPod,
+        call: &ScriptCall<'_>,
     ) -> Result<Option<Outcome>, Error> {
-        match kept.make_way(run.begin_by()).await {
-            Whose::Own => Ok(None),
-            Whose::Another => self.alongside(script, run).await.map(Some),
-            Whose::Unknown => Err(whose_is_unknown()),
+        match pod.release_and_confirm(call.run.begin_by()).await {
+            ReleaseOutcome::Released => Ok(None),
+            ReleaseOutcome::OwnedElsewhere => self.await_other_manager(call).await.map(Some),
+            ReleaseOutcome::Unknown => Err(ownership_unknown()),
         }
     }
 
-    /// A call that another manager runs at this moment: it was sent twice. Both give its outcome.
-    pub(crate) async fn alongside(&self, script: &Script, run: &Run) -> Result<Outcome, Error> {
+    /// Waits for the outcome of a call that another manager runs at this moment, because it was sent
+    /// twice. Both managers respond with the same outcome.
+    pub(crate) async fn await_other_manager(
+        &self,
+        call: &ScriptCall<'_>,
+    ) -> Result<Outcome, Error> {
         let unknown = |text: String| {
             Error::OutcomeUnknown(format!("another manager has this very call: {text}"))
         };
-        let pod = within(run.begin_by(), self.keeper.find(run.key)).await;
-        let pod = pod.map_err(|error| unknown(errors::chain(&error)))?;
+        let run = call.run;
+        let pod = until_deadline(run.begin_by(), self.keeper.find_call_pod(run.key)).await;
+        let pod = pod.map_err(|error| unknown(errors::error_chain(&error)))?;
         let pod = pod.ok_or_else(|| unknown("its pod is gone".to_owned()))?;
-        let nonce =
-            pod_spec::nonce(&pod).ok_or_else(|| unknown("its pod is none of ours".to_owned()))?;
+        let nonce = pod_spec::nonce_of(&pod)
+            .ok_or_else(|| unknown("its pod is none of ours".to_owned()))?;
+
         let name = pod.name_any();
-        self.name_in_trace(&name);
-        let mut follower = self.keeper.follow(&name);
-        self.life(&name, nonce, script, run).resume(&mut follower).await
+        self.record_pod_in_span(&name);
+        let mut follower = self.keeper.follow_pod(&name);
+        self.open_session(&name, nonce, call).resume(&mut follower).await
     }
 
-    /// A script in a pod of its own, which gets no other.
-    pub(crate) async fn to_its_end(
+    /// Runs a script in a pod of its own to its end, without a second pod if that one is lost.
+    pub(crate) async fn run_to_end(
         &self,
-        kept: &mut Kept,
-        script: &Script,
-        run: &Run,
-        limits: &protocol::Settings,
+        pod: &mut OwnedPod,
+        call: &ScriptCall<'_>,
     ) -> Result<Outcome, Error> {
-        if let Some(outcome) = self.in_pod(kept, script, run, limits).await? {
+        if let Some(outcome) = self.run_in_pod(pod, call).await? {
             return Ok(outcome);
         }
-        match self.find_out(kept, script, run, limits).await? {
-            Met::Outcome(outcome) => Ok(outcome),
-            Met::Unbegun(reason) => Err(never_began(&reason)),
+        match self.settle_start(pod, call).await? {
+            PodAttempt::Finished(outcome) => Ok(outcome),
+            PodAttempt::NeverStarted(reason) => Err(never_started(&reason)),
         }
     }
 
-    /// The outcome of a script in its pod, which has it, or had it handed over, or is to get it.
-    pub(crate) async fn find_out(
+    /// Finds out whether a script started in its pod: one that did is followed to its end, one that
+    /// has not is handed over again.
+    pub(crate) async fn settle_start(
         &self,
-        kept: &mut Kept,
-        script: &Script,
-        run: &Run,
-        limits: &protocol::Settings,
-    ) -> Result<Met, Error> {
-        let mut failed = None;
-        for _ in 0..=HANDOVERS {
-            let Kept { name, nonce, follower, .. } = &mut *kept;
-            let looking =
-                start_detection::look(&self.pods, (name, nonce), follower, run.begin_by());
-            let begun = tokio::select! {
-                begun = looking => begun?,
-                // It is deleted next; whether it began is nobody's concern any more.
+        pod: &mut OwnedPod,
+        call: &ScriptCall<'_>,
+    ) -> Result<PodAttempt, Error> {
+        let run = call.run;
+        let mut failure = None;
+        for _ in 0..=HANDOVERS_MAX {
+            let OwnedPod { name, nonce, follower, .. } = &mut *pod;
+            let session = self.open_session(name, nonce, call);
+            let detection = start_detection::detect_start(&session, follower, run.begin_by());
+            let start = tokio::select! {
+                start = detection => start?,
+                // It is deleted next; whether it started makes no difference any more.
                 () = run.cancelled.cancelled() => return Err(Error::Cancelled),
             };
-            tracing::info!(pod = name, ?begun, "looked whether a script began");
-            match (begun, failed.take()) {
-                (Begun::Yes, _) => {
-                    let life = self.life(name, nonce, script, run);
-                    return life.resume(follower).await.map(Met::Outcome);
+            tracing::info!(pod = name, ?start, "checked whether the script started");
+
+            match (start, failure.take()) {
+                (StartState::Started, _) => {
+                    return session.resume(follower).await.map(PodAttempt::Finished);
                 }
-                (Begun::Never(reason), _) => return Ok(Met::Unbegun(reason)),
-                (Begun::NotYet, Some(error)) => return Err(error),
-                (Begun::NotYet, None) => {}
+                (StartState::NeverStarted(reason), _) => {
+                    return Ok(PodAttempt::NeverStarted(reason));
+                }
+                (StartState::NotYet, Some(error)) => return Err(error),
+                (StartState::NotYet, None) => {}
             }
-            match self.in_pod(kept, script, run, limits).await {
-                Ok(Some(outcome)) => return Ok(Met::Outcome(outcome)),
+
+            match self.run_in_pod(pod, call).await {
+                Ok(Some(outcome)) => return Ok(PodAttempt::Finished(outcome)),
                 Ok(None) => {}
-                // It may have begun by another's word meanwhile.
-                Err(error) => failed = Some(error),
+                // Another manager may have started it meanwhile, so it is looked at once more.
+                Err(error) => failure = Some(error),
             }
         }
+
         Err(Error::OutcomeUnknown("its pod cannot be spoken to".to_owned()))
     }
 }
 
-/// What a caller is told where another manager may have the call, and the pod that it had here.
-pub(crate) fn whose_is_unknown() -> Error {
+/// The error of a call that another manager may have adopted, with the pod that it had here.
+pub(crate) fn ownership_unknown() -> Error {
     Error::OutcomeUnknown(
         "the cluster does not tell whether another manager has its pod".to_owned(),
     )
 }
 
-/// What a caller is told of a script that did not begin in any of its pods.
-pub(crate) fn never_began(reason: &str) -> Error {
+/// The error of a script that did not start in any of its pods.
+pub(crate) fn never_started(reason: &str) -> Error {
     Error::Failed(format!("the pod ended before the script started: {reason}"))
 }

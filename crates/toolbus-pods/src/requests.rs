@@ -5,7 +5,7 @@
 //! no answer then, and nobody knows whether it arrived. The client library makes it again only where
 //! it was not sent at all.
 //!
-//! Invariants: no request lasts longer than [`REQUEST_LIMIT`], with all its repetitions; what is
+//! Invariants: no request lasts longer than [`REQUEST_TIMEOUT`], with all its repetitions; what is
 //! repeated here does no harm when it arrives twice. A change that must be made once is not: whoever
 //! asks for it finds out what became of it.
 
@@ -16,32 +16,32 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use crate::errors;
 
 /// How long the cluster may take to answer.
-pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a request is made that is not answered, and the pause in between.
-const ATTEMPTS: u32 = 3;
-const PAUSE: Duration = Duration::from_millis(100);
+const ATTEMPTS_MAX: u32 = 3;
+const RETRY_BACKOFF: Duration = Duration::from_millis(100);
 
 /// A request, within its time.
-pub(crate) async fn limited<T>(
+pub(crate) async fn with_timeout<T>(
     request: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, kube::Error> {
-    timeout(REQUEST_LIMIT, request).await.unwrap_or_else(|_| Err(late(REQUEST_LIMIT)))
+    timeout(REQUEST_TIMEOUT, request).await.unwrap_or_else(|_| Err(timeout_error(REQUEST_TIMEOUT)))
 }
 
 /// The same, made again while it has no answer.
-pub(crate) async fn repeated<T, F>(mut request: impl FnMut() -> F) -> Result<T, kube::Error>
+pub(crate) async fn with_retry<T, F>(mut request: impl FnMut() -> F) -> Result<T, kube::Error>
 where
     F: Future<Output = Result<T, kube::Error>>,
 {
-    limited(async {
-        for _ in 1..ATTEMPTS {
+    with_timeout(async {
+        for _ in 1..ATTEMPTS_MAX {
             match request().await {
                 Err(error) if errors::is_unanswered(&error) => {
-                    tracing::debug!(error = %errors::chain(&error), "asking the cluster again");
+                    tracing::debug!(error = %errors::error_chain(&error), "asking the cluster again");
                 }
                 answer => return answer,
             }
-            sleep(PAUSE).await;
+            sleep(RETRY_BACKOFF).await;
         }
         request().await
     })
@@ -49,15 +49,15 @@ where
 }
 
 /// What is asked for, until then at the latest.
-pub(crate) async fn within<T>(
+pub(crate) async fn until_deadline<T>(
     by: Instant,
     asking: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, kube::Error> {
     let start = Instant::now();
-    timeout_at(by, asking).await.unwrap_or_else(|_| Err(late(start.elapsed())))
+    timeout_at(by, asking).await.unwrap_or_else(|_| Err(timeout_error(start.elapsed())))
 }
 
 /// The error of a cluster that took too long.
-fn late(limit: Duration) -> kube::Error {
+fn timeout_error(limit: Duration) -> kube::Error {
     kube::Error::Service(format!("no answer within {limit:.1?}").into())
 }

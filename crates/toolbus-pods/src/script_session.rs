@@ -1,9 +1,9 @@
-//! A script in its pod, from the moment it is handed over to its end.
+//! The session of a script in its pod, from the hand-over to its end.
 //!
-//! The outcome is what the pod says, heard through the attached streams. Where these break, the
-//! container's log, which has every line, takes their place. Invariants: the pod's own clock ends
-//! the script, and the manager's clock, a little behind it, ends the waiting; no outcome is told
-//! twice or guessed; output is live, each piece once, wherever it is read.
+//! The outcome is what the pod reports over the attached streams. Where these break, the container's
+//! log, which has every line, takes their place. Invariants: the pod's own clock ends the script, and
+//! the manager's clock, a little behind it, ends the waiting; no outcome is reported twice or guessed;
+//! output is forwarded live, each piece once, wherever it is read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,75 +19,75 @@ use toolbus_scripts::Texts;
 use toolbus_scripts::files::Produced;
 use toolbus_scripts::runner::{Ending, Error, LiveOutput, Outcome, Usage};
 
-use crate::attach::{Frame, Input, Output};
-use crate::output_files::Receiving;
-use crate::pod_startup::Born;
-use crate::pod_watch::Follower;
-use crate::protocol::{self, End, Report, Reports};
+use crate::attach::{ContainerFrame, ContainerInput, ContainerOutput};
+use crate::output_files::FileReceiver;
+use crate::pod_startup::ReadyPod;
+use crate::pod_watch::PodFollower;
+use crate::protocol::{self, Report, ReportReader, ScriptEnd};
 
-/// How much later than the pod's own clock the manager's fires.
-const BEHIND: Duration = Duration::from_millis(300);
+/// How much later than the pod's own clock the manager's times the script out.
+const POD_CLOCK_GRACE: Duration = Duration::from_millis(300);
 /// How long a pod that was told to end its script may take to say so.
-const KILLED: Duration = Duration::from_millis(200);
+const KILL_TIMEOUT: Duration = Duration::from_millis(200);
 /// How long a script may take to start after it was handed over. It takes a millisecond.
-const HANDOVER: Duration = Duration::from_secs(5);
-/// How long all that a script left may take to arrive.
-const FILES: Duration = Duration::from_secs(10);
+const HANDOVER_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the output files of a script may take to arrive.
+const OUTPUT_FILES_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause before the log is read again: it doubles, up to the longest.
-const LOG_PAUSE: Duration = Duration::from_millis(300);
-const LOG_PAUSE_MAX: Duration = Duration::from_secs(2);
+const LOG_BACKOFF: Duration = Duration::from_millis(300);
+const LOG_BACKOFF_MAX: Duration = Duration::from_secs(2);
 /// More than all that a pod writes in base64, and what the log may repeat: a bound for the reader.
-const LOG_BYTES: i64 = 16 << 20;
+const LOG_BYTES_MAX: i64 = 16 << 20;
 /// How long the watch may take to say how a container ended.
-const VERDICT: Duration = Duration::from_secs(3);
+const CONTAINER_END_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A script that was handed over.
-pub(crate) struct Life<'a> {
+/// A script in its pod, with all that its session needs.
+pub(crate) struct ScriptSession<'a> {
     pub(crate) pods: &'a Api<Pod>,
     pub(crate) name: &'a str,
     pub(crate) nonce: &'a str,
     pub(crate) timeout: Duration,
     pub(crate) cancelled: &'a CancellationToken,
     pub(crate) live: Option<LiveOutput>,
-    /// How many pieces of output have been told.
-    pub(crate) told: Arc<AtomicU64>,
+    /// How many pieces of output have been forwarded.
+    pub(crate) pieces_forwarded: Arc<AtomicU64>,
 }
 
-/// Why the waiting ended without the pod's own word.
-enum Stop {
+/// Why the session ended before the pod reported the end.
+enum StopReason {
     TimedOut,
     Cancelled,
 }
 
-/// What was heard so far.
-struct Heard {
+/// What the pod has reported so far.
+struct Transcript {
     texts: Texts,
     started: Option<Instant>,
     over: Option<Instant>,
-    files: Receiving,
-    end: Option<End>,
+    files: FileReceiver,
+    end: Option<ScriptEnd>,
 }
 
-impl Heard {
+impl Transcript {
     fn new(live: Option<LiveOutput>) -> Self {
-        let files = Receiving::default();
+        let files = FileReceiver::default();
         Self { texts: Texts::new(live), started: None, over: None, files, end: None }
     }
 
-    fn take(&mut self, report: Report) {
+    fn record(&mut self, report: Report) {
         match report {
             Report::Ready | Report::Taken => {}
             Report::Started => _ = self.started.get_or_insert_with(Instant::now),
             Report::Output(stream, bytes) => self.texts.accept(stream, &bytes),
             Report::Over => _ = self.over.get_or_insert_with(Instant::now),
-            Report::File(name, bytes) => self.files.begin(&name, bytes),
-            Report::Part(piece) => self.files.append(&piece),
-            Report::Omitted(name, reason) => self.files.omit(&name, &reason),
+            Report::File(name, bytes) => self.files.begin_file(&name, bytes),
+            Report::Part(piece) => self.files.append_piece(&piece),
+            Report::Omitted(name, reason) => self.files.omit_file(&name, &reason),
             Report::Ended(end) => self.end = Some(end),
         }
     }
 
-    fn outcome(self, ending: Ending, elapsed: Duration, usage: Option<Usage>) -> Outcome {
+    fn into_outcome(self, ending: Ending, elapsed: Duration, usage: Option<Usage>) -> Outcome {
         let (output, stdout, stderr) = self.texts.finish();
         let produced = match ending {
             Ending::Exited(_) | Ending::Killed { .. } => self.files.finish(),
@@ -98,196 +98,217 @@ impl Heard {
     }
 }
 
-impl Life<'_> {
-    /// Hands the script over and waits for its end. `None` when the streams broke before it was heard
-    /// to start: whether it did has to be found out. Where the pod waits to hear that its end was heard,
-    /// what it hears is left in `ear`.
-    pub(crate) async fn run(
+impl ScriptSession<'_> {
+    /// Hands the script over and waits for its end. `None` when the streams broke before its start was
+    /// reported: whether it started has to be found out. Where the pod waits for the acknowledgement
+    /// of its end, the stream for it is left in `end_listener`.
+    pub(crate) async fn run_script(
         &self,
-        born: Born,
+        ready: ReadyPod,
         request: bytes::Bytes,
-        (follower, ear): (&mut Follower, &mut Option<Input>),
+        follower: &mut PodFollower,
+        end_listener: &mut Option<ContainerInput>,
     ) -> Result<Option<Outcome>, Error> {
-        let Born { mut input, mut output, mut reports } = born;
-        let mut heard = Heard::new(self.untold());
-        let handed = Instant::now();
+        let ReadyPod { mut input, mut output, mut reports } = ready;
+        let mut transcript = Transcript::new(self.unforwarded_output());
+        let handed_over = Instant::now();
         let sent = tokio::select! {
-            sent = timeout(HANDOVER, input.send(&request)) => matches!(sent, Ok(Ok(()))),
+            sent = timeout(HANDOVER_TIMEOUT, input.send(&request)) => matches!(sent, Ok(Ok(()))),
             () = self.cancelled.cancelled() => return Err(Error::Cancelled),
         };
+
         drop(request);
         let stop = if sent {
-            self.listen(&mut output, &mut reports, &mut heard, handed).await
+            self.read_reports(&mut output, &mut reports, &mut transcript, handed_over).await
         } else {
             Err("the connection broke while the script was handed over".to_owned())
         };
+
         match stop {
-            Ok(None) => *ear = Some(input),
+            Ok(None) => *end_listener = Some(input),
             Ok(Some(stop)) => {
-                return Ok(Some(self.stopped(stop, (input, output, reports), heard).await));
+                let streams = ReadyPod { input, output, reports };
+                return Ok(Some(self.stop_script(stop, streams, transcript).await));
             }
             Err(broken) => {
                 tracing::warn!(
                     pod = self.name,
                     reason = broken,
-                    "the attached streams broke: reading the log"
+                    "attached streams broke, reading the log"
                 );
-                let live_started = heard.started;
+                let live_started = transcript.started;
                 if live_started.is_none() {
                     return Ok(None);
                 }
-                heard = self.read_log(live_started, handed, follower).await?;
+                transcript = self.read_log(live_started, handed_over, follower).await?;
             }
         }
-        self.tell(heard, handed, follower).await.map(Some)
+
+        self.conclude(transcript, handed_over, follower).await.map(Some)
     }
 
-    /// Waits for the end of a script that somebody else handed over. All of its output is told, for
-    /// what of it was told before is not known here: pieces have the same numbers again, and callers
-    /// leave out those that they have.
-    pub(crate) async fn resume(&self, follower: &mut Follower) -> Result<Outcome, Error> {
+    /// Waits for the end of a script that was handed over in another session. All of its output is
+    /// forwarded, for what of it was forwarded before is not known here: pieces have the same numbers
+    /// again, and callers skip those that they have.
+    pub(crate) async fn resume(&self, follower: &mut PodFollower) -> Result<Outcome, Error> {
         let now = Instant::now();
-        let heard = self.read_log(None, now, follower).await?;
-        if heard.started.is_none() && !self.cancelled.is_cancelled() {
+        let transcript = self.read_log(None, now, follower).await?;
+        if transcript.started.is_none() && !self.cancelled.is_cancelled() {
             return Err(Error::OutcomeUnknown("it is not known to have started".to_owned()));
         }
-        self.tell(heard, now, follower).await
+        self.conclude(transcript, now, follower).await
     }
 
-    async fn tell(
+    async fn conclude(
         &self,
-        mut heard: Heard,
-        handed: Instant,
-        follower: &mut Follower,
+        mut transcript: Transcript,
+        handed_over: Instant,
+        follower: &mut PodFollower,
     ) -> Result<Outcome, Error> {
-        match heard.end.take() {
-            Some(end) => Ok(heard.outcome(end.ending, end.elapsed, Some(end.usage))),
-            None => self.without_word(heard, handed, follower).await,
+        match transcript.end.take() {
+            Some(end) => Ok(transcript.into_outcome(end.ending, end.elapsed, Some(end.usage))),
+            None => self.infer_outcome(transcript, handed_over, follower).await,
         }
     }
 
-    /// Takes what the pod says until its end. `Ok(None)` is the end, `Err` a broken stream.
-    async fn listen(
+    /// Reads reports of the pod until the end of the script. `Ok(None)` is the end, `Err` a broken
+    /// stream.
+    async fn read_reports(
         &self,
-        output: &mut Output,
-        reports: &mut Reports,
-        heard: &mut Heard,
-        handed: Instant,
-    ) -> Result<Option<Stop>, String> {
-        while heard.end.is_none() {
-            let deadline = match (heard.over, heard.started) {
-                (Some(over), _) => over + FILES,
-                (None, Some(started)) => started + self.timeout + BEHIND,
-                (None, None) => handed + HANDOVER,
+        output: &mut ContainerOutput,
+        reports: &mut ReportReader,
+        transcript: &mut Transcript,
+        handed_over: Instant,
+    ) -> Result<Option<StopReason>, String> {
+        while transcript.end.is_none() {
+            let deadline = match (transcript.over, transcript.started) {
+                (Some(over), _) => over + OUTPUT_FILES_TIMEOUT,
+                (None, Some(started)) => started + self.timeout + POD_CLOCK_GRACE,
+                (None, None) => handed_over + HANDOVER_TIMEOUT,
             };
+
             let frame = tokio::select! {
                 frame = output.next() => frame,
-                () = self.cancelled.cancelled() => return Ok(Some(Stop::Cancelled)),
-                () = sleep_until(deadline) => match heard.started {
-                    _ if heard.over.is_some() => {
+                () = self.cancelled.cancelled() => return Ok(Some(StopReason::Cancelled)),
+                () = sleep_until(deadline) => match transcript.started {
+                    _ if transcript.over.is_some() => {
                         return Err("what the script left does not arrive".to_owned());
                     }
-                    Some(_) => return Ok(Some(Stop::TimedOut)),
+                    Some(_) => return Ok(Some(StopReason::TimedOut)),
                     None => return Err("the script was handed over and nothing came back".to_owned()),
                 },
             };
+
             match frame {
-                Frame::Stdout(bytes) => {
+                ContainerFrame::Stdout(bytes) => {
                     for report in reports.accept(&bytes).map_err(|error| error.to_string())? {
-                        heard.take(report);
+                        transcript.record(report);
                     }
                 }
-                Frame::Stderr(bytes) => {
-                    tracing::warn!(pod = self.name, said = %String::from_utf8_lossy(&bytes), "the first process of a pod complains");
+                ContainerFrame::Stderr(bytes) => {
+                    tracing::warn!(pod = self.name, said = %String::from_utf8_lossy(&bytes), "supervisor of a pod wrote to standard error");
                 }
-                Frame::Closed(reason) => return Err(reason),
+                ContainerFrame::Closed(reason) => return Err(reason),
             }
         }
+
         Ok(None)
     }
 
-    /// Ends the script, and waits a moment for what the pod says of it.
-    async fn stopped(
+    /// Tells the pod to end the script, and waits a moment for its reports.
+    async fn stop_script(
         &self,
-        stop: Stop,
-        (mut input, mut output, mut reports): (Input, Output, Reports),
-        mut heard: Heard,
+        stop: StopReason,
+        streams: ReadyPod,
+        mut transcript: Transcript,
     ) -> Outcome {
+        let ReadyPod { mut input, mut output, mut reports } = streams;
         let said = async {
-            input.send(&protocol::kill()).await.ok()?;
-            while heard.end.is_none() {
+            input.send(&protocol::kill_message()).await.ok()?;
+            while transcript.end.is_none() {
                 match output.next().await {
-                    Frame::Stdout(bytes) => {
+                    ContainerFrame::Stdout(bytes) => {
                         reports
                             .accept(&bytes)
                             .ok()?
                             .into_iter()
-                            .for_each(|report| heard.take(report));
+                            .for_each(|report| transcript.record(report));
                     }
-                    Frame::Stderr(_) => {}
-                    Frame::Closed(_) => return None,
+                    ContainerFrame::Stderr(_) => {}
+                    ContainerFrame::Closed(_) => return None,
                 }
             }
-            input.send(&protocol::acknowledge()).await.ok()
+
+            input.send(&protocol::acknowledge_message()).await.ok()
         };
-        let _ = timeout(KILLED, said).await;
-        let elapsed = heard.started.map_or(Duration::ZERO, |started| started.elapsed());
-        let end = heard.end.take();
+
+        let _ = timeout(KILL_TIMEOUT, said).await;
+        let elapsed = transcript.started.map_or(Duration::ZERO, |started| started.elapsed());
+        let end = transcript.end.take();
         let usage = end.as_ref().map(|end| end.usage);
         let elapsed = end.as_ref().map_or(elapsed, |end| end.elapsed);
         let ending = match (end, stop) {
             // It ended by itself just before.
             (Some(end), _) if end.ending != Ending::Cancelled => end.ending,
-            (_, Stop::Cancelled) => Ending::Cancelled,
-            (_, Stop::TimedOut) => Ending::TimedOut,
+            (_, StopReason::Cancelled) => Ending::Cancelled,
+            (_, StopReason::TimedOut) => Ending::TimedOut,
         };
-        heard.outcome(ending, elapsed, usage)
+
+        transcript.into_outcome(ending, elapsed, usage)
     }
 
-    /// Takes output from its beginning, and tells what was not told yet: what is read once more comes
-    /// in the same pieces, because the pod has written them so.
-    fn untold(&self) -> Option<LiveOutput> {
+    /// A live output that starts at the first piece and forwards those that were not forwarded yet: what
+    /// is read again comes in the same pieces, because the pod has written them so.
+    fn unforwarded_output(&self) -> Option<LiveOutput> {
         let live = self.live.clone()?;
-        let (told, read) = (Arc::clone(&self.told), AtomicU64::new(0));
+        let pieces_forwarded = Arc::clone(&self.pieces_forwarded);
+        let pieces_read = AtomicU64::new(0);
         Some(Arc::new(move |stream, text: &str| {
-            let piece = read.fetch_add(1, Relaxed) + 1;
-            if told.fetch_max(piece, Relaxed) < piece {
+            let piece = pieces_read.fetch_add(1, Relaxed) + 1;
+            if pieces_forwarded.fetch_max(piece, Relaxed) < piece {
                 live(stream, text);
             }
         }))
     }
 
-    /// All that the pod ever said, from its log, and what it says from now on.
+    /// Reads all reports of the pod from its log, and follows it for those to come.
     ///
     /// The log can be read as long as the pod is there, so it is tried until the script must have
     /// ended: neither a cluster that is away for a while nor a stream that is cut loses an outcome.
     async fn read_log(
         &self,
         started: Option<Instant>,
-        handed: Instant,
-        follower: &Follower,
-    ) -> Result<Heard, Error> {
-        let deadline = started.unwrap_or(handed) + self.timeout + BEHIND + HANDOVER;
-        let mut pause = LOG_PAUSE;
+        handed_over: Instant,
+        follower: &PodFollower,
+    ) -> Result<Transcript, Error> {
+        let deadline =
+            started.unwrap_or(handed_over) + self.timeout + POD_CLOCK_GRACE + HANDOVER_TIMEOUT;
+        let mut pause = LOG_BACKOFF;
+
         loop {
-            let mut heard = Heard::new(self.untold());
-            heard.started = started;
-            let (mut is_open, mut is_late) = (false, false);
-            let parameters =
-                LogParams { follow: true, limit_bytes: Some(LOG_BYTES), ..LogParams::default() };
+            let mut transcript = Transcript::new(self.unforwarded_output());
+            transcript.started = started;
+            let mut is_open = false;
+            let mut is_late = false;
+            let parameters = LogParams {
+                follow: true,
+                limit_bytes: Some(LOG_BYTES_MAX),
+                ..LogParams::default()
+            };
             let read = async {
                 let log = self.pods.log_stream(self.name, &parameters).await;
-                let log = log.map_err(|error| crate::errors::chain(&error))?;
+                let log = log.map_err(|error| crate::errors::error_chain(&error))?;
                 is_open = true;
-                self.follow_log(Box::pin(log), &mut heard).await
+                self.follow_log(Box::pin(log), &mut transcript).await
             };
+
             // What the watch knows is asked for first: the log has all of it then.
-            let known = follower.known.borrow().clone();
+            let observed = follower.observed.borrow().clone();
             let over = tokio::select! {
                 read = read => match read {
-                    Ok(()) if heard.end.is_some() => true,
-                    Ok(()) => known.ended.is_some() || known.deleted,
-                    Err(reason) if known.deleted => {
+                    Ok(()) if transcript.end.is_some() => true,
+                    Ok(()) => observed.ended.is_some() || observed.deleted,
+                    Err(reason) if observed.deleted => {
                         let text = format!("neither its streams nor its log can be read: {reason}");
                         return Err(Error::OutcomeUnknown(text));
                     }
@@ -300,68 +321,79 @@ impl Life<'_> {
                     true
                 }
             };
+
             if is_late && !is_open {
                 let text = "neither its streams nor its log could be read before its time was over";
                 return Err(Error::OutcomeUnknown(text.to_owned()));
             }
+
             if over {
-                return Ok(heard);
+                return Ok(transcript);
             }
+
             tokio::select! {
                 () = sleep(pause) => {}
                 () = self.cancelled.cancelled() => {}
             }
-            pause = (pause * 2).min(LOG_PAUSE_MAX);
+
+            pause = (pause * 2).min(LOG_BACKOFF_MAX);
         }
     }
 
     async fn follow_log(
         &self,
         mut log: impl AsyncRead + Unpin,
-        heard: &mut Heard,
+        transcript: &mut Transcript,
     ) -> Result<(), String> {
-        let mut reports = Reports::new(self.nonce);
+        let mut reports = ReportReader::new(self.nonce);
         let mut buffer = vec![0; 32 << 10];
-        while heard.end.is_none() {
+        while transcript.end.is_none() {
             let count = log.read(&mut buffer).await.map_err(|error| error.to_string())?;
             if count == 0 {
                 break;
             }
             for report in reports.accept(&buffer[..count]).map_err(|error| error.to_string())? {
-                heard.take(report);
+                transcript.record(report);
             }
         }
+
         Ok(())
     }
 
-    /// The pod never said how the script ended: what the cluster knows has to do.
-    async fn without_word(
+    /// Infers the outcome from what the cluster knows, where the pod never reported the end.
+    async fn infer_outcome(
         &self,
-        heard: Heard,
-        handed: Instant,
-        follower: &mut Follower,
+        transcript: Transcript,
+        handed_over: Instant,
+        follower: &mut PodFollower,
     ) -> Result<Outcome, Error> {
-        let elapsed = heard.started.unwrap_or(handed).elapsed();
+        let elapsed = transcript.started.unwrap_or(handed_over).elapsed();
         if self.cancelled.is_cancelled() {
-            return Ok(heard.outcome(Ending::Cancelled, elapsed, None));
+            return Ok(transcript.into_outcome(Ending::Cancelled, elapsed, None));
         }
+
         if elapsed >= self.timeout {
-            return Ok(heard.outcome(Ending::TimedOut, elapsed, None));
+            return Ok(transcript.into_outcome(Ending::TimedOut, elapsed, None));
         }
-        let ended = follower.known.wait_for(|known| known.ended.is_some() || known.deleted);
+
+        let ended =
+            follower.observed.wait_for(|observed| observed.ended.is_some() || observed.deleted);
         // Either way, what is known then is all that can be known.
-        let _ = timeout(VERDICT, ended).await.is_ok();
-        let known = follower.known.borrow().clone();
-        match known.ended {
+        let _ = timeout(CONTAINER_END_TIMEOUT, ended).await.is_ok();
+        let observed = follower.observed.borrow().clone();
+
+        match observed.ended {
             Some(ended) if ended.reason == "OOMKilled" => {
-                Ok(heard.outcome(Ending::OutOfMemory, elapsed, None))
+                Ok(transcript.into_outcome(Ending::OutOfMemory, elapsed, None))
             }
             // Also `DeadlineExceeded`, which comes long after the script's own time. Here it has come
             // before it: the node's clock has jumped.
             Some(ended) => Err(Error::OutcomeUnknown(
                 format!("its pod ended: {} {}", ended.reason, ended.message).trim_end().to_owned(),
             )),
-            None if known.deleted => Err(Error::OutcomeUnknown("its pod was deleted".to_owned())),
+            None if observed.deleted => {
+                Err(Error::OutcomeUnknown("its pod was deleted".to_owned()))
+            }
             None => Err(Error::OutcomeUnknown("its pod says nothing any more".to_owned())),
         }
     }

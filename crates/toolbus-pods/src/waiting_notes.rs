@@ -22,39 +22,39 @@ use toolbus_scripts::runner::{CallKey, Error};
 use uuid::Uuid;
 
 use crate::errors;
-use crate::leases::Presence;
+use crate::leases::ManagerLeases;
 use crate::pod_spec::{MANAGER, SELECTOR, call_label};
-use crate::requests::{limited, repeated};
+use crate::requests::{with_retry, with_timeout};
 
 /// What the names of notes begin with, among the annotations of a Lease. The call follows.
-const PREFIX: &str = "waiting.toolbus.dev/";
+const NOTE_PREFIX: &str = "waiting.toolbus.dev/";
 /// The same of marks.
 const MARK_PREFIX: &str = "taken.toolbus.dev/";
 /// A call that waits no longer than this has no note: two requests would cost it more.
-const UNNOTED: Duration = Duration::from_millis(20);
+const NOTE_GRACE: Duration = Duration::from_millis(20);
 /// Attempts to write a note down, and the pause after one that failed.
-const ATTEMPTS: u32 = 3;
-const PAUSE: Duration = Duration::from_millis(200);
+const ATTEMPTS_MAX: u32 = 3;
+const RETRY_BACKOFF: Duration = Duration::from_millis(200);
 /// How long a note may be looked for and taken away.
-const LIMIT: Duration = Duration::from_secs(20);
+const TAKE_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a note stays whose call waits no more without having begun: its caller gave it up, or
 /// this process ends and gives the call back, and then it is of use to the next.
-const ABANDONED: Duration = Duration::from_secs(15);
+const ABANDONED_TTL: Duration = Duration::from_secs(15);
 
 /// Whether a note was written down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Noted {
-    Yes,
-    No,
+enum NoteState {
+    Written,
+    Missing,
     Unknown,
 }
 
-impl Presence {
+impl ManagerLeases {
     /// Waits on behalf of a call that has not begun, with a note of that.
     ///
     /// # Errors
     /// When the call must not begin: somebody else has taken its note, or nobody knows.
-    pub(crate) async fn wait(
+    pub(crate) async fn wait_with_note(
         &self,
         key: CallKey,
         mut waiting: BoxFuture<'_, ()>,
@@ -62,14 +62,18 @@ impl Presence {
         // Cancel-safe: the future is polled on where it was left.
         tokio::select! {
             () = &mut waiting => return Ok(()),
-            () = sleep(UNNOTED) => {}
+            () = sleep(NOTE_GRACE) => {}
         }
+
         let key = call_label(key);
-        let mut note = Leftover { presence: self, name: Some(note_of(&key)), after: ABANDONED };
-        let (noted, ()) = tokio::join!(self.note(&key), waiting);
-        if noted != Noted::No && !self.take(&key).await? {
+        let mut note =
+            StaleAnnotation { presence: self, name: Some(note_name(&key)), after: ABANDONED_TTL };
+        let (noted, ()) = tokio::join!(self.write_note(&key), waiting);
+
+        if noted != NoteState::Missing && !self.take_note(&key).await? {
             return Err(Error::OutcomeUnknown("another manager has this very call".to_owned()));
         }
+
         note.name = None;
         Ok(())
     }
@@ -78,76 +82,83 @@ impl Presence {
     ///
     /// # Errors
     /// When nobody knows.
-    pub(crate) async fn is_unbegun(&self, key: CallKey) -> Result<bool, Error> {
-        self.take(&call_label(key)).await
+    pub(crate) async fn take_unstarted_note(&self, key: CallKey) -> Result<bool, Error> {
+        self.take_note(&call_label(key)).await
     }
 
     /// The change of annotations that takes away those which are of no use any more, and those.
-    pub(crate) fn forgetting(&self) -> (serde_json::Value, Vec<(Instant, String)>) {
+    pub(crate) fn take_stale_annotations(&self) -> (serde_json::Value, Vec<(Instant, String)>) {
         let now = Instant::now();
-        let useless: Vec<_> =
-            self.useless.lock().extract_if(.., |(from, _)| *from <= now).collect();
+        let stale_annotations: Vec<_> =
+            self.stale_annotations.lock().extract_if(.., |(from, _)| *from <= now).collect();
         let nulls: serde_json::Map<_, _> =
-            useless.iter().map(|(_, name)| (name.clone(), json!(null))).collect();
-        (nulls.into(), useless)
+            stale_annotations.iter().map(|(_, name)| (name.clone(), json!(null))).collect();
+        (nulls.into(), stale_annotations)
     }
 
-    async fn note(&self, key: &str) -> Noted {
-        let mut unsure = Noted::No;
-        for _ in 0..ATTEMPTS {
+    async fn write_note(&self, key: &str) -> NoteState {
+        let mut unsure = NoteState::Missing;
+        for _ in 0..ATTEMPTS_MAX {
             let noting = async {
                 let own =
                     ListParams::default().labels(&format!("{SELECTOR},{MANAGER}={}", self.manager));
-                match repeated(|| self.leases.list(&own)).await?.items.first() {
-                    Some(lease) => {
-                        self.change(lease, json!({note_of(key): ""})).await.map(|()| true)
-                    }
+                match with_retry(|| self.leases.list(&own)).await?.items.first() {
+                    Some(lease) => self
+                        .patch_annotations(lease, json!({note_name(key): ""}))
+                        .await
+                        .map(|()| true),
                     None => Ok(false),
                 }
             };
+
             match noting.await {
-                Ok(true) => return Noted::Yes,
+                Ok(true) => return NoteState::Written,
                 Ok(false) => return unsure,
                 Err(error) if errors::is_conflict(&error) => {}
                 Err(error) if errors::is_transient(&error) => {
-                    tracing::debug!(error = %errors::chain(&error), "a note was not taken");
-                    unsure = Noted::Unknown;
-                    sleep(PAUSE).await;
+                    tracing::debug!(error = %errors::error_chain(&error), "a note was not taken");
+                    unsure = NoteState::Unknown;
+                    sleep(RETRY_BACKOFF).await;
                 }
                 Err(error) => {
-                    tracing::warn!(error = %errors::chain(&error), "no notes are taken of calls that wait");
+                    tracing::warn!(error = %errors::error_chain(&error), "no notes are taken of calls that wait");
                     return unsure;
                 }
             }
         }
+
         unsure
     }
 
     /// Takes a note away, whoever wrote it; `false` where there is none.
-    async fn take(&self, key: &str) -> Result<bool, Error> {
+    async fn take_note(&self, key: &str) -> Result<bool, Error> {
         let unknown = |text: String| Error::OutcomeUnknown(text);
-        let end = Instant::now() + LIMIT;
+        let end = Instant::now() + TAKE_TIMEOUT;
         // A request whose answer was lost may have taken it.
         let (mut asked, mut lost) = (false, false);
-        let (note, mark) = (note_of(key), format!("{MARK_PREFIX}{key}"));
+        let (note, mark) = (note_name(key), format!("{MARK_PREFIX}{key}"));
         let own = Uuid::new_v4().simple().to_string();
         let selector = ListParams::default().labels(SELECTOR);
-        let _mark = Leftover { presence: self, name: Some(mark.clone()), after: Duration::ZERO };
+        let _mark =
+            StaleAnnotation { presence: self, name: Some(mark.clone()), after: Duration::ZERO };
+
         loop {
             let taking = async {
-                let leases = repeated(|| self.leases.list(&selector)).await?.items;
+                let leases = with_retry(|| self.leases.list(&selector)).await?.items;
                 if leases.iter().any(|lease| lease.annotations().get(&mark) == Some(&own)) {
                     return Ok(true);
                 }
+
                 match leases.iter().find(|lease| lease.annotations().contains_key(&note)) {
                     Some(lease) => {
                         asked = true;
                         let taken = json!({note.as_str(): null, mark.as_str(): own});
-                        self.change(lease, taken).await.map(|()| true)
+                        self.patch_annotations(lease, taken).await.map(|()| true)
                     }
                     None => Ok(false),
                 }
             };
+
             match taking.await {
                 Ok(false) if asked => {
                     return Err(unknown("whose call it is was lost".to_owned()));
@@ -158,17 +169,19 @@ impl Presence {
                     asked = lost;
                 }
                 Err(error) if errors::is_transient(&error) => lost = asked,
-                Err(error) => return Err(unknown(errors::chain(&error))),
+                Err(error) => return Err(unknown(errors::error_chain(&error))),
             }
-            if Instant::now() + PAUSE >= end {
+
+            if Instant::now() + RETRY_BACKOFF >= end {
                 return Err(unknown("the cluster does not say whether it began".to_owned()));
             }
-            sleep(PAUSE).await;
+
+            sleep(RETRY_BACKOFF).await;
         }
     }
 
     /// Changes annotations in this version of a Lease.
-    async fn change(
+    async fn patch_annotations(
         &self,
         lease: &Lease,
         annotations: serde_json::Value,
@@ -178,31 +191,31 @@ impl Presence {
             "annotations": annotations,
         }});
         let (name, parameters) = (lease.name_any(), PatchParams::default());
-        limited(self.leases.patch(&name, &parameters, &Patch::Merge(&patch))).await.map(drop)
+        with_timeout(self.leases.patch(&name, &parameters, &Patch::Merge(&patch))).await.map(drop)
     }
 }
 
 /// Whether there are notes in a Lease.
 pub(crate) fn has_notes(lease: &Lease) -> bool {
-    lease.annotations().keys().any(|name| name.starts_with(PREFIX))
+    lease.annotations().keys().any(|name| name.starts_with(NOTE_PREFIX))
 }
 
 /// An annotation that there may be. Dropped, it is forgotten some time later.
-struct Leftover<'a> {
-    presence: &'a Presence,
+struct StaleAnnotation<'a> {
+    presence: &'a ManagerLeases,
     /// `None` once it is known to be gone.
     name: Option<String>,
     after: Duration,
 }
 
-impl Drop for Leftover<'_> {
+impl Drop for StaleAnnotation<'_> {
     fn drop(&mut self) {
         if let Some(name) = self.name.take() {
-            self.presence.useless.lock().push((Instant::now() + self.after, name));
+            self.presence.stale_annotations.lock().push((Instant::now() + self.after, name));
         }
     }
 }
 
-fn note_of(key: &str) -> String {
-    format!("{PREFIX}{key}")
+fn note_name(key: &str) -> String {
+    format!("{NOTE_PREFIX}{key}")
 }

@@ -10,7 +10,7 @@ use crate::metrics;
 
 /// What became of a script's wish for a warm pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Claim {
+pub(crate) enum ClaimOutcome {
     /// It has one.
     Hit,
     /// None was waiting.
@@ -21,7 +21,7 @@ pub(crate) enum Claim {
     Unsuited,
 }
 
-impl Claim {
+impl ClaimOutcome {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Hit => "hit",
@@ -34,7 +34,7 @@ impl Claim {
 
 /// What became of an attempt to make a warm pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refill {
+pub(crate) enum RefillOutcome {
     /// It waits now.
     Made,
     /// There is none.
@@ -42,7 +42,7 @@ pub(crate) enum Refill {
 }
 
 /// Instruments, and the same as plain numbers.
-pub(crate) struct Record {
+pub(crate) struct WarmMetrics {
     claims: Counter<u64>,
     refills: Counter<u64>,
     pods: UpDownCounter<i64>,
@@ -65,7 +65,7 @@ pub struct WarmStatus {
     pub misses: u64,
 }
 
-impl Record {
+impl WarmMetrics {
     pub(crate) fn new(size: u16, meter: &Meter) -> Self {
         metrics::WARM_SIZE.up_down_counter(meter).add(i64::from(size), &[]);
         Self {
@@ -80,23 +80,23 @@ impl Record {
     }
 
     /// A script has asked.
-    pub(crate) fn claim(&self, claim: Claim) {
-        let count = if claim == Claim::Hit { &self.hits } else { &self.misses };
+    pub(crate) fn count_claim(&self, claim: ClaimOutcome) {
+        let count = if claim == ClaimOutcome::Hit { &self.hits } else { &self.misses };
         count.fetch_add(1, Ordering::Relaxed);
         self.claims.add(1, &[KeyValue::new(metrics::REASON, claim.as_str())]);
     }
 
     /// A pod was made, or could not be.
-    pub(crate) fn refill(&self, refill: Refill) {
+    pub(crate) fn count_refill(&self, refill: RefillOutcome) {
         let outcome = match refill {
-            Refill::Made => "ok",
-            Refill::Failed => "failed",
+            RefillOutcome::Made => "ok",
+            RefillOutcome::Failed => "failed",
         };
         self.refills.add(1, &[KeyValue::new(metrics::OUTCOME, outcome)]);
     }
 
     /// So many wait now.
-    pub(crate) fn waiting(&self, count: usize) {
+    pub(crate) fn set_waiting(&self, count: usize) {
         let before = self.waiting.swap(count, Ordering::Relaxed);
         // There are few.
         self.pods.add(count as i64 - before as i64, &[]);

@@ -1,17 +1,18 @@
-//! Interpreters that wait: pods that are made before anybody asks, so that a script need not wait
-//! for one.
+//! The pool of warm pods: interpreters that are started before a script needs them.
 //!
 //! A warm pod is a pod like any other whose first process has denied itself what scripts are denied
 //! and answers over streams that are attached already. It is claimed by a patch that names the call,
-//! and given the script meanwhile, all but the word to start it. `hand` has both; here is how many
-//! there are, which ones, and until when.
+//! and given the script meanwhile, all but the word to start it. `claim` does both; the pool decides
+//! how many pods there are, which ones, and until when.
 //!
-//! Invariants: a pod runs one script at the most, because the claim takes away the label that makes
-//! it claimable, in a patch that the cluster takes once; no script starts in a pod that was not
-//! claimed for it or has not said that it has all of it, and none is sent to a pod that was sent
-//! another before; a pod is older
-//! than its greatest age by [`AGE_SLACK`] at the most; that pods cannot be made is no script's
-//! concern.
+//! Invariants:
+//!
+//! - A pod runs one script at most: the claim removes the label that makes it claimable, in a patch
+//!   that the cluster accepts once.
+//! - No script starts in a pod that was not claimed for it, or that has not reported that it has all
+//!   of it. No script is sent to a pod that was sent another before.
+//! - A pod outlives its maximum age by [`AGE_GRACE`] at most.
+//! - No script fails because warm pods cannot be made.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -29,356 +30,396 @@ use tokio::sync::watch::Receiver;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
-use toolbus_scripts::runner::{Error, Run, Script};
+use toolbus_scripts::runner::{Error, Script};
 use toolbus_scripts::tool::TIMEOUT_SECONDS;
 
-use crate::attach::Frame;
-use crate::claim as hand;
+use crate::attach::ContainerFrame;
+use crate::claim;
 use crate::errors;
 use crate::metrics;
-use crate::pod_lifecycle::{Keeper, Kept, Made, ROOM};
-use crate::pod_spec::{self, Identity};
-use crate::pod_startup::{self, Born};
-use crate::pod_watch::Known;
+use crate::pod_lifecycle::{OwnedPod, PodCreation, PodKeeper, ROOM_GRACE};
+use crate::pod_spec::{self, PodIdentity};
+use crate::pod_startup::{self, ReadyPod};
+use crate::pod_watch::ObservedPod;
 use crate::protocol;
+use crate::runner::ScriptCall;
 use crate::settings::KubernetesSettings;
-use crate::warm_metrics::{Claim, Record, Refill, WarmStatus};
+use crate::warm_metrics::{ClaimOutcome, RefillOutcome, WarmMetrics, WarmStatus};
 
-/// How often those that wait are looked after.
-const TICK: Duration = Duration::from_secs(1);
-/// A script that was just claimed for is let go first; then the next pod is made, which is more work
-/// for a node than most scripts. It is to be asked for within 50 ms of the claim.
-const HEAD_START: Duration = Duration::from_millis(25);
+/// How often the pool is checked.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long the next pod is put off after a claim, so that the claimed one starts its script first:
+/// making a pod is more work for a node than most scripts. The pod is to be asked for within 50 ms of
+/// the claim.
+const REFILL_GRACE: Duration = Duration::from_millis(25);
 /// How much older than its greatest age a pod may become, while there is none in its place.
-const AGE_SLACK: Duration = Duration::from_secs(60);
-/// After this long without a word a pod is asked whether it is there, and so long it may take to say
-/// so. Asking also keeps what lies between from taking the connection for forgotten.
-const SILENCE: Duration = Duration::from_secs(30);
-const ANSWER: Duration = Duration::from_secs(10);
-/// How long the cluster may take for what makes a claim lighter.
-const EASE_LIMIT: Duration = Duration::from_secs(2);
-/// How long none is made after one could not be: it doubles with each, up to the longest.
-const PAUSE: Duration = Duration::from_secs(1);
-const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// How long none is made after a script found no room.
-const PAUSE_FOR_ROOM: Duration = Duration::from_secs(10);
+const AGE_GRACE: Duration = Duration::from_secs(60);
+/// A heartbeat is sent to a pod that was silent for so long, and must be answered within the timeout.
+/// It also keeps proxies in between from closing the connection as idle.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(30);
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long clearing `managedFields` may take.
+const CLEAR_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long no pod is made after one failed: it doubles with each failure, up to the longest.
+const REFILL_BACKOFF: Duration = Duration::from_secs(1);
+const REFILL_BACKOFF_MAX: Duration = Duration::from_secs(60);
+/// How long no pod is made after one was evicted for a script.
+const EVICTION_BACKOFF: Duration = Duration::from_secs(10);
 
-/// What a manager makes its warm pods with.
-pub(crate) struct Parts {
+/// Handles and settings that the pool needs.
+pub(crate) struct WarmPoolDeps {
     pub(crate) client: Client,
     pub(crate) pods: Api<Pod>,
     pub(crate) settings: KubernetesSettings,
-    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) keeper: Arc<PodKeeper>,
     pub(crate) manager: String,
 }
 
 /// The warm pods of one manager.
-pub(crate) struct Warm {
-    parts: Parts,
-    /// What all of them are described as, in short.
+pub(crate) struct WarmPool {
+    deps: WarmPoolDeps,
+    /// The digest of the description that all of them share.
     template: String,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     changed: Notify,
-    record: Record,
+    record: WarmMetrics,
 }
 
-struct State {
+struct PoolState {
     /// The oldest first.
-    waiting: VecDeque<Waiting>,
-    /// None is made until then.
+    waiting: VecDeque<WarmPod>,
+    /// No pod is made until then.
     paused_until: Instant,
-    /// Ones that could not be made since the last that could.
+    /// Failures to make a pod since the last success.
     failures: u32,
-    /// When one last made room for a script.
-    gave_way: Option<Instant>,
+    /// When a pod was last evicted to make room for a script.
+    last_eviction: Option<Instant>,
 }
 
 /// A pod that waits for a script.
-pub(crate) struct Waiting {
-    pub(crate) kept: Kept,
-    pub(crate) born: Born,
+pub(crate) struct WarmPod {
+    pub(crate) pod: OwnedPod,
+    pub(crate) ready: ReadyPod,
     /// When the cluster was asked for it.
-    pub(crate) made: Instant,
-    /// When it was last heard.
-    heard: Instant,
-    /// When it was asked something that it has not answered.
-    asked: Option<Instant>,
+    pub(crate) requested_at: Instant,
+    /// When it last answered.
+    heard_at: Instant,
+    /// When a heartbeat was sent that it has not answered.
+    heartbeat_sent_at: Option<Instant>,
 }
 
-/// Why a call must not begin here.
-pub(crate) enum NotHere {
-    /// The pod that was claimed for it has been taken over, and the call with it.
-    Elsewhere,
-    /// Nobody knows whether that is so.
+/// Why a call must not start on this manager.
+pub(crate) enum CallConflict {
+    /// Another manager has adopted the pod that was claimed for it, and the call with it.
+    OwnedElsewhere,
+    /// It is not known whether that is so.
     Unknown,
 }
 
 /// A pod that has its script and waits for the word to start it.
-pub(crate) struct Claimed {
-    pub(crate) kept: Kept,
-    pub(crate) born: Born,
+pub(crate) struct ClaimedPod {
+    pub(crate) pod: OwnedPod,
+    pub(crate) ready: ReadyPod,
 }
 
-impl Warm {
-    pub(crate) fn new(parts: Parts) -> Self {
-        let template = pod_spec::template(&parts.settings);
+impl WarmPool {
+    pub(crate) fn new(deps: WarmPoolDeps) -> Self {
+        let template = pod_spec::template_digest(&deps.settings);
         let now = Instant::now();
-        let state =
-            State { waiting: VecDeque::new(), paused_until: now, failures: 0, gave_way: None };
-        let record =
-            Record::new(parts.settings.warm.size, &opentelemetry::global::meter(metrics::METER));
-        Self { parts, template, state: Mutex::new(state), changed: Notify::new(), record }
+        let state = PoolState {
+            waiting: VecDeque::new(),
+            paused_until: now,
+            failures: 0,
+            last_eviction: None,
+        };
+
+        let record = WarmMetrics::new(
+            deps.settings.warm.size,
+            &opentelemetry::global::meter(metrics::METER),
+        );
+
+        Self { deps, template, state: Mutex::new(state), changed: Notify::new(), record }
     }
 
-    /// Makes pods and looks after them until stopped; then lets go of those that wait.
-    pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
+    /// Keeps the pool filled until stopped; then deletes the pods in it.
+    pub(crate) async fn maintain(self: Arc<Self>, stop: CancellationToken) {
         let mut making = JoinSet::new();
-        while self.size() > 0 && !stop.is_cancelled() {
-            self.look_after();
-            for _ in 0..self.missing(making.len()) {
-                let (warm, stop) = (Arc::clone(&self), stop.clone());
-                making.spawn(async move { warm.make(&stop).await });
+        while self.target_size() > 0 && !stop.is_cancelled() {
+            self.drop_unusable();
+            for _ in 0..self.count_missing(making.len()) {
+                let warm = Arc::clone(&self);
+                let stop = stop.clone();
+                making.spawn(async move { warm.create_warm_pod(&stop).await });
             }
+
             let paused_until = self.state.lock().paused_until;
             // Each arm only waits; what was made stays in the set until it is taken.
             tokio::select! {
                 () = stop.cancelled() => {}
-                Some(made) = making.join_next() => match made {
-                    Ok(made) => self.made(made),
-                    Err(error) => self.made(Err(Error::Failed(error.to_string()))),
+                Some(created) = making.join_next() => match created {
+                    Ok(created) => self.record_creation(created),
+                    Err(error) => self.record_creation(Err(Error::Failed(error.to_string()))),
                 },
-                () = self.changed.notified() => sleep(HEAD_START).await,
-                () = sleep(TICK) => {}
+                () = self.changed.notified() => sleep(REFILL_GRACE).await,
+                () = sleep(CHECK_INTERVAL) => {}
                 () = sleep_until(paused_until), if paused_until > Instant::now() => {}
             }
         }
-        // Those that are being made hear of the end themselves, and delete what they had begun.
+
+        // Those that are being made see the cancellation themselves, and delete their pods.
         while making.join_next().await.is_some() {}
         self.state.lock().waiting.clear();
-        self.record.waiting(0);
+        self.record.set_waiting(0);
     }
 
-    /// Gives up a pod that waits, for a script that found no room, and makes none for a while. Says
-    /// whether there is room to hope for.
-    pub(crate) fn make_room(&self) -> bool {
+    /// Evicts a warm pod for a script that found no room, and makes none for a while. Returns whether
+    /// room is about to be free.
+    pub(crate) fn evict_for_room(&self) -> bool {
         let mut state = self.state.lock();
         let now = Instant::now();
-        if state.gave_way.is_some_and(|at| now - at < ROOM) {
+        if state.last_eviction.is_some_and(|at| now - at < ROOM_GRACE) {
             return true;
         }
-        state.paused_until = state.paused_until.max(now + PAUSE_FOR_ROOM);
-        let given_up = state.waiting.pop_front();
-        self.record.waiting(state.waiting.len());
-        if given_up.is_some() {
-            state.gave_way = Some(now);
+
+        state.paused_until = state.paused_until.max(now + EVICTION_BACKOFF);
+        let evicted = state.waiting.pop_front();
+        self.record.set_waiting(state.waiting.len());
+
+        if evicted.is_some() {
+            state.last_eviction = Some(now);
         }
-        given_up.is_some()
+
+        evicted.is_some()
     }
 
-    /// Lets pods that are done with stay while one is born, and makes room as long as no node has any
-    /// for it.
-    pub(crate) async fn give_way(&self, mut known: Receiver<Known>) -> Infallible {
-        let mut birth = Some(self.parts.keeper.birth());
-        while known.wait_for(|known| known.unschedulable.is_some()).await.is_ok() {
-            drop(birth.take());
-            self.make_room();
-            sleep(ROOM).await;
+    /// Puts off the deletion of finished pods while a pod starts, and evicts warm pods for as long as
+    /// it is unschedulable.
+    pub(crate) async fn evict_while_unschedulable(
+        &self,
+        mut observed: Receiver<ObservedPod>,
+    ) -> Infallible {
+        let mut startup = Some(self.deps.keeper.begin_startup());
+        while observed.wait_for(|observed| observed.unschedulable.is_some()).await.is_ok() {
+            drop(startup.take());
+            self.evict_for_room();
+            sleep(ROOM_GRACE).await;
         }
-        // Nothing is known any more, also not that there is no room.
+        // The watch has ended, so nothing is known any more, also not that there is no room.
         std::future::pending().await
     }
 
-    /// Numbers for people and tests.
+    /// Numbers of the pool, for the status page and tests.
     pub(crate) fn status(&self) -> WarmStatus {
         self.record.status()
     }
 
-    /// A pod that has this script, claimed for this call; `None` when there is none for it. The
-    /// script has not started.
+    /// Claims a pod for a call and hands the script over; `None` when no pod can be had. The script has
+    /// not started.
     ///
     /// # Errors
     /// When the call is another manager's by now, or may be.
-    pub(crate) async fn claim(
+    pub(crate) async fn claim_pod(
         &self,
-        script: &Script,
-        run: &Run,
-    ) -> Result<Option<Claimed>, NotHere> {
-        if self.size() == 0 {
+        call: &ScriptCall<'_>,
+    ) -> Result<Option<ClaimedPod>, CallConflict> {
+        if self.target_size() == 0 {
             return Ok(None);
         }
-        if !suits(script) {
-            self.record.claim(Claim::Unsuited);
+
+        if !is_suitable(call.script) {
+            self.record.count_claim(ClaimOutcome::Unsuited);
             return Ok(None);
         }
-        let mut outcome = Claim::None;
-        while let Some(waiting) = self.oldest() {
-            let handed = hand::over(&self.parts, &self.template, waiting, (script, run)).await;
+
+        let mut outcome = ClaimOutcome::None;
+        while let Some(warm_pod) = self.take_oldest() {
+            let handed = claim::hand_over_script(&self.deps, &self.template, warm_pod, call).await;
             self.changed.notify_one();
             match handed {
                 Ok(claimed) => {
-                    self.record.claim(Claim::Hit);
+                    self.record.count_claim(ClaimOutcome::Hit);
                     return Ok(Some(claimed));
                 }
-                Err(hand::Refused::Lost(reason)) => {
-                    tracing::info!(reason, "a warm pod was lost");
-                    outcome = Claim::Lost;
+                Err(claim::ClaimRefusal::PodLost(reason)) => {
+                    tracing::info!(reason, "lost a warm pod");
+                    outcome = ClaimOutcome::Lost;
                 }
-                Err(hand::Refused::Taken) => outcome = Claim::Lost,
-                Err(hand::Refused::NotHere(why)) => {
-                    self.record.claim(Claim::Lost);
+                Err(claim::ClaimRefusal::PodTaken) => outcome = ClaimOutcome::Lost,
+                Err(claim::ClaimRefusal::CallConflict(why)) => {
+                    self.record.count_claim(ClaimOutcome::Lost);
                     return Err(why);
                 }
-                Err(hand::Refused::NotNow) => {
-                    outcome = Claim::Lost;
+                Err(claim::ClaimRefusal::Interrupted) => {
+                    outcome = ClaimOutcome::Lost;
                     break;
                 }
             }
         }
-        self.record.claim(outcome);
+
+        self.record.count_claim(outcome);
         Ok(None)
     }
 
-    fn oldest(&self) -> Option<Waiting> {
+    fn take_oldest(&self) -> Option<WarmPod> {
         let mut state = self.state.lock();
         let oldest = state.waiting.pop_front();
-        self.record.waiting(state.waiting.len());
+        self.record.set_waiting(state.waiting.len());
         oldest
     }
 
-    fn size(&self) -> usize {
-        usize::from(self.parts.settings.warm.size)
+    fn target_size(&self) -> usize {
+        usize::from(self.deps.settings.warm.size)
     }
 
     fn max_age(&self) -> Duration {
-        self.parts.settings.warm.max_age.duration()
+        self.deps.settings.warm.max_age.duration()
     }
 
-    /// Lets go of those that are dead, silent or too old.
-    fn look_after(&self) {
+    /// Deletes the pods that are dead, silent or too old.
+    fn drop_unusable(&self) {
         let mut state = self.state.lock();
         let max_age = self.max_age();
-        state.waiting.retain_mut(|waiting| match waiting.look() {
-            Ok(()) => waiting.made.elapsed() < max_age + AGE_SLACK,
+        state.waiting.retain_mut(|warm_pod| match warm_pod.check_alive() {
+            Ok(()) => warm_pod.requested_at.elapsed() < max_age + AGE_GRACE,
             Err(reason) => {
-                tracing::info!(pod = waiting.kept.name, reason, "a warm pod was lost");
+                tracing::info!(pod = warm_pod.pod.name, reason, "lost a warm pod");
                 false
             }
         });
-        // One more than asked for is one that has come in the place of the oldest.
-        let more = state.waiting.len().saturating_sub(self.size());
-        state.waiting.drain(..more);
-        self.record.waiting(state.waiting.len());
+
+        // One more than the target is the successor of the oldest.
+        let excess = state.waiting.len().saturating_sub(self.target_size());
+        state.waiting.drain(..excess);
+        self.record.set_waiting(state.waiting.len());
     }
 
-    /// How many to begin to make. One that is too old has its successor made before it goes.
-    fn missing(&self, making: usize) -> usize {
+    /// How many pods to make now. One that is too old gets its successor before it is deleted.
+    fn count_missing(&self, making: usize) -> usize {
         let state = self.state.lock();
         if state.paused_until > Instant::now() {
             return 0;
         }
-        let aged =
-            state.waiting.front().is_some_and(|oldest| oldest.made.elapsed() >= self.max_age());
-        (self.size() + usize::from(aged)).saturating_sub(state.waiting.len() + making)
+        let has_aged = state
+            .waiting
+            .front()
+            .is_some_and(|oldest| oldest.requested_at.elapsed() >= self.max_age());
+        (self.target_size() + usize::from(has_aged)).saturating_sub(state.waiting.len() + making)
     }
 
-    fn made(&self, made: Result<Waiting, Error>) {
-        match &made {
-            Ok(_) => self.record.refill(Refill::Made),
+    fn record_creation(&self, created: Result<WarmPod, Error>) {
+        match &created {
+            Ok(_) => self.record.count_refill(RefillOutcome::Made),
             Err(Error::Cancelled) => {}
-            Err(_) => self.record.refill(Refill::Failed),
+            Err(_) => self.record.count_refill(RefillOutcome::Failed),
         }
+
         let mut state = self.state.lock();
-        match made {
-            Ok(waiting) => {
+        match created {
+            Ok(warm_pod) => {
                 state.failures = 0;
-                state.waiting.push_back(waiting);
-                self.record.waiting(state.waiting.len());
+                state.waiting.push_back(warm_pod);
+                self.record.set_waiting(state.waiting.len());
             }
             Err(Error::Cancelled) => {}
             Err(error) if state.paused_until > Instant::now() => {
-                tracing::debug!(%error, "a warm pod could not be made, as others before it");
+                tracing::debug!(%error, "failed to make a warm pod, as before");
             }
             Err(error) => {
-                let pause = PAUSE.saturating_mul(1 << state.failures.min(6)).min(PAUSE_MAX);
+                let pause = REFILL_BACKOFF
+                    .saturating_mul(1 << state.failures.min(6))
+                    .min(REFILL_BACKOFF_MAX);
                 state.failures += 1;
                 state.paused_until = state.paused_until.max(Instant::now() + pause);
-                tracing::warn!(%error, ?pause, "a warm pod could not be made");
+                tracing::warn!(%error, ?pause, "failed to make a warm pod");
             }
         }
     }
 
-    async fn make(&self, stop: &CancellationToken) -> Result<Waiting, Error> {
-        let Parts { client, settings, keeper, manager, .. } = &self.parts;
+    async fn create_warm_pod(&self, stop: &CancellationToken) -> Result<WarmPod, Error> {
+        let WarmPoolDeps { client, settings, keeper, manager, .. } = &self.deps;
         let start_timeout = settings.start_timeout.duration();
-        let identity = Identity::warm(manager);
-        let longest = Duration::from_secs(*TIMEOUT_SECONDS.end());
-        let life = start_timeout + self.max_age() + AGE_SLACK + longest;
-        let made = Instant::now();
-        let description = pod_spec::describe_warm(settings, &identity, (&self.template, life));
-        let by = made + start_timeout;
-        let Made::New(mut kept) = keeper.make(&identity, description, stop, by).await? else {
+        let identity = PodIdentity::for_warm(manager);
+        let timeout_max = Duration::from_secs(*TIMEOUT_SECONDS.end());
+        let lifetime = start_timeout + self.max_age() + AGE_GRACE + timeout_max;
+        let requested_at = Instant::now();
+        let description =
+            pod_spec::describe_warm_pod(settings, &identity, &self.template, lifetime);
+        let by = requested_at + start_timeout;
+        let PodCreation::Created(mut pod) =
+            keeper.create_pod(&identity, description, stop, by).await?
+        else {
             return Err(Error::Failed("the name of a new pod was taken".to_owned()));
         };
-        let wait = pod_startup::Wait {
+
+        let startup = pod_startup::PodStartup {
             client,
             namespace: &settings.namespace,
-            name: &kept.name,
-            nonce: &kept.nonce,
+            name: &pod.name,
+            nonce: &pod.nonce,
             by: Instant::now() + start_timeout,
             cancelled: stop,
         };
-        let born = wait.born(&mut kept.follower).await?;
-        if stop.run_until_cancelled(self.ease(&kept.name)).await.is_none() {
+
+        let ready = startup.wait_ready(&mut pod.follower).await?;
+        if stop.run_until_cancelled(self.clear_managed_fields(&pod.name)).await.is_none() {
             return Err(Error::Cancelled);
         }
-        Ok(Waiting { kept, born, made, heard: Instant::now(), asked: None })
+
+        Ok(WarmPod { pod, ready, requested_at, heard_at: Instant::now(), heartbeat_sent_at: None })
     }
 
-    /// Has the cluster keep no account any more of who set which field of a pod. Nobody asks for it,
-    /// and to bring it up to date takes a fifth of what a claim takes.
-    async fn ease(&self, name: &str) {
+    /// Clears `managedFields` of a pod. They are not used, and updating them takes a fifth of the time
+    /// of a claim.
+    async fn clear_managed_fields(&self, name: &str) {
         let patch = Patch::Merge(json!({"metadata": {"managedFields": [{}]}}));
         let parameters = PatchParams::default();
-        let easing = self.parts.pods.patch_metadata(name, &parameters, &patch);
+        let clearing = self.deps.pods.patch_metadata(name, &parameters, &patch);
+
         // Where it fails, claiming the pod takes a little longer.
-        match timeout(EASE_LIMIT, easing).await {
+        match timeout(CLEAR_TIMEOUT, clearing).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => {
-                tracing::debug!(pod = name, error = %errors::chain(&error), "it was not eased");
+                let error = errors::error_chain(&error);
+                tracing::debug!(pod = name, error, "failed to clear managedFields of a warm pod");
             }
-            Err(_) => tracing::debug!(pod = name, "it was not eased in time"),
+            Err(_) => tracing::debug!(pod = name, "timed out clearing managedFields of a warm pod"),
         }
     }
 }
 
-impl Waiting {
-    /// Takes what the pod has said meanwhile, and asks it where it was silent for long. Waits for
-    /// nothing; the error says why the pod is of no use any more.
-    fn look(&mut self) -> Result<(), String> {
+impl WarmPod {
+    /// Reads what the pod has said meanwhile, and sends a heartbeat where it was silent for long. Does
+    /// not block; the error says why the pod is unusable.
+    fn check_alive(&mut self) -> Result<(), String> {
         {
-            let known = self.kept.follower.known.borrow();
-            if known.deleted || known.ended.is_some() {
+            let observed = self.pod.follower.observed.borrow();
+            if observed.deleted || observed.ended.is_some() {
                 return Err("it ended".to_owned());
             }
         }
-        while let Some(frame) = self.born.output.next().now_or_never() {
+
+        while let Some(frame) = self.ready.output.next().now_or_never() {
             match frame {
-                Frame::Stdout(bytes) => {
+                ContainerFrame::Stdout(bytes) => {
                     // What it says can only be that it is there.
-                    self.born.reports.accept(&bytes).map_err(|error| error.to_string())?;
-                    (self.heard, self.asked) = (Instant::now(), None);
+                    self.ready.reports.accept(&bytes).map_err(|error| error.to_string())?;
+                    self.heard_at = Instant::now();
+                    self.heartbeat_sent_at = None;
                 }
-                Frame::Stderr(_) => {}
-                Frame::Closed(reason) => return Err(reason),
+                ContainerFrame::Stderr(_) => {}
+                ContainerFrame::Closed(reason) => return Err(reason),
             }
         }
-        match self.asked {
-            Some(asked) if asked.elapsed() >= ANSWER => Err("it does not answer".to_owned()),
-            None if self.heard.elapsed() >= SILENCE => {
-                self.asked = Some(Instant::now());
-                let hello = protocol::hello(&self.kept.nonce);
+
+        match self.heartbeat_sent_at {
+            Some(heartbeat_sent_at) if heartbeat_sent_at.elapsed() >= HEARTBEAT_TIMEOUT => {
+                Err("it does not answer".to_owned())
+            }
+            None if self.heard_at.elapsed() >= HEARTBEAT_INTERVAL => {
+                self.heartbeat_sent_at = Some(Instant::now());
+                let hello = protocol::hello_message(&self.pod.nonce);
                 // A connection that has no room for so little leads nowhere.
-                match self.born.input.send(&hello).now_or_never() {
+                match self.ready.input.send(&hello).now_or_never() {
                     Some(Ok(())) => Ok(()),
                     Some(Err(error)) => Err(error.to_string()),
                     None => Err("its connection is stuck".to_owned()),
@@ -390,6 +431,6 @@ impl Waiting {
 }
 
 /// Whether a warm pod can do what a script asks for.
-fn suits(script: &Script) -> bool {
+fn is_suitable(script: &Script) -> bool {
     script.packages.is_empty() && script.timeout.as_secs() <= *TIMEOUT_SECONDS.end()
 }

@@ -12,7 +12,7 @@ struct Outer(#[source] kube::Error);
 fn what_the_cluster_says_is_told_once_and_in_its_own_words() {
     let status = Status::failure("pods \"p\" not found", "NotFound").with_code(404);
     let error = Outer(kube::Error::Api(Box::new(status)));
-    assert_eq!(chain(&error), "a stream cannot be had: pods \"p\" not found");
+    assert_eq!(error_chain(&error), "a stream cannot be had: pods \"p\" not found");
     let error = kube::Error::Service("no answer".into());
-    assert_eq!(chain(&error), "ServiceError: no answer");
+    assert_eq!(error_chain(&error), "ServiceError: no answer");
 }

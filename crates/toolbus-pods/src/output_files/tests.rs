@@ -6,18 +6,18 @@ use super::*;
 
 #[test]
 fn files_are_put_together_and_what_is_not_whole_is_told() {
-    let mut receiving = Receiving::default();
-    receiving.begin(b"b.txt", 6);
-    receiving.append(b"one");
-    receiving.append(b"two");
-    receiving.begin(b"a.txt", 0);
-    receiving.begin(b"short", 4);
-    receiving.append(b"123");
-    receiving.begin(b"long", 2);
-    receiving.append(b"123");
-    receiving.begin(b"\xff", 1);
-    receiving.append(b"1");
-    receiving.omit(b"link", b"it is a link");
+    let mut receiving = FileReceiver::default();
+    receiving.begin_file(b"b.txt", 6);
+    receiving.append_piece(b"one");
+    receiving.append_piece(b"two");
+    receiving.begin_file(b"a.txt", 0);
+    receiving.begin_file(b"short", 4);
+    receiving.append_piece(b"123");
+    receiving.begin_file(b"long", 2);
+    receiving.append_piece(b"123");
+    receiving.begin_file(b"\xff", 1);
+    receiving.append_piece(b"1");
+    receiving.omit_file(b"link", b"it is a link");
     let produced = receiving.finish();
     let files: Vec<(&str, &[u8])> =
         produced.files.iter().map(|file| (file.name.as_str(), file.content.as_ref())).collect();
@@ -37,15 +37,15 @@ fn files_are_put_together_and_what_is_not_whole_is_told() {
 
 #[test]
 fn pieces_without_end_fill_nothing() {
-    let mut receiving = Receiving::default();
-    receiving.begin(b"a", FILES_BYTES_MAX as u64 + 1);
+    let mut receiving = FileReceiver::default();
+    receiving.begin_file(b"a", FILES_BYTES_MAX as u64 + 1);
     let piece = vec![0; 1 << 20];
     for _ in 0..64 {
-        receiving.append(&piece);
+        receiving.append_piece(&piece);
     }
-    receiving.begin(b"b", 3 << 20);
+    receiving.begin_file(b"b", 3 << 20);
     for _ in 0..64 {
-        receiving.append(&piece);
+        receiving.append_piece(&piece);
     }
     let produced = receiving.finish();
     let sizes: Vec<usize> = produced.files.iter().map(|file| file.content.len()).collect();

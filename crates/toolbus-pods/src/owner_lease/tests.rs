@@ -12,12 +12,12 @@ fn lease(name: &str, deleted: Option<&str>) -> Lease {
 
 #[test]
 fn what_is_made_belongs_to_the_lease_of_the_installation_as_long_as_that_is_there() {
-    let owner = Owner::default();
+    let owner = OwnerLease::default();
     let managers = "toolbus-scripts-0f3c";
     assert_eq!(owner.references(), None);
-    owner.look(&[lease(managers, None)]);
+    owner.update(&[lease(managers, None)]);
     assert_eq!(owner.references(), None);
-    owner.look(&[lease(managers, None), lease(NAME, None)]);
+    owner.update(&[lease(managers, None), lease(NAME, None)]);
     let expected = json!([{
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -25,6 +25,6 @@ fn what_is_made_belongs_to_the_lease_of_the_installation_as_long_as_that_is_ther
         "uid": "uid of toolbus-scripts",
     }]);
     assert_eq!(json!(owner.references()), expected);
-    owner.look(&[lease(NAME, Some("2026-01-01T00:00:00Z"))]);
+    owner.update(&[lease(NAME, Some("2026-01-01T00:00:00Z"))]);
     assert_eq!(owner.references(), None);
 }

@@ -13,7 +13,7 @@ const NAME: &str = "toolbus-packages";
 
 /// Lets packages pods reach the index: the pods of these labels, in any namespace, and these ranges
 /// of addresses, at its port; and resolvers of names, which may be anywhere.
-pub(crate) fn policy(settings: &PackagesSettings) -> NetworkPolicy {
+pub(crate) fn egress_policy(settings: &PackagesSettings) -> NetworkPolicy {
     let ranges = settings.index_addresses.iter().map(|range| json!({"ipBlock": {"cidr": range}}));
     let mut peers: Vec<Value> = ranges.collect();
     if let Some(labels) = &settings.index_labels {
@@ -27,19 +27,22 @@ pub(crate) fn policy(settings: &PackagesSettings) -> NetworkPolicy {
             }));
         }
     }
+
     let names = json!({
         "ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}],
     });
     let index = json!({"to": peers, "ports": [{"protocol": "TCP", "port": settings.index_port}]});
+
     // A rule without peers would open the port to everybody.
     let egress = if peers.is_empty() { vec![names] } else { vec![names, index] };
     let described = json!({
         "metadata": {"name": NAME},
         "spec": {
-            "podSelector": {"matchLabels": installer_pod::selector()},
+            "podSelector": {"matchLabels": installer_pod::installer_labels()},
             "policyTypes": ["Egress"],
             "egress": egress,
         },
     });
+
     serde_json::from_value(described).expect("the template is a policy")
 }

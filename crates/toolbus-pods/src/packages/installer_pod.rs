@@ -17,41 +17,44 @@ use crate::settings::KubernetesSettings;
 /// The value of the label `app` of packages pods, by which a policy selects them.
 pub(super) const APP: &str = "toolbus-packages";
 /// Where the volume is mounted in a packages pod, and a set in a script's.
-const PLACE: &str = "/packages";
+const MOUNT_PATH: &str = "/packages";
 const VOLUME: &str = "packages";
 
 /// The image of packages pods.
-pub(super) fn image(settings: &KubernetesSettings) -> &str {
+pub(super) fn installer_image(settings: &KubernetesSettings) -> &str {
     settings.packages.image.as_deref().unwrap_or(&settings.image)
 }
 
 /// The pod that installs.
-pub(super) fn installer(mut pod: Pod, settings: &KubernetesSettings) -> Pod {
+pub(super) fn describe_installer(mut pod: Pod, settings: &KubernetesSettings) -> Pod {
     pod.metadata.labels.get_or_insert_default().insert("app".to_owned(), APP.to_owned());
     let spec = pod.spec.get_or_insert_default();
     spec.dns_policy = Some("ClusterFirst".to_owned());
     spec.dns_config = None;
+
     // On volumes that know owners, new files are the group's; on others the operator sees to it.
     spec.security_context.get_or_insert_default().fs_group = Some(GROUP_ID);
     let container = &mut spec.containers[0];
-    container.image = Some(image(settings).to_owned());
+    container.image = Some(installer_image(settings).to_owned());
+
     if let Some(program) = container.command.as_mut().and_then(|command| command.last_mut()) {
         program.clone_from(&protocol::PROGRAM_WITH_NETWORK);
     }
+
     let limits = container.resources.get_or_insert_default().limits.get_or_insert_default();
     limits.insert("memory".to_owned(), Quantity(settings.packages.memory_limit.clone()));
-    mount(spec, settings, None);
+    mount_volume(spec, settings, None);
     pod
 }
 
 /// A script's pod that sees the set of this key.
-pub(crate) fn with_set(mut pod: Pod, settings: &KubernetesSettings, key: &str) -> Pod {
-    mount(pod.spec.get_or_insert_default(), settings, Some(key));
+pub(crate) fn mount_set(mut pod: Pod, settings: &KubernetesSettings, key: &str) -> Pod {
+    mount_volume(pod.spec.get_or_insert_default(), settings, Some(key));
     pod
 }
 
 /// Mounts the volume: one set read-only, or all of it to be written.
-fn mount(spec: &mut PodSpec, settings: &KubernetesSettings, set: Option<&str>) {
+fn mount_volume(spec: &mut PodSpec, settings: &KubernetesSettings, set: Option<&str>) {
     let claim = PersistentVolumeClaimVolumeSource {
         claim_name: settings.packages.claim.clone().unwrap_or_default(),
         read_only: Some(set.is_some()),
@@ -63,7 +66,7 @@ fn mount(spec: &mut PodSpec, settings: &KubernetesSettings, set: Option<&str>) {
     });
     spec.containers[0].volume_mounts.get_or_insert_default().push(VolumeMount {
         name: VOLUME.to_owned(),
-        mount_path: PLACE.to_owned(),
+        mount_path: MOUNT_PATH.to_owned(),
         sub_path: set.map(str::to_owned),
         read_only: Some(set.is_some()),
         ..VolumeMount::default()
@@ -71,6 +74,6 @@ fn mount(spec: &mut PodSpec, settings: &KubernetesSettings, set: Option<&str>) {
 }
 
 /// The labels that select packages pods.
-pub(super) fn selector() -> BTreeMap<String, String> {
+pub(super) fn installer_labels() -> BTreeMap<String, String> {
     BTreeMap::from([("app".to_owned(), APP.to_owned())])
 }

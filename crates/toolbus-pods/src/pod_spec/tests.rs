@@ -3,8 +3,8 @@
 use super::*;
 
 fn described(settings: &KubernetesSettings) -> serde_json::Value {
-    let identity = Identity::of_call("m1", CallKey::unique(), "call_1");
-    let pod = describe(settings, &identity, Duration::from_secs(90));
+    let identity = PodIdentity::for_call("m1", CallKey::unique(), "call_1");
+    let pod = describe_pod(settings, &identity, Duration::from_secs(90));
     let mut pod = serde_json::to_value(pod).expect("a pod");
     pod["spec"]["containers"][0]["command"][4] = json!("…");
     pod
@@ -15,11 +15,11 @@ fn any_call_id_gives_a_valid_pod_and_a_call_has_one_name() {
     let long = "x".repeat(10_000);
     for id in ["call_AbC", "", "ü/ \n\0", "a.b", &long] {
         let key = CallKey::unique();
-        let identity = Identity::of_call("m1", key, id);
-        assert_eq!(identity.name, Identity::of_call("m2", key, id).name);
-        assert_ne!(identity.nonce, Identity::of_call("m1", key, id).nonce);
-        assert_ne!(identity.name, Identity::of_call("m1", CallKey::unique(), id).name);
-        let pod = describe(&KubernetesSettings::default(), &identity, Duration::ZERO);
+        let identity = PodIdentity::for_call("m1", key, id);
+        assert_eq!(identity.name, PodIdentity::for_call("m2", key, id).name);
+        assert_ne!(identity.nonce, PodIdentity::for_call("m1", key, id).nonce);
+        assert_ne!(identity.name, PodIdentity::for_call("m1", CallKey::unique(), id).name);
+        let pod = describe_pod(&KubernetesSettings::default(), &identity, Duration::ZERO);
         let is_plain = |text: &str| {
             text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.'))
         };
@@ -28,7 +28,7 @@ fn any_call_id_gives_a_valid_pod_and_a_call_has_one_name() {
         }
         assert_eq!(pod.labels()[CALL], key.to_string()[..32]);
         assert_eq!(pod.labels()[MANAGER], "m1");
-        assert_eq!(nonce(&pod), Some(identity.nonce.as_str()));
+        assert_eq!(nonce_of(&pod), Some(identity.nonce.as_str()));
         assert!(id.starts_with(&pod.annotations()[CALL_ID]));
     }
 }
@@ -87,17 +87,17 @@ fn stronger_walls_are_asked_for_by_configuration() {
 #[test]
 fn a_pod_that_waits_is_claimed_by_one_change_and_differs_in_nothing_else() {
     let settings = KubernetesSettings::default();
-    let identity = Identity::warm("m1");
-    assert_ne!(identity.name, Identity::warm("m1").name);
-    let template = template(&settings);
+    let identity = PodIdentity::for_warm("m1");
+    assert_ne!(identity.name, PodIdentity::for_warm("m1").name);
+    let template = template_digest(&settings);
     let life = Duration::from_secs(900);
-    let pod = describe_warm(&settings, &identity, (&template, life));
+    let pod = describe_warm_pod(&settings, &identity, &template, life);
     assert!(is_warm(&pod.metadata, "m1", &template));
     assert!(!is_warm(&pod.metadata, "m2", &template) && !is_warm(&pod.metadata, "m1", "other"));
-    assert_eq!(pod.spec, describe(&settings, &identity, life).spec);
+    assert_eq!(pod.spec, describe_pod(&settings, &identity, life).spec);
 
     let key = CallKey::unique();
-    let change = claim((key, &"ü".repeat(10_000)), Duration::from_secs(60), "7");
+    let change = claim_patch(key, &"ü".repeat(10_000), Duration::from_secs(60), "7");
     assert_eq!(change["metadata"]["resourceVersion"], json!("7"));
     assert_eq!(change["metadata"]["labels"], json!({WARM: null, CALL: call_label(key)}));
     assert_eq!(change["metadata"]["annotations"][CALL_ID], json!("ü".repeat(CALL_ID_CHARS_MAX)));
@@ -107,7 +107,7 @@ fn a_pod_that_waits_is_claimed_by_one_change_and_differs_in_nothing_else() {
 #[test]
 fn a_template_is_what_settings_say_and_not_who_asks() {
     let settings = KubernetesSettings::default();
-    assert_eq!(template(&settings), template(&settings));
+    assert_eq!(template_digest(&settings), template_digest(&settings));
     let other = KubernetesSettings { memory_limit: "1Gi".to_owned(), ..settings.clone() };
-    assert_ne!(template(&settings), template(&other));
+    assert_ne!(template_digest(&settings), template_digest(&other));
 }

@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::{Event, ObjectReference};
 use tokio::time::timeout;
 use toolbus_scripts::runner::Error;
 
-use super::Watch;
-use crate::pod_startup::hopeless;
+use super::PodWatch;
+use crate::pod_startup::wait_for_failure;
 
 /// Longer than any of these tests waits on purpose.
 const LONG: Duration = Duration::from_secs(60);
@@ -26,10 +26,10 @@ fn event(reason: &str) -> Event {
 /// What becomes of a pod after an event, where a volume may be missing for so long; `None` while
 /// there is hope.
 async fn after(reason: &str, volumes: Duration, patience: Duration) -> Option<String> {
-    let watch = Watch::default();
-    let mut follower = watch.follow("pod");
-    watch.event(&event(reason));
-    let told = timeout(patience, hopeless(&mut follower, volumes)).await.ok()?;
+    let watch = PodWatch::default();
+    let mut follower = watch.follow_pod("pod");
+    watch.apply_warning(&event(reason));
+    let told = timeout(patience, wait_for_failure(&mut follower, volumes)).await.ok()?;
     assert!(matches!(told, Error::Failed(_)), "{told:?}");
     Some(told.to_string())
 }
@@ -48,14 +48,14 @@ async fn a_missing_volume_is_waited_for_and_a_missing_sandbox_is_not() {
 
 #[tokio::test]
 async fn what_is_worse_than_a_missing_volume_is_told_meanwhile() {
-    let watch = Watch::default();
-    let mut follower = watch.follow("pod");
-    watch.event(&event("FailedMount"));
+    let watch = PodWatch::default();
+    let mut follower = watch.follow_pod("pod");
+    watch.apply_warning(&event("FailedMount"));
     let worse = async {
         tokio::time::sleep(SHORT).await;
-        watch.event(&event("FailedCreatePodSandBox"));
+        watch.apply_warning(&event("FailedCreatePodSandBox"));
     };
-    let told = timeout(LONG, hopeless(&mut follower, LONG * 2));
+    let told = timeout(LONG, wait_for_failure(&mut follower, LONG * 2));
     let (told, ()) = tokio::join!(told, worse);
     let told = told.expect("it is told").to_string();
     assert!(told.contains("FailedCreatePodSandBox"), "{told}");

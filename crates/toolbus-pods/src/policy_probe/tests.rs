@@ -3,14 +3,14 @@
 use super::*;
 use crate::settings::KubernetesSettings;
 
-fn ended(exit_code: Option<i32>) -> Ended {
-    Ended { reason: "Error".to_owned(), message: String::new(), exit_code }
+fn ended(exit_code: Option<i32>) -> ContainerEnd {
+    ContainerEnd { reason: "Error".to_owned(), message: String::new(), exit_code }
 }
 
 #[test]
 fn only_what_a_probe_says_that_came_to_its_end_counts() {
-    assert_eq!(found(&ended(Some(0)), "reached\n"), Ok(Found::Reached));
-    assert_eq!(found(&ended(Some(0)), "in vain: timed out\n"), Ok(Found::InVain));
+    assert_eq!(read_finding(&ended(Some(0)), "reached\n"), Ok(ProbeFinding::Reached));
+    assert_eq!(read_finding(&ended(Some(0)), "in vain: timed out\n"), Ok(ProbeFinding::Unreached));
     for (code, log) in [
         (Some(0), ""),
         (Some(0), "reached by another\n"),
@@ -18,19 +18,19 @@ fn only_what_a_probe_says_that_came_to_its_end_counts() {
         (Some(1), "in vain: timed out\n"),
         (None, "in vain: timed out\n"),
     ] {
-        assert!(found(&ended(code), log).is_err(), "{code:?} {log:?}");
+        assert!(read_finding(&ended(code), log).is_err(), "{code:?} {log:?}");
     }
     let traceback = "Traceback (most recent call last):\nKeyError: 'KUBERNETES_SERVICE_HOST'\n";
-    let failed = found(&ended(Some(1)), traceback).expect_err("it failed");
+    let failed = read_finding(&ended(Some(1)), traceback).expect_err("it failed");
     assert!(failed.to_string().ends_with("Error KeyError: 'KUBERNETES_SERVICE_HOST'"), "{failed}");
 }
 
 #[test]
 fn the_pod_differs_from_a_scripts_in_its_program_alone() {
     let settings = KubernetesSettings::default();
-    let identity = Identity::of_probe("m1");
-    let of_script = describe(&settings, &identity, LIMIT);
-    let mut probe = description(of_script.clone());
+    let identity = PodIdentity::for_probe("m1");
+    let of_script = describe_pod(&settings, &identity, PROBE_TIMEOUT);
+    let mut probe = describe_probe(of_script.clone());
     let containers = &mut probe.spec.as_mut().expect("a spec").containers;
     let command = containers[0].command.as_mut().expect("a command");
     assert_eq!(command.last().map(String::as_str), Some(PROGRAM));

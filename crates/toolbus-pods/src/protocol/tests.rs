@@ -6,7 +6,7 @@ use toolbus_scripts::files::{File, FileName};
 use super::*;
 
 fn reports(pieces: &[&str]) -> Result<Vec<Report>, Error> {
-    let mut reader = Reports::new("n0");
+    let mut reader = ReportReader::new("n0");
     let mut reports = Vec::new();
     for piece in pieces {
         reports.extend(reader.accept(piece.as_bytes())?);
@@ -19,7 +19,7 @@ fn lines_are_put_together_wherever_they_are_cut() {
     let text = "n0 0 ready \nn0 1 started \nn0 2 out aMOp\nn0 3 err /w==\n\
                 n0 4 end {\"elapsed_ms\": 5, \"cpu_ms\": 3, \"memory_peak\": 7, \"code\": 2}\n";
     let usage = Usage { cpu: Duration::from_millis(3), memory_peak: 7 };
-    let end = End { ending: Ending::Exited(2), elapsed: Duration::from_millis(5), usage };
+    let end = ScriptEnd { ending: Ending::Exited(2), elapsed: Duration::from_millis(5), usage };
     let expected = vec![
         Report::Ready,
         Report::Started,
@@ -94,7 +94,7 @@ fn strangers_are_not_heard_and_losses_are_noticed() {
 
 #[test]
 fn who_comes_later_hears_from_the_next_ready_on() {
-    let mut reader = Reports::joining("n0");
+    let mut reader = ReportReader::joining("n0");
     let accepted = reader.accept(b"n0 6 out aA==\nn0 7 ready \nn0 8 started \n");
     assert_eq!(accepted, Ok(vec![Report::Ready, Report::Started]));
     assert_eq!(reader.accept(b"n0 10 ready \n"), Err(Error::Gap { expected: 9 }));
@@ -102,7 +102,7 @@ fn who_comes_later_hears_from_the_next_ready_on() {
 
 #[test]
 fn requests_are_read_as_they_were_meant() {
-    let settings = Settings {
+    let settings = ScriptLimits {
         timeout_ms: 1,
         output_bytes: 2,
         processes: 3,
@@ -123,7 +123,7 @@ fn requests_are_read_as_they_were_meant() {
         packages: Vec::new(),
         files: vec![File { name, content: Bytes::from_static(b"\0x") }],
     };
-    let request = request(&settings, &script);
+    let request = start_message(&settings, &script);
     let (head, rest) = request.split_at(5);
     let length = usize::from(head[4]);
     assert_eq!(head[..4], [b'L', 0, 0, 0]);
@@ -138,11 +138,11 @@ fn requests_are_read_as_they_were_meant() {
 
 #[test]
 fn the_program_takes_little_of_every_pods_description() {
-    let text = program(false);
+    let text = program_text(false);
     assert!(text.lines().all(|line| !line.trim_start().starts_with('#')));
-    let packed = packed(&text);
-    assert!(packed.len() < 12 << 10, "{} bytes", packed.len());
-    let (_, rest) = packed.split_once('"').expect("what is packed");
+    let pack_program = pack_program(&text);
+    assert!(pack_program.len() < 12 << 10, "{} bytes", pack_program.len());
+    let (_, rest) = pack_program.split_once('"').expect("what is packed");
     let (inner, _) = rest.split_once('"').expect("its end");
     let inner = STANDARD.decode(inner).expect("base64");
     let mut unpacked = String::new();

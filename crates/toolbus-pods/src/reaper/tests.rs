@@ -11,37 +11,38 @@ use tokio_util::task::TaskTracker;
 use toolbus_scripts::runner::CallKey;
 
 use super::*;
-use crate::fake_cluster::{Cluster, NAMESPACE};
-use crate::leases::DEAD_AFTER;
-use crate::owner_lease::Owner;
-use crate::pod_lifecycle::{Kept, Made};
-use crate::pod_spec::{self, Identity};
-use crate::pod_watch::Watch;
+use crate::fake_cluster::{FakeCluster, NAMESPACE};
+use crate::leases::LEASE_TIMEOUT;
+use crate::owner_lease::OwnerLease;
+use crate::pod_lifecycle::{OwnedPod, PodCreation};
+use crate::pod_spec::{self, PodIdentity};
+use crate::pod_watch::PodWatch;
 use crate::settings::KubernetesSettings;
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 /// How long after its start a manager's wall clock jumps.
 const JUMP_AFTER: Duration = Duration::from_secs(12);
 /// A dead manager is noticed by then, and what it left is gone.
-const NOTICED: Duration = Duration::from_secs(DEAD_AFTER.as_secs() + 3 * LOOK_EVERY.as_secs());
+const NOTICED: Duration =
+    Duration::from_secs(LEASE_TIMEOUT.as_secs() + 3 * RENEW_INTERVAL.as_secs());
 
 /// A manager with a pod.
 struct Manager {
     reaper: Reaper,
-    pod: Kept,
+    pod: OwnedPod,
 }
 
 impl Manager {
     /// One that was never heard of. Its wall clock jumps by this after a while.
-    async fn new(cluster: &Cluster, jump: SignedDuration) -> Self {
+    async fn new(cluster: &FakeCluster, jump: SignedDuration) -> Self {
         let client = Client::new(cluster.clone(), NAMESPACE);
         let pods = Api::namespaced(client.clone(), NAMESPACE);
         let limit = Duration::from_secs(10);
-        let (owner, tasks) = (Owner::default(), TaskTracker::new());
-        let keeper = Arc::new(Keeper::new(pods, Watch::default(), owner.clone(), tasks));
-        let mut presence = Presence::new(client, NAMESPACE, keeper.manager(), owner);
+        let (owner, tasks) = (OwnerLease::default(), TaskTracker::new());
+        let keeper = Arc::new(PodKeeper::new(pods, PodWatch::default(), owner.clone(), tasks));
+        let mut leases = ManagerLeases::new(client, NAMESPACE, keeper.manager(), owner);
         let start = Instant::now();
-        presence.wall = Arc::new(move || {
+        leases.wall = Arc::new(move || {
             let passed = start.elapsed();
             let jumped = if passed < JUMP_AFTER { SignedDuration::ZERO } else { jump };
             Timestamp::UNIX_EPOCH
@@ -49,14 +50,14 @@ impl Manager {
                 + jumped
                 + SignedDuration::try_from(passed).expect("not long")
         });
-        presence.renew().await.expect("a Lease");
-        let identity = Identity::of_call(keeper.manager(), CallKey::unique(), "call");
-        let described = pod_spec::describe(&KubernetesSettings::default(), &identity, limit);
+        leases.renew().await.expect("a Lease");
+        let identity = PodIdentity::for_call(keeper.manager(), CallKey::unique(), "call");
+        let described = pod_spec::describe_pod(&KubernetesSettings::default(), &identity, limit);
         let (stop, by) = (CancellationToken::new(), Instant::now() + limit);
-        let made = keeper.make(&identity, described, &stop, by).await;
-        let Ok(Made::New(pod)) = made else { panic!("no pod") };
-        let (presence, watchman) = (Arc::new(presence), Watchman::default());
-        Self { reaper: Reaper { keeper, presence, watchman }, pod }
+        let made = keeper.create_pod(&identity, described, &stop, by).await;
+        let Ok(PodCreation::Created(pod)) = made else { panic!("no pod") };
+        let (leases, liveness) = (Arc::new(leases), LivenessTracker::default());
+        Self { reaper: Reaper { keeper, leases, liveness }, pod }
     }
 
     fn name(&self) -> String {
@@ -65,25 +66,25 @@ impl Manager {
 }
 
 async fn living_are_let_live_and_the_dead_are_found(jump: SignedDuration) {
-    let cluster = Cluster::default();
+    let cluster = FakeCluster::default();
     let steady = Manager::new(&cluster, SignedDuration::ZERO).await;
     let jumping = Manager::new(&cluster, jump).await;
     // Its last sign of life was given by a clock that was wrong already.
     let dead = Manager::new(&cluster, SignedDuration::ZERO).await;
-    cluster.renewed_at(&dead.name(), &format!("{:.6}", (dead.reaper.presence.wall)() + jump));
+    cluster.renewed_at(&dead.name(), &format!("{:.6}", (dead.reaper.leases.wall)() + jump));
     let waiting = CallKey::unique();
     cluster.note(&dead.name(), &pod_spec::call_label(waiting));
 
     let names = [&steady, &jumping, &dead].map(|manager| manager.pod.name.clone());
     let managers = [&steady, &jumping].map(Manager::name);
-    let presences = [&steady, &jumping].map(|manager| Arc::clone(&manager.reaper.presence));
+    let presences = [&steady, &jumping].map(|manager| Arc::clone(&manager.reaper.leases));
     let (stop, mut running) = (CancellationToken::new(), JoinSet::new());
     let mut held = vec![dead.pod];
     for manager in [steady, jumping] {
         running.spawn(manager.reaper.run(stop.clone()));
         held.push(manager.pod);
     }
-    sleep(DEAD_AFTER - LOOK_EVERY).await;
+    sleep(LEASE_TIMEOUT - RENEW_INTERVAL).await;
     assert_eq!(cluster.names("pods").len(), 3, "{jump:?}: nobody is known to be dead yet");
     sleep(NOTICED).await;
     let mut left = names[..2].to_vec();
@@ -95,8 +96,8 @@ async fn living_are_let_live_and_the_dead_are_found(jump: SignedDuration) {
 
     // What waited at the dead one is known not to have begun, once.
     let mut unbegun = Vec::new();
-    for presence in presences {
-        unbegun.push(presence.is_unbegun(waiting).await);
+    for leases in presences {
+        unbegun.push(leases.take_unstarted_note(waiting).await);
     }
     assert_eq!(unbegun, [Ok(true), Ok(false)], "{jump:?}");
     // With nothing in it any more its Lease goes, too. Theirs stay, however long it takes.

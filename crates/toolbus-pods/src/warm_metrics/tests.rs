@@ -13,15 +13,21 @@ fn claims_and_refills_are_counted_by_what_became_of_them_and_pods_as_they_wait()
     let exporter = InMemoryMetricExporter::default();
     let reader = PeriodicReader::builder(exporter.clone()).build();
     let provider = SdkMeterProvider::builder().with_reader(reader).build();
-    let record = Record::new(3, &provider.meter("test"));
-    for claim in [Claim::Hit, Claim::Hit, Claim::None, Claim::Lost, Claim::Unsuited] {
-        record.claim(claim);
+    let record = WarmMetrics::new(3, &provider.meter("test"));
+    for claim in [
+        ClaimOutcome::Hit,
+        ClaimOutcome::Hit,
+        ClaimOutcome::None,
+        ClaimOutcome::Lost,
+        ClaimOutcome::Unsuited,
+    ] {
+        record.count_claim(claim);
     }
-    for refill in [Refill::Made, Refill::Failed, Refill::Made] {
-        record.refill(refill);
+    for refill in [RefillOutcome::Made, RefillOutcome::Failed, RefillOutcome::Made] {
+        record.count_refill(refill);
     }
-    record.waiting(5);
-    record.waiting(2);
+    record.set_waiting(5);
+    record.set_waiting(2);
     assert_eq!(record.status(), WarmStatus { size: 3, waiting: 2, hits: 2, misses: 3 });
 
     provider.force_flush().expect("an exporter in memory takes everything");
