@@ -1,4 +1,7 @@
-//! Runs scripts for a fleet: serves `script.invoke` with a runner of this machine or of a cluster.
+//! Runs scripts for a fleet: serves `script.invoke` with the local runner or with one that makes pods.
+//!
+//! The service is thin: arguments, settings and wiring. What a pod is, and what becomes of a script in
+//! it, is in `toolbus-pods`; the local sandbox is `toolbus-sandbox`.
 
 pub mod arguments;
 pub mod settings;
@@ -19,7 +22,7 @@ use arguments::Arguments;
 use settings::{RunnerKind, Settings};
 
 /// How long stopping waits for the last pods to be deleted.
-const DELETION_LIMIT: Duration = Duration::from_secs(2);
+const DELETION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Runs the program, from its arguments to its exit code.
 #[must_use]
@@ -35,23 +38,25 @@ pub fn main(arguments: Arguments) -> Exit {
 
 async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     let ready = context.health.component("scripts", Need::Required);
-    // Both at once, and whichever fails first says why: without a runner there is nothing to serve,
-    // though the broker may be away for long.
+    // Both at once, and the first failure is reported: without a runner there is nothing to serve, though
+    // the broker may be away for long.
     let joining = async { Ok(join::join(&settings.bus, &context, Start::Whenever).await?) };
     let ((runner, pods), bus) = tokio::select! {
         biased;
         () = context.shutdown.requested().cancelled() => return Ok(Exit::SUCCESS),
-        started = async { tokio::try_join!(runner(&settings), joining) } => started?,
+        started = async { tokio::try_join!(start_runner(&settings), joining) } => started?,
     };
+
     let name = runner.name();
     let instance = InstanceId::parse(&context.identity.instance)?;
     let shares = settings.agents.shares(settings.scripts.max_concurrent);
     let runner = Arc::new(Turns::new(runner, shares));
 
-    // One more than may run and wait is taken, so that it can be told that there is no room.
+    // One call more than may run and wait is taken, so that it can be refused as busy.
     let concurrency = u16::try_from(shares.running + shares.waiting + 1).unwrap_or(u16::MAX);
     let concurrency = NonZeroU16::new(concurrency).expect("one more than nothing");
     let worker = toolbus_scripts::serve(bus.clone(), &instance, concurrency, runner).await?;
+
     let warm = pods.clone();
     context.health.describe(move || match &warm {
         Some(pods) => serde_json::json!({
@@ -59,9 +64,9 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
         }),
         None => serde_json::json!({"runner": name}),
     });
-
     ready.set(State::Up);
     tracing::info!(runner = name, ?shares, "serving");
+
     if let Some(pods) = &pods {
         pods.probe_policy();
     }
@@ -70,10 +75,11 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     // A part of the grace stays for leaving the bus.
     worker.stop(settings.shutdown.grace.duration() * 4 / 5).await;
     if let Some(pods) = pods {
-        // What is cancelled has been told; its pods take a moment to be deleted.
-        let _ = timeout(DELETION_LIMIT, pods.close()).await;
-        if let Ok(Err(error)) = timeout(DELETION_LIMIT, pods.leave()).await {
-            tracing::debug!(%error, "the other managers were not told of the end");
+        // Cancelled calls have been answered; their pods take a moment to be deleted.
+        let _ = timeout(DELETION_TIMEOUT, pods.close()).await;
+
+        if let Ok(Err(error)) = timeout(DELETION_TIMEOUT, pods.leave()).await {
+            tracing::debug!(%error, "failed to delete the Lease of this manager");
         }
     }
 
@@ -81,8 +87,8 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     Ok(Exit::SUCCESS)
 }
 
-/// The runner that the settings ask for; the second is the same one, where it has pods to delete.
-async fn runner(
+/// Starts the runner that the settings ask for; the second is the same one, where it has pods to delete.
+async fn start_runner(
     settings: &Settings,
 ) -> Result<(Arc<dyn Runner>, Option<KubernetesRunner>), BoxError> {
     match settings.runner {

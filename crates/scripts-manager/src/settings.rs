@@ -14,8 +14,9 @@ use toolbus_sandbox::settings::ScriptsSettings;
 use toolbus_scripts::turns::Shares;
 
 /// Scripts of all agents that may wait, for each that may run. Those that wait are taken from the
-/// broker, and when this process is killed others have to find out whether they had run: so not many.
-const WAITING_FOR_EACH_PLACE: usize = 4;
+/// broker, and when this process is killed other managers have to find out whether they had run: so not
+/// many.
+const WAITING_PER_PLACE_MAX: usize = 4;
 
 /// Settings of `scripts-manager`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -65,7 +66,7 @@ impl AgentsSettings {
         Shares {
             running,
             running_of_one: of_one.min(running),
-            waiting: running * WAITING_FOR_EACH_PLACE,
+            waiting: running * WAITING_PER_PLACE_MAX,
             waiting_of_one: self.max_waiting.map_or(running, usize::from),
         }
     }

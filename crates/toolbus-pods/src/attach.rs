@@ -3,8 +3,8 @@
 //! Read frame by frame on the caller's own task: the client library's own reader would put a task
 //! and three buffers of one kibibyte in between, and does not say when the connection is lost.
 //!
-//! Invariants: nothing here waits for ever (the caller's clock surrounds every call); a connection
-//! that was refused because the container is not there yet is told apart from one that was cut.
+//! Invariants: nothing here waits forever (the caller's timeout surrounds every call); a connection
+//! that was refused because the container is not there yet is distinguished from one that was cut.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -45,14 +45,14 @@ pub(crate) struct ContainerInput(Pin<Box<dyn Sink<Message, Error = SocketError> 
 /// The receiving half.
 pub(crate) struct ContainerOutput(Pin<Box<dyn Stream<Item = Result<Message, SocketError>> + Send>>);
 
-/// What comes from a container.
+/// A piece of what a container sends.
 #[derive(Debug)]
 pub(crate) enum ContainerFrame {
     /// Bytes of its standard output.
     Stdout(Bytes),
     /// Bytes of its standard error.
     Stderr(Bytes),
-    /// The far end has nothing more to say, and why.
+    /// The connection has ended, and why.
     Closed(String),
 }
 
@@ -126,7 +126,7 @@ fn check<B>(response: &Response<B>, key: &str) -> Result<(), UpgradeConnectionEr
 }
 
 impl ContainerInput {
-    /// One that leads to no container.
+    /// An input that leads to no container.
     #[cfg(test)]
     pub(crate) fn to(
         sink: impl Sink<Message, Error = SocketError> + Send + Sync + 'static,

@@ -58,7 +58,7 @@ pub(crate) async fn hand_over_script(
     call: &ScriptCall<'_>,
 ) -> Result<ClaimedPod, ClaimRefusal> {
     let run = call.run;
-    let WarmPod { pod, mut ready, requested_at, .. } = warm_pod;
+    let WarmPod { mut pod, mut ready, requested_at, .. } = warm_pod;
     // Whether the pod may have become this call's. Written as soon as that is so, for the claim may
     // be dropped half way.
     let mut may_be_claimed = false;
@@ -92,16 +92,13 @@ pub(crate) async fn hand_over_script(
         // No other manager finds it by this call.
         Err(refused) if !may_be_claimed => Err(refused),
         // Before the script gets another pod: it must not be found with two.
-        Err(refused) => {
-            let mut pod = pod;
-            match pod.release(run.begin_by()).await {
-                ReleaseOutcome::Released => Err(refused),
-                ReleaseOutcome::OwnedElsewhere => {
-                    Err(ClaimRefusal::CallConflict(CallConflict::OwnedElsewhere))
-                }
-                ReleaseOutcome::Unknown => Err(ClaimRefusal::CallConflict(CallConflict::Unknown)),
+        Err(refused) => match pod.release(run.begin_by()).await {
+            ReleaseOutcome::Released => Err(refused),
+            ReleaseOutcome::OwnedElsewhere => {
+                Err(ClaimRefusal::CallConflict(CallConflict::OwnedElsewhere))
             }
-        }
+            ReleaseOutcome::Unknown => Err(ClaimRefusal::CallConflict(CallConflict::Unknown)),
+        },
     }
 }
 

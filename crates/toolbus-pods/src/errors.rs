@@ -1,4 +1,4 @@
-//! What an error of the cluster means to the caller of a script.
+//! Classification of errors of the cluster, and what they mean to the caller of a script.
 
 use toolbus_scripts::runner::Error;
 

@@ -1,4 +1,4 @@
-//! Which managers live: each renews a Lease of its own, and looks at those of the others.
+//! Liveness of managers: each renews a Lease of its own, and observes those of the others.
 //!
 //! Invariants: whether somebody lives is judged by our own steady clock and by what changed since we
 //! looked, never by the times that others wrote, so no clock that is wrong or jumps kills anything;
@@ -21,20 +21,20 @@ use crate::pod_spec::MANAGER;
 use crate::requests::with_retry;
 use crate::{errors, waiting_notes};
 
-/// Between two renewals, and two looks at the others.
+/// The interval of renewals, and of observations of the others.
 pub(crate) const RENEW_INTERVAL: Duration = Duration::from_secs(5);
 /// A manager whose Lease did not change for so long, while we looked, is dead.
 pub(crate) const LEASE_TIMEOUT: Duration = Duration::from_secs(25);
 /// How long the Lease of a dead manager stays for the notes in it: calls that it had come again when
 /// the broker has noticed its end, a minute or two later at the most.
 pub(crate) const NOTES_TTL: Duration = Duration::from_secs(600);
-/// Two looks that lie further apart than this are no watching.
+/// Observations further apart than this prove nothing.
 const OBSERVATION_GAP_MAX: Duration = Duration::from_secs(15);
 
 /// The Leases of a namespace, on behalf of one manager.
 pub(crate) struct ManagerLeases {
     pub(crate) leases: Api<Lease>,
-    /// Who this is.
+    /// The id of this manager.
     pub(crate) manager: String,
     owner: OwnerLease,
     /// Annotations of our Lease that are of no use any more from this moment on.
@@ -66,7 +66,7 @@ impl ManagerLeases {
         }
     }
 
-    /// Says that this manager lives.
+    /// Renews the Lease of this manager, or creates it.
     pub(crate) async fn renew(&self) -> Result<(), kube::Error> {
         let name = self.lease_name();
         let now = format!("{:.6}", (self.wall)());
@@ -76,7 +76,8 @@ impl ManagerLeases {
             "metadata": {"annotations": annotations, "ownerReferences": owners},
             "spec": {"renewTime": now},
         });
-        let (patch, parameters) = (Patch::Merge(&renewal), PatchParams::default());
+        let patch = Patch::Merge(&renewal);
+        let parameters = PatchParams::default();
 
         match with_retry(|| self.leases.patch(&name, &parameters, &patch)).await {
             Err(error) if errors::is_not_found(&error) => {}
@@ -113,7 +114,7 @@ impl ManagerLeases {
         }
     }
 
-    /// The Leases of all managers.
+    /// Lists the Leases of all managers.
     pub(crate) async fn list_all(&self) -> Result<Vec<ManagerLease>, kube::Error> {
         let parameters = ListParams::default();
         let list = with_retry(|| self.leases.list(&parameters)).await?;
@@ -132,7 +133,7 @@ impl ManagerLeases {
         Ok(seen.collect())
     }
 
-    /// Takes away the Lease of a manager that is dead, unless it was renewed after all.
+    /// Deletes the Lease of a dead manager, unless it was renewed after all.
     pub(crate) async fn delete_dead(&self, seen: &ManagerLease) -> Result<(), kube::Error> {
         let as_seen = Preconditions {
             uid: Some(seen.uid.clone()),
@@ -141,8 +142,8 @@ impl ManagerLeases {
         self.delete_lease(&seen.name, &DeleteParams::default().preconditions(as_seen)).await
     }
 
-    /// Says that this manager ends: what it leaves behind needs nobody's patience. Unless there are
-    /// notes of calls that it gives back; then its end is noticed later.
+    /// Deletes the Lease of this manager as it ends, so that the others need not wait for its expiry.
+    /// Keeps it where it has notes of calls that it gives back; then its end is noticed later.
     pub(crate) async fn delete_own(&self) -> Result<(), kube::Error> {
         let own = |seen: &&ManagerLease| seen.manager == self.manager;
         if self.list_all().await?.iter().find(own).is_some_and(|seen| seen.has_notes) {
@@ -166,7 +167,7 @@ impl ManagerLeases {
     }
 }
 
-/// Who is dead, as far as looking has shown.
+/// Tracks which managers are dead, as far as observation has shown.
 #[derive(Default)]
 pub(crate) struct LivenessTracker {
     last_look: Option<Instant>,
@@ -175,14 +176,14 @@ pub(crate) struct LivenessTracker {
 }
 
 impl LivenessTracker {
-    /// Takes what was seen: the Leases, and the managers of which there are pods. Gives the dead.
+    /// Takes the Leases, and the managers that own pods. Returns the dead managers.
     pub(crate) fn observe(
         &mut self,
         leases: &[ManagerLease],
         owners: &BTreeSet<String>,
         now: Instant,
     ) -> BTreeSet<String> {
-        // This process may have stood still, and the others with it: they get their time anew.
+        // This process may have stood still, and the others with it: their time starts again.
         if self.last_look.is_none_or(|last| now - last > OBSERVATION_GAP_MAX) {
             self.known.clear();
         }
@@ -207,12 +208,12 @@ impl LivenessTracker {
         dead
     }
 
-    /// For how long a manager has given no sign of life.
+    /// How long a manager has been silent.
     pub(crate) fn silence_of(&self, manager: &str, now: Instant) -> Duration {
         self.known.get(manager).map_or(Duration::ZERO, |(_, since)| now - *since)
     }
 
-    /// A look failed.
+    /// Forgets the last observation, after one that failed.
     pub(crate) fn reset(&mut self) {
         self.last_look = None;
     }

@@ -1,4 +1,4 @@
-//! The namespace that the pods live in: what must be there before the first of them.
+//! The namespace of the pods: its checks and preparation before the first pod.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -67,7 +67,8 @@ pub enum Unavailable {
     },
 }
 
-/// Checks the namespace and the rights there, after preparing it where that is asked for.
+/// Checks that the namespace exists and that this service has its rights there, after preparing the
+/// namespace where the settings ask for it.
 pub(crate) async fn check_namespace(
     client: &Client,
     settings: &KubernetesSettings,
@@ -87,7 +88,7 @@ pub(crate) async fn check_namespace(
             tracing::warn!(
                 namespace = settings.namespace,
                 missing = missing.join(", "),
-                "the namespace of the pods is less than it should be"
+                "namespace lacks recommended policies"
             );
         }
 
@@ -97,8 +98,8 @@ pub(crate) async fn check_namespace(
     timeout(CHECK_TIMEOUT, checks).await.unwrap_or(Err(Unavailable::Slow))
 }
 
-/// Asks for all rights at once, and for those that this does not show one by one: some authorizers
-/// answer nothing but single questions.
+/// Checks that this service has all rights that it needs. Asks for all at once, and for those that this
+/// does not show one by one: some authorizers answer only single questions.
 async fn check_rights(client: &Client, namespace: &str) -> Result<(), Unavailable> {
     let shown = list_granted_rules(client, namespace).await.map_err(Unavailable::Cluster)?;
     let mut missing = Vec::new();
@@ -117,7 +118,7 @@ async fn check_rights(client: &Client, namespace: &str) -> Result<(), Unavailabl
     Err(Unavailable::Rights { namespace: namespace.to_owned(), missing: missing.join(", ") })
 }
 
-/// What the cluster shows of the rights that there are; nothing where it does not answer that.
+/// Lists the rules that the cluster shows for this service; empty where it does not answer that.
 async fn list_granted_rules(
     client: &Client,
     namespace: &str,
@@ -158,7 +159,7 @@ async fn is_allowed(
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 
-/// One thing that this service does.
+/// A right that this service needs.
 struct RequiredRight {
     verb: String,
     group: String,
@@ -167,7 +168,7 @@ struct RequiredRight {
 }
 
 impl RequiredRight {
-    /// Whether a rule gives it, for objects of any name.
+    /// Whether a rule grants this right, for objects of any name.
     fn is_granted_by(&self, rule: &ResourceRule) -> bool {
         let has = |words: Option<&[String]>, word: &str| {
             words.is_some_and(|words| words.iter().any(|listed| listed == word || listed == "*"))
@@ -179,7 +180,7 @@ impl RequiredRight {
     }
 }
 
-/// All that it does, as the Role says.
+/// The rights that this service needs, as its Role lists them.
 fn required_rights() -> Vec<RequiredRight> {
     let role: Role = serde_json::from_str(ROLE).expect("the file is a Role");
     let mut used = Vec::new();
@@ -197,8 +198,8 @@ fn required_rights() -> Vec<RequiredRight> {
     used
 }
 
-/// What the namespace should have and has not. Lists are empty in a namespace that is not there, so it
-/// is asked for itself.
+/// Lists the safeguards that the namespace should have and lacks. Lists are empty in a namespace that
+/// does not exist, so the namespace itself is read, too.
 async fn list_missing_safeguards(
     client: &Client,
     name: &str,
@@ -227,8 +228,8 @@ async fn list_missing_safeguards(
     Ok(checks.iter().filter(|(is_there, _)| !is_there).map(|(_, what)| *what).collect())
 }
 
-/// Whether there is a policy by which no pod of the namespace reaches anybody or is reached. Whether the
-/// cluster enforces it is another question.
+/// Whether a NetworkPolicy denies all traffic of all pods of the namespace. Whether the cluster enforces
+/// it is another question.
 pub(crate) async fn denies_all_traffic(
     client: &Client,
     namespace: &str,
@@ -254,7 +255,7 @@ fn denies_all(policy: &NetworkPolicy) -> bool {
     all && both && nothing
 }
 
-/// Makes the namespace and what belongs into it. What is there already stays as it is.
+/// Creates the namespace and its policy, quota and limits. What exists already stays as it is.
 async fn prepare_namespace(
     client: &Client,
     settings: &KubernetesSettings,
@@ -269,15 +270,15 @@ async fn prepare_namespace(
         "spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]},
     });
     let policies = Api::namespaced(client.clone(), namespace);
-
     create_if_absent::<NetworkPolicy>(&policies, described).await.map_err(failed)?;
+
     let described = json!({
         "metadata": {"name": BOUNDS_NAME},
         "spec": {"hard": {"pods": PODS_MAX}},
     });
     let quotas = Api::namespaced(client.clone(), namespace);
-
     create_if_absent::<ResourceQuota>(&quotas, described).await.map_err(failed)?;
+
     let described = json!({
         "metadata": {"name": BOUNDS_NAME},
         "spec": {"limits": [{
@@ -293,7 +294,7 @@ async fn prepare_namespace(
     create_if_absent::<LimitRange>(&ranges, described).await.map_err(failed)
 }
 
-/// Makes the way out of packages pods, anew where it has changed.
+/// Applies the egress policy of packages pods, which updates it where it has changed.
 async fn prepare_packages(
     client: &Client,
     settings: &KubernetesSettings,

@@ -1,11 +1,11 @@
-//! The files of a script, as its pod tells them: a header, then pieces.
+//! The output files of a script, as its pod reports them: a header, then pieces.
 //!
 //! Invariant: what is held is bounded by the collector, whatever a pod says; a file of which
 //! something is missing does not come back.
 
 use toolbus_scripts::files::{Collector, FileName, Produced};
 
-/// Puts files together.
+/// Puts output files together.
 #[derive(Debug, Default)]
 pub(crate) struct FileReceiver {
     collector: Collector,
@@ -13,7 +13,7 @@ pub(crate) struct FileReceiver {
 }
 
 impl FileReceiver {
-    /// A file of this name and size follows, unless it is one that does not come back.
+    /// Begins a file of this name and size, unless it is one that does not come back.
     pub(crate) fn begin_file(&mut self, name: &[u8], bytes: u64) {
         self.finish_open();
         match std::str::from_utf8(name) {
@@ -25,7 +25,7 @@ impl FileReceiver {
         }
     }
 
-    /// The next piece of it.
+    /// Appends the next piece of the open file.
     pub(crate) fn append_piece(&mut self, piece: &[u8]) {
         // What goes beyond the size that was admitted has no room set aside.
         if let Some((_, bytes, content)) = &mut self.open
@@ -35,12 +35,12 @@ impl FileReceiver {
         }
     }
 
-    /// A file that does not come back.
+    /// Records a file that does not come back.
     pub(crate) fn omit_file(&mut self, name: &[u8], reason: &[u8]) {
         self.collector.refuse(&String::from_utf8_lossy(name), &String::from_utf8_lossy(reason));
     }
 
-    /// All of them.
+    /// Ends the last file and returns all of them.
     pub(crate) fn finish(mut self) -> Produced {
         self.finish_open();
         self.collector.finish()

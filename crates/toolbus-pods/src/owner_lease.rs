@@ -1,4 +1,4 @@
-//! What everything that managers make in the namespace belongs to: a Lease that came with the
+//! The owner of everything that managers create in the namespace: a Lease that came with the
 //! installation, where there is one.
 //!
 //! Whoever removes an installation takes the managers' rights away before they have ended, so they
@@ -19,8 +19,8 @@ const NAME: &str = "toolbus-scripts";
 pub(crate) struct OwnerLease(Arc<Mutex<Option<OwnerReference>>>);
 
 impl OwnerLease {
-    /// Takes what Leases there are now. What belongs to one that is gone is deleted at once, so no
-    /// older news may stay.
+    /// Updates the owner from the current Leases. What belongs to a deleted owner is deleted at once, so
+    /// nothing older may stay.
     pub(crate) fn update(&self, leases: &[Lease]) {
         let is_it = |lease: &&Lease| {
             lease.name_any() == NAME && lease.metadata.deletion_timestamp.is_none()
@@ -28,7 +28,7 @@ impl OwnerLease {
         *self.0.lock() = leases.iter().find(is_it).and_then(|lease| lease.owner_ref(&()));
     }
 
-    /// How an object says that it belongs to it.
+    /// The owner references of a new object.
     pub(crate) fn references(&self) -> Option<Vec<OwnerReference>> {
         self.0.lock().clone().map(|owner| vec![owner])
     }

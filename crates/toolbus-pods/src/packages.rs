@@ -1,4 +1,4 @@
-//! Packages for scripts in pods: installed in a pod of their own, and kept on a volume.
+//! Package sets for scripts in pods: installed in a pod of their own, and kept on a volume.
 //!
 //! A script's pod has no network, and a policy binds whole pods, so what it needs is installed
 //! before, in a pod that reaches the package index and nothing else, from wheels only, so that no
@@ -55,16 +55,16 @@ const NOT_CONFIGURED: &str = "packages cannot be installed here: kubernetes.pack
     kubernetes.packages.claim are not set. What the image of scripts has can be imported without \
     asking for it: run the script without pip_packages to see";
 
-/// What a packages pod does.
+/// The program of a packages pod.
 const PROGRAM: &str = include_str!("python/install.py");
 
-/// The sets of one manager.
+/// The package sets that one manager has seen.
 pub(crate) struct PackageSets {
     installing: Semaphore,
     sets: Mutex<HashMap<String, Arc<PackageSet>>>,
 }
 
-/// One set: when it was last seen whole. Locked while somebody looks.
+/// One set: when it was last seen whole. Locked while it is checked or installed.
 type PackageSet = tokio::sync::Mutex<Option<Instant>>;
 
 impl PackageSets {
@@ -75,7 +75,7 @@ impl PackageSets {
     fn set(&self, key: &str) -> Arc<PackageSet> {
         let mut sets = self.sets.lock();
         if sets.len() >= SETS_SEEN_MAX && !sets.contains_key(key) {
-            // Those that somebody waits for stay.
+            // Sets that a call waits for stay.
             sets.retain(|_, set| Arc::strong_count(set) > 1);
         }
         Arc::clone(sets.entry(key.to_owned()).or_default())
@@ -197,7 +197,7 @@ impl RunnerInner {
     }
 }
 
-/// What stands for a set: what is required, and all that decides what comes of it.
+/// The key of a set: a digest of its requirements, and of all that decides what is installed for them.
 fn set_key(settings: &KubernetesSettings, index: &str, requirements: &Requirements) -> String {
     let mut digest = Sha256::new();
     for part in [settings.image.as_str(), installer_pod::installer_image(settings), index] {
@@ -211,7 +211,7 @@ fn set_key(settings: &KubernetesSettings, index: &str, requirements: &Requiremen
     digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What `install.py` is told.
+/// The input of `install.py`.
 fn install_order(
     settings: &PackagesSettings,
     index: &str,

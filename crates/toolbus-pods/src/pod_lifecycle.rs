@@ -1,8 +1,9 @@
-//! The life of pods: they are made here, and whatever was made is deleted.
+//! The lifecycle of pods: creation, adoption, and deletion of all that was created.
 //!
-//! Invariants: a pod that was asked for is held by a [`OwnedPod`], and dropping that deletes it, also
-//! when nobody knows whether the cluster had made it yet; what could not be deleted is a stray, which
-//! the `reaper` sees; nothing is deleted that another manager made under the same name.
+//! Invariants: a pod that was asked for is held by an [`OwnedPod`], and dropping that deletes it, also
+//! when it is unknown whether the cluster has created it yet; a pod that could not be deleted is
+//! orphaned, and the `reaper` deletes it; nothing is deleted that another manager created under the
+//! same name.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -35,31 +36,31 @@ pub(crate) const REQUEST_BACKOFF: Duration = Duration::from_millis(100);
 pub(crate) const REQUEST_BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// Attempts to delete a pod; the reaper makes the next ones.
 const DELETE_ATTEMPTS_MAX: u32 = 6;
-/// What a pod gave is on its way to whoever waits for it, before the cluster is busy with putting the
-/// pod away.
+/// How long a deletion is put off, so that the outcome reaches its caller before the cluster is busy
+/// with the deletion.
 const DELETE_GRACE: Duration = Duration::from_millis(25);
-/// How long a pod that is done with stays while a script waits for its own. Putting one away takes a
-/// node as much work as half a birth, for which nobody waits.
+/// How long a finished pod stays while a script waits for its own pod. A deletion costs a node half as
+/// much work as a start, and no caller waits for it.
 const STARTUP_GRACE: Duration = Duration::from_secs(1);
-/// How long it takes until the room of a pod that is gone can be had, and how often it is looked.
+/// How long it takes until the room of a deleted pod can be used, and how often that is tried.
 pub(crate) const ROOM_GRACE: Duration = Duration::from_secs(2);
 const ROOM_INTERVAL: Duration = Duration::from_millis(200);
-/// How long telling a pod that its end was heard may take.
+/// How long acknowledging the end to a pod may take.
 const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_millis(200);
-/// How long the cluster may be asked for the pod of a call.
+/// How long adopting the pod of a call may take, with all attempts.
 const ADOPT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Makes and deletes the pods of one manager.
 pub(crate) struct PodKeeper {
     pub(crate) pods: Api<Pod>,
     watch: PodWatch,
-    /// Who this is.
+    /// The id of this manager.
     pub(crate) manager: String,
-    /// What its pods belong to.
+    /// The Lease that its pods belong to.
     owner: OwnerLease,
     /// The nonces of all pods that are held or being deleted.
     held: Mutex<HashSet<String>>,
-    /// How many scripts wait for their pods to be born.
+    /// How many scripts wait for their pods to start.
     startups: watch::Sender<usize>,
     deletions: Mutex<PendingDeletions>,
     tasks: TaskTracker,
@@ -81,25 +82,26 @@ pub(crate) enum PodCreation {
     NameTaken,
 }
 
-/// A pod of ours. It is deleted when this is dropped.
+/// A pod that this manager owns. It is deleted when this is dropped.
 pub(crate) struct OwnedPod {
     pub(crate) keeper: Arc<PodKeeper>,
     /// The pod's name.
     pub(crate) name: String,
     /// What its reports begin with.
     pub(crate) nonce: String,
-    /// `None` while nobody knows whether it was made.
+    /// `None` while it is unknown whether the pod was created.
     uid: Option<String>,
     /// What the cluster says of it.
     pub(crate) follower: PodFollower,
-    /// What a pod hears that waits to be told that its end was heard.
+    /// The stream to a pod that waits for the acknowledgement of its end.
     pub(crate) end_listener: Option<ContainerInput>,
-    /// It was never made, it belongs to somebody else, or it is the reaper's to delete.
-    pub(crate) is_gone: bool,
+    /// Dropping it deletes nothing: it was never created, another manager owns it, or the reaper deletes
+    /// it.
+    pub(crate) is_disowned: bool,
 }
 
 impl PodKeeper {
-    /// `tasks` are where pods are made and deleted, whoever waits for it.
+    /// `tasks` tracks the tasks that create and delete pods, whether or not a caller waits for them.
     pub(crate) fn new(
         pods: Api<Pod>,
         watch: PodWatch,
@@ -107,21 +109,29 @@ impl PodKeeper {
         tasks: TaskTracker,
     ) -> Self {
         let manager = Uuid::new_v4().simple().to_string();
-        let (held, startups, deletions) = Default::default();
-        Self { pods, watch, manager, owner, held, startups, deletions, tasks }
+        Self {
+            pods,
+            watch,
+            manager,
+            owner,
+            held: Mutex::default(),
+            startups: watch::Sender::default(),
+            deletions: Mutex::default(),
+            tasks,
+        }
     }
 
-    /// Who this is among the managers of the namespace: new for each process.
+    /// The id of this manager among those of the namespace: new for each process.
     pub(crate) fn manager(&self) -> &str {
         &self.manager
     }
 
-    /// Asks for a pod, until `by` at the latest, with all attempts. The cluster has taken it then, no
+    /// Creates a pod, until `by` at the latest, with all attempts. The cluster has accepted it then, no
     /// more: it does not run yet.
     ///
     /// # Errors
-    /// When it was not taken, with the cluster's reason, or cancelled. A request that is under way
-    /// then is still waited for, elsewhere, so that its pod can be deleted.
+    /// When it was refused, with the cluster's reason, or cancelled. A request that is under way then is
+    /// still waited for, in its task, so that its pod can be deleted.
     pub(crate) async fn create_pod(
         self: &Arc<Self>,
         identity: &PodIdentity,
@@ -130,29 +140,29 @@ impl PodKeeper {
         by: Instant,
     ) -> Result<PodCreation, Error> {
         description.metadata.owner_references = self.owner.references();
-        let kept = self.track(&identity.name, &identity.nonce);
+        let owned = self.track(&identity.name, &identity.nonce);
         let stop = cancelled.clone();
 
-        // What is made is dropped, and so the pod deleted, when nobody waits for it any more: within
-        // the task, for what a task returns is dropped after whoever waits for all tasks went on.
-        let (tell, told) = oneshot::channel();
+        // What is created is dropped, and so the pod deleted, when no caller waits for it any more:
+        // within the task, for what a task returns is dropped only after a wait for all tasks has ended.
+        let (sender, receiver) = oneshot::channel();
         self.tasks.spawn(async move {
-            let _ = tell.send(kept.create(description, stop, by).await);
+            let _ = sender.send(owned.create(description, stop, by).await);
         });
 
         tokio::select! {
-            made = told => {
-                made.unwrap_or_else(|_| Err(Error::Failed("its making broke off".to_owned())))
+            created = receiver => {
+                created.unwrap_or_else(|_| Err(Error::Failed("its making broke off".to_owned())))
             }
             () = cancelled.cancelled() => Err(Error::Cancelled),
         }
     }
 
-    /// Takes over the pod of a call, from a manager that is lost or has lost the call; `None` where
-    /// there is no such pod.
+    /// Adopts the pod of a call, from a manager that is lost or has lost the call; `None` where there is
+    /// no such pod.
     ///
     /// # Errors
-    /// When the cluster cannot be asked until `by`, so that nobody knows.
+    /// When the cluster does not answer until `by`, so that it is unknown.
     pub(crate) async fn adopt_pod(
         self: &Arc<Self>,
         key: CallKey,
@@ -160,18 +170,18 @@ impl PodKeeper {
     ) -> Result<Option<OwnedPod>, Error> {
         let end = by.min(Instant::now() + ADOPT_TIMEOUT);
         let mut pause = REQUEST_BACKOFF;
-        // What an attempt without an answer may have made ours is no stray before the next one.
+        // A pod that an attempt without an answer may have adopted is not orphaned before the next one.
         let mut held = None;
 
         loop {
             let error = match until_deadline(end, self.try_adopt(key, &mut held)).await {
-                Ok(kept) => return Ok(kept),
+                Ok(owned) => return Ok(owned),
                 Err(error) => error,
             };
 
-            // A conflict: the pod changed between the look and the patch.
-            let again = errors::is_transient(&error) || errors::is_not_found(&error);
-            if !again || Instant::now() + pause >= end {
+            // A conflict is transient: the pod changed between the read and the patch.
+            let is_retryable = errors::is_transient(&error) || errors::is_not_found(&error);
+            if !is_retryable || Instant::now() + pause >= end {
                 let error = errors::error_chain(&error);
                 return Err(Error::OutcomeUnknown(format!(
                     "its pod cannot be looked for: {error}"
@@ -183,7 +193,7 @@ impl PodKeeper {
         }
     }
 
-    /// Leaves in `held` the pod that it could not take for certain.
+    /// Tries once to adopt a pod. Leaves in `held` one that it could not adopt for certain.
     async fn try_adopt(
         self: &Arc<Self>,
         key: CallKey,
@@ -191,27 +201,28 @@ impl PodKeeper {
     ) -> Result<Option<OwnedPod>, kube::Error> {
         let Some(pod) = self.find_call_pod(key).await? else { return Ok(None) };
         let Some(nonce) = pod_spec::nonce_of(&pod) else { return Ok(None) };
-        let mut kept = match held.take() {
-            Some(kept) if kept.nonce == nonce => kept,
+        let mut owned = match held.take() {
+            Some(owned) if owned.nonce == nonce => owned,
             _ => self.track(&pod.name_any(), nonce),
         };
 
-        // Not ours before the patch, and not to be deleted if it fails.
-        kept.is_gone = true;
-        let kept = held.insert(kept);
+        // Not owned before the patch, and not to be deleted if that fails.
+        owned.is_disowned = true;
+        let owned = held.insert(owned);
         let patch = json!({"metadata": {
             "resourceVersion": pod.metadata.resource_version,
             "labels": {MANAGER: self.manager},
         }});
-        let (parameters, patch) = (PatchParams::default(), Patch::Merge(&patch));
+        let parameters = PatchParams::default();
+        let patch = Patch::Merge(&patch);
 
-        with_timeout(self.pods.patch(&kept.name, &parameters, &patch)).await?;
-        kept.is_gone = false;
-        kept.uid = pod.uid();
+        with_timeout(self.pods.patch(&owned.name, &parameters, &patch)).await?;
+        owned.is_disowned = false;
+        owned.uid = pod.uid();
         Ok(held.take())
     }
 
-    /// The pod of a call, whosever it is.
+    /// Finds the pod of a call, whichever manager owns it.
     pub(crate) async fn find_call_pod(&self, key: CallKey) -> Result<Option<Pod>, kube::Error> {
         let selector = format!("{SELECTOR},{CALL}={}", pod_spec::call_label(key));
         let parameters = ListParams::default().labels(&selector);
@@ -219,39 +230,39 @@ impl PodKeeper {
         Ok(list.items.into_iter().find(|pod| pod.metadata.deletion_timestamp.is_none()))
     }
 
-    /// Looks at a pod that is somebody else's.
+    /// Follows a pod that another manager owns.
     pub(crate) fn follow_pod(&self, name: &str) -> PodFollower {
         self.watch.follow_pod(name)
     }
 
-    /// All pods of all managers.
+    /// Lists all pods of all managers.
     pub(crate) async fn list_pods(&self) -> Result<Vec<Pod>, kube::Error> {
         let parameters = ListParams::default().labels(SELECTOR);
         Ok(with_retry(|| self.pods.list(&parameters)).await?.items)
     }
 
-    /// Whether nobody here knows of this pod, which is ours.
-    pub(crate) fn is_stray(&self, pod: &Pod) -> bool {
+    /// Whether a pod of this manager is orphaned: neither held nor being deleted.
+    pub(crate) fn is_orphaned(&self, pod: &Pod) -> bool {
         !pod_spec::nonce_of(pod).is_some_and(|nonce| self.held.lock().contains(nonce))
     }
 
-    /// A script waits for its pod while this is held.
+    /// Counts a script that waits for its pod to start, until the guard is dropped.
     pub(crate) fn begin_startup(&self) -> StartupGuard<'_> {
         self.startups.send_modify(|startups| *startups += 1);
         StartupGuard(self)
     }
 
-    /// Whether pods are about to make room, or the cluster may not have counted it yet.
+    /// Whether deletions are about to make room, or the cluster may not have counted it yet.
     fn is_room_pending(&self) -> bool {
         let deletions = self.deletions.lock();
         deletions.count > 0 || deletions.last.is_some_and(|last| last.elapsed() < ROOM_GRACE)
     }
 
-    /// Waits while scripts wait for their pods, and not for long.
+    /// Waits while scripts wait for their pods to start, for [`STARTUP_GRACE`] at most.
     async fn wait_for_startups(&self) {
         let mut startups = self.startups.subscribe();
         let none = startups.wait_for(|startups| *startups == 0);
-        // Either way it is time.
+        // Either way the deletion goes on.
         let _ = timeout(STARTUP_GRACE, none).await.is_ok();
     }
 
@@ -270,12 +281,11 @@ impl PodKeeper {
             uid: None,
             follower: self.watch.follow_pod(name),
             end_listener: None,
-            is_gone: false,
+            is_disowned: false,
         }
     }
 
-    /// Deletes a pod, and with it its processes. Whether or not that succeeds it is not held any
-    /// more.
+    /// Deletes a pod, and with it its processes. It is not held any more, whether or not that succeeds.
     async fn delete(&self, name: &str, nonce: &str, mut uid: Option<String>) {
         let mut pause = REQUEST_BACKOFF;
         for _ in 0..DELETE_ATTEMPTS_MAX {
@@ -284,18 +294,18 @@ impl PodKeeper {
                     Ok(Some(pod)) if pod_spec::nonce_of(&pod) == Some(nonce) => pod.uid(),
                     Ok(_) => break,
                     Err(error) => {
-                        tracing::debug!(pod = name, error = %errors::error_chain(&error), "whether a pod was made is unknown");
+                        tracing::debug!(pod = name, error = %errors::error_chain(&error), "cannot tell whether a pod was created, retrying");
                         None
                     }
                 };
             }
 
             if uid.is_some() {
-                let this = Preconditions { uid: uid.clone(), resource_version: None };
-                match self.delete_when(name, this).await {
+                let same_pod = Preconditions { uid: uid.clone(), resource_version: None };
+                match self.delete_when(name, same_pod).await {
                     Ok(()) => break,
                     Err(error) => {
-                        tracing::warn!(pod = name, error = %errors::error_chain(&error), "a pod was not deleted");
+                        tracing::warn!(pod = name, error = %errors::error_chain(&error), "failed to delete a pod");
                     }
                 }
             }
@@ -307,9 +317,13 @@ impl PodKeeper {
         self.held.lock().remove(nonce);
     }
 
-    /// Deletes this very pod, not one that came to have its name.
-    async fn delete_when(&self, name: &str, it_is: Preconditions) -> Result<(), kube::Error> {
-        let parameters = DeleteParams::default().grace_period(0).preconditions(it_is);
+    /// Deletes this very pod, not a later one of the same name.
+    async fn delete_when(
+        &self,
+        name: &str,
+        preconditions: Preconditions,
+    ) -> Result<(), kube::Error> {
+        let parameters = DeleteParams::default().grace_period(0).preconditions(preconditions);
         match with_timeout(self.pods.delete(name, &parameters)).await {
             Err(error) if !errors::is_not_found(&error) && !errors::is_conflict(&error) => {
                 Err(error)
@@ -320,9 +334,9 @@ impl PodKeeper {
 }
 
 impl OwnedPod {
-    /// Lets go of a pod that is somebody else's by now: it is not deleted.
+    /// Disowns a pod that another manager owns by now, so that it is not deleted.
     pub(crate) fn disown(mut self) {
-        self.is_gone = true;
+        self.is_disowned = true;
     }
 
     async fn create(
@@ -365,7 +379,7 @@ impl OwnedPod {
                 }
 
                 // It was looked at and refused.
-                self.is_gone = matches!(error, kube::Error::Api(_));
+                self.is_disowned = matches!(error, kube::Error::Api(_));
                 return Err(errors::creation_error(&error));
             }
 
@@ -384,20 +398,20 @@ impl OwnedPod {
         }
     }
 
-    /// There is a pod of the name: ours, when the answer to an attempt was lost.
+    /// Resolves a name conflict: the pod is ours when the answer to an attempt was lost.
     async fn resolve_name_taken(mut self, by: Instant) -> Result<PodCreation, Error> {
         match self.find_created(by).await {
             Ok(true) => Ok(PodCreation::Created(self)),
             Ok(false) => {
-                self.is_gone = true;
+                self.is_disowned = true;
                 Ok(PodCreation::NameTaken)
             }
             Err(error) => Err(errors::creation_error(&error)),
         }
     }
 
-    /// Refused after an attempt that had no answer: that one may have been granted, and have taken
-    /// the very room that there is none of any more.
+    /// Resolves a refusal after an attempt that had no answer: that one may have been granted, and may
+    /// have taken the very room that is missing now.
     async fn resolve_refusal(
         mut self,
         why: &kube::Error,
@@ -406,14 +420,14 @@ impl OwnedPod {
         match self.find_created(by).await {
             Ok(true) => Ok(PodCreation::Created(self)),
             Ok(false) => {
-                self.is_gone = true;
+                self.is_disowned = true;
                 Err(errors::creation_error(why))
             }
             Err(error) => Err(errors::creation_error(&error)),
         }
     }
 
-    /// Whether the cluster has this very pod.
+    /// Looks for this very pod in the cluster, and notes its uid.
     async fn find_created(&mut self, by: Instant) -> Result<bool, kube::Error> {
         let found = until_deadline(by, with_retry(|| self.keeper.pods.get_opt(&self.name))).await?;
         let own = found.filter(|pod| pod_spec::nonce_of(pod) == Some(&self.nonce));
@@ -423,7 +437,7 @@ impl OwnedPod {
     }
 }
 
-/// One of the births that a [`PodKeeper`] knows of.
+/// A script that waits for its pod to start, as [`PodKeeper`] counts them.
 pub(crate) struct StartupGuard<'a>(&'a PodKeeper);
 
 impl Drop for StartupGuard<'_> {
@@ -434,21 +448,23 @@ impl Drop for StartupGuard<'_> {
 
 impl Drop for OwnedPod {
     fn drop(&mut self) {
-        // Once another manager has taken it over, it is that one's to delete.
-        if self.is_gone || self.follower.is_owned_by_other(&self.keeper.manager) {
+        // Once another manager has adopted it, that manager deletes it.
+        if self.is_disowned || self.follower.is_owned_by_other(&self.keeper.manager) {
             self.keeper.held.lock().remove(&self.nonce);
             return;
         }
 
-        let (keeper, uid) = (Arc::clone(&self.keeper), self.uid.take());
-        let (name, nonce) = (std::mem::take(&mut self.name), std::mem::take(&mut self.nonce));
+        let keeper = Arc::clone(&self.keeper);
+        let uid = self.uid.take();
+        let name = std::mem::take(&mut self.name);
+        let nonce = std::mem::take(&mut self.nonce);
         let end_listener = self.end_listener.take();
         keeper.deletions.lock().count += 1;
 
         let deleting = async move {
             if let Some(mut end_listener) = end_listener {
                 keeper.wait_for_startups().await;
-                // One that does not hear it is deleted all the same.
+                // A pod that does not receive it is deleted all the same.
                 let _ = timeout(
                     ACKNOWLEDGE_TIMEOUT,
                     end_listener.send(&protocol::acknowledge_message()),
@@ -473,7 +489,7 @@ impl Drop for OwnedPod {
 
 impl fmt::Debug for OwnedPod {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Kept").field("name", &self.name).finish_non_exhaustive()
+        formatter.debug_struct("OwnedPod").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

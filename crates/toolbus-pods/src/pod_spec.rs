@@ -1,11 +1,10 @@
-//! What a script's pod is: its name, and everything that it may see and use.
+//! The description of a script's pod: its name, and everything that it may see and use.
 //!
 //! The pod passes the cluster's `restricted` level and more. Invariants: nothing of a request is in
-//! it but the call's id, which stands in an annotation, the one place that takes any text, and its
-//! key, which is a number to everybody else; one call has one name, so that the cluster itself takes
-//! no second pod for it; no two
-//! pods have a user id in common but by chance, so that the kernel's count of a user's processes is
-//! that of one pod.
+//! it but the call's id, which is in an annotation, the one place that takes any text, and its key,
+//! which means nothing to anybody else; one call has one name, so that the cluster itself accepts no
+//! second pod for it; no two pods share a user id but by chance, so that the kernel's count of a
+//! user's processes is that of one pod.
 
 use std::time::Duration;
 
@@ -42,9 +41,9 @@ const USER_IDS: u32 = 1_000_000_000;
 /// The group of all pods, so that what one of them writes to a volume is another's to remove.
 pub(crate) const GROUP_ID: i64 = 65534;
 /// What is added to all other times before the cluster itself ends a pod: it must never come first.
-const DEADLINE_SLACK: Duration = Duration::from_secs(30);
+const DEADLINE_GRACE: Duration = Duration::from_secs(30);
 
-/// What makes a pod this one and no other.
+/// The identity of a pod.
 #[derive(Debug)]
 pub(crate) struct PodIdentity {
     /// The pod's name.
@@ -130,7 +129,7 @@ pub(crate) fn is_warm(pod: &ObjectMeta, manager: &str, template: &str) -> bool {
     label(pod, WARM) == Some(template) && label(pod, MANAGER) == Some(manager)
 }
 
-/// Whose a pod is, where it is that of this call.
+/// The manager of a pod, where the pod is that of this call.
 pub(crate) fn manager_for_call(pod: &ObjectMeta, key: CallKey) -> Option<&str> {
     label(pod, CALL).filter(|call| *call == call_label(key)).and_then(|_| label(pod, MANAGER))
 }
@@ -153,7 +152,7 @@ pub(crate) fn claim_patch(
             "labels": {WARM: null, CALL: call_label(key)},
             "annotations": {CALL_ID: truncated_call_id(call_id)},
         },
-        "spec": {"activeDeadlineSeconds": (life + DEADLINE_SLACK).as_secs()},
+        "spec": {"activeDeadlineSeconds": (life + DEADLINE_GRACE).as_secs()},
     })
 }
 
@@ -206,7 +205,7 @@ pub(crate) fn describe_pod(
         "spec": {
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": 0,
-            "activeDeadlineSeconds": (life + DEADLINE_SLACK).as_secs(),
+            "activeDeadlineSeconds": (life + DEADLINE_GRACE).as_secs(),
             "automountServiceAccountToken": false,
             "enableServiceLinks": false,
             // A resolver that is not there: names are looked up nowhere.

@@ -1,4 +1,4 @@
-//! From a pod that was just asked for to one whose first process answers.
+//! The startup of a pod, from its creation until its first process answers.
 //!
 //! Nobody says when a container begins to run (the cluster learns of it up to a second later), so
 //! attaching is tried until it succeeds. An attempt that comes too early is refused, or accepted and
@@ -35,14 +35,14 @@ const UNSCHEDULABLE_GRACE: Duration = Duration::from_secs(3);
 const VOLUME_GRACE: Duration = Duration::from_secs(30);
 const COMPLAINT_BYTES_MAX: usize = 2 << 10;
 
-/// A pod that answers.
+/// A pod whose first process answers, with the streams to it.
 pub(crate) struct ReadyPod {
     pub(crate) input: ContainerInput,
     pub(crate) output: ContainerOutput,
     pub(crate) reports: ReportReader,
 }
 
-/// What a pod is waited for with.
+/// The startup of one pod.
 pub(crate) struct PodStartup<'a> {
     pub(crate) client: &'a Client,
     pub(crate) namespace: &'a str,
@@ -53,7 +53,7 @@ pub(crate) struct PodStartup<'a> {
     pub(crate) cancelled: &'a CancellationToken,
 }
 
-/// What was heard of a pod that does not answer yet.
+/// What is known of a pod that does not answer yet.
 #[derive(Default)]
 struct StartupSigns {
     /// What its first process complains of.
@@ -78,7 +78,7 @@ impl PodStartup<'_> {
             loop {
                 attempts += 1;
                 if let Some(ready) = self.try_attach(&mut signs).await {
-                    tracing::debug!(attempts, elapsed = ?start.elapsed(), "the pod answers");
+                    tracing::debug!(attempts, elapsed = ?start.elapsed(), "pod answers");
                     return ready;
                 }
 
@@ -108,12 +108,12 @@ impl PodStartup<'_> {
         })
     }
 
-    /// One attempt; `None` when it has to be made again.
+    /// Tries once to attach; `None` when it has to be tried again.
     async fn try_attach(&self, signs: &mut StartupSigns) -> Option<ReadyPod> {
         let (mut input, mut output) = match attach(self.client, self.namespace, self.name).await {
             Ok(halves) => halves,
             Err(error) => {
-                tracing::trace!(%error, "attaching was refused");
+                tracing::trace!(%error, "attaching to the pod was refused");
                 signs.refusal = errors::error_chain(&error);
                 return None;
             }
@@ -137,7 +137,7 @@ impl PodStartup<'_> {
                         signs.complaint.extend_from_slice(&bytes[..bytes.len().min(room)]);
                     }
                     ContainerFrame::Closed(reason) => {
-                        tracing::trace!(reason, "attaching came too early");
+                        tracing::trace!(reason, "attached to the pod too early");
                         signs.refusal = reason;
                         return None;
                     }
@@ -147,7 +147,7 @@ impl PodStartup<'_> {
     }
 }
 
-/// Why a pod has not answered in its time, as far as anybody knows.
+/// The error of a pod that has not answered in its time, as far as the reason is known.
 fn startup_timeout(observed: &ObservedPod, after: Duration, signs: &StartupSigns) -> Error {
     if let Some(reason) = &observed.unschedulable {
         return no_room(reason);

@@ -1,8 +1,8 @@
-//! One watch over all pods of ours, and one over the events about them.
+//! One watch of all our pods, and one of the events about them.
 //!
 //! What is learned here comes late (the kubelet looks at its containers once a second), so no
 //! outcome waits for it: it is for what shows nowhere else, such as an image that cannot be pulled.
-//! Invariants: at most two watches however many scripts run; a watch that breaks is begun again
+//! Invariants: at most two watches however many scripts run; a watch that breaks is restarted
 //! with a growing delay, and meanwhile nothing is known, which no run may rely on.
 
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::pod_spec::{MANAGER, SELECTOR};
 
-/// What is known of a pod.
+/// A pod as the watches have observed it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ObservedPod {
     /// Its version when it was last seen, for changes that must not meet another.
@@ -51,13 +51,13 @@ pub(crate) struct ContainerEnd {
 
 type FollowedPods = Mutex<HashMap<String, watch::Sender<ObservedPod>>>;
 
-/// Knows what the cluster says of the pods that are followed.
+/// The watches of the cluster, for the pods that are followed.
 #[derive(Clone, Default)]
 pub(crate) struct PodWatch {
     followed: Arc<FollowedPods>,
 }
 
-/// Looks at one pod until it is dropped.
+/// Follows one pod until it is dropped.
 pub(crate) struct PodFollower {
     name: String,
     followed: Arc<FollowedPods>,
@@ -65,7 +65,7 @@ pub(crate) struct PodFollower {
 }
 
 impl PodWatch {
-    /// Looks at a pod, which need not be there yet.
+    /// Follows a pod, which need not exist yet.
     pub(crate) fn follow_pod(&self, name: &str) -> PodFollower {
         let (sender, observed) = watch::channel(ObservedPod::default());
         self.followed.lock().insert(name.to_owned(), sender);
@@ -124,10 +124,10 @@ impl PodWatch {
         let reason = event.reason.as_deref().unwrap_or_default();
         let Some(name) = &event.involved_object.name else { return };
         let message = event.message.as_deref().unwrap_or_default();
-        let told = || Some(format!("{reason}: {message}"));
+        let complaint = || Some(format!("{reason}: {message}"));
         self.update_pod(name, |observed| match reason {
-            "FailedCreatePodSandBox" => observed.broken = observed.broken.take().or_else(told),
-            "FailedMount" | "FailedAttachVolume" => observed.delayed = told(),
+            "FailedCreatePodSandBox" => observed.broken = observed.broken.take().or_else(complaint),
+            "FailedMount" | "FailedAttachVolume" => observed.delayed = complaint(),
             _ => {}
         });
     }
@@ -157,7 +157,7 @@ impl Drop for PodFollower {
 }
 
 fn log_watch_error(what: &str, error: &watcher::Error) {
-    tracing::warn!(what, error = %crate::errors::error_chain(error), "a watch broke and is begun again");
+    tracing::warn!(what, error = %crate::errors::error_chain(error), "watch broke, restarting it");
 }
 
 fn observe_pod(observed: &mut ObservedPod, pod: &Pod) {

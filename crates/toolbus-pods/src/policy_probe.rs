@@ -1,4 +1,4 @@
-//! Whether the cluster enforces network policy, as a pod finds out that tries.
+//! The probe of network policy: a pod that tries whether the cluster enforces it.
 //!
 //! That there is a NetworkPolicy says little: network plugins that know of none ignore it without a
 //! word. So one pod is made that differs from a script's in its program alone, which has no filter of
@@ -52,7 +52,7 @@ pub enum PolicyStatus {
     },
 }
 
-/// What the pod found.
+/// The finding of the probe.
 #[derive(Debug, PartialEq, Eq)]
 enum ProbeFinding {
     Reached,
@@ -98,7 +98,7 @@ impl RunnerInner {
             ),
             PolicyStatus::Untried => {}
             PolicyStatus::Unknown { reason } => {
-                tracing::warn!(namespace, reason, "whether network policy is enforced is unknown");
+                tracing::warn!(namespace, reason, "cannot tell whether network policy is enforced");
             }
         }
 
@@ -127,7 +127,7 @@ impl RunnerInner {
         }
     }
 
-    /// No connection is no policy's doing where there is none.
+    /// Judges a pod that reached nothing: that proves a policy only where there is one.
     async fn judge_unreached(&self) -> Result<PolicyStatus, Error> {
         match namespace::denies_all_traffic(&self.client, &self.settings.namespace).await {
             Ok(true) => Ok(PolicyStatus::Enforced),
@@ -144,7 +144,7 @@ fn cluster_unavailable(what: &str, error: &kube::Error) -> Error {
     Error::Unavailable(format!("{what}: {}", errors::error_chain(error)))
 }
 
-/// Without what callers of scripts are told before it.
+/// The reason in an error, without the prefix for callers of scripts.
 fn reason_text(error: Error) -> String {
     match error {
         Error::Failed(text) | Error::Busy(text) | Error::Unavailable(text) => text,
@@ -152,7 +152,7 @@ fn reason_text(error: Error) -> String {
     }
 }
 
-/// A script's pod with the program of the probe.
+/// Describes the probe's pod: a script's pod with the program of the probe.
 fn describe_probe(mut pod: Pod) -> Pod {
     let spec = pod.spec.get_or_insert_default();
     if let Some(program) = spec.containers[0].command.as_mut().and_then(|words| words.last_mut()) {
@@ -161,7 +161,7 @@ fn describe_probe(mut pod: Pod) -> Pod {
     pod
 }
 
-/// Waits until the pod has ended by itself.
+/// Waits until the probe pod has ended by itself.
 async fn wait_for_end(pod: &mut OwnedPod, limit: Duration) -> Result<ContainerEnd, Error> {
     // It mounts nothing that could be missing.
     let over = timeout(limit, pod_startup::wait_for_failure(&mut pod.follower, limit)).await;
@@ -173,7 +173,7 @@ async fn wait_for_end(pod: &mut OwnedPod, limit: Duration) -> Result<ContainerEn
     }
 }
 
-/// What the pod says, if it came to its end.
+/// Reads the finding from the log of a pod that came to its end.
 fn read_finding(ended: &ContainerEnd, log: &str) -> Result<ProbeFinding, Error> {
     let last = log.lines().last().unwrap_or_default();
     match last {

@@ -1,4 +1,4 @@
-//! What the manager and the first process of a pod say to each other.
+//! The protocol between the manager and the first process of a pod.
 //!
 //! The other half is `supervisor.py`, which describes both directions. Invariants: a line that does
 //! not begin with the nonce of its pod is nobody's; a gap in the numbers means that output was lost
@@ -59,7 +59,7 @@ fn pack_program(program: &str) -> String {
     format!("import binascii, zlib; exec(zlib.decompress(binascii.a2b_base64(\"{text}\")))")
 }
 
-/// What one script may use and take, as its pod is told: numbers, all of them.
+/// The limits of one script, as its pod is told: numbers, all of them.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct ScriptLimits {
     pub(crate) timeout_ms: u64,
@@ -78,24 +78,25 @@ pub(crate) struct ScriptLimits {
     pub(crate) entries: usize,
 }
 
-/// Asks whether anybody listens, and says how answers begin.
+/// Asks whether the first process listens, and gives it the nonce of its answers.
 pub(crate) fn hello_message(nonce: &str) -> Bytes {
     single_frame(b'H', nonce.as_bytes())
 }
 
-/// The script and all it needs, for a pod that then says that it has it. It starts with [`go`].
+/// Hands over the script and all it needs to a pod, which reports that it has it. The script starts with
+/// [`go_message`].
 pub(crate) fn prepare_message(settings: &ScriptLimits, script: &Script) -> Bytes {
     let mut request = script_frames(settings, script);
     append_frame(&mut request, b'C', b"");
     request.into()
 }
 
-/// Starts the script that the pod has.
+/// Starts the script that was handed over.
 pub(crate) fn go_message() -> Bytes {
     single_frame(b'G', b"")
 }
 
-/// The script and all it needs; it starts when this has arrived.
+/// Hands over the script and all it needs; it starts when this has arrived.
 pub(crate) fn start_message(settings: &ScriptLimits, script: &Script) -> Bytes {
     let mut request = script_frames(settings, script);
     append_frame(&mut request, b'G', b"");
@@ -107,7 +108,8 @@ fn script_frames(settings: &ScriptLimits, script: &Script) -> Vec<u8> {
     // No name has a zero byte in it.
     let file = |file: &File| [file.name.as_str().as_bytes(), &file.content].join(&0);
     let files: Vec<Vec<u8>> = script.files.iter().map(file).collect();
-    let (source, input) = (script.source.as_bytes(), script.input.as_bytes());
+    let source = script.source.as_bytes();
+    let input = script.input.as_bytes();
     let mut parts = vec![(b'L', settings.as_bytes()), (b'S', source), (b'I', input)];
 
     parts.extend(files.iter().map(|file| (b'F', file.as_slice())));
@@ -134,7 +136,7 @@ pub(crate) fn kill_message() -> Bytes {
     single_frame(b'K', b"")
 }
 
-/// The end was heard.
+/// Acknowledges the end.
 pub(crate) fn acknowledge_message() -> Bytes {
     single_frame(b'A', b"")
 }
@@ -152,10 +154,10 @@ fn append_frame(message: &mut Vec<u8>, kind: u8, body: &[u8]) {
     message.extend_from_slice(body);
 }
 
-/// What a pod tells.
+/// A report of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Report {
-    /// It listens, and is heard.
+    /// The first process listens.
     Ready,
     /// It has a script, which has not started.
     Taken,
@@ -200,7 +202,7 @@ pub(crate) enum Error {
     TooLong,
 }
 
-/// Puts reports together out of the bytes that a pod wrote.
+/// Parses reports out of the bytes that a pod wrote.
 #[derive(Debug)]
 pub(crate) struct ReportReader {
     nonce: String,
@@ -211,12 +213,12 @@ pub(crate) struct ReportReader {
 }
 
 impl ReportReader {
-    /// All reports, from the first.
+    /// A reader of all reports, from the first.
     pub(crate) fn new(nonce: &str) -> Self {
         Self { nonce: nonce.to_owned(), pending: Vec::new(), next: Some(0) }
     }
 
-    /// Those from the next `ready` on: it may have been said before, to somebody who is gone.
+    /// A reader from the next `ready` on, which may have been reported before on another connection.
     pub(crate) fn joining(nonce: &str) -> Self {
         Self { next: None, ..Self::new(nonce) }
     }

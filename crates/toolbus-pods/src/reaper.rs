@@ -1,10 +1,9 @@
-//! Deletes the pods that nobody cares for any more: strays of this manager, and what a dead one left
-//! behind.
+//! Deletes orphaned pods: those that this manager has lost track of, and those of dead managers.
 //!
-//! A reconciler: it takes nothing in, looks at what is there, and does the same again a little
-//! later. Every manager runs it, since deleting twice is no harm and nobody has to be elected.
-//! Invariants: a pod is deleted as it was seen or not at all, so one that was adopted meanwhile
-//! lives; a manager's pods are its own as long as its Lease is renewed.
+//! A reconciler: it takes no input, reads what there is, and does the same again a little later. Every
+//! manager runs it, since deleting twice does no harm and no leader has to be elected. Invariants: a pod
+//! is deleted as it was seen or not at all, so one that was adopted meanwhile lives; a manager's pods are
+//! its own as long as its Lease is renewed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use crate::leases::{LivenessTracker, ManagerLeases, NOTES_TTL, RENEW_INTERVAL};
 use crate::pod_lifecycle::PodKeeper;
 use crate::pod_spec::MANAGER;
 
-/// Looks after a namespace on behalf of one manager.
+/// Checks a namespace for orphaned pods on behalf of one manager.
 pub(crate) struct Reaper {
     pub(crate) keeper: Arc<PodKeeper>,
     pub(crate) leases: Arc<ManagerLeases>,
@@ -27,7 +26,7 @@ pub(crate) struct Reaper {
 }
 
 impl Reaper {
-    /// Works until cancelled.
+    /// Runs until cancelled.
     pub(crate) async fn run(mut self, cancelled: CancellationToken) {
         let mut looks = interval(RENEW_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -42,7 +41,7 @@ impl Reaper {
                 self.liveness.reset();
                 tracing::warn!(
                     error = %errors::error_chain(&error),
-                    "the pods of the namespace cannot be looked after"
+                    "failed to check the namespace for orphaned pods"
                 );
             }
         }
@@ -58,16 +57,16 @@ impl Reaper {
 
         for pod in pods.iter().filter(|pod| {
             let owner = manager_of(pod);
-            dead.contains(owner) || (owner == self.keeper.manager() && self.keeper.is_stray(pod))
+            dead.contains(owner) || (owner == self.keeper.manager() && self.keeper.is_orphaned(pod))
         }) {
             tracing::warn!(
                 pod = pod.name_any(),
                 manager = manager_of(pod),
-                "nobody cares for a pod any more: it is deleted"
+                "deleting orphaned pod"
             );
-            // One that cannot be deleted keeps nobody from the next; it is there again in the next pass.
+            // A pod that cannot be deleted does not stop the pass; the next pass tries it again.
             if let Err(error) = self.keeper.delete_as_seen(pod).await {
-                tracing::warn!(error = %errors::error_chain(&error), "a pod was not deleted");
+                tracing::warn!(error = %errors::error_chain(&error), "failed to delete an orphaned pod");
             }
         }
 

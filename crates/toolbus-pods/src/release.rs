@@ -1,7 +1,7 @@
-//! Pods that are given up before a script has begun in them, so that it may begin in another.
+//! The release of pods before a script has started in them, so that it may start in another.
 //!
-//! Whoever finds such a pod by its call may take it over, and its script with it. Invariant: a script
-//! gets another pod only from him who knows that the first one is gone, and was his when it went.
+//! A manager that finds such a pod by its call may adopt it, and its script with it. Invariant: a script
+//! gets another pod only from the manager that knows that the first one is deleted, and owned it then.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::pod_lifecycle::{OwnedPod, REQUEST_BACKOFF, REQUEST_BACKOFF_MAX};
 use crate::pod_spec::{self, MANAGER};
 use crate::requests::{REQUEST_TIMEOUT, with_retry, with_timeout};
 
-/// How long a script that has not begun in its pod waits until that is deleted.
+/// How long a script that has not started in its pod waits for the deletion of that pod.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// Result of releasing a pod in which no script has started.
@@ -30,8 +30,8 @@ pub(crate) enum ReleaseOutcome {
 }
 
 impl OwnedPod {
-    /// Deletes the pod, in which no script has begun, unless somebody else has taken it over. Where
-    /// the cluster does not tell for long, or until `by`, it is the reaper's to delete, if it is ours.
+    /// Deletes the pod, in which no script has started, unless another manager has adopted it. Where the
+    /// cluster does not answer in time, or until `by`, the reaper deletes it, if this manager owns it.
     pub(crate) async fn release(&mut self, by: Instant) -> ReleaseOutcome {
         let by = by.min(Instant::now() + RELEASE_TIMEOUT);
         let whose = match timeout_at(by, self.delete_while_owned()).await {
@@ -39,12 +39,12 @@ impl OwnedPod {
             Ok(false) => ReleaseOutcome::OwnedElsewhere,
             Err(_) => ReleaseOutcome::Unknown,
         };
-        self.is_gone = true;
+        self.is_disowned = true;
         whose
     }
 
-    /// The same, and waits until the watch has seen that: what it tells later of this pod would be
-    /// taken for news of the next one of the same name.
+    /// Releases the pod and waits until the watch has seen the deletion: what it reports of this pod later
+    /// would be taken for the next pod of the same name.
     pub(crate) async fn release_and_confirm(mut self, by: Instant) -> ReleaseOutcome {
         let whose = self.release(by).await;
         if whose == ReleaseOutcome::Released {
@@ -54,7 +54,8 @@ impl OwnedPod {
         whose
     }
 
-    /// Deletes the pod as it is while it is ours. It is so until it succeeds.
+    /// Deletes the pod while this manager owns it, and retries until that is known. Returns whether this
+    /// manager owned it to the end.
     async fn delete_while_owned(&mut self) -> bool {
         let mut pause = REQUEST_BACKOFF;
         loop {
@@ -69,20 +70,20 @@ impl OwnedPod {
                     let deleted = self.keeper.pods.delete(&self.name, &parameters);
                     match with_timeout(deleted).await {
                         Ok(_) => return true,
-                        // It was changed, or an answer was lost: it is looked at again.
+                        // It was changed, or an answer was lost: it is read again.
                         Err(error) => {
-                            tracing::debug!(pod = self.name, error = %errors::error_chain(&error), "a pod was not deleted");
+                            tracing::debug!(pod = self.name, error = %errors::error_chain(&error), "failed to delete a pod, retrying");
                         }
                     }
                 }
                 Ok(_) => {
-                    // The watch knows whose it was at last.
+                    // The watch knows which manager owned it at last.
                     let seen = self.follower.observed.wait_for(|observed| observed.deleted);
                     let _ = seen.await.is_ok();
                     return !self.follower.is_owned_by_other(&self.keeper.manager);
                 }
                 Err(error) => {
-                    tracing::debug!(pod = self.name, error = %errors::error_chain(&error), "whose a pod is cannot be asked");
+                    tracing::debug!(pod = self.name, error = %errors::error_chain(&error), "cannot read the owner of a pod, retrying");
                 }
             }
 

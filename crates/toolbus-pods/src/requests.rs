@@ -1,4 +1,4 @@
-//! How the cluster is asked: for how long, and how often.
+//! Timeouts and retries of requests to the cluster.
 //!
 //! Both ends of a connection keep it while it is quiet, and the API server, or what is before it,
 //! closes it at some moment, perhaps the very one at which a request is sent over it. That request has
@@ -17,18 +17,18 @@ use crate::errors;
 
 /// How long the cluster may take to answer.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a request is made that is not answered, and the pause in between.
+/// Attempts of a request that is not answered, and the pause between them.
 const ATTEMPTS_MAX: u32 = 3;
 const RETRY_BACKOFF: Duration = Duration::from_millis(100);
 
-/// A request, within its time.
+/// Limits a request to [`REQUEST_TIMEOUT`].
 pub(crate) async fn with_timeout<T>(
     request: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, kube::Error> {
     timeout(REQUEST_TIMEOUT, request).await.unwrap_or_else(|_| Err(timeout_error(REQUEST_TIMEOUT)))
 }
 
-/// The same, made again while it has no answer.
+/// Limits a request to [`REQUEST_TIMEOUT`], and retries it while it has no answer.
 pub(crate) async fn with_retry<T, F>(mut request: impl FnMut() -> F) -> Result<T, kube::Error>
 where
     F: Future<Output = Result<T, kube::Error>>,
@@ -37,7 +37,7 @@ where
         for _ in 1..ATTEMPTS_MAX {
             match request().await {
                 Err(error) if errors::is_unanswered(&error) => {
-                    tracing::debug!(error = %errors::error_chain(&error), "asking the cluster again");
+                    tracing::debug!(error = %errors::error_chain(&error), "retrying a request to the cluster");
                 }
                 answer => return answer,
             }
@@ -48,7 +48,7 @@ where
     .await
 }
 
-/// What is asked for, until then at the latest.
+/// Limits a request to a deadline.
 pub(crate) async fn until_deadline<T>(
     by: Instant,
     asking: impl Future<Output = Result<T, kube::Error>>,

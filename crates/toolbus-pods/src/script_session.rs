@@ -116,8 +116,8 @@ impl ScriptSession<'_> {
             sent = timeout(HANDOVER_TIMEOUT, input.send(&request)) => matches!(sent, Ok(Ok(()))),
             () = self.cancelled.cancelled() => return Err(Error::Cancelled),
         };
-
         drop(request);
+
         let stop = if sent {
             self.read_reports(&mut output, &mut reports, &mut transcript, handed_over).await
         } else {
@@ -136,11 +136,11 @@ impl ScriptSession<'_> {
                     reason = broken,
                     "attached streams broke, reading the log"
                 );
-                let live_started = transcript.started;
-                if live_started.is_none() {
+                let started = transcript.started;
+                if started.is_none() {
                     return Ok(None);
                 }
-                transcript = self.read_log(live_started, handed_over, follower).await?;
+                transcript = self.read_log(started, handed_over, follower).await?;
             }
         }
 
@@ -159,6 +159,7 @@ impl ScriptSession<'_> {
         self.conclude(transcript, now, follower).await
     }
 
+    /// Turns what was reported into the outcome.
     async fn conclude(
         &self,
         mut transcript: Transcript,
@@ -206,7 +207,8 @@ impl ScriptSession<'_> {
                     }
                 }
                 ContainerFrame::Stderr(bytes) => {
-                    tracing::warn!(pod = self.name, said = %String::from_utf8_lossy(&bytes), "supervisor of a pod wrote to standard error");
+                    let said = String::from_utf8_lossy(&bytes);
+                    tracing::warn!(pod = self.name, %said, "supervisor of a pod wrote to standard error");
                 }
                 ContainerFrame::Closed(reason) => return Err(reason),
             }
@@ -241,8 +243,8 @@ impl ScriptSession<'_> {
 
             input.send(&protocol::acknowledge_message()).await.ok()
         };
-
         let _ = timeout(KILL_TIMEOUT, said).await;
+
         let elapsed = transcript.started.map_or(Duration::ZERO, |started| started.elapsed());
         let end = transcript.end.take();
         let usage = end.as_ref().map(|end| end.usage);

@@ -1,8 +1,8 @@
-//! Notes of calls that wait, in the Lease of the manager that has them.
+//! Notes of waiting calls, in the Lease of the manager that has them.
 //!
-//! A call that waits has not begun. When its manager is lost nobody could tell that: that there is no
-//! pod of its name is true of a script that has run, too, and of one whose pod somebody deleted. So
-//! there is a note of it while it waits, and only that is proof.
+//! A call that waits has not started. When its manager is lost, no other manager could tell: a missing
+//! pod of its name is also true of a script that has run, and of one whose pod was deleted. So there is
+//! a note of the call while it waits, and only that is proof.
 //!
 //! Invariants: a call begins after its note is known to be gone, and whoever begins it has taken it
 //! away; every change is for one version of the Lease, so of two that take a note one has it, and
@@ -41,7 +41,7 @@ const TAKE_TIMEOUT: Duration = Duration::from_secs(20);
 /// this process ends and gives the call back, and then it is of use to the next.
 const ABANDONED_TTL: Duration = Duration::from_secs(15);
 
-/// Whether a note was written down.
+/// Whether a note was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NoteState {
     Written,
@@ -50,10 +50,10 @@ enum NoteState {
 }
 
 impl ManagerLeases {
-    /// Waits on behalf of a call that has not begun, with a note of that.
+    /// Waits on behalf of a call that has not started, with a note of that.
     ///
     /// # Errors
-    /// When the call must not begin: somebody else has taken its note, or nobody knows.
+    /// When the call must not start: another manager has taken its note, or that is unknown.
     pub(crate) async fn wait_with_note(
         &self,
         key: CallKey,
@@ -78,15 +78,15 @@ impl ManagerLeases {
         Ok(())
     }
 
-    /// Whether there is a note that this call has not begun. There is none any more then.
+    /// Takes the note that this call has not started; `false` where there is none.
     ///
     /// # Errors
-    /// When nobody knows.
+    /// When it is unknown whether there is one.
     pub(crate) async fn take_unstarted_note(&self, key: CallKey) -> Result<bool, Error> {
         self.take_note(&call_label(key)).await
     }
 
-    /// The change of annotations that takes away those which are of no use any more, and those.
+    /// Takes the stale annotations, with the patch that removes them.
     pub(crate) fn take_stale_annotations(&self) -> (serde_json::Value, Vec<(Instant, String)>) {
         let now = Instant::now();
         let stale_annotations: Vec<_> =
@@ -116,12 +116,12 @@ impl ManagerLeases {
                 Ok(false) => return unsure,
                 Err(error) if errors::is_conflict(&error) => {}
                 Err(error) if errors::is_transient(&error) => {
-                    tracing::debug!(error = %errors::error_chain(&error), "a note was not taken");
+                    tracing::debug!(error = %errors::error_chain(&error), "failed to write a waiting note, retrying");
                     unsure = NoteState::Unknown;
                     sleep(RETRY_BACKOFF).await;
                 }
                 Err(error) => {
-                    tracing::warn!(error = %errors::error_chain(&error), "no notes are taken of calls that wait");
+                    tracing::warn!(error = %errors::error_chain(&error), "failed to write a waiting note");
                     return unsure;
                 }
             }
@@ -130,13 +130,15 @@ impl ManagerLeases {
         unsure
     }
 
-    /// Takes a note away, whoever wrote it; `false` where there is none.
+    /// Removes a note, whichever manager wrote it; `false` where there is none.
     async fn take_note(&self, key: &str) -> Result<bool, Error> {
         let unknown = |text: String| Error::OutcomeUnknown(text);
         let end = Instant::now() + TAKE_TIMEOUT;
         // A request whose answer was lost may have taken it.
-        let (mut asked, mut lost) = (false, false);
-        let (note, mark) = (note_name(key), format!("{MARK_PREFIX}{key}"));
+        let mut asked = false;
+        let mut lost = false;
+        let note = note_name(key);
+        let mark = format!("{MARK_PREFIX}{key}");
         let own = Uuid::new_v4().simple().to_string();
         let selector = ListParams::default().labels(SELECTOR);
         let _mark =
@@ -190,17 +192,18 @@ impl ManagerLeases {
             "resourceVersion": lease.resource_version(),
             "annotations": annotations,
         }});
-        let (name, parameters) = (lease.name_any(), PatchParams::default());
+        let name = lease.name_any();
+        let parameters = PatchParams::default();
         with_timeout(self.leases.patch(&name, &parameters, &Patch::Merge(&patch))).await.map(drop)
     }
 }
 
-/// Whether there are notes in a Lease.
+/// Whether a Lease has notes of waiting calls.
 pub(crate) fn has_notes(lease: &Lease) -> bool {
     lease.annotations().keys().any(|name| name.starts_with(NOTE_PREFIX))
 }
 
-/// An annotation that there may be. Dropped, it is forgotten some time later.
+/// An annotation that may exist. Once this is dropped, the annotation is removed some time later.
 struct StaleAnnotation<'a> {
     presence: &'a ManagerLeases,
     /// `None` once it is known to be gone.

@@ -1,4 +1,4 @@
-//! What is told of warm pods: metrics, and the numbers of the status page.
+//! Metrics of warm pods, and the numbers of the status page.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::metrics;
 
-/// What became of a script's wish for a warm pod.
+/// Result of a script's request for a warm pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClaimOutcome {
     /// It has one.
@@ -32,7 +32,7 @@ impl ClaimOutcome {
     }
 }
 
-/// What became of an attempt to make a warm pod.
+/// Result of an attempt to make a warm pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RefillOutcome {
     /// It waits now.
@@ -52,7 +52,7 @@ pub(crate) struct WarmMetrics {
     misses: AtomicU64,
 }
 
-/// How it stands with the warm pods of a manager.
+/// Numbers of the warm pods of a manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct WarmStatus {
     /// How many are to wait.
@@ -79,14 +79,14 @@ impl WarmMetrics {
         }
     }
 
-    /// A script has asked.
+    /// Counts the request of a script for a warm pod.
     pub(crate) fn count_claim(&self, claim: ClaimOutcome) {
         let count = if claim == ClaimOutcome::Hit { &self.hits } else { &self.misses };
         count.fetch_add(1, Ordering::Relaxed);
         self.claims.add(1, &[KeyValue::new(metrics::REASON, claim.as_str())]);
     }
 
-    /// A pod was made, or could not be.
+    /// Counts an attempt to make a warm pod.
     pub(crate) fn count_refill(&self, refill: RefillOutcome) {
         let outcome = match refill {
             RefillOutcome::Made => "ok",
@@ -95,7 +95,7 @@ impl WarmMetrics {
         self.refills.add(1, &[KeyValue::new(metrics::OUTCOME, outcome)]);
     }
 
-    /// So many wait now.
+    /// Sets the number of warm pods.
     pub(crate) fn set_waiting(&self, count: usize) {
         let before = self.waiting.swap(count, Ordering::Relaxed);
         // There are few.

@@ -1,4 +1,4 @@
-//! The one way out that packages pods have.
+//! The egress policy of packages pods.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::installer_pod;
 use crate::settings::PackagesSettings;
 
-/// Its name.
+/// The name of the policy.
 const NAME: &str = "toolbus-packages";
 
-/// Lets packages pods reach the index: the pods of these labels, in any namespace, and these ranges
+/// Describes the policy that lets packages pods reach the index: the pods of these labels, in any namespace, and these ranges
 /// of addresses, at its port; and resolvers of names, which may be anywhere.
 pub(crate) fn egress_policy(settings: &PackagesSettings) -> NetworkPolicy {
     let ranges = settings.index_addresses.iter().map(|range| json!({"ipBlock": {"cidr": range}}));

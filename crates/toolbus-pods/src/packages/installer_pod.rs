@@ -25,7 +25,7 @@ pub(super) fn installer_image(settings: &KubernetesSettings) -> &str {
     settings.packages.image.as_deref().unwrap_or(&settings.image)
 }
 
-/// The pod that installs.
+/// Describes the pod that installs packages.
 pub(super) fn describe_installer(mut pod: Pod, settings: &KubernetesSettings) -> Pod {
     pod.metadata.labels.get_or_insert_default().insert("app".to_owned(), APP.to_owned());
     let spec = pod.spec.get_or_insert_default();
@@ -47,7 +47,7 @@ pub(super) fn describe_installer(mut pod: Pod, settings: &KubernetesSettings) ->
     pod
 }
 
-/// A script's pod that sees the set of this key.
+/// Mounts the package set of this key in a script's pod.
 pub(crate) fn mount_set(mut pod: Pod, settings: &KubernetesSettings, key: &str) -> Pod {
     mount_volume(pod.spec.get_or_insert_default(), settings, Some(key));
     pod

@@ -13,7 +13,7 @@ use toolbus_pods::settings::{KubernetesSettings, WarmSettings};
 use toolbus_scripts::runner::{Ending, Error, Run, Runner};
 use toolbus_testkit::eventually;
 
-use crate::meddler::{Fate, Meddler};
+use crate::fault_proxy::{Fate, FaultProxy};
 use crate::once::{LIMIT, Place, same, unreached};
 use crate::proxy::{Proxy, Way};
 use crate::support::{client, run, script};
@@ -30,7 +30,7 @@ const ATTEMPTS: u32 = 5;
 struct Stage {
     place: Place,
     proxy: Proxy,
-    meddler: Meddler,
+    fault_proxy: FaultProxy,
     runner: KubernetesRunner,
 }
 
@@ -39,9 +39,9 @@ impl Stage {
         let (proxy, attaching) = Proxy::to_cluster().await?;
         let mut place = Place::new(name).await?;
         place.settings.warm.size = 1;
-        let meddler = Meddler::attaching_by(attaching);
-        let runner = place.runner(meddler.client(None).await.expect("a cluster")).await;
-        Some(Self { place, proxy, meddler, runner })
+        let fault_proxy = FaultProxy::attaching_by(attaching);
+        let runner = place.runner(fault_proxy.client(None).await.expect("a cluster")).await;
+        Some(Self { place, proxy, fault_proxy, runner })
     }
 
     /// The pod that waits: its name and its user.
@@ -152,7 +152,7 @@ async fn a_script_gets_no_other_pod_while_it_is_unknown_whose_the_first_one_is()
         let (name, _) = stage.waiting().await;
         let mut streams = attached(&stage.place.pods, &name).await.expect("attached");
         let silent = format!("/pods/{name}");
-        stage.meddler.judge(move |method, path| {
+        stage.fault_proxy.judge(move |method, path| {
             let is_it = path.ends_with(&silent) && method != "PATCH";
             if is_it { Fate::Silent } else { Fate::Pass }
         });
@@ -160,7 +160,7 @@ async fn a_script_gets_no_other_pod_while_it_is_unknown_whose_the_first_one_is()
         let call_id = format!("call_{attempt}");
         let running = stage.runner.run(script(WHO), Run::alone(&call_id));
         let (outcome, ()) = tokio::join!(running, stage.kill(&name, &mut streams));
-        stage.meddler.judge(|_, _| Fate::Pass);
+        stage.fault_proxy.judge(|_, _| Fate::Pass);
         // Its claim was granted, and it had the script.
         if stage.runner.warm().hits > before.hits && outcome.is_err() {
             assert!(matches!(outcome, Err(Error::OutcomeUnknown(_))), "{outcome:?}");
@@ -179,13 +179,13 @@ async fn a_script_whose_pod_may_have_been_claimed_begins_in_no_other() {
     let Some(mut place) = Place::new("unheard-claim").await else { return };
     let second = place.runner(client().await.expect("a cluster")).await;
     place.settings.warm.size = 1;
-    let meddler = Meddler::new();
-    let first = place.runner(meddler.client(None).await.expect("a cluster")).await;
+    let fault_proxy = FaultProxy::new();
+    let first = place.runner(fault_proxy.client(None).await.expect("a cluster")).await;
     full(&first).await;
     // The cluster itself may change the pod at this moment, and refuse the first claim for that.
     static IS_GRANTED: AtomicBool = AtomicBool::new(false);
     // Another pod could be made and attached to.
-    meddler.judge(|method, path| {
+    fault_proxy.judge(|method, path| {
         let of_a_pod = path.contains("/pods/rockbot-script-") && !path.ends_with("/attach");
         match method {
             _ if !of_a_pod => Fate::Pass,
@@ -206,7 +206,7 @@ async fn a_script_whose_pod_may_have_been_claimed_begins_in_no_other() {
     let asking = async {
         let outcome = first.run(script(source), call).await;
         // It may delete again what is its own.
-        meddler.judge(|_, _| Fate::Pass);
+        fault_proxy.judge(|_, _| Fate::Pass);
         outcome
     };
     let (unknown, adopted) = tokio::join!(asking, adopting);
@@ -282,7 +282,7 @@ async fn half_a_script_of_a_manager_that_is_lost_is_forgotten() {
 #[tokio::test]
 async fn of_two_managers_that_find_a_script_unbegun_one_begins_it() {
     let Some(stage) = Stage::new("both").await else { return };
-    let deaf = Meddler::new();
+    let deaf = FaultProxy::new();
     let warm = WarmSettings::default();
     let settings = KubernetesSettings { warm, ..stage.place.settings.clone() };
     let client = deaf.client(None).await.expect("a cluster");

@@ -24,7 +24,7 @@ use toolbus_tools::{Guides, Invoker, Registry};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::name::{AgentName, InstanceId};
 
-use crate::meddler::{Fate, Meddler};
+use crate::fault_proxy::{Fate, FaultProxy};
 use crate::once::{LIMIT, Place};
 use crate::support::{bystander, client};
 
@@ -106,12 +106,12 @@ fn told(outcome: Outcome, code: ErrorCode, parts: &[&str]) {
 #[tokio::test]
 async fn that_the_cluster_does_not_answer_is_told_before_the_deadline() {
     let Some(place) = Place::new("deadline-silent").await else { return };
-    let meddler = Meddler::new();
-    let runner = place.runner(meddler.client(None).await.expect("a cluster")).await;
+    let fault_proxy = FaultProxy::new();
+    let runner = place.runner(fault_proxy.client(None).await.expect("a cluster")).await;
     let service = Service::start(runner, SHARES).await;
     let stuck = CancellationToken::new();
     let (first, asked) = (stuck.clone(), AtomicU32::new(0));
-    meddler.judge(move |method, path| {
+    fault_proxy.judge(move |method, path| {
         if method != "POST" || !path.ends_with("/pods") {
             return Fate::Pass;
         }
@@ -129,12 +129,12 @@ async fn that_the_cluster_does_not_answer_is_told_before_the_deadline() {
 #[tokio::test]
 async fn that_a_pod_cannot_be_attached_to_is_told_before_the_deadline() {
     let Some(place) = Place::new("deadline-refused").await else { return };
-    let meddler = Meddler::new();
-    let runner = place.runner(meddler.client(None).await.expect("a cluster")).await;
+    let fault_proxy = FaultProxy::new();
+    let runner = place.runner(fault_proxy.client(None).await.expect("a cluster")).await;
     let service = Service::start(runner, SHARES).await;
     let stuck = CancellationToken::new();
     let (first, refused) = (stuck.clone(), Mutex::new(None::<String>));
-    meddler.judge(move |_, path| {
+    fault_proxy.judge(move |_, path| {
         if !path.ends_with("/attach") {
             return Fate::Pass;
         }

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use toolbus_scripts::runner::{Ending, Run, Runner, Script};
 use toolbus_testkit::{eventually, process};
 
-use crate::meddler::{Fate, Meddler};
+use crate::fault_proxy::{Fate, FaultProxy};
 use crate::once::{LIMIT, Place};
 use crate::support::script;
 
@@ -44,9 +44,9 @@ async fn is_dead_at_once(name: &str, ending: Ending) {
         return;
     }
     let Some(place) = Place::new(name).await else { return };
-    let meddler = Meddler::new();
-    let runner = place.runner(meddler.client(None).await.expect("a cluster")).await;
-    meddler.judge(|method, _| if method == "DELETE" { Fate::Refused(500) } else { Fate::Pass });
+    let fault_proxy = FaultProxy::new();
+    let runner = place.runner(fault_proxy.client(None).await.expect("a cluster")).await;
+    fault_proxy.judge(|method, _| if method == "DELETE" { Fate::Refused(500) } else { Fate::Pass });
     let times_out = ending == Ending::TimedOut;
     let (cancelled, begun) = (CancellationToken::new(), Arc::new(OnceLock::new()));
     let hearing = Arc::clone(&begun);
@@ -77,7 +77,7 @@ async fn is_dead_at_once(name: &str, ending: Ending) {
     let script = Script { timeout: if times_out { SHORT } else { LIMIT }, ..script(STUBBORN) };
     let (outcome, ()) = tokio::join!(runner.run(script, run), watching);
     assert_eq!(outcome.expect("an outcome").ending, ending);
-    meddler.judge(|_, _| Fate::Pass);
+    fault_proxy.judge(|_, _| Fate::Pass);
     runner.idle().await;
     place.is_empty(LIMIT).await;
 }
@@ -93,10 +93,10 @@ async fn user_of_one(place: &Place) -> i64 {
 #[tokio::test]
 async fn a_pod_is_told_that_its_end_was_heard() {
     let Some(place) = Place::new("told").await else { return };
-    let meddler = Meddler::new();
-    let runner = place.runner(meddler.client(None).await.expect("a cluster")).await;
+    let fault_proxy = FaultProxy::new();
+    let runner = place.runner(fault_proxy.client(None).await.expect("a cluster")).await;
     // It ends by itself or not at all.
-    meddler.judge(|method, _| if method == "DELETE" { Fate::Refused(500) } else { Fate::Pass });
+    fault_proxy.judge(|method, _| if method == "DELETE" { Fate::Refused(500) } else { Fate::Pass });
     runner.run(script("print(1)"), Run::alone("call_1")).await.expect("an outcome");
     let ended = eventually(LIMIT, async || {
         let pods = place.pods.list(&ListParams::default()).await.map_err(|e| e.to_string())?;
@@ -111,7 +111,7 @@ async fn a_pod_is_told_that_its_end_was_heard() {
     // By the cluster's own clock, in whole seconds.
     let lived = to.0.duration_since(from.0);
     assert!(lived < SignedDuration::from_secs(12), "{lived:?}");
-    meddler.judge(|_, _| Fate::Pass);
+    fault_proxy.judge(|_, _| Fate::Pass);
     runner.idle().await;
     place.is_empty(LIMIT).await;
 }
@@ -120,9 +120,9 @@ async fn a_pod_is_told_that_its_end_was_heard() {
 #[tokio::test]
 async fn a_first_process_that_is_kept_from_running_misses_no_time() {
     let Some(place) = Place::new("leaps").await else { return };
-    let meddler = Meddler::new();
-    let runner = place.runner(meddler.client(None).await.expect("a cluster")).await;
-    meddler.run_before(LEAPS);
+    let fault_proxy = FaultProxy::new();
+    let runner = place.runner(fault_proxy.client(None).await.expect("a cluster")).await;
+    fault_proxy.run_before(LEAPS);
     // By that clock they are soon over; by the manager's, who would end it else, they are not.
     let timeout = Duration::from_secs(600);
     let source = "import time\nprint('here', flush=True)\ntime.sleep(600)";

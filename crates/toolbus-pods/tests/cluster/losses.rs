@@ -10,7 +10,7 @@ use toolbus_runtime::config::TimeSpan;
 use toolbus_scripts::runner::{Ending, Error, Run, Runner};
 use toolbus_testkit::eventually;
 
-use crate::meddler::{Fate, Meddler};
+use crate::fault_proxy::{Fate, FaultProxy};
 use crate::once::{LIMIT, Place};
 use crate::proxy::{Proxy, Way};
 use crate::support::{client, script};
@@ -18,16 +18,16 @@ use crate::support::{client, script};
 #[tokio::test]
 async fn scripts_run_without_a_watch() {
     let Some(place) = Place::new("blind").await else { return };
-    let meddler = Meddler::new();
+    let fault_proxy = FaultProxy::new();
     // Before the manager starts, which watches from then on.
-    meddler.judge(|method, path| {
+    fault_proxy.judge(|method, path| {
         let watched = path.ends_with("/events") || path.ends_with("/pods");
         if method == "GET" && watched { Fate::Refused(500) } else { Fate::Pass }
     });
-    let runner = place.runner(meddler.client(None).await.expect("a cluster")).await;
+    let runner = place.runner(fault_proxy.client(None).await.expect("a cluster")).await;
     let outcome = runner.run(script("print(1)"), Run::alone("call_1")).await;
     assert_eq!(outcome.expect("an outcome").ending, Ending::Exited(0));
-    let asked = meddler.calls();
+    let asked = fault_proxy.calls();
     assert!(asked.contains("list pods") && !asked.contains("watch pods"), "{asked:?}");
     runner.idle().await;
     place.is_empty(LIMIT).await;

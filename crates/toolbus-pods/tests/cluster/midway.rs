@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::time::sleep;
 use toolbus_scripts::runner::{Ending, Error, Run, Runner, Script};
 
-use crate::meddler::{Fate, Meddler};
+use crate::fault_proxy::{Fate, FaultProxy};
 use crate::once::{LIMIT, Place};
 use crate::proxy::{Proxy, Way};
 use crate::support::{bystander, client, script};
@@ -80,9 +80,9 @@ async fn a_slow_cluster_is_waited_for() {
 async fn refusals_to_attach_and_to_read_the_log_are_tried_again() {
     let Some((proxy, attaching)) = Proxy::to_cluster().await else { return };
     let Some(place) = Place::new("refusals").await else { return };
-    let meddler = Meddler::attaching_by(attaching);
+    let fault_proxy = FaultProxy::attaching_by(attaching);
     let (attaches, logs) = (AtomicU32::new(0), AtomicU32::new(0));
-    meddler.judge(move |_, path| {
+    fault_proxy.judge(move |_, path| {
         let (refused, code) = match path {
             path if path.ends_with("/attach") => (&attaches, 429),
             path if path.ends_with("/log") => (&logs, 500),
@@ -90,7 +90,7 @@ async fn refusals_to_attach_and_to_read_the_log_are_tried_again() {
         };
         if refused.fetch_add(1, Ordering::Relaxed) < 3 { Fate::Refused(code) } else { Fate::Pass }
     });
-    let runner = place.runner(meddler.client(None).await.expect("a cluster")).await;
+    let runner = place.runner(fault_proxy.client(None).await.expect("a cluster")).await;
     let cutting = async {
         place.started().await;
         proxy.set(Way::Closed);

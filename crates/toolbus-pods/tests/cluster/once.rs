@@ -20,7 +20,7 @@ use toolbus_pods::{KubernetesRunner, PolicyStatus};
 use toolbus_scripts::runner::{Ending, Error, Run, Runner, Script};
 use toolbus_testkit::eventually;
 
-use crate::meddler::{Fate, Meddler};
+use crate::fault_proxy::{Fate, FaultProxy};
 use crate::support::{client, observer, script, settings};
 
 /// Longer than anything here takes on a machine that is busy.
@@ -224,9 +224,9 @@ async fn a_call_that_comes_again_and_has_no_pod_is_not_run() {
 /// Two managers, of which the first has a call and never reaches its pod, for as long as what it
 /// tries is held. The call is given as it comes again.
 pub(crate) async fn unreached(place: &Place) -> (JoinSet<()>, KubernetesRunner, Run) {
-    let meddler = Meddler::new();
-    meddler.judge(|_, path| if path.ends_with("/attach") { Fate::Silent } else { Fate::Pass });
-    let first = place.runner(meddler.client(None).await.expect("a cluster")).await;
+    let fault_proxy = FaultProxy::new();
+    fault_proxy.judge(|_, path| if path.ends_with("/attach") { Fate::Silent } else { Fate::Pass });
+    let first = place.runner(fault_proxy.client(None).await.expect("a cluster")).await;
     let second = place.runner(client().await.expect("a cluster")).await;
     let run = Run::alone("call_1");
     let again = same(&run, true);
@@ -250,14 +250,12 @@ async fn a_pod_whose_script_was_not_handed_over_gets_it_from_the_next_manager() 
 #[tokio::test]
 async fn a_pod_that_is_made_after_its_call_was_cancelled_is_deleted() {
     let Some(place) = Place::new("late").await else { return };
-    let meddler = Meddler::new();
-    let runner = place.runner(meddler.client(None).await.expect("a cluster")).await;
+    let fault_proxy = FaultProxy::new();
+    let runner = place.runner(fault_proxy.client(None).await.expect("a cluster")).await;
     for fate in [Fate::Late(Duration::from_secs(8)), Fate::Lost] {
-        meddler.judge(
-            move |method, path| {
-                if method == "POST" && path.ends_with("/pods") { fate } else { Fate::Pass }
-            },
-        );
+        fault_proxy.judge(move |method, path| {
+            if method == "POST" && path.ends_with("/pods") { fate } else { Fate::Pass }
+        });
         let before = place.ever();
         let cancelled = CancellationToken::new();
         let run = Run { cancelled: cancelled.clone(), ..Run::alone("call_1") };
@@ -278,14 +276,14 @@ async fn a_pod_that_is_made_after_its_call_was_cancelled_is_deleted() {
 #[tokio::test]
 async fn a_pod_that_cannot_be_deleted_for_a_while_is_deleted_later() {
     let Some(place) = Place::new("stray").await else { return };
-    let meddler = Meddler::new();
-    let runner = place.runner(meddler.client(None).await.expect("a cluster")).await;
-    meddler.judge(|method, _| if method == "DELETE" { Fate::Refused(500) } else { Fate::Pass });
+    let fault_proxy = FaultProxy::new();
+    let runner = place.runner(fault_proxy.client(None).await.expect("a cluster")).await;
+    fault_proxy.judge(|method, _| if method == "DELETE" { Fate::Refused(500) } else { Fate::Pass });
     runner.run(script("print(1)"), Run::alone("call_1")).await.expect("an outcome");
     // The manager itself has given up.
     runner.idle().await;
     assert_eq!(place.all().await.len(), 1);
-    meddler.judge(|_, _| Fate::Pass);
+    fault_proxy.judge(|_, _| Fate::Pass);
     place.is_empty(LIMIT).await;
 }
 
@@ -342,10 +340,10 @@ async fn the_role_is_what_is_used() {
         serde_json::from_str(include_str!("../../src/role.json")).expect("a Role");
     grant(&admin, &namespace, &role).await;
     let user = format!("system:serviceaccount:{namespace}:scripts-manager");
-    let meddler = Meddler::new();
+    let fault_proxy = FaultProxy::new();
     let settings = KubernetesSettings { prepare_namespace: false, ..place.settings.clone() };
     let start = async || {
-        let client = meddler.client(Some(&user)).await.expect("a cluster");
+        let client = fault_proxy.client(Some(&user)).await.expect("a cluster");
         KubernetesRunner::start(client, settings.clone(), 8).await
     };
     // A role takes a moment to be known.
@@ -363,7 +361,7 @@ async fn the_role_is_what_is_used() {
     let (one, two) = tokio::join!(first.run(script(source), run), adopting);
     assert_eq!(one.expect("an outcome").output.text, "done\n");
     assert_eq!(two.expect("an outcome").output.text, "done\n");
-    meddler.judge(|method, path| {
+    fault_proxy.judge(|method, path| {
         if method == "POST" && path.ends_with("/pods") { Fate::Lost } else { Fate::Pass }
     });
     let stop = CancellationToken::new();
@@ -397,7 +395,7 @@ async fn the_role_is_what_is_used() {
             allowed.insert(format!("{verb} {resource}{group}{subresource}"));
         }
     }
-    let mut used = meddler.calls();
+    let mut used = fault_proxy.calls();
     // Everybody may ask what he may do.
     used.retain(|call| !call.starts_with("create selfsubject"));
     // Attaching is asked for as one, and checked as the other, by how new the cluster is.

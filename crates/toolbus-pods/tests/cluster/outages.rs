@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use toolbus_scripts::runner::{Error, Outcome, Run, Runner};
 
-use crate::meddler::{Fate, Meddler};
+use crate::fault_proxy::{Fate, FaultProxy};
 use crate::once::{LIMIT, Place};
 use crate::support::{bystander, script};
 
@@ -20,16 +20,16 @@ async fn meet(
 ) -> Option<Result<Outcome, Error>> {
     let mut place = Place::new(name).await?;
     place.settings.start_timeout = toolbus_runtime::config::TimeSpan::seconds(START.as_secs());
-    let meddler = Meddler::new();
-    let runner = place.runner(meddler.client(None).await?).await;
-    meddler.judge(judge);
+    let fault_proxy = FaultProxy::new();
+    let runner = place.runner(fault_proxy.client(None).await?).await;
+    fault_proxy.judge(judge);
     let start = Instant::now();
     let running =
         async { (runner.run(script(source), Run::alone("call_1")).await, Instant::now()) };
     let ((outcome, told), ()) = tokio::join!(running, bystander());
     // The script's twenty seconds, and what comes before and after them.
     assert!(told - start < Duration::from_secs(40), "{:?}", told - start);
-    meddler.judge(|_, _| Fate::Pass);
+    fault_proxy.judge(|_, _| Fate::Pass);
     runner.idle().await;
     place.is_empty(LIMIT).await;
     Some(outcome)

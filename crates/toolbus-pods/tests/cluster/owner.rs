@@ -5,7 +5,7 @@ use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::json;
 use toolbus_testkit::eventually;
 
-use crate::meddler::{Fate, Meddler};
+use crate::fault_proxy::{Fate, FaultProxy};
 use crate::once::{LIMIT, Place};
 use crate::warm::full;
 
@@ -16,11 +16,11 @@ async fn with_the_lease_of_the_installation_goes_what_managers_made() {
     place.settings.warm.size = 1;
     let lease: Lease = serde_json::from_value(json!({"metadata": {"name": NAME}})).expect("one");
     place.leases.create(&PostParams::default(), &lease).await.expect("a Lease");
-    let meddler = Meddler::new();
-    let runner = place.runner(meddler.client(None).await.expect("a cluster")).await;
+    let fault_proxy = FaultProxy::new();
+    let runner = place.runner(fault_proxy.client(None).await.expect("a cluster")).await;
     full(&runner).await;
     // As for one who has lost all rights.
-    meddler.judge(|_, _| Fate::Refused(403));
+    fault_proxy.judge(|_, _| Fate::Refused(403));
     place.leases.delete(NAME, &DeleteParams::default()).await.expect("deleted");
     place.is_empty(LIMIT).await;
     eventually(LIMIT, async || {

@@ -15,8 +15,8 @@ use toolbus_scripts::runner::{CallKey, Ending, Error, Outcome, Run, Runner, Scri
 use toolbus_testkit::eventually;
 
 use crate::begun::{dismiss, greet};
+use crate::fault_proxy::{Fate, FaultProxy};
 use crate::index::{IMAGE, Index};
-use crate::meddler::{Fate, Meddler};
 use crate::once::{LIMIT, Place, same};
 use crate::support::{client, observer, script, settings};
 
@@ -131,12 +131,12 @@ async fn a_call_that_comes_again_unbegun_has_its_packages(
     let namespace = stage.index.namespace.clone();
     let pods: Api<Pod> = Api::namespaced(stage.client.clone(), &namespace);
     let settings = KubernetesSettings { namespace, packages: stage.settings(), ..settings() };
-    let start = async |meddler: &Meddler| {
-        meddler.judge(deaf);
-        let client = meddler.client(None).await.expect("a cluster");
+    let start = async |fault_proxy: &FaultProxy| {
+        fault_proxy.judge(deaf);
+        let client = fault_proxy.client(None).await.expect("a cluster");
         KubernetesRunner::start(client, settings.clone(), 8).await.expect("a runner")
     };
-    let (one, other) = (Meddler::new(), Meddler::new());
+    let (one, other) = (FaultProxy::new(), FaultProxy::new());
     let (first, second) = (start(&one).await, start(&other).await);
     // Another than that of a run before this one, of which something may be left.
     let call = Run::alone(&CallKey::unique().to_string());

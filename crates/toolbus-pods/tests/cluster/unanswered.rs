@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use tokio::time::sleep;
 use toolbus_scripts::runner::{CallKey, Error, Run, Runner, Script};
 
-use crate::meddler::{Fate, Meddler};
+use crate::fault_proxy::{Fate, FaultProxy};
 use crate::once::{Place, same};
 use crate::proxy::Proxy;
 use crate::support::{client, run, script};
@@ -16,19 +16,19 @@ use crate::warm::full;
 
 /// The requests of one thing that a manager does, of which the first of each kind has no answer.
 struct Stage {
-    meddler: Meddler,
+    fault_proxy: FaultProxy,
     fate: Fate,
 }
 
 impl Stage {
     /// From now on.
     fn begin(&self) {
-        self.meddler.first_of_each(self.fate);
+        self.fault_proxy.first_of_each(self.fate);
     }
 
     /// These kinds of requests met with it, and what was done is done all the same.
     fn end(&self, what: &str, expected: &[&str]) {
-        let met = self.meddler.first_of_each(self.fate);
+        let met = self.fault_proxy.first_of_each(self.fate);
         let expected: BTreeSet<String> = expected.iter().map(|kind| (*kind).to_owned()).collect();
         let missing: Vec<_> = expected.difference(&met).collect();
         assert!(missing.is_empty(), "{what}, {:?}: without {missing:?} in {met:?}", self.fate);
@@ -38,12 +38,12 @@ impl Stage {
 /// All that a manager asks of the cluster, with the first request of each kind without an answer.
 async fn everything(name: &str, fate: Fate) {
     let Some(mut place) = Place::new(name).await else { return };
-    let stage = Stage { meddler: Meddler::new(), fate };
+    let stage = Stage { fault_proxy: FaultProxy::new(), fate };
     let other = place.runner(client().await.expect("a cluster")).await;
     place.settings.warm.size = 1;
 
     stage.begin();
-    let runner = place.runner(stage.meddler.client(None).await.expect("a cluster")).await;
+    let runner = place.runner(stage.fault_proxy.client(None).await.expect("a cluster")).await;
     full(&runner).await;
     let start = [
         "create namespaces",
@@ -123,14 +123,14 @@ async fn a_request_without_an_answer_is_made_again_or_found_out_about() {
 #[tokio::test]
 async fn a_pod_that_was_made_unheard_is_not_refused_for_the_room_that_it_takes() {
     let Some(place) = Place::new("last-place").await else { return };
-    let meddler = Meddler::new();
-    meddler.judge(|method, path| {
+    let fault_proxy = FaultProxy::new();
+    fault_proxy.judge(|method, path| {
         if method == "POST" && path.ends_with("/pods") { Fate::Refused(403) } else { Fate::Pass }
     });
-    let runner = place.runner(meddler.client(None).await.expect("a cluster")).await;
+    let runner = place.runner(fault_proxy.client(None).await.expect("a cluster")).await;
     let refused = runner.run(script("print(1)"), Run::alone("call_0")).await;
     assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
-    meddler.first_of_each(Fate::Lost);
+    fault_proxy.first_of_each(Fate::Lost);
     let outcome = runner.run(script("print(1)"), Run::alone("call_1")).await;
     assert_eq!(outcome.expect("it was made").output.text, "1\n");
     runner.close().await;

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use toolbus_scripts::runner::{CallKey, Error, Runner};
 use toolbus_testkit::eventually;
 
-use crate::meddler::{Fate, Meddler};
+use crate::fault_proxy::{Fate, FaultProxy};
 use crate::once::{LIMIT, Place};
 use crate::support::client;
 
@@ -74,8 +74,8 @@ async fn noted(place: &Place, count: usize) {
 #[tokio::test]
 async fn a_call_whose_note_cannot_be_taken_back_for_certain_does_not_begin() {
     let Some(place) = Place::new("notes-lost").await else { return };
-    let meddler = Meddler::new();
-    let runner = place.runner(meddler.client(None).await.expect("a cluster")).await;
+    let fault_proxy = FaultProxy::new();
+    let runner = place.runner(fault_proxy.client(None).await.expect("a cluster")).await;
     let mut tasks = JoinSet::new();
     let renewals_too = |method: &str, path: &str| method == "PATCH" && path.contains("/leases/");
     // The note is written down, and the answer to its taking back is lost: the mark tells.
@@ -85,11 +85,11 @@ async fn a_call_whose_note_cannot_be_taken_back_for_certain_does_not_begin() {
     let lost = move |method: &str, path: &str| {
         if renewals_too(method, path) { Fate::Lost } else { Fate::Pass }
     };
-    meddler.judge(lost);
+    fault_proxy.judge(lost);
     turn.notify_one();
     assert_eq!(tasks.join_next().await.expect("a task").expect("no panic"), Ok(()));
     assert_eq!(place.notes().await, 0);
-    meddler.judge(|_, _| Fate::Pass);
+    fault_proxy.judge(|_, _| Fate::Pass);
     // Of no use any more, it is gone with the next renewal.
     eventually(LIMIT, async || match place.annotations().await {
         names if names.is_empty() => Ok(()),
@@ -101,7 +101,7 @@ async fn a_call_whose_note_cannot_be_taken_back_for_certain_does_not_begin() {
     waiting(&mut tasks, &runner, (key, &turn));
     noted(&place, 1).await;
     let asked = AtomicU32::new(0);
-    meddler.judge(move |method, path| match lost(method, path) {
+    fault_proxy.judge(move |method, path| match lost(method, path) {
         Fate::Lost => {
             asked.fetch_add(1, Ordering::Relaxed);
             Fate::Lost
@@ -112,26 +112,27 @@ async fn a_call_whose_note_cannot_be_taken_back_for_certain_does_not_begin() {
     turn.notify_one();
     let waited = tasks.join_next().await.expect("a task").expect("no panic");
     assert!(matches!(waited, Err(Error::OutcomeUnknown(_))), "{waited:?}");
-    meddler.judge(|_, _| Fate::Pass);
+    fault_proxy.judge(|_, _| Fate::Pass);
     noted(&place, 0).await;
 
     // It is written down by a request whose answer is lost: it is taken back all the same.
     let lost = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&lost);
-    meddler.judge(move |method, path| {
+    fault_proxy.judge(move |method, path| {
         let is_lost = renewals_too(method, path) && count.fetch_add(1, Ordering::Relaxed) < 8;
         if is_lost { Fate::Lost } else { Fate::Pass }
     });
     let (key, turn) = (CallKey::unique(), Arc::new(Notify::new()));
     waiting(&mut tasks, &runner, (key, &turn));
     noted(&place, 1).await;
-    meddler.judge(|_, _| Fate::Pass);
+    fault_proxy.judge(|_, _| Fate::Pass);
     turn.notify_one();
     assert_eq!(tasks.join_next().await.expect("a task").expect("no panic"), Ok(()));
     assert_eq!(place.notes().await, 0);
 
     // Where no notes can be had, calls wait without.
-    meddler.judge(|_, path| if path.contains("/leases") { Fate::Refused(403) } else { Fate::Pass });
+    fault_proxy
+        .judge(|_, path| if path.contains("/leases") { Fate::Refused(403) } else { Fate::Pass });
     waiting(&mut tasks, &runner, (CallKey::unique(), &turn));
     turn.notify_one();
     assert_eq!(tasks.join_next().await.expect("a task").expect("no panic"), Ok(()));

@@ -15,7 +15,7 @@ use toolbus_runtime::config::TimeSpan;
 use toolbus_scripts::runner::{Ending, Error, Run, Runner, Script};
 use toolbus_testkit::eventually;
 
-use crate::meddler::{Fate, Meddler};
+use crate::fault_proxy::{Fate, FaultProxy};
 use crate::once::Place;
 use crate::support::{client, observer, run, script, settings, unwatched};
 
@@ -91,15 +91,15 @@ async fn a_burst_of_the_pools_size_is_all_hits_and_no_pod_runs_two_scripts() {
 async fn the_next_pod_is_asked_for_right_after_a_claim() {
     let Some(mut place) = Place::new("refill").await else { return };
     place.settings.warm.size = 1;
-    let meddler = Meddler::new();
-    let runner = place.runner(meddler.client(None).await.expect("a cluster")).await;
+    let fault_proxy = FaultProxy::new();
+    let runner = place.runner(fault_proxy.client(None).await.expect("a cluster")).await;
     for round in 1..=6 {
         full(&runner).await;
         runner.idle().await;
-        meddler.changes();
+        fault_proxy.changes();
         run(&runner, "import time\ntime.sleep(0.4)").await;
         runner.idle().await;
-        let mut changes = meddler.changes();
+        let mut changes = fault_proxy.changes();
         // The claim is made again where the cluster itself changed the pod, and the next pod may be born,
         // and eased, before this one is gone.
         let mut is_claimed = false;
@@ -198,10 +198,10 @@ async fn a_pod_that_dies_between_claim_and_script_is_made_good_by_a_cold_one() {
 async fn a_script_does_not_start_in_a_pod_that_was_not_claimed_for_it() {
     let Some(mut place) = Place::new("unclaimed").await else { return };
     place.settings.warm.size = 1;
-    let meddler = Meddler::new();
-    let runner = place.runner(meddler.client(None).await.expect("a cluster")).await;
+    let fault_proxy = FaultProxy::new();
+    let runner = place.runner(fault_proxy.client(None).await.expect("a cluster")).await;
     full(&runner).await;
-    meddler.judge(|method, path| match method {
+    fault_proxy.judge(|method, path| match method {
         _ if !path.contains("/pods/rockbot-script-warm-") => Fate::Pass,
         "PATCH" => Fate::Silent,
         // It stays, so that it can be asked.
@@ -230,7 +230,7 @@ async fn a_script_does_not_start_in_a_pod_that_was_not_claimed_for_it() {
 
     // Where it was refused nobody finds the pod by this call, so the script gets another.
     full(&runner).await;
-    meddler.judge(|method, path| match method {
+    fault_proxy.judge(|method, path| match method {
         "PATCH" | "DELETE" if path.contains("/pods/rockbot-script-warm-") => Fate::Refused(403),
         _ => Fate::Pass,
     });
@@ -239,7 +239,7 @@ async fn a_script_does_not_start_in_a_pod_that_was_not_claimed_for_it() {
     assert_eq!((runner.warm().hits, runner.warm().misses), (0, 2));
     let unclaimed = logs().await;
     assert!(has_taken(&unclaimed) && !has_started(&unclaimed), "{unclaimed:?}");
-    meddler.judge(|_, _| Fate::Pass);
+    fault_proxy.judge(|_, _| Fate::Pass);
     runner.close().await;
     place.is_empty(SOON).await;
 }

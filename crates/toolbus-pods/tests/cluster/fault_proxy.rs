@@ -48,7 +48,7 @@ struct Firsts {
 
 /// Decides by method and path what becomes of requests, and remembers them.
 #[derive(Clone)]
-pub(crate) struct Meddler {
+pub(crate) struct FaultProxy {
     judge: Arc<Mutex<Arc<Judge>>>,
     calls: Arc<Mutex<BTreeSet<String>>>,
     changes: Arc<Mutex<Vec<String>>>,
@@ -57,7 +57,7 @@ pub(crate) struct Meddler {
     attachments: Option<Client>,
 }
 
-impl Meddler {
+impl FaultProxy {
     /// Lets everything pass, for the time being.
     pub(crate) fn new() -> Self {
         let pass: Arc<Judge> = Arc::new(|_, _| Fate::Pass);
@@ -118,17 +118,17 @@ impl Meddler {
     }
 }
 
-impl<S> Layer<S> for Meddler {
+impl<S> Layer<S> for FaultProxy {
     type Service = Meddling<S>;
 
     fn layer(&self, inner: S) -> Meddling<S> {
-        Meddling { inner, meddler: self.clone() }
+        Meddling { inner, fault_proxy: self.clone() }
     }
 }
 
 pub(crate) struct Meddling<S> {
     inner: S,
-    meddler: Meddler,
+    fault_proxy: FaultProxy,
 }
 
 impl<S> Service<Request<Body>> for Meddling<S>
@@ -146,20 +146,21 @@ where
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let is_new_pod = request.method() == "POST" && request.uri().path().ends_with("/pods");
-        if let Some(prelude) = self.meddler.prelude.lock().filter(|_| is_new_pod) {
+        if let Some(prelude) = self.fault_proxy.prelude.lock().filter(|_| is_new_pod) {
             request = request.map(|body| with_prelude(body, prelude));
         }
         let (method, path) = (request.method().as_str(), request.uri().path());
         let query = request.uri().query().unwrap_or_default();
         let kind = as_in_a_role(method, path, query);
-        let judge = Arc::clone(&self.meddler.judge.lock());
-        let first = self.meddler.fate_of_first(&kind);
+        let judge = Arc::clone(&self.fault_proxy.judge.lock());
+        let first = self.fault_proxy.fate_of_first(&kind);
         let fate = first.unwrap_or_else(|| judge(method, path));
         if method != "GET" && kind.ends_with(" pods") {
-            self.meddler.changes.lock().push(kind.clone());
+            self.fault_proxy.changes.lock().push(kind.clone());
         }
-        self.meddler.calls.lock().insert(kind);
-        let attachments = self.meddler.attachments.clone().filter(|_| path.ends_with("/attach"));
+        self.fault_proxy.calls.lock().insert(kind);
+        let attachments =
+            self.fault_proxy.attachments.clone().filter(|_| path.ends_with("/attach"));
         let passing = match fate {
             Fate::Pass | Fate::Late(_) | Fate::Lost | Fate::LostWhenGranted(_) => {
                 Some(match attachments {
