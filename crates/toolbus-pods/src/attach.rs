@@ -67,7 +67,7 @@ pub(crate) async fn attach(
     let request = kube::core::Request::new(Pod::url_path(&(), Some(namespace)))
         .attach(pod, &parameters)
         .map_err(kube::Error::BuildRequest)?;
-    let socket = timeout(CONNECT_TIMEOUT, connect(client, request)).await.map_err(|_| {
+    let socket = timeout(CONNECT_TIMEOUT, open_socket(client, request)).await.map_err(|_| {
         kube::Error::Service(format!("no connection within {CONNECT_TIMEOUT:?}").into())
     })??;
     let (sink, stream) = socket.split();
@@ -75,13 +75,12 @@ pub(crate) async fn attach(
 }
 
 /// Opens a WebSocket of protocol [`PROTOCOL`], which the client library cannot be made to ask for.
-async fn connect(
+async fn open_socket(
     client: &Client,
     request: Request<Vec<u8>>,
 ) -> Result<WebSocketStream<TokioIo<Upgraded>>, kube::Error> {
     let key = generate_key();
     let (mut parts, _) = request.into_parts();
-
     let own: [(HeaderName, &str); 5] = [
         (header::CONNECTION, "Upgrade"),
         (header::UPGRADE, "websocket"),
@@ -89,14 +88,14 @@ async fn connect(
         (header::SEC_WEBSOCKET_PROTOCOL, PROTOCOL),
         (header::SEC_WEBSOCKET_KEY, &key),
     ];
-
     for (name, value) in own {
         let value = HeaderValue::from_str(value).map_err(|e| kube::Error::HttpError(e.into()))?;
         parts.headers.insert(name, value);
     }
 
     let response = client.send(Request::from_parts(parts, Body::empty())).await?;
-    check(&response, &key).map_err(kube::Error::UpgradeConnection)?;
+    check_upgrade(&response, &key).map_err(kube::Error::UpgradeConnection)?;
+
     let upgraded = hyper::upgrade::on(response).await;
     let upgraded = upgraded.map_err(|error| {
         kube::Error::UpgradeConnection(UpgradeConnectionError::GetPendingUpgrade(error))
@@ -105,7 +104,8 @@ async fn connect(
     Ok(WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Client, None).await)
 }
 
-fn check<B>(response: &Response<B>, key: &str) -> Result<(), UpgradeConnectionError> {
+/// Checks that a response switches to our protocol.
+fn check_upgrade<B>(response: &Response<B>, key: &str) -> Result<(), UpgradeConnectionError> {
     let is = |name: &HeaderName, expected: &str| {
         response.headers().get(name).is_some_and(|value| value == expected)
     };
@@ -165,7 +165,7 @@ impl ContainerOutput {
                 Some(_) if message.len() == 1 => {}
                 Some(&STDOUT) => return ContainerFrame::Stdout(message.slice(1..)),
                 Some(&STDERR) => return ContainerFrame::Stderr(message.slice(1..)),
-                Some(&STATUS) => return ContainerFrame::Closed(reason(&message[1..])),
+                Some(&STATUS) => return ContainerFrame::Closed(status_text(&message[1..])),
                 _ => {}
             }
         }
@@ -173,7 +173,7 @@ impl ContainerOutput {
 }
 
 /// What a status says; `Success` when the container's streams ended.
-fn reason(status: &[u8]) -> String {
+fn status_text(status: &[u8]) -> String {
     let status: serde_json::Value = serde_json::from_slice(status).unwrap_or_default();
     let text = |name: &str| status.get(name).and_then(|text| text.as_str()).unwrap_or_default();
     match text("message") {

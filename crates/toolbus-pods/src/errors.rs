@@ -16,7 +16,7 @@ pub(crate) fn is_transient(error: &kube::Error) -> bool {
     }
 }
 
-/// Whether there was no answer, so that nobody knows whether the request arrived.
+/// Whether there was no answer, so that it is unknown whether the request arrived.
 pub(crate) fn is_unanswered(error: &kube::Error) -> bool {
     matches!(error, kube::Error::HyperError(_) | kube::Error::Service(_))
 }

@@ -1,5 +1,5 @@
-//! As much of an API server as Leases and pods need that nobody runs: it keeps objects, counts their
-//! versions, and refuses changes of what is not there or not as it was seen.
+//! A fake API server for Leases and pods that are never run: it stores objects, counts their versions,
+//! and refuses changes of what does not exist or is not as it was seen.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -209,6 +209,7 @@ impl Service<Request<Body>> for FakeCluster {
             let (head, body) = request.into_parts();
             let body = body.collect().await?.to_bytes();
             let body = serde_json::from_slice(&body).unwrap_or_default();
+
             let answer = state.lock().hear(&Request::from_parts(head, ()), &body);
             let Some(answer) = answer else { return pending().await };
             let (code, answer) = answer.map_or_else(
@@ -221,6 +222,7 @@ impl Service<Request<Body>> for FakeCluster {
                 },
                 |answer| (200, answer),
             );
+
             let body = Body::from(serde_json::to_vec(&answer)?);
             Ok(Response::builder().status(code).body(body)?)
         }

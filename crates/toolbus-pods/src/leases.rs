@@ -1,6 +1,6 @@
 //! Liveness of managers: each renews a Lease of its own, and observes those of the others.
 //!
-//! Invariants: whether somebody lives is judged by our own steady clock and by what changed since we
+//! Invariants: whether a manager lives is judged by our own monotonic clock and by what changed since we
 //! looked, never by the times that others wrote, so no clock that is wrong or jumps kills anything;
 //! what was seen before an interruption of our own looking proves nothing.
 
@@ -54,7 +54,7 @@ pub(crate) struct ManagerLease {
 }
 
 impl ManagerLeases {
-    /// `owner` is told what there is at each look at [`ManagerLeases::all`].
+    /// `owner` is updated by each [`ManagerLeases::list_all`].
     pub(crate) fn new(client: Client, namespace: &str, manager: &str, owner: OwnerLease) -> Self {
         let leases = Api::namespaced(client, namespace);
         Self {
@@ -104,7 +104,6 @@ impl ManagerLeases {
                 "renewTime": now,
             },
         }));
-
         let lease: Lease = lease.expect("the template is a Lease");
         let parameters = PostParams::default();
         match with_retry(|| self.leases.create(&parameters, &lease)).await {

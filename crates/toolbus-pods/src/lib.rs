@@ -2,14 +2,14 @@
 //!
 //! How a run goes, file by file: `runner` decides which pod a script gets; `pod_spec` describes the
 //! pod, `pod_lifecycle` makes and deletes it, `pod_startup` attaches to it while it is being made,
-//! `script_session` hands the script over (`protocol`, `attach`) and hears how it ends, `pod_watch`
-//! learns what shows nowhere else. `redelivery` has calls that come again, and scripts that were cut
-//! off from their manager; `start_detection` finds out whether they began, and `release` gives up the
+//! `script_session` hands the script over (`protocol`, `attach`) and reads how it ends, `pod_watch`
+//! observes what shows nowhere else. `redelivery` resumes redelivered calls, and scripts that were cut
+//! off from their manager; `start_detection` detects whether they started, and `release` deletes the
 //! pods of those that did not. `python/supervisor.py` is the pod's first process. `reaper`, `leases`
-//! and `waiting_notes` see to the pods of managers that are gone, and `owner_lease` to those of an
-//! installation that is. `connect` is the connection to the cluster, and `requests` how it is asked.
+//! and `waiting_notes` handle the pods of managers that are dead, and `owner_lease` those of an
+//! installation that was removed. `connect` is the connection to the cluster, and `requests` its timeouts and retries.
 //!
-//! `warm_pool` has pods that are there before their scripts, and `claim` gives one its script.
+//! `warm_pool` makes pods before their scripts come, and `claim` gives one its script.
 //! `packages` installs what scripts import. `policy_probe` finds out whether network policy holds
 //! the pods.
 

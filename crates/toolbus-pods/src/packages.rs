@@ -6,11 +6,11 @@
 //! only. `install.py` is what a packages pod does.
 //!
 //! Invariants: no pod is made for a requirement that does not parse; one set is installed once at a
-//! time, whoever asks for it meanwhile; a script starts only when its set is whole, and nobody
-//! removes a set that may be in use: what is known here is forgotten [`SET_SEEN_TTL`] after it was looked
+//! time, however many calls ask for it; a script starts only when its set is complete, and no set is
+//! removed that may be in use: what is known here is forgotten [`SET_SEEN_TTL`] after it was looked
 //! at, and a set stays for [`SET_UNUSED_TTL`] after that.
 //!
-//! How old sets are is told by the clocks of nodes, which may differ and jump: by an hour at the most,
+//! The age of sets is taken from the clocks of nodes, which may differ and jump: by an hour at the most,
 //! or sets go that are in use.
 
 mod egress_policy;
@@ -135,11 +135,9 @@ impl RunnerInner {
 
             // From before it was looked at: it may be touched no later than that.
             let looked = Instant::now();
-            let installed =
-                timeout_at(end, self.run_installer(InstallOrder { input, limit: left, end }, run))
-                    .await;
+            let order = InstallOrder { input, limit: left, end };
+            let installed = timeout_at(end, self.run_installer(order, run)).await;
             let outcome = installed.unwrap_or_else(|_| Err(packages::timed_out(end - start)))?;
-
             packages::judge(&outcome, limit)?;
             *seen = Some(looked);
         }
@@ -165,6 +163,7 @@ impl RunnerInner {
         let described = describe_pod(&self.settings, &identity, lifetime);
         let pod = installer_pod::describe_installer(described, &self.settings);
         let by = run.until(start_timeout);
+
         let PodCreation::Created(mut installer) =
             self.keeper.create_pod(&identity, pod, &run.cancelled, by).await?
         else {
@@ -178,7 +177,6 @@ impl RunnerInner {
             packages: Vec::new(),
             files: Vec::new(),
         };
-
         let limits = protocol::ScriptLimits {
             open_files: OPEN_FILES_MAX,
             file_bytes: self.settings.packages.set_bytes.bytes(),
@@ -187,7 +185,7 @@ impl RunnerInner {
         let call = ScriptCall { script: &script, run: &run, limits, package_set: None };
         let outcome = self.run_to_end(&mut installer, &call).await;
 
-        // Whatever became of it: the script that needs the packages has not begun.
+        // Whatever became of the installation, the script that needs the packages has not started.
         outcome.map_err(|error| match error {
             Error::OutcomeUnknown(why) => {
                 Error::Packages(format!("the packages could not be installed: {why}"))

@@ -112,7 +112,7 @@ pub(crate) fn template_digest(settings: &KubernetesSettings) -> String {
     digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The pod of this identity as one that waits for its call.
+/// Describes the pod of this identity as a warm one.
 pub(crate) fn describe_warm_pod(
     settings: &KubernetesSettings,
     identity: &PodIdentity,
@@ -192,7 +192,7 @@ fn pod_metadata(identity: &PodIdentity) -> serde_json::Value {
     metadata
 }
 
-/// The pod of this identity. `life` is the longest that it may need, all told.
+/// Describes the pod of this identity. `life` is the longest that it may need in all.
 pub(crate) fn describe_pod(
     settings: &KubernetesSettings,
     identity: &PodIdentity,

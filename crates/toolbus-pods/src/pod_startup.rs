@@ -153,11 +153,11 @@ fn startup_timeout(observed: &ObservedPod, after: Duration, signs: &StartupSigns
         return no_room(reason);
     }
 
-    if let Some(reason) = &observed.delayed {
+    if let Some(reason) = &observed.volume_delay {
         return cannot_start(reason);
     }
 
-    // What it complains of is told in any case.
+    // What it complains of is part of the error in any case.
     let refusal = if signs.complaint.is_empty() && !signs.refusal.is_empty() {
         format!(", and it cannot be attached to: {}", signs.refusal)
     } else {
@@ -179,16 +179,16 @@ fn cannot_start(reason: &str) -> Error {
 pub(crate) async fn wait_for_failure(follower: &mut PodFollower, volumes: Duration) -> Error {
     let observed = &mut follower.observed;
     let is_final = |observed: &ObservedPod| {
-        observed.broken.is_some() || observed.ended.is_some() || observed.deleted
+        observed.start_failure.is_some() || observed.container_end.is_some() || observed.deleted
     };
 
     loop {
         let seen = observed.borrow_and_update().clone();
-        if let Some(reason) = seen.broken {
+        if let Some(reason) = seen.start_failure {
             return cannot_start(&reason);
         }
 
-        if let Some(ended) = seen.ended {
+        if let Some(ended) = seen.container_end {
             let code =
                 ended.exit_code.map(|code| format!(", exit code {code}")).unwrap_or_default();
             return Error::Failed(format!(
@@ -201,7 +201,7 @@ pub(crate) async fn wait_for_failure(follower: &mut PodFollower, volumes: Durati
             return Error::Failed("the pod was deleted before the script started".to_owned());
         }
 
-        let changed = match (seen.delayed, seen.unschedulable) {
+        let changed = match (seen.volume_delay, seen.unschedulable) {
             (None, None) => observed.changed().await,
             (Some(reason), _) => match timeout(volumes, observed.wait_for(is_final)).await {
                 Ok(changed) => changed.map(drop),

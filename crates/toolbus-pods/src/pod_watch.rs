@@ -31,11 +31,11 @@ pub(crate) struct ObservedPod {
     /// Why no node takes it.
     pub(crate) unschedulable: Option<String>,
     /// What it still waits for, as the node last said: a volume.
-    pub(crate) delayed: Option<String>,
+    pub(crate) volume_delay: Option<String>,
     /// Why it cannot start.
-    pub(crate) broken: Option<String>,
+    pub(crate) start_failure: Option<String>,
     /// Its container ended, or all of it did.
-    pub(crate) ended: Option<ContainerEnd>,
+    pub(crate) container_end: Option<ContainerEnd>,
     /// The object is gone.
     pub(crate) deleted: bool,
 }
@@ -126,8 +126,10 @@ impl PodWatch {
         let message = event.message.as_deref().unwrap_or_default();
         let complaint = || Some(format!("{reason}: {message}"));
         self.update_pod(name, |observed| match reason {
-            "FailedCreatePodSandBox" => observed.broken = observed.broken.take().or_else(complaint),
-            "FailedMount" | "FailedAttachVolume" => observed.delayed = complaint(),
+            "FailedCreatePodSandBox" => {
+                observed.start_failure = observed.start_failure.take().or_else(complaint)
+            }
+            "FailedMount" | "FailedAttachVolume" => observed.volume_delay = complaint(),
             _ => {}
         });
     }
@@ -175,7 +177,8 @@ fn observe_pod(observed: &mut ObservedPod, pod: &Pod) {
     observed.unschedulable =
         condition.map(|condition| condition.message.clone().unwrap_or_default());
     let container = status.container_statuses.iter().flatten().next();
-    observed.broken = observed.broken.take().or_else(|| container.and_then(failure_reason));
+    observed.start_failure =
+        observed.start_failure.take().or_else(|| container.and_then(failure_reason));
 
     let terminated = container
         .and_then(|container| container.state.as_ref())
@@ -187,7 +190,7 @@ fn observe_pod(observed: &mut ObservedPod, pod: &Pod) {
         let own = |text: &Option<String>, container: Option<&String>| {
             text.as_ref().or(container).cloned().unwrap_or_default()
         };
-        observed.ended = Some(ContainerEnd {
+        observed.container_end = Some(ContainerEnd {
             reason: own(&status.reason, terminated.and_then(|ended| ended.reason.as_ref())),
             message: own(&status.message, terminated.and_then(|ended| ended.message.as_ref())),
             exit_code: terminated.map(|ended| ended.exit_code),

@@ -4,9 +4,9 @@
 //! word. So one pod is made that differs from a script's in its program alone, which has no filter of
 //! ours and tries to reach the API server (`probe.py`).
 //!
-//! Invariants: nothing waits for the probe; it takes no script's turn, and no warm pod makes room for it;
-//! its pod is kept like any other, so it is gone soon, whatever becomes of the probe; policy is said to
-//! be enforced only where there is one and a pod that it selects reached nothing.
+//! Invariants: nothing waits for the probe; it takes no script's turn, and no warm pod is evicted for it;
+//! its pod is owned like any other, so it is deleted soon, whatever becomes of the probe; policy is
+//! reported as enforced only where there is one and a pod that it selects reached nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ const PROGRAM: &str = include_str!("python/probe.py");
 const PROBE_TIMEOUT: Duration = Duration::from_secs(30);
 /// More than the program says, and than an interpreter says of its failure.
 const LOG_BYTES_MAX: i64 = 4 << 10;
-/// How much of that an operator is told.
+/// How much of that is logged.
 const REASON_CHARS_MAX: usize = 200;
 
 /// Whether network policy holds pods, as far as the probe has shown.
@@ -60,8 +60,8 @@ enum ProbeFinding {
 }
 
 impl KubernetesRunner {
-    /// Begins to find out whether network policy is enforced, and returns at once. What came of it is
-    /// logged, once, and [told](Self::policy) from then on. [`close`](Self::close) ends it.
+    /// Starts the probe of network policy, and returns at once. Its result is
+    /// logged, once, and [returned](Self::policy) from then on. [`close`](Self::close) ends it.
     pub fn probe_policy(&self) {
         let inner = Arc::clone(&self.inner);
         self.inner.background.spawn(async move { inner.run_probe().await });
@@ -165,7 +165,7 @@ fn describe_probe(mut pod: Pod) -> Pod {
 async fn wait_for_end(pod: &mut OwnedPod, limit: Duration) -> Result<ContainerEnd, Error> {
     // It mounts nothing that could be missing.
     let over = timeout(limit, pod_startup::wait_for_failure(&mut pod.follower, limit)).await;
-    let ended = pod.follower.observed.borrow().ended.clone();
+    let ended = pod.follower.observed.borrow().container_end.clone();
     match (ended, over) {
         (Some(ended), _) => Ok(ended),
         (None, Ok(error)) => Err(error),

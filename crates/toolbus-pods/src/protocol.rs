@@ -1,7 +1,7 @@
 //! The protocol between the manager and the first process of a pod.
 //!
 //! The other half is `supervisor.py`, which describes both directions. Invariants: a line that does
-//! not begin with the nonce of its pod is nobody's; a gap in the numbers means that output was lost
+//! not begin with the nonce of its pod is ignored; a gap in the numbers means that output was lost
 //! on the way, and is an error, never skipped.
 
 use std::io::Read as _;
@@ -59,7 +59,7 @@ fn pack_program(program: &str) -> String {
     format!("import binascii, zlib; exec(zlib.decompress(binascii.a2b_base64(\"{text}\")))")
 }
 
-/// The limits of one script, as its pod is told: numbers, all of them.
+/// The limits of one script, as they are sent to its pod: numbers, all of them.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct ScriptLimits {
     pub(crate) timeout_ms: u64,
@@ -159,7 +159,7 @@ fn append_frame(message: &mut Vec<u8>, kind: u8, body: &[u8]) {
 pub(crate) enum Report {
     /// The first process listens.
     Ready,
-    /// It has a script, which has not started.
+    /// The pod has a script, which has not started.
     Taken,
     /// The script runs.
     Started,
@@ -167,13 +167,13 @@ pub(crate) enum Report {
     Output(Stream, Vec<u8>),
     /// The script is over; what it left follows.
     Over,
-    /// It left a file of this name and size.
+    /// The script left a file of this name and size.
     File(Vec<u8>, u64),
     /// The next piece of that file.
     Part(Vec<u8>),
-    /// It left something that does not come back: its name, and why.
+    /// The script left something that does not come back: its name, and why.
     Omitted(Vec<u8>, Vec<u8>),
-    /// The script ended, and all has been told.
+    /// The script ended, and all has been reported.
     Ended(ScriptEnd),
 }
 

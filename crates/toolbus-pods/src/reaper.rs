@@ -31,7 +31,7 @@ impl Reaper {
         let mut looks = interval(RENEW_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            // Both arms only wait; a pass that has begun is finished, and its requests are bounded.
+            // Both arms only wait; a pass that has started is finished, and its requests are bounded.
             tokio::select! {
                 () = cancelled.cancelled() => return,
                 _ = looks.tick() => {}

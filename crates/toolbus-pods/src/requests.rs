@@ -2,12 +2,12 @@
 //!
 //! Both ends of a connection keep it while it is quiet, and the API server, or what is before it,
 //! closes it at some moment, perhaps the very one at which a request is sent over it. That request has
-//! no answer then, and nobody knows whether it arrived. The client library makes it again only where
+//! no answer then, and it is unknown whether it arrived. The client library makes it again only where
 //! it was not sent at all.
 //!
 //! Invariants: no request lasts longer than [`REQUEST_TIMEOUT`], with all its repetitions; what is
-//! repeated here does no harm when it arrives twice. A change that must be made once is not: whoever
-//! asks for it finds out what became of it.
+//! repeated here does no harm when it arrives twice. A change that must be made once is not: its
+//! caller finds out what became of it.
 
 use std::time::Duration;
 

@@ -428,8 +428,8 @@ impl RunnerInner {
         span.record("k8s.pod.name", pod);
     }
 
-    /// Waits until the pod answers and runs the script in it. `None` when nobody has heard whether
-    /// the script started.
+    /// Waits until the pod answers and runs the script in it. `None` when it is unknown whether the
+    /// script started.
     pub(crate) async fn run_in_pod(
         &self,
         pod: &mut OwnedPod,
@@ -454,8 +454,8 @@ impl RunnerInner {
         self.run_ready(pod, ready, request, call).await
     }
 
-    /// Runs a script in a pod that answers: `request` is what makes it start. `None` when nobody has
-    /// heard whether it did.
+    /// Runs a script in a pod that answers: `request` is what makes it start. `None` when it is
+    /// unknown whether it did.
     async fn run_ready(
         &self,
         pod: &mut OwnedPod,

@@ -27,7 +27,7 @@ use crate::protocol::{self, Report, ReportReader, ScriptEnd};
 
 /// How much later than the pod's own clock the manager's times the script out.
 const POD_CLOCK_GRACE: Duration = Duration::from_millis(300);
-/// How long a pod that was told to end its script may take to say so.
+/// How long a pod may take to report the end of a script that it was ordered to kill.
 const KILL_TIMEOUT: Duration = Duration::from_millis(200);
 /// How long a script may take to start after it was handed over. It takes a millisecond.
 const HANDOVER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -91,7 +91,7 @@ impl Transcript {
         let (output, stdout, stderr) = self.texts.finish();
         let produced = match ending {
             Ending::Exited(_) | Ending::Killed { .. } => self.files.finish(),
-            // It was stopped, perhaps while it told what it left.
+            // It was stopped, perhaps while its files were reported.
             _ => Produced::default(),
         };
         Outcome { output, stdout, stderr, ending, elapsed, usage, produced }
@@ -309,7 +309,7 @@ impl ScriptSession<'_> {
             let over = tokio::select! {
                 read = read => match read {
                     Ok(()) if transcript.end.is_some() => true,
-                    Ok(()) => observed.ended.is_some() || observed.deleted,
+                    Ok(()) => observed.container_end.is_some() || observed.deleted,
                     Err(reason) if observed.deleted => {
                         let text = format!("neither its streams nor its log can be read: {reason}");
                         return Err(Error::OutcomeUnknown(text));
@@ -378,13 +378,14 @@ impl ScriptSession<'_> {
             return Ok(transcript.into_outcome(Ending::TimedOut, elapsed, None));
         }
 
-        let ended =
-            follower.observed.wait_for(|observed| observed.ended.is_some() || observed.deleted);
+        let ended = follower
+            .observed
+            .wait_for(|observed| observed.container_end.is_some() || observed.deleted);
         // Either way, what is known then is all that can be known.
         let _ = timeout(CONTAINER_END_TIMEOUT, ended).await.is_ok();
         let observed = follower.observed.borrow().clone();
 
-        match observed.ended {
+        match observed.container_end {
             Some(ended) if ended.reason == "OOMKilled" => {
                 Ok(transcript.into_outcome(Ending::OutOfMemory, elapsed, None))
             }

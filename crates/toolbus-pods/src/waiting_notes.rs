@@ -4,11 +4,11 @@
 //! pod of its name is also true of a script that has run, and of one whose pod was deleted. So there is
 //! a note of the call while it waits, and only that is proof.
 //!
-//! Invariants: a call begins after its note is known to be gone, and whoever begins it has taken it
-//! away; every change is for one version of the Lease, so of two that take a note one has it, and
-//! a request that arrives late changes nothing; what is not known for certain is not proof. Whoever
-//! takes a note leaves a mark in its place, by which he knows that it was he, should the answer be
-//! lost. The mark is of no use to anybody else, nor to him for long.
+//! Invariants: a call starts after its note is known to be gone, and the manager that starts it has
+//! taken the note; every change is for one version of the Lease, so of two managers that take a note one
+//! has it, and a request that arrives late changes nothing; what is not known for certain is not proof.
+//! A manager that takes a note leaves a mark in its place, by which it recognises its own change, should
+//! the answer be lost. The mark is of no use to other managers, nor to this one for long.
 
 use std::time::Duration;
 
@@ -37,8 +37,8 @@ const ATTEMPTS_MAX: u32 = 3;
 const RETRY_BACKOFF: Duration = Duration::from_millis(200);
 /// How long a note may be looked for and taken away.
 const TAKE_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long a note stays whose call waits no more without having begun: its caller gave it up, or
-/// this process ends and gives the call back, and then it is of use to the next.
+/// How long the note stays of a call that waits no more and has not started: its caller gave it up, or
+/// this process ends and gives the call back, and then the note is of use to the next manager.
 const ABANDONED_TTL: Duration = Duration::from_secs(15);
 
 /// Whether a note was written.

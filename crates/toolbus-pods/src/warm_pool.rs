@@ -132,11 +132,8 @@ impl WarmPool {
             failures: 0,
             last_eviction: None,
         };
-
-        let record = WarmMetrics::new(
-            deps.settings.warm.size,
-            &opentelemetry::global::meter(metrics::METER),
-        );
+        let meter = opentelemetry::global::meter(metrics::METER);
+        let record = WarmMetrics::new(deps.settings.warm.size, &meter);
 
         Self { deps, template, state: Mutex::new(state), changed: Notify::new(), record }
     }
@@ -184,7 +181,6 @@ impl WarmPool {
         state.paused_until = state.paused_until.max(now + EVICTION_BACKOFF);
         let evicted = state.waiting.pop_front();
         self.record.set_waiting(state.waiting.len());
-
         if evicted.is_some() {
             state.last_eviction = Some(now);
         }
@@ -393,7 +389,7 @@ impl WarmPod {
     fn check_alive(&mut self) -> Result<(), String> {
         {
             let observed = self.pod.follower.observed.borrow();
-            if observed.deleted || observed.ended.is_some() {
+            if observed.deleted || observed.container_end.is_some() {
                 return Err("it ended".to_owned());
             }
         }

@@ -38,7 +38,7 @@ fn what_the_cluster_says_of_a_pod_is_the_reason_why_it_is_late() {
     let said = || Some("FailedMount: it says".to_owned());
     let failed = |text: &str| Error::Failed(text.to_owned());
     check(ObservedPod::default(), failed("the pod did not start within 9.4s"));
-    let delayed = ObservedPod { delayed: said(), scheduled: true, ..ObservedPod::default() };
+    let delayed = ObservedPod { volume_delay: said(), scheduled: true, ..ObservedPod::default() };
     check(delayed, failed("the pod cannot start: FailedMount: it says"));
     let unschedulable = ObservedPod {
         unschedulable: Some("Insufficient cpu".to_owned()),
