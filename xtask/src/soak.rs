@@ -1,6 +1,6 @@
 //! `cargo xtask soak scripts`: thousands of honest scripts by both runners, on real parts.
 //!
-//! The soak itself is a benchmark of `scripts-manager`, which prints what failed and what is left. It
+//! The soak itself is a benchmark of `toolbus-pods`, which prints what failed and what is left. It
 //! is about failures, not about speed, so it runs what the tests run, built as they are.
 
 use std::process::ExitCode;
@@ -14,7 +14,8 @@ use crate::workspace;
 
 const BENCH_NAME: &str = "soak";
 /// The same for building and for running, so that nothing is built twice.
-const PACKAGES: [&str; 5] = ["-p", "scripts-manager", "-p", "toolbus-testkit", "--locked"];
+const PACKAGES: [&str; 7] =
+    ["-p", "scripts-manager", "-p", "toolbus-pods", "-p", "toolbus-testkit", "--locked"];
 
 /// Runs it with these arguments, of which `--keep` is for the table.
 pub(crate) fn soak_scripts(arguments: &[&str]) -> anyhow::Result<ExitCode> {

@@ -1,8 +1,9 @@
-//! Runs scripts for a fleet: serves `script.invoke` with a runner of this machine or of a cluster.
+//! Runs scripts for a fleet: serves `script.invoke` with the local runner or with one that makes pods.
+//!
+//! The service is thin: arguments, settings and wiring. What a pod is, and what becomes of a script in
+//! it, is in `toolbus-pods`; the local sandbox is `toolbus-sandbox`.
 
 pub mod arguments;
-pub mod kubernetes;
-pub mod metrics;
 pub mod settings;
 
 use std::num::NonZeroU16;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 use toolbus_bus::Bus;
 use toolbus_config::settings::BusSettings;
+use toolbus_pods::KubernetesRunner;
 use toolbus_rabbitmq::Start;
 use toolbus_rabbitmq::join::{self, BusHealth, JoinDeps};
 use toolbus_runtime::health::{Need, State};
@@ -20,11 +22,10 @@ use toolbus_scripts::{Runner, FairRunner};
 use toolbus_wire::name::InstanceId;
 
 use arguments::Arguments;
-use kubernetes::KubernetesRunner;
 use settings::{RunnerKind, Settings};
 
 /// How long stopping waits for the last pods to be deleted.
-const DELETION_LIMIT: Duration = Duration::from_secs(2);
+const DELETION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Runs the program, from its arguments to its exit code.
 #[must_use]
@@ -40,22 +41,25 @@ pub fn main(arguments: Arguments) -> Exit {
 
 async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     let ready = context.health.component("scripts", Need::Required);
-    // Both at once, and whichever fails first says why: without a runner there is nothing to serve,
+    // Both at once, and the first failure is reported: without a runner there is nothing to serve,
     // though the broker may be away for long.
     let joining = async { Ok(join_bus(&settings.bus, &context).await?) };
     let ((runner, pods), bus) = tokio::select! {
         biased;
         () = context.shutdown.requested().cancelled() => return Ok(Exit::SUCCESS),
-        started = async { tokio::try_join!(runner(&settings), joining) } => started?,
+        started = async { tokio::try_join!(start_runner(&settings), joining) } => started?,
     };
+
     let name = runner.name();
     let instance = InstanceId::parse(&context.identity.instance)?;
     let shares = settings.agents.shares(settings.scripts.max_concurrent);
     let runner = Arc::new(FairRunner::new(runner, shares));
-    // One more than may run and wait is taken, so that it can be told that there is no room.
+
+    // One call more than may run and wait is taken, so that it can be refused as busy.
     let concurrency = u16::try_from(shares.running + shares.waiting + 1).unwrap_or(u16::MAX);
     let concurrency = NonZeroU16::new(concurrency).expect("one more than nothing");
     let worker = toolbus_scripts::serve(bus.clone(), &instance, concurrency, runner).await?;
+
     let warm = pods.clone();
     context.health.describe(move || match &warm {
         Some(pods) => serde_json::json!({
@@ -65,6 +69,7 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     });
     ready.set(State::Up);
     tracing::info!(runner = name, ?shares, "serving");
+
     if let Some(pods) = &pods {
         pods.probe_policy();
     }
@@ -73,29 +78,29 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     // A part of the grace stays for leaving the bus.
     worker.stop(settings.shutdown.grace.duration() * 4 / 5).await;
     if let Some(pods) = pods {
-        // What is cancelled has been told; its pods take a moment to be deleted.
-        let _ = timeout(DELETION_LIMIT, pods.close()).await;
-        if let Ok(Err(error)) = timeout(DELETION_LIMIT, pods.leave()).await {
-            tracing::debug!(%error, "the other managers were not told of the end");
+        // Cancelled calls have been answered; their pods take a moment to be deleted.
+        let _ = timeout(DELETION_TIMEOUT, pods.close()).await;
+
+        if let Ok(Err(error)) = timeout(DELETION_TIMEOUT, pods.leave()).await {
+            tracing::debug!(%error, "failed to delete the Lease of this manager");
         }
     }
+
     bus.close(Duration::from_secs(1)).await;
     Ok(Exit::SUCCESS)
 }
 
-/// The runner that the settings ask for; the second is the same one, where it has pods to delete.
-async fn runner(
+/// Starts the runner that the settings ask for; the second is the same one, where it has pods to delete.
+async fn start_runner(
     settings: &Settings,
 ) -> Result<(Arc<dyn Runner>, Option<KubernetesRunner>), BoxError> {
     match settings.runner {
         RunnerKind::Local => Ok((settings.scripts.runner().await?, None)),
         RunnerKind::Kubernetes => {
-            let config = kube::Config::infer().await.map_err(kube::Error::InferConfig);
-            let client = config.and_then(kubernetes::connect);
-            let client = client.map_err(kubernetes::Unavailable::Configuration)?;
-            let concurrent = usize::from(settings.scripts.max_concurrent.get());
+            let max_concurrent = usize::from(settings.scripts.max_concurrent.get());
             let runner =
-                KubernetesRunner::start(client, settings.kubernetes.clone(), concurrent).await?;
+                KubernetesRunner::start_inferred(settings.kubernetes.clone(), max_concurrent)
+                    .await?;
             Ok((Arc::new(runner.clone()), Some(runner)))
         }
     }

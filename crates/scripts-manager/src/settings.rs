@@ -1,7 +1,6 @@
 //! The settings of `scripts-manager`.
 
 use std::num::NonZeroU16;
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,15 +8,15 @@ use toolbus_config::Mistakes;
 use toolbus_config::settings::{
     BusSettings, HealthSettings, LogSettings, ShutdownSettings, TelemetrySettings,
 };
+use toolbus_pods::settings::KubernetesSettings;
 use toolbus_runtime::service::{FrameSettings, ServiceSettings};
 use toolbus_sandbox::settings::ScriptsSettings;
 use toolbus_scripts::fair_runner::Shares;
 
-use crate::kubernetes::settings::{KubernetesSettings, WarmSettings};
-
 /// Scripts of all agents that may wait, for each that may run. Those that wait are taken from the
-/// broker, and when this process is killed others have to find out whether they had run: so not many.
-const WAITING_FOR_EACH_PLACE: usize = 4;
+/// broker, and when this process is killed other managers have to find out whether they had run: so not
+/// many.
+const WAITING_PER_PLACE_MAX: usize = 4;
 
 /// Settings of `scripts-manager`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -67,7 +66,7 @@ impl AgentsSettings {
         Shares {
             running,
             running_of_one: of_one.min(running),
-            waiting: running * WAITING_FOR_EACH_PLACE,
+            waiting: running * WAITING_PER_PLACE_MAX,
             waiting_of_one: self.max_waiting.map_or(running, usize::from),
         }
     }
@@ -89,20 +88,7 @@ impl toolbus_config::Settings for Settings {
         if self.bus.url.is_none() {
             mistakes.add("bus.url", "a worker needs a broker: --bus or TOOLBUS_BUS names it");
         }
-        let max_age = self.kubernetes.warm.max_age.duration();
-        if !(Duration::from_secs(1)..=WarmSettings::MAX_AGE_MAX).contains(&max_age) {
-            mistakes.add("kubernetes.warm.max_age", "between one second and thirty minutes");
-        }
-        let packages = &self.kubernetes.packages;
-        match (&packages.index, &packages.claim) {
-            (Some(_), None) => {
-                mistakes.add("kubernetes.packages.claim", "packages need a volume to be kept on");
-            }
-            (None, Some(_)) => {
-                mistakes.add("kubernetes.packages.index", "packages need an index to come from");
-            }
-            _ => {}
-        }
+        self.kubernetes.check(mistakes);
     }
 }
 

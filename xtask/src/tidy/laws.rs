@@ -17,7 +17,7 @@ const LAYERS: &[&[&str]] = &[
     // tools
     &["toolbus-tools"],
     // providers
-    &["toolbus-mcp", "toolbus-sandbox", "toolbus-scripts"],
+    &["toolbus-mcp", "toolbus-pods", "toolbus-sandbox", "toolbus-scripts"],
     // the frame of a process: libraries work without one
     &["toolbus-runtime"],
     SERVICES,
@@ -33,14 +33,14 @@ pub(super) const DEVELOPMENT: &[&str] = &["toolbus-testkit", "conformance", "e2e
 const RESERVED: [(&str, &[&str]); 7] = [
     ("lapin", &["toolbus-rabbitmq", "e2e"]),
     ("rmcp", &["toolbus-mcp", "openrouter-mcp", "agent-host", "conformance", "e2e"]),
-    ("kube", &["scripts-manager"]),
-    ("kube-client", &["scripts-manager"]),
-    ("kube-runtime", &["scripts-manager"]),
-    ("k8s-openapi", &["scripts-manager"]),
+    ("kube", &["toolbus-pods"]),
+    ("kube-client", &["toolbus-pods"]),
+    ("kube-runtime", &["toolbus-pods"]),
+    ("k8s-openapi", &["toolbus-pods"]),
     // A program chooses its allocator, not a library.
     (
         "tikv-jemallocator",
-        &["agent-host", "mcp-bridge", "scripts-manager", "openrouter-mcp", "e2e"],
+        &["agent-host", "mcp-bridge", "scripts-manager", "openrouter-mcp", "toolbus-pods", "e2e"],
     ),
 ];
 

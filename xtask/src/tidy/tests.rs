@@ -124,7 +124,7 @@ fn reserved_crates_stay_where_they_are() {
     let lapin = "3: lapin may only be used by toolbus-rabbitmq, e2e";
     check_package("toolbus-bus", &["lapin"], &[lapin]);
     check_package("toolbus-testkit", &["lapin"], &[lapin]);
-    let kube = "3: kube may only be used by scripts-manager";
+    let kube = "3: kube may only be used by toolbus-pods";
     check_package("agent-host", &["kube"], &[kube]);
     let users = "toolbus-mcp, openrouter-mcp, agent-host, conformance, e2e";
     let rmcp = format!("3: rmcp may only be used by {users}");

@@ -199,7 +199,7 @@ fn the_managers_rights_are_those_that_it_needs() {
             text.lines().map(|line| line.trim().trim_start_matches("- ").trim_end_matches(','));
         lines.filter(|line| line.starts_with("{\"apiGroups\"")).map(str::to_owned).collect()
     };
-    let needed = rules(include_str!("../../../scripts-manager/src/kubernetes/role.json"));
+    let needed = rules(include_str!("../../../toolbus-pods/src/role.json"));
     assert!(!needed.is_empty(), "the role has no rules, or each on more than a line");
     assert_eq!(rules(&render(&helm, SMALLEST).unwrap()), needed);
 }

@@ -11,7 +11,7 @@ use toolbus_testkit::tools::{Cluster, output};
 use crate::release::apply;
 use crate::support::until;
 
-const INDEX: &str = include_str!("../../../scripts-manager/tests/cluster/index.py");
+const INDEX: &str = include_str!("../../../toolbus-pods/tests/cluster/index.py");
 /// The index's own image: what it reads wheels from.
 const IMAGE: &str = "toolbus.local/python-science:1";
 pub(crate) const INDEX_PORT: u16 = 8080;

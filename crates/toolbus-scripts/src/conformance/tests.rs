@@ -12,8 +12,8 @@ use super::{ALONE, ATTACKS, cases, honest};
 /// Every runner, and where its tests put it through the suite.
 const RUNNERS: [(&str, &str); 3] = [
     ("local sandbox", "crates/toolbus-sandbox/tests/sandbox/conformance.rs"),
-    ("pods", "crates/scripts-manager/tests/cluster/conformance.rs"),
-    ("pods that waited", "crates/scripts-manager/tests/cluster/conformance/warm.rs"),
+    ("pods", "crates/toolbus-pods/tests/cluster/conformance.rs"),
+    ("pods that waited", "crates/toolbus-pods/tests/cluster/conformance/warm.rs"),
 ];
 const PAGE: &str = "docs/security.md";
 const BEGIN: &str =

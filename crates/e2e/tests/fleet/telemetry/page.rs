@@ -46,7 +46,7 @@ const TABLES: [(&str, &[Metric], &[Span]); 8] = [
     ("The connection to RabbitMQ", toolbus_rabbitmq::metrics::METRICS, &[]),
     ("MCP servers, in the bridge", toolbus_mcp::metrics::METRICS, toolbus_mcp::metrics::SPANS),
     ("Scripts", toolbus_scripts::metrics::METRICS, toolbus_scripts::metrics::SPANS),
-    ("Scripts in pods", scripts_manager::metrics::METRICS, &[]),
+    ("Scripts in pods", toolbus_pods::metrics::METRICS, &[]),
     ("MCP clients, in `agent-host` and `openrouter-mcp`", mcp::METRICS, mcp::SPANS),
     ("Telemetry itself", toolbus_runtime::telemetry::METRICS, &[]),
 ];

@@ -1,0 +1,50 @@
+//! Runs each script in a pod of its own, which is made for it and deleted with it.
+//!
+//! How a run goes, file by file: `runner` decides which pod a script gets; `pod_spec` describes the
+//! pod, `pod_lifecycle` makes and deletes it, `pod_startup` attaches to it while it is being made,
+//! `script_session` hands the script over (`protocol`, `attach`) and reads how it ends, `pod_watch`
+//! observes what shows nowhere else. `redelivery` resumes redelivered calls, and scripts that were cut
+//! off from their manager; `start_detection` detects whether they started, and `release` deletes the
+//! pods of those that did not. `python/supervisor.py` is the pod's first process. `reaper`, `leases`
+//! and `waiting_notes` handle the pods of managers that are dead, and `owner_lease` those of an
+//! installation that was removed. `connect` is the connection to the cluster, and `requests` its timeouts and retries.
+//!
+//! `warm_pool` makes pods before their scripts come, and `claim` gives one its script.
+//! `packages` installs what scripts import. `policy_probe` finds out whether network policy holds
+//! the pods.
+
+mod attach;
+mod claim;
+mod connect;
+mod errors;
+#[cfg(test)]
+mod fake_cluster;
+mod leases;
+pub mod metrics;
+mod namespace;
+mod output_files;
+mod owner_lease;
+mod packages;
+mod pod_lifecycle;
+mod pod_spec;
+mod pod_startup;
+mod pod_watch;
+mod policy_probe;
+mod protocol;
+mod reaper;
+mod redelivery;
+mod release;
+mod requests;
+mod runner;
+mod script_session;
+pub mod settings;
+mod start_detection;
+mod waiting_notes;
+mod warm_metrics;
+mod warm_pool;
+
+pub use connect::connect;
+pub use namespace::Unavailable;
+pub use policy_probe::PolicyStatus;
+pub use runner::KubernetesRunner;
+pub use warm_metrics::WarmStatus;

@@ -1,0 +1,90 @@
+//! Deletes orphaned pods: those that this manager has lost track of, and those of dead managers.
+//!
+//! A reconciler: it takes no input, reads what there is, and does the same again a little later. Every
+//! manager runs it, since deleting twice does no harm and no leader has to be elected. Invariants: a pod
+//! is deleted as it was seen or not at all, so one that was adopted meanwhile lives; a manager's pods are
+//! its own as long as its Lease is renewed.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+use crate::errors;
+use crate::leases::{LivenessTracker, ManagerLeases, NOTES_TTL, RENEW_INTERVAL};
+use crate::pod_lifecycle::PodKeeper;
+use crate::pod_spec::MANAGER;
+
+/// Checks a namespace for orphaned pods on behalf of one manager.
+pub(crate) struct Reaper {
+    pub(crate) keeper: Arc<PodKeeper>,
+    pub(crate) leases: Arc<ManagerLeases>,
+    pub(crate) liveness: LivenessTracker,
+}
+
+impl Reaper {
+    /// Runs until cancelled.
+    pub(crate) async fn run(mut self, cancelled: CancellationToken) {
+        let mut looks = interval(RENEW_INTERVAL);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            // Both arms only wait; a pass that has started is finished, and its requests are bounded.
+            tokio::select! {
+                () = cancelled.cancelled() => return,
+                _ = looks.tick() => {}
+            }
+
+            if let Err(error) = self.reap().await {
+                self.liveness.reset();
+                tracing::warn!(
+                    error = %errors::error_chain(&error),
+                    "failed to check the namespace for orphaned pods"
+                );
+            }
+        }
+    }
+
+    async fn reap(&mut self) -> Result<(), kube::Error> {
+        self.leases.renew().await?;
+        let leases = self.leases.list_all().await?;
+        let pods = self.keeper.list_pods().await?;
+        let owners: BTreeSet<String> = pods.iter().map(|pod| manager_of(pod).to_owned()).collect();
+        let now = Instant::now();
+        let dead = self.liveness.observe(&leases, &owners, now);
+
+        for pod in pods.iter().filter(|pod| {
+            let owner = manager_of(pod);
+            dead.contains(owner) || (owner == self.keeper.manager() && self.keeper.is_orphaned(pod))
+        }) {
+            tracing::warn!(
+                pod = pod.name_any(),
+                manager = manager_of(pod),
+                "deleting orphaned pod"
+            );
+            // A pod that cannot be deleted does not stop the pass; the next pass tries it again.
+            if let Err(error) = self.keeper.delete_as_seen(pod).await {
+                tracing::warn!(error = %errors::error_chain(&error), "failed to delete an orphaned pod");
+            }
+        }
+
+        for lease in leases.iter().filter(|lease| dead.contains(&lease.manager)) {
+            if lease.has_notes && self.liveness.silence_of(&lease.manager, now) < NOTES_TTL {
+                continue;
+            }
+            self.leases.delete_dead(lease).await?;
+        }
+
+        Ok(())
+    }
+}
+
+/// The manager of a pod; empty where it names none, and such a manager has no Lease.
+fn manager_of(pod: &Pod) -> &str {
+    pod.labels().get(MANAGER).map(String::as_str).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

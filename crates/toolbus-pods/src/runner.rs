@@ -1,0 +1,505 @@
+//! The runner: which pod a script gets, and in which order things happen.
+//!
+//! Invariants: never more scripts at a time than configured, and a bounded number of them waiting;
+//! every pod that was asked for is deleted, whatever becomes of its run and of the caller that waits
+//! for it; a pod runs one script, once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+use toolbus_scripts::files::{ENTRIES_MAX, FILES_BYTES_MAX, FILES_MAX, NAME_BYTES_MAX};
+use toolbus_scripts::packages::Requirements;
+use toolbus_scripts::runner::{CallKey, Error, OUTPUT_BYTES_MAX, Outcome, Run, Runner, Script};
+use tracing::{Instrument as _, Span};
+
+use crate::connect::connect;
+use crate::leases::{LivenessTracker, ManagerLeases};
+use crate::namespace::{self, Unavailable};
+use crate::owner_lease::OwnerLease;
+use crate::packages::{self, PackageSets};
+use crate::pod_lifecycle::{OwnedPod, PodCreation, PodKeeper};
+use crate::pod_spec::{self, PodIdentity};
+use crate::pod_startup::{PodStartup, ReadyPod};
+use crate::pod_watch::PodWatch;
+use crate::policy_probe::PolicyStatus;
+use crate::reaper::Reaper;
+use crate::script_session::ScriptSession;
+use crate::settings::KubernetesSettings;
+use crate::warm_metrics::WarmStatus;
+use crate::warm_pool::{CallConflict, ClaimedPod, WarmPool, WarmPoolDeps};
+use crate::{protocol, redelivery};
+
+/// Most scripts that wait for their turn; one more is refused as busy.
+const WAITING_MAX: usize = 16;
+/// What one script may use beside its pod's limits: as in the local sandbox.
+const PROCESSES_MAX: u32 = 64;
+const OPEN_FILES_MAX: u32 = 256;
+const FILE_BYTES: u64 = 64 << 20;
+const ADDRESS_SPACE_BYTES: u64 = 4 << 30;
+
+/// How long a script may wait until a deleted warm pod has made room for its own, and how often that
+/// is tried: the cluster updates its quota a moment after the deletion.
+const ROOM_TIMEOUT: Duration = Duration::from_secs(8);
+const ROOM_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Most pods that one call gets, where one is lost before the script starts.
+const PODS_MAX: u32 = 3;
+
+/// Result of an attempt to run a script in one pod.
+pub(crate) enum PodAttempt {
+    Finished(Outcome),
+    /// The pod is lost, and the script never started; the text says what became of the pod.
+    NeverStarted(String),
+}
+
+/// A script on its way through the runner, with all that decides how it runs.
+pub(crate) struct ScriptCall<'a> {
+    pub(crate) script: &'a Script,
+    pub(crate) run: &'a Run,
+    pub(crate) limits: protocol::ScriptLimits,
+    /// The installed package set that its pod mounts.
+    pub(crate) package_set: Option<String>,
+}
+
+/// Runs scripts in pods. Cheap to clone.
+#[derive(Clone)]
+pub struct KubernetesRunner {
+    pub(crate) inner: Arc<RunnerInner>,
+}
+
+pub(crate) struct RunnerInner {
+    pub(crate) client: Client,
+    pub(crate) pods: Api<Pod>,
+    pub(crate) settings: KubernetesSettings,
+    pub(crate) keeper: Arc<PodKeeper>,
+    pub(crate) warm: Arc<WarmPool>,
+    pub(crate) leases: Arc<ManagerLeases>,
+    /// Permits of the scripts that run or wait.
+    admitted: Arc<Semaphore>,
+    admitted_max: usize,
+    /// Permits of the scripts that run.
+    running: Semaphore,
+    tasks: TaskTracker,
+    /// Background work beside scripts: maintenance of the warm pods, and the network policy probe.
+    pub(crate) background: TaskTracker,
+    /// Ends the background work.
+    pub(crate) background_stop: CancellationToken,
+    /// What the network policy probe has shown.
+    pub(crate) policy: Mutex<PolicyStatus>,
+    pub(crate) packages: PackageSets,
+    /// The watches and the reaper, which end with the runner.
+    watchers: TaskTracker,
+    stop: CancellationToken,
+    _stop_guard: DropGuard,
+}
+
+impl KubernetesRunner {
+    /// Starts the runner on the cluster that kubectl would take: the one that `KUBECONFIG` names,
+    /// else that of `~/.kube/config`, else the one that this process runs in.
+    ///
+    /// # Errors
+    /// [`Unavailable`] says what is missing and what to do.
+    pub async fn start_inferred(
+        settings: KubernetesSettings,
+        max_concurrent: usize,
+    ) -> Result<Self, Unavailable> {
+        let config = kube::Config::infer().await.map_err(kube::Error::InferConfig);
+        let client = config.and_then(connect).map_err(Unavailable::Configuration)?;
+
+        Self::start(client, settings, max_concurrent).await
+    }
+
+    /// Starts the runner: checks the namespace and the rights of this service there, and begins to
+    /// watch its pods.
+    ///
+    /// # Errors
+    /// [`Unavailable`] says what is missing and what to do.
+    pub async fn start(
+        client: Client,
+        settings: KubernetesSettings,
+        max_concurrent: usize,
+    ) -> Result<Self, Unavailable> {
+        Box::pin(namespace::check_namespace(&client, &settings)).await?;
+
+        let pods = Api::namespaced(client.clone(), &settings.namespace);
+        let tasks = TaskTracker::new();
+        let watch = PodWatch::default();
+        let stop = CancellationToken::new();
+
+        // Not among the tracked tasks, which are those that `idle` waits for.
+        let watchers = TaskTracker::new();
+        {
+            let watch = watch.clone();
+            let client = client.clone();
+            let stop = stop.clone();
+            let namespace = settings.namespace.clone();
+            watchers.spawn(async move { watch.run(client, &namespace, stop).await });
+        }
+
+        let owner = OwnerLease::default();
+        let keeper = Arc::new(PodKeeper::new(pods.clone(), watch, owner.clone(), tasks.clone()));
+        let leases =
+            ManagerLeases::new(client.clone(), &settings.namespace, keeper.manager(), owner);
+        let leases = Arc::new(leases);
+
+        // Learns of the owner, before anything is made that is to belong to it.
+        leases.list_all().await.map_err(Unavailable::Cluster)?;
+        // Before the first pod, so that any manager that sees the pod sees the Lease of its manager.
+        leases.renew().await.map_err(Unavailable::Cluster)?;
+
+        let reaper = Reaper {
+            keeper: Arc::clone(&keeper),
+            leases: Arc::clone(&leases),
+            liveness: LivenessTracker::default(),
+        };
+
+        watchers.spawn(reaper.run(stop.clone()));
+
+        let warm = Arc::new(WarmPool::new(WarmPoolDeps {
+            client: client.clone(),
+            pods: pods.clone(),
+            settings: settings.clone(),
+            keeper: Arc::clone(&keeper),
+            manager: keeper.manager().to_owned(),
+        }));
+
+        let background = TaskTracker::new();
+        let background_stop = stop.child_token();
+        background.spawn(Arc::clone(&warm).maintain(background_stop.clone()));
+
+        let admitted_max = max_concurrent + WAITING_MAX;
+        let inner = RunnerInner {
+            client,
+            pods,
+            settings,
+            keeper,
+            warm,
+            leases,
+            admitted: Arc::new(Semaphore::new(admitted_max)),
+            admitted_max,
+            running: Semaphore::new(max_concurrent),
+            tasks,
+            background,
+            background_stop,
+            policy: Mutex::default(),
+            packages: PackageSets::new(),
+            watchers,
+            stop: stop.clone(),
+            _stop_guard: stop.drop_guard(),
+        };
+
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Deletes the warm pods, ends the probe of the network policy, and waits until no script runs
+    /// and no pod is left to delete.
+    pub async fn close(&self) {
+        self.inner.background_stop.cancel();
+        self.inner.background.close();
+        self.inner.background.wait().await;
+        self.idle().await;
+    }
+
+    /// Numbers of the warm pods.
+    #[must_use]
+    pub fn warm(&self) -> WarmStatus {
+        self.inner.warm.status()
+    }
+
+    /// Ends the watches and the reaper and gives up this manager's Lease, once no script runs any more.
+    /// What is left in the namespace after this is another manager's to delete.
+    ///
+    /// # Errors
+    /// When the Lease cannot be deleted; the other managers notice its expiry by themselves, later.
+    pub async fn leave(&self) -> Result<(), kube::Error> {
+        self.inner.stop.cancel();
+        self.inner.watchers.close();
+        self.inner.watchers.wait().await;
+        self.inner.leases.delete_own().await
+    }
+
+    /// Waits until no script runs and no pod is left to delete.
+    pub async fn idle(&self) {
+        self.inner.tasks.close();
+        self.inner.tasks.wait().await;
+        self.inner.tasks.reopen();
+    }
+}
+
+impl Runner for KubernetesRunner {
+    fn name(&self) -> &'static str {
+        "kubernetes"
+    }
+
+    fn adopts(&self) -> bool {
+        true
+    }
+
+    fn wait<'a>(
+        &'a self,
+        key: CallKey,
+        turn: BoxFuture<'a, ()>,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        self.inner.leases.wait_with_note(key, turn).boxed()
+    }
+
+    fn claim_unstarted(&self, key: CallKey) -> BoxFuture<'_, Result<bool, Error>> {
+        self.inner.leases.take_unstarted_note(key).boxed()
+    }
+
+    fn run(&self, script: Script, run: Run) -> BoxFuture<'_, Result<Outcome, Error>> {
+        Arc::clone(&self.inner).admit_script(script, run).boxed()
+    }
+}
+
+impl RunnerInner {
+    async fn admit_script(self: Arc<Self>, script: Script, run: Run) -> Result<Outcome, Error> {
+        script.check()?;
+        let requirements = Requirements::parse(&script.packages)
+            .map_err(|error| Error::Invalid(error.to_string()))?;
+
+        // A redelivered script may be running already, and is not refused: busy means that nothing
+        // has started.
+        let admission = match Arc::clone(&self.admitted).try_acquire_owned() {
+            Ok(permit) => Some(permit),
+            Err(_) if run.redelivered => None,
+            Err(_) => {
+                let text = format!("{} scripts run or wait already", self.admitted_max);
+                return Err(Error::Busy(text));
+            }
+        };
+
+        // Fires as well when the caller drops this future: the task below sees to the end.
+        let cancelled = run.cancelled.child_token();
+        let guard = cancelled.clone().drop_guard();
+        let runner = Arc::clone(&self);
+        let run = Run { cancelled, ..run };
+        let running = async move {
+            let outcome = runner.run_admitted(script, &requirements, run).await;
+            drop(admission);
+            outcome
+        };
+        let task = self.tasks.spawn(running.in_current_span());
+        let outcome = task.await.map_err(|error| Error::OutcomeUnknown(error.to_string()))?;
+
+        drop(guard);
+        outcome
+    }
+
+    async fn run_admitted(
+        self: Arc<Self>,
+        script: Script,
+        requirements: &Requirements,
+        run: Run,
+    ) -> Result<Outcome, Error> {
+        let has_packages = !requirements.is_empty();
+        let limits =
+            protocol::ScriptLimits { packages: u32::from(has_packages), ..limits(&script) };
+        let mut call = ScriptCall { script: &script, run: &run, limits, package_set: None };
+
+        // A redelivered script does not wait for a turn: its pod exists already, and not for long
+        // unless a manager adopts it. That pod has its packages, too.
+        if run.redelivered
+            && let Some(outcome) = self.resume_redelivered(&call).await?
+        {
+            return Ok(outcome);
+        }
+
+        // From here on it is known not to have started.
+        if has_packages {
+            let mut set = None;
+            let installing = async { set = Some(self.ensure_packages(requirements, &run).await) };
+            run.with_start_deadline(self.leases.wait_with_note(run.key, installing.boxed())).await?;
+            call.package_set = set.transpose()?;
+        }
+
+        let mut permit = None;
+        let turn = async { permit = Some(run.with_queue_deadline(self.running.acquire()).await) };
+        tokio::select! {
+            waited = run.with_start_deadline(self.leases.wait_with_note(run.key, turn.boxed())) => waited?,
+            () = run.cancelled.cancelled() => return Err(Error::Cancelled),
+        }
+
+        let permit = permit.transpose()?.transpose();
+        let permit = permit.map_err(|error| Error::Failed(error.to_string()))?;
+
+        let outcome = self.start_fresh(&call).await;
+        drop(permit);
+        outcome
+    }
+
+    /// Runs a script that has not started anywhere. A pod that is lost before its script starts is
+    /// replaced by another.
+    async fn start_fresh(&self, call: &ScriptCall<'_>) -> Result<Outcome, Error> {
+        let mut pods = 1;
+        loop {
+            let reason = match self.run_in_new_pod(call).await? {
+                PodAttempt::Finished(outcome) => return Ok(outcome),
+                PodAttempt::NeverStarted(reason) => reason,
+            };
+            tracing::warn!(reason, "pod ended before its script started");
+
+            if pods == PODS_MAX || Instant::now() >= call.run.start_deadline() {
+                return Err(redelivery::never_started(&reason));
+            }
+
+            pods += 1;
+        }
+    }
+
+    /// Runs a script in a warm pod, else in one that is made for it.
+    async fn run_in_new_pod(&self, call: &ScriptCall<'_>) -> Result<PodAttempt, Error> {
+        let (mut pod, outcome) = match self.warm.claim_pod(call).await {
+            Err(CallConflict::OwnedElsewhere) => {
+                return self.await_other_manager(call).await.map(PodAttempt::Finished);
+            }
+            Err(CallConflict::Unknown) => return Err(redelivery::ownership_unknown()),
+            Ok(Some(ClaimedPod { mut pod, ready })) => {
+                self.record_pod_in_span(&pod.name);
+                let outcome = self.run_ready(&mut pod, ready, protocol::go_message(), call).await?;
+                (pod, outcome)
+            }
+            Ok(None) => {
+                let PodCreation::Created(mut pod) = self.create_call_pod(call).await? else {
+                    return self.await_other_manager(call).await.map(PodAttempt::Finished);
+                };
+                self.record_pod_in_span(&pod.name);
+                let outcome = self.run_in_pod(&mut pod, call).await?;
+                (pod, outcome)
+            }
+        };
+
+        let attempt = match outcome {
+            Some(outcome) => PodAttempt::Finished(outcome),
+            None => self.settle_start(&mut pod, call).await?,
+        };
+
+        if matches!(attempt, PodAttempt::NeverStarted(_))
+            && let Some(outcome) = self.release_for_retry(pod, call).await?
+        {
+            return Ok(PodAttempt::Finished(outcome));
+        }
+
+        Ok(attempt)
+    }
+
+    /// Creates a pod for this call alone. It takes precedence over warm pods, which are deleted where
+    /// there is no room for both.
+    async fn create_call_pod(&self, call: &ScriptCall<'_>) -> Result<PodCreation, Error> {
+        let run = call.run;
+        let start_timeout = self.settings.start_timeout.duration();
+        let lifetime = call.script.timeout + start_timeout;
+        let end = run.wait_deadline(ROOM_TIMEOUT);
+
+        loop {
+            // What became of the one before may not be known yet, so none has the nonce of another.
+            let identity = PodIdentity::for_call(self.keeper.manager(), run.key, &run.call_id);
+            let mut description = pod_spec::describe_pod(&self.settings, &identity, lifetime);
+            if let Some(set) = &call.package_set {
+                description = packages::mount_set(description, &self.settings, set);
+            }
+
+            let by = run.wait_deadline(start_timeout);
+            let created = self.keeper.create_pod(&identity, description, &run.cancelled, by).await;
+            let is_busy = matches!(created, Err(Error::Busy(_)));
+
+            if !is_busy || Instant::now() >= end || !self.warm.evict_for_room() {
+                return created;
+            }
+
+            sleep(ROOM_INTERVAL).await;
+        }
+    }
+
+    /// Names the pod of a script in the script's span.
+    pub(crate) fn record_pod_in_span(&self, pod: &str) {
+        let span = Span::current();
+        span.record("k8s.namespace.name", self.settings.namespace.as_str());
+        span.record("k8s.pod.name", pod);
+    }
+
+    /// Waits until the pod answers and runs the script in it. `None` when it is unknown whether the
+    /// script started.
+    pub(crate) async fn run_in_pod(
+        &self,
+        pod: &mut OwnedPod,
+        call: &ScriptCall<'_>,
+    ) -> Result<Option<Outcome>, Error> {
+        let observed = pod.follower.observed.clone();
+        let startup = PodStartup {
+            client: &self.client,
+            namespace: &self.settings.namespace,
+            name: &pod.name,
+            nonce: &pod.nonce,
+            by: call.run.wait_deadline(self.settings.start_timeout.duration()),
+            cancelled: &call.run.cancelled,
+        };
+
+        let ready = tokio::select! {
+            ready = startup.wait_ready(&mut pod.follower) => ready?,
+            never = self.warm.evict_while_unschedulable(observed) => match never {},
+        };
+
+        let request = protocol::start_message(&call.limits, call.script);
+        self.run_ready(pod, ready, request, call).await
+    }
+
+    /// Runs a script in a pod that answers: `request` is what makes it start. `None` when it is
+    /// unknown whether it did.
+    async fn run_ready(
+        &self,
+        pod: &mut OwnedPod,
+        ready: ReadyPod,
+        request: Bytes,
+        call: &ScriptCall<'_>,
+    ) -> Result<Option<Outcome>, Error> {
+        let OwnedPod { name, nonce, follower, end_listener, .. } = pod;
+        let session = self.open_session(name, nonce, call);
+
+        session.run_script(ready, request, follower, end_listener).await
+    }
+
+    pub(crate) fn open_session<'a>(
+        &'a self,
+        name: &'a str,
+        nonce: &'a str,
+        call: &ScriptCall<'a>,
+    ) -> ScriptSession<'a> {
+        ScriptSession {
+            pods: &self.pods,
+            name,
+            nonce,
+            timeout: call.script.timeout,
+            cancelled: &call.run.cancelled,
+            live: call.run.live.clone(),
+            pieces_forwarded: Arc::default(),
+        }
+    }
+}
+
+/// The limits of a script in its pod.
+pub(crate) fn limits(script: &Script) -> protocol::ScriptLimits {
+    protocol::ScriptLimits {
+        timeout_ms: u64::try_from(script.timeout.as_millis()).unwrap_or(u64::MAX),
+        output_bytes: OUTPUT_BYTES_MAX,
+        processes: PROCESSES_MAX,
+        open_files: OPEN_FILES_MAX,
+        file_bytes: FILE_BYTES,
+        address_space_bytes: ADDRESS_SPACE_BYTES,
+        packages: 0,
+        files: FILES_MAX,
+        files_bytes: FILES_BYTES_MAX,
+        name_bytes: NAME_BYTES_MAX,
+        entries: ENTRIES_MAX,
+    }
+}

@@ -1,0 +1,403 @@
+//! The session of a script in its pod, from the hand-over to its end.
+//!
+//! The outcome is what the pod reports over the attached streams. Where these break, the container's
+//! log, which has every line, takes their place. Invariants: the pod's own clock ends the script, and
+//! the manager's clock, a little behind it, ends the waiting; no outcome is reported twice or guessed;
+//! output is forwarded live, each piece once, wherever it is read.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use futures_util::{AsyncRead, AsyncReadExt as _};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::LogParams;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use toolbus_scripts::Texts;
+use toolbus_scripts::files::Produced;
+use toolbus_scripts::runner::{Ending, Error, LiveOutput, Outcome, Usage};
+
+use crate::attach::{ContainerFrame, ContainerInput, ContainerOutput};
+use crate::output_files::FileReceiver;
+use crate::pod_startup::ReadyPod;
+use crate::pod_watch::PodFollower;
+use crate::protocol::{self, Report, ReportReader, ScriptEnd};
+
+/// How much later than the pod's own clock the manager's times the script out.
+const POD_CLOCK_GRACE: Duration = Duration::from_millis(300);
+/// How long a pod may take to report the end of a script that it was ordered to kill.
+const KILL_TIMEOUT: Duration = Duration::from_millis(200);
+/// How long a script may take to start after it was handed over. It takes a millisecond.
+const HANDOVER_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the output files of a script may take to arrive.
+const OUTPUT_FILES_TIMEOUT: Duration = Duration::from_secs(10);
+/// The pause before the log is read again: it doubles, up to the longest.
+const LOG_BACKOFF: Duration = Duration::from_millis(300);
+const LOG_BACKOFF_MAX: Duration = Duration::from_secs(2);
+/// More than all that a pod writes in base64, and what the log may repeat: a bound for the reader.
+const LOG_BYTES_MAX: i64 = 16 << 20;
+/// How long the watch may take to say how a container ended.
+const CONTAINER_END_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// A script in its pod, with all that its session needs.
+pub(crate) struct ScriptSession<'a> {
+    pub(crate) pods: &'a Api<Pod>,
+    pub(crate) name: &'a str,
+    pub(crate) nonce: &'a str,
+    pub(crate) timeout: Duration,
+    pub(crate) cancelled: &'a CancellationToken,
+    pub(crate) live: Option<LiveOutput>,
+    /// How many pieces of output have been forwarded.
+    pub(crate) pieces_forwarded: Arc<AtomicU64>,
+}
+
+/// Why the session ended before the pod reported the end.
+enum StopReason {
+    TimedOut,
+    Cancelled,
+}
+
+/// What the pod has reported so far.
+struct Transcript {
+    texts: Texts,
+    started: Option<Instant>,
+    over: Option<Instant>,
+    files: FileReceiver,
+    end: Option<ScriptEnd>,
+}
+
+impl Transcript {
+    fn new(live: Option<LiveOutput>) -> Self {
+        let files = FileReceiver::default();
+        Self { texts: Texts::new(live), started: None, over: None, files, end: None }
+    }
+
+    fn record(&mut self, report: Report) {
+        match report {
+            Report::Ready | Report::Taken => {}
+            Report::Started => _ = self.started.get_or_insert_with(Instant::now),
+            Report::Output(stream, bytes) => self.texts.accept(stream, &bytes),
+            Report::Over => _ = self.over.get_or_insert_with(Instant::now),
+            Report::File(name, bytes) => self.files.begin_file(&name, bytes),
+            Report::Part(piece) => self.files.append_piece(&piece),
+            Report::Omitted(name, reason) => self.files.omit_file(&name, &reason),
+            Report::Ended(end) => self.end = Some(end),
+        }
+    }
+
+    fn into_outcome(self, ending: Ending, elapsed: Duration, usage: Option<Usage>) -> Outcome {
+        let (output, stdout, stderr) = self.texts.finish();
+        let produced = match ending {
+            Ending::Exited(_) | Ending::Killed { .. } => self.files.finish(),
+            // It was stopped, perhaps while its files were reported.
+            _ => Produced::default(),
+        };
+        Outcome { output, stdout, stderr, ending, elapsed, usage, produced }
+    }
+}
+
+impl ScriptSession<'_> {
+    /// Hands the script over and waits for its end. `None` when the streams broke before its start was
+    /// reported: whether it started has to be found out. Where the pod waits for the acknowledgement
+    /// of its end, the stream for it is left in `end_listener`.
+    pub(crate) async fn run_script(
+        &self,
+        ready: ReadyPod,
+        request: bytes::Bytes,
+        follower: &mut PodFollower,
+        end_listener: &mut Option<ContainerInput>,
+    ) -> Result<Option<Outcome>, Error> {
+        let ReadyPod { mut input, mut output, mut reports } = ready;
+        let mut transcript = Transcript::new(self.unforwarded_output());
+        let handed_over = Instant::now();
+        let sent = tokio::select! {
+            sent = timeout(HANDOVER_TIMEOUT, input.send(&request)) => matches!(sent, Ok(Ok(()))),
+            () = self.cancelled.cancelled() => return Err(Error::Cancelled),
+        };
+        drop(request);
+
+        let stop = if sent {
+            self.read_reports(&mut output, &mut reports, &mut transcript, handed_over).await
+        } else {
+            Err("the connection broke while the script was handed over".to_owned())
+        };
+
+        match stop {
+            Ok(None) => *end_listener = Some(input),
+            Ok(Some(stop)) => {
+                let streams = ReadyPod { input, output, reports };
+                return Ok(Some(self.stop_script(stop, streams, transcript).await));
+            }
+            Err(broken) => {
+                tracing::warn!(
+                    pod = self.name,
+                    reason = broken,
+                    "attached streams broke, reading the log"
+                );
+                let started = transcript.started;
+                if started.is_none() {
+                    return Ok(None);
+                }
+                transcript = self.read_log(started, handed_over, follower).await?;
+            }
+        }
+
+        self.conclude(transcript, handed_over, follower).await.map(Some)
+    }
+
+    /// Waits for the end of a script that was handed over in another session. All of its output is
+    /// forwarded, for what of it was forwarded before is not known here: pieces have the same numbers
+    /// again, and callers skip those that they have.
+    pub(crate) async fn resume(&self, follower: &mut PodFollower) -> Result<Outcome, Error> {
+        let now = Instant::now();
+        let transcript = self.read_log(None, now, follower).await?;
+        if transcript.started.is_none() && !self.cancelled.is_cancelled() {
+            return Err(Error::OutcomeUnknown("it is not known to have started".to_owned()));
+        }
+        self.conclude(transcript, now, follower).await
+    }
+
+    /// Turns what was reported into the outcome.
+    async fn conclude(
+        &self,
+        mut transcript: Transcript,
+        handed_over: Instant,
+        follower: &mut PodFollower,
+    ) -> Result<Outcome, Error> {
+        match transcript.end.take() {
+            Some(end) => Ok(transcript.into_outcome(end.ending, end.elapsed, Some(end.usage))),
+            None => self.infer_outcome(transcript, handed_over, follower).await,
+        }
+    }
+
+    /// Reads reports of the pod until the end of the script. `Ok(None)` is the end, `Err` a broken
+    /// stream.
+    async fn read_reports(
+        &self,
+        output: &mut ContainerOutput,
+        reports: &mut ReportReader,
+        transcript: &mut Transcript,
+        handed_over: Instant,
+    ) -> Result<Option<StopReason>, String> {
+        while transcript.end.is_none() {
+            let deadline = match (transcript.over, transcript.started) {
+                (Some(over), _) => over + OUTPUT_FILES_TIMEOUT,
+                (None, Some(started)) => started + self.timeout + POD_CLOCK_GRACE,
+                (None, None) => handed_over + HANDOVER_TIMEOUT,
+            };
+
+            let frame = tokio::select! {
+                frame = output.next() => frame,
+                () = self.cancelled.cancelled() => return Ok(Some(StopReason::Cancelled)),
+                () = sleep_until(deadline) => match transcript.started {
+                    _ if transcript.over.is_some() => {
+                        return Err("what the script left does not arrive".to_owned());
+                    }
+                    Some(_) => return Ok(Some(StopReason::TimedOut)),
+                    None => return Err("the script was handed over and nothing came back".to_owned()),
+                },
+            };
+
+            match frame {
+                ContainerFrame::Stdout(bytes) => {
+                    for report in reports.accept(&bytes).map_err(|error| error.to_string())? {
+                        transcript.record(report);
+                    }
+                }
+                ContainerFrame::Stderr(bytes) => {
+                    let said = String::from_utf8_lossy(&bytes);
+                    tracing::warn!(pod = self.name, %said, "supervisor of a pod wrote to standard error");
+                }
+                ContainerFrame::Closed(reason) => return Err(reason),
+            }
+        }
+
+        Ok(None)
+    }
+
+    /// Tells the pod to end the script, and waits a moment for its reports.
+    async fn stop_script(
+        &self,
+        stop: StopReason,
+        streams: ReadyPod,
+        mut transcript: Transcript,
+    ) -> Outcome {
+        let ReadyPod { mut input, mut output, mut reports } = streams;
+        let said = async {
+            input.send(&protocol::kill_message()).await.ok()?;
+            while transcript.end.is_none() {
+                match output.next().await {
+                    ContainerFrame::Stdout(bytes) => {
+                        reports
+                            .accept(&bytes)
+                            .ok()?
+                            .into_iter()
+                            .for_each(|report| transcript.record(report));
+                    }
+                    ContainerFrame::Stderr(_) => {}
+                    ContainerFrame::Closed(_) => return None,
+                }
+            }
+
+            input.send(&protocol::acknowledge_message()).await.ok()
+        };
+        let _ = timeout(KILL_TIMEOUT, said).await;
+
+        let elapsed = transcript.started.map_or(Duration::ZERO, |started| started.elapsed());
+        let end = transcript.end.take();
+        let usage = end.as_ref().map(|end| end.usage);
+        let elapsed = end.as_ref().map_or(elapsed, |end| end.elapsed);
+        let ending = match (end, stop) {
+            // It ended by itself just before.
+            (Some(end), _) if end.ending != Ending::Cancelled => end.ending,
+            (_, StopReason::Cancelled) => Ending::Cancelled,
+            (_, StopReason::TimedOut) => Ending::TimedOut,
+        };
+
+        transcript.into_outcome(ending, elapsed, usage)
+    }
+
+    /// A live output that starts at the first piece and forwards those that were not forwarded yet: what
+    /// is read again comes in the same pieces, because the pod has written them so.
+    fn unforwarded_output(&self) -> Option<LiveOutput> {
+        let live = self.live.clone()?;
+        let pieces_forwarded = Arc::clone(&self.pieces_forwarded);
+        let pieces_read = AtomicU64::new(0);
+        Some(Arc::new(move |stream, text: &str| {
+            let piece = pieces_read.fetch_add(1, Relaxed) + 1;
+            if pieces_forwarded.fetch_max(piece, Relaxed) < piece {
+                live(stream, text);
+            }
+        }))
+    }
+
+    /// Reads all reports of the pod from its log, and follows it for those to come.
+    ///
+    /// The log can be read as long as the pod is there, so it is tried until the script must have
+    /// ended: neither a cluster that is away for a while nor a stream that is cut loses an outcome.
+    async fn read_log(
+        &self,
+        started: Option<Instant>,
+        handed_over: Instant,
+        follower: &PodFollower,
+    ) -> Result<Transcript, Error> {
+        let deadline =
+            started.unwrap_or(handed_over) + self.timeout + POD_CLOCK_GRACE + HANDOVER_TIMEOUT;
+        let mut pause = LOG_BACKOFF;
+
+        loop {
+            let mut transcript = Transcript::new(self.unforwarded_output());
+            transcript.started = started;
+            let mut is_open = false;
+            let mut is_late = false;
+            let parameters = LogParams {
+                follow: true,
+                limit_bytes: Some(LOG_BYTES_MAX),
+                ..LogParams::default()
+            };
+            let read = async {
+                let log = self.pods.log_stream(self.name, &parameters).await;
+                let log = log.map_err(|error| crate::errors::error_chain(&error))?;
+                is_open = true;
+                self.follow_log(Box::pin(log), &mut transcript).await
+            };
+
+            // What the watch knows is asked for first: the log has all of it then.
+            let observed = follower.observed.borrow().clone();
+            let over = tokio::select! {
+                read = read => match read {
+                    Ok(()) if transcript.end.is_some() => true,
+                    Ok(()) => observed.container_end.is_some() || observed.deleted,
+                    Err(reason) if observed.deleted => {
+                        let text = format!("neither its streams nor its log can be read: {reason}");
+                        return Err(Error::OutcomeUnknown(text));
+                    }
+                    Err(_) => false,
+                },
+                // Whether it ended or not: its time is over, and it is deleted next.
+                () = self.cancelled.cancelled() => true,
+                () = sleep_until(deadline) => {
+                    is_late = true;
+                    true
+                }
+            };
+
+            if is_late && !is_open {
+                let text = "neither its streams nor its log could be read before its time was over";
+                return Err(Error::OutcomeUnknown(text.to_owned()));
+            }
+
+            if over {
+                return Ok(transcript);
+            }
+
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = self.cancelled.cancelled() => {}
+            }
+
+            pause = (pause * 2).min(LOG_BACKOFF_MAX);
+        }
+    }
+
+    async fn follow_log(
+        &self,
+        mut log: impl AsyncRead + Unpin,
+        transcript: &mut Transcript,
+    ) -> Result<(), String> {
+        let mut reports = ReportReader::new(self.nonce);
+        let mut buffer = vec![0; 32 << 10];
+        while transcript.end.is_none() {
+            let count = log.read(&mut buffer).await.map_err(|error| error.to_string())?;
+            if count == 0 {
+                break;
+            }
+            for report in reports.accept(&buffer[..count]).map_err(|error| error.to_string())? {
+                transcript.record(report);
+            }
+        }
+
+        Ok(())
+    }
+
+    /// Infers the outcome from what the cluster knows, where the pod never reported the end.
+    async fn infer_outcome(
+        &self,
+        transcript: Transcript,
+        handed_over: Instant,
+        follower: &mut PodFollower,
+    ) -> Result<Outcome, Error> {
+        let elapsed = transcript.started.unwrap_or(handed_over).elapsed();
+        if self.cancelled.is_cancelled() {
+            return Ok(transcript.into_outcome(Ending::Cancelled, elapsed, None));
+        }
+
+        if elapsed >= self.timeout {
+            return Ok(transcript.into_outcome(Ending::TimedOut, elapsed, None));
+        }
+
+        let ended = follower
+            .observed
+            .wait_for(|observed| observed.container_end.is_some() || observed.deleted);
+        // Either way, what is known then is all that can be known.
+        let _ = timeout(CONTAINER_END_TIMEOUT, ended).await.is_ok();
+        let observed = follower.observed.borrow().clone();
+
+        match observed.container_end {
+            Some(ended) if ended.reason == "OOMKilled" => {
+                Ok(transcript.into_outcome(Ending::OutOfMemory, elapsed, None))
+            }
+            // Also `DeadlineExceeded`, which comes long after the script's own time. Here it has come
+            // before it: the node's clock has jumped.
+            Some(ended) => Err(Error::OutcomeUnknown(
+                format!("its pod ended: {} {}", ended.reason, ended.message).trim_end().to_owned(),
+            )),
+            None if observed.deleted => {
+                Err(Error::OutcomeUnknown("its pod was deleted".to_owned()))
+            }
+            None => Err(Error::OutcomeUnknown("its pod says nothing any more".to_owned())),
+        }
+    }
+}
