@@ -6,9 +6,8 @@
 
 mod announce;
 mod invoke;
-mod lookup;
 mod manage;
-pub(crate) mod subscribe;
+mod subscribe;
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -24,7 +23,6 @@ use toolbus_wire::{queue, topic};
 use crate::server::{LOOKUPS_PER_SERVER_MAX, SUBSCRIPTIONS_PER_SERVER_MAX};
 use crate::servers::Set;
 use announce::Announcer;
-pub(crate) use manage::DENIED;
 pub use manage::StdioRegistration;
 
 /// How many refresh requests are fetched ahead.

@@ -5,9 +5,9 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use toolbus_bus::responder::{Call, Context, Failure, Malformed, Repeat, Reply, Service};
 use toolbus_bus::{Envelope, Topic};
-use toolbus_wire::message::mcp::{McpSubscribeRequest, McpSubscribeResponse};
+use toolbus_wire::message::mcp::{McpResponse as _, McpSubscribeRequest, McpSubscribeResponse};
 use toolbus_wire::message::tool::CallIds;
-use toolbus_wire::{Message as _, json};
+use toolbus_wire::{ErrorCode, Message as _, json};
 
 use super::invoke::with_headers;
 use crate::lookup::Lookup;
@@ -15,9 +15,6 @@ use crate::servers::Set;
 
 /// How long a subscription holds when its caller does not say.
 const BUDGET: Duration = Duration::from_secs(60);
-
-/// What a request is told that another bridge had before.
-pub(crate) const LOST: &str = "the bridge that had it was lost";
 
 pub(super) struct SubscribeService {
     pub(super) set: Set,
@@ -47,20 +44,30 @@ impl Service for SubscribeService {
             let Context { deadline, cancelled, asker, progress, .. } = context;
             let lookup = Lookup { server: server_name.clone(), deadline, cancelled, asker };
             let Err(error) = self.set.subscribe(lookup, &uris, &progress).await;
-            ended(server_name, error.to_string())
+            let response =
+                McpSubscribeResponse::from_error(ErrorCode::ExecutionFailed, error.to_string());
+            with_headers(Reply::of(&McpSubscribeResponse { server_name, ..response }))
         })
     }
 
     fn fail(&self, _: &CallIds, failure: Failure) -> Reply {
-        let error = match failure {
-            Failure::Malformed(reason) => reason,
-            Failure::Timeout { asked } => format!("it was for {} ms", asked.as_millis()),
-            Failure::Cancelled => "cancelled".to_owned(),
-            Failure::OutcomeUnknown => LOST.to_owned(),
-            Failure::Crashed => "the bridge failed on the request".to_owned(),
-            Failure::TooLarge { bytes } => format!("an answer of {bytes} bytes is too large"),
+        let failed = ErrorCode::ExecutionFailed;
+        let (code, error) = match failure {
+            Failure::Malformed(reason) => (ErrorCode::InvalidArguments, reason),
+            Failure::Timeout { asked } => {
+                (ErrorCode::Timeout, format!("it was for {} ms", asked.as_millis()))
+            }
+            Failure::Cancelled => (ErrorCode::Cancelled, "cancelled".to_owned()),
+            Failure::OutcomeUnknown => {
+                (ErrorCode::OutcomeUnknown, "the bridge that had it was lost".to_owned())
+            }
+            Failure::Crashed => (failed, "the bridge failed on the request".to_owned()),
+            Failure::TooLarge { bytes } => {
+                (failed, format!("an answer of {bytes} bytes is too large"))
+            }
         };
-        ended(String::new(), error)
+
+        with_headers(Reply::of(&McpSubscribeResponse::from_error(code, error)))
     }
 
     fn default_reply_topic(&self) -> Option<Topic> {
@@ -70,8 +77,4 @@ impl Service for SubscribeService {
     fn source(&self) -> &str {
         &self.source
     }
-}
-
-fn ended(server_name: String, error: String) -> Reply {
-    with_headers(Reply::of(&McpSubscribeResponse { server_name, error: Some(error) }))
 }
