@@ -1,16 +1,19 @@
-//! `mcp.json`: which servers there are. The text becomes entries, and every mistake in it is told
+//! `mcp.json`: which servers there are. The text becomes entries, and every mistake in it is reported
 //! at once, each with the server and the member that it is about.
 //!
-//! One bad entry is left out and does not stop the others. Nothing here touches files, processes
-//! or the network. Values that may be secret (`env`, `headers`, the path and query of `url`, `args`)
+//! One bad entry is left out and does not stop the others. Apart from [`read_file`], nothing here
+//! touches files, processes or the network. Values that may be secret (`env`, `headers`, the path and query of `url`, `args`)
 //! are in no `Debug` text and in no mistake.
 
 use std::fmt;
+use std::io;
+use std::path::Path;
 
 use serde_json::Value;
 use serde_json::error::Category;
 
 use crate::server_name::ServerName;
+use crate::small_file;
 
 mod auth;
 mod credential;
@@ -93,7 +96,15 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// Reads the text of an `mcp.json`.
+/// Reads a file of at most [`TEXT_BYTES_MAX`] bytes.
+///
+/// # Errors
+/// When it is missing, longer, something else than a file, or cannot be read.
+pub(crate) fn read_file(path: &Path) -> io::Result<String> {
+    small_file::read_text(path, TEXT_BYTES_MAX as u64)
+}
+
+/// Parses the text of an `mcp.json`.
 ///
 /// # Errors
 /// When the text is not JSON or too long. Everything else is a [`Mistake`] in the result.

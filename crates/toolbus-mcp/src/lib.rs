@@ -27,6 +27,7 @@ mod server;
 pub mod server_name;
 pub mod servers;
 pub mod settings;
+mod small_file;
 mod summary;
 pub mod supervisor;
 mod tool_filter;

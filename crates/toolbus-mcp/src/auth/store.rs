@@ -4,9 +4,8 @@
 //! not at all; a token in it is for the address that stands beside it and goes nowhere else. Two
 //! processes that renew the same token do so one after another.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,23 +16,21 @@ use reqwest::Url;
 use rmcp::transport::auth::OAuthClientConfig;
 use rmcp::transport::{AuthError, CredentialRefreshGuard, CredentialStore, StoredCredentials};
 use serde::{Deserialize, Serialize};
-use tempfile::NamedTempFile;
-use tokio::time::{Instant, sleep};
 use toolbus_wire::message::Secret;
 
 use super::Error;
 use crate::config::AuthorizationCode;
 use crate::eraser::Eraser;
 use crate::server_name::ServerName;
+use crate::small_file::{self, LockError, LockPatience};
 
 /// Longest file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Longest challenge of a server that is kept, in bytes.
 const CHALLENGE_BYTES_MAX: usize = 4 << 10;
-/// How long another process may hold the file: longer than one refresh takes.
-const LOCK_WAIT: Duration = Duration::from_secs(15);
-/// How often it is tried meanwhile.
-const LOCK_PAUSE: Duration = Duration::from_millis(50);
+/// How a lock is waited for that another process holds: longer than one refresh takes.
+const LOCK_PATIENCE: LockPatience =
+    LockPatience { timeout: Duration::from_secs(15), interval: Duration::from_millis(50) };
 
 /// The file of one server. Clones are the same file.
 #[derive(Clone)]
@@ -130,7 +127,7 @@ impl Store {
     /// What is kept for this server at this address. A file that makes no sense keeps nothing.
     pub(super) async fn read(&self) -> Result<Option<Kept>, Error> {
         let Some(file) = self.file.clone() else { return Ok(None) };
-        let text = blocking(move || read(&file)).await?;
+        let text = run_blocking(move || read_file(&file)).await?;
         let Some(text) = text else { return Ok(None) };
         let kept = match serde_json::from_slice::<Kept>(&text) {
             Ok(kept) if kept.url == self.url.as_str() => kept,
@@ -184,7 +181,7 @@ impl Store {
             Error::Store("there is no folder for tokens: set mcp.tokens".to_owned())
         })?;
         let text = serde_json::to_vec(kept).map_err(|error| Error::Store(error.to_string()))?;
-        blocking(move || replace(&file, &text)).await
+        run_blocking(move || write_file(&file, &text)).await
     }
 
     async fn put(&self, credentials: StoredCredentials) -> Result<(), Error> {
@@ -209,20 +206,20 @@ impl Store {
 #[async_trait]
 impl CredentialStore for Store {
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
-        Ok(self.read().await.map_err(failed)?.and_then(|kept| kept.credentials))
+        Ok(self.read().await.map_err(store_error)?.and_then(|kept| kept.credentials))
     }
 
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
-        self.put(credentials).await.map_err(failed)
+        self.put(credentials).await.map_err(store_error)
     }
 
     async fn clear(&self) -> Result<(), AuthError> {
         let Some(file) = self.file.clone() else { return Ok(()) };
-        let removed = blocking(move || match fs::remove_file(file) {
+        let removed = run_blocking(move || match fs::remove_file(file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         });
-        removed.await.map_err(failed)
+        removed.await.map_err(store_error)
     }
 
     /// A refresh token that was refused is not offered again.
@@ -231,11 +228,11 @@ impl CredentialStore for Store {
             let given = credentials.token_response.as_ref()?;
             given.refresh_token().map(|token| token.secret().clone())
         };
-        let Some(mut kept) = self.read().await.map_err(failed)? else { return Ok(()) };
+        let Some(mut kept) = self.read().await.map_err(store_error)? else { return Ok(()) };
         match &mut kept.credentials {
             Some(credentials) if refresh(credentials) == refresh(used) => {
                 credentials.token_response = None;
-                self.write(&kept).await.map_err(failed)
+                self.write(&kept).await.map_err(store_error)
             }
             _ => Ok(()),
         }
@@ -243,33 +240,36 @@ impl CredentialStore for Store {
 
     async fn acquire_refresh_guard(&self) -> Result<Option<CredentialRefreshGuard>, AuthError> {
         let Some(file) = &self.file else { return Ok(None) };
-        let file = file.with_extension("lock");
+        let path = file.with_extension("lock");
+
         let locked = async {
-            let file = blocking(move || open_lock(&file)).await?;
-            let end = Instant::now() + LOCK_WAIT;
-            loop {
-                match file.try_lock() {
-                    Ok(()) => return Ok(file),
-                    Err(TryLockError::Error(error)) => return Err(Error::Store(error.to_string())),
-                    Err(TryLockError::WouldBlock) if Instant::now() >= end => {
-                        return Err(Error::Store("another process is renewing it".to_owned()));
-                    }
-                    Err(TryLockError::WouldBlock) => sleep(LOCK_PAUSE).await,
+            let opened = run_blocking(move || {
+                small_file::create_folder(small_file::folder_of(&path))?;
+                small_file::open_private(&path)
+            });
+            let lock_file = opened.await?;
+            match LOCK_PATIENCE.lock_async(&lock_file).await {
+                Ok(()) => Ok(lock_file),
+                Err(LockError::Held) => {
+                    Err(Error::Store("another process is renewing it".to_owned()))
                 }
+                Err(LockError::File(error)) => Err(Error::Store(error.to_string())),
             }
         };
-        Ok(Some(CredentialRefreshGuard::new(locked.await.map_err(failed)?)))
+        let lock_file = locked.await.map_err(store_error)?;
+
+        Ok(Some(CredentialRefreshGuard::new(lock_file)))
     }
 }
 
-fn failed(error: Error) -> AuthError {
+fn store_error(error: Error) -> AuthError {
     AuthError::CredentialStoreError(match error {
         Error::Store(what) => what,
         other => other.to_string(),
     })
 }
 
-async fn blocking<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, Error> {
     let done = tokio::task::spawn_blocking(work).await;
@@ -277,37 +277,18 @@ async fn blocking<T: Send + 'static>(
         .map_err(|error| Error::Store(error.to_string()))
 }
 
-fn read(file: &Path) -> io::Result<Option<Vec<u8>>> {
-    let opened = match File::open(file) {
-        Ok(opened) => opened,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let mut text = Vec::new();
-    opened.take(FILE_BYTES_MAX).read_to_end(&mut text)?;
-    Ok(Some(text))
-}
-
-fn open_lock(file: &Path) -> io::Result<File> {
-    if let Some(folder) = file.parent() {
-        make(folder)?;
+/// The bytes of the file, or `None` when it is missing.
+fn read_file(file: &Path) -> io::Result<Option<Vec<u8>>> {
+    match small_file::read_if_exists(file, FILE_BYTES_MAX) {
+        // No file of ours: it makes no sense, as does an empty one.
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Ok(Some(Vec::new())),
+        read => read,
     }
-    OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(file)
 }
 
-fn make(folder: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
-}
-
-/// Writes beside the file, for the owner only, and renames: a crash leaves the old file or the new.
-fn replace(file: &Path, text: &[u8]) -> io::Result<()> {
-    let folder = file.parent().unwrap_or(Path::new("."));
-    make(folder)?;
-    let mut new = NamedTempFile::with_prefix_in(".", folder)?;
-    new.write_all(text)?;
-    new.as_file().sync_all()?;
-    new.persist(file).map_err(|error| error.error)?;
-    File::open(folder)?.sync_all()
+fn write_file(file: &Path, text: &[u8]) -> io::Result<()> {
+    small_file::create_folder(small_file::folder_of(file))?;
+    small_file::replace_and_sync(file, text)
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use super::*;
 
 fn names(registrations: &Registrations) -> Vec<String> {
-    let value: Value = serde_json::from_str(&read_text(registrations.path()).unwrap()).unwrap();
+    let value: Value =
+        serde_json::from_str(&config::read_file(registrations.path()).unwrap()).unwrap();
     value["mcpServers"].as_object().unwrap().keys().cloned().collect()
 }
 

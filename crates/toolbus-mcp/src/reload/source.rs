@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use toolbus_runtime::service::on_one_line;
 
 use crate::config::{self, Config, Variables};
-use crate::registrations::read_text;
 
 /// A file.
 pub(super) struct Source {
@@ -86,7 +85,7 @@ impl Source {
 
 /// Looks at a file. Blocks.
 pub(super) fn look(path: &Path) -> Seen {
-    match read_text(path) {
+    match config::read_file(path) {
         Ok(text) => Seen::Text(text),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Seen::Missing,
         Err(error) => Seen::Unreadable(error.kind()),

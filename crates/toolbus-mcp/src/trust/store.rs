@@ -5,26 +5,27 @@
 //! aside and said so. These functions block.
 
 use std::collections::HashMap;
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use super::pins::{Document, Sight, VERSION};
 use crate::catalogue::CATALOGUE_BYTES_MAX;
 use crate::server_name::ServerName;
+use crate::small_file::{self, LockError, LockPatience};
 
 /// Longest file that is read: the definitions of a server, those held back, and what JSON adds.
 const FILE_BYTES_MAX: u64 = 6 * CATALOGUE_BYTES_MAX as u64;
 /// Most servers whose pins are kept.
 const SERVERS_MAX: usize = 4_096;
-/// How long another program may hold a lock, and how often it is tried.
-const LOCK_WAIT: Duration = Duration::from_secs(2);
-const LOCK_EVERY: Duration = Duration::from_millis(10);
+/// How a lock is waited for that another program holds.
+const LOCK_PATIENCE: LockPatience =
+    LockPatience { timeout: Duration::from_secs(2), interval: Duration::from_millis(10) };
 
 /// The pins of many servers. Clones are the same.
 #[derive(Debug, Clone)]
@@ -87,11 +88,14 @@ impl Pins {
     /// When the folder cannot be made or written to.
     pub fn in_folder(path: impl Into<PathBuf>) -> Result<Self, Error> {
         let path = path.into();
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
         let probe = path.join(".writable");
-        let written = made.and_then(|()| private(&probe)).map(drop);
-        let written = written.and_then(|()| fs::remove_file(&probe));
-        match written {
+        let write_probe = || {
+            small_file::create_folder(&path)?;
+            small_file::open_private(&probe)?;
+            fs::remove_file(&probe)
+        };
+
+        match write_probe() {
             // Another program has removed the same probe.
             Err(source) if source.kind() != io::ErrorKind::NotFound || !path.is_dir() => {
                 Err(Error::File { path, source })
@@ -132,7 +136,7 @@ impl Pins {
                 }
                 let (result, edited) = edit(&mut document, sight);
                 if edited || sight != Sight::Known {
-                    file.save(folder, &document)?;
+                    file.save(&document)?;
                 }
                 Ok((result, stamp(&file.document)))
             }
@@ -180,7 +184,6 @@ impl Pins {
 
 struct Paths {
     document: PathBuf,
-    temporary: PathBuf,
     damaged: PathBuf,
     lock: PathBuf,
 }
@@ -195,22 +198,18 @@ impl Paths {
     fn new(folder: &Path, server: &ServerName) -> Self {
         let name = server.as_str().to_ascii_lowercase();
         let path = |ending: &str| folder.join(format!("{name}.{ending}"));
-        Self {
-            document: path("json"),
-            temporary: path("json.tmp"),
-            damaged: path("json.damaged"),
-            lock: path("lock"),
-        }
+        Self { document: path("json"), damaged: path("json.damaged"), lock: path("lock") }
     }
 
     fn load(&self, server: &ServerName) -> Result<(Document, Sight), Error> {
-        match read(&self.document).map_err(|source| self.failed(source))? {
+        match read(&self.document).map_err(|source| self.file_error(source))? {
             Some(Read::Document(document)) => Ok((document, Sight::Known)),
             Some(Read::Newer) => Err(Error::Newer(self.document.clone())),
             None => Ok((Document::new(server.as_str()), Sight::First)),
             Some(Read::Damaged(why)) => {
                 // Copied: until a new one takes its place, the damaged file says that there were pins.
-                fs::copy(&self.document, &self.damaged).map_err(|source| self.failed(source))?;
+                fs::copy(&self.document, &self.damaged)
+                    .map_err(|source| self.file_error(source))?;
                 tracing::error!(
                     %server,
                     why,
@@ -223,7 +222,7 @@ impl Paths {
     }
 
     fn check_room(&self, folder: &Path) -> Result<(), Error> {
-        let files = fs::read_dir(folder).map_err(|source| self.failed(source))?;
+        let files = fs::read_dir(folder).map_err(|source| self.file_error(source))?;
         let documents = files
             .flatten()
             .filter(|file| file.path().extension().is_some_and(|extension| extension == "json"));
@@ -233,56 +232,42 @@ impl Paths {
         Ok(())
     }
 
-    fn save(&self, folder: &Path, document: &Document) -> Result<(), Error> {
-        let saved = || {
-            let text = serde_json::to_string_pretty(document)?;
-            let mut file = private(&self.temporary)?;
-            file.write_all(text.as_bytes())?;
-            file.write_all(b"\n")?;
-            file.sync_all()?;
-            fs::rename(&self.temporary, &self.document)?;
-            // The rename too is to be there after a power cut.
-            File::open(folder)?.sync_all()
-        };
-        saved().map_err(|source| self.failed(source))
+    fn save(&self, document: &Document) -> Result<(), Error> {
+        let text = serde_json::to_string_pretty(document)
+            .map_err(|error| self.file_error(io::Error::from(error)))?;
+
+        small_file::replace_and_sync(&self.document, format!("{text}\n").as_bytes())
+            .map_err(|source| self.file_error(source))
     }
 
-    fn failed(&self, source: io::Error) -> Error {
+    fn file_error(&self, source: io::Error) -> Error {
         Error::File { path: self.document.clone(), source }
     }
 }
 
-fn private(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
-}
-
+/// Opens and locks a file, until it is dropped.
 fn lock(path: &Path) -> Result<File, Error> {
-    let failed = |source| Error::File { path: path.to_owned(), source };
-    let file = private(path).map_err(failed)?;
-    let give_up = Instant::now() + LOCK_WAIT;
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) if Instant::now() < give_up => {
-                std::thread::sleep(LOCK_EVERY);
-            }
-            Err(TryLockError::WouldBlock) => return Err(Error::Locked(path.to_owned())),
-            Err(TryLockError::Error(source)) => return Err(failed(source)),
-        }
+    let file_error = |source| Error::File { path: path.to_owned(), source };
+    let file = small_file::open_private(path).map_err(file_error)?;
+
+    match LOCK_PATIENCE.lock(&file) {
+        Ok(()) => Ok(file),
+        Err(LockError::Held) => Err(Error::Locked(path.to_owned())),
+        Err(LockError::File(source)) => Err(file_error(source)),
     }
 }
 
 fn read(path: &Path) -> io::Result<Option<Read>> {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+    let bytes = match small_file::read_if_exists(path, FILE_BYTES_MAX) {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+            let why = format!("it has more than {FILE_BYTES_MAX} bytes");
+            return Ok(Some(Read::Damaged(why)));
+        }
         Err(error) => return Err(error),
     };
-    let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Ok(Some(Read::Damaged(format!("it has more than {FILE_BYTES_MAX} bytes"))));
-    }
+
     // The form first: what a newer one means is not to be guessed, and not to be set aside.
     let form: Result<Form, _> = serde_json::from_slice(&bytes);
     Ok(Some(match form {
