@@ -1,9 +1,9 @@
-//! `mcp.json`: which servers there are. The text becomes entries, and every mistake in it is reported
-//! at once, each with the server and the member that it is about.
+//! `mcp.json`: which servers there are. The text becomes entries, and every mistake in it is
+//! reported at once, each with the server and the member that it is about.
 //!
 //! One bad entry is left out and does not stop the others. Apart from [`read_file`], nothing here
-//! touches files, processes or the network. Values that may be secret (`env`, `headers`, the path and query of `url`, `args`)
-//! are in no `Debug` text and in no mistake.
+//! touches files, processes or the network. Values that may be secret (`env`, `headers`, the path
+//! and query of `url`, `args`) are in no `Debug` text and in no mistake.
 
 use std::fmt;
 use std::io;
@@ -112,20 +112,23 @@ pub fn parse(text: &str, variables: Variables<'_>) -> Result<Config, Error> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(Error::TooLong(text.len()));
     }
-    let document = document::read(text).map_err(|source| match source.classify() {
+
+    let document = document::parse(text).map_err(|source| match source.classify() {
         // Its text would quote the value.
         Category::Data => Error::NotAnObject,
         _ => Error::NotJson { line: source.line(), column: source.column(), source },
     })?;
     let mut config = Config::default();
+
     for member in &document.strangers {
         config.mistakes.push(Mistake {
             member: Some(member.clone()),
-            ..Mistake::of_file(members::unknown(member, &["mcpServers"]))
+            ..Mistake::of_file(members::unknown_member_text(member, &["mcpServers"]))
         });
     }
+
     match document.servers {
-        document::Servers::Listed(servers) => config.take(servers, variables),
+        document::Servers::Listed(servers) => config.add_servers(servers, variables),
         document::Servers::NotAnObject => {
             config.mistakes.push(Mistake::of_file("mcpServers has to be an object"));
         }
@@ -133,15 +136,17 @@ pub fn parse(text: &str, variables: Variables<'_>) -> Result<Config, Error> {
             config.mistakes.push(Mistake::of_file("there is no mcpServers"));
         }
     }
+
     Ok(config)
 }
 
 impl Config {
-    fn take(&mut self, servers: Vec<(String, Value)>, variables: Variables<'_>) {
+    fn add_servers(&mut self, servers: Vec<(String, Value)>, variables: Variables<'_>) {
         if servers.len() > SERVERS_MAX {
             let what = format!("there are {} servers, more than {SERVERS_MAX}", servers.len());
             self.mistakes.push(Mistake::of_file(what));
         }
+
         let mut seen: Vec<ServerName> = Vec::new();
         for (name, value) in servers.into_iter().take(SERVERS_MAX) {
             if let Some(first) = seen.iter().find(|first| first.matches(&name)) {
@@ -149,6 +154,7 @@ impl Config {
                 self.mistakes.push(Mistake::of_server(&name, what));
                 continue;
             }
+
             if let Ok(name) = ServerName::parse(&name) {
                 if let Some(first) = seen.iter().find(|first| first.looks_like(&name)) {
                     let what = format!("looks like server {:?}, which comes first", first.as_str());
@@ -157,10 +163,12 @@ impl Config {
                 }
                 seen.push(name);
             }
+
             let entry = match value {
                 Value::Object(members) => Entry::parse(&name, members, variables),
                 _ => Err(vec![Mistake::of_server(&name, "has to be an object")]),
             };
+
             match entry {
                 Ok(entry) => self.servers.push(entry),
                 Err(mistakes) => self.mistakes.extend(mistakes),

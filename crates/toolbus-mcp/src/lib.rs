@@ -65,5 +65,6 @@ pub fn status(set: &servers::Set) -> serde_json::Value {
             "tools": status.summary.map_or(0, |summary| summary.tool_count),
         })
     });
+
     serde_json::json!({"servers": servers.collect::<Vec<_>>()})
 }

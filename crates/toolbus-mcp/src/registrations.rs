@@ -1,9 +1,9 @@
 //! The file of the servers that agents have registered, so that a registration lasts. It looks like
 //! an `mcp.json`, and it is ours: the operator's own file is never written.
 //!
-//! Invariants: the file is whole at any time, whoever dies while it is changed; only its owner may
-//! read it, for it holds the credentials of its servers; a file that cannot be understood is never
-//! overwritten. Several processes may change one file.
+//! Invariants: the file is whole at any time, even if a process dies while it changes the file;
+//! only its owner may read it, for it holds the credentials of its servers; a file that cannot be
+//! understood is never overwritten. Several processes may change one file.
 
 use std::fs::File;
 use std::io;
@@ -53,7 +53,7 @@ pub enum RegistrationsError {
     },
 }
 
-/// A turn at the file: nobody else of this process changes it, or acts on what it says.
+/// A turn at the file: meanwhile nothing else in this process changes it, or acts on what it says.
 pub(crate) struct Turn<'a> {
     registrations: &'a Registrations,
     _turn: MutexGuard<'a, ()>,
@@ -76,13 +76,13 @@ impl Registrations {
 }
 
 impl Turn<'_> {
-    /// Writes a server down, in the place of one of the same name in any case.
-    pub(crate) fn keep(
+    /// Saves a server, in the place of one of the same name in any case.
+    pub(crate) fn save(
         &self,
         name: &str,
         members: Map<String, Value>,
     ) -> Result<(), RegistrationsError> {
-        self.change(|servers| {
+        self.edit_file(|servers| {
             servers.retain(|other, _| !other.eq_ignore_ascii_case(name));
             servers.insert(name.to_owned(), Value::Object(members));
             true
@@ -90,20 +90,20 @@ impl Turn<'_> {
     }
 
     /// Takes a server out, if it is there.
-    pub(crate) fn forget(&self, name: &str) -> Result<(), RegistrationsError> {
+    pub(crate) fn remove(&self, name: &str) -> Result<(), RegistrationsError> {
         // Nothing is made to be forgotten in.
         if !self.registrations.path.exists() {
             return Ok(());
         }
-        self.change(|servers| {
+        self.edit_file(|servers| {
             let before = servers.len();
             servers.retain(|other, _| !other.eq_ignore_ascii_case(name));
             servers.len() != before
         })
     }
 
-    /// Writes the file anew when `edit` says that it has changed something.
-    fn change(
+    /// Replaces the file when `edit` says that it has changed something.
+    fn edit_file(
         &self,
         edit: impl FnOnce(&mut Map<String, Value>) -> bool,
     ) -> Result<(), RegistrationsError> {
@@ -116,13 +116,15 @@ impl Turn<'_> {
         let Some(Value::Object(servers)) = document.get_mut("mcpServers") else {
             return Err(RegistrationsError::NotOurs(path.clone()));
         };
+
         if !edit(servers) {
             return Ok(());
         }
 
         let text = serde_json::to_vec_pretty(&document).map_err(io::Error::from);
         text.and_then(|text| small_file::replace(path, &text)).map_err(write_error)?;
-        // The file is in its place; that it stays there over a power cut is all that may be missing.
+        // The file is in its place; that it stays there over a power cut is all that may be
+        // missing.
         if let Err(error) = folder.sync_all() {
             tracing::warn!(path = %path.display(), %error, "could not sync the folder of a file");
         }

@@ -16,7 +16,7 @@ use toolbus_wire::message::mcp::{
 use toolbus_wire::message::tool::CallIds;
 use toolbus_wire::{ErrorCode, Message, json, message};
 
-use super::invoke::with_headers;
+use super::invoke_service::with_headers;
 use crate::call::CallError;
 use crate::lookup::Lookup;
 use crate::servers::Set;
@@ -54,7 +54,7 @@ trait ManageRequest: Message + Send {
     /// What it is answered with, errors included.
     type Response: McpResponse;
 
-    /// Whether it may run again when nobody knows whether it ran.
+    /// Whether it may run again when it is unknown whether it ran.
     const REPEAT: Repeat = Repeat::Harmless;
 
     /// Does what is requested. A refusal is a response with an error.
@@ -190,7 +190,7 @@ fn reply_to_unknown(message_type: &str, failure: Option<(ErrorCode, String)>) ->
     Reply { message_type: response_type.into(), ..reply_with(&response) }
 }
 
-/// What a server is asked under: its name, and the limits of the request.
+/// The lookup at a server, within the limits of the request.
 fn lookup(server_name: &str, context: Context) -> Lookup {
     Lookup {
         server: server_name.to_owned(),

@@ -37,7 +37,7 @@ impl ManageRequest for McpRegisterServerRequest {
     }
 }
 
-/// Registers the server and returns what the agent is told about it.
+/// Registers the server and returns a line about it for the agent.
 async fn register(
     service: &ManageService,
     request: McpRegisterServerRequest,
@@ -72,7 +72,7 @@ async fn register(
     Ok(text)
 }
 
-/// What the agent is told of a server that was not registered. Why it could not be reached is for
+/// The error for the agent whose server was not registered. Why it could not be reached is for
 /// the operator alone.
 fn registration_error(name: &str, error: &AddError) -> CallError {
     match error {

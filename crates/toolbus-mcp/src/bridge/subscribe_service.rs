@@ -1,4 +1,4 @@
-//! The handler of `mcp.subscribe`: each request holds for as long as somebody wants it.
+//! The handler of `mcp.subscribe`: each request lasts as long as the subscription.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use toolbus_wire::message::mcp::{McpResponse as _, McpSubscribeRequest, McpSubsc
 use toolbus_wire::message::tool::CallIds;
 use toolbus_wire::{ErrorCode, Message as _, json};
 
-use super::invoke::with_headers;
+use super::invoke_service::with_headers;
 use crate::lookup::Lookup;
 use crate::servers::Set;
 
 /// How long a subscription holds when its caller does not say.
-const BUDGET: Duration = Duration::from_secs(60);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) struct SubscribeService {
     pub(super) set: Set,
@@ -29,10 +29,11 @@ impl Service for SubscribeService {
             tool_call_id: envelope.message_id.clone(),
             tool_name: McpSubscribeRequest::TYPE.to_owned(),
         };
+
         match json::read::<McpSubscribeRequest>(&envelope.body) {
             Ok(request) => {
-                // Whoever made it makes it anew when it is lost, and would not hear of a second one.
-                Ok(Call { ids, request, default_budget: BUDGET, repeat: Repeat::Never })
+                // The agent subscribes again when it is lost, and would not hear of a second one.
+                Ok(Call { ids, request, default_budget: DEFAULT_TIMEOUT, repeat: Repeat::Never })
             }
             Err(error) => Err(Malformed { ids, reason: error.to_string() }),
         }

@@ -70,6 +70,7 @@ impl InvokeService {
             progress: context.progress,
             asker: context.asker,
         };
+
         match self.set.call(call).await {
             Ok(result) => Ok(output(result)),
             Err(error) => Err(CallError::new(error.code(), error.to_string())),

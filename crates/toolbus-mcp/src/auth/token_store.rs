@@ -1,4 +1,4 @@
-//! The file that keeps what a login has brought, one for each server.
+//! The token store: one file for each server, with what a login has brought.
 //!
 //! Invariants: only its owner may read it (0600, in a folder of 0700); it is replaced as a whole or
 //! not at all; a token in it is for the address that stands beside it and goes nowhere else. Two
@@ -34,7 +34,7 @@ const LOCK_PATIENCE: LockPatience =
 
 /// The file of one server. Clones are the same file.
 #[derive(Clone)]
-pub(super) struct Store {
+pub(super) struct TokenStore {
     file: Option<Arc<Path>>,
     url: Url,
     eraser: Eraser,
@@ -53,9 +53,9 @@ pub(super) struct LoginNotes {
     pub(super) challenge: Option<String>,
 }
 
-/// What the file holds.
+/// The login that the file holds.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct StoredLogin {
     /// The address that the tokens are for.
     url: String,
     /// The secret of the client that was registered at the login, where it got one.
@@ -76,8 +76,8 @@ pub(super) struct Kept {
     pub(super) credentials: Option<StoredCredentials>,
 }
 
-impl Kept {
-    fn nothing(url: &Url) -> Self {
+impl StoredLogin {
+    fn empty(url: &Url) -> Self {
         Self {
             url: url.to_string(),
             client_secret: None,
@@ -89,14 +89,14 @@ impl Kept {
     }
 
     /// Whether it was got by a client as this one is configured.
-    pub(super) fn is_of(&self, code: &AuthorizationCode) -> bool {
+    pub(super) fn belongs_to(&self, code: &AuthorizationCode) -> bool {
         let credentials = self.credentials.as_ref();
         let known = credentials.map(|credentials| &credentials.client_id);
         code.client_id.as_ref().is_none_or(|id| known.is_none_or(|known| id == known))
     }
 
     /// The client that the tokens were given to.
-    pub(super) fn client(&self, code: &AuthorizationCode) -> OAuthClientConfig {
+    pub(super) fn client_config(&self, code: &AuthorizationCode) -> OAuthClientConfig {
         let id = self.credentials.as_ref().map_or("", |credentials| &credentials.client_id);
         // No redirect happens where this is used.
         let client = OAuthClientConfig::new(id, &*self.url);
@@ -107,7 +107,7 @@ impl Kept {
     }
 }
 
-impl Store {
+impl TokenStore {
     pub(super) fn new(
         folder: Option<PathBuf>,
         server: &ServerName,
@@ -120,23 +120,26 @@ impl Store {
     }
 
     /// The same file, for a login that is being made.
-    pub(super) fn of_login(&self, login: LoginNotes) -> Self {
+    pub(super) fn for_login(&self, login: LoginNotes) -> Self {
         Self { login, ..self.clone() }
     }
 
-    /// What is kept for this server at this address. A file that makes no sense keeps nothing.
-    pub(super) async fn read(&self) -> Result<Option<Kept>, Error> {
+    /// Reads what is stored for this server at this address. A file that makes no sense keeps
+    /// nothing.
+    pub(super) async fn read(&self) -> Result<Option<StoredLogin>, Error> {
         let Some(file) = self.file.clone() else { return Ok(None) };
         let text = run_blocking(move || read_file(&file)).await?;
         let Some(text) = text else { return Ok(None) };
-        let kept = match serde_json::from_slice::<Kept>(&text) {
+
+        let kept = match serde_json::from_slice::<StoredLogin>(&text) {
             Ok(kept) if kept.url == self.url.as_str() => kept,
             Ok(_) => return Ok(None),
             Err(_) => {
-                tracing::warn!(file = ?self.file, "the file of tokens cannot be understood");
+                tracing::warn!(file = ?self.file, "token file cannot be parsed and is ignored");
                 return Ok(None);
             }
         };
+
         let credentials = kept.credentials.as_ref();
         if let Some(given) = credentials.and_then(|given| given.token_response.as_ref()) {
             let refresh = given.refresh_token().map(|token| token.secret());
@@ -144,14 +147,16 @@ impl Store {
                 self.eraser.learn(&Secret::from(secret.clone()));
             }
         }
+
         if let Some(secret) = &kept.client_secret {
             self.eraser.learn(secret);
         }
+
         Ok(Some(kept))
     }
 
     /// Notes what the next login has to be for.
-    pub(super) async fn want(&self, scopes: &[String]) -> Result<(), Error> {
+    pub(super) async fn record_wanted_scopes(&self, scopes: &[String]) -> Result<(), Error> {
         let Some(mut kept) = self.read().await? else { return Ok(()) };
         let new = scopes.iter().filter(|scope| !kept.wanted_scopes.contains(scope));
         let new: Vec<String> = new.cloned().collect();
@@ -164,7 +169,7 @@ impl Store {
 
     /// Notes how the server has refused a request without a token, for the login that this needs.
     /// Without a folder for tokens there is nothing to note it in.
-    pub(super) async fn note(&self, challenge: &str) -> Result<(), Error> {
+    pub(super) async fn record_challenge(&self, challenge: &str) -> Result<(), Error> {
         if self.file.is_none() || challenge.len() > CHALLENGE_BYTES_MAX {
             return Ok(());
         }
@@ -172,11 +177,11 @@ impl Store {
         if before.as_ref().is_some_and(|kept| kept.challenge.as_deref() == Some(challenge)) {
             return Ok(());
         }
-        let kept = before.unwrap_or_else(|| Kept::nothing(&self.url));
-        self.write(&Kept { challenge: Some(challenge.to_owned()), ..kept }).await
+        let kept = before.unwrap_or_else(|| StoredLogin::empty(&self.url));
+        self.write(&StoredLogin { challenge: Some(challenge.to_owned()), ..kept }).await
     }
 
-    async fn write(&self, kept: &Kept) -> Result<(), Error> {
+    async fn write(&self, kept: &StoredLogin) -> Result<(), Error> {
         let file = self.file.clone().ok_or_else(|| {
             Error::Store("there is no folder for tokens: set mcp.tokens".to_owned())
         })?;
@@ -184,33 +189,37 @@ impl Store {
         run_blocking(move || write_file(&file, &text)).await
     }
 
-    async fn put(&self, credentials: StoredCredentials) -> Result<(), Error> {
+    async fn store_credentials(&self, credentials: StoredCredentials) -> Result<(), Error> {
         let before = self.read().await?;
-        let mut kept = before.unwrap_or_else(|| Kept::nothing(&self.url));
+        let mut kept = before.unwrap_or_else(|| StoredLogin::empty(&self.url));
         let login = self.login.clone();
+
         if kept.credentials.is_none_or(|known| known.client_id != credentials.client_id) {
             kept.client_secret = None;
         }
+
         kept.client_secret = login.client_secret.or(kept.client_secret);
         if !login.asked_scopes.is_empty() {
             kept.asked_scopes = login.asked_scopes;
         }
+
         kept.challenge = login.challenge.or(kept.challenge);
         kept.wanted_scopes.retain(|scope| !credentials.granted_scopes.contains(scope));
-        self.write(&Kept { credentials: Some(credentials), ..kept }).await?;
+        self.write(&StoredLogin { credentials: Some(credentials), ..kept }).await?;
+
         // Learns what is new.
         self.read().await.map(drop)
     }
 }
 
 #[async_trait]
-impl CredentialStore for Store {
+impl CredentialStore for TokenStore {
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
         Ok(self.read().await.map_err(store_error)?.and_then(|kept| kept.credentials))
     }
 
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
-        self.put(credentials).await.map_err(store_error)
+        self.store_credentials(credentials).await.map_err(store_error)
     }
 
     async fn clear(&self) -> Result<(), AuthError> {
@@ -229,6 +238,7 @@ impl CredentialStore for Store {
             given.refresh_token().map(|token| token.secret().clone())
         };
         let Some(mut kept) = self.read().await.map_err(store_error)? else { return Ok(()) };
+
         match &mut kept.credentials {
             Some(credentials) if refresh(credentials) == refresh(used) => {
                 credentials.token_response = None;
@@ -248,6 +258,7 @@ impl CredentialStore for Store {
                 small_file::open_private(&path)
             });
             let lock_file = opened.await?;
+
             match LOCK_PATIENCE.lock_async(&lock_file).await {
                 Ok(()) => Ok(lock_file),
                 Err(LockError::Held) => {
@@ -256,6 +267,7 @@ impl CredentialStore for Store {
                 Err(LockError::File(error)) => Err(Error::Store(error.to_string())),
             }
         };
+
         let lock_file = locked.await.map_err(store_error)?;
 
         Ok(Some(CredentialRefreshGuard::new(lock_file)))

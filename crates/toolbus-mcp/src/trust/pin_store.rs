@@ -1,4 +1,4 @@
-//! Where pins are kept: a folder with one small file for each server, or memory.
+//! The store of pins: a folder with one small file for each server, or memory.
 //!
 //! A file is replaced as a whole (temporary file, fsync, rename) under a lock, so that several
 //! programs may share the folder and none sees half of one. A file that cannot be read is set
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::pins::{Document, Sight, VERSION};
+use super::pins::{PinDocument, PriorPins, VERSION};
 use crate::catalogue::CATALOGUE_BYTES_MAX;
 use crate::server_name::ServerName;
 use crate::small_file::{self, LockError, LockPatience};
@@ -29,11 +29,11 @@ const LOCK_PATIENCE: LockPatience =
 
 /// The pins of many servers. Clones are the same.
 #[derive(Debug, Clone)]
-pub struct Pins(Arc<Kind>);
+pub struct Pins(Arc<PinStorage>);
 
 #[derive(Debug)]
-enum Kind {
-    Memory(Mutex<HashMap<ServerName, Document>>),
+enum PinStorage {
+    Memory(Mutex<HashMap<ServerName, PinDocument>>),
     Folder(PathBuf),
 }
 
@@ -61,9 +61,9 @@ pub enum Error {
     Full(PathBuf),
 }
 
-/// What tells one state of a file from another.
+/// The stamp of a file, which is another once the file has been replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stamp {
+pub(crate) struct FileStamp {
     inode: u64,
     modified: (i64, i64),
     length: u64,
@@ -79,7 +79,7 @@ impl Pins {
     /// Pins that end with this process.
     #[must_use]
     pub fn in_memory() -> Self {
-        Self(Arc::new(Kind::Memory(Mutex::default())))
+        Self(Arc::new(PinStorage::Memory(Mutex::default())))
     }
 
     /// Pins in this folder, which is made where it is missing, for this user alone.
@@ -100,114 +100,122 @@ impl Pins {
             Err(source) if source.kind() != io::ErrorKind::NotFound || !path.is_dir() => {
                 Err(Error::File { path, source })
             }
-            _ => Ok(Self(Arc::new(Kind::Folder(path)))),
+            _ => Ok(Self(Arc::new(PinStorage::Folder(path)))),
         }
     }
 
-    /// Whether they outlive this process.
+    /// Whether the pins outlive this process.
     #[must_use]
-    pub fn are_kept(&self) -> bool {
-        matches!(&*self.0, Kind::Folder(_))
+    pub fn are_persistent(&self) -> bool {
+        matches!(&*self.0, PinStorage::Folder(_))
     }
 
-    /// Reads, edits and writes what is known of one server, alone. `edit` says whether there is
+    /// Reads, edits and writes the pins of one server under a lock. `edit` says whether there is
     /// anything to write.
     pub(crate) fn update<R>(
         &self,
         server: &ServerName,
-        edit: impl FnOnce(&mut Document, Sight) -> (R, bool),
-    ) -> Result<(R, Option<Stamp>), Error> {
+        edit: impl FnOnce(&mut PinDocument, PriorPins) -> (R, bool),
+    ) -> Result<(R, Option<FileStamp>), Error> {
         match &*self.0 {
-            Kind::Memory(documents) => {
+            PinStorage::Memory(documents) => {
                 let mut documents = documents.lock();
                 let known = documents.contains_key(server);
-                let sight = if known { Sight::Known } else { Sight::First };
+                let prior = if known { PriorPins::Known } else { PriorPins::First };
                 let document = documents
                     .entry(server.clone())
-                    .or_insert_with(|| Document::new(server.as_str()));
-                Ok((edit(document, sight).0, None))
+                    .or_insert_with(|| PinDocument::new(server.as_str()));
+
+                Ok((edit(document, prior).0, None))
             }
-            Kind::Folder(folder) => {
-                let file = Paths::new(folder, server);
-                let _lock = lock(&file.lock)?;
-                let (mut document, sight) = file.load(server)?;
-                if sight == Sight::First {
+            PinStorage::Folder(folder) => {
+                let file = PinPaths::new(folder, server);
+                let _lock = lock_file(&file.lock)?;
+                let (mut document, prior) = file.load(server)?;
+                if prior == PriorPins::First {
                     file.check_room(folder)?;
                 }
-                let (result, edited) = edit(&mut document, sight);
-                if edited || sight != Sight::Known {
+
+                let (result, edited) = edit(&mut document, prior);
+                if edited || prior != PriorPins::Known {
                     file.save(&document)?;
                 }
-                Ok((result, stamp(&file.document)))
+
+                Ok((result, file_stamp(&file.document)))
             }
         }
     }
 
-    /// What is known of a server, without a change of anything.
-    pub(crate) fn read(&self, server: &ServerName) -> Option<Document> {
+    /// Reads the pins of a server.
+    pub(crate) fn read(&self, server: &ServerName) -> Option<PinDocument> {
         match &*self.0 {
-            Kind::Memory(documents) => documents.lock().get(server).cloned(),
+            PinStorage::Memory(documents) => documents.lock().get(server).cloned(),
             // Files are replaced as a whole, so reading one needs no lock.
-            Kind::Folder(folder) => match read(&Paths::new(folder, server).document) {
-                Ok(Some(Read::Document(document))) => Some(document),
-                _ => None,
-            },
+            PinStorage::Folder(folder) => {
+                match read_document(&PinPaths::new(folder, server).document) {
+                    Ok(Some(PinFile::Document(document))) => Some(document),
+                    _ => None,
+                }
+            }
         }
     }
 
-    /// Every server of which anything is kept.
+    /// Every server that has pins.
     pub(crate) fn servers(&self) -> Result<Vec<ServerName>, Error> {
         let folder = match &*self.0 {
-            Kind::Memory(documents) => return Ok(documents.lock().keys().cloned().collect()),
-            Kind::Folder(folder) => folder,
+            PinStorage::Memory(documents) => return Ok(documents.lock().keys().cloned().collect()),
+            PinStorage::Folder(folder) => folder,
         };
         let failed = |source| Error::File { path: folder.clone(), source };
         let mut servers = Vec::new();
+
         for file in fs::read_dir(folder).map_err(failed)? {
             let name = file.map_err(failed)?.file_name();
             let name = name.to_str().and_then(|name| name.strip_suffix(".json"));
             servers.extend(name.and_then(|name| ServerName::parse(name).ok()));
         }
+
         servers.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
         Ok(servers)
     }
 
-    /// What tells whether another program has changed what is known of a server. `None` where
-    /// nobody else can.
-    pub(crate) fn stamp(&self, server: &ServerName) -> Option<Stamp> {
+    /// The stamp of a server's pins, to notice edits of other programs. `None` where there can be
+    /// none.
+    pub(crate) fn stamp(&self, server: &ServerName) -> Option<FileStamp> {
         match &*self.0 {
-            Kind::Memory(_) => None,
-            Kind::Folder(folder) => stamp(&Paths::new(folder, server).document),
+            PinStorage::Memory(_) => None,
+            PinStorage::Folder(folder) => file_stamp(&PinPaths::new(folder, server).document),
         }
     }
 }
 
-struct Paths {
+struct PinPaths {
     document: PathBuf,
     damaged: PathBuf,
     lock: PathBuf,
 }
 
-enum Read {
-    Document(Document),
+enum PinFile {
+    Document(PinDocument),
     Damaged(String),
     Newer,
 }
 
-impl Paths {
+impl PinPaths {
     fn new(folder: &Path, server: &ServerName) -> Self {
         let name = server.as_str().to_ascii_lowercase();
         let path = |ending: &str| folder.join(format!("{name}.{ending}"));
         Self { document: path("json"), damaged: path("json.damaged"), lock: path("lock") }
     }
 
-    fn load(&self, server: &ServerName) -> Result<(Document, Sight), Error> {
-        match read(&self.document).map_err(|source| self.file_error(source))? {
-            Some(Read::Document(document)) => Ok((document, Sight::Known)),
-            Some(Read::Newer) => Err(Error::Newer(self.document.clone())),
-            None => Ok((Document::new(server.as_str()), Sight::First)),
-            Some(Read::Damaged(why)) => {
-                // Copied: until a new one takes its place, the damaged file says that there were pins.
+    fn load(&self, server: &ServerName) -> Result<(PinDocument, PriorPins), Error> {
+        match read_document(&self.document).map_err(|source| self.file_error(source))? {
+            Some(PinFile::Document(document)) => Ok((document, PriorPins::Known)),
+            Some(PinFile::Newer) => Err(Error::Newer(self.document.clone())),
+            None => Ok((PinDocument::new(server.as_str()), PriorPins::First)),
+            Some(PinFile::Damaged(why)) => {
+                // Copied: until a new one takes its place, the damaged file says that there were
+                // pins.
                 fs::copy(&self.document, &self.damaged)
                     .map_err(|source| self.file_error(source))?;
                 tracing::error!(
@@ -216,7 +224,7 @@ impl Paths {
                     set_aside = %self.damaged.display(),
                     "the pins of a server cannot be read: what its tools were before is not known"
                 );
-                Ok((Document::new(server.as_str()), Sight::Lost))
+                Ok((PinDocument::new(server.as_str()), PriorPins::Lost))
             }
         }
     }
@@ -232,7 +240,7 @@ impl Paths {
         Ok(())
     }
 
-    fn save(&self, document: &Document) -> Result<(), Error> {
+    fn save(&self, document: &PinDocument) -> Result<(), Error> {
         let text = serde_json::to_string_pretty(document)
             .map_err(|error| self.file_error(io::Error::from(error)))?;
 
@@ -246,7 +254,7 @@ impl Paths {
 }
 
 /// Opens and locks a file, until it is dropped.
-fn lock(path: &Path) -> Result<File, Error> {
+fn lock_file(path: &Path) -> Result<File, Error> {
     let file_error = |source| Error::File { path: path.to_owned(), source };
     let file = small_file::open_private(path).map_err(file_error)?;
 
@@ -257,36 +265,36 @@ fn lock(path: &Path) -> Result<File, Error> {
     }
 }
 
-fn read(path: &Path) -> io::Result<Option<Read>> {
+fn read_document(path: &Path) -> io::Result<Option<PinFile>> {
     let bytes = match small_file::read_if_exists(path, FILE_BYTES_MAX) {
         Ok(Some(bytes)) => bytes,
         Ok(None) => return Ok(None),
         Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
             let why = format!("it has more than {FILE_BYTES_MAX} bytes");
-            return Ok(Some(Read::Damaged(why)));
+            return Ok(Some(PinFile::Damaged(why)));
         }
         Err(error) => return Err(error),
     };
 
     // The form first: what a newer one means is not to be guessed, and not to be set aside.
-    let form: Result<Form, _> = serde_json::from_slice(&bytes);
+    let form: Result<DocumentVersion, _> = serde_json::from_slice(&bytes);
     Ok(Some(match form {
-        Ok(form) if form.version > VERSION => Read::Newer,
+        Ok(form) if form.version > VERSION => PinFile::Newer,
         _ => match serde_json::from_slice(&bytes) {
-            Ok(document) => Read::Document(document),
-            Err(error) => Read::Damaged(error.to_string()),
+            Ok(document) => PinFile::Document(document),
+            Err(error) => PinFile::Damaged(error.to_string()),
         },
     }))
 }
 
 #[derive(serde::Deserialize)]
-struct Form {
+struct DocumentVersion {
     version: u32,
 }
 
-fn stamp(path: &Path) -> Option<Stamp> {
+fn file_stamp(path: &Path) -> Option<FileStamp> {
     let file = fs::metadata(path).ok()?;
-    Some(Stamp {
+    Some(FileStamp {
         inode: file.ino(),
         modified: (file.mtime(), file.mtime_nsec()),
         length: file.len(),
