@@ -103,9 +103,11 @@ impl Bridge {
             TopicPattern::from(topic::TOOL_META_MCP_REFRESH),
             Flow::Ordered { prefetch: PREFETCH },
         );
-        let asked = Arc::clone(&announcer);
-        let hear = move |delivery: Delivery| Arc::clone(&asked).refresh(delivery.envelope);
-        let refresh = bus.subscribe(subscription, Arc::new(hear)).await?;
+        let refreshed = Arc::clone(&announcer);
+        let on_refresh =
+            move |delivery: Delivery| Arc::clone(&refreshed).handle_refresh(delivery.envelope);
+        let refresh = bus.subscribe(subscription, Arc::new(on_refresh)).await?;
+
         let invoke = Responder::start(
             Arc::clone(bus),
             listen(topic::TOOL_INVOKE_MCP, queue::mcp_bridge_invoke(&agent), options.concurrency),
@@ -113,7 +115,9 @@ impl Bridge {
         )
         .await?;
 
+        // Last: an agent that hears of a server may call it at once.
         announcer.follow_changes();
+
         Ok(Self { set, invoke, manage, subscribe, refresh, announcer })
     }
 

@@ -128,11 +128,11 @@ pub fn parse(text: &str, variables: Variables<'_>) -> Result<Config, Error> {
     }
 
     match document.servers {
-        document::Servers::Listed(servers) => config.add_servers(servers, variables),
-        document::Servers::NotAnObject => {
+        document::ServersMember::Listed(servers) => config.add_servers(servers, variables),
+        document::ServersMember::NotAnObject => {
             config.mistakes.push(Mistake::of_file("mcpServers has to be an object"));
         }
-        document::Servers::Missing => {
+        document::ServersMember::Missing => {
             config.mistakes.push(Mistake::of_file("there is no mcpServers"));
         }
     }

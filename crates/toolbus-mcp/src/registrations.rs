@@ -54,7 +54,7 @@ pub enum RegistrationsError {
 }
 
 /// A turn at the file: meanwhile nothing else in this process changes it, or acts on what it says.
-pub(crate) struct Turn<'a> {
+pub(crate) struct RegistrationsTurn<'a> {
     registrations: &'a Registrations,
     _turn: MutexGuard<'a, ()>,
 }
@@ -70,12 +70,12 @@ impl Registrations {
     }
 
     /// Waits for a turn: as long as others of this process take, each a few disk accesses.
-    pub(crate) fn turn(&self) -> Turn<'_> {
-        Turn { registrations: self, _turn: self.turn.lock() }
+    pub(crate) fn turn(&self) -> RegistrationsTurn<'_> {
+        RegistrationsTurn { registrations: self, _turn: self.turn.lock() }
     }
 }
 
-impl Turn<'_> {
+impl RegistrationsTurn<'_> {
     /// Saves a server, in the place of one of the same name in any case.
     pub(crate) fn save(
         &self,

@@ -186,10 +186,7 @@ impl McpSettings {
     /// A folder of its own for each list of servers: two lists may give one name to two servers.
     fn default_pins_folder(&self) -> Option<PathBuf> {
         let list = std::fs::canonicalize(self.list_file()).ok()?;
-        let state = std::env::var_os("XDG_STATE_HOME")
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-            .or_else(|| std::env::home_dir().map(|home| home.join(".local/state")))?;
+        let state = user_folder("XDG_STATE_HOME", ".local/state")?;
         let digest = trust::definition::digest(list.as_os_str().as_encoded_bytes());
         Some(state.join("toolbus").join("pins").join(&digest[..16]))
     }
@@ -228,11 +225,8 @@ impl McpSettings {
     #[must_use]
     pub fn tokens_folder(&self) -> Option<PathBuf> {
         self.tokens.clone().or_else(|| {
-            let data = std::env::var_os("XDG_DATA_HOME")
-                .map(PathBuf::from)
-                .filter(|path| path.is_absolute())
-                .or_else(|| std::env::home_dir().map(|home| home.join(".local/share")));
-            data.map(|data| data.join("toolbus").join("tokens"))
+            let data = user_folder("XDG_DATA_HOME", ".local/share")?;
+            Some(data.join("toolbus").join("tokens"))
         })
     }
 
@@ -252,6 +246,13 @@ impl McpSettings {
             Err(source) => Err(Error::File { path: path.to_owned(), source }),
         }
     }
+}
+
+/// A folder of the user, as the XDG base directory specification has it: the one that the variable
+/// names, else the default below the home folder.
+fn user_folder(variable: &str, default: &str) -> Option<PathBuf> {
+    let named = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+    named.or_else(|| std::env::home_dir().map(|home| home.join(default)))
 }
 
 #[cfg(test)]

@@ -99,13 +99,12 @@ impl Trust {
 
         // Files are waited for, so not on a thread that others wait on.
         let pinned = tokio::task::spawn_blocking(move || pinning.run()).await;
-        let pinned = match pinned {
-            Ok(pinned) => pinned,
-            Err(_) => return Err(Failure::new("its tools could not be compared with their pins")),
+        let Ok(pinned) = pinned else {
+            return Err(Failure::new("its tools could not be compared with their pins"));
         };
 
         match pinned {
-            Ok((pinned, claims, stamp)) => {
+            Ok(Pinned { findings: pinned, claims, stamp }) => {
                 findings.withheld = pinned.withheld;
                 findings.changed = pinned.changed;
                 findings.unpinned = pinned.unpinned;
@@ -114,10 +113,12 @@ impl Trust {
             }
             Err(error) => {
                 let server = &entry.name;
-                tracing::error!(%server, error = &error as &dyn std::error::Error, "tool pins cannot be used");
+                let cause = &error as &dyn std::error::Error;
+                tracing::error!(%server, error = cause, "tool pins cannot be used");
                 if policy == ToolChanges::Quarantine {
                     return Err(Failure::new("its tools cannot be compared with their pins"));
                 }
+
                 findings.pins_unavailable = true;
                 let since = self.seen_ms();
                 let claims = catalogue.tools().map(|tool| (tool.name.as_str().into(), since));
@@ -163,7 +164,12 @@ impl Trust {
     }
 }
 
-type Pinned = (Findings, Vec<(Box<str>, u64)>, Option<FileStamp>);
+/// What a comparison with the pins has brought.
+struct Pinned {
+    findings: Findings,
+    claims: Vec<(Box<str>, u64)>,
+    stamp: Option<FileStamp>,
+}
 
 impl Pinning {
     fn run(self) -> Result<Pinned, Error> {
@@ -172,14 +178,16 @@ impl Pinning {
             let verdict = document.review_listing(&listed, prior, policy, seen_ms);
             log_changes(&entry, policy, &verdict);
             let names: HashSet<&str> = listed.iter().map(|(name, _)| name.as_str()).collect();
+
             let mut claims = tool_claims(document, &names);
             // What is not pinned is claimed all the same, from now on.
             let pinned: HashSet<&str> = document.tools.keys().map(String::as_str).collect();
             claims.extend(names.difference(&pinned).map(|name| ((*name).into(), seen_ms)));
+
             ((document_findings(document, &verdict, &names), claims), verdict.edited)
         })?;
 
-        Ok((findings, claims, stamp))
+        Ok(Pinned { findings, claims, stamp })
     }
 }
 

@@ -80,8 +80,8 @@ impl Login {
         let Some(Grant::AuthorizationCode(code)) = &endpoint.grant else {
             return Err(Error::NotNeeded(entry.name.to_string()));
         };
-        let mut url = endpoint.url.clone();
 
+        let mut url = endpoint.url.clone();
         url.set_query(None);
         url.set_fragment(None);
         let eraser = entry.eraser();
@@ -93,18 +93,18 @@ impl Login {
         // What the server says today, or what it said to a bridge whose request it refused.
         let challenge = discovery::request_challenge(&clients, endpoint).await;
         let challenge = challenge.or_else(|| kept.as_ref()?.challenge.clone());
-        let requests = OAuthRequests::new(&clients, &url);
-
         // Boxed: it is large, and would be part of the caller's future.
+        let requests = OAuthRequests::new(&clients, &url);
         let finding = discovery::discover(&url, Arc::new(requests), challenge.as_deref());
         let found = Box::pin(finding).await.map_err(explain)?;
+
         let callback = Callback::listen(code.redirect_port).await.map_err(Error::Port)?;
         let asked_scopes = scopes_to_request(&found.manager, code, kept.as_ref()).await;
         let notes = LoginNotes { client_secret: None, asked_scopes, challenge };
         let session = start_authorization(found, code, &store, callback.redirect_uri(), notes);
         let session = Box::pin(without_logs(session)).await.map_err(explain)?;
-        let page = Url::parse(session.get_authorization_url()).map_err(|e| explain(e.into()))?;
 
+        let page = Url::parse(session.get_authorization_url()).map_err(|e| explain(e.into()))?;
         if !is_allowed_address(&page, is_local(&url)) {
             let insecure = super::Error::Metadata("its page for logins is not https".to_owned());
             return Err(login_error(&insecure, &entry.name));

@@ -129,7 +129,7 @@ impl Announcer {
         Some(agent)
     }
 
-    pub(super) async fn refresh(self: Arc<Self>, envelope: Envelope) -> Disposition {
+    pub(super) async fn handle_refresh(self: Arc<Self>, envelope: Envelope) -> Disposition {
         let request = match json::read::<McpMetadataRefreshRequest>(&envelope.body) {
             Ok(request) => request,
             Err(error) => {

@@ -69,12 +69,12 @@ trait ManageRequest: Message + Send {
 macro_rules! manage_requests {
     ($($request:ident),+ $(,)?) => {
         /// A management request. The message type says which one it is.
-        pub(super) enum Request {
+        pub(super) enum ReceivedRequest {
             $($request($request),)+
             Unknown { message_type: String },
         }
 
-        impl Request {
+        impl ReceivedRequest {
             fn read(envelope: &Envelope) -> Result<(Self, Repeat), json::Error> {
                 $(if message::is::<$request>(envelope) {
                     let request = json::read::<$request>(&envelope.body)?;
@@ -117,9 +117,9 @@ manage_requests![
 ];
 
 impl Service for ManageService {
-    type Request = Request;
+    type Request = ReceivedRequest;
 
-    fn parse(&self, envelope: &Envelope) -> Result<Call<Request>, Malformed> {
+    fn parse(&self, envelope: &Envelope) -> Result<Call<ReceivedRequest>, Malformed> {
         // These requests have no ids of their own; the message's id takes the call's place, and the
         // type the tool's, so that a failure can be reported as the matching response.
         let ids = CallIds {
@@ -127,7 +127,7 @@ impl Service for ManageService {
             tool_name: envelope.message_type.clone(),
         };
 
-        match Request::read(envelope) {
+        match ReceivedRequest::read(envelope) {
             Ok((request, repeat)) => {
                 Ok(Call { ids, request, default_budget: DEFAULT_TIMEOUT, repeat })
             }
@@ -135,7 +135,7 @@ impl Service for ManageService {
         }
     }
 
-    fn serve(&self, request: Request, context: Context) -> BoxFuture<'_, Reply> {
+    fn serve(&self, request: ReceivedRequest, context: Context) -> BoxFuture<'_, Reply> {
         Box::pin(async move { with_headers(request.handle(self, context).await) })
     }
 

@@ -1,11 +1,10 @@
 //! Which of the values that an operator configures for a server are credentials.
 //!
 //! They are not marked: they stand among paths, modes and addresses. So they are recognised by the
-//! name that a
-//! value goes by, and by its looks. What is taken for a credential is erased from everything that
-//! the server says. A value that is wrongly taken for one spoils results, one that is wrongly not
-//! taken may be shown: names that speak of secrets are believed, and of the others only values that
-//! no person would choose.
+//! name that a value goes by, and by its looks. What is taken for a credential is erased from
+//! everything that the server says. A value that is wrongly taken for one spoils results, one that
+//! is wrongly not taken may be shown: names that speak of secrets are believed, and of the others
+//! only values that no person would choose.
 
 use toolbus_wire::message::Secret;
 

@@ -9,15 +9,15 @@ use serde_json::Value;
 
 /// The outermost members of the file.
 #[derive(Default)]
-pub(super) struct Document {
-    pub(super) servers: Servers,
+pub(super) struct ConfigDocument {
+    pub(super) servers: ServersMember,
     /// Members that no file has.
     pub(super) strangers: Vec<String>,
 }
 
 /// What stands under `mcpServers`.
 #[derive(Default)]
-pub(super) enum Servers {
+pub(super) enum ServersMember {
     #[default]
     Missing,
     NotAnObject,
@@ -37,16 +37,18 @@ enum OutermostValue {
 struct Pairs<T>(Vec<(String, T)>);
 
 /// Parses the text of a file.
-pub(super) fn parse(text: &str) -> Result<Document, serde_json::Error> {
+pub(super) fn parse(text: &str) -> Result<ConfigDocument, serde_json::Error> {
     let Pairs(members) = serde_json::from_str::<Pairs<OutermostValue>>(text)?;
 
-    let mut document = Document::default();
+    let mut document = ConfigDocument::default();
     for (name, value) in members {
         match (name.as_str(), value) {
             ("mcpServers", OutermostValue::Object(Pairs(servers))) => {
-                document.servers = Servers::Listed(servers);
+                document.servers = ServersMember::Listed(servers);
             }
-            ("mcpServers", OutermostValue::Other(_)) => document.servers = Servers::NotAnObject,
+            ("mcpServers", OutermostValue::Other(_)) => {
+                document.servers = ServersMember::NotAnObject
+            }
             ("$schema", _) => {}
             _ => document.strangers.push(name),
         }

@@ -134,6 +134,7 @@ impl PinDocument {
         let mut room = DIFFERENCES_MAX.saturating_sub(kept);
         for (name, definition) in listed {
             let is_full = self.tools.len() >= PINS_MAX;
+
             let refusal = match (self.tools.get_mut(name), policy) {
                 (Some(pin), _) if pin.kept.digest == definition.digest => {
                     verdict.edited |= self.withheld.remove(name).is_some();

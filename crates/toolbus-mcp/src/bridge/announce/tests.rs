@@ -77,7 +77,7 @@ async fn an_agent_that_asks_hears_everything_in_parts() {
     announcer.bytes_max = 600;
     let announcer = Arc::new(announcer);
     let request = Envelope::of(&McpMetadataRefreshRequest { server_name: None }, "Ada");
-    assert_eq!(Arc::clone(&announcer).refresh(request).await, Disposition::Ack);
+    assert_eq!(Arc::clone(&announcer).handle_refresh(request).await, Disposition::Ack);
 
     eventually(Duration::from_secs(30), async || {
         let bodies = heard.lock().clone();
