@@ -20,7 +20,7 @@ use toolbus_runtime::service::{self, BoxError, Context, Exit, Program, Role};
 use toolbus_wire::name::{AgentName, InstanceId};
 
 use arguments::{Arguments, Command};
-use settings::{Offline, Settings};
+use settings::{OfflineSettings, Settings};
 
 /// Runs the program, from its arguments to its exit code. `supervisor` looks after the servers that
 /// it starts.
@@ -32,6 +32,7 @@ pub fn main(arguments: Arguments, supervisor: Supervisor) -> Exit {
         role,
         aliases: settings::ALIASES,
     };
+
     let own = arguments.settings();
     match arguments.command {
         None => {
@@ -46,7 +47,7 @@ pub fn main(arguments: Arguments, supervisor: Supervisor) -> Exit {
             service::run(&program(Role::Command), &arguments.common, own, work)
         }
         Some(Command::Login(login)) => {
-            let work = |settings: Offline, context| login::run(login, settings, context);
+            let work = |settings: OfflineSettings, context| login::run(login, settings, context);
             service::run(&program(Role::Command), &arguments.common, own, work)
         }
     }
@@ -57,7 +58,8 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     let agents: Result<Vec<_>, _> = settings.agents.iter().map(AgentName::parse).collect();
     let instance = InstanceId::parse(&context.identity.instance)?;
     let options = settings.mcp.bridge_options(agents?, instance);
-    // The file first: a mistake in it is told at once, not when the broker is there.
+
+    // The file first: a mistake in it is reported at once, not when the broker is there.
     let set = settings.mcp.start_servers()?;
     let bus = match join_bus(&settings.bus, &context).await {
         Err(join::Error::Stopped) => {
@@ -66,6 +68,7 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
         }
         joined => joined?,
     };
+
     let bridge = Bridge::start(&bus, set.clone(), options).await?;
     context.health.describe(move || toolbus_mcp::status(&set));
     ready.set(State::Up);

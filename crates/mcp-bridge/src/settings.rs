@@ -14,8 +14,16 @@ use toolbus_wire::name::AgentName;
 pub const ALIASES: &[Alias] = &[
     Alias::new("McpBridge__AgentName", "agents"),
     Alias::new("McpBridge__ConfigPath", "mcp.config"),
-    Alias { name: "McpBridge__DefaultTimeoutMs", key: "mcp.call_timeout", translate: in_ms },
-    Alias { name: "McpBridge__MaxTimeoutMs", key: "mcp.call_timeout_max", translate: in_ms },
+    Alias {
+        name: "McpBridge__DefaultTimeoutMs",
+        key: "mcp.call_timeout",
+        translate: to_milliseconds,
+    },
+    Alias {
+        name: "McpBridge__MaxTimeoutMs",
+        key: "mcp.call_timeout_max",
+        translate: to_milliseconds,
+    },
 ];
 
 /// Settings of `mcp-bridge`.
@@ -78,14 +86,14 @@ impl Settings {
 /// The same settings for what needs no broker.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub struct Offline {
+pub struct OfflineSettings {
     settings: Settings,
     /// None: a bridge that runs has the port.
     #[serde(skip)]
     health: HealthSettings,
 }
 
-impl Offline {
+impl OfflineSettings {
     /// The servers.
     #[must_use]
     pub fn mcp(&self) -> &McpSettings {
@@ -93,13 +101,13 @@ impl Offline {
     }
 }
 
-impl toolbus_config::Settings for Offline {
+impl toolbus_config::Settings for OfflineSettings {
     fn check(&self, mistakes: &mut Mistakes<'_>) {
         self.settings.check_agents(mistakes);
     }
 }
 
-impl ServiceSettings for Offline {
+impl ServiceSettings for OfflineSettings {
     fn frame(&self) -> FrameSettings<'_> {
         FrameSettings { health: &self.health, ..self.settings.frame() }
     }
@@ -118,6 +126,6 @@ impl ServiceSettings for Settings {
 }
 
 /// The C# bridge's times are numbers of milliseconds.
-fn in_ms(text: &str) -> Result<String, String> {
+fn to_milliseconds(text: &str) -> Result<String, String> {
     Ok(format!("{}ms", text.trim()))
 }

@@ -1,10 +1,11 @@
-//! Tokens for servers that ask for OAuth: had, kept, renewed, and asked for again.
+//! Access tokens for servers that ask for OAuth: obtained, stored, renewed and requested again.
 //!
 //! rmcp knows the protocol (discovery, registration, PKCE, the token requests); this decides when
-//! it is used. Invariants: one token is obtained at a time; whoever waited takes that one. A token
-//! request that was begun is not dropped with the call that wanted it, for the answer may hold the
-//! only refresh token that is still good. A request of a server is sent again once at most. No
-//! token is in an error, a log or a `Debug` text, and each is erased from what the server says.
+//! it is used. Invariants: one token is obtained at a time, and everyone who waited uses that one.
+//! A token request that was begun is not dropped with the call that wanted it, for the answer may
+//! hold the only refresh token that is still good. A request of a server is sent again once at
+//! most. No token is in an error, a log or a `Debug` text, and each is erased from what the server
+//! says.
 
 use std::fmt;
 use std::io;
@@ -34,17 +35,17 @@ mod error;
 pub mod login;
 mod refusal;
 mod requests;
-mod store;
+mod token_store;
 
 pub(crate) use error::Error;
 use refusal::Refusal;
-use requests::Requests;
-use store::Store;
+use requests::OAuthRequests;
+use token_store::TokenStore;
 
 /// How long it may take to have a token, everything included.
-const OBTAIN_WAIT: Duration = Duration::from_secs(20);
+const OBTAIN_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long before its end a token is taken for one that has ended; less for one that lives short.
-const EARLY: Duration = Duration::from_secs(30);
+const EXPIRY_GRACE: Duration = Duration::from_secs(30);
 
 /// The authorization of one server, over all its connections.
 pub(crate) struct Authorization {
@@ -53,16 +54,16 @@ pub(crate) struct Authorization {
     url: Url,
     grant: Grant,
     requests: Arc<dyn OAuthHttpClient>,
-    store: Store,
+    store: TokenStore,
     eraser: Eraser,
     tracker: TaskTracker,
     current: Mutex<Option<Token>>,
-    obtaining: tokio::sync::Mutex<Known>,
+    obtaining: tokio::sync::Mutex<IssuerKnowledge>,
 }
 
-/// What is known of the authorization server, and of what was asked for.
+/// What is known of the authorization server, and which scopes were asked for.
 #[derive(Default)]
-struct Known {
+struct IssuerKnowledge {
     manager: Option<AuthorizationManager>,
     /// What the server said last when it refused a request: where its metadata is may be said
     /// nowhere else.
@@ -78,16 +79,16 @@ struct Token {
     until: Option<SystemTime>,
 }
 
-/// Why a token is wanted.
-enum Occasion {
+/// The reason for which a token is needed.
+enum TokenNeed {
     /// There is none that can be used.
     Missing,
     /// The server refused this one, or a request without one.
     Refused(Option<Secret>, Refusal),
 }
 
-/// Where an authorization has its parts from.
-pub(crate) struct Parts<'a> {
+/// What an authorization is made of, beside its endpoint.
+pub(crate) struct AuthorizationDeps<'a> {
     pub(crate) server: &'a ServerName,
     pub(crate) clients: &'a Clients,
     /// The folder that keeps tokens; see [`crate::settings::McpSettings::tokens`].
@@ -98,19 +99,19 @@ pub(crate) struct Parts<'a> {
 
 impl Authorization {
     /// The authorization of a server that has one.
-    pub(crate) fn of(endpoint: &Endpoint, parts: Parts<'_>) -> Option<Arc<Self>> {
+    pub(crate) fn of(endpoint: &Endpoint, deps: AuthorizationDeps<'_>) -> Option<Arc<Self>> {
         let grant = endpoint.grant.clone()?;
         let mut url = endpoint.url.clone();
         url.set_query(None);
         url.set_fragment(None);
         Some(Arc::new(Self {
-            requests: Arc::new(Requests::new(parts.clients, &url)),
-            store: Store::new(parts.folder, parts.server, &url, parts.eraser.clone()),
-            server: parts.server.clone(),
+            requests: Arc::new(OAuthRequests::new(deps.clients, &url)),
+            store: TokenStore::new(deps.folder, deps.server, &url, deps.eraser.clone()),
+            server: deps.server.clone(),
             url,
             grant,
-            eraser: parts.eraser,
-            tracker: parts.tracker,
+            eraser: deps.eraser,
+            tracker: deps.tracker,
             current: Mutex::default(),
             obtaining: tokio::sync::Mutex::default(),
         }))
@@ -125,9 +126,9 @@ impl Authorization {
     where
         F: Future<Output = Result<T, http::Error>>,
     {
-        let first = match self.usable() {
+        let first = match self.usable_token() {
             Some(token) => Some(token),
-            None => self.have(Occasion::Missing).await?,
+            None => self.obtain_in_task(TokenNeed::Missing).await?,
         };
         let exposed = |token: &Secret| token.expose().to_owned();
         let error = match request(first.as_ref().map(exposed)).await {
@@ -135,15 +136,16 @@ impl Authorization {
             Err(error) => error,
         };
         let Some(refusal) = Refusal::of(&error) else { return Err(error) };
-        let second = self.have(Occasion::Refused(first, refusal)).await?;
+        let second = self.obtain_in_task(TokenNeed::Refused(first, refusal)).await?;
         let error = match request(second.as_ref().map(exposed)).await {
             Ok(answer) => return Ok(answer),
             Err(error) => error,
         };
+
         match Refusal::of(&error) {
             Some(Refusal::Token { .. }) => Err(Error::Refused.into()),
             // Tells whether it is any use to ask for more. If so, the next call has it.
-            Some(refusal) => match self.have(Occasion::Refused(second, refusal)).await {
+            Some(refusal) => match self.obtain_in_task(TokenNeed::Refused(second, refusal)).await {
                 Ok(_) => Err(error),
                 Err(reason) => Err(reason.into()),
             },
@@ -152,39 +154,47 @@ impl Authorization {
     }
 
     /// The token there is, unless it has ended.
-    pub(crate) fn usable(&self) -> Option<Secret> {
+    pub(crate) fn usable_token(&self) -> Option<Secret> {
         let current = self.current.lock();
         current.as_ref().filter(|token| token.is_usable()).map(|token| token.value.clone())
     }
 
-    /// A token, or none where the server may do without one. In a task of its own, which ends by
-    /// itself: a refresh token is good once, and its successor must not be lost.
-    async fn have(self: &Arc<Self>, occasion: Occasion) -> Result<Option<Secret>, Error> {
+    /// Obtains a token, or none where the server may do without one. In a task of its own, which
+    /// ends by itself: a refresh token is good once, and its successor must not be lost.
+    async fn obtain_in_task(self: &Arc<Self>, need: TokenNeed) -> Result<Option<Secret>, Error> {
         let this = Arc::clone(self);
         let task = self.tracker.spawn(async move {
-            let obtained = timeout(OBTAIN_WAIT, this.obtain(occasion)).await;
-            obtained.unwrap_or_else(|_| Err(Error::slow(OBTAIN_WAIT)))
+            let obtained = timeout(OBTAIN_TIMEOUT, this.obtain_token(need)).await;
+            obtained.unwrap_or_else(|_| Err(Error::timed_out(OBTAIN_TIMEOUT)))
         });
         task.await.unwrap_or_else(|_| Err(Error::Server("the attempt failed".to_owned())))
     }
 
-    async fn obtain(&self, occasion: Occasion) -> Result<Option<Secret>, Error> {
+    async fn obtain_token(&self, need: TokenNeed) -> Result<Option<Secret>, Error> {
         let mut known = self.obtaining.lock().await;
-        let refused = match &occasion {
-            Occasion::Missing => None,
-            Occasion::Refused(token, _) => token.clone(),
+        let refused = match &need {
+            TokenNeed::Missing => None,
+            TokenNeed::Refused(token, _) => token.clone(),
         };
-        if let Some(token) = self.usable().filter(|token| Some(token) != refused.as_ref()) {
+
+        if let Some(token) = self.usable_token().filter(|token| Some(token) != refused.as_ref()) {
             return Ok(Some(token));
         }
-        if let Some(challenge) = occasion.challenge() {
+
+        if let Some(challenge) = need.challenge() {
             known.challenge = Some(challenge.to_owned());
         }
+
         let before = self.current.lock().take();
         let obtained = match &self.grant {
-            Grant::ClientCredentials(client) => self.exchange(client, &mut known, &occasion).await,
-            Grant::AuthorizationCode(code) => self.recall(code, &mut known, &occasion).await,
+            Grant::ClientCredentials(client) => {
+                self.exchange_client_credentials(client, &mut known, &need).await
+            }
+            Grant::AuthorizationCode(code) => {
+                self.recall_login_token(code, &mut known, &need).await
+            }
         };
+
         match obtained {
             Ok(token) => {
                 self.current.lock().clone_from(&token);
@@ -203,15 +213,15 @@ impl Authorization {
         }
     }
 
-    /// A token for a program's own id and secret. None where nothing tells who gives tokens before
-    /// the server has refused a request.
-    async fn exchange(
+    /// Exchanges the client's id and secret for a token. `None` where the authorization server is
+    /// unknown until the server has refused a request.
+    async fn exchange_client_credentials(
         &self,
         client: &ClientCredentials,
-        known: &mut Known,
-        occasion: &Occasion,
+        known: &mut IssuerKnowledge,
+        need: &TokenNeed,
     ) -> Result<Option<Token>, Error> {
-        if let Some(scopes) = occasion.scopes() {
+        if let Some(scopes) = need.missing_scopes() {
             let is_asked_for =
                 |scope| client.scopes.contains(scope) || known.scopes.contains(scope);
             if scopes.iter().all(is_asked_for) {
@@ -221,8 +231,9 @@ impl Authorization {
             known.scopes.sort();
             known.scopes.dedup();
         }
-        let mut manager = match self.manager(known).await {
-            Err(Error::NoMetadata) if matches!(occasion, Occasion::Missing) => return Ok(None),
+
+        let mut manager = match self.take_or_discover_manager(known).await {
+            Err(Error::NoMetadata) if matches!(need, TokenNeed::Missing) => return Ok(None),
             found => found?,
         };
         let new = known.scopes.iter().filter(|scope| !client.scopes.contains(scope));
@@ -232,54 +243,62 @@ impl Authorization {
             scopes: client.scopes.iter().chain(new).cloned().collect(),
             resource: Some(client.resource.clone().unwrap_or_else(|| self.url.to_string())),
         };
-        let given = discovery::quietly(async {
+
+        let given = discovery::without_logs(async {
             manager.validate_client_credentials_metadata(&config)?;
             manager.configure_client_credentials(&config)?;
             manager.exchange_client_credentials(&config).await
         });
-        let given = given.await.map_err(|error| self.explain(error))?;
+        let given = given.await.map_err(|error| self.explain_error(error))?;
+
         known.manager = Some(manager);
-        let token = Token::of(&given, SystemTime::now());
+        let token = Token::from_response(&given, SystemTime::now());
         self.eraser.learn(&token.value);
-        tracing::debug!(server = %self.server, "a token was given");
+        tracing::debug!(server = %self.server, "obtained an access token");
+
         Ok(Some(token))
     }
 
-    /// The token that a login has left, renewed where needed. None when nobody has logged in and
+    /// The token of an earlier login, renewed where needed. `None` when there was no login and
     /// the server was not asked yet whether that matters.
-    async fn recall(
+    async fn recall_login_token(
         &self,
         code: &AuthorizationCode,
-        known: &mut Known,
-        occasion: &Occasion,
+        known: &mut IssuerKnowledge,
+        need: &TokenNeed,
     ) -> Result<Option<Token>, Error> {
-        let kept = self.store.read().await?.filter(|kept| kept.is_of(code));
-        let token = kept.as_ref().and_then(|kept| Token::kept(kept.credentials.as_ref()?));
+        let kept = self.store.read().await?.filter(|kept| kept.belongs_to(code));
+        let token = kept.as_ref().and_then(|kept| Token::from_stored(kept.credentials.as_ref()?));
+
         let (Some(kept), Some(token)) = (kept, token) else {
-            if let Some(challenge) = occasion.challenge() {
-                self.store.note(challenge).await?;
+            if let Some(challenge) = need.challenge() {
+                self.store.record_challenge(challenge).await?;
             }
-            return match occasion {
-                Occasion::Missing => Ok(None),
-                Occasion::Refused(..) => Err(self.needs_login(None)),
+            return match need {
+                TokenNeed::Missing => Ok(None),
+                TokenNeed::Refused(..) => Err(self.needs_login(None)),
             };
         };
-        if occasion.refused() != Some(&token.value) && token.is_usable() {
+
+        if need.refused_token() != Some(&token.value) && token.is_usable() {
             return Ok(Some(token));
         }
-        if let Some(scopes) = occasion.scopes() {
+
+        if let Some(scopes) = need.missing_scopes() {
             if scopes.iter().all(|scope| kept.asked_scopes.contains(scope)) {
                 return Err(Error::Scope(scopes.join(" ")));
             }
             // Only a person can grant more.
-            self.store.want(scopes).await?;
+            self.store.record_wanted_scopes(scopes).await?;
             return Err(self.needs_login(Some(scopes.join(" "))));
         }
+
         known.challenge = known.challenge.take().or_else(|| kept.challenge.clone());
-        let mut manager = self.manager(known).await?;
+        let mut manager = self.take_or_discover_manager(known).await?;
         manager.set_credential_store(self.store.clone());
-        let client = kept.client(code);
-        let renewed = discovery::quietly(async {
+        let client = kept.client_config(code);
+
+        let renewed = discovery::without_logs(async {
             // False when another authorization server has taken over: its predecessor's tokens are
             // not for it.
             if !manager.initialize_from_store().await? {
@@ -288,20 +307,24 @@ impl Authorization {
             manager.configure_client(client)?;
             manager.refresh_token().await
         });
-        let renewed = renewed.await.map_err(|error| self.explain(error))?;
+
+        let renewed = renewed.await.map_err(|error| self.explain_error(error))?;
         known.manager = Some(manager);
-        tracing::debug!(server = %self.server, "the token was renewed");
-        Ok(Some(Token::of(&renewed, SystemTime::now())))
+        tracing::debug!(server = %self.server, "renewed the access token");
+        Ok(Some(Token::from_response(&renewed, SystemTime::now())))
     }
 
-    async fn manager(&self, known: &mut Known) -> Result<AuthorizationManager, Error> {
+    async fn take_or_discover_manager(
+        &self,
+        known: &mut IssuerKnowledge,
+    ) -> Result<AuthorizationManager, Error> {
         match known.manager.take() {
             Some(manager) => Ok(manager),
             None => {
                 let requests = Arc::clone(&self.requests);
                 let challenge = known.challenge.as_deref();
-                let found = discovery::manager(&self.url, requests, challenge).await;
-                found.map(|found| found.manager).map_err(|error| self.explain(error))
+                let found = discovery::discover(&self.url, requests, challenge).await;
+                found.map(|found| found.manager).map_err(|error| self.explain_error(error))
             }
         }
     }
@@ -310,13 +333,13 @@ impl Authorization {
         Error::NeedsLogin { server: self.server.clone(), scope }
     }
 
-    fn explain(&self, error: rmcp::transport::AuthError) -> Error {
-        Error::explain(error, &self.server, &self.eraser)
+    fn explain_error(&self, error: rmcp::transport::AuthError) -> Error {
+        Error::from_rmcp(error, &self.server, &self.eraser)
     }
 }
 
-impl Occasion {
-    fn refused(&self) -> Option<&Secret> {
+impl TokenNeed {
+    fn refused_token(&self) -> Option<&Secret> {
         match self {
             Self::Missing => None,
             Self::Refused(token, _) => token.as_ref(),
@@ -332,7 +355,7 @@ impl Occasion {
         }
     }
 
-    fn scopes(&self) -> Option<&[String]> {
+    fn missing_scopes(&self) -> Option<&[String]> {
         match self {
             Self::Refused(_, Refusal::Scopes(scopes)) => Some(scopes),
             _ => None,
@@ -341,20 +364,20 @@ impl Occasion {
 }
 
 impl Token {
-    fn of(given: &OAuthTokenResponse, at: SystemTime) -> Self {
+    fn from_response(given: &OAuthTokenResponse, at: SystemTime) -> Self {
         let lifetime = given.expires_in();
         Self {
             value: Secret::from(given.access_token().secret().clone()),
             until: lifetime.and_then(|lifetime| {
-                at.checked_add(lifetime.saturating_sub(EARLY.min(lifetime / 4)))
+                at.checked_add(lifetime.saturating_sub(EXPIRY_GRACE.min(lifetime / 4)))
             }),
         }
     }
 
-    fn kept(credentials: &StoredCredentials) -> Option<Self> {
+    fn from_stored(credentials: &StoredCredentials) -> Option<Self> {
         let received_at = Duration::from_secs(credentials.token_received_at.unwrap_or(0));
         let at = SystemTime::UNIX_EPOCH.checked_add(received_at)?;
-        Some(Self::of(credentials.token_response.as_ref()?, at))
+        Some(Self::from_response(credentials.token_response.as_ref()?, at))
     }
 
     fn is_usable(&self) -> bool {
@@ -375,7 +398,7 @@ impl From<Error> for http::Error {
     }
 }
 
-/// The error of ours that rmcp carried.
+/// Our own error inside one of rmcp's, if there is one.
 pub(crate) fn carried(error: &http::Error) -> Option<&Error> {
     match error {
         http::Error::Io(error) => error.get_ref()?.downcast_ref(),

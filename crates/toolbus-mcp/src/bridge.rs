@@ -1,14 +1,13 @@
 //! The bridge: a set of MCP servers behind the bus.
 //!
-//! It answers tool calls and management requests, tells agents which servers there are, and tells
-//! them again when one asks. What it announces are deltas, in order, to the agents that it is
+//! It answers tool calls and management requests, and announces its servers to agents, again when
+//! one asks. What it announces are deltas, in order, to the agents that it is
 //! configured for and to those that have asked.
 
 mod announce;
-mod invoke;
-mod lookup;
+mod invoke_service;
 mod manage;
-pub(crate) mod subscribe;
+mod subscribe_service;
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -24,7 +23,6 @@ use toolbus_wire::{queue, topic};
 use crate::server::{LOOKUPS_PER_SERVER_MAX, SUBSCRIPTIONS_PER_SERVER_MAX};
 use crate::servers::Set;
 use announce::Announcer;
-pub(crate) use manage::DENIED;
 pub use manage::StdioRegistration;
 
 /// How many refresh requests are fetched ahead.
@@ -37,10 +35,10 @@ const MANAGE_CONCURRENCY: NonZeroU16 =
 const SUBSCRIPTIONS_MAX: NonZeroU16 =
     NonZeroU16::new(4 * SUBSCRIPTIONS_PER_SERVER_MAX).expect("512 is not zero");
 
-/// How a bridge is set up.
+/// The options of a bridge.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Whom to tell which servers there are. The first names the bridge's queues.
+    /// The agents that servers are announced to. The first names the bridge's queues.
     pub agents: Vec<AgentName>,
     /// This process.
     pub instance: InstanceId,
@@ -62,10 +60,10 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// Begins to serve the servers of a set, and to tell its agents about them.
+    /// Starts to serve the servers of a set, and to announce them to its agents.
     ///
     /// # Errors
-    /// When a queue cannot be had.
+    /// When a queue cannot be subscribed to.
     pub async fn start(
         bus: &Arc<dyn Bus>,
         set: Set,
@@ -81,6 +79,7 @@ impl Bridge {
             instance: options.instance.clone(),
             concurrency,
         };
+
         let manage = Responder::start(
             Arc::clone(bus),
             listen(topic::MCP_MANAGE, queue::mcp_bridge_manage(&agent), MANAGE_CONCURRENCY),
@@ -91,27 +90,34 @@ impl Bridge {
             },
         )
         .await?;
+
         let subscribe = Responder::start(
             Arc::clone(bus),
             listen(topic::MCP_SUBSCRIBE, queue::mcp_bridge_subscribe(&agent), SUBSCRIPTIONS_MAX),
-            subscribe::SubscribeService { set: set.clone(), source: source.clone() },
+            subscribe_service::SubscribeService { set: set.clone(), source: source.clone() },
         )
         .await?;
+
         let subscription = Subscription::durable(
             queue::mcp_bridge_refresh(&agent),
             TopicPattern::from(topic::TOOL_META_MCP_REFRESH),
             Flow::Ordered { prefetch: PREFETCH },
         );
-        let asked = Arc::clone(&announcer);
-        let hear = move |delivery: Delivery| Arc::clone(&asked).refresh(delivery.envelope);
-        let refresh = bus.subscribe(subscription, Arc::new(hear)).await?;
+        let refreshed = Arc::clone(&announcer);
+        let on_refresh =
+            move |delivery: Delivery| Arc::clone(&refreshed).handle_refresh(delivery.envelope);
+        let refresh = bus.subscribe(subscription, Arc::new(on_refresh)).await?;
+
         let invoke = Responder::start(
             Arc::clone(bus),
             listen(topic::TOOL_INVOKE_MCP, queue::mcp_bridge_invoke(&agent), options.concurrency),
-            invoke::InvokeService { set: set.clone(), agent, source },
+            invoke_service::InvokeService { set: set.clone(), agent, source },
         )
         .await?;
+
+        // Last: an agent that hears of a server may call it at once.
         announcer.follow_changes();
+
         Ok(Self { set, invoke, manage, subscribe, refresh, announcer })
     }
 

@@ -1,4 +1,5 @@
-//! What a server offers: its tools as it lists them, bounded, without those that the operator hides.
+//! What a server offers: its tools as it lists them, bounded, without those that the operator
+//! hides.
 
 use std::collections::HashMap;
 
@@ -8,8 +9,8 @@ use toolbus_wire::message::mcp::McpToolDetails;
 
 use crate::tool_filter::ToolFilter;
 use crate::trust::definition::Definition;
-use crate::trust::findings::{Findings, named};
-use crate::trust::hidden::{self, Found};
+use crate::trust::findings::{Findings, quote_name};
+use crate::trust::hidden::{self, HiddenCounts};
 
 /// Most tools of one server; those after are not taken.
 pub const TOOLS_MAX: usize = 10_000;
@@ -64,7 +65,7 @@ impl Catalogue {
         self.by_name.get(name).map(|index| &self.tools[*index])
     }
 
-    /// How many there are.
+    /// The number of tools.
     pub(crate) fn len(&self) -> usize {
         self.tools.len()
     }
@@ -74,7 +75,7 @@ impl Catalogue {
         std::mem::take(&mut self.definitions)
     }
 
-    /// What the listing itself has brought to light.
+    /// Takes the findings of the listing itself.
     pub(crate) fn take_findings(&mut self) -> Findings {
         std::mem::take(&mut self.findings)
     }
@@ -86,7 +87,7 @@ impl Catalogue {
         self.by_name = names.enumerate().map(|(index, name)| (name, index)).collect();
     }
 
-    /// The tools as a bridge tells about them.
+    /// The tools as a bridge describes them to agents.
     pub(crate) fn details(&self) -> Vec<McpToolDetails> {
         self.tools()
             .map(|tool| McpToolDetails {
@@ -117,17 +118,17 @@ impl<'a> Listing<'a> {
         Self { filter, catalogue: Catalogue::default(), taken: 0, bytes: 0, cut: None }
     }
 
-    pub(crate) fn take(&mut self, page: Vec<McpTool>) {
+    pub(crate) fn add_page(&mut self, page: Vec<McpTool>) {
         for tool in page {
             if self.taken == TOOLS_MAX {
-                return self.cut_for("too many tools");
+                return self.mark_cut("too many tools");
             }
             self.taken += 1;
-            self.take_one(&tool);
+            self.add_tool(&tool);
         }
     }
 
-    pub(crate) fn cut_for(&mut self, reason: &'static str) {
+    pub(crate) fn mark_cut(&mut self, reason: &'static str) {
         self.cut.get_or_insert(reason);
     }
 
@@ -139,21 +140,25 @@ impl<'a> Listing<'a> {
         self.catalogue
     }
 
-    fn take_one(&mut self, mcp: &McpTool) {
+    fn add_tool(&mut self, mcp: &McpTool) {
         if mcp.name.is_empty() || mcp.name.len() > TOOL_NAME_BYTES_MAX {
-            return self.cut_for("a tool without a usable name");
+            return self.mark_cut("a tool without a usable name");
         }
+
         if self.catalogue.by_name.contains_key(&*mcp.name) {
-            return self.cut_for("two tools of the same name");
+            return self.mark_cut("two tools of the same name");
         }
+
         if !self.filter.permits(&mcp.name) {
             return;
         }
-        let Some((tool, definition)) = self.read(mcp) else { return };
+
+        let Some((tool, definition)) = self.read_tool(mcp) else { return };
         let bytes = definition.text.len() + tool.icons.as_ref().map_or(0, |i| i.to_string().len());
         if self.bytes + bytes > CATALOGUE_BYTES_MAX {
-            return self.cut_for("too many bytes of tools");
+            return self.mark_cut("too many bytes of tools");
         }
+
         self.bytes += bytes;
         self.catalogue.by_name.insert(tool.name.clone(), self.catalogue.tools.len());
         self.catalogue.definitions.push((tool.name.clone(), definition));
@@ -161,23 +166,27 @@ impl<'a> Listing<'a> {
     }
 
     /// Reads a tool without what is hidden in its texts. `None` when something is hidden in a name.
-    fn read(&mut self, mcp: &McpTool) -> Option<(Tool, Definition)> {
+    fn read_tool(&mut self, mcp: &McpTool) -> Option<(Tool, Definition)> {
         let says = |hint: Option<bool>| hint == Some(true);
         let hints = mcp.annotations.as_ref();
         let findings = &mut self.catalogue.findings;
-        let mut members = definition(mcp);
-        let mut found = Found::default();
+        let mut members = definition_members(mcp);
+        let mut found = HiddenCounts::default();
         let mut clean = hidden::is_clean_name(&mcp.name);
+
         for value in members.values_mut() {
             clean &= hidden::clean_json(value, &mut found);
         }
+
         if !clean {
-            findings.refused.push(format!("tool {}", named(&mcp.name)));
+            findings.refused.push(format!("tool {}", quote_name(&mcp.name)));
             return None;
         }
+
         if !found.is_empty() {
-            findings.hidden.push((format!("tool {}", named(&mcp.name)), found));
+            findings.hidden.push((format!("tool {}", quote_name(&mcp.name)), found));
         }
+
         let text = |member: &str| members.get(member).and_then(Value::as_str).map(str::to_owned);
         let tool = Tool {
             name: mcp.name.to_string(),
@@ -186,35 +195,39 @@ impl<'a> Listing<'a> {
             parameters_schema: members["inputSchema"].to_string(),
             output_schema: members.get("outputSchema").map(Value::to_string),
             annotations: members.get("annotations").cloned(),
-            icons: icons(mcp),
+            icons: clean_icons(mcp),
             may_repeat: hints.is_some_and(|h| says(h.read_only_hint) || says(h.idempotent_hint)),
         };
+
         Some((tool, Definition::new(members)))
     }
 }
 
 /// The pictures of a tool, where nothing is hidden in them and they are no pictures of their own.
-fn icons(mcp: &McpTool) -> Option<Value> {
+fn clean_icons(mcp: &McpTool) -> Option<Value> {
     let mut icons = serde_json::to_value(mcp.icons.as_ref()?).ok()?;
-    let (mut found, bytes) = (Found::default(), icons.to_string().len());
+    let mut found = HiddenCounts::default();
+    let bytes = icons.to_string().len();
     let is_clean = hidden::clean_json(&mut icons, &mut found) && found.is_empty();
     (is_clean && bytes <= ICONS_BYTES_MAX).then_some(icons)
 }
 
-/// What makes a tool what it is. Its icons and what others may make of `_meta` are not told to
-/// models.
-fn definition(mcp: &McpTool) -> Map<String, Value> {
+/// The members of a tool's definition. Its icons and what others may make of `_meta` are not shown
+/// to models.
+fn definition_members(mcp: &McpTool) -> Map<String, Value> {
     let mut members = Map::new();
     let mut set = |name: &str, value: Option<Value>| {
         if let Some(value) = value {
             members.insert(name.to_owned(), value);
         }
     };
+
     set("name", Some(Value::from(&*mcp.name)));
     set("title", mcp.title.clone().map(Value::from));
     set("description", mcp.description.as_deref().map(Value::from));
     set("inputSchema", Some(Value::Object((*mcp.input_schema).clone())));
     set("outputSchema", mcp.output_schema.as_ref().map(|schema| Value::Object((**schema).clone())));
+
     let annotations = mcp.annotations.as_ref().map(serde_json::to_value);
     set("annotations", annotations.and_then(Result::ok));
     members

@@ -1,5 +1,5 @@
-//! Who has a tool's name, for calls that name no server: the server that had it first keeps it,
-//! whoever lists it later.
+//! Claims on tool names, for calls that name no server: the server that had a name first keeps it,
+//! even if others list it later.
 //!
 //! A look-up is one look into a hash map, however many servers there are.
 
@@ -15,10 +15,10 @@ pub(crate) type Position = u64;
 
 /// The names of all servers.
 #[derive(Debug, Default)]
-pub(crate) struct Claims(RwLock<Inner>);
+pub(crate) struct Claims(RwLock<ClaimIndex>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct ClaimIndex {
     /// Claims on each name, the oldest first.
     by_tool: HashMap<Box<str>, Vec<Claim>>,
     by_server: HashMap<Position, Vec<Box<str>>>,
@@ -79,7 +79,7 @@ impl Claims {
     }
 }
 
-impl Inner {
+impl ClaimIndex {
     fn release(&mut self, server: Position) {
         for tool in self.by_server.remove(&server).into_iter().flatten() {
             if let Some(claims) = self.by_tool.get_mut(&tool) {

@@ -1,16 +1,19 @@
-//! `mcp.json`: which servers there are. The text becomes entries, and every mistake in it is told
-//! at once, each with the server and the member that it is about.
+//! `mcp.json`: which servers there are. The text becomes entries, and every mistake in it is
+//! reported at once, each with the server and the member that it is about.
 //!
-//! One bad entry is left out and does not stop the others. Nothing here touches files, processes
-//! or the network. Values that may be secret (`env`, `headers`, the path and query of `url`, `args`)
-//! are in no `Debug` text and in no mistake.
+//! One bad entry is left out and does not stop the others. Apart from [`read_file`], nothing here
+//! touches files, processes or the network. Values that may be secret (`env`, `headers`, the path
+//! and query of `url`, `args`) are in no `Debug` text and in no mistake.
 
 use std::fmt;
+use std::io;
+use std::path::Path;
 
 use serde_json::Value;
 use serde_json::error::Category;
 
 use crate::server_name::ServerName;
+use crate::small_file;
 
 mod auth;
 mod credential;
@@ -93,7 +96,15 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// Reads the text of an `mcp.json`.
+/// Reads a file of at most [`TEXT_BYTES_MAX`] bytes.
+///
+/// # Errors
+/// When it is missing, longer, something else than a file, or cannot be read.
+pub(crate) fn read_file(path: &Path) -> io::Result<String> {
+    small_file::read_text(path, TEXT_BYTES_MAX as u64)
+}
+
+/// Parses the text of an `mcp.json`.
 ///
 /// # Errors
 /// When the text is not JSON or too long. Everything else is a [`Mistake`] in the result.
@@ -101,36 +112,41 @@ pub fn parse(text: &str, variables: Variables<'_>) -> Result<Config, Error> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(Error::TooLong(text.len()));
     }
-    let document = document::read(text).map_err(|source| match source.classify() {
+
+    let document = document::parse(text).map_err(|source| match source.classify() {
         // Its text would quote the value.
         Category::Data => Error::NotAnObject,
         _ => Error::NotJson { line: source.line(), column: source.column(), source },
     })?;
     let mut config = Config::default();
+
     for member in &document.strangers {
         config.mistakes.push(Mistake {
             member: Some(member.clone()),
-            ..Mistake::of_file(members::unknown(member, &["mcpServers"]))
+            ..Mistake::of_file(members::unknown_member_text(member, &["mcpServers"]))
         });
     }
+
     match document.servers {
-        document::Servers::Listed(servers) => config.take(servers, variables),
-        document::Servers::NotAnObject => {
+        document::ServersMember::Listed(servers) => config.add_servers(servers, variables),
+        document::ServersMember::NotAnObject => {
             config.mistakes.push(Mistake::of_file("mcpServers has to be an object"));
         }
-        document::Servers::Missing => {
+        document::ServersMember::Missing => {
             config.mistakes.push(Mistake::of_file("there is no mcpServers"));
         }
     }
+
     Ok(config)
 }
 
 impl Config {
-    fn take(&mut self, servers: Vec<(String, Value)>, variables: Variables<'_>) {
+    fn add_servers(&mut self, servers: Vec<(String, Value)>, variables: Variables<'_>) {
         if servers.len() > SERVERS_MAX {
             let what = format!("there are {} servers, more than {SERVERS_MAX}", servers.len());
             self.mistakes.push(Mistake::of_file(what));
         }
+
         let mut seen: Vec<ServerName> = Vec::new();
         for (name, value) in servers.into_iter().take(SERVERS_MAX) {
             if let Some(first) = seen.iter().find(|first| first.matches(&name)) {
@@ -138,6 +154,7 @@ impl Config {
                 self.mistakes.push(Mistake::of_server(&name, what));
                 continue;
             }
+
             if let Ok(name) = ServerName::parse(&name) {
                 if let Some(first) = seen.iter().find(|first| first.looks_like(&name)) {
                     let what = format!("looks like server {:?}, which comes first", first.as_str());
@@ -146,10 +163,12 @@ impl Config {
                 }
                 seen.push(name);
             }
+
             let entry = match value {
                 Value::Object(members) => Entry::parse(&name, members, variables),
                 _ => Err(vec![Mistake::of_server(&name, "has to be an object")]),
             };
+
             match entry {
                 Ok(entry) => self.servers.push(entry),
                 Err(mistakes) => self.mistakes.extend(mistakes),

@@ -125,7 +125,7 @@ impl Reach {
             Target::Launch(_) => None,
             Target::Endpoint(endpoint) => Authorization::of(
                 endpoint,
-                auth::Parts {
+                auth::AuthorizationDeps {
                     server: &entry.name,
                     clients: &means.clients,
                     folder: means.tokens.clone(),
@@ -230,7 +230,7 @@ impl Connection {
                 }
                 Err(error) => return Err(Failure::request(&error, &self.eraser)),
             };
-            listing.take(tools);
+            listing.add_page(tools);
             if next.is_none() || next == cursor || listing.is_full() {
                 cursor = None;
                 break;
@@ -238,7 +238,7 @@ impl Connection {
             cursor = next;
         }
         if cursor.is_some() {
-            listing.cut_for("too many pages");
+            listing.mark_cut("too many pages");
         }
         if let Some(reason) = listing.cut {
             tracing::warn!(server = self.server, reason, "the list of tools is not taken whole");

@@ -1,7 +1,7 @@
 //! Takes the secrets of a server out of what that server says before anybody reads it.
 //!
 //! Errors and logs are written for people: every configured value is erased from those. Results are
-//! what somebody works with, and a mode or a path in them is no secret though it is configured: only
+//! what callers work with, and a mode or a path in them is no secret though it is configured: only
 //! credentials are erased from those, see [`crate::config`]. That happens where messages come in,
 //! before anything is made of them.
 
@@ -30,11 +30,11 @@ pub(crate) struct Eraser {
     configured: Vec<Secret>,
     /// Those of them that are credentials.
     credentials: Vec<Secret>,
-    learned: Arc<RwLock<Learned>>,
+    learned: Arc<RwLock<LearnedSecrets>>,
 }
 
 #[derive(Default)]
-struct Learned {
+struct LearnedSecrets {
     secrets: VecDeque<Secret>,
     /// Finds these and the configured credentials.
     finder: Option<Arc<Finder>>,

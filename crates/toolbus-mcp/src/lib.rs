@@ -27,6 +27,7 @@ mod server;
 pub mod server_name;
 pub mod servers;
 pub mod settings;
+mod small_file;
 mod summary;
 pub mod supervisor;
 mod tool_filter;
@@ -64,5 +65,6 @@ pub fn status(set: &servers::Set) -> serde_json::Value {
             "tools": status.summary.map_or(0, |summary| summary.tool_count),
         })
     });
+
     serde_json::json!({"servers": servers.collect::<Vec<_>>()})
 }

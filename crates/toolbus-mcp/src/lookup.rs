@@ -255,8 +255,8 @@ impl Room {
 
 /// A text of a server about itself, without what is hidden in it.
 fn shown(text: Option<String>) -> Option<String> {
-    let mut found = hidden::Found::default();
-    text.map(|text| hidden::clean(&text, &mut found).into_owned())
+    let mut found = hidden::HiddenCounts::default();
+    text.map(|text| hidden::clean_text(&text, &mut found).into_owned())
 }
 
 /// Whether a resource can be listed under this: with something hidden in it, what a person sees is

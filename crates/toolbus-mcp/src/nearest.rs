@@ -16,6 +16,7 @@ pub(crate) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) ->
             length => (length, name),
         })
         .collect();
+
     near.sort_by_key(|(distance, _)| *distance);
     near.truncate(NAMES_MAX);
     near.into_iter().map(|(_, name)| name).collect()

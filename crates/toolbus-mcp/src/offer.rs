@@ -1,14 +1,14 @@
 //! What a server offers beside tools: its prompts, and how many resources it has.
 //!
-//! Prompts are few and are kept; resources may be many and are listed when somebody asks. What a
+//! Prompts are few and are kept; resources may be many and are listed on request. What a
 //! prompt says of itself passes the check for hidden text, as what tools say does.
 
 use rmcp::model::Prompt;
 use serde_json::{Value, json};
 use toolbus_wire::message::mcp::McpFeature;
 
-use crate::trust::findings::{Findings, named};
-use crate::trust::hidden::{self, Found};
+use crate::trust::findings::{Findings, quote_name};
+use crate::trust::hidden::{self, HiddenCounts};
 
 /// Most prompts of one server; those after are not taken.
 pub(crate) const PROMPTS_MAX: usize = 1_000;
@@ -20,7 +20,7 @@ pub(crate) const RESOURCES_MAX: usize = 10_000;
 /// What one server offers beside tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Offer {
-    /// Prompts as a bridge tells about them, by their names, in the server's order.
+    /// Prompts as a bridge describes them to agents, by their names, in the server's order.
     pub(crate) prompts: Vec<(String, Value)>,
     /// Resources and templates of resources.
     pub(crate) resources: usize,
@@ -34,13 +34,13 @@ pub(crate) struct Offer {
 pub(crate) struct Features {
     /// It proposes values for arguments.
     pub(crate) completions: bool,
-    /// It tells who asks of resources that have changed.
+    /// It notifies subscribers of resources that have changed.
     pub(crate) subscriptions: bool,
 }
 
 impl Features {
-    /// What agents are told of it. Nothing when there is nothing.
-    pub(crate) fn told(self) -> Option<Vec<McpFeature>> {
+    /// The features as agents read them; `None` when there are none.
+    pub(crate) fn to_wire(self) -> Option<Vec<McpFeature>> {
         let features = [
             (McpFeature::Completions, self.completions),
             (McpFeature::ResourceSubscriptions, self.subscriptions),
@@ -58,37 +58,43 @@ impl Offer {
         let mut bytes = 0;
         let mut prompts: Vec<(String, Value)> = Vec::new();
         let mut findings = Findings::default();
+
         for prompt in listed.into_iter().take(PROMPTS_MAX) {
-            let mut told = describe(&prompt);
-            let place = || format!("prompt {}", named(&prompt.name));
+            let mut description = describe_prompt(&prompt);
+            let place = || format!("prompt {}", quote_name(&prompt.name));
             let mut arguments = prompt.arguments.iter().flatten();
+
             if !hidden::is_clean_name(&prompt.name)
                 || !arguments.all(|argument| hidden::is_clean_name(&argument.name))
             {
                 findings.refused.push(place());
                 continue;
             }
-            let mut found = Found::default();
-            hidden::clean_json(&mut told, &mut found);
+
+            let mut found = HiddenCounts::default();
+            hidden::clean_json(&mut description, &mut found);
             if !found.is_empty() {
                 findings.hidden.push((place(), found));
             }
-            bytes += told.to_string().len();
+
+            bytes += description.to_string().len();
             let is_known = prompts.iter().any(|(name, _)| *name == prompt.name);
             if bytes > PROMPTS_BYTES_MAX || is_known {
                 continue;
             }
-            prompts.push((prompt.name, told));
+
+            prompts.push((prompt.name, description));
         }
+
         Self { prompts, findings, ..Self::default() }
     }
 
     pub(crate) fn prompt_count(&self) -> Option<u32> {
-        told(self.prompts.len())
+        nonzero_count(self.prompts.len())
     }
 
     pub(crate) fn resource_count(&self) -> Option<u32> {
-        told(self.resources)
+        nonzero_count(self.resources)
     }
 
     pub(crate) fn prompt_names(&self) -> Option<Vec<String>> {
@@ -97,37 +103,39 @@ impl Offer {
     }
 
     pub(crate) fn prompt_details(&self) -> Option<Vec<Value>> {
-        let told = || self.prompts.iter().map(|(_, told)| told.clone()).collect();
-        (!self.prompts.is_empty()).then(told)
+        let details = || self.prompts.iter().map(|(_, details)| details.clone()).collect();
+        (!self.prompts.is_empty()).then(details)
     }
 }
 
-/// Nothing is told of what is not there.
-fn told(count: usize) -> Option<u32> {
+/// The count for the wire, where members of nothing are left out.
+fn nonzero_count(count: usize) -> Option<u32> {
     (count > 0).then(|| u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-fn describe(prompt: &Prompt) -> Value {
+fn describe_prompt(prompt: &Prompt) -> Value {
     let arguments = prompt.arguments.iter().flatten().map(|argument| {
-        let mut told = json!({
+        let mut described = json!({
             "name": argument.name,
             "description": argument.description,
             "required": argument.required == Some(true),
         });
-        without_null(&mut told);
-        told
+        remove_nulls(&mut described);
+        described
     });
-    let mut told = json!({
+
+    let mut described = json!({
         "name": prompt.name,
         "title": prompt.title,
         "description": prompt.description,
         "arguments": arguments.collect::<Vec<_>>(),
     });
-    without_null(&mut told);
-    told
+
+    remove_nulls(&mut described);
+    described
 }
 
-fn without_null(value: &mut Value) {
+fn remove_nulls(value: &mut Value) {
     if let Value::Object(members) = value {
         members.retain(|_, member| !member.is_null());
     }

@@ -1,25 +1,24 @@
 //! The file of the servers that agents have registered, so that a registration lasts. It looks like
 //! an `mcp.json`, and it is ours: the operator's own file is never written.
 //!
-//! Invariants: the file is whole at any time, whoever dies while it is changed; only its owner may
-//! read it, for it holds the credentials of its servers; a file that cannot be understood is never
-//! overwritten. Several processes may change one file.
+//! Invariants: the file is whole at any time, even if a process dies while it changes the file;
+//! only its owner may read it, for it holds the credentials of its servers; a file that cannot be
+//! understood is never overwritten. Several processes may change one file.
 
-use std::fs::{File, TryLockError};
-use std::io::{self, Read, Write};
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value, json};
-use tempfile::NamedTempFile;
 
-use crate::config::TEXT_BYTES_MAX;
+use crate::config;
+use crate::small_file::{self, LockError, LockPatience};
 
-/// How long another process may hold the folder while it changes a file in it.
-const LOCK_WAIT: Duration = Duration::from_secs(5);
-/// How often it is asked whether it still does.
-const LOCK_PAUSE: Duration = Duration::from_millis(20);
+/// How the folder is waited for while another process changes a file in it.
+const LOCK_PATIENCE: LockPatience =
+    LockPatience { timeout: Duration::from_secs(5), interval: Duration::from_millis(20) };
 
 /// The file. Its functions block.
 #[derive(Debug)]
@@ -54,8 +53,8 @@ pub enum RegistrationsError {
     },
 }
 
-/// A turn at the file: nobody else of this process changes it, or acts on what it says.
-pub(crate) struct Turn<'a> {
+/// A turn at the file: meanwhile nothing else in this process changes it, or acts on what it says.
+pub(crate) struct RegistrationsTurn<'a> {
     registrations: &'a Registrations,
     _turn: MutexGuard<'a, ()>,
 }
@@ -71,19 +70,19 @@ impl Registrations {
     }
 
     /// Waits for a turn: as long as others of this process take, each a few disk accesses.
-    pub(crate) fn turn(&self) -> Turn<'_> {
-        Turn { registrations: self, _turn: self.turn.lock() }
+    pub(crate) fn turn(&self) -> RegistrationsTurn<'_> {
+        RegistrationsTurn { registrations: self, _turn: self.turn.lock() }
     }
 }
 
-impl Turn<'_> {
-    /// Writes a server down, in the place of one of the same name in any case.
-    pub(crate) fn keep(
+impl RegistrationsTurn<'_> {
+    /// Saves a server, in the place of one of the same name in any case.
+    pub(crate) fn save(
         &self,
         name: &str,
         members: Map<String, Value>,
     ) -> Result<(), RegistrationsError> {
-        self.change(|servers| {
+        self.edit_file(|servers| {
             servers.retain(|other, _| !other.eq_ignore_ascii_case(name));
             servers.insert(name.to_owned(), Value::Object(members));
             true
@@ -91,51 +90,52 @@ impl Turn<'_> {
     }
 
     /// Takes a server out, if it is there.
-    pub(crate) fn forget(&self, name: &str) -> Result<(), RegistrationsError> {
+    pub(crate) fn remove(&self, name: &str) -> Result<(), RegistrationsError> {
         // Nothing is made to be forgotten in.
         if !self.registrations.path.exists() {
             return Ok(());
         }
-        self.change(|servers| {
+        self.edit_file(|servers| {
             let before = servers.len();
             servers.retain(|other, _| !other.eq_ignore_ascii_case(name));
             servers.len() != before
         })
     }
 
-    /// Writes the file anew when `edit` says that it has changed something.
-    fn change(
+    /// Replaces the file when `edit` says that it has changed something.
+    fn edit_file(
         &self,
         edit: impl FnOnce(&mut Map<String, Value>) -> bool,
     ) -> Result<(), RegistrationsError> {
         let path = &self.registrations.path;
-        let write = |source| RegistrationsError::Write { path: path.clone(), source };
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
+        let write_error = |source| RegistrationsError::Write { path: path.clone(), source };
         // The file itself is replaced, and a lock on it would be left behind with it.
-        let folder_file = locked(folder).map_err(write)?;
+        let folder = lock_folder(small_file::folder_of(path)).map_err(write_error)?;
+
         let mut document = self.read()?;
         let Some(Value::Object(servers)) = document.get_mut("mcpServers") else {
             return Err(RegistrationsError::NotOurs(path.clone()));
         };
+
         if !edit(servers) {
             return Ok(());
         }
-        let text = serde_json::to_vec_pretty(&document).map_err(io::Error::from).map_err(write)?;
-        replace(path, folder, &text).map_err(write)?;
-        // The file is in its place; that it stays there over a power cut is all that may be missing.
-        if let Err(error) = folder_file.sync_all() {
-            tracing::warn!(path = %path.display(), %error, "a folder cannot be synchronized");
+
+        let text = serde_json::to_vec_pretty(&document).map_err(io::Error::from);
+        text.and_then(|text| small_file::replace(path, &text)).map_err(write_error)?;
+        // The file is in its place; that it stays there over a power cut is all that may be
+        // missing.
+        if let Err(error) = folder.sync_all() {
+            tracing::warn!(path = %path.display(), %error, "could not sync the folder of a file");
         }
+
         Ok(())
     }
 
     fn read(&self) -> Result<Value, RegistrationsError> {
         let path = &self.registrations.path;
         let not_ours = || RegistrationsError::NotOurs(path.clone());
-        match read_text(path) {
+        match config::read_file(path) {
             Ok(text) => serde_json::from_str(&text).map_err(|_| not_ours()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(json!({"mcpServers": {}})),
             Err(source) => Err(RegistrationsError::Read { path: path.clone(), source }),
@@ -143,44 +143,13 @@ impl Turn<'_> {
     }
 }
 
-/// Reads a file of at most [`TEXT_BYTES_MAX`] bytes.
-pub(crate) fn read_text(path: &Path) -> io::Result<String> {
-    let file = File::open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
-    }
-    let mut text = String::new();
-    let limit = u64::try_from(TEXT_BYTES_MAX).unwrap_or(u64::MAX);
-    if file.take(limit + 1).read_to_string(&mut text)? > TEXT_BYTES_MAX {
-        return Err(io::ErrorKind::FileTooLarge.into());
-    }
-    Ok(text)
-}
-
-fn replace(path: &Path, folder: &Path, text: &[u8]) -> io::Result<()> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    // Made so that nobody else may read it.
-    let mut file = NamedTempFile::with_prefix_in(format!(".{name}."), folder)?;
-    file.write_all(text)?;
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|error| error.error)?;
-    Ok(())
-}
-
-/// The folder, locked against other processes for as long as it is held.
-fn locked(folder: &Path) -> io::Result<File> {
+/// Opens and locks a folder against other processes, until it is dropped.
+fn lock_folder(folder: &Path) -> io::Result<File> {
     let file = File::open(folder)?;
-    let end = Instant::now() + LOCK_WAIT;
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) if Instant::now() < end => {
-                std::thread::sleep(LOCK_PAUSE);
-            }
-            Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::TimedOut.into()),
-            // A file system without locks: only several processes on one file would need them.
-            Err(TryLockError::Error(_)) => return Ok(file),
-        }
+    match LOCK_PATIENCE.lock(&file) {
+        // A file system without locks: only several processes on one file would need them.
+        Ok(()) | Err(LockError::File(_)) => Ok(file),
+        Err(LockError::Held) => Err(io::ErrorKind::TimedOut.into()),
     }
 }
 

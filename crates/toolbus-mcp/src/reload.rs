@@ -1,9 +1,9 @@
-//! Files that list servers are followed: what changes in them changes the servers, by difference.
+//! Reloading: files that list servers are followed, and what changes in them changes the servers.
 //!
 //! A change is noticed by watching the folders and, because not every change can be watched, by
 //! looking every few seconds. What counts is the content alone: a file that was only touched, or
 //! that says the same in a new copy, changes nothing. A file that makes no sense changes nothing
-//! either, and is told once; of one entry that makes no sense the same holds.
+//! either, and is reported once; of one entry that makes no sense the same holds.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,23 +16,23 @@ use crate::config::{Config, Entry, Target};
 use crate::registrations::Registrations;
 use crate::servers::{Reference, Set, Wanted};
 
-mod source;
+mod list_file;
 mod watch;
 
-use source::{Seen, Source, look};
-use watch::Watch;
+use list_file::{ListContent, ListFile, read_list};
+use watch::FolderWatch;
 
 /// How often files are looked at without a reason.
-const LOOK_PAUSE: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// How long a file has to stay the same before what it says counts.
-const SETTLE_PAUSE: Duration = Duration::from_millis(250);
+const SETTLE_INTERVAL: Duration = Duration::from_millis(250);
 /// How often in a row it is waited for that. A file that changes all the time is taken later.
 const SETTLE_TRIES: u32 = 20;
 
 /// What servers are made of: the operator's file and that of agents.
 pub(crate) struct Sources {
-    operator: Source,
-    agents: Source,
+    operator: ListFile,
+    agents: ListFile,
     registrations: Arc<Registrations>,
     stdio_registration: StdioRegistration,
 }
@@ -47,33 +47,37 @@ impl Sources {
         registrations: Arc<Registrations>,
         stdio_registration: StdioRegistration,
     ) -> Self {
-        let seen = text.map_or(Seen::Missing, Seen::Text);
-        let agents = Source::of_agents(registrations.path().to_owned());
-        let operator = Source::of_operator(path, seen, config);
+        let seen = text.map_or(ListContent::Missing, ListContent::Text);
+        let agents = ListFile::registered(registrations.path().to_owned());
+        let operator = ListFile::operators(path, seen, config);
         Self { operator, agents, registrations, stdio_registration }
     }
 
     /// Starts what agents have registered, and follows the files from now on until the set is
     /// closed. Blocks for a moment. Needs a tokio runtime to be running.
     pub(crate) fn follow(self, set: &Set) {
-        self.follow_and_look_every(LOOK_PAUSE, set);
+        self.follow_and_poll(POLL_INTERVAL, set);
     }
 
-    fn follow_and_look_every(mut self, pause: Duration, set: &Set) {
-        self.take_registered();
-        set.apply(&self.wanted());
+    fn follow_and_poll(mut self, pause: Duration, set: &Set) {
+        self.update_registered();
+        set.apply(&self.wanted_servers());
         let (tracker, stop) = set.tasks();
+
         // A pipe, for example, cannot be read twice.
         let is_file = |path: &Path| std::fs::metadata(path).map_or(true, |found| found.is_file());
         if !is_file(self.operator.path()) {
-            tracing::info!("the list of MCP servers is no file, and is not followed");
+            tracing::info!(
+                "the list of MCP servers is not a regular file; changes of it are not followed"
+            );
             return;
         }
+
         // From here on, not from when the task is first run.
-        let watch = Watch::of(self.paths().iter().map(PathBuf::as_path));
+        let watch = FolderWatch::for_files(self.paths().iter().map(PathBuf::as_path));
         let set = set.downgrade();
         tracker.spawn(async move {
-            stop.run_until_cancelled(keep_following(self, watch, pause, set)).await;
+            stop.run_until_cancelled(follow_files(self, watch, pause, set)).await;
         });
     }
 
@@ -81,67 +85,78 @@ impl Sources {
         [self.operator.path().to_owned(), self.agents.path().to_owned()]
     }
 
-    fn is_other(&self, seen: &[Seen; 2]) -> bool {
-        self.operator.is_other(&seen[0]) || self.agents.is_other(&seen[1])
+    fn differs(&self, seen: &[ListContent; 2]) -> bool {
+        self.operator.differs(&seen[0]) || self.agents.differs(&seen[1])
     }
 
     /// Looks at the files once more and makes the servers what they say. Blocks.
     fn reload(&mut self, set: &Set) {
-        self.operator.take(look(self.operator.path()));
+        self.operator.update_from(read_list(self.operator.path()));
         let registrations = Arc::clone(&self.registrations);
         // A registration that is being written down is in the file after this turn or before it.
         let _turn = registrations.turn();
-        self.take_registered();
-        set.apply(&self.wanted());
+        self.update_registered();
+        set.apply(&self.wanted_servers());
     }
 
-    fn take_registered(&mut self) {
-        let seen = look(self.agents.path());
-        if self.agents.is_other(&seen) {
-            self.agents.take(seen);
-            let refused = self.agents.config.servers.iter().filter(|e| !self.may_be_started(e));
+    fn update_registered(&mut self) {
+        let seen = read_list(self.agents.path());
+        if self.agents.differs(&seen) {
+            self.agents.update_from(seen);
+            let refused = self.agents.config.servers.iter().filter(|e| !self.is_allowed(e));
             refused.for_each(|entry| {
-                tracing::warn!(server = %entry.name, "a registered program is not allowed to start");
+                tracing::warn!(
+                    server = %entry.name,
+                    "registered server not started: it is a program, which is not allowed"
+                );
             });
         }
     }
 
-    fn wanted(&self) -> Wanted {
+    fn wanted_servers(&self) -> Wanted {
         let unclear = self.operator.config.mistakes.iter();
         let registered = self.agents.config.servers.iter();
         Wanted {
             operators: self.operator.config.servers.clone(),
             unclear: unclear.filter_map(|mistake| mistake.server.clone()).collect(),
-            registered: registered.filter(|entry| self.may_be_started(entry)).cloned().collect(),
+            registered: registered.filter(|entry| self.is_allowed(entry)).cloned().collect(),
         }
     }
 
     /// What was allowed when it was registered need not be any more.
-    fn may_be_started(&self, entry: &Entry) -> bool {
+    fn is_allowed(&self, entry: &Entry) -> bool {
         self.stdio_registration == StdioRegistration::Allowed
             || !matches!(entry.target, Target::Launch(_))
     }
 }
 
-async fn keep_following(mut sources: Sources, watch: Watch, look_pause: Duration, set: Reference) {
+async fn follow_files(
+    mut sources: Sources,
+    watch: FolderWatch,
+    poll_interval: Duration,
+    set: Reference,
+) {
     let paths = sources.paths();
     loop {
         // Nothing is lost of what is not waited for any more: the files are looked at next.
         tokio::select! {
             // Not every time, in a folder where much happens.
-            () = watch.changed() => sleep(SETTLE_PAUSE).await,
-            () = sleep_until(Instant::now() + look_pause) => watch.renew(),
+            () = watch.changed() => sleep(SETTLE_INTERVAL).await,
+            () = sleep_until(Instant::now() + poll_interval) => watch.renew(),
         }
-        let Some(seen) = look_at(&paths).await else { return };
-        if sources.is_other(&seen) && !settled(&watch, &paths, seen).await {
+
+        let Some(seen) = read_lists(&paths).await else { return };
+        if sources.differs(&seen) && !wait_until_settled(&watch, &paths, seen).await {
             continue;
         }
+
         // Also when they say what they said: what there is may be something else by now.
         let Some(set) = set.upgrade() else { return };
         let reloaded = tokio::task::spawn_blocking(move || {
             sources.reload(&set);
             sources
         });
+
         // An error is the end of the runtime.
         let Ok(reloaded) = reloaded.await else { return };
         sources = reloaded;
@@ -149,23 +164,28 @@ async fn keep_following(mut sources: Sources, watch: Watch, look_pause: Duration
 }
 
 /// Waits until the files stay as they are: who writes one may not be done yet.
-async fn settled(watch: &Watch, paths: &[PathBuf; 2], mut seen: [Seen; 2]) -> bool {
+async fn wait_until_settled(
+    watch: &FolderWatch,
+    paths: &[PathBuf; 2],
+    mut seen: [ListContent; 2],
+) -> bool {
     for _ in 0..SETTLE_TRIES {
-        sleep(SETTLE_PAUSE).await;
-        let Some(now) = look_at(paths).await else { return false };
+        sleep(SETTLE_INTERVAL).await;
+        let Some(now) = read_lists(paths).await else { return false };
         if now == seen {
             return true;
         }
         seen = now;
     }
-    tracing::info!("a list of MCP servers changes all the time");
+
+    tracing::info!("a list of MCP servers keeps changing; reading it later");
     watch.renew();
     false
 }
 
-async fn look_at(paths: &[PathBuf; 2]) -> Option<[Seen; 2]> {
+async fn read_lists(paths: &[PathBuf; 2]) -> Option<[ListContent; 2]> {
     let paths = paths.clone();
-    tokio::task::spawn_blocking(move || [look(&paths[0]), look(&paths[1])]).await.ok()
+    tokio::task::spawn_blocking(move || [read_list(&paths[0]), read_list(&paths[1])]).await.ok()
 }
 
 #[cfg(test)]

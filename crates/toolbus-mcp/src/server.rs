@@ -26,8 +26,8 @@ use crate::offer::Offer;
 use crate::servers::Shared;
 use crate::summary::summary;
 use crate::transport::tap::Lists;
-use crate::trust::findings::{Findings, Reader, Withheld};
-use crate::trust::{Reviewed, Stamp};
+use crate::trust::findings::{Findings, Reader, WithheldTool};
+use crate::trust::{FileStamp, Reviewed};
 
 mod call;
 mod keep;
@@ -69,7 +69,7 @@ pub(crate) struct Server {
     /// Why it is away, as agents are told. One that comes back at the next attempt was never away.
     away: RwLock<Option<Arc<str>>>,
     /// One listing at a time. Which state of its pins the last one was compared with.
-    listing: tokio::sync::Mutex<Option<Stamp>>,
+    listing: tokio::sync::Mutex<Option<FileStamp>>,
     running: Places,
     lookups: Places,
     subscriptions: Places,
@@ -361,7 +361,7 @@ impl Server {
 
     /// Why a tool is held back, if it is: also under its name in another case, which the server may
     /// well take.
-    pub(crate) fn withheld(&self, tool: &str) -> Option<Withheld> {
+    pub(crate) fn withheld(&self, tool: &str) -> Option<WithheldTool> {
         let listed = self.listed()?;
         let withheld = &listed.findings.withheld;
         if withheld.is_empty() || listed.catalogue.find(tool).is_some() {
@@ -435,7 +435,7 @@ impl Server {
             prompt_count: listed.offer.prompt_count(),
             prompt_names: listed.offer.prompt_names(),
             resource_count: listed.offer.resource_count(),
-            features: listed.offer.features.told(),
+            features: listed.offer.features.to_wire(),
             revisions: Some(listed.revisions),
             ..McpServerSummary::default()
         })

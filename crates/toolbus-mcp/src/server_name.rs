@@ -49,16 +49,20 @@ impl ServerName {
         if length > LENGTH_MAX {
             return Err(Error::TooLong(length));
         }
+
         if !first.is_ascii_alphanumeric() {
             return Err(Error::Start(first));
         }
+
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
         if let Some(stranger) = text.chars().find(|c| !allowed(*c)) {
             return Err(Error::Character(stranger));
         }
+
         if text.contains("__") {
             return Err(Error::Separator);
         }
+
         Ok(Self { text: text.into(), folded: text.to_ascii_lowercase().into() })
     }
 

@@ -26,7 +26,7 @@ use crate::server::{Origin, Server, State};
 use crate::server_name::ServerName;
 use crate::supervisor::Supervisor;
 use crate::transport::environment;
-use crate::trust::findings::{Reader, named};
+use crate::trust::findings::{Reader, quote_name};
 use crate::trust::{AcceptError, Pins, Trust};
 
 mod apply;
@@ -413,8 +413,10 @@ impl Set {
             let servers = self.0.servers.read();
             let owner = servers.iter().find(|server| server.position == *owner);
             let owner = owner.map_or("another server", |server| server.entry.name.as_str());
-            notices
-                .push(format!("tool {} is also one of '{owner}', which had it first", named(tool)));
+            notices.push(format!(
+                "tool {} is also one of '{owner}', which had it first",
+                quote_name(tool)
+            ));
         }
         Status {
             name: server.entry.name.clone(),

@@ -109,7 +109,7 @@ pub enum Error {
         source: config::Error,
     },
     /// The folder of pins cannot be used.
-    #[error("what tools were cannot be remembered")]
+    #[error("the folder of tool pins cannot be used")]
     Pins(#[source] trust::Error),
     /// The servers could not be started.
     #[error("MCP servers cannot be started")]
@@ -123,16 +123,18 @@ impl McpSettings {
     /// # Errors
     /// When the file is named and not there, or is not JSON.
     pub fn start_servers(&self) -> Result<Set, Error> {
-        let path = self.file().to_owned();
-        let (text, config) = self.read(&path)?;
+        let path = self.list_file().to_owned();
+        let (text, config) = self.read_list(&path)?;
         for mistake in &config.mistakes {
-            tracing::error!(%mistake, "a mistake in the list of MCP servers");
+            tracing::error!(%mistake, "mistake in the list of MCP servers");
         }
+
         let registrations = self.registrations.clone();
         let registrations =
             registrations.unwrap_or_else(|| path.with_file_name(DEFAULT_REGISTRATIONS));
         let registrations = Arc::new(Registrations::at(registrations));
         let mut options = Options::new(std::env::vars_os());
+
         options.connect_timeout = self.connect_timeout.duration();
         options.call_timeout = self.call_timeout.duration();
         options.call_timeout_max = self.call_timeout_max.duration();
@@ -142,6 +144,7 @@ impl McpSettings {
         options.pins = self.pins()?;
         options.tokens = self.tokens_folder();
         options.registrations = Some(Arc::clone(&registrations));
+
         let set = Set::start(config.servers.clone(), options)?;
         let stdio_registration = self.stdio_registration();
         Sources::new(path, text, config, registrations, stdio_registration).follow(&set);
@@ -172,27 +175,24 @@ impl McpSettings {
         if let Some(folder) = &self.pins {
             return Pins::in_folder(folder).map_err(Error::Pins);
         }
-        let Some(folder) = self.pins_by_default() else { return Ok(Pins::in_memory()) };
+        let Some(folder) = self.default_pins_folder() else { return Ok(Pins::in_memory()) };
         Ok(Pins::in_folder(folder).unwrap_or_else(|error| {
             let error = &error as &dyn std::error::Error;
-            tracing::warn!(error, "what tools were is remembered until this program ends only");
+            tracing::warn!(error, "cannot use the folder for tool pins; they are in memory only");
             Pins::in_memory()
         }))
     }
 
     /// A folder of its own for each list of servers: two lists may give one name to two servers.
-    fn pins_by_default(&self) -> Option<PathBuf> {
-        let list = std::fs::canonicalize(self.file()).ok()?;
-        let state = std::env::var_os("XDG_STATE_HOME")
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-            .or_else(|| std::env::home_dir().map(|home| home.join(".local/state")))?;
+    fn default_pins_folder(&self) -> Option<PathBuf> {
+        let list = std::fs::canonicalize(self.list_file()).ok()?;
+        let state = user_folder("XDG_STATE_HOME", ".local/state")?;
         let digest = trust::definition::digest(list.as_os_str().as_encoded_bytes());
         Some(state.join("toolbus").join("pins").join(&digest[..16]))
     }
 
     /// The file that lists the servers.
-    fn file(&self) -> &Path {
+    fn list_file(&self) -> &Path {
         self.config.as_deref().unwrap_or(Path::new(DEFAULT_FILE))
     }
 
@@ -211,12 +211,12 @@ impl McpSettings {
     /// # Errors
     /// When the file is named and not there, or is not JSON.
     pub fn entry(&self, server: &str) -> Result<Option<Entry>, Error> {
-        let (_, Config { servers, mistakes }) = self.read(self.file())?;
+        let (_, Config { servers, mistakes }) = self.read_list(self.list_file())?;
         let is_of = |mistake: &Mistake| {
             mistake.server.as_ref().is_some_and(|name| name.eq_ignore_ascii_case(server))
         };
         for mistake in mistakes.iter().filter(|mistake| is_of(mistake)) {
-            tracing::error!(%mistake, "a mistake in the list of MCP servers");
+            tracing::error!(%mistake, "mistake in the list of MCP servers");
         }
         Ok(servers.into_iter().find(|entry| entry.name.matches(server)))
     }
@@ -225,16 +225,13 @@ impl McpSettings {
     #[must_use]
     pub fn tokens_folder(&self) -> Option<PathBuf> {
         self.tokens.clone().or_else(|| {
-            let data = std::env::var_os("XDG_DATA_HOME")
-                .map(PathBuf::from)
-                .filter(|path| path.is_absolute())
-                .or_else(|| std::env::home_dir().map(|home| home.join(".local/share")));
-            data.map(|data| data.join("toolbus").join("tokens"))
+            let data = user_folder("XDG_DATA_HOME", ".local/share")?;
+            Some(data.join("toolbus").join("tokens"))
         })
     }
 
     /// The text of the file, if it is there, and what it says.
-    fn read(&self, path: &Path) -> Result<(Option<String>, Config), Error> {
+    fn read_list(&self, path: &Path) -> Result<(Option<String>, Config), Error> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) if self.config.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
@@ -242,12 +239,20 @@ impl McpSettings {
             }
             Err(source) => return Err(Error::Read { path: path.to_owned(), source }),
         };
+
         let variables = |name: &str| std::env::var(name).ok();
         match config::parse(&text, Variables::From(&variables)) {
             Ok(config) => Ok((Some(text), config)),
             Err(source) => Err(Error::File { path: path.to_owned(), source }),
         }
     }
+}
+
+/// A folder of the user, as the XDG base directory specification has it: the one that the variable
+/// names, else the default below the home folder.
+fn user_folder(variable: &str, default: &str) -> Option<PathBuf> {
+    let named = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+    named.or_else(|| std::env::home_dir().map(|home| home.join(default)))
 }
 
 #[cfg(test)]

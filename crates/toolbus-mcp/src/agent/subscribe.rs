@@ -19,7 +19,6 @@ use toolbus_wire::message::toolbus::ToolProgress;
 use toolbus_wire::{ErrorCode, json, topic};
 
 use super::Services;
-use crate::bridge::subscribe::LOST;
 
 /// How long one request holds. A bridge that did not hear that it is cancelled holds it as long.
 const LEASE: Duration = Duration::from_secs(120);
@@ -187,10 +186,15 @@ async fn request_once(
     let failed = |error: String| CallError::execution_failed(error);
     match requester.request(request).await {
         Ok(reply) => match json::read::<McpSubscribeResponse>(&reply.body) {
-            Ok(ended) if ended.error.as_deref() == Some(LOST) => {
-                CallError::new(ErrorCode::OutcomeUnknown, LOST)
+            Ok(ended) => {
+                let error = ended.error.unwrap_or_else(|| "it has ended".to_owned());
+                match ended.error_code {
+                    Some(ErrorCode::OutcomeUnknown) => {
+                        CallError::new(ErrorCode::OutcomeUnknown, error)
+                    }
+                    _ => failed(error),
+                }
             }
-            Ok(ended) => failed(ended.error.unwrap_or_else(|| "it has ended".to_owned())),
             Err(error) => failed(format!("the reply cannot be read: {error}")),
         },
         Err(requester::Error::Publish(PublishError::Unroutable(_))) => {

@@ -18,7 +18,6 @@ use toolbus_wire::message::mcp::{
 use super::index::Index;
 use super::manage::{self, ask};
 use super::proxy::InvokeTool;
-use crate::bridge::DENIED;
 
 pub(super) const SOURCE: &str = "mcp:management";
 pub(super) const MISSING: &str = "Missing required parameter: {}";
@@ -209,11 +208,11 @@ impl Executor for RegisterServer {
                 Output::text(format!("Server '{name}' registered successfully. {summary}"))
             } else {
                 let error = answer.error.unwrap_or_default();
-                let text = |error| format!("Failed to register server '{name}': {error}");
-                if let Some(why) = error.strip_prefix(DENIED) {
-                    return Err(CallError::new(ErrorCode::Denied, text(why)));
+                let text = format!("Failed to register server '{name}': {error}");
+                if answer.error_code == Some(ErrorCode::Denied) {
+                    return Err(CallError::new(ErrorCode::Denied, text));
                 }
-                Output::error(text(&error))
+                Output::error(text)
             })
         })
     }
@@ -274,11 +273,11 @@ impl Executor for UnregisterServer {
                 Output::text(format!("Server '{name}' removed successfully."))
             } else {
                 let error = answer.error.unwrap_or_default();
-                let text = |error| format!("Failed to remove server '{name}': {error}");
-                if let Some(why) = error.strip_prefix(DENIED) {
-                    return Err(CallError::new(ErrorCode::Denied, text(why)));
+                let text = format!("Failed to remove server '{name}': {error}");
+                if answer.error_code == Some(ErrorCode::Denied) {
+                    return Err(CallError::new(ErrorCode::Denied, text));
                 }
-                Output::error(text(&error))
+                Output::error(text)
             })
         })
     }

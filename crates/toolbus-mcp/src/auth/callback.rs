@@ -1,4 +1,4 @@
-//! Where a login comes back to: a port on this machine that waits for one request of a browser, and
+//! The callback of a login: a port on this machine that waits for one request of a browser, and
 //! the terminal, for a browser that is on another machine.
 //!
 //! Whoever can connect to the port can send anything: only a request that carries the `state` of
@@ -19,7 +19,7 @@ use crate::eraser::shortened;
 /// The path that the authorization server sends the browser to.
 const PATH: &str = "/callback";
 /// How long a request may take to be sent, and its answer to be taken.
-const REQUEST_WAIT: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest request, in bytes.
 const REQUEST_BYTES_MAX: u64 = 16 << 10;
 /// Requests at a time; browsers open some connections that they do not use.
@@ -29,7 +29,7 @@ const PASTED_BYTES_MAX: u64 = 16 << 10;
 /// Longest text of an authorization server that is repeated, in bytes.
 const TEXT_BYTES_MAX: usize = 200;
 
-/// The port.
+/// The local port that the browser comes back to.
 pub(super) struct Callback {
     listener: TcpListener,
     address: SocketAddr,
@@ -50,7 +50,7 @@ impl Callback {
 
     /// Waits for the answer of the login with this `state`, from the browser or pasted. The caller
     /// bounds the time.
-    pub(super) async fn answer(
+    pub(super) async fn wait_for_answer(
         &self,
         state: &str,
         pasted: impl AsyncBufRead + Unpin,
@@ -59,12 +59,13 @@ impl Callback {
         let mut line = Vec::new();
         let mut terminal_is_open = true;
         let mut requests: JoinSet<Option<Url>> = JoinSet::new();
+
         loop {
             // Every arm only waits: a line that is read in part stays in `line`.
             let url = tokio::select! {
                 accepted = self.listener.accept(), if requests.len() < REQUESTS_MAX => {
                     if let Ok((stream, _)) = accepted {
-                        requests.spawn(serve(stream, self.redirect_uri(), state.to_owned()));
+                        requests.spawn(serve_request(stream, self.redirect_uri(), state.to_owned()));
                     }
                     None
                 }
@@ -73,25 +74,26 @@ impl Callback {
                     terminal_is_open = matches!(read, Ok(1..));
                     lines.set_limit(PASTED_BYTES_MAX);
                     let text = String::from_utf8_lossy(&std::mem::take(&mut line)).into_owned();
-                    Url::parse(text.trim()).ok().filter(|url| is_answer(url, state))
+                    Url::parse(text.trim()).ok().filter(|url| has_state(url, state))
                 }
             };
+
             if let Some(url) = url {
                 // The browser has its page when its request is served to the end.
-                return refused(&url).map_or(Ok(url), Err);
+                return refusal_in(&url).map_or(Ok(url), Err);
             }
         }
     }
 }
 
-/// Answers one request, and gives its address if it is the one that is waited for.
-async fn serve(stream: TcpStream, redirect_uri: String, state: String) -> Option<Url> {
+/// Answers one request, and returns its address if it is the one that is waited for.
+async fn serve_request(stream: TcpStream, redirect_uri: String, state: String) -> Option<Url> {
     let (reader, mut writer) = stream.into_split();
-    let served = timeout(REQUEST_WAIT, async {
+    let served = timeout(REQUEST_TIMEOUT, async {
         let mut reader = BufReader::new(reader.take(REQUEST_BYTES_MAX));
         let mut line = String::new();
         reader.read_line(&mut line).await.ok()?;
-        let url = read(&line, &redirect_uri).filter(|url| is_answer(url, &state));
+        let url = parse_request_line(&line, &redirect_uri).filter(|url| has_state(url, &state));
         // The head is read to its end, or closing the connection would look like a failure.
         let mut header = String::new();
         while reader.read_line(&mut header).await.ok()? > 2 {
@@ -110,24 +112,25 @@ async fn serve(stream: TcpStream, redirect_uri: String, state: String) -> Option
         let _ = writer.write_all(answer.as_bytes()).await;
         url
     });
+
     served.await.ok().flatten()
 }
 
 /// The address of a request line: `GET /callback?… HTTP/1.1`.
-fn read(line: &str, redirect_uri: &str) -> Option<Url> {
+fn parse_request_line(line: &str, redirect_uri: &str) -> Option<Url> {
     let mut words = line.split_ascii_whitespace();
     let target = (words.next() == Some("GET")).then(|| words.next()).flatten()?;
     let query = target.strip_prefix(PATH)?.strip_prefix('?')?;
     Url::parse(&format!("{redirect_uri}?{query}")).ok()
 }
 
-fn is_answer(url: &Url, state: &str) -> bool {
+fn has_state(url: &Url, state: &str) -> bool {
     let mut pairs = url.query_pairs();
     pairs.any(|(name, value)| name == "state" && value == state)
 }
 
-/// The refusal that an answer is, if it is one.
-fn refused(url: &Url) -> Option<Error> {
+/// The error that the authorization server answers with, if it does.
+fn refusal_in(url: &Url) -> Option<Error> {
     let value = |wanted: &str| {
         url.query_pairs().find(|(name, _)| name == wanted).map(|(_, value)| value.into_owned())
     };

@@ -1,4 +1,5 @@
-//! Why there is no token, in words that people and models may read: no token, no address.
+//! Errors of authorization: why there is no token, in words that people and models may read: no
+//! token, no address.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ const TEXT_BYTES_MAX: usize = 200;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
     /// A person has to log in.
-    #[error("needs login: mcp-bridge login {server}{}", for_the(scope.as_deref()))]
+    #[error("needs login: mcp-bridge login {server}{}", for_scope(scope.as_deref()))]
     NeedsLogin {
         /// Where.
         server: ServerName,
@@ -43,13 +44,14 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    pub(super) fn slow(limit: Duration) -> Self {
+    pub(super) fn timed_out(limit: Duration) -> Self {
         Self::Server(format!("it did not answer within {} ms", limit.as_millis()))
     }
 
-    /// What an error of rmcp means. Its own texts may name addresses and repeat whole answers.
-    pub(super) fn explain(error: AuthError, server: &ServerName, eraser: &Eraser) -> Self {
+    /// Translates an error of rmcp, whose own text may name addresses and repeat whole answers.
+    pub(super) fn from_rmcp(error: AuthError, server: &ServerName, eraser: &Eraser) -> Self {
         let metadata = |what: &str| Self::Metadata(what.to_owned());
+
         match error {
             AuthError::AuthorizationRequired | AuthError::TokenRefreshRejected(_) => {
                 Self::NeedsLogin { server: server.clone(), scope: None }
@@ -74,13 +76,13 @@ impl Error {
             | AuthError::TokenExchangeFailed(text)
             | AuthError::ClientCredentialsError(text)
             | AuthError::RegistrationFailed(text)
-            | AuthError::AuthorizationFailed(text) => Self::server(&text, eraser),
-            other => Self::server(&other.to_string(), eraser),
+            | AuthError::AuthorizationFailed(text) => Self::from_server(&text, eraser),
+            other => Self::from_server(&other.to_string(), eraser),
         }
     }
 
-    /// What an authorization server says.
-    pub(super) fn server(text: &str, eraser: &Eraser) -> Self {
+    /// The error that an authorization server reports, without secrets and shortened.
+    pub(super) fn from_server(text: &str, eraser: &Eraser) -> Self {
         let text: String = text.chars().filter(|c| !c.is_control()).collect();
         Self::Server(shortened(&eraser.erase(&text), TEXT_BYTES_MAX).into_owned())
     }
@@ -91,6 +93,6 @@ impl Error {
     }
 }
 
-fn for_the(scope: Option<&str>) -> String {
+fn for_scope(scope: Option<&str>) -> String {
     scope.map_or_else(String::new, |scope| format!(" (for the scope \"{scope}\")"))
 }

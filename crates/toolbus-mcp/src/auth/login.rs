@@ -1,4 +1,4 @@
-//! The login of a person: an address to open, and what comes back from there.
+//! A person's login: an address to open in a browser, and the code that comes back from there.
 //!
 //! It is bounded in time, ends with nothing kept when it fails, and shows neither code nor token.
 
@@ -15,15 +15,15 @@ use tokio::time::timeout;
 use toolbus_wire::message::Secret;
 
 use super::callback::Callback;
-use super::discovery::{self, Found, quietly};
-use super::requests::{Requests, may_be_asked};
-use super::store::{Kept, LoginNotes, Store};
+use super::discovery::{self, DiscoveredIssuer, without_logs};
+use super::requests::{OAuthRequests, is_allowed_address};
+use super::token_store::{LoginNotes, StoredLogin, TokenStore};
 use crate::config::{AuthorizationCode, Entry, Grant, Target};
 use crate::eraser::Eraser;
 use crate::http::{Clients, is_local};
 use crate::server_name::ServerName;
 
-/// What we are called where we register ourselves.
+/// The client's name at authorization servers that register it.
 const CLIENT_NAME: &str = "Toolbus";
 
 /// A login that has begun.
@@ -35,7 +35,7 @@ pub struct Login {
     eraser: Eraser,
 }
 
-/// Why there was no login.
+/// Why a login failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -45,14 +45,14 @@ pub enum Error {
     /// There is no such entry.
     #[error("there is no server '{0}' in mcp.json")]
     NoServer(String),
-    /// Nobody answered in time.
+    /// The login was not finished in time.
     #[error("nobody logged in within {} s", .0.as_secs())]
     TimedOut(Duration),
     /// The authorization server said no.
     #[error("the login was refused: {0}")]
     Refused(String),
-    /// The port for the browser cannot be had.
-    #[error("the port for the browser to come back to cannot be had")]
+    /// The port for the browser cannot be opened.
+    #[error("cannot listen on the port that the browser comes back to")]
     Port(#[source] std::io::Error),
     /// The HTTP client cannot be built.
     #[error("the HTTP client cannot be built")]
@@ -80,32 +80,36 @@ impl Login {
         let Some(Grant::AuthorizationCode(code)) = &endpoint.grant else {
             return Err(Error::NotNeeded(entry.name.to_string()));
         };
+
         let mut url = endpoint.url.clone();
         url.set_query(None);
         url.set_fragment(None);
         let eraser = entry.eraser();
-        let explain = |error| failed(error, &entry.name, &eraser);
-        let store = Store::new(tokens, &entry.name, &url, eraser.clone());
-        let kept = store.read().await.map_err(|error| told(&error, &entry.name))?;
+        let explain = |error| oauth_error(error, &entry.name, &eraser);
+        let store = TokenStore::new(tokens, &entry.name, &url, eraser.clone());
+        let kept = store.read().await.map_err(|error| login_error(&error, &entry.name))?;
         let clients = Clients::new()?;
-        // The server's own word of today, or what it told a bridge that was refused later than at
-        // its first request.
-        let challenge = discovery::challenge(&clients, endpoint).await;
+
+        // What the server says today, or what it said to a bridge whose request it refused.
+        let challenge = discovery::request_challenge(&clients, endpoint).await;
         let challenge = challenge.or_else(|| kept.as_ref()?.challenge.clone());
-        let requests = Requests::new(&clients, &url);
-        // Boxed: it is large, and part of whoever begins a login.
-        let finding = discovery::manager(&url, Arc::new(requests), challenge.as_deref());
+        // Boxed: it is large, and would be part of the caller's future.
+        let requests = OAuthRequests::new(&clients, &url);
+        let finding = discovery::discover(&url, Arc::new(requests), challenge.as_deref());
         let found = Box::pin(finding).await.map_err(explain)?;
+
         let callback = Callback::listen(code.redirect_port).await.map_err(Error::Port)?;
-        let asked_scopes = scopes(&found.manager, code, kept.as_ref()).await;
+        let asked_scopes = scopes_to_request(&found.manager, code, kept.as_ref()).await;
         let notes = LoginNotes { client_secret: None, asked_scopes, challenge };
-        let session = authorize(found, code, &store, callback.redirect_uri(), notes);
-        let session = Box::pin(quietly(session)).await.map_err(explain)?;
+        let session = start_authorization(found, code, &store, callback.redirect_uri(), notes);
+        let session = Box::pin(without_logs(session)).await.map_err(explain)?;
+
         let page = Url::parse(session.get_authorization_url()).map_err(|e| explain(e.into()))?;
-        if !may_be_asked(&page, is_local(&url)) {
+        if !is_allowed_address(&page, is_local(&url)) {
             let insecure = super::Error::Metadata("its page for logins is not https".to_owned());
-            return Err(told(&insecure, &entry.name));
+            return Err(login_error(&insecure, &entry.name));
         }
+
         let state = page.query_pairs().find(|(name, _)| name == "state");
         let state = state.map(|(_, value)| value.into_owned()).unwrap_or_default();
         Ok(Self { server: entry.name.clone(), session, callback, state, eraser })
@@ -121,30 +125,31 @@ impl Login {
     /// address that the browser ends at may also come as a line of `pasted`.
     ///
     /// # Errors
-    /// When nobody did, or there is no token for it.
+    /// When the login was not finished in time, or there is no token for it.
     pub async fn finish(
         self,
         limit: Duration,
         pasted: impl AsyncBufRead + Unpin,
     ) -> Result<(), Error> {
-        let answer = timeout(limit, self.callback.answer(&self.state, pasted)).await;
+        let answer = timeout(limit, self.callback.wait_for_answer(&self.state, pasted)).await;
         let answer = answer.unwrap_or(Err(Error::TimedOut(limit)))?;
-        let exchanged = quietly(self.session.handle_callback_url(answer.as_str())).await;
-        exchanged.map_err(|error| failed(error, &self.server, &self.eraser)).map(drop)
+        let exchanged = without_logs(self.session.handle_callback_url(answer.as_str())).await;
+        exchanged.map_err(|error| oauth_error(error, &self.server, &self.eraser)).map(drop)
     }
 }
 
 /// What to ask for: what is configured, else what the server says that it needs; and what the
 /// server asked for since, with what was granted before.
-async fn scopes(
+async fn scopes_to_request(
     manager: &AuthorizationManager,
     code: &AuthorizationCode,
-    kept: Option<&Kept>,
+    kept: Option<&StoredLogin>,
 ) -> Vec<String> {
     let mut scopes = match &code.scopes[..] {
         [] => manager.select_initial_scopes(&[]).await,
         configured => configured.to_vec(),
     };
+
     if let Some(kept) = kept.filter(|kept| !kept.wanted_scopes.is_empty()) {
         let granted = kept.credentials.as_ref().map(|given| &given.granted_scopes);
         for scope in granted.into_iter().flatten().chain(&kept.wanted_scopes) {
@@ -153,20 +158,22 @@ async fn scopes(
             }
         }
     }
+
     scopes
 }
 
-async fn authorize(
-    found: Found,
+async fn start_authorization(
+    found: DiscoveredIssuer,
     code: &AuthorizationCode,
-    store: &Store,
+    store: &TokenStore,
     redirect_uri: String,
     notes: LoginNotes,
 ) -> Result<AuthorizationSession, AuthError> {
-    let Found { mut manager, knows_documents } = found;
+    let DiscoveredIssuer { mut manager, knows_documents } = found;
     let scopes = &notes.asked_scopes;
     let request = AuthorizationRequest::new(&*redirect_uri).with_scopes(scopes.clone());
     let request = request.with_initial_scope_selection();
+
     let (request, secret) = if let Some(id) = &code.client_id {
         let request = request.with_preregistered_client(id);
         match &code.client_secret {
@@ -184,14 +191,15 @@ async fn authorize(
             None => (request, None),
         }
     };
-    manager.set_credential_store(store.of_login(LoginNotes { client_secret: secret, ..notes }));
+
+    manager.set_credential_store(store.for_login(LoginNotes { client_secret: secret, ..notes }));
     AuthorizationSession::new(manager, request).await.map_err(|(_, error)| error)
 }
 
-fn failed(error: AuthError, server: &ServerName, eraser: &Eraser) -> Error {
-    told(&super::Error::explain(error, server, eraser), server)
+fn oauth_error(error: AuthError, server: &ServerName, eraser: &Eraser) -> Error {
+    login_error(&super::Error::from_rmcp(error, server, eraser), server)
 }
 
-fn told(error: &super::Error, server: &ServerName) -> Error {
+fn login_error(error: &super::Error, server: &ServerName) -> Error {
     Error::Failed { server: server.to_string(), reason: error.to_string() }
 }

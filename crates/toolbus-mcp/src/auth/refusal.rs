@@ -1,4 +1,4 @@
-//! What a server says when it refuses a request for its token.
+//! Refusals: how a server says that a request's token is missing, wrong or not enough.
 
 use crate::http;
 
@@ -32,7 +32,7 @@ impl Refusal {
             http::Error::InsufficientScope(refused)
                 if refused.www_authenticate_header.contains("insufficient_scope") =>
             {
-                let scopes = scopes(refused.required_scope.as_deref().unwrap_or_default());
+                let scopes = parse_scopes(refused.required_scope.as_deref().unwrap_or_default());
                 (!scopes.is_empty()).then_some(Self::Scopes(scopes))
             }
             _ => None,
@@ -42,7 +42,7 @@ impl Refusal {
 
 /// The scopes of a text, as far as they are such: RFC 6749 has no spaces, quotes, backslashes or
 /// control characters in them.
-fn scopes(text: &str) -> Vec<String> {
+fn parse_scopes(text: &str) -> Vec<String> {
     let is_scope = |scope: &&str| {
         scope.len() <= SCOPE_BYTES_MAX
             && scope.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\'))

@@ -1,4 +1,5 @@
-//! Every request to an authorization server: to an address that a stranger may have named.
+//! The HTTP requests to authorization servers: each goes to an address that a stranger may have
+//! named.
 //!
 //! Only https, or this machine when the server itself is on it: so no metadata leads a request, or
 //! the secret in it, to what answers on the inside in the clear. Times, sizes and redirects are
@@ -16,44 +17,47 @@ use tokio::time::timeout;
 use crate::http::{Clients, is_local};
 
 /// How long one request may take.
-const REQUEST_WAIT: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest answer, in bytes.
-const ANSWER_BYTES_MAX: usize = 256 << 10;
+const RESPONSE_BYTES_MAX: usize = 256 << 10;
 
-/// Sends what OAuth needs to be sent for one server.
-pub(super) struct Requests {
+/// The HTTP client for the OAuth requests of one server.
+pub(super) struct OAuthRequests {
     clients: Clients,
     server_is_local: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
-enum Refused {
+enum RequestError {
     #[error("its address begins with http:// and is not on this machine")]
     Address,
-    #[error("it did not answer within {} ms", REQUEST_WAIT.as_millis())]
+    #[error("it did not answer within {} ms", REQUEST_TIMEOUT.as_millis())]
     Slow,
-    #[error("its answer has more than {ANSWER_BYTES_MAX} bytes")]
+    #[error("its answer has more than {RESPONSE_BYTES_MAX} bytes")]
     TooLong,
 }
 
-impl Requests {
+impl OAuthRequests {
     pub(super) fn new(clients: &Clients, server: &Url) -> Self {
         Self { clients: clients.clone(), server_is_local: is_local(server) }
     }
 
-    async fn send(&self, request: reqwest::Request) -> Result<Answer, OAuthHttpClientError> {
-        if !may_be_asked(request.url(), self.server_is_local) {
-            return Err(Refused::Address.into());
+    async fn send(&self, request: reqwest::Request) -> Result<OAuthResponse, OAuthHttpClientError> {
+        if !is_allowed_address(request.url(), self.server_is_local) {
+            return Err(RequestError::Address.into());
         }
+
         let client = self.clients.to(request.url());
         let mut response = client.execute(request).await.map_err(reqwest::Error::without_url)?;
         let mut body = Vec::new();
+
         while let Some(chunk) = response.chunk().await.map_err(reqwest::Error::without_url)? {
-            if body.len() + chunk.len() > ANSWER_BYTES_MAX {
-                return Err(Refused::TooLong.into());
+            if body.len() + chunk.len() > RESPONSE_BYTES_MAX {
+                return Err(RequestError::TooLong.into());
             }
             body.extend_from_slice(&chunk);
         }
+
         let mut answer = http::Response::new(body);
         *answer.status_mut() = response.status();
         *answer.headers_mut() = std::mem::take(response.headers_mut());
@@ -61,10 +65,10 @@ impl Requests {
     }
 }
 
-type Answer = http::Response<Vec<u8>>;
+type OAuthResponse = http::Response<Vec<u8>>;
 
 /// Whether an address may be asked, or shown to a person, for a server.
-pub(super) fn may_be_asked(url: &Url, server_is_local: bool) -> bool {
+pub(super) fn is_allowed_address(url: &Url, server_is_local: bool) -> bool {
     match url.scheme() {
         "https" => url.host().is_some() && (server_is_local || !is_local(url)),
         "http" => server_is_local && is_local(url),
@@ -72,11 +76,11 @@ pub(super) fn may_be_asked(url: &Url, server_is_local: bool) -> bool {
     }
 }
 
-impl OAuthHttpClient for Requests {
+impl OAuthHttpClient for OAuthRequests {
     fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
         Box::pin(async move {
             let request = reqwest::Request::try_from(request.request)?;
-            timeout(REQUEST_WAIT, self.send(request)).await.map_err(|_| Refused::Slow)?
+            timeout(REQUEST_TIMEOUT, self.send(request)).await.map_err(|_| RequestError::Slow)?
         })
     }
 }

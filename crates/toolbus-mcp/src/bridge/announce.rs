@@ -1,4 +1,4 @@
-//! Announcements: which servers there are, told to whoever wants to know.
+//! Announcements of the bridge's servers to the agents that are interested.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use toolbus_wire::{header, json, topic};
 
 use crate::servers::{Change, Set};
 
-/// Most agents that are told because they asked; the one that asked longest ago goes first.
+/// Most agents that are remembered because they asked; the one that asked longest ago goes first.
 const ASKERS_MAX: usize = 64;
 
 pub(super) struct Announcer {
@@ -21,7 +21,7 @@ pub(super) struct Announcer {
     set: Set,
     source: String,
     agents: Vec<AgentName>,
-    /// Agents that have asked, the latest last. One whose queue is gone is forgotten.
+    /// Agents that have asked, the latest last. One whose queue no longer exists is forgotten.
     askers: Mutex<Vec<AgentName>>,
     /// Longest announcement of several servers.
     bytes_max: usize,
@@ -48,7 +48,7 @@ impl Announcer {
         })
     }
 
-    /// Tells of every change from now on, and of what is there already.
+    /// Announces every change from now on, and what is there already.
     pub(super) fn follow_changes(self: &Arc<Self>) {
         let this = Arc::clone(self);
         self.tasks.spawn(async move {
@@ -59,7 +59,7 @@ impl Announcer {
                     () = this.stop.cancelled() => return,
                 };
                 match change {
-                    Some(change) => this.tell_all(&announcement(change)).await,
+                    Some(change) => this.announce_to_all(&announcement_of(change)).await,
                     None => return,
                 }
             }
@@ -72,47 +72,51 @@ impl Announcer {
         self.tasks.wait().await;
     }
 
-    async fn tell_all(&self, announcement: &McpServersIndexed) {
+    async fn announce_to_all(&self, announcement: &McpServersIndexed) {
         for agent in &self.agents {
-            let _ = self.tell(agent, announcement).await;
+            let _ = self.announce(agent, announcement).await;
         }
         let askers = self.askers.lock().clone();
         for agent in askers {
-            if let Err(PublishError::Unroutable(_)) = self.tell(&agent, announcement).await {
+            if let Err(PublishError::Unroutable(_)) = self.announce(&agent, announcement).await {
                 self.askers.lock().retain(|other| *other != agent);
             }
         }
     }
 
-    async fn tell(
+    async fn announce(
         &self,
         agent: &AgentName,
         announcement: &McpServersIndexed,
     ) -> Result<(), PublishError> {
         let envelope = Envelope::of(announcement, self.source.as_str())
             .with_header(header::CONTENT_TRUST, "system");
-        let told = self.bus.publish(&topic::tool_meta_mcp(agent), envelope).await;
-        match &told {
+        let published = self.bus.publish(&topic::tool_meta_mcp(agent), envelope).await;
+
+        match &published {
             Ok(()) => {}
             // The agent is not there yet; it asks when it comes.
-            Err(PublishError::Unroutable(_)) => tracing::debug!(%agent, "no such agent to tell"),
-            Err(error) => tracing::warn!(%agent, %error, "could not tell an agent of servers"),
+            Err(PublishError::Unroutable(_)) => {
+                tracing::debug!(%agent, "agent is not running; it asks for servers when it starts")
+            }
+            Err(error) => tracing::warn!(%agent, %error, "could not announce servers to an agent"),
         }
-        told
+
+        published
     }
 
-    /// Tells an agent everything that is known. It takes what it hears as changes, so that it may
+    /// Announces every server to one agent. It takes what it hears as changes, so that it may
     /// hear it in several messages.
-    async fn tell_everything(&self, agent: &AgentName) {
+    async fn announce_everything(&self, agent: &AgentName) {
         let servers = self.set.list().into_iter().filter_map(|status| status.summary).collect();
-        for announcement in announcements(servers, self.bytes_max) {
-            if let Err(PublishError::Unroutable(_)) = self.tell(agent, &announcement).await {
+        for announcement in split_announcements(servers, self.bytes_max) {
+            if let Err(PublishError::Unroutable(_)) = self.announce(agent, &announcement).await {
                 return;
             }
         }
     }
 
-    fn remember(&self, source: &str) -> Option<AgentName> {
+    fn remember_asker(&self, source: &str) -> Option<AgentName> {
         let agent = AgentName::parse(source).ok()?;
         if !self.agents.contains(&agent) {
             let mut askers = self.askers.lock();
@@ -125,19 +129,24 @@ impl Announcer {
         Some(agent)
     }
 
-    pub(super) async fn refresh(self: Arc<Self>, envelope: Envelope) -> Disposition {
+    pub(super) async fn handle_refresh(self: Arc<Self>, envelope: Envelope) -> Disposition {
         let request = match json::read::<McpMetadataRefreshRequest>(&envelope.body) {
             Ok(request) => request,
             Err(error) => {
                 return Disposition::DeadLetter { reason: error.to_string().into() };
             }
         };
+
         // What is known goes out at once; what listing again brings to light follows as a change.
-        if let Some(agent) = self.remember(&envelope.source) {
-            self.tell_everything(&agent).await;
+        if let Some(agent) = self.remember_asker(&envelope.source) {
+            self.announce_everything(&agent).await;
         } else {
-            tracing::info!(source = envelope.source, "a refresh from nobody that can be told");
+            tracing::info!(
+                source = envelope.source,
+                "refresh request whose source is not an agent"
+            );
         }
+
         let this = Arc::clone(&self);
         self.tasks.spawn(async move {
             tokio::select! {
@@ -145,17 +154,20 @@ impl Announcer {
                 () = this.stop.cancelled() => {}
             }
         });
+
         Disposition::Ack
     }
 }
 
-/// As few announcements as hold these servers, each of at most `bytes_max` bytes. There is one of no
-/// server, too: whoever asks wants to hear that. A server that is over the limit by itself is in one
-/// of its own, so that it keeps back no other.
-fn announcements(servers: Vec<McpServerSummary>, bytes_max: usize) -> Vec<McpServersIndexed> {
+/// As few announcements as hold these servers, each of at most `bytes_max` bytes. There is one of
+/// no server, too: an agent that asks wants to know that. A server that is over the limit by itself
+/// is in one of its own, so that it keeps back no other.
+fn split_announcements(servers: Vec<McpServerSummary>, bytes_max: usize) -> Vec<McpServersIndexed> {
     let mut last = McpServersIndexed::default();
     let empty = json::write(&last).len();
-    let (mut full, mut bytes) = (Vec::new(), empty);
+    let mut full = Vec::new();
+    let mut bytes = empty;
+
     for server in servers {
         let text = serde_json::to_vec(&server).expect("a summary has only string keys");
         // With a comma.
@@ -164,14 +176,16 @@ fn announcements(servers: Vec<McpServerSummary>, bytes_max: usize) -> Vec<McpSer
             full.push(std::mem::take(&mut last));
             bytes = empty;
         }
+
         bytes += more;
         last.servers.push(server);
     }
+
     full.push(last);
     full
 }
 
-fn announcement(change: Change) -> McpServersIndexed {
+fn announcement_of(change: Change) -> McpServersIndexed {
     match change {
         Change::Listed(summary) => {
             McpServersIndexed { servers: vec![summary], removed_servers: Vec::new() }

@@ -1,32 +1,36 @@
-//! The handler of `mcp.manage`.
+//! The handler of `mcp.manage`: what agents ask of a bridge beside calls of tools.
+//!
+//! Each request is one file here, which implements [`ManageRequest`], and one line in
+//! [`manage_requests`]; how it is read, answered, failed and repeated follows from the trait.
 
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use serde_json::{Map, Value, json};
 use toolbus_bus::responder::{Call, Context, Failure, Malformed, Repeat, Reply, Service};
 use toolbus_bus::{Envelope, Topic};
 use toolbus_wire::message::mcp::{
-    McpCompleteRequest, McpGetPromptRequest, McpGetServiceDetailsRequest,
-    McpGetServiceDetailsResponse, McpListResourcesRequest, McpReadResourceRequest,
-    McpRegisterServerRequest, McpRegisterServerResponse, McpUnregisterServerRequest,
-    McpUnregisterServerResponse, unknown_request_response,
+    McpCompleteRequest, McpGetPromptRequest, McpGetServiceDetailsRequest, McpListResourcesRequest,
+    McpReadResourceRequest, McpRegisterServerRequest, McpResponse, McpUnregisterServerRequest,
+    unknown_request_response,
 };
 use toolbus_wire::message::tool::CallIds;
-use toolbus_wire::{ErrorCode, Message, json as body, message};
+use toolbus_wire::{ErrorCode, Message, json, message};
 
-use super::invoke::with_headers;
-use super::lookup;
-use crate::config::{Entry, Variables};
-use crate::servers::{AddError, Registered, Set, UnregisterError};
+use super::invoke_service::with_headers;
+use crate::call::CallError;
+use crate::lookup::Lookup;
+use crate::servers::Set;
 
-/// How long a request may take when the caller does not say: what a C# agent waits.
-const BUDGET: Duration = Duration::from_secs(30);
-/// What the text of a registration begins with that policy forbids: the answer has no place for a
-/// code.
-pub(crate) const DENIED: &str = "denied: ";
-/// What callers know a failed registration by.
-const CONNECTION_FAILED: &str = "Connection failed";
+mod complete_argument;
+mod get_prompt;
+mod list_resources;
+mod read_resource;
+mod register_server;
+mod service_details;
+mod unregister_server;
+
+/// How long a request may take when the caller does not say: as long as a C# agent waits.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Whether agents may register servers that are programs to start on the bridge's machine. That is
 /// running code of the agent's choice, so the operator decides.
@@ -45,103 +49,117 @@ pub(super) struct ManageService {
     pub(super) stdio_registration: StdioRegistration,
 }
 
-/// A management request. The message type says which one it is.
-pub(super) enum Request {
-    Details(McpGetServiceDetailsRequest),
-    Register(McpRegisterServerRequest),
-    Unregister(McpUnregisterServerRequest),
-    Prompt(McpGetPromptRequest),
-    Resources(McpListResourcesRequest),
-    Resource(McpReadResourceRequest),
-    Complete(McpCompleteRequest),
-    Unknown { message_type: String },
+/// A request that the bridge answers at `mcp.manage`.
+trait ManageRequest: Message + Send {
+    /// What it is answered with, errors included.
+    type Response: McpResponse;
+
+    /// Whether it may run again when it is unknown whether it ran.
+    const REPEAT: Repeat = Repeat::Harmless;
+
+    /// Does what is requested. A refusal is a response with an error.
+    fn handle(
+        self,
+        service: &ManageService,
+        context: Context,
+    ) -> impl Future<Output = Self::Response> + Send;
 }
 
-impl Service for ManageService {
-    type Request = Request;
+/// Lists every request that is answered, and derives reading, dispatch and failing from the list.
+macro_rules! manage_requests {
+    ($($request:ident),+ $(,)?) => {
+        /// A management request. The message type says which one it is.
+        pub(super) enum ReceivedRequest {
+            $($request($request),)+
+            Unknown { message_type: String },
+        }
 
-    fn parse(&self, envelope: &Envelope) -> Result<Call<Request>, Malformed> {
+        impl ReceivedRequest {
+            fn read(envelope: &Envelope) -> Result<(Self, Repeat), json::Error> {
+                $(if message::is::<$request>(envelope) {
+                    let request = json::read::<$request>(&envelope.body)?;
+                    return Ok((Self::$request(request), <$request as ManageRequest>::REPEAT));
+                })+
+
+                let message_type = envelope.message_type.clone();
+                Ok((Self::Unknown { message_type }, Repeat::Harmless))
+            }
+
+            async fn handle(self, service: &ManageService, context: Context) -> Reply {
+                match self {
+                    $(Self::$request(request) => {
+                        reply_with(&ManageRequest::handle(request, service, context).await)
+                    })+
+                    Self::Unknown { message_type } => reply_to_unknown(&message_type, None),
+                }
+            }
+        }
+
+        /// The reply to a request of this type that has no outcome of its own.
+        fn failure_reply(message_type: &str, code: ErrorCode, error: String) -> Reply {
+            $(if message_type.eq_ignore_ascii_case(<$request as Message>::TYPE) {
+                return reply_with(&<$request as ManageRequest>::Response::from_error(code, error));
+            })+
+
+            reply_to_unknown(message_type, Some((code, error)))
+        }
+    };
+}
+
+manage_requests![
+    McpGetServiceDetailsRequest,
+    McpRegisterServerRequest,
+    McpUnregisterServerRequest,
+    McpGetPromptRequest,
+    McpListResourcesRequest,
+    McpReadResourceRequest,
+    McpCompleteRequest,
+];
+
+impl Service for ManageService {
+    type Request = ReceivedRequest;
+
+    fn parse(&self, envelope: &Envelope) -> Result<Call<ReceivedRequest>, Malformed> {
         // These requests have no ids of their own; the message's id takes the call's place, and the
-        // type the tool's, so that a failure can be told in its family.
+        // type the tool's, so that a failure can be reported as the matching response.
         let ids = CallIds {
             tool_call_id: envelope.message_id.clone(),
             tool_name: envelope.message_type.clone(),
         };
-        let (request, repeat) = match read(envelope) {
-            Ok(request) => request,
-            Err(error) => return Err(Malformed { ids, reason: error.to_string() }),
-        };
-        Ok(Call { ids, request, default_budget: BUDGET, repeat })
+
+        match ReceivedRequest::read(envelope) {
+            Ok((request, repeat)) => {
+                Ok(Call { ids, request, default_budget: DEFAULT_TIMEOUT, repeat })
+            }
+            Err(error) => Err(Malformed { ids, reason: error.to_string() }),
+        }
     }
 
-    fn serve(&self, request: Request, context: Context) -> BoxFuture<'_, Reply> {
-        Box::pin(async move {
-            with_headers(match request {
-                Request::Details(request) => {
-                    let response = self.details(request);
-                    told(&response, response.error.as_ref())
-                }
-                Request::Register(request) => {
-                    let response = self.register(request).await;
-                    told(&response, response.error.as_ref())
-                }
-                Request::Unregister(request) => {
-                    let response = self.unregister(request).await;
-                    told(&response, response.error.as_ref())
-                }
-                Request::Prompt(request) => {
-                    let response = lookup::prompt(&self.set, request, context).await;
-                    told(&response, response.error.as_ref())
-                }
-                Request::Resources(request) => {
-                    let response = lookup::resources(&self.set, request, context).await;
-                    told(&response, response.error.as_ref())
-                }
-                Request::Resource(request) => {
-                    let response = lookup::resource(&self.set, request, context).await;
-                    told(&response, response.error.as_ref())
-                }
-                Request::Complete(request) => {
-                    Reply::of(&lookup::completion(&self.set, request, context).await)
-                }
-                Request::Unknown { message_type } => {
-                    let (response_type, response) = unknown_request_response(&message_type);
-                    let reply = told(&response, response.error.as_ref());
-                    Reply { message_type: response_type.into(), ..reply }
-                }
-            })
-        })
+    fn serve(&self, request: ReceivedRequest, context: Context) -> BoxFuture<'_, Reply> {
+        Box::pin(async move { with_headers(request.handle(self, context).await) })
     }
 
     fn fail(&self, ids: &CallIds, failure: Failure) -> Reply {
-        let error = match failure {
-            Failure::Malformed(reason) => reason,
-            Failure::Timeout { asked } => format!("timed out after {}ms", asked.as_millis()),
-            Failure::Cancelled => "cancelled".to_owned(),
-            Failure::OutcomeUnknown => {
-                "the bridge that had started the request was lost".to_owned()
+        let (code, error) = match failure {
+            Failure::Malformed(reason) => (ErrorCode::InvalidArguments, reason),
+            Failure::Timeout { asked } => {
+                (ErrorCode::Timeout, format!("timed out after {}ms", asked.as_millis()))
             }
-            Failure::Crashed => "the bridge failed on the request".to_owned(),
-            Failure::TooLarge { bytes } => {
-                format!("the answer has {bytes} bytes, too many for one message")
+            Failure::Cancelled => (ErrorCode::Cancelled, "cancelled".to_owned()),
+            Failure::OutcomeUnknown => (
+                ErrorCode::OutcomeUnknown,
+                "the bridge that had started the request was lost".to_owned(),
+            ),
+            Failure::Crashed => {
+                (ErrorCode::ExecutionFailed, "the bridge failed on the request".to_owned())
             }
+            Failure::TooLarge { bytes } => (
+                ErrorCode::ExecutionFailed,
+                format!("the answer has {bytes} bytes, too many for one message"),
+            ),
         };
-        let is = |name: &str| ids.tool_name.eq_ignore_ascii_case(name);
-        with_headers(if is(McpRegisterServerRequest::TYPE) {
-            Reply::of(&McpRegisterServerResponse {
-                error: Some(error),
-                ..McpRegisterServerResponse::default()
-            })
-        } else if is(McpUnregisterServerRequest::TYPE) {
-            Reply::of(&McpUnregisterServerResponse {
-                error: Some(error),
-                ..McpUnregisterServerResponse::default()
-            })
-        } else {
-            let (response_type, mut response) = unknown_request_response(&ids.tool_name);
-            response.error = Some(error);
-            Reply { message_type: response_type.into(), ..Reply::of(&response) }
-        })
+
+        with_headers(failure_reply(&ids.tool_name, code, error))
     }
 
     fn default_reply_topic(&self) -> Option<Topic> {
@@ -153,135 +171,36 @@ impl Service for ManageService {
     }
 }
 
-/// The reply that carries a response, which tells of this error if of any.
-fn told<M: Message>(response: &M, error: Option<&String>) -> Reply {
+/// The reply that carries a response, marked as failed when the response has an error.
+fn reply_with<R: McpResponse>(response: &R) -> Reply {
     let reply = Reply::of(response);
-    if error.is_some() { reply.failing(ErrorCode::ExecutionFailed.label()) } else { reply }
-}
-
-fn read(envelope: &Envelope) -> Result<(Request, Repeat), body::Error> {
-    let body = &envelope.body;
-    Ok(if message::is::<McpGetServiceDetailsRequest>(envelope) {
-        (Request::Details(body::read(body)?), Repeat::Harmless)
-    } else if message::is::<McpRegisterServerRequest>(envelope) {
-        (Request::Register(body::read(body)?), Repeat::Never)
-    } else if message::is::<McpUnregisterServerRequest>(envelope) {
-        (Request::Unregister(body::read(body)?), Repeat::Harmless)
-    } else if message::is::<McpGetPromptRequest>(envelope) {
-        (Request::Prompt(body::read(body)?), Repeat::Harmless)
-    } else if message::is::<McpListResourcesRequest>(envelope) {
-        (Request::Resources(body::read(body)?), Repeat::Harmless)
-    } else if message::is::<McpReadResourceRequest>(envelope) {
-        (Request::Resource(body::read(body)?), Repeat::Harmless)
-    } else if message::is::<McpCompleteRequest>(envelope) {
-        (Request::Complete(body::read(body)?), Repeat::Harmless)
-    } else {
-        (Request::Unknown { message_type: envelope.message_type.clone() }, Repeat::Harmless)
-    })
-}
-
-impl ManageService {
-    fn details(&self, request: McpGetServiceDetailsRequest) -> McpGetServiceDetailsResponse {
-        self.set.details(&request.server_name).unwrap_or_else(|| McpGetServiceDetailsResponse {
-            error: Some(format!("Server '{}' is not connected", request.server_name)),
-            server_name: request.server_name,
-            ..McpGetServiceDetailsResponse::default()
-        })
-    }
-
-    async fn register(&self, request: McpRegisterServerRequest) -> McpRegisterServerResponse {
-        let server_name = request.server_name.clone();
-        match self.connect(request).await {
-            Ok(summary) => McpRegisterServerResponse {
-                server_name,
-                success: true,
-                summary: Some(summary),
-                error: None,
-            },
-            Err(error) => McpRegisterServerResponse {
-                server_name,
-                success: false,
-                summary: None,
-                error: Some(error),
-            },
-        }
-    }
-
-    /// Answers with what the caller is told of a success.
-    async fn connect(&self, request: McpRegisterServerRequest) -> Result<String, String> {
-        let name = request.server_name.clone();
-        if request.command.is_some() && self.stdio_registration == StdioRegistration::Denied {
-            tracing::warn!(server = name, "denied the registration of a server that is a program");
-            return Err(format!("{DENIED}servers that are programs are the operator's to add"));
-        }
-        let members = members(request);
-        let entry =
-            Entry::parse(&name, members.clone(), Variables::Refused).map_err(|mistakes| {
-                let mistakes: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
-                tracing::info!(server = name, mistakes = mistakes.join("; "), "refused a server");
-                CONNECTION_FAILED.to_owned()
-            })?;
-        match self.set.register(entry, members).await {
-            Ok(Registered { summary, not_kept: None }) => Ok(available(summary.tool_count)),
-            Ok(Registered { summary, not_kept: Some(error) }) => {
-                let error = toolbus_config::on_one_line(&error);
-                tracing::warn!(server = name, error, "a registration will not last");
-                let available = available(summary.tool_count);
-                Ok(format!("{available} It is forgotten when the bridge is started again."))
-            }
-            Err(error @ AddError::Operators(_)) => {
-                tracing::warn!(server = name, "denied an agent to replace a server");
-                Err(format!("{DENIED}{error}, and agents cannot replace it"))
-            }
-            Err(error @ (AddError::Exists(_) | AddError::LooksLike(_) | AddError::TooMany)) => {
-                Err(error.to_string())
-            }
-            Err(error) => {
-                tracing::info!(server = name, %error, "could not connect a new server");
-                Err(CONNECTION_FAILED.to_owned())
-            }
-        }
-    }
-
-    async fn unregister(&self, request: McpUnregisterServerRequest) -> McpUnregisterServerResponse {
-        let server_name = request.server_name;
-        // To remove what is not there is a success too, as it is for the C# bridge.
-        let error = match self.set.unregister(&server_name).await {
-            Ok(()) => None,
-            Err(error @ UnregisterError::Operators(_)) => {
-                tracing::warn!(server = server_name, "denied an agent to remove a server");
-                Some(format!("{DENIED}{error}, and agents cannot remove it"))
-            }
-            Err(error @ UnregisterError::Kept(_)) => {
-                let chain = toolbus_config::on_one_line(&error);
-                tracing::warn!(server = server_name, error = chain, "a registration stays");
-                Some(error.to_string())
-            }
-        };
-        McpUnregisterServerResponse { server_name, success: error.is_none(), error }
+    match response.error_code() {
+        Some(code) => reply.failing(code.label()),
+        None => reply,
     }
 }
 
-fn available(tools: u32) -> String {
-    format!("{tools} tool(s) available.")
+/// The reply to a request that the bridge does not know, with this error instead of saying so.
+fn reply_to_unknown(message_type: &str, failure: Option<(ErrorCode, String)>) -> Reply {
+    let (response_type, mut response) = unknown_request_response(message_type);
+    if let Some((code, error)) = failure {
+        response = McpResponse::from_error(code, error);
+    }
+
+    Reply { message_type: response_type.into(), ..reply_with(&response) }
 }
 
-/// The request as an entry of `mcp.json`.
-fn members(request: McpRegisterServerRequest) -> Map<String, Value> {
-    let mut members = Map::new();
-    members.insert("type".to_owned(), json!(request.kind));
-    if let Some(url) = request.url {
-        members.insert("url".to_owned(), json!(url));
+/// The lookup at a server, within the limits of the request.
+fn lookup(server_name: &str, context: Context) -> Lookup {
+    Lookup {
+        server: server_name.to_owned(),
+        deadline: context.deadline,
+        cancelled: context.cancelled,
+        asker: context.asker,
     }
-    if let Some(command) = request.command {
-        members.insert("command".to_owned(), json!(command));
-    }
-    if !request.args.is_empty() {
-        members.insert("args".to_owned(), json!(request.args));
-    }
-    if !request.env.is_empty() {
-        let env = request.env.iter().map(|(name, value)| (name.clone(), json!(value.expose())));
-        members.insert("env".to_owned(), Value::Object(env.collect()));
-    }
-    members
+}
+
+/// The server's answer, or a response with the error.
+fn response_of<R: McpResponse>(answer: Result<R, CallError>) -> R {
+    answer.unwrap_or_else(|error| R::from_error(error.code(), error.to_string()))
 }

@@ -14,7 +14,7 @@ fn named(name: &str) -> McpTool {
 
 fn listed(filter: &ToolFilter, tools: Vec<McpTool>) -> (Vec<String>, Option<&'static str>) {
     let mut listing = Listing::new(filter);
-    listing.take(tools);
+    listing.add_page(tools);
     let cut = listing.cut;
     (listing.finish().tools().map(|tool| tool.name.clone()).collect(), cut)
 }
@@ -60,7 +60,7 @@ fn what_is_kept_of_a_tool() {
     let mut listing_filter = ToolFilter::default();
     let filter = &mut listing_filter;
     let mut listing = Listing::new(filter);
-    listing.take(vec![
+    listing.add_page(vec![
         tool(json!({"name": "z", "description": "d", "annotations": {"readOnlyHint": true},
             "inputSchema": {"type": "object", "properties": {"b": {}, "a": {}}}})),
         tool(json!({"name": "y", "annotations": {"idempotentHint": false}, "inputSchema": {}})),

@@ -20,7 +20,7 @@ const CLIENT_CREDENTIALS: &[&str] = &["type", "clientId", "clientSecret", "scope
 const AUTHORIZATION_CODE: &[&str] =
     &["type", "clientId", "clientSecret", "clientMetadataUrl", "scopes", "redirectPort"];
 
-/// How a token for a server is had.
+/// The OAuth grant by which a token for a server is obtained.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Grant {
     /// With an id and a secret of our own.
@@ -59,7 +59,7 @@ pub struct AuthorizationCode {
 }
 
 impl Grant {
-    /// What must be erased from texts.
+    /// The client's secret, which must be erased from texts.
     pub(crate) fn secret(&self) -> Option<&Secret> {
         match self {
             Self::ClientCredentials(client) => Some(&client.client_secret),
@@ -69,54 +69,58 @@ impl Grant {
 }
 
 /// Reads `auth`. A bearer token becomes one of `headers`.
-pub(super) fn read(
+pub(super) fn read_auth(
     members: &mut Members<'_>,
     mut auth: Members<'_>,
     url: &Url,
     headers: &mut Vec<(HeaderName, HeaderValue)>,
 ) -> Option<Grant> {
     if headers.iter().any(|(name, _)| *name == AUTHORIZATION) {
-        auth.wrong("", "goes without an Authorization in headers");
+        auth.add_mistake("", "goes without an Authorization in headers");
     }
-    let kind = auth.text("type");
+
+    let kind = auth.take_text("type");
     let (grant, known) = match kind.as_deref() {
         Some("bearer") => {
-            headers.extend(bearer(&mut auth).map(|value| (AUTHORIZATION, value)));
+            headers.extend(read_bearer(&mut auth).map(|value| (AUTHORIZATION, value)));
             (None, BEARER)
         }
-        Some("client_credentials") => (client_credentials(&mut auth), CLIENT_CREDENTIALS),
-        Some("authorization_code") => (authorization_code(&mut auth), AUTHORIZATION_CODE),
+        Some("client_credentials") => (read_client_credentials(&mut auth), CLIENT_CREDENTIALS),
+        Some("authorization_code") => (read_authorization_code(&mut auth), AUTHORIZATION_CODE),
         _ => {
             let what = "has to be bearer, client_credentials or authorization_code";
-            members.wrong("auth.type", what);
+            members.add_mistake("auth.type", what);
             return None;
         }
     };
+
     if grant.is_some() && url.scheme() != "https" && !is_local(url) {
-        auth.wrong("", "needs an address that begins with https://, or is on this machine");
+        auth.add_mistake("", "needs an address that begins with https://, or is on this machine");
     }
-    members.adopt("auth", auth.finish(known));
+
+    members.add_mistakes_of("auth", auth.finish(known));
     grant
 }
 
-fn bearer(auth: &mut Members<'_>) -> Option<HeaderValue> {
-    let token = required(auth, "token")?;
+fn read_bearer(auth: &mut Members<'_>) -> Option<HeaderValue> {
+    let token = take_required_secret(auth, "token")?;
     match HeaderValue::try_from(format!("Bearer {}", token.expose().trim())) {
         Ok(mut value) => {
             value.set_sensitive(true);
             Some(value)
         }
         Err(_) => {
-            auth.wrong("token", "has a character that no header may have");
+            auth.add_mistake("token", "has a character that no header may have");
             None
         }
     }
 }
 
-fn client_credentials(auth: &mut Members<'_>) -> Option<Grant> {
-    let client_id = required(auth, "clientId");
-    let client_secret = required(auth, "clientSecret");
-    let (scopes, resource) = (auth.texts("scopes"), auth.text("resource"));
+fn read_client_credentials(auth: &mut Members<'_>) -> Option<Grant> {
+    let client_id = take_required_secret(auth, "clientId");
+    let client_secret = take_required_secret(auth, "clientSecret");
+    let scopes = auth.take_texts("scopes");
+    let resource = auth.take_text("resource");
     Some(Grant::ClientCredentials(ClientCredentials {
         client_id: client_id?.expose().to_owned(),
         client_secret: client_secret?,
@@ -125,33 +129,37 @@ fn client_credentials(auth: &mut Members<'_>) -> Option<Grant> {
     }))
 }
 
-fn authorization_code(auth: &mut Members<'_>) -> Option<Grant> {
-    let client_id = auth.secret("clientId").map(|id| id.expose().to_owned());
-    let client_secret = auth.secret("clientSecret");
-    let client_metadata_url = auth.text("clientMetadataUrl");
+fn read_authorization_code(auth: &mut Members<'_>) -> Option<Grant> {
+    let client_id = auth.take_secret("clientId").map(|id| id.expose().to_owned());
+    let client_secret = auth.take_secret("clientSecret");
+    let client_metadata_url = auth.take_text("clientMetadataUrl");
+
     if client_secret.is_some() && client_id.is_none() {
-        auth.wrong("clientSecret", "goes with clientId");
+        auth.add_mistake("clientSecret", "goes with clientId");
     }
+
     let is_https = |text: &String| {
         Url::parse(text).is_ok_and(|url| url.scheme() == "https" && url.path() != "/")
     };
+
     if client_metadata_url.as_ref().is_some_and(|url| !is_https(url)) {
-        auth.wrong("clientMetadataUrl", "has to begin with https:// and to have a path");
+        auth.add_mistake("clientMetadataUrl", "has to begin with https:// and to have a path");
     }
+
     Some(Grant::AuthorizationCode(AuthorizationCode {
         client_id,
         client_secret,
         client_metadata_url,
-        scopes: auth.texts("scopes"),
-        redirect_port: auth.port("redirectPort"),
+        scopes: auth.take_texts("scopes"),
+        redirect_port: auth.take_port("redirectPort"),
     }))
 }
 
-fn required(auth: &mut Members<'_>, member: &str) -> Option<Secret> {
-    let before = auth.mistakes();
-    let value = auth.secret(member);
-    if value.is_none() && auth.mistakes() == before {
-        auth.wrong(member, "is missing");
+fn take_required_secret(auth: &mut Members<'_>, member: &str) -> Option<Secret> {
+    let before = auth.mistake_count();
+    let value = auth.take_secret(member);
+    if value.is_none() && auth.mistake_count() == before {
+        auth.add_mistake(member, "is missing");
     }
     value
 }

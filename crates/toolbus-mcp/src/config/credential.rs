@@ -1,10 +1,10 @@
 //! Which of the values that an operator configures for a server are credentials.
 //!
-//! Nobody says so: they stand among paths, modes and addresses. So it is told by the name that a
-//! value goes by, and by its looks. What is taken for a credential is erased from everything that
-//! the server says. A value that is wrongly taken for one spoils results, one that is wrongly not
-//! taken may be shown: names that speak of secrets are believed, and of the others only values that
-//! no person would choose.
+//! They are not marked: they stand among paths, modes and addresses. So they are recognised by the
+//! name that a value goes by, and by its looks. What is taken for a credential is erased from
+//! everything that the server says. A value that is wrongly taken for one spoils results, one that
+//! is wrongly not taken may be shown: names that speak of secrets are believed, and of the others
+//! only values that no person would choose.
 
 use toolbus_wire::message::Secret;
 
@@ -33,22 +33,22 @@ const RANDOM_RUN_MIN: usize = 16;
 const CHANGES_MIN: usize = 4;
 
 /// The credentials in a value of this name, whole and where it is made of parts.
-pub(super) fn credentials(name: &str, value: &str) -> Vec<Secret> {
+pub(super) fn find_credentials(name: &str, value: &str) -> Vec<Secret> {
     let mut found = Vec::new();
-    let is_one = (is_named_so(name) && !is_path(value)) || looks_random(value);
+    let is_one = (names_credential(name) && !is_path(value)) || looks_random(value);
     if is_one {
         found.push(value);
         // `Bearer x`, `Basic x`.
         found.extend(value.split_once(' ').map(|(_, credential)| credential));
         found.extend(value.split([' ', ';', '=']).filter(|part| looks_random(part)));
     }
-    found.extend(password(value));
+    found.extend(find_password(value));
     found.into_iter().map(|text| Secret::from(text.to_owned())).collect()
 }
 
 /// The credentials among the arguments of a command: `--token x`, `--token=x`, and what looks like
 /// one.
-pub(super) fn of_arguments(arguments: &[String]) -> Vec<Secret> {
+pub(super) fn find_in_arguments(arguments: &[String]) -> Vec<Secret> {
     let mut found = Vec::new();
     let mut before = "";
     for argument in arguments {
@@ -57,13 +57,14 @@ pub(super) fn of_arguments(arguments: &[String]) -> Vec<Secret> {
             _ if before.starts_with('-') && !argument.starts_with('-') => (before, &**argument),
             _ => ("", &**argument),
         };
-        found.extend(credentials(name, value));
+        found.extend(find_credentials(name, value));
         before = argument;
     }
+
     found
 }
 
-fn is_named_so(name: &str) -> bool {
+fn names_credential(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let mut words = name.split(|c: char| !c.is_ascii_alphanumeric());
     words.any(|word| WORDS.contains(&word) || ENDINGS.iter().any(|ending| word.ends_with(ending)))
@@ -81,6 +82,7 @@ fn looks_random(value: &str) -> bool {
     if value.starts_with('/') || value.contains("://") {
         return false;
     }
+
     value.split(|c: char| !c.is_ascii_alphanumeric()).any(|run| {
         let kinds = run.bytes().map(|byte| (byte.is_ascii_digit(), byte.is_ascii_uppercase()));
         let changes = kinds.clone().zip(kinds.skip(1)).filter(|(one, next)| one != next).count();
@@ -92,7 +94,7 @@ fn looks_random(value: &str) -> bool {
 }
 
 /// The password in an address, `scheme://user:password@host`.
-fn password(value: &str) -> Option<&str> {
+fn find_password(value: &str) -> Option<&str> {
     let (_, rest) = value.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;
     let (user, _) = authority.rsplit_once('@')?;

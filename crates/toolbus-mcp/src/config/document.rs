@@ -1,22 +1,23 @@
-//! Reads the outermost object by hand, because a map would drop a server that is named twice
+//! Reads the outermost object as pairs, because a map would drop a server that is named twice
 //! without a word, and a typed error would quote the value that it did not expect.
 
 use std::fmt;
+use std::marker::PhantomData;
 
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
 /// The outermost members of the file.
 #[derive(Default)]
-pub(super) struct Document {
-    pub(super) servers: Servers,
+pub(super) struct ConfigDocument {
+    pub(super) servers: ServersMember,
     /// Members that no file has.
     pub(super) strangers: Vec<String>,
 }
 
 /// What stands under `mcpServers`.
 #[derive(Default)]
-pub(super) enum Servers {
+pub(super) enum ServersMember {
     #[default]
     Missing,
     NotAnObject,
@@ -24,87 +25,59 @@ pub(super) enum Servers {
     Listed(Vec<(String, Value)>),
 }
 
-pub(super) fn read(text: &str) -> Result<Document, serde_json::Error> {
-    let mut deserializer = serde_json::Deserializer::from_str(text);
-    let document = deserializer.deserialize_any(DocumentVisitor)?;
-    deserializer.end()?;
+/// The value of an outermost member.
+#[derive(serde::Deserialize)]
+#[serde(untagged)]
+enum OutermostValue {
+    Object(Pairs<Value>),
+    Other(IgnoredAny),
+}
+
+/// The members of an object in their order, duplicates included.
+struct Pairs<T>(Vec<(String, T)>);
+
+/// Parses the text of a file.
+pub(super) fn parse(text: &str) -> Result<ConfigDocument, serde_json::Error> {
+    let Pairs(members) = serde_json::from_str::<Pairs<OutermostValue>>(text)?;
+
+    let mut document = ConfigDocument::default();
+    for (name, value) in members {
+        match (name.as_str(), value) {
+            ("mcpServers", OutermostValue::Object(Pairs(servers))) => {
+                document.servers = ServersMember::Listed(servers);
+            }
+            ("mcpServers", OutermostValue::Other(_)) => {
+                document.servers = ServersMember::NotAnObject
+            }
+            ("$schema", _) => {}
+            _ => document.strangers.push(name),
+        }
+    }
+
     Ok(document)
 }
 
-struct DocumentVisitor;
-
-impl<'de> Visitor<'de> for DocumentVisitor {
-    type Value = Document;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object with mcpServers")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Document, A::Error> {
-        let mut document = Document::default();
-        while let Some(name) = map.next_key::<String>()? {
-            match name.as_str() {
-                "mcpServers" => document.servers = map.next_value()?,
-                "$schema" => drop(map.next_value::<IgnoredAny>()?),
-                _ => {
-                    map.next_value::<IgnoredAny>()?;
-                    document.strangers.push(name);
-                }
-            }
-        }
-        Ok(document)
-    }
-}
-
-impl<'de> Deserialize<'de> for Servers {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Pairs<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ServersVisitor)
+        deserializer.deserialize_map(PairsVisitor(PhantomData))
     }
 }
 
-struct ServersVisitor;
+struct PairsVisitor<T>(PhantomData<T>);
 
-impl<'de> Visitor<'de> for ServersVisitor {
-    type Value = Servers;
+impl<'de, T: Deserialize<'de>> Visitor<'de> for PairsVisitor<T> {
+    type Value = Pairs<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any value")
+        f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Servers, A::Error> {
-        let mut servers = Vec::new();
-        while let Some(server) = map.next_entry()? {
-            servers.push(server);
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs<T>, A::Error> {
+        let mut pairs = Vec::new();
+        while let Some(pair) = map.next_entry()? {
+            pairs.push(pair);
         }
-        Ok(Servers::Listed(servers))
-    }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Servers, A::Error> {
-        while seq.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Servers::NotAnObject)
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Servers, E> {
-        Ok(Servers::NotAnObject)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Servers, E> {
-        Ok(Servers::NotAnObject)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Servers, E> {
-        Ok(Servers::NotAnObject)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Servers, E> {
-        Ok(Servers::NotAnObject)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Servers, E> {
-        Ok(Servers::NotAnObject)
-    }
-
-    fn visit_unit<E>(self) -> Result<Servers, E> {
-        Ok(Servers::NotAnObject)
+        Ok(Pairs(pairs))
     }
 }

@@ -1,4 +1,4 @@
-//! One entry of `mcp.json`: a server, how it is reached, and what the operator allows of it.
+//! One entry of `mcp.json`: a server, how it is reached, and which of its tools are allowed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::auth::{self, Grant};
-use super::credential::{self, credentials};
+use super::credential::{self, find_credentials};
 use super::members::Members;
 use super::{Mistake, Variables};
 use toolbus_wire::message::Secret;
@@ -79,7 +79,7 @@ pub struct Entry {
     pub tool_changes: Option<ToolChanges>,
 }
 
-/// How a server is reached.
+/// How a server is reached: by starting it or over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// As a child process that speaks on its standard input and output.
@@ -106,7 +106,7 @@ pub struct Endpoint {
     pub url: Url,
     /// Sent with every request; every value is marked as sensitive.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// How a token is had that is sent as well.
+    /// How the token is obtained that is sent as well.
     pub grant: Option<Grant>,
     /// What the operator says that the server speaks.
     pub protocol: Protocol,
@@ -145,14 +145,17 @@ impl Entry {
         let mut members = Members::new(name, members, variables);
         let server_name = ServerName::parse(name);
         if let Err(error) = &server_name {
-            members.wrong("", error.to_string());
+            members.add_mistake("", error.to_string());
         }
-        let target = target(&mut members);
-        let filter = ToolFilter::new(members.texts("allowedTools"), members.texts("deniedTools"));
-        let call_timeout = members.milliseconds("timeoutMs", TIMEOUT_MS_MAX);
-        let tool_timeouts = members.milliseconds_by_name("toolTimeoutMs", TIMEOUT_MS_MAX);
-        let tool_changes = tool_changes(&mut members);
+
+        let target = read_target(&mut members);
+        let filter =
+            ToolFilter::new(members.take_texts("allowedTools"), members.take_texts("deniedTools"));
+        let call_timeout = members.take_milliseconds("timeoutMs", TIMEOUT_MS_MAX);
+        let tool_timeouts = members.take_milliseconds_by_name("toolTimeoutMs", TIMEOUT_MS_MAX);
+        let tool_changes = read_tool_changes(&mut members);
         let mistakes = members.finish(MEMBERS);
+
         match (server_name, target) {
             (Ok(name), Some(target)) if mistakes.is_empty() => Ok(Self {
                 name,
@@ -180,15 +183,15 @@ impl Entry {
         matches!(&self.target, Target::Endpoint(endpoint) if endpoint.protocol.falls_back())
     }
 
-    /// What must be erased from what this server says.
+    /// The eraser of this server's secrets, for everything that it says.
     pub(crate) fn eraser(&self) -> Eraser {
         match &self.target {
             Target::Launch(launch) => {
-                let of_arguments = credential::of_arguments(&launch.arguments);
+                let of_arguments = credential::find_in_arguments(&launch.arguments);
                 let values = launch.environment.values().chain(&of_arguments).cloned();
                 let environment = launch.environment.iter();
                 let of_environment =
-                    environment.flat_map(|(name, value)| credentials(name, value.expose()));
+                    environment.flat_map(|(name, value)| find_credentials(name, value.expose()));
                 let all = of_environment.chain(of_arguments.iter().cloned());
                 Eraser::new(values).with_credentials(all)
             }
@@ -206,6 +209,7 @@ impl Endpoint {
         const PATH_PART_MIN: usize = 16;
         let of_headers = self.headers.iter().filter_map(|(_, value)| value.to_str().ok());
         let of_path = self.url.path().split('/').filter(|part| part.len() >= PATH_PART_MIN);
+
         let texts = of_headers
             .flat_map(|text| [Some(text), text.split_once(' ').map(|(_, credential)| credential)])
             .chain([
@@ -213,6 +217,7 @@ impl Endpoint {
                 self.grant.as_ref().and_then(Grant::secret).map(Secret::expose),
             ])
             .chain(of_path.map(Some));
+
         texts.flatten().map(|text| Secret::from(text.to_owned()))
     }
 
@@ -221,14 +226,16 @@ impl Endpoint {
         let mut found: Vec<Secret> = Vec::new();
         for (name, value) in &self.headers {
             if let Ok(value) = value.to_str() {
-                found.extend(credentials(name.as_str(), value));
+                found.extend(find_credentials(name.as_str(), value));
             }
         }
+
         for pair in self.url.query().into_iter().flat_map(|query| query.split('&')) {
             let (name, value) = pair.split_once('=').unwrap_or(("", pair));
-            found.extend(credentials(name, value));
+            found.extend(find_credentials(name, value));
         }
-        found.extend(self.url.path().split('/').flat_map(|part| credentials("", part)));
+
+        found.extend(self.url.path().split('/').flat_map(|part| find_credentials("", part)));
         found.extend(self.grant.as_ref().and_then(Grant::secret).cloned());
         found
     }
@@ -256,43 +263,48 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-fn target(members: &mut Members<'_>) -> Option<Target> {
-    let kind = members.text("type").map(|kind| kind.to_ascii_lowercase());
-    let (url, command) = (members.text("url"), members.text("command"));
-    let (arguments, environment) = (members.texts("args"), members.secrets("env"));
-    let (mut headers, auth) = (headers(members), members.inside("auth"));
+fn read_target(members: &mut Members<'_>) -> Option<Target> {
+    let kind = members.take_text("type").map(|kind| kind.to_ascii_lowercase());
+    let url = members.take_text("url");
+    let command = members.take_text("command");
+    let arguments = members.take_texts("args");
+    let environment = members.take_secrets("env");
+    let mut headers = read_headers(members);
+    let auth = members.take_object("auth");
+
     let protocol = match kind.as_deref() {
         None | Some("auto") => Some(Protocol::Auto),
         Some("http" | "streamable-http" | "streamablehttp") => Some(Protocol::StreamableHttp),
         Some("sse") => Some(Protocol::Sse),
         Some("stdio") => None,
         Some(_) => {
-            members.wrong("type", "has to be stdio, http, streamable-http, sse or auto");
+            members.add_mistake("type", "has to be stdio, http, streamable-http, sse or auto");
             return None;
         }
     };
+
     match (url, command, protocol) {
         (Some(_), Some(_), _) => {
-            members.wrong("", "has both url and command; a server is reached by one of them");
+            members.add_mistake("", "has both url and command; a server is reached by one of them");
             None
         }
         (None, None, _) => {
-            members.wrong("", "has neither url nor command");
+            members.add_mistake("", "has neither url nor command");
             None
         }
         (Some(_), None, None) => {
-            members.wrong("type", "stdio goes with command, not with url");
+            members.add_mistake("type", "stdio goes with command, not with url");
             None
         }
         (None, Some(_), Some(_)) if kind.as_ref().is_some_and(|kind| kind != "auto") => {
-            members.wrong("type", "command goes with stdio only");
+            members.add_mistake("type", "command goes with stdio only");
             None
         }
         (Some(url), None, Some(protocol)) => {
             refuse_if(members, !arguments.is_empty(), "args", "goes with command, not with url");
             refuse_if(members, !environment.is_empty(), "env", "goes with command, not with url");
-            let url = address(members, &url)?;
-            let grant = auth.and_then(|auth| auth::read(members, auth, &url, &mut headers));
+            let url = parse_address(members, &url)?;
+            let grant = auth.and_then(|auth| auth::read_auth(members, auth, &url, &mut headers));
             Some(Target::Endpoint(Endpoint { url, headers, grant, protocol }))
         }
         (None, Some(command), _) => {
@@ -304,12 +316,12 @@ fn target(members: &mut Members<'_>) -> Option<Target> {
     }
 }
 
-fn tool_changes(members: &mut Members<'_>) -> Option<ToolChanges> {
-    match members.text("toolChanges")?.as_str() {
+fn read_tool_changes(members: &mut Members<'_>) -> Option<ToolChanges> {
+    match members.take_text("toolChanges")?.as_str() {
         "announce" => Some(ToolChanges::Announce),
         "quarantine" => Some(ToolChanges::Quarantine),
         _ => {
-            members.wrong("toolChanges", "has to be announce or quarantine");
+            members.add_mistake("toolChanges", "has to be announce or quarantine");
             None
         }
     }
@@ -317,11 +329,11 @@ fn tool_changes(members: &mut Members<'_>) -> Option<ToolChanges> {
 
 fn refuse_if(members: &mut Members<'_>, refused: bool, member: &str, what: &str) {
     if refused {
-        members.wrong(member, what);
+        members.add_mistake(member, what);
     }
 }
 
-fn address(members: &mut Members<'_>, text: &str) -> Option<Url> {
+fn parse_address(members: &mut Members<'_>, text: &str) -> Option<Url> {
     let what = match Url::parse(text) {
         Ok(url) if !matches!(url.scheme(), "http" | "https") => {
             "has to begin with http:// or https://".to_owned()
@@ -332,35 +344,38 @@ fn address(members: &mut Members<'_>, text: &str) -> Option<Url> {
         Ok(url) => return Some(url),
         Err(error) => format!("is not a URL: {error}"),
     };
-    members.wrong("url", what);
+
+    members.add_mistake("url", what);
     None
 }
 
-fn headers(members: &mut Members<'_>) -> Vec<(HeaderName, HeaderValue)> {
+fn read_headers(members: &mut Members<'_>) -> Vec<(HeaderName, HeaderValue)> {
     let mut headers = Vec::new();
-    for (name, value) in members.secrets("headers") {
+    for (name, value) in members.take_secrets("headers") {
         let path = format!("headers.{name}");
         let folded = name.to_ascii_lowercase();
         if RESERVED_HEADERS.contains(&folded.as_str()) || folded.starts_with("mcp-param-") {
-            members.wrong(&path, "is set by the transport itself");
+            members.add_mistake(&path, "is set by the transport itself");
             continue;
         }
+
         match (HeaderName::try_from(&name), HeaderValue::try_from(value.expose())) {
             (Ok(name), Ok(mut value)) => {
                 value.set_sensitive(true);
                 headers.push((name, value));
             }
-            (Err(_), _) => members.wrong(&path, "is not the name of a header"),
-            (_, Err(_)) => members.wrong(&path, "has a character that no header may have"),
+            (Err(_), _) => members.add_mistake(&path, "is not the name of a header"),
+            (_, Err(_)) => members.add_mistake(&path, "has a character that no header may have"),
         }
     }
+
     headers
 }
 
 fn check_variables(members: &mut Members<'_>, environment: &BTreeMap<String, Secret>) {
     for (name, value) in environment {
         if name.is_empty() || name.contains(['=', '\0']) || value.expose().contains('\0') {
-            members.wrong(&format!("env.{name}"), "is no environment variable");
+            members.add_mistake(&format!("env.{name}"), "is no environment variable");
         }
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{Mistake, Variables};
 use toolbus_wire::message::Secret;
 
-/// The members of one entry that nobody has taken yet.
+/// The members of one entry that have not been taken yet, and the mistakes so far.
 pub(super) struct Members<'a> {
     server: &'a str,
     variables: Variables<'a>,
@@ -25,112 +25,116 @@ impl<'a> Members<'a> {
     }
 
     /// Notes a mistake about a member, or about the whole entry when `member` is empty.
-    pub(super) fn wrong(&mut self, member: &str, what: impl Into<String>) {
+    pub(super) fn add_mistake(&mut self, member: &str, what: impl Into<String>) {
         self.mistakes.push(Mistake {
             member: (!member.is_empty()).then(|| member.to_owned()),
             ..Mistake::of_server(self.server, what)
         });
     }
 
-    /// Every mistake; members that nobody took are mistakes too.
+    /// Returns every mistake; members that were not taken are mistakes too.
     pub(super) fn finish(mut self, known: &[&str]) -> Vec<Mistake> {
         let strangers: Vec<String> = self.members.keys().cloned().collect();
         for member in strangers {
-            self.wrong(&member, unknown(&member, known));
+            self.add_mistake(&member, unknown_member_text(&member, known));
         }
         self.mistakes
     }
 
-    /// A member that is there and not `null`.
-    fn take(&mut self, member: &str) -> Option<Value> {
+    /// Takes a member that is there and not `null`.
+    fn take_member(&mut self, member: &str) -> Option<Value> {
         self.members.shift_remove(member).filter(|value| !value.is_null())
     }
 
-    /// A text that is not empty.
-    pub(super) fn text(&mut self, member: &str) -> Option<String> {
-        match self.take(member)? {
+    /// Takes a text that is not empty.
+    pub(super) fn take_text(&mut self, member: &str) -> Option<String> {
+        match self.take_member(member)? {
             Value::String(text) if !text.trim().is_empty() => Some(text),
             Value::String(_) => {
-                self.wrong(member, "is empty");
+                self.add_mistake(member, "is empty");
                 None
             }
             _ => {
-                self.wrong(member, "has to be a text");
+                self.add_mistake(member, "has to be a text");
                 None
             }
         }
     }
 
-    /// A list of texts; empty when there is none.
-    pub(super) fn texts(&mut self, member: &str) -> Vec<String> {
-        let Some(value) = self.take(member) else { return Vec::new() };
+    /// Takes a list of texts; empty when there is none.
+    pub(super) fn take_texts(&mut self, member: &str) -> Vec<String> {
+        let Some(value) = self.take_member(member) else { return Vec::new() };
         let Value::Array(values) = value else {
-            self.wrong(member, "has to be a list of texts");
+            self.add_mistake(member, "has to be a list of texts");
             return Vec::new();
         };
         let mut texts = Vec::with_capacity(values.len());
+
         for (index, value) in values.into_iter().enumerate() {
             match value {
                 Value::String(text) if !text.contains('\0') => texts.push(text),
-                _ => self.wrong(&format!("{member}[{index}]"), "has to be a text"),
+                _ => self.add_mistake(&format!("{member}[{index}]"), "has to be a text"),
             }
         }
+
         texts
     }
 
-    /// Secret texts by name, with their variables replaced.
-    pub(super) fn secrets(&mut self, member: &str) -> BTreeMap<String, Secret> {
+    /// Takes secret texts by name, with their variables replaced.
+    pub(super) fn take_secrets(&mut self, member: &str) -> BTreeMap<String, Secret> {
         let mut secrets = BTreeMap::new();
-        for (name, value) in self.object(member) {
+        for (name, value) in self.take_map(member) {
             let path = format!("{member}.{name}");
             let Value::String(text) = value else {
-                self.wrong(&path, "has to be a text");
+                self.add_mistake(&path, "has to be a text");
                 continue;
             };
+
             match self.variables.expand(&text) {
                 Ok(text) => drop(secrets.insert(name, Secret::from(text))),
-                Err(what) => self.wrong(&path, what),
+                Err(what) => self.add_mistake(&path, what),
             }
         }
+
         secrets
     }
 
-    /// A secret text that is not empty, with its variables replaced.
-    pub(super) fn secret(&mut self, member: &str) -> Option<Secret> {
-        let text = self.text(member)?;
+    /// Takes a secret text that is not empty, with its variables replaced.
+    pub(super) fn take_secret(&mut self, member: &str) -> Option<Secret> {
+        let text = self.take_text(member)?;
         match self.variables.expand(&text) {
-            Ok(text) if text.trim().is_empty() => self.wrong(member, "is empty"),
+            Ok(text) if text.trim().is_empty() => self.add_mistake(member, "is empty"),
             Ok(text) => return Some(Secret::from(text)),
-            Err(what) => self.wrong(member, what),
+            Err(what) => self.add_mistake(member, what),
         }
         None
     }
 
-    /// The number of a TCP port.
-    pub(super) fn port(&mut self, member: &str) -> Option<u16> {
-        let value = self.take(member)?;
+    /// Takes the number of a TCP port.
+    pub(super) fn take_port(&mut self, member: &str) -> Option<u16> {
+        let value = self.take_member(member)?;
         let port =
             value.as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0);
         if port.is_none() {
-            self.wrong(member, "has to be a whole number from 1 to 65535");
+            self.add_mistake(member, "has to be a whole number from 1 to 65535");
         }
         port
     }
 
-    /// The members of an object inside, to be read like those of an entry. What is wrong there is
-    /// told by [`Members::adopt`].
-    pub(super) fn inside(&mut self, member: &str) -> Option<Members<'a>> {
-        match self.take(member)? {
+    /// Takes the members of an inner object, to be read like those of an entry. What is wrong there
+    /// is reported by [`Members::add_mistakes_of`].
+    pub(super) fn take_object(&mut self, member: &str) -> Option<Members<'a>> {
+        match self.take_member(member)? {
             Value::Object(members) => Some(Members::new(self.server, members, self.variables)),
             _ => {
-                self.wrong(member, "has to be an object");
+                self.add_mistake(member, "has to be an object");
                 None
             }
         }
     }
 
-    /// Takes over what is wrong in an object inside.
-    pub(super) fn adopt(&mut self, member: &str, mistakes: Vec<Mistake>) {
+    /// Takes over the mistakes of an inner object.
+    pub(super) fn add_mistakes_of(&mut self, member: &str, mistakes: Vec<Mistake>) {
         self.mistakes.extend(mistakes.into_iter().map(|mistake| Mistake {
             member: Some(match mistake.member {
                 Some(inner) => format!("{member}.{inner}"),
@@ -140,54 +144,54 @@ impl<'a> Members<'a> {
         }));
     }
 
-    /// How much is wrong so far.
-    pub(super) fn mistakes(&self) -> usize {
+    /// The number of mistakes so far.
+    pub(super) fn mistake_count(&self) -> usize {
         self.mistakes.len()
     }
 
-    /// Milliseconds from 1 to `max_ms`.
-    pub(super) fn milliseconds(&mut self, member: &str, max_ms: u64) -> Option<u64> {
-        let value = self.take(member)?;
-        self.as_milliseconds(member, &value, max_ms)
+    /// Takes a number of milliseconds from 1 to `max_ms`.
+    pub(super) fn take_milliseconds(&mut self, member: &str, max_ms: u64) -> Option<u64> {
+        let value = self.take_member(member)?;
+        self.parse_milliseconds(member, &value, max_ms)
     }
 
-    /// Milliseconds by name.
-    pub(super) fn milliseconds_by_name(
+    /// Takes numbers of milliseconds by name.
+    pub(super) fn take_milliseconds_by_name(
         &mut self,
         member: &str,
         max_ms: u64,
     ) -> BTreeMap<String, u64> {
         let mut all = BTreeMap::new();
-        for (name, value) in self.object(member) {
-            if let Some(ms) = self.as_milliseconds(&format!("{member}.{name}"), &value, max_ms) {
+        for (name, value) in self.take_map(member) {
+            if let Some(ms) = self.parse_milliseconds(&format!("{member}.{name}"), &value, max_ms) {
                 all.insert(name, ms);
             }
         }
         all
     }
 
-    fn as_milliseconds(&mut self, path: &str, value: &Value, max_ms: u64) -> Option<u64> {
+    fn parse_milliseconds(&mut self, path: &str, value: &Value, max_ms: u64) -> Option<u64> {
         let ms = value.as_u64().filter(|ms| (1..=max_ms).contains(ms));
         if ms.is_none() {
-            self.wrong(path, format!("has to be a whole number from 1 to {max_ms}"));
+            self.add_mistake(path, format!("has to be a whole number from 1 to {max_ms}"));
         }
         ms
     }
 
-    fn object(&mut self, member: &str) -> Map<String, Value> {
-        match self.take(member) {
+    fn take_map(&mut self, member: &str) -> Map<String, Value> {
+        match self.take_member(member) {
             None => Map::new(),
             Some(Value::Object(object)) => object,
             Some(_) => {
-                self.wrong(member, "has to be an object");
+                self.add_mistake(member, "has to be an object");
                 Map::new()
             }
         }
     }
 }
 
-/// The text of a mistake about a member that nobody knows, with the known one that is nearest.
-pub(super) fn unknown(member: &str, known: &[&str]) -> String {
+/// The text of a mistake about an unknown member, with the nearest known one.
+pub(super) fn unknown_member_text(member: &str, known: &[&str]) -> String {
     let folded = member.to_lowercase();
     let nearest = known
         .iter()

@@ -25,6 +25,7 @@ impl Variables<'_> {
             expanded.push_str(&self.value(name)?);
             rest = after;
         }
+
         expanded.push_str(rest);
         Ok(expanded)
     }

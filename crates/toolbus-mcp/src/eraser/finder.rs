@@ -29,11 +29,12 @@ impl Finder {
     /// A finder of these; none where there are none.
     pub(super) fn new<'a>(secrets: impl Iterator<Item = &'a Secret>) -> Option<Self> {
         let in_text: Vec<&str> = secrets.map(Secret::expose).collect();
-        let in_json: Vec<String> = in_text.iter().map(|text| as_in_json(text)).collect();
+        let in_json: Vec<String> = in_text.iter().map(|text| json_text(text)).collect();
         let longest_in_json = in_json.iter().map(String::len).max()?;
         let build = |patterns: &[&str]| {
             AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(patterns).ok()
         };
+
         Some(Self {
             erased: vec![ERASED; in_text.len()],
             in_json: build(&in_json.iter().map(String::as_str).collect::<Vec<_>>())?,
@@ -44,7 +45,7 @@ impl Finder {
 
     /// Whether a message holds a credential, or cannot be looked through.
     pub(crate) fn is_in(&self, message: &impl Serialize) -> bool {
-        let mut search = Search { finder: self, window: Vec::new() };
+        let mut search = CredentialSearch { finder: self, window: Vec::new() };
         serde_json::to_writer(&mut search, message).is_err() || search.finds()
     }
 
@@ -57,9 +58,10 @@ impl Finder {
                 }
             }
             Value::Array(items) => items.iter_mut().for_each(|item| self.erase(item)),
+
             Value::Object(members) => {
                 if members.keys().any(|name| self.in_text.is_match(name)) {
-                    *members = self.renamed(std::mem::take(members));
+                    *members = self.rename_members(std::mem::take(members));
                 }
                 members.values_mut().for_each(|member| self.erase(member));
             }
@@ -74,7 +76,7 @@ impl Finder {
 
     /// The same members under names without credentials. None is lost, though several may come to
     /// the same name.
-    fn renamed(&self, members: Map<String, Value>) -> Map<String, Value> {
+    fn rename_members(&self, members: Map<String, Value>) -> Map<String, Value> {
         let mut renamed = Map::new();
         for (name, member) in members {
             let mut name = self.in_text.replace_all(&name, &self.erased);
@@ -88,24 +90,24 @@ impl Finder {
 }
 
 /// How serde_json writes a text, without the quotes.
-fn as_in_json(text: &str) -> String {
+fn json_text(text: &str) -> String {
     let quoted = Value::from(text).to_string();
     quoted[1..quoted.len() - 1].to_owned()
 }
 
 /// Takes JSON text, and fails as soon as it has found something.
-struct Search<'a> {
+struct CredentialSearch<'a> {
     finder: &'a Finder,
     window: Vec<u8>,
 }
 
-impl Search<'_> {
+impl CredentialSearch<'_> {
     fn finds(&self) -> bool {
         self.finder.in_json.is_match(&self.window)
     }
 }
 
-impl io::Write for Search<'_> {
+impl io::Write for CredentialSearch<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.window.extend_from_slice(bytes);
         let overlap = self.finder.longest_in_json - 1;

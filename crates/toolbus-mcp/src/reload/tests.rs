@@ -23,7 +23,7 @@ fn followed(folder: &TempDir) -> Set {
     let config = Config::default();
     let sources = Sources::new(operator, None, config, registrations, StdioRegistration::Denied);
     let set = Set::start(Vec::new(), Options::new([])).unwrap();
-    sources.follow_and_look_every(NEVER, &set);
+    sources.follow_and_poll(NEVER, &set);
     set
 }
 

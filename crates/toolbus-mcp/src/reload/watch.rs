@@ -1,8 +1,8 @@
-//! Tells at once that something in a folder may have changed, where the system can.
+//! Notices at once that something in a folder may have changed, where the system can.
 //!
 //! It watches folders and not files: files are replaced by others of their name, also by way of a
 //! link beside them, as Kubernetes does it. What it misses (network volumes, a folder that is
-//! replaced itself, a link's target elsewhere) is somebody else's to look for now and then.
+//! replaced itself, a link's target elsewhere), the caller finds by polling.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -11,23 +11,24 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use tokio::io::unix::AsyncFd;
 
 /// Watches a few folders.
-pub(super) struct Watch {
+pub(super) struct FolderWatch {
     inotify: Option<AsyncFd<OwnedFd>>,
     folders: Vec<PathBuf>,
 }
 
-impl Watch {
+impl FolderWatch {
     /// Of the folders that these files are in. Needs a tokio runtime to be running.
-    pub(super) fn of<'a>(files: impl IntoIterator<Item = &'a Path>) -> Self {
+    pub(super) fn for_files<'a>(files: impl IntoIterator<Item = &'a Path>) -> Self {
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC);
         #[expect(deprecated, reason = "an `OwnedFd` keeps the promise that its successor asks for")]
         let inotify = inotify.map_err(std::io::Error::from).and_then(AsyncFd::new);
         let inotify = inotify.inspect_err(|error| {
             // There is a limit of these for each user.
-            tracing::info!(%error, "changes of files are found by looking alone");
+            tracing::info!(%error, "cannot watch folders; polling files for changes instead");
         });
         let folders = files.into_iter().map(folder_of).collect();
         let watch = Self { inotify: inotify.ok(), folders };
+
         watch.renew();
         watch
     }
@@ -42,6 +43,7 @@ impl Watch {
             | WatchFlags::CREATE
             | WatchFlags::DELETE
             | WatchFlags::ONLYDIR;
+
         for folder in &self.folders {
             // One that is not there is looked for again later.
             let _ = inotify::add_watch(inotify.get_ref(), folder, events);

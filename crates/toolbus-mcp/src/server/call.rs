@@ -49,7 +49,7 @@ impl Server {
         }
         // Only now: the connection may be new, and what it lists another than before.
         if let Some(withheld) = self.withheld(&call.tool) {
-            let (server, tool, what) = (self.name(), call.tool.clone(), withheld.what());
+            let (server, tool, what) = (self.name(), call.tool.clone(), withheld.changed_parts());
             return Err(Ended::With(CallError::Withheld { server, tool, what }));
         }
         let called = connection.call(call, until, || self.lists(&call.tool)).await;

@@ -17,7 +17,7 @@ impl Server {
     /// Keeps the server connected until it is stopped.
     pub(crate) async fn keep(self: Arc<Self>) {
         // Until it has listed its tools, it has the names that it had last.
-        let known = self.shared.trust.known(&self.entry).await;
+        let known = self.shared.trust.known_claims(&self.entry).await;
         if self.listed().is_none() {
             self.shared.claims.set(self.position, known);
         }
@@ -147,7 +147,7 @@ impl Server {
             tokio::select! {
                 () = connection.tools_changed() => {}
                 () = connection.offer_changed() => {}
-                () = self.shared.trust.edited(&self.entry, stamp) => {}
+                () = self.shared.trust.wait_until_edited(&self.entry, stamp) => {}
             }
             self.list_again(connection).await;
         }

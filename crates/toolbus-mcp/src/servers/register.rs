@@ -88,7 +88,7 @@ impl Set {
             let (set, name) = (self.clone(), name.to_owned());
             return blocking(move || {
                 let turn = registrations.turn();
-                turn.forget(&name)?;
+                turn.remove(&name)?;
                 set.remove(&name);
                 Ok(())
             })
@@ -128,7 +128,7 @@ impl Set {
         };
         blocking(move || {
             let turn = registrations.turn();
-            turn.keep(server.entry.name.as_str(), members)?;
+            turn.save(server.entry.name.as_str(), members)?;
             // Within the turn: whoever reads the file after it finds the server in it.
             server.is_kept.store(true, Ordering::Relaxed);
             Ok(())

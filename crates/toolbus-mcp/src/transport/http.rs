@@ -203,7 +203,8 @@ impl StreamableHttpClient for Client {
         headers: Headers,
     ) -> Result<(), Error> {
         // Sent after the end of the connection, so it must not end with it. rmcp bounds it.
-        let token = self.authorization.as_ref().and_then(|authorization| authorization.usable());
+        let token =
+            self.authorization.as_ref().and_then(|authorization| authorization.usable_token());
         let token = token.map(|token| token.expose().to_owned()).or(auth_header);
         self.inner.delete_session(uri, session_id, token, headers).await.map_err(without_address)
     }

@@ -1,7 +1,7 @@
 //! The definition of a tool in one canonical text, and its digest: what is pinned.
 //!
 //! Two definitions that mean the same have the same text, in whatever order their members come.
-//! It is taken from what was cleaned, so it is what models were told.
+//! It is taken from what was cleaned, so it is what models have read.
 
 use std::fmt::Write as _;
 

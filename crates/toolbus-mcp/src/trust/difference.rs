@@ -16,23 +16,27 @@ const NAME_BYTES_MAX: usize = 60;
 /// How much of what two long texts have in common is shown before they differ, in bytes.
 const LEAD_BYTES: usize = 24;
 
-/// The lines, and at least one. Texts that are not JSON differ as a whole.
-pub(crate) fn difference(old: &str, new: &str) -> Vec<String> {
+/// Describes the difference of two definitions in at least one line. Texts that are not JSON differ
+/// as a whole.
+pub(crate) fn describe_difference(old: &str, new: &str) -> Vec<String> {
     let read = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
-    let mut lines = Lines { told: Vec::new(), more: 0 };
-    compare("", &read(old), &read(new), &mut lines);
-    let mut told = lines.told;
-    if lines.more > 0 {
-        told.push(format!("and {} more", lines.more));
+    let mut lines = DifferenceLines { lines: Vec::new(), omitted: 0 };
+    compare_values("", &read(old), &read(new), &mut lines);
+    let mut described = lines.lines;
+
+    if lines.omitted > 0 {
+        described.push(format!("and {} more", lines.omitted));
     }
-    if told.is_empty() {
-        told.push("the order of its members".to_owned());
+
+    if described.is_empty() {
+        described.push("the order of its members".to_owned());
     }
-    told
+
+    described
 }
 
-/// The places alone, without a word of the server's: for readers who might obey one.
-pub(crate) fn members(old: &str, new: &str) -> Vec<&'static str> {
+/// The members that have changed, without a word of the server's: for readers who might obey one.
+pub(crate) fn changed_members(old: &str, new: &str) -> Vec<&'static str> {
     const MEMBERS: [&str; 5] =
         ["title", "description", "inputSchema", "outputSchema", "annotations"];
     let read = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
@@ -40,50 +44,54 @@ pub(crate) fn members(old: &str, new: &str) -> Vec<&'static str> {
     MEMBERS.into_iter().filter(|member| old.get(member) != new.get(member)).collect()
 }
 
-struct Lines {
-    told: Vec<String>,
-    more: usize,
+struct DifferenceLines {
+    lines: Vec<String>,
+    omitted: usize,
 }
 
-impl Lines {
-    fn tell(&mut self, line: impl FnOnce() -> String) {
-        if self.told.len() < LINES_MAX {
-            self.told.push(line());
+impl DifferenceLines {
+    fn push(&mut self, line: impl FnOnce() -> String) {
+        if self.lines.len() < LINES_MAX {
+            self.lines.push(line());
         } else {
-            self.more += 1;
+            self.omitted += 1;
         }
     }
 }
 
-fn compare(path: &str, old: &Value, new: &Value, lines: &mut Lines) {
+fn compare_values(path: &str, old: &Value, new: &Value, lines: &mut DifferenceLines) {
     match (old, new) {
         (old, new) if old == new => {}
         (Value::Object(before), Value::Object(after)) => {
             for (name, old) in before {
                 match after.get(name) {
-                    Some(new) => compare(&below(path, name), old, new, lines),
-                    None => {
-                        lines.tell(|| format!("{} is gone: {}", below(path, name), quoted(old, 0)))
-                    }
+                    Some(new) => compare_values(&member_path(path, name), old, new, lines),
+                    None => lines.push(|| {
+                        format!("{} is gone: {}", member_path(path, name), quote_value(old, 0))
+                    }),
                 }
             }
             for (name, new) in after.iter().filter(|(name, _)| !before.contains_key(*name)) {
-                lines.tell(|| format!("{} is new: {}", below(path, name), quoted(new, 0)));
+                lines.push(|| {
+                    format!("{} is new: {}", member_path(path, name), quote_value(new, 0))
+                });
             }
         }
+
         (Value::Array(before), Value::Array(after)) if before.len() == after.len() => {
             for (index, (old, new)) in before.iter().zip(after).enumerate() {
-                compare(&format!("{path}[{index}]"), old, new, lines);
+                compare_values(&format!("{path}[{index}]"), old, new, lines);
             }
         }
-        (old, new) => lines.tell(|| {
-            let same = common(old, new);
-            format!("{path}: {} → {}", quoted(old, same), quoted(new, same))
+
+        (old, new) => lines.push(|| {
+            let same = common_prefix_length(old, new);
+            format!("{path}: {} → {}", quote_value(old, same), quote_value(new, same))
         }),
     }
 }
 
-fn below(path: &str, name: &str) -> String {
+fn member_path(path: &str, name: &str) -> String {
     let plain =
         !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_$-".contains(c));
     let name = shortened(name, NAME_BYTES_MAX);
@@ -94,15 +102,15 @@ fn below(path: &str, name: &str) -> String {
     }
 }
 
-/// How many bytes at the beginning of two texts need not be shown.
-fn common(old: &Value, new: &Value) -> usize {
+/// The length of what two texts have in common and need not show, in bytes.
+fn common_prefix_length(old: &Value, new: &Value) -> usize {
     let (Value::String(old), Value::String(new)) = (old, new) else { return 0 };
     let same = old.bytes().zip(new.bytes()).take_while(|(old, new)| old == new).count();
     old.floor_char_boundary(same.saturating_sub(LEAD_BYTES))
 }
 
 /// The value as JSON, without the first `skip` bytes of a text, and not too long.
-fn quoted(value: &Value, skip: usize) -> String {
+fn quote_value(value: &Value, skip: usize) -> String {
     match value {
         Value::String(text) => {
             let lead = if skip > 0 { "…" } else { "" };

@@ -1,9 +1,9 @@
-//! What was found in the listing of one server that somebody should know of.
+//! Findings in the listing of one server that people or models should know of.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::hidden::Found;
+use super::hidden::HiddenCounts;
 use crate::eraser::shortened;
 
 /// Most places and names that are kept of one listing; of the others only their number.
@@ -11,26 +11,26 @@ pub(crate) const PLACES_MAX: usize = 50;
 /// Longest name in a notice, in bytes.
 const NAME_BYTES_MAX: usize = 80;
 
-/// What was found. Two listings that are alike have equal findings.
+/// The findings of one listing. Two listings that are alike have equal findings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Findings {
     /// Tools that are held back.
-    pub(crate) withheld: BTreeMap<String, Withheld>,
+    pub(crate) withheld: BTreeMap<String, WithheldTool>,
     /// Tools that have changed and were taken, with the difference; the last change of each.
     pub(crate) changed: Vec<(String, Vec<String>)>,
     /// Where hidden characters were taken out.
-    pub(crate) hidden: Places<(String, Found)>,
+    pub(crate) hidden: BoundedList<(String, HiddenCounts)>,
     /// Tools and prompts that were refused for the characters in a name of theirs.
-    pub(crate) refused: Places<String>,
+    pub(crate) refused: BoundedList<String>,
     /// Tools that are not pinned, because there are too many.
     pub(crate) unpinned: usize,
     /// The pins cannot be kept.
-    pub(crate) not_kept: bool,
+    pub(crate) pins_unavailable: bool,
 }
 
 /// Why a tool is held back.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Withheld {
+pub(crate) struct WithheldTool {
     /// Which members of its definition have changed, none when that is not known.
     pub(crate) members: Vec<&'static str>,
     /// The whole difference.
@@ -39,7 +39,7 @@ pub(crate) struct Withheld {
 
 /// A list that stays short, and says how much longer it would be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Places<T> {
+pub(crate) struct BoundedList<T> {
     pub(crate) some: Vec<T>,
     pub(crate) more: usize,
 }
@@ -47,19 +47,19 @@ pub(crate) struct Places<T> {
 /// Who reads notices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reader {
-    /// A person, who is told everything.
+    /// A person, who sees everything.
     Operator,
-    /// A model. It is not told the words of a definition that nobody has accepted.
+    /// A model. It does not see the words of a definition that has not been accepted.
     Model,
 }
 
-impl<T> Default for Places<T> {
+impl<T> Default for BoundedList<T> {
     fn default() -> Self {
         Self { some: Vec::new(), more: 0 }
     }
 }
 
-impl<T> Places<T> {
+impl<T> BoundedList<T> {
     pub(crate) fn push(&mut self, place: T) {
         if self.some.len() < PLACES_MAX {
             self.some.push(place);
@@ -75,9 +75,9 @@ impl<T> Places<T> {
     }
 }
 
-impl Withheld {
+impl WithheldTool {
     /// What has changed, in a few words and none of the server's.
-    pub(crate) fn what(&self) -> String {
+    pub(crate) fn changed_parts(&self) -> String {
         if self.members.is_empty() { "its definition".to_owned() } else { self.members.join(", ") }
     }
 }
@@ -95,49 +95,57 @@ impl Findings {
     pub(crate) fn notices(&self, reader: Reader) -> Vec<String> {
         let mut notices = Vec::new();
         for (tool, withheld) in self.withheld.iter().take(PLACES_MAX) {
-            let mut notice = format!("tool {} is held back: changed are ", named(tool));
+            let mut notice = format!("tool {} is held back: changed are ", quote_name(tool));
             match reader {
                 Reader::Operator => notice.push_str(&withheld.difference.join("; ")),
-                Reader::Model => notice.push_str(&withheld.what()),
+                Reader::Model => notice.push_str(&withheld.changed_parts()),
             }
             notices.push(notice);
         }
+
         if let more @ 1.. = self.withheld.len().saturating_sub(PLACES_MAX) {
             notices.push(format!("{more} more tools are held back"));
         }
+
         for (tool, difference) in self.changed.iter().take(PLACES_MAX) {
-            let mut notice = format!("tool {} has changed", named(tool));
+            let mut notice = format!("tool {} has changed", quote_name(tool));
             if !difference.is_empty() {
                 let _ = write!(notice, ": {}", difference.join("; "));
             }
             notices.push(notice);
         }
+
         if let more @ 1.. = self.changed.len().saturating_sub(PLACES_MAX) {
             notices.push(format!("{more} more tools have changed"));
         }
+
         let refused = self.refused.some.iter();
         notices
             .extend(refused.map(|name| format!("{name} is refused: hidden characters in a name")));
         self.refused.notice_more("are refused", &mut notices);
+
         let hidden = self.hidden.some.iter();
         notices.extend(
             hidden.map(|(place, found)| {
                 format!("hidden characters were taken out of {place}: {found}")
             }),
         );
+
         self.hidden.notice_more("places had hidden characters", &mut notices);
         if self.unpinned > 0 {
             notices.push(format!("{} tools are too many to be pinned", self.unpinned));
         }
-        if self.not_kept {
+
+        if self.pins_unavailable {
             notices.push("what its tools are cannot be pinned here".to_owned());
         }
+
         notices
     }
 }
 
 /// A name of a server's in a notice: quoted, and not too long.
-pub(crate) fn named(name: &str) -> String {
+pub(crate) fn quote_name(name: &str) -> String {
     let name: String =
         shortened(name, NAME_BYTES_MAX).chars().flat_map(char::escape_debug).collect();
     format!("'{name}'")

@@ -21,7 +21,7 @@ const KEYCAP: char = '\u{20E3}';
 
 /// A kind of hidden character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum HiddenKind {
     /// Control characters beside tab and line ends, and noncharacters.
     Control,
     /// Characters without width that join or separate nothing where they stand.
@@ -36,34 +36,34 @@ pub(crate) enum Kind {
     PrivateUse,
 }
 
-const KINDS: [(Kind, &str); 6] = [
-    (Kind::Control, "control"),
-    (Kind::ZeroWidth, "zero-width"),
-    (Kind::Bidi, "bidirectional"),
-    (Kind::Tag, "tag"),
-    (Kind::VariationSelector, "variation selector"),
-    (Kind::PrivateUse, "private-use"),
+const HIDDEN_KINDS: [(HiddenKind, &str); 6] = [
+    (HiddenKind::Control, "control"),
+    (HiddenKind::ZeroWidth, "zero-width"),
+    (HiddenKind::Bidi, "bidirectional"),
+    (HiddenKind::Tag, "tag"),
+    (HiddenKind::VariationSelector, "variation selector"),
+    (HiddenKind::PrivateUse, "private-use"),
 ];
 
-/// How many characters of each kind were found.
+/// Counts of the hidden characters of each kind that were found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Found([usize; KINDS.len()]);
+pub(crate) struct HiddenCounts([usize; HIDDEN_KINDS.len()]);
 
-impl Found {
+impl HiddenCounts {
     pub(crate) fn is_empty(self) -> bool {
         self == Self::default()
     }
 
-    fn count(&mut self, kind: Kind) {
+    fn count(&mut self, kind: HiddenKind) {
         self.0[kind as usize] += 1;
     }
 }
 
 /// `3 zero-width, 1 tag`.
-impl fmt::Display for Found {
+impl fmt::Display for HiddenCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
-        for (kind, name) in KINDS {
+        for (kind, name) in HIDDEN_KINDS {
             let count = self.0[kind as usize];
             if count > 0 {
                 write!(f, "{separator}{count} {name}")?;
@@ -75,23 +75,26 @@ impl fmt::Display for Found {
 }
 
 /// The text without its hidden characters; each is counted in `found`.
-pub(crate) fn clean<'a>(text: &'a str, found: &mut Found) -> Cow<'a, str> {
+pub(crate) fn clean_text<'a>(text: &'a str, found: &mut HiddenCounts) -> Cow<'a, str> {
     if is_plain(text) {
         return Cow::Borrowed(text);
     }
+
     let chars: Vec<char> = text.chars().collect();
     let mut cleaned = String::with_capacity(text.len());
     let before = *found;
     let mut at = 0;
+
     while let Some(&c) = chars.get(at) {
-        let length = tagged_flag(&chars[at..]);
+        let length = tagged_flag_length(&chars[at..]);
         if length > 0 {
             cleaned.extend(&chars[at..at + length]);
             at += length;
             continue;
         }
+
         let previous = at.checked_sub(1).map(|at| chars[at]);
-        match hidden(previous, c, chars.get(at + 1).copied()) {
+        match hidden_kind_between(previous, c, chars.get(at + 1).copied()) {
             None => cleaned.push(c),
             Some(kind) => {
                 found.count(kind);
@@ -101,28 +104,31 @@ pub(crate) fn clean<'a>(text: &'a str, found: &mut Found) -> Cow<'a, str> {
                 }
             }
         }
+
         at += 1;
     }
+
     if *found == before { Cow::Borrowed(text) } else { Cow::Owned(cleaned) }
 }
 
 /// Whether a name can be shown as it is: nothing in it is hidden, and it stays on its line.
 pub(crate) fn is_clean_name(name: &str) -> bool {
-    let mut found = Found::default();
-    clean(name, &mut found);
+    let mut found = HiddenCounts::default();
+    clean_text(name, &mut found);
     found.is_empty() && !name.contains(['\t', '\n', '\r'])
 }
 
 /// Cleans every text of a JSON value in place. Answers whether all names of members were clean: a
 /// name cannot be changed without changing what the value means.
-pub(crate) fn clean_json(value: &mut Value, found: &mut Found) -> bool {
+pub(crate) fn clean_json(value: &mut Value, found: &mut HiddenCounts) -> bool {
     match value {
         Value::String(text) => {
-            if let Cow::Owned(cleaned) = clean(text, found) {
+            if let Cow::Owned(cleaned) = clean_text(text, found) {
                 *text = cleaned;
             }
             true
         }
+
         // Everything is cleaned, also after a name that is not clean.
         Value::Array(items) => {
             let mut clean = true;
@@ -131,6 +137,7 @@ pub(crate) fn clean_json(value: &mut Value, found: &mut Found) -> bool {
             }
             clean
         }
+
         Value::Object(members) => {
             let mut clean = true;
             for (name, value) in members.iter_mut() {
@@ -151,7 +158,7 @@ fn is_plain(text: &str) -> bool {
 }
 
 /// How many characters at the beginning are a flag that is made of tags; 0 when there is none.
-fn tagged_flag(chars: &[char]) -> usize {
+fn tagged_flag_length(chars: &[char]) -> usize {
     if chars.first() != Some(&BLACK_FLAG) {
         return 0;
     }
@@ -165,8 +172,8 @@ fn tagged_flag(chars: &[char]) -> usize {
 }
 
 /// What kind of hidden character stands between its two neighbours, if it is one.
-fn hidden(previous: Option<char>, c: char, next: Option<char>) -> Option<Kind> {
-    let kind = kind(c)?;
+fn hidden_kind_between(previous: Option<char>, c: char, next: Option<char>) -> Option<HiddenKind> {
+    let kind = invisible_kind(c)?;
     let stays = match c {
         '\u{200C}' | '\u{200D}' if previous.is_some_and(is_joining) => true,
         '\u{200D}' => previous.is_some_and(ends_emoji) && next.is_some_and(is_pictograph),
@@ -179,26 +186,32 @@ fn hidden(previous: Option<char>, c: char, next: Option<char>) -> Option<Kind> {
         '\u{180B}'..='\u{180F}' => previous.is_some_and(is_mongolian),
         _ => false,
     };
+
     (!stays).then_some(kind)
 }
 
-/// The kind of a character that nobody sees, wherever it stands.
-fn kind(c: char) -> Option<Kind> {
+/// The kind of a character that is invisible wherever it stands.
+fn invisible_kind(c: char) -> Option<HiddenKind> {
     Some(match c {
         '\t' | '\n' | '\r' | ' '..='~' => return None,
-        '\0'..='\u{1F}' | '\u{7F}'..='\u{9F}' | '\u{2028}' | '\u{2029}' => Kind::Control,
-        '\u{FFF0}'..='\u{FFFB}' | '\u{FDD0}'..='\u{FDEF}' => Kind::Control,
-        c if u32::from(c) & 0xFFFE == 0xFFFE => Kind::Control,
-        '\u{61C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' => Kind::Bidi,
-        '\u{2066}'..='\u{2069}' => Kind::Bidi,
-        '\u{AD}' | '\u{34F}' | '\u{115F}' | '\u{1160}' | '\u{3164}' | '\u{FFA0}' => Kind::ZeroWidth,
-        '\u{17B4}' | '\u{17B5}' | '\u{180E}' | '\u{200B}'..='\u{200D}' => Kind::ZeroWidth,
-        '\u{2060}'..='\u{2065}' | '\u{206A}'..='\u{206F}' | '\u{FEFF}' => Kind::ZeroWidth,
-        '\u{1BCA0}'..='\u{1BCA3}' | '\u{1D173}'..='\u{1D17A}' => Kind::ZeroWidth,
-        '\u{180B}'..='\u{180D}' | '\u{180F}' | '\u{FE00}'..='\u{FE0F}' => Kind::VariationSelector,
-        '\u{E0100}'..='\u{E01EF}' => Kind::VariationSelector,
-        '\u{E0000}'..='\u{E0FFF}' => Kind::Tag,
-        '\u{E000}'..='\u{F8FF}' | '\u{F0000}'..='\u{10FFFF}' => Kind::PrivateUse,
+
+        '\0'..='\u{1F}' | '\u{7F}'..='\u{9F}' | '\u{2028}' | '\u{2029}' => HiddenKind::Control,
+        '\u{FFF0}'..='\u{FFFB}' | '\u{FDD0}'..='\u{FDEF}' => HiddenKind::Control,
+        c if u32::from(c) & 0xFFFE == 0xFFFE => HiddenKind::Control,
+        '\u{61C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' => HiddenKind::Bidi,
+        '\u{2066}'..='\u{2069}' => HiddenKind::Bidi,
+        '\u{AD}' | '\u{34F}' | '\u{115F}' | '\u{1160}' | '\u{3164}' | '\u{FFA0}' => {
+            HiddenKind::ZeroWidth
+        }
+        '\u{17B4}' | '\u{17B5}' | '\u{180E}' | '\u{200B}'..='\u{200D}' => HiddenKind::ZeroWidth,
+        '\u{2060}'..='\u{2065}' | '\u{206A}'..='\u{206F}' | '\u{FEFF}' => HiddenKind::ZeroWidth,
+        '\u{1BCA0}'..='\u{1BCA3}' | '\u{1D173}'..='\u{1D17A}' => HiddenKind::ZeroWidth,
+        '\u{180B}'..='\u{180D}' | '\u{180F}' | '\u{FE00}'..='\u{FE0F}' => {
+            HiddenKind::VariationSelector
+        }
+        '\u{E0100}'..='\u{E01EF}' => HiddenKind::VariationSelector,
+        '\u{E0000}'..='\u{E0FFF}' => HiddenKind::Tag,
+        '\u{E000}'..='\u{F8FF}' | '\u{F0000}'..='\u{10FFFF}' => HiddenKind::PrivateUse,
         _ => return None,
     })
 }

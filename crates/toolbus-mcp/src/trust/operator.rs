@@ -1,16 +1,16 @@
-//! What a person does with pins: looks what waits, and accepts it.
+//! The operator's commands on pins: list the changes that wait, and accept them.
 //!
 //! The files are the way to a bridge that runs: it sees that one has changed, and lists again.
 
-use super::findings::named;
+use super::findings::quote_name;
 use super::now_ms;
-use super::pins::Kept;
-use super::store::{Error, Pins};
+use super::pin_store::{Error, Pins};
+use super::pins::PinnedDefinition;
 use crate::server_name::ServerName;
 
 /// A change that waits for a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Waiting {
+pub struct PendingChange {
     /// The server.
     pub server: ServerName,
     /// Its tool.
@@ -29,7 +29,7 @@ pub enum AcceptError {
     #[error("the pins cannot be used")]
     Pins(#[from] Error),
     /// Nothing is known of such a server.
-    #[error("no tools of a server '{server}' are pinned{}", there_are("; there are", names))]
+    #[error("no tools of a server '{server}' are pinned{}", list_names("; there are", names))]
     UnknownServer {
         /// The server as it was named.
         server: String,
@@ -39,7 +39,7 @@ pub enum AcceptError {
     /// No change of such a tool waits.
     #[error(
         "no change of tool '{tool}' waits on server '{server}'{}",
-        there_are("; there wait", names)
+        list_names("; there wait", names)
     )]
     NothingWaits {
         /// The server.
@@ -56,28 +56,30 @@ impl Pins {
     ///
     /// # Errors
     /// When the pins cannot be used, or nothing is known of the server.
-    pub fn waiting(&self, server: Option<&str>) -> Result<Vec<Waiting>, AcceptError> {
+    pub fn pending_changes(&self, server: Option<&str>) -> Result<Vec<PendingChange>, AcceptError> {
         let servers = match server {
             Some(server) => vec![self.known_server(server)?],
             None => self.servers()?,
         };
         let mut waiting = Vec::new();
+
         for server in servers {
             let Some(document) = self.read(&server) else { continue };
             let before = |tool: &str| document.tools.get(tool).map(|pin| &pin.kept);
             for (tool, new) in &document.withheld {
                 let lost = || vec!["what was pinned of it is not known".to_owned()];
-                let difference = |old: &Kept| old.difference(&new.definition);
-                waiting.push(Waiting {
+                let difference = |old: &PinnedDefinition| old.difference(&new.definition);
+                waiting.push(PendingChange {
                     server: server.clone(),
                     tool: tool.clone(),
                     is_held_back: true,
                     difference: before(tool).map_or_else(lost, difference),
                 });
             }
+
             for (tool, pin) in &document.tools {
                 let Some(changed) = &pin.changed else { continue };
-                waiting.push(Waiting {
+                waiting.push(PendingChange {
                     server: server.clone(),
                     tool: tool.clone(),
                     is_held_back: false,
@@ -85,6 +87,7 @@ impl Pins {
                 });
             }
         }
+
         Ok(waiting)
     }
 
@@ -101,11 +104,16 @@ impl Pins {
             let edited = !accepted.is_empty() || document.lost != was_lost;
             (accepted, edited)
         })?;
+
         match tool {
             Some(tool) if accepted.is_empty() => Err(AcceptError::NothingWaits {
                 server: server.to_string(),
                 tool: tool.to_owned(),
-                names: self.waiting(Some(server.as_str()))?.into_iter().map(|w| w.tool).collect(),
+                names: self
+                    .pending_changes(Some(server.as_str()))?
+                    .into_iter()
+                    .map(|w| w.tool)
+                    .collect(),
             }),
             _ => Ok(accepted),
         }
@@ -121,12 +129,12 @@ impl Pins {
     }
 }
 
-fn there_are(lead: &str, names: &[String]) -> String {
-    const TOLD_MAX: usize = 10;
+fn list_names(lead: &str, names: &[String]) -> String {
+    const NAMES_MAX: usize = 10;
     if names.is_empty() {
         return String::new();
     }
-    let told: Vec<String> = names.iter().take(TOLD_MAX).map(|name| named(name)).collect();
-    let more = if names.len() > TOLD_MAX { ", …" } else { "" };
-    format!("{lead} {}{more}", told.join(", "))
+    let listed: Vec<String> = names.iter().take(NAMES_MAX).map(|name| quote_name(name)).collect();
+    let more = if names.len() > NAMES_MAX { ", …" } else { "" };
+    format!("{lead} {}{more}", listed.join(", "))
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use serde::{Deserialize, Serialize};
 
 use super::definition::Definition;
-use super::difference::difference;
+use super::difference::describe_difference;
 use crate::catalogue::CATALOGUE_BYTES_MAX;
 use crate::config::ToolChanges;
 
@@ -22,24 +22,24 @@ pub(crate) const VERSION: u32 = 1;
 /// What is known of the tools of one server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct Document {
+pub(crate) struct PinDocument {
     pub(crate) version: u32,
     /// The server, for people who read the file.
     pub(crate) server: String,
     /// Tools by name, as they were first seen or last taken.
     pub(crate) tools: BTreeMap<String, Pin>,
-    /// What was pinned is lost, and nobody has accepted what is there instead.
+    /// What was pinned is lost, and what is there instead has not been accepted.
     #[serde(default)]
     pub(crate) lost: bool,
     /// Definitions that are held back, by the names of their tools.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) withheld: BTreeMap<String, Kept>,
+    pub(crate) withheld: BTreeMap<String, PinnedDefinition>,
 }
 
-/// A definition that is kept.
+/// A definition that is pinned or held back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct Kept {
+pub(crate) struct PinnedDefinition {
     /// SHA-256 of the definition.
     pub(crate) digest: String,
     /// The definition as canonical JSON; empty where it was too much to keep.
@@ -51,47 +51,47 @@ pub(crate) struct Kept {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Pin {
     /// Its definition.
-    pub(crate) kept: Kept,
+    pub(crate) kept: PinnedDefinition,
     /// When a tool of this name was first seen, in Unix milliseconds.
     pub(crate) first_seen_ms: u64,
-    /// Its last change that nobody has accepted.
+    /// Its last change that has not been accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) changed: Option<Changed>,
+    pub(crate) changed: Option<UnacceptedChange>,
 }
 
 /// A change that was taken.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct Changed {
+pub(crate) struct UnacceptedChange {
     /// When, in Unix milliseconds.
     pub(crate) at_ms: u64,
     /// What, line by line.
     pub(crate) difference: Vec<String>,
 }
 
-/// What there was before a listing.
+/// The pins of a server before a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sight {
+pub(crate) enum PriorPins {
     /// Nothing: the server is seen for the first time.
     First,
     /// A document.
     Known,
-    /// A document that could not be read, so nobody can say what has changed.
+    /// A document that could not be read, so that changes cannot be recognised.
     Lost,
 }
 
-/// What a listing has brought.
+/// The verdict on a listing.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
     /// Tools that have changed since the last listing, with the difference.
-    pub(crate) news: Vec<(String, Vec<String>)>,
+    pub(crate) changes: Vec<(String, Vec<String>)>,
     /// Whether the document is another than before.
     pub(crate) edited: bool,
     /// Tools that found no room among the pins.
     pub(crate) unpinned: usize,
 }
 
-impl Kept {
+impl PinnedDefinition {
     fn of(definition: &Definition) -> Self {
         Self { digest: definition.digest.clone(), definition: definition.text.clone() }
     }
@@ -101,11 +101,11 @@ impl Kept {
         if self.definition.is_empty() || new.is_empty() {
             return vec!["its definition; the former one was too much to keep".to_owned()];
         }
-        difference(&self.definition, new)
+        describe_difference(&self.definition, new)
     }
 }
 
-impl Document {
+impl PinDocument {
     /// Nothing is known of the server.
     pub(crate) fn new(server: &str) -> Self {
         Self {
@@ -118,21 +118,23 @@ impl Document {
     }
 
     /// Compares what is listed now with what is pinned, and takes in what the policy lets in.
-    pub(crate) fn judge(
+    pub(crate) fn review_listing(
         &mut self,
         listed: &[(String, Definition)],
-        sight: Sight,
+        prior: PriorPins,
         policy: ToolChanges,
         now_ms: u64,
     ) -> Verdict {
-        let lost = sight == Sight::Lost || self.lost;
+        let lost = prior == PriorPins::Lost || self.lost;
         let lost = lost && policy == ToolChanges::Quarantine;
         let mut verdict = Verdict { edited: lost != self.lost, ..Verdict::default() };
         self.lost = lost;
+
         let kept = self.tools.values().filter(|pin| pin.changed.is_some()).count();
         let mut room = DIFFERENCES_MAX.saturating_sub(kept);
         for (name, definition) in listed {
             let is_full = self.tools.len() >= PINS_MAX;
+
             let refusal = match (self.tools.get_mut(name), policy) {
                 (Some(pin), _) if pin.kept.digest == definition.digest => {
                     verdict.edited |= self.withheld.remove(name).is_some();
@@ -142,12 +144,12 @@ impl Document {
                     let difference = pin.kept.difference(&definition.text);
                     let keep = room > 0 || pin.changed.is_some();
                     room = room.saturating_sub(1);
-                    let told = if keep { difference.clone() } else { Vec::new() };
-                    pin.changed = Some(Changed { at_ms: now_ms, difference: told });
-                    pin.kept = Kept::of(definition);
+                    let noted = if keep { difference.clone() } else { Vec::new() };
+                    pin.changed = Some(UnacceptedChange { at_ms: now_ms, difference: noted });
+                    pin.kept = PinnedDefinition::of(definition);
                     self.withheld.remove(name);
                     verdict.edited = true;
-                    verdict.news.push((name.clone(), difference));
+                    verdict.changes.push((name.clone(), difference));
                     continue;
                 }
                 (Some(pin), ToolChanges::Quarantine) => pin.kept.difference(&definition.text),
@@ -163,7 +165,7 @@ impl Document {
                     vec![format!("{PINS_MAX} tools are pinned already")]
                 }
                 (None, _) => {
-                    let kept = Kept::of(definition);
+                    let kept = PinnedDefinition::of(definition);
                     let pin = Pin { kept, first_seen_ms: now_ms, changed: None };
                     self.tools.insert(name.clone(), pin);
                     self.withheld.remove(name);
@@ -171,9 +173,11 @@ impl Document {
                     continue;
                 }
             };
+
             self.withhold(name, definition, refusal, &mut verdict);
         }
-        self.forget(listed, &mut verdict);
+
+        self.drop_unneeded(listed, &mut verdict);
         verdict
     }
 
@@ -184,21 +188,22 @@ impl Document {
         difference: Vec<String>,
         verdict: &mut Verdict,
     ) {
-        let kept = Kept::of(definition);
+        let kept = PinnedDefinition::of(definition);
         if self.withheld.get(name) != Some(&kept) {
             self.withheld.insert(name.to_owned(), kept);
             verdict.edited = true;
-            verdict.news.push((name.to_owned(), difference));
+            verdict.changes.push((name.to_owned(), difference));
         }
     }
 
     /// Lets go of what is not needed to recognise a tool: what was held back of one that is gone,
     /// and definitions of vanished tools where there is much of them.
-    fn forget(&mut self, listed: &[(String, Definition)], verdict: &mut Verdict) {
+    fn drop_unneeded(&mut self, listed: &[(String, Definition)], verdict: &mut Verdict) {
         let names: HashSet<&str> = listed.iter().map(|(name, _)| name.as_str()).collect();
         let before = self.withheld.len();
         self.withheld.retain(|name, _| names.contains(name.as_str()));
         verdict.edited |= self.withheld.len() != before;
+
         let bytes: usize = self.tools.values().map(|pin| pin.kept.definition.len()).sum();
         if bytes > CATALOGUE_BYTES_MAX {
             let vanished = self.tools.iter_mut().filter(|(name, _)| !names.contains(name.as_str()));
@@ -215,11 +220,13 @@ impl Document {
         let wanted = |name: &str| tool.is_none_or(|tool| tool == name);
         self.lost &= tool.is_some();
         let mut accepted = Vec::new();
+
         for (name, pin) in self.tools.iter_mut().filter(|(name, _)| wanted(name)) {
             if pin.changed.take().is_some() {
                 accepted.push(name.clone());
             }
         }
+
         let names: Vec<String> =
             self.withheld.keys().filter(|name| wanted(name)).cloned().collect();
         for name in names {
@@ -230,6 +237,7 @@ impl Document {
                 accepted.push(name);
             }
         }
+
         accepted
     }
 }

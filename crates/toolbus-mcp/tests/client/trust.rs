@@ -102,7 +102,7 @@ async fn a_changed_tool_is_held_back_until_a_person_accepts_it() {
 
     // Another program accepts it, as the command line does.
     let pins = Pins::in_folder(folder.path().join("pins")).unwrap();
-    let waiting = pins.waiting(None).unwrap();
+    let waiting = pins.pending_changes(None).unwrap();
     assert_eq!(
         (waiting.len(), waiting[0].tool.as_str(), waiting[0].is_held_back),
         (1, "echo", true)

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::tool::ContentBlock;
 use super::{Message, Secret, field};
+use crate::ErrorCode;
 use crate::frame::SHORT_STRING_BYTES_MAX;
 
 mod completion;
@@ -151,6 +152,9 @@ pub struct McpGetServiceDetailsResponse {
     pub tools: Vec<McpToolDetails>,
     /// Why there are no details.
     pub error: Option<String>,
+    /// Toolbus extension: which kind of error it is; absent for [`ErrorCode::ExecutionFailed`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<ErrorCode>,
     /// Name that the server's program tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub implementation_name: Option<String>,
@@ -254,6 +258,9 @@ pub struct McpRegisterServerResponse {
     pub summary: Option<String>,
     /// Why it is not registered.
     pub error: Option<String>,
+    /// Toolbus extension: which kind of error it is; absent for [`ErrorCode::ExecutionFailed`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<ErrorCode>,
 }
 
 impl Message for McpRegisterServerResponse {
@@ -283,6 +290,9 @@ pub struct McpUnregisterServerResponse {
     pub success: bool,
     /// Why it is still there.
     pub error: Option<String>,
+    /// Toolbus extension: which kind of error it is; absent for [`ErrorCode::ExecutionFailed`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<ErrorCode>,
 }
 
 impl Message for McpUnregisterServerResponse {
@@ -323,6 +333,9 @@ pub struct McpGetPromptResponse {
     pub messages: Vec<McpPromptMessage>,
     /// Why there is no prompt.
     pub error: Option<String>,
+    /// Toolbus extension: which kind of error it is; absent for [`ErrorCode::ExecutionFailed`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<ErrorCode>,
 }
 
 impl Message for McpGetPromptResponse {
@@ -344,6 +357,43 @@ pub struct McpPromptMessage {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block: Option<ContentBlock>,
 }
+
+/// A bridge's response to an agent, which can carry an error instead of what was asked for.
+pub trait McpResponse: Message + Default {
+    /// A response with this error and nothing else.
+    #[must_use]
+    fn from_error(code: ErrorCode, message: String) -> Self;
+
+    /// The code of its error, or `None` when there is no error.
+    fn error_code(&self) -> Option<ErrorCode>;
+}
+
+macro_rules! mcp_responses {
+    ($($response:ty),+ $(,)?) => {
+        $(impl McpResponse for $response {
+            fn from_error(code: ErrorCode, message: String) -> Self {
+                let error_code = (code != ErrorCode::ExecutionFailed).then_some(code);
+                Self { error: Some(message), error_code, ..Self::default() }
+            }
+
+            fn error_code(&self) -> Option<ErrorCode> {
+                self.error.as_ref()?;
+                Some(self.error_code.clone().unwrap_or(ErrorCode::ExecutionFailed))
+            }
+        })+
+    };
+}
+
+mcp_responses![
+    McpCompleteResponse,
+    McpGetPromptResponse,
+    McpGetServiceDetailsResponse,
+    McpListResourcesResponse,
+    McpReadResourceResponse,
+    McpRegisterServerResponse,
+    McpSubscribeResponse,
+    McpUnregisterServerResponse,
+];
 
 /// The answer to a request at `mcp.manage` whose type nobody here knows, and that answer's own
 /// type: the request's with `Request` replaced by `Response`.

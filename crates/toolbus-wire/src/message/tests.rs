@@ -409,3 +409,25 @@ proptest! {
         prop_assert_eq!(json::read(&json::write(&request)), Ok(request));
     }
 }
+
+#[test]
+fn responses_of_bridges_carry_the_code_of_an_error() {
+    let denied = McpRegisterServerResponse::from_error(ErrorCode::Denied, "no".to_owned());
+    let body = serde_json::to_value(&denied).unwrap();
+    assert_eq!(body["error"], "no");
+    assert_eq!(body["errorCode"], "denied");
+    assert_eq!(denied.error_code(), Some(ErrorCode::Denied));
+
+    // The C# code knows no codes, so the usual one goes unsaid.
+    let failed = McpRegisterServerResponse::from_error(ErrorCode::ExecutionFailed, "no".to_owned());
+    let body = serde_json::to_value(&failed).unwrap();
+    assert_eq!(body.get("errorCode"), None);
+    assert_eq!(failed.error_code(), Some(ErrorCode::ExecutionFailed));
+
+    let newer = json::read::<McpRegisterServerResponse>(
+        br#"{"serverName":"x","error":"no","errorCode":"novel"}"#,
+    )
+    .unwrap();
+    assert_eq!(newer.error_code(), Some(ErrorCode::Other("novel".into())));
+    assert_eq!(McpRegisterServerResponse::default().error_code(), None);
+}

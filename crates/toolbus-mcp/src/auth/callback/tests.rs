@@ -29,7 +29,7 @@ async fn only_a_request_with_the_state_is_the_answer() {
         }
         ask(&callback, "GET /callback?code=good&state=s1 HTTP/1.1\r\nHost: x\r\n\r\n").await
     };
-    let (answer, page) = tokio::join!(callback.answer("s1", tokio::io::empty()), asking);
+    let (answer, page) = tokio::join!(callback.wait_for_answer("s1", tokio::io::empty()), asking);
     let expected = format!("{}?code=good&state=s1", callback.redirect_uri());
     assert_eq!(answer.expect("an answer").as_str(), expected);
     assert!(page.starts_with("HTTP/1.1 200"), "{page}");
@@ -44,7 +44,7 @@ async fn the_address_can_be_pasted() {
         "what?\n{long}\nhttp://127.0.0.1:1/callback?code=evil&state=other\n  \
          http://127.0.0.1:1/callback?code=good&state=s1 \n"
     );
-    let answer = callback.answer("s1", pasted.as_bytes()).await.expect("an answer");
+    let answer = callback.wait_for_answer("s1", pasted.as_bytes()).await.expect("an answer");
     assert_eq!(answer.query(), Some("code=good&state=s1"));
 }
 
@@ -52,6 +52,6 @@ async fn the_address_can_be_pasted() {
 async fn a_refusal_is_told_without_control_characters() {
     let callback = Callback::listen(None).await.expect("a port");
     let pasted = b"http://x/?state=s1&error=access_denied&error_description=no%1b%5B31m%0Away\n";
-    let error = callback.answer("s1", &pasted[..]).await.expect_err("a refusal");
+    let error = callback.wait_for_answer("s1", &pasted[..]).await.expect_err("a refusal");
     assert_eq!(error.to_string(), "the login was refused: access_denied: no[31mway");
 }

@@ -6,8 +6,8 @@ use super::*;
 fn only_https_or_this_machine_for_a_server_on_it() {
     let check = |url: &str, for_remote: bool, for_local: bool| {
         let url = Url::parse(url).expect("a URL");
-        assert_eq!(may_be_asked(&url, false), for_remote, "{url} for a remote server");
-        assert_eq!(may_be_asked(&url, true), for_local, "{url} for a local server");
+        assert_eq!(is_allowed_address(&url, false), for_remote, "{url} for a remote server");
+        assert_eq!(is_allowed_address(&url, true), for_local, "{url} for a local server");
     };
     check("https://login.example.org/token", true, true);
     check("http://login.example.org/token", false, false);

@@ -30,10 +30,10 @@ fn bytes(announcement: &McpServersIndexed) -> usize {
 fn no_announcement_is_over_the_limit_and_no_server_is_left_out() {
     let expected: Vec<String> = (0..10).map(|number| format!("s{number}")).collect();
     let servers: Vec<_> = expected.iter().map(|name| server(name, 1_000)).collect();
-    let one = bytes(&announcements(servers[..1].to_vec(), usize::MAX)[0]);
+    let one = bytes(&split_announcements(servers[..1].to_vec(), usize::MAX)[0]);
     assert!(one > 2_000);
     for (bytes_max, count) in [(one, 10), (2 * one, 5), (10 * one, 1)] {
-        let told = announcements(servers.clone(), bytes_max);
+        let told = split_announcements(servers.clone(), bytes_max);
         assert_eq!(told.len(), count);
         assert!(told.iter().all(|announcement| bytes(announcement) <= bytes_max));
         assert_eq!(told.iter().flat_map(names).collect::<Vec<_>>(), expected);
@@ -42,13 +42,13 @@ fn no_announcement_is_over_the_limit_and_no_server_is_left_out() {
 
 #[test]
 fn one_that_is_too_long_keeps_back_no_other() {
-    let told = announcements(vec![server("a", 1), server("b", 1_000), server("c", 1)], 1_000);
+    let told = split_announcements(vec![server("a", 1), server("b", 1_000), server("c", 1)], 1_000);
     assert_eq!(told.iter().map(names).collect::<Vec<_>>(), [["a"], ["b"], ["c"]]);
 }
 
 #[test]
 fn that_there_is_no_server_is_told() {
-    assert_eq!(announcements(Vec::new(), 0), [McpServersIndexed::default()]);
+    assert_eq!(split_announcements(Vec::new(), 0), [McpServersIndexed::default()]);
 }
 
 #[tokio::test]
@@ -77,7 +77,7 @@ async fn an_agent_that_asks_hears_everything_in_parts() {
     announcer.bytes_max = 600;
     let announcer = Arc::new(announcer);
     let request = Envelope::of(&McpMetadataRefreshRequest { server_name: None }, "Ada");
-    assert_eq!(Arc::clone(&announcer).refresh(request).await, Disposition::Ack);
+    assert_eq!(Arc::clone(&announcer).handle_refresh(request).await, Disposition::Ack);
 
     eventually(Duration::from_secs(30), async || {
         let bodies = heard.lock().clone();

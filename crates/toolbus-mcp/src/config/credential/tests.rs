@@ -3,7 +3,7 @@
 use super::*;
 
 fn of(name: &str, value: &str) -> Vec<String> {
-    credentials(name, value).iter().map(|secret| secret.expose().to_owned()).collect()
+    find_credentials(name, value).iter().map(|secret| secret.expose().to_owned()).collect()
 }
 
 #[test]
@@ -48,6 +48,6 @@ fn arguments_that_hold_credentials() {
     let arguments = ["serve", "--token", "abcdef", "--port", "8080", "--api-key=ghijkl", "-v", "x"];
     let arguments = arguments.map(str::to_owned);
     let found: Vec<String> =
-        of_arguments(&arguments).iter().map(|secret| secret.expose().to_owned()).collect();
+        find_in_arguments(&arguments).iter().map(|secret| secret.expose().to_owned()).collect();
     assert_eq!(found, ["abcdef", "ghijkl"]);
 }

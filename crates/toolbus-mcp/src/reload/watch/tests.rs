@@ -8,7 +8,7 @@ use super::*;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Fails unless the watch tells of what is done.
-async fn tells_of(watch: &Watch, what: &str, act: impl FnOnce()) {
+async fn tells_of(watch: &FolderWatch, what: &str, act: impl FnOnce()) {
     act();
     let told = tokio::time::timeout(PATIENCE, watch.changed()).await;
     assert!(told.is_ok(), "nothing was told: {what}");
@@ -19,7 +19,7 @@ async fn every_way_to_change_a_file_is_told_of() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let file = path("mcp.json");
-    let watch = Watch::of([file.as_path()]);
+    let watch = FolderWatch::for_files([file.as_path()]);
     tells_of(&watch, "made", || fs::write(&file, "1").unwrap()).await;
     tells_of(&watch, "written", || fs::write(&file, "2").unwrap()).await;
     let new = path("new");
@@ -46,7 +46,7 @@ async fn a_folder_that_comes_later_is_watched_when_it_is_looked_for() {
     let above = tempfile::tempdir().unwrap();
     let folder = above.path().join("later");
     let file = folder.join("mcp.json");
-    let watch = Watch::of([file.as_path()]);
+    let watch = FolderWatch::for_files([file.as_path()]);
     fs::create_dir(&folder).unwrap();
     watch.renew();
     tells_of(&watch, "made", || fs::write(&file, "1").unwrap()).await;

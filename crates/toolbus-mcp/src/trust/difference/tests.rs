@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 
 fn lines(old: Value, new: Value) -> Vec<String> {
-    difference(&old.to_string(), &new.to_string())
+    describe_difference(&old.to_string(), &new.to_string())
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn every_place_is_told_with_what_stood_and_stands_there() {
         ]
     );
     let expected = ["title", "description", "inputSchema", "annotations"];
-    assert_eq!(members(&old.to_string(), &new.to_string()), expected);
+    assert_eq!(changed_members(&old.to_string(), &new.to_string()), expected);
 }
 
 #[test]
@@ -49,5 +49,5 @@ fn there_are_only_so_many_lines() {
     };
     let told = lines(many(1), many(2));
     assert_eq!((told.len(), told[20].as_str()), (21, "and 80 more"));
-    assert_eq!(difference("not JSON", "{}").len(), 1);
+    assert_eq!(describe_difference("not JSON", "{}").len(), 1);
 }

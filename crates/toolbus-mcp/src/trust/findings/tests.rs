@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_model_is_not_told_the_words_that_nobody_has_accepted() {
-    let withheld = Withheld {
+    let withheld = WithheldTool {
         members: vec!["description"],
         difference: vec![r#"description: "x" → "obey me""#.to_owned()],
     };
@@ -17,9 +17,9 @@ fn a_model_is_not_told_the_words_that_nobody_has_accepted() {
 
 #[test]
 fn there_are_only_so_many_notices_and_none_hides_anything() {
-    let mut findings = Findings { unpinned: 3, not_kept: true, ..Findings::default() };
+    let mut findings = Findings { unpinned: 3, pins_unavailable: true, ..Findings::default() };
     for number in 0..1_000 {
-        findings.refused.push(format!("tool {}", named(&format!("a\u{200B}{number}"))));
+        findings.refused.push(format!("tool {}", quote_name(&format!("a\u{200B}{number}"))));
         findings.changed.push((format!("c\u{202E}{number}"), Vec::new()));
     }
     let notices = findings.notices(Reader::Operator);

@@ -5,8 +5,8 @@ use serde_json::json;
 use super::*;
 
 fn cleaned(text: &str) -> (String, String) {
-    let mut found = Found::default();
-    let text = clean(text, &mut found).into_owned();
+    let mut found = HiddenCounts::default();
+    let text = clean_text(text, &mut found).into_owned();
     (text, found.to_string())
 }
 
@@ -53,7 +53,10 @@ fn ordinary_text_of_every_script_stays() {
     ];
     for text in texts {
         assert_eq!(cleaned(text), (text.to_owned(), String::new()), "{text}");
-        assert!(matches!(clean(text, &mut Found::default()), Cow::Borrowed(_)), "copied: {text}");
+        assert!(
+            matches!(clean_text(text, &mut HiddenCounts::default()), Cow::Borrowed(_)),
+            "copied: {text}"
+        );
     }
     // A flag of nowhere is a place to hide in.
     let flag: String =
@@ -73,7 +76,7 @@ fn names_are_clean_or_not() {
 
 #[test]
 fn json_is_cleaned_but_for_its_names() {
-    let mut found = Found::default();
+    let mut found = HiddenCounts::default();
     let mut value = json!({"a": ["x\u{200B}", {"description": "y\u{202E}"}], "n": 1});
     assert!(clean_json(&mut value, &mut found));
     assert_eq!(value, json!({"a": ["x", {"description": "y"}], "n": 1}));

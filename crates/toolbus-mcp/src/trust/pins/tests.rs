@@ -11,32 +11,32 @@ fn definition(name: &str, description: &str) -> (String, Definition) {
     (name.to_owned(), Definition::new(members))
 }
 
-struct Server(Document);
+struct Server(PinDocument);
 
 impl Server {
     fn seen(tools: &[(&str, &str)]) -> Self {
-        let mut server = Self(Document::new("s"));
-        assert_eq!(server.list_at(tools, Sight::First, Announce, 1), [""; 0]);
+        let mut server = Self(PinDocument::new("s"));
+        assert_eq!(server.list_at(tools, PriorPins::First, Announce, 1), [""; 0]);
         server
     }
 
     fn list(&mut self, tools: &[(&str, &str)], policy: ToolChanges) -> Vec<String> {
-        self.list_at(tools, Sight::Known, policy, 2)
+        self.list_at(tools, PriorPins::Known, policy, 2)
     }
 
     fn list_at(
         &mut self,
         tools: &[(&str, &str)],
-        sight: Sight,
+        prior: PriorPins,
         policy: ToolChanges,
         now_ms: u64,
     ) -> Vec<String> {
         let listed: Vec<_> = tools.iter().map(|(name, text)| definition(name, text)).collect();
         let before = self.0.clone();
-        let verdict = self.0.judge(&listed, sight, policy, now_ms);
+        let verdict = self.0.review_listing(&listed, prior, policy, now_ms);
         assert_eq!(verdict.edited, self.0 != before, "{verdict:?}");
         verdict
-            .news
+            .changes
             .into_iter()
             .map(|(tool, lines)| format!("{tool}: {}", lines.join(";")))
             .collect()
@@ -100,30 +100,30 @@ fn a_tool_that_comes_back_as_another_is_a_change() {
 
 #[test]
 fn lost_pins_vouch_for_nothing_where_that_matters() {
-    let mut server = Server(Document::new("s"));
-    assert_eq!(server.list_at(&[("a", "x")], Sight::Lost, Quarantine, 1).len(), 1);
+    let mut server = Server(PinDocument::new("s"));
+    assert_eq!(server.list_at(&[("a", "x")], PriorPins::Lost, Quarantine, 1).len(), 1);
     server.list(&[("a", "x"), ("late", "y")], Quarantine);
     assert_eq!(server.held_back(), ["a", "late"]);
     assert_eq!(server.0.accept(None, 3), ["a", "late"]);
     assert_eq!(server.list(&[("a", "x"), ("new", "y")], Quarantine), [""; 0]);
     assert_eq!(server.held_back(), [""; 0]);
 
-    let mut server = Server(Document::new("s"));
-    assert_eq!(server.list_at(&[("a", "x")], Sight::Lost, Announce, 1), [""; 0]);
+    let mut server = Server(PinDocument::new("s"));
+    assert_eq!(server.list_at(&[("a", "x")], PriorPins::Lost, Announce, 1), [""; 0]);
     assert_eq!(server.0.tools.len(), 1);
 }
 
 #[test]
 fn names_that_find_no_room_are_not_let_in_by_quarantine() {
-    let mut server = Server(Document::new("s"));
+    let mut server = Server(PinDocument::new("s"));
     let names: Vec<String> = (0..PINS_MAX).map(|number| format!("t{number}")).collect();
     let tools: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "")).collect();
-    server.list_at(&tools, Sight::First, Quarantine, 1);
+    server.list_at(&tools, PriorPins::First, Quarantine, 1);
     let listed = [definition("one-more", "")];
-    let verdict = server.0.clone().judge(&listed, Sight::Known, Announce, 2);
-    assert_eq!((verdict.unpinned, verdict.news.len()), (1, 0));
-    let verdict = server.0.judge(&listed, Sight::Known, Quarantine, 2);
-    assert_eq!((verdict.unpinned, verdict.news.len()), (1, 1));
+    let verdict = server.0.clone().review_listing(&listed, PriorPins::Known, Announce, 2);
+    assert_eq!((verdict.unpinned, verdict.changes.len()), (1, 0));
+    let verdict = server.0.review_listing(&listed, PriorPins::Known, Quarantine, 2);
+    assert_eq!((verdict.unpinned, verdict.changes.len()), (1, 1));
     assert_eq!(server.held_back(), ["one-more"]);
     assert_eq!(server.0.tools.len(), PINS_MAX);
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::ErrorCode;
 use crate::message::{Message, field};
 
 /// Toolbus extension: asks a bridge what a server proposes for an argument of a prompt, or for a place of a
@@ -51,6 +52,9 @@ pub struct McpCompleteResponse {
     pub has_more: Option<bool>,
     /// Why there are none.
     pub error: Option<String>,
+    /// Toolbus extension: which kind of error it is; absent for [`ErrorCode::ExecutionFailed`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<ErrorCode>,
 }
 
 impl Message for McpCompleteResponse {

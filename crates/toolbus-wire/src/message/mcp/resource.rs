@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::ErrorCode;
 use crate::message::{Message, field};
 
 /// Asks a bridge for one page of a server's resources.
@@ -38,6 +39,9 @@ pub struct McpListResourcesResponse {
     pub left_out: Option<u32>,
     /// Why there is no page.
     pub error: Option<String>,
+    /// Toolbus extension: which kind of error it is; absent for [`ErrorCode::ExecutionFailed`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<ErrorCode>,
 }
 
 impl Message for McpListResourcesResponse {
@@ -119,6 +123,9 @@ pub struct McpReadResourceResponse {
     pub left_out_bytes: Option<u64>,
     /// Why there are none.
     pub error: Option<String>,
+    /// Toolbus extension: which kind of error it is; absent for [`ErrorCode::ExecutionFailed`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<ErrorCode>,
 }
 
 impl Message for McpReadResourceResponse {

@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::ErrorCode;
 use crate::message::{Message, field};
 
 /// Toolbus extension: asks a bridge, at `mcp.subscribe`, to report changes of a server's resources.
@@ -32,6 +33,9 @@ pub struct McpSubscribeResponse {
     pub server_name: String,
     /// Why.
     pub error: Option<String>,
+    /// Toolbus extension: which kind of error it is; absent for [`ErrorCode::ExecutionFailed`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<ErrorCode>,
 }
 
 impl Message for McpSubscribeResponse {

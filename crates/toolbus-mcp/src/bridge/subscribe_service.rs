@@ -1,23 +1,20 @@
-//! The handler of `mcp.subscribe`: each request holds for as long as somebody wants it.
+//! The handler of `mcp.subscribe`: each request lasts as long as the subscription.
 
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use toolbus_bus::responder::{Call, Context, Failure, Malformed, Repeat, Reply, Service};
 use toolbus_bus::{Envelope, Topic};
-use toolbus_wire::message::mcp::{McpSubscribeRequest, McpSubscribeResponse};
+use toolbus_wire::message::mcp::{McpResponse as _, McpSubscribeRequest, McpSubscribeResponse};
 use toolbus_wire::message::tool::CallIds;
-use toolbus_wire::{Message as _, json};
+use toolbus_wire::{ErrorCode, Message as _, json};
 
-use super::invoke::with_headers;
+use super::invoke_service::with_headers;
 use crate::lookup::Lookup;
 use crate::servers::Set;
 
 /// How long a subscription holds when its caller does not say.
-const BUDGET: Duration = Duration::from_secs(60);
-
-/// What a request is told that another bridge had before.
-pub(crate) const LOST: &str = "the bridge that had it was lost";
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) struct SubscribeService {
     pub(super) set: Set,
@@ -32,10 +29,11 @@ impl Service for SubscribeService {
             tool_call_id: envelope.message_id.clone(),
             tool_name: McpSubscribeRequest::TYPE.to_owned(),
         };
+
         match json::read::<McpSubscribeRequest>(&envelope.body) {
             Ok(request) => {
-                // Whoever made it makes it anew when it is lost, and would not hear of a second one.
-                Ok(Call { ids, request, default_budget: BUDGET, repeat: Repeat::Never })
+                // The agent subscribes again when it is lost, and would not hear of a second one.
+                Ok(Call { ids, request, default_budget: DEFAULT_TIMEOUT, repeat: Repeat::Never })
             }
             Err(error) => Err(Malformed { ids, reason: error.to_string() }),
         }
@@ -47,20 +45,30 @@ impl Service for SubscribeService {
             let Context { deadline, cancelled, asker, progress, .. } = context;
             let lookup = Lookup { server: server_name.clone(), deadline, cancelled, asker };
             let Err(error) = self.set.subscribe(lookup, &uris, &progress).await;
-            ended(server_name, error.to_string())
+            let response =
+                McpSubscribeResponse::from_error(ErrorCode::ExecutionFailed, error.to_string());
+            with_headers(Reply::of(&McpSubscribeResponse { server_name, ..response }))
         })
     }
 
     fn fail(&self, _: &CallIds, failure: Failure) -> Reply {
-        let error = match failure {
-            Failure::Malformed(reason) => reason,
-            Failure::Timeout { asked } => format!("it was for {} ms", asked.as_millis()),
-            Failure::Cancelled => "cancelled".to_owned(),
-            Failure::OutcomeUnknown => LOST.to_owned(),
-            Failure::Crashed => "the bridge failed on the request".to_owned(),
-            Failure::TooLarge { bytes } => format!("an answer of {bytes} bytes is too large"),
+        let failed = ErrorCode::ExecutionFailed;
+        let (code, error) = match failure {
+            Failure::Malformed(reason) => (ErrorCode::InvalidArguments, reason),
+            Failure::Timeout { asked } => {
+                (ErrorCode::Timeout, format!("it was for {} ms", asked.as_millis()))
+            }
+            Failure::Cancelled => (ErrorCode::Cancelled, "cancelled".to_owned()),
+            Failure::OutcomeUnknown => {
+                (ErrorCode::OutcomeUnknown, "the bridge that had it was lost".to_owned())
+            }
+            Failure::Crashed => (failed, "the bridge failed on the request".to_owned()),
+            Failure::TooLarge { bytes } => {
+                (failed, format!("an answer of {bytes} bytes is too large"))
+            }
         };
-        ended(String::new(), error)
+
+        with_headers(Reply::of(&McpSubscribeResponse::from_error(code, error)))
     }
 
     fn default_reply_topic(&self) -> Option<Topic> {
@@ -70,8 +78,4 @@ impl Service for SubscribeService {
     fn source(&self) -> &str {
         &self.source
     }
-}
-
-fn ended(server_name: String, error: String) -> Reply {
-    with_headers(Reply::of(&McpSubscribeResponse { server_name, error: Some(error) }))
 }

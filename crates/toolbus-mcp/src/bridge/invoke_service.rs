@@ -2,7 +2,7 @@
 
 use futures_util::future::BoxFuture;
 use toolbus_bus::responder::{
-    Call as Request, Context, Failure, Malformed, Repeat, Reply, Service,
+    Call as ReceivedCall, Context, Failure, Malformed, Repeat, Reply, Service,
 };
 use toolbus_bus::{Envelope, Topic};
 use toolbus_tools::bus::{read_request, reply_to, tool_failure};
@@ -25,12 +25,12 @@ pub(super) struct InvokeService {
 impl Service for InvokeService {
     type Request = ToolInvokeRequest;
 
-    fn parse(&self, envelope: &Envelope) -> Result<Request<ToolInvokeRequest>, Malformed> {
+    fn parse(&self, envelope: &Envelope) -> Result<ReceivedCall<ToolInvokeRequest>, Malformed> {
         // The message type is not looked at: the C# bridge does not, and only requests come here.
         let request = read_request(envelope)?;
         let server = envelope.headers.get(header::MCP_SERVER);
         let may_repeat = self.set.may_repeat(server, &request.tool_name);
-        Ok(Request {
+        Ok(ReceivedCall {
             ids: CallIds::from(&request),
             default_budget: self.set.call_timeout(server, &request.tool_name),
             repeat: if may_repeat { Repeat::Harmless } else { Repeat::Never },
@@ -70,15 +70,16 @@ impl InvokeService {
             progress: context.progress,
             asker: context.asker,
         };
+
         match self.set.call(call).await {
-            Ok(result) => Ok(output(result)),
+            Ok(result) => Ok(output_of(result)),
             Err(error) => Err(CallError::new(error.code(), error.to_string())),
         }
     }
 }
 
 /// A result as an output. Blocks go along only where they say more than the text does.
-fn output(result: CallResult) -> Output {
+fn output_of(result: CallResult) -> Output {
     let only_text = result.blocks.iter().all(|block| block.kind == ContentKind::Text);
     // A tool that gives a value should give its text as well, and not every one does.
     let value_as_text = || result.structured.as_ref().map(ToString::to_string);

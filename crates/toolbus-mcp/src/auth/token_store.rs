@@ -1,12 +1,11 @@
-//! The file that keeps what a login has brought, one for each server.
+//! The token store: one file for each server, with what a login has brought.
 //!
 //! Invariants: only its owner may read it (0600, in a folder of 0700); it is replaced as a whole or
 //! not at all; a token in it is for the address that stands beside it and goes nowhere else. Two
 //! processes that renew the same token do so one after another.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,27 +16,25 @@ use reqwest::Url;
 use rmcp::transport::auth::OAuthClientConfig;
 use rmcp::transport::{AuthError, CredentialRefreshGuard, CredentialStore, StoredCredentials};
 use serde::{Deserialize, Serialize};
-use tempfile::NamedTempFile;
-use tokio::time::{Instant, sleep};
 use toolbus_wire::message::Secret;
 
 use super::Error;
 use crate::config::AuthorizationCode;
 use crate::eraser::Eraser;
 use crate::server_name::ServerName;
+use crate::small_file::{self, LockError, LockPatience};
 
 /// Longest file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Longest challenge of a server that is kept, in bytes.
 const CHALLENGE_BYTES_MAX: usize = 4 << 10;
-/// How long another process may hold the file: longer than one refresh takes.
-const LOCK_WAIT: Duration = Duration::from_secs(15);
-/// How often it is tried meanwhile.
-const LOCK_PAUSE: Duration = Duration::from_millis(50);
+/// How a lock is waited for that another process holds: longer than one refresh takes.
+const LOCK_PATIENCE: LockPatience =
+    LockPatience { timeout: Duration::from_secs(15), interval: Duration::from_millis(50) };
 
 /// The file of one server. Clones are the same file.
 #[derive(Clone)]
-pub(super) struct Store {
+pub(super) struct TokenStore {
     file: Option<Arc<Path>>,
     url: Url,
     eraser: Eraser,
@@ -56,9 +53,9 @@ pub(super) struct LoginNotes {
     pub(super) challenge: Option<String>,
 }
 
-/// What the file holds.
+/// The login that the file holds.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct StoredLogin {
     /// The address that the tokens are for.
     url: String,
     /// The secret of the client that was registered at the login, where it got one.
@@ -79,8 +76,8 @@ pub(super) struct Kept {
     pub(super) credentials: Option<StoredCredentials>,
 }
 
-impl Kept {
-    fn nothing(url: &Url) -> Self {
+impl StoredLogin {
+    fn empty(url: &Url) -> Self {
         Self {
             url: url.to_string(),
             client_secret: None,
@@ -92,14 +89,14 @@ impl Kept {
     }
 
     /// Whether it was got by a client as this one is configured.
-    pub(super) fn is_of(&self, code: &AuthorizationCode) -> bool {
+    pub(super) fn belongs_to(&self, code: &AuthorizationCode) -> bool {
         let credentials = self.credentials.as_ref();
         let known = credentials.map(|credentials| &credentials.client_id);
         code.client_id.as_ref().is_none_or(|id| known.is_none_or(|known| id == known))
     }
 
     /// The client that the tokens were given to.
-    pub(super) fn client(&self, code: &AuthorizationCode) -> OAuthClientConfig {
+    pub(super) fn client_config(&self, code: &AuthorizationCode) -> OAuthClientConfig {
         let id = self.credentials.as_ref().map_or("", |credentials| &credentials.client_id);
         // No redirect happens where this is used.
         let client = OAuthClientConfig::new(id, &*self.url);
@@ -110,7 +107,7 @@ impl Kept {
     }
 }
 
-impl Store {
+impl TokenStore {
     pub(super) fn new(
         folder: Option<PathBuf>,
         server: &ServerName,
@@ -123,23 +120,26 @@ impl Store {
     }
 
     /// The same file, for a login that is being made.
-    pub(super) fn of_login(&self, login: LoginNotes) -> Self {
+    pub(super) fn for_login(&self, login: LoginNotes) -> Self {
         Self { login, ..self.clone() }
     }
 
-    /// What is kept for this server at this address. A file that makes no sense keeps nothing.
-    pub(super) async fn read(&self) -> Result<Option<Kept>, Error> {
+    /// Reads what is stored for this server at this address. A file that makes no sense keeps
+    /// nothing.
+    pub(super) async fn read(&self) -> Result<Option<StoredLogin>, Error> {
         let Some(file) = self.file.clone() else { return Ok(None) };
-        let text = blocking(move || read(&file)).await?;
+        let text = run_blocking(move || read_file(&file)).await?;
         let Some(text) = text else { return Ok(None) };
-        let kept = match serde_json::from_slice::<Kept>(&text) {
+
+        let kept = match serde_json::from_slice::<StoredLogin>(&text) {
             Ok(kept) if kept.url == self.url.as_str() => kept,
             Ok(_) => return Ok(None),
             Err(_) => {
-                tracing::warn!(file = ?self.file, "the file of tokens cannot be understood");
+                tracing::warn!(file = ?self.file, "token file cannot be parsed and is ignored");
                 return Ok(None);
             }
         };
+
         let credentials = kept.credentials.as_ref();
         if let Some(given) = credentials.and_then(|given| given.token_response.as_ref()) {
             let refresh = given.refresh_token().map(|token| token.secret());
@@ -147,14 +147,16 @@ impl Store {
                 self.eraser.learn(&Secret::from(secret.clone()));
             }
         }
+
         if let Some(secret) = &kept.client_secret {
             self.eraser.learn(secret);
         }
+
         Ok(Some(kept))
     }
 
     /// Notes what the next login has to be for.
-    pub(super) async fn want(&self, scopes: &[String]) -> Result<(), Error> {
+    pub(super) async fn record_wanted_scopes(&self, scopes: &[String]) -> Result<(), Error> {
         let Some(mut kept) = self.read().await? else { return Ok(()) };
         let new = scopes.iter().filter(|scope| !kept.wanted_scopes.contains(scope));
         let new: Vec<String> = new.cloned().collect();
@@ -167,7 +169,7 @@ impl Store {
 
     /// Notes how the server has refused a request without a token, for the login that this needs.
     /// Without a folder for tokens there is nothing to note it in.
-    pub(super) async fn note(&self, challenge: &str) -> Result<(), Error> {
+    pub(super) async fn record_challenge(&self, challenge: &str) -> Result<(), Error> {
         if self.file.is_none() || challenge.len() > CHALLENGE_BYTES_MAX {
             return Ok(());
         }
@@ -175,54 +177,58 @@ impl Store {
         if before.as_ref().is_some_and(|kept| kept.challenge.as_deref() == Some(challenge)) {
             return Ok(());
         }
-        let kept = before.unwrap_or_else(|| Kept::nothing(&self.url));
-        self.write(&Kept { challenge: Some(challenge.to_owned()), ..kept }).await
+        let kept = before.unwrap_or_else(|| StoredLogin::empty(&self.url));
+        self.write(&StoredLogin { challenge: Some(challenge.to_owned()), ..kept }).await
     }
 
-    async fn write(&self, kept: &Kept) -> Result<(), Error> {
+    async fn write(&self, kept: &StoredLogin) -> Result<(), Error> {
         let file = self.file.clone().ok_or_else(|| {
             Error::Store("there is no folder for tokens: set mcp.tokens".to_owned())
         })?;
         let text = serde_json::to_vec(kept).map_err(|error| Error::Store(error.to_string()))?;
-        blocking(move || replace(&file, &text)).await
+        run_blocking(move || write_file(&file, &text)).await
     }
 
-    async fn put(&self, credentials: StoredCredentials) -> Result<(), Error> {
+    async fn store_credentials(&self, credentials: StoredCredentials) -> Result<(), Error> {
         let before = self.read().await?;
-        let mut kept = before.unwrap_or_else(|| Kept::nothing(&self.url));
+        let mut kept = before.unwrap_or_else(|| StoredLogin::empty(&self.url));
         let login = self.login.clone();
+
         if kept.credentials.is_none_or(|known| known.client_id != credentials.client_id) {
             kept.client_secret = None;
         }
+
         kept.client_secret = login.client_secret.or(kept.client_secret);
         if !login.asked_scopes.is_empty() {
             kept.asked_scopes = login.asked_scopes;
         }
+
         kept.challenge = login.challenge.or(kept.challenge);
         kept.wanted_scopes.retain(|scope| !credentials.granted_scopes.contains(scope));
-        self.write(&Kept { credentials: Some(credentials), ..kept }).await?;
+        self.write(&StoredLogin { credentials: Some(credentials), ..kept }).await?;
+
         // Learns what is new.
         self.read().await.map(drop)
     }
 }
 
 #[async_trait]
-impl CredentialStore for Store {
+impl CredentialStore for TokenStore {
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
-        Ok(self.read().await.map_err(failed)?.and_then(|kept| kept.credentials))
+        Ok(self.read().await.map_err(store_error)?.and_then(|kept| kept.credentials))
     }
 
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
-        self.put(credentials).await.map_err(failed)
+        self.store_credentials(credentials).await.map_err(store_error)
     }
 
     async fn clear(&self) -> Result<(), AuthError> {
         let Some(file) = self.file.clone() else { return Ok(()) };
-        let removed = blocking(move || match fs::remove_file(file) {
+        let removed = run_blocking(move || match fs::remove_file(file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         });
-        removed.await.map_err(failed)
+        removed.await.map_err(store_error)
     }
 
     /// A refresh token that was refused is not offered again.
@@ -231,11 +237,12 @@ impl CredentialStore for Store {
             let given = credentials.token_response.as_ref()?;
             given.refresh_token().map(|token| token.secret().clone())
         };
-        let Some(mut kept) = self.read().await.map_err(failed)? else { return Ok(()) };
+        let Some(mut kept) = self.read().await.map_err(store_error)? else { return Ok(()) };
+
         match &mut kept.credentials {
             Some(credentials) if refresh(credentials) == refresh(used) => {
                 credentials.token_response = None;
-                self.write(&kept).await.map_err(failed)
+                self.write(&kept).await.map_err(store_error)
             }
             _ => Ok(()),
         }
@@ -243,33 +250,38 @@ impl CredentialStore for Store {
 
     async fn acquire_refresh_guard(&self) -> Result<Option<CredentialRefreshGuard>, AuthError> {
         let Some(file) = &self.file else { return Ok(None) };
-        let file = file.with_extension("lock");
+        let path = file.with_extension("lock");
+
         let locked = async {
-            let file = blocking(move || open_lock(&file)).await?;
-            let end = Instant::now() + LOCK_WAIT;
-            loop {
-                match file.try_lock() {
-                    Ok(()) => return Ok(file),
-                    Err(TryLockError::Error(error)) => return Err(Error::Store(error.to_string())),
-                    Err(TryLockError::WouldBlock) if Instant::now() >= end => {
-                        return Err(Error::Store("another process is renewing it".to_owned()));
-                    }
-                    Err(TryLockError::WouldBlock) => sleep(LOCK_PAUSE).await,
+            let opened = run_blocking(move || {
+                small_file::create_folder(small_file::folder_of(&path))?;
+                small_file::open_private(&path)
+            });
+            let lock_file = opened.await?;
+
+            match LOCK_PATIENCE.lock_async(&lock_file).await {
+                Ok(()) => Ok(lock_file),
+                Err(LockError::Held) => {
+                    Err(Error::Store("another process is renewing it".to_owned()))
                 }
+                Err(LockError::File(error)) => Err(Error::Store(error.to_string())),
             }
         };
-        Ok(Some(CredentialRefreshGuard::new(locked.await.map_err(failed)?)))
+
+        let lock_file = locked.await.map_err(store_error)?;
+
+        Ok(Some(CredentialRefreshGuard::new(lock_file)))
     }
 }
 
-fn failed(error: Error) -> AuthError {
+fn store_error(error: Error) -> AuthError {
     AuthError::CredentialStoreError(match error {
         Error::Store(what) => what,
         other => other.to_string(),
     })
 }
 
-async fn blocking<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, Error> {
     let done = tokio::task::spawn_blocking(work).await;
@@ -277,37 +289,18 @@ async fn blocking<T: Send + 'static>(
         .map_err(|error| Error::Store(error.to_string()))
 }
 
-fn read(file: &Path) -> io::Result<Option<Vec<u8>>> {
-    let opened = match File::open(file) {
-        Ok(opened) => opened,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let mut text = Vec::new();
-    opened.take(FILE_BYTES_MAX).read_to_end(&mut text)?;
-    Ok(Some(text))
-}
-
-fn open_lock(file: &Path) -> io::Result<File> {
-    if let Some(folder) = file.parent() {
-        make(folder)?;
+/// The bytes of the file, or `None` when it is missing.
+fn read_file(file: &Path) -> io::Result<Option<Vec<u8>>> {
+    match small_file::read_if_exists(file, FILE_BYTES_MAX) {
+        // No file of ours: it makes no sense, as does an empty one.
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Ok(Some(Vec::new())),
+        read => read,
     }
-    OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(file)
 }
 
-fn make(folder: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
-}
-
-/// Writes beside the file, for the owner only, and renames: a crash leaves the old file or the new.
-fn replace(file: &Path, text: &[u8]) -> io::Result<()> {
-    let folder = file.parent().unwrap_or(Path::new("."));
-    make(folder)?;
-    let mut new = NamedTempFile::with_prefix_in(".", folder)?;
-    new.write_all(text)?;
-    new.as_file().sync_all()?;
-    new.persist(file).map_err(|error| error.error)?;
-    File::open(folder)?.sync_all()
+fn write_file(file: &Path, text: &[u8]) -> io::Result<()> {
+    small_file::create_folder(small_file::folder_of(file))?;
+    small_file::replace_and_sync(file, text)
 }
 
 #[cfg(test)]

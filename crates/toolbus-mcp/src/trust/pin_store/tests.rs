@@ -13,13 +13,13 @@ fn name(text: &str) -> ServerName {
     ServerName::parse(text).expect("a name")
 }
 
-fn list(pins: &Pins, server: &str, description: &str) -> Result<(Verdict, Sight), Error> {
+fn list(pins: &Pins, server: &str, description: &str) -> Result<(Verdict, PriorPins), Error> {
     let members = json!({"description": description}).as_object().expect("an object").clone();
     let listed = [("tool".to_owned(), Definition::new(members))];
-    let (result, _) = pins.update(&name(server), |document, sight| {
-        let verdict = document.judge(&listed, sight, ToolChanges::Quarantine, 1);
+    let (result, _) = pins.update(&name(server), |document, prior| {
+        let verdict = document.review_listing(&listed, prior, ToolChanges::Quarantine, 1);
         let edited = verdict.edited;
-        ((verdict, sight), edited)
+        ((verdict, prior), edited)
     })?;
     Ok(result)
 }
@@ -33,10 +33,10 @@ fn pins_outlive_the_process_and_are_for_their_owner_only() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("state/pins");
     let pins = Pins::in_folder(&path).expect("made");
-    assert_eq!(list(&pins, "Web", "x").expect("pinned").1, Sight::First);
+    assert_eq!(list(&pins, "Web", "x").expect("pinned").1, PriorPins::First);
     let again = Pins::in_folder(&path).expect("there");
-    assert_eq!(list(&again, "web", "x").expect("pinned").1, Sight::Known);
-    assert_eq!(list(&again, "WEB", "y").expect("pinned").0.news.len(), 1);
+    assert_eq!(list(&again, "web", "x").expect("pinned").1, PriorPins::Known);
+    assert_eq!(list(&again, "WEB", "y").expect("pinned").0.changes.len(), 1);
     assert_eq!(held_back(&pins, "Web"), 1, "one sees what the other does");
     assert_eq!(pins.servers().expect("listed"), [name("web")]);
     let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
@@ -67,16 +67,16 @@ fn a_damaged_file_is_set_aside_and_vouches_for_nothing() {
     let file = folder.path().join("s.json");
     for damage in ["", "{\"version\":1,\"server\":\"s\",\"too", "{}", "\u{0}"] {
         fs::write(&file, damage).expect("written");
-        let (verdict, sight) = list(&pins, "s", "x").expect("read");
-        assert_eq!((sight, verdict.news.len()), (Sight::Lost, 1), "{damage:?}");
+        let (verdict, prior) = list(&pins, "s", "x").expect("read");
+        assert_eq!((prior, verdict.changes.len()), (PriorPins::Lost, 1), "{damage:?}");
         let aside = fs::read_to_string(folder.path().join("s.json.damaged")).expect("set aside");
         assert_eq!(aside, damage);
-        assert_eq!(list(&pins, "s", "x").expect("read").1, Sight::Known);
+        assert_eq!(list(&pins, "s", "x").expect("read").1, PriorPins::Known);
         assert_eq!(held_back(&pins, "s"), 1, "it is not forgotten that there were pins");
     }
     fs::write(&file, vec![b' '; usize::try_from(FILE_BYTES_MAX).expect("fits") + 1])
         .expect("written");
-    assert_eq!(list(&pins, "s", "x").expect("read").1, Sight::Lost);
+    assert_eq!(list(&pins, "s", "x").expect("read").1, PriorPins::Lost);
 }
 
 #[test]
@@ -93,14 +93,14 @@ fn a_newer_file_is_left_alone() {
 fn a_lock_is_waited_for_but_not_for_ever() {
     let folder = tempfile::tempdir().expect("a folder");
     let pins = Pins::in_folder(folder.path()).expect("made");
-    let held = lock(&folder.path().join("s.lock")).expect("locked");
+    let held = lock_file(&folder.path().join("s.lock")).expect("locked");
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| list(&pins, "s", "x"));
         std::thread::sleep(Duration::from_millis(50));
         drop(held);
         waits.join().expect("no panic").expect("in time");
     });
-    let _held = lock(&folder.path().join("s.lock")).expect("locked");
+    let _held = lock_file(&folder.path().join("s.lock")).expect("locked");
     assert!(matches!(list(&pins, "s", "x"), Err(Error::Locked(_))));
     list(&pins, "other", "x").expect("another server has another lock");
 }
@@ -111,7 +111,7 @@ fn a_folder_that_cannot_be_used_is_said_at_once() {
     let file = folder.path().join("file");
     fs::write(&file, "").expect("written");
     assert!(matches!(Pins::in_folder(file.join("pins")), Err(Error::File { .. })));
-    assert!(!Pins::in_memory().are_kept());
+    assert!(!Pins::in_memory().are_persistent());
 }
 
 #[test]
@@ -122,10 +122,10 @@ fn several_programs_lose_nothing_of_each_other() {
             let pins = Pins::in_folder(folder.path()).expect("made");
             scope.spawn(move || {
                 for number in 0..10 {
-                    let edit = |document: &mut Document, _| {
+                    let edit = |document: &mut PinDocument, _| {
                         let members = serde_json::Map::new();
                         let tool = [(format!("{writer}-{number}"), Definition::new(members))];
-                        document.judge(&tool, Sight::Known, ToolChanges::Announce, 1);
+                        document.review_listing(&tool, PriorPins::Known, ToolChanges::Announce, 1);
                         ((), true)
                     };
                     pins.update(&name("s"), edit).expect("written");

@@ -8,9 +8,14 @@ use rmcp::transport::auth::{OAuthTokenResponse, VendorExtraTokenFields};
 
 use super::*;
 
-fn store(folder: &Path, url: &str) -> Store {
+fn store(folder: &Path, url: &str) -> TokenStore {
     let name = ServerName::parse("Linear.app").expect("a name");
-    Store::new(Some(folder.join("a/b")), &name, &Url::parse(url).expect("a URL"), Eraser::default())
+    TokenStore::new(
+        Some(folder.join("a/b")),
+        &name,
+        &Url::parse(url).expect("a URL"),
+        Eraser::default(),
+    )
 }
 
 fn credentials(refresh: &str, granted: &[&str]) -> StoredCredentials {
@@ -30,7 +35,7 @@ async fn only_its_owner_reads_it_and_it_is_for_one_address() {
     let store = store(folder.path(), URL);
     let secret = Secret::from("client-secret".to_owned());
     let login = LoginNotes { client_secret: Some(secret), ..LoginNotes::default() };
-    store.of_login(login).save(credentials("refresh-1", &["a"])).await.expect("saved");
+    store.for_login(login).save(credentials("refresh-1", &["a"])).await.expect("saved");
     let file = folder.path().join("a/b/linear.app.json");
     let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
     assert_eq!((mode(&file), mode(&folder.path().join("a/b"))), (0o600, 0o700));
@@ -54,10 +59,13 @@ async fn only_its_owner_reads_it_and_it_is_for_one_address() {
 async fn what_is_wanted_stays_until_it_is_granted() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = store(folder.path(), URL);
-    store.want(&["b".to_owned()]).await.expect("nothing to note it in");
+    store.record_wanted_scopes(&["b".to_owned()]).await.expect("nothing to note it in");
     store.save(credentials("refresh-1", &["a"])).await.expect("saved");
-    store.want(&["b".to_owned(), "b".to_owned(), "c".to_owned()]).await.expect("noted");
-    store.want(&["b".to_owned()]).await.expect("noted");
+    store
+        .record_wanted_scopes(&["b".to_owned(), "b".to_owned(), "c".to_owned()])
+        .await
+        .expect("noted");
+    store.record_wanted_scopes(&["b".to_owned()]).await.expect("noted");
     let wanted = async || store.read().await.expect("read").expect("kept").wanted_scopes;
     assert_eq!(wanted().await, ["b", "b", "c"]);
     store.save(credentials("refresh-2", &["a", "b"])).await.expect("saved");
@@ -106,7 +114,7 @@ async fn renewals_go_one_after_another() {
 async fn without_a_folder_nothing_is_kept() {
     let name = ServerName::parse("x").expect("a name");
     let url = Url::parse(URL).expect("a URL");
-    let store = Store::new(None, &name, &url, Eraser::default());
+    let store = TokenStore::new(None, &name, &url, Eraser::default());
     assert!(store.read().await.expect("read").is_none());
     let error = store.save(credentials("refresh-1", &[])).await.expect_err("no folder");
     assert!(error.to_string().contains("set mcp.tokens"), "{error}");

@@ -1,0 +1,18 @@
+//! A prompt of a server, filled in.
+
+use toolbus_bus::responder::Context;
+use toolbus_wire::message::mcp::{McpGetPromptRequest, McpGetPromptResponse};
+
+use super::{ManageRequest, ManageService, lookup, response_of};
+
+impl ManageRequest for McpGetPromptRequest {
+    type Response = McpGetPromptResponse;
+
+    async fn handle(self, service: &ManageService, context: Context) -> Self::Response {
+        let Self { server_name, prompt_name, arguments } = self;
+        let lookup = lookup(&server_name, context);
+        let answer = service.set.prompt(lookup, &prompt_name, arguments).await;
+
+        McpGetPromptResponse { server_name, prompt_name, ..response_of(answer) }
+    }
+}

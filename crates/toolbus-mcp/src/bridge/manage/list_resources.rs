@@ -1,0 +1,17 @@
+//! One page of a server's resources.
+
+use toolbus_bus::responder::Context;
+use toolbus_wire::message::mcp::{McpListResourcesRequest, McpListResourcesResponse};
+
+use super::{ManageRequest, ManageService, lookup, response_of};
+
+impl ManageRequest for McpListResourcesRequest {
+    type Response = McpListResourcesResponse;
+
+    async fn handle(self, service: &ManageService, context: Context) -> Self::Response {
+        let Self { server_name, cursor } = self;
+        let answer = service.set.resources(lookup(&server_name, context), cursor).await;
+
+        McpListResourcesResponse { server_name, ..response_of(answer) }
+    }
+}

@@ -1,0 +1,17 @@
+//! The contents of a server's resource.
+
+use toolbus_bus::responder::Context;
+use toolbus_wire::message::mcp::{McpReadResourceRequest, McpReadResourceResponse};
+
+use super::{ManageRequest, ManageService, lookup, response_of};
+
+impl ManageRequest for McpReadResourceRequest {
+    type Response = McpReadResourceResponse;
+
+    async fn handle(self, service: &ManageService, context: Context) -> Self::Response {
+        let Self { server_name, uri } = self;
+        let answer = service.set.resource(lookup(&server_name, context), &uri).await;
+
+        McpReadResourceResponse { server_name, uri, ..response_of(answer) }
+    }
+}

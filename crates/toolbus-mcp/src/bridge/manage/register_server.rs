@@ -1,0 +1,116 @@
+//! An agent registers a server: the bridge connects to it and keeps the registration.
+
+use serde_json::{Map, Value, json};
+use toolbus_bus::responder::{Context, Repeat};
+use toolbus_config::on_one_line;
+use toolbus_tools::call::CallError;
+use toolbus_wire::ErrorCode;
+use toolbus_wire::message::mcp::{
+    McpRegisterServerRequest, McpRegisterServerResponse, McpResponse as _,
+};
+
+use super::{ManageRequest, ManageService, StdioRegistration};
+use crate::config::{Entry, Variables};
+use crate::servers::{AddError, Registered};
+
+/// The error of every registration whose server could not be reached, as the C# bridge words it.
+const CONNECTION_FAILED: &str = "Connection failed";
+
+impl ManageRequest for McpRegisterServerRequest {
+    type Response = McpRegisterServerResponse;
+
+    /// It starts a program or connects somewhere, so it runs once at most.
+    const REPEAT: Repeat = Repeat::Never;
+
+    async fn handle(self, service: &ManageService, _: Context) -> Self::Response {
+        let server_name = self.server_name.clone();
+        let response = match register(service, self).await {
+            Ok(summary) => McpRegisterServerResponse {
+                success: true,
+                summary: Some(summary),
+                ..McpRegisterServerResponse::default()
+            },
+            Err(CallError { code, message, .. }) => Self::Response::from_error(code, message),
+        };
+
+        McpRegisterServerResponse { server_name, ..response }
+    }
+}
+
+/// Registers the server and returns a line about it for the agent.
+async fn register(
+    service: &ManageService,
+    request: McpRegisterServerRequest,
+) -> Result<String, CallError> {
+    let name = request.server_name.clone();
+    if request.command.is_some() && service.stdio_registration == StdioRegistration::Denied {
+        tracing::warn!(server = name, "refused to register a server that is a program");
+        return Err(CallError::new(
+            ErrorCode::Denied,
+            "servers that are programs are the operator's to add",
+        ));
+    }
+
+    let members = entry_members(request);
+    let entry = Entry::parse(&name, members.clone(), Variables::Refused).map_err(|mistakes| {
+        let mistakes: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
+        let mistakes = mistakes.join("; ");
+        tracing::info!(server = name, mistakes, "refused to register a server with mistakes");
+        CallError::execution_failed(CONNECTION_FAILED)
+    })?;
+
+    let registered = service.set.register(entry, members).await;
+    let Registered { summary, not_kept } =
+        registered.map_err(|error| registration_error(&name, &error))?;
+    let mut text = format!("{} tool(s) available.", summary.tool_count);
+    if let Some(error) = not_kept {
+        let error = on_one_line(&error);
+        tracing::warn!(server = name, error, "registration not saved");
+        text.push_str(" It is forgotten when the bridge is started again.");
+    }
+
+    Ok(text)
+}
+
+/// The error for the agent whose server was not registered. Why it could not be reached is for
+/// the operator alone.
+fn registration_error(name: &str, error: &AddError) -> CallError {
+    match error {
+        AddError::Operators(_) => {
+            tracing::warn!(
+                server = name,
+                "refused an agent's request to replace a server of the operator"
+            );
+            let error = format!("{error}, and agents cannot replace it");
+            CallError::new(ErrorCode::Denied, error)
+        }
+        AddError::Exists(_) | AddError::LooksLike(_) | AddError::TooMany => {
+            CallError::execution_failed(error.to_string())
+        }
+        _ => {
+            tracing::info!(server = name, %error, "could not connect to a new server");
+            CallError::execution_failed(CONNECTION_FAILED)
+        }
+    }
+}
+
+/// The request as the members of an entry of `mcp.json`.
+fn entry_members(request: McpRegisterServerRequest) -> Map<String, Value> {
+    let mut members = Map::new();
+    members.insert("type".to_owned(), json!(request.kind));
+    if let Some(url) = request.url {
+        members.insert("url".to_owned(), json!(url));
+    }
+    if let Some(command) = request.command {
+        members.insert("command".to_owned(), json!(command));
+    }
+    if !request.args.is_empty() {
+        members.insert("args".to_owned(), json!(request.args));
+    }
+    if !request.env.is_empty() {
+        let env = request.env.iter().map(|(name, value)| (name.clone(), json!(value.expose())));
+        members.insert("env".to_owned(), Value::Object(env.collect()));
+    }
+
+    members
+}

@@ -1,0 +1,39 @@
+//! An agent takes a server out that an agent has registered.
+
+use toolbus_bus::responder::Context;
+use toolbus_config::on_one_line;
+use toolbus_wire::ErrorCode;
+use toolbus_wire::message::mcp::{
+    McpResponse as _, McpUnregisterServerRequest, McpUnregisterServerResponse,
+};
+
+use super::{ManageRequest, ManageService};
+use crate::servers::UnregisterError;
+
+impl ManageRequest for McpUnregisterServerRequest {
+    type Response = McpUnregisterServerResponse;
+
+    async fn handle(self, service: &ManageService, _: Context) -> Self::Response {
+        let server_name = self.server_name;
+
+        // To remove what is not there is a success too, as it is for the C# bridge.
+        let response = match service.set.unregister(&server_name).await {
+            Ok(()) => McpUnregisterServerResponse { success: true, ..Self::Response::default() },
+            Err(error @ UnregisterError::Operators(_)) => {
+                tracing::warn!(
+                    server = server_name,
+                    "refused an agent's request to remove a server of the operator"
+                );
+                let error = format!("{error}, and agents cannot remove it");
+                Self::Response::from_error(ErrorCode::Denied, error)
+            }
+            Err(error @ UnregisterError::Kept(_)) => {
+                let chain = on_one_line(&error);
+                tracing::warn!(server = server_name, error = chain, "registration not removed");
+                Self::Response::from_error(ErrorCode::ExecutionFailed, error.to_string())
+            }
+        };
+
+        McpUnregisterServerResponse { server_name, ..response }
+    }
+}

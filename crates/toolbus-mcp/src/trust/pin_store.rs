@@ -1,0 +1,305 @@
+//! The store of pins: a folder with one small file for each server, or memory.
+//!
+//! A file is replaced as a whole (temporary file, fsync, rename) under a lock, so that several
+//! programs may share the folder and none sees half of one. A file that cannot be read is set
+//! aside and said so. These functions block.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::pins::{PinDocument, PriorPins, VERSION};
+use crate::catalogue::CATALOGUE_BYTES_MAX;
+use crate::server_name::ServerName;
+use crate::small_file::{self, LockError, LockPatience};
+
+/// Longest file that is read: the definitions of a server, those held back, and what JSON adds.
+const FILE_BYTES_MAX: u64 = 6 * CATALOGUE_BYTES_MAX as u64;
+/// Most servers whose pins are kept.
+const SERVERS_MAX: usize = 4_096;
+/// How a lock is waited for that another program holds.
+const LOCK_PATIENCE: LockPatience =
+    LockPatience { timeout: Duration::from_secs(2), interval: Duration::from_millis(10) };
+
+/// The pins of many servers. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Pins(Arc<PinStorage>);
+
+#[derive(Debug)]
+enum PinStorage {
+    Memory(Mutex<HashMap<ServerName, PinDocument>>),
+    Folder(PathBuf),
+}
+
+/// Why pins cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file system refuses.
+    #[error("{} cannot be used", path.display())]
+    File {
+        /// The file or the folder.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Another program holds the file.
+    #[error("{} is locked by another program", .0.display())]
+    Locked(PathBuf),
+    /// A newer version of this program wrote the file.
+    #[error("{} is of a newer form than this program knows", .0.display())]
+    Newer(PathBuf),
+    /// There are too many servers in the folder.
+    #[error("{} holds the pins of {SERVERS_MAX} servers already", .0.display())]
+    Full(PathBuf),
+}
+
+/// The stamp of a file, which is another once the file has been replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileStamp {
+    inode: u64,
+    modified: (i64, i64),
+    length: u64,
+}
+
+impl Default for Pins {
+    fn default() -> Self {
+        Self::in_memory()
+    }
+}
+
+impl Pins {
+    /// Pins that end with this process.
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self(Arc::new(PinStorage::Memory(Mutex::default())))
+    }
+
+    /// Pins in this folder, which is made where it is missing, for this user alone.
+    ///
+    /// # Errors
+    /// When the folder cannot be made or written to.
+    pub fn in_folder(path: impl Into<PathBuf>) -> Result<Self, Error> {
+        let path = path.into();
+        let probe = path.join(".writable");
+        let write_probe = || {
+            small_file::create_folder(&path)?;
+            small_file::open_private(&probe)?;
+            fs::remove_file(&probe)
+        };
+
+        match write_probe() {
+            // Another program has removed the same probe.
+            Err(source) if source.kind() != io::ErrorKind::NotFound || !path.is_dir() => {
+                Err(Error::File { path, source })
+            }
+            _ => Ok(Self(Arc::new(PinStorage::Folder(path)))),
+        }
+    }
+
+    /// Whether the pins outlive this process.
+    #[must_use]
+    pub fn are_persistent(&self) -> bool {
+        matches!(&*self.0, PinStorage::Folder(_))
+    }
+
+    /// Reads, edits and writes the pins of one server under a lock. `edit` says whether there is
+    /// anything to write.
+    pub(crate) fn update<R>(
+        &self,
+        server: &ServerName,
+        edit: impl FnOnce(&mut PinDocument, PriorPins) -> (R, bool),
+    ) -> Result<(R, Option<FileStamp>), Error> {
+        match &*self.0 {
+            PinStorage::Memory(documents) => {
+                let mut documents = documents.lock();
+                let known = documents.contains_key(server);
+                let prior = if known { PriorPins::Known } else { PriorPins::First };
+                let document = documents
+                    .entry(server.clone())
+                    .or_insert_with(|| PinDocument::new(server.as_str()));
+
+                Ok((edit(document, prior).0, None))
+            }
+            PinStorage::Folder(folder) => {
+                let file = PinPaths::new(folder, server);
+                let _lock = lock_file(&file.lock)?;
+                let (mut document, prior) = file.load(server)?;
+                if prior == PriorPins::First {
+                    file.check_room(folder)?;
+                }
+
+                let (result, edited) = edit(&mut document, prior);
+                if edited || prior != PriorPins::Known {
+                    file.save(&document)?;
+                }
+
+                Ok((result, file_stamp(&file.document)))
+            }
+        }
+    }
+
+    /// Reads the pins of a server.
+    pub(crate) fn read(&self, server: &ServerName) -> Option<PinDocument> {
+        match &*self.0 {
+            PinStorage::Memory(documents) => documents.lock().get(server).cloned(),
+            // Files are replaced as a whole, so reading one needs no lock.
+            PinStorage::Folder(folder) => {
+                match read_document(&PinPaths::new(folder, server).document) {
+                    Ok(Some(PinFile::Document(document))) => Some(document),
+                    _ => None,
+                }
+            }
+        }
+    }
+
+    /// Every server that has pins.
+    pub(crate) fn servers(&self) -> Result<Vec<ServerName>, Error> {
+        let folder = match &*self.0 {
+            PinStorage::Memory(documents) => return Ok(documents.lock().keys().cloned().collect()),
+            PinStorage::Folder(folder) => folder,
+        };
+        let failed = |source| Error::File { path: folder.clone(), source };
+        let mut servers = Vec::new();
+
+        for file in fs::read_dir(folder).map_err(failed)? {
+            let name = file.map_err(failed)?.file_name();
+            let name = name.to_str().and_then(|name| name.strip_suffix(".json"));
+            servers.extend(name.and_then(|name| ServerName::parse(name).ok()));
+        }
+
+        servers.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
+        Ok(servers)
+    }
+
+    /// The stamp of a server's pins, to notice edits of other programs. `None` where there can be
+    /// none.
+    pub(crate) fn stamp(&self, server: &ServerName) -> Option<FileStamp> {
+        match &*self.0 {
+            PinStorage::Memory(_) => None,
+            PinStorage::Folder(folder) => file_stamp(&PinPaths::new(folder, server).document),
+        }
+    }
+}
+
+struct PinPaths {
+    document: PathBuf,
+    damaged: PathBuf,
+    lock: PathBuf,
+}
+
+enum PinFile {
+    Document(PinDocument),
+    Damaged(String),
+    Newer,
+}
+
+impl PinPaths {
+    fn new(folder: &Path, server: &ServerName) -> Self {
+        let name = server.as_str().to_ascii_lowercase();
+        let path = |ending: &str| folder.join(format!("{name}.{ending}"));
+        Self { document: path("json"), damaged: path("json.damaged"), lock: path("lock") }
+    }
+
+    fn load(&self, server: &ServerName) -> Result<(PinDocument, PriorPins), Error> {
+        match read_document(&self.document).map_err(|source| self.file_error(source))? {
+            Some(PinFile::Document(document)) => Ok((document, PriorPins::Known)),
+            Some(PinFile::Newer) => Err(Error::Newer(self.document.clone())),
+            None => Ok((PinDocument::new(server.as_str()), PriorPins::First)),
+            Some(PinFile::Damaged(why)) => {
+                // Copied: until a new one takes its place, the damaged file says that there were
+                // pins.
+                fs::copy(&self.document, &self.damaged)
+                    .map_err(|source| self.file_error(source))?;
+                tracing::error!(
+                    %server,
+                    why,
+                    set_aside = %self.damaged.display(),
+                    "the pins of a server cannot be read: what its tools were before is not known"
+                );
+                Ok((PinDocument::new(server.as_str()), PriorPins::Lost))
+            }
+        }
+    }
+
+    fn check_room(&self, folder: &Path) -> Result<(), Error> {
+        let files = fs::read_dir(folder).map_err(|source| self.file_error(source))?;
+        let documents = files
+            .flatten()
+            .filter(|file| file.path().extension().is_some_and(|extension| extension == "json"));
+        if documents.count() >= SERVERS_MAX {
+            return Err(Error::Full(folder.to_owned()));
+        }
+        Ok(())
+    }
+
+    fn save(&self, document: &PinDocument) -> Result<(), Error> {
+        let text = serde_json::to_string_pretty(document)
+            .map_err(|error| self.file_error(io::Error::from(error)))?;
+
+        small_file::replace_and_sync(&self.document, format!("{text}\n").as_bytes())
+            .map_err(|source| self.file_error(source))
+    }
+
+    fn file_error(&self, source: io::Error) -> Error {
+        Error::File { path: self.document.clone(), source }
+    }
+}
+
+/// Opens and locks a file, until it is dropped.
+fn lock_file(path: &Path) -> Result<File, Error> {
+    let file_error = |source| Error::File { path: path.to_owned(), source };
+    let file = small_file::open_private(path).map_err(file_error)?;
+
+    match LOCK_PATIENCE.lock(&file) {
+        Ok(()) => Ok(file),
+        Err(LockError::Held) => Err(Error::Locked(path.to_owned())),
+        Err(LockError::File(source)) => Err(file_error(source)),
+    }
+}
+
+fn read_document(path: &Path) -> io::Result<Option<PinFile>> {
+    let bytes = match small_file::read_if_exists(path, FILE_BYTES_MAX) {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+            let why = format!("it has more than {FILE_BYTES_MAX} bytes");
+            return Ok(Some(PinFile::Damaged(why)));
+        }
+        Err(error) => return Err(error),
+    };
+
+    // The form first: what a newer one means is not to be guessed, and not to be set aside.
+    let form: Result<DocumentVersion, _> = serde_json::from_slice(&bytes);
+    Ok(Some(match form {
+        Ok(form) if form.version > VERSION => PinFile::Newer,
+        _ => match serde_json::from_slice(&bytes) {
+            Ok(document) => PinFile::Document(document),
+            Err(error) => PinFile::Damaged(error.to_string()),
+        },
+    }))
+}
+
+#[derive(serde::Deserialize)]
+struct DocumentVersion {
+    version: u32,
+}
+
+fn file_stamp(path: &Path) -> Option<FileStamp> {
+    let file = fs::metadata(path).ok()?;
+    Some(FileStamp {
+        inode: file.ino(),
+        modified: (file.mtime(), file.mtime_nsec()),
+        length: file.len(),
+    })
+}
+
+#[cfg(test)]
+mod tests;
