@@ -25,7 +25,7 @@ use toolbus_wire::message::Secret;
 
 use crate::config::{AuthorizationCode, ClientCredentials, Endpoint, Grant};
 use crate::eraser::Eraser;
-use crate::http::{self, Clients};
+use crate::http::{self, HttpClients};
 use crate::server_name::ServerName;
 
 mod callback;
@@ -89,7 +89,7 @@ enum Occasion {
 /// Where an authorization has its parts from.
 pub(crate) struct Parts<'a> {
     pub(crate) server: &'a ServerName,
-    pub(crate) clients: &'a Clients,
+    pub(crate) clients: &'a HttpClients,
     /// The folder that keeps tokens; see [`crate::settings::McpSettings::tokens`].
     pub(crate) folder: Option<PathBuf>,
     pub(crate) eraser: Eraser,

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::bridge::StdioRegistration;
 use crate::config::{Config, Entry, Target};
 use crate::registrations::Registrations;
-use crate::servers::{Reference, Set, Wanted};
+use crate::servers::{DesiredServers, ServerPool, WeakServerPool};
 
 mod source;
 mod watch;
@@ -55,11 +55,11 @@ impl Sources {
 
     /// Starts what agents have registered, and follows the files from now on until the set is
     /// closed. Blocks for a moment. Needs a tokio runtime to be running.
-    pub(crate) fn follow(self, set: &Set) {
+    pub(crate) fn follow(self, set: &ServerPool) {
         self.follow_and_look_every(LOOK_PAUSE, set);
     }
 
-    fn follow_and_look_every(mut self, pause: Duration, set: &Set) {
+    fn follow_and_look_every(mut self, pause: Duration, set: &ServerPool) {
         self.take_registered();
         set.apply(&self.wanted());
         let (tracker, stop) = set.tasks();
@@ -86,7 +86,7 @@ impl Sources {
     }
 
     /// Looks at the files once more and makes the servers what they say. Blocks.
-    fn reload(&mut self, set: &Set) {
+    fn reload(&mut self, set: &ServerPool) {
         self.operator.take(look(self.operator.path()));
         let registrations = Arc::clone(&self.registrations);
         // A registration that is being written down is in the file after this turn or before it.
@@ -106,10 +106,10 @@ impl Sources {
         }
     }
 
-    fn wanted(&self) -> Wanted {
+    fn wanted(&self) -> DesiredServers {
         let unclear = self.operator.config.mistakes.iter();
         let registered = self.agents.config.servers.iter();
-        Wanted {
+        DesiredServers {
             operators: self.operator.config.servers.clone(),
             unclear: unclear.filter_map(|mistake| mistake.server.clone()).collect(),
             registered: registered.filter(|entry| self.may_be_started(entry)).cloned().collect(),
@@ -123,7 +123,12 @@ impl Sources {
     }
 }
 
-async fn keep_following(mut sources: Sources, watch: Watch, look_pause: Duration, set: Reference) {
+async fn keep_following(
+    mut sources: Sources,
+    watch: Watch,
+    look_pause: Duration,
+    set: WeakServerPool,
+) {
     let paths = sources.paths();
     loop {
         // Nothing is lost of what is not waited for any more: the files are looked at next.

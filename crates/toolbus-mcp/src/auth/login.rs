@@ -20,7 +20,7 @@ use super::requests::{Requests, may_be_asked};
 use super::store::{Kept, LoginNotes, Store};
 use crate::config::{AuthorizationCode, Entry, Grant, Target};
 use crate::eraser::Eraser;
-use crate::http::{Clients, is_local};
+use crate::http::{HttpClients, is_local};
 use crate::server_name::ServerName;
 
 /// What we are called where we register ourselves.
@@ -87,7 +87,7 @@ impl Login {
         let explain = |error| failed(error, &entry.name, &eraser);
         let store = Store::new(tokens, &entry.name, &url, eraser.clone());
         let kept = store.read().await.map_err(|error| told(&error, &entry.name))?;
-        let clients = Clients::new()?;
+        let clients = HttpClients::new()?;
         // The server's own word of today, or what it told a bridge that was refused later than at
         // its first request.
         let challenge = discovery::challenge(&clients, endpoint).await;

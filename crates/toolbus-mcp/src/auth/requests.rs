@@ -13,7 +13,7 @@ use rmcp::transport::{
 };
 use tokio::time::timeout;
 
-use crate::http::{Clients, is_local};
+use crate::http::{HttpClients, is_local};
 
 /// How long one request may take.
 const REQUEST_WAIT: Duration = Duration::from_secs(10);
@@ -22,7 +22,7 @@ const ANSWER_BYTES_MAX: usize = 256 << 10;
 
 /// Sends what OAuth needs to be sent for one server.
 pub(super) struct Requests {
-    clients: Clients,
+    clients: HttpClients,
     server_is_local: bool,
 }
 
@@ -37,7 +37,7 @@ enum Refused {
 }
 
 impl Requests {
-    pub(super) fn new(clients: &Clients, server: &Url) -> Self {
+    pub(super) fn new(clients: &HttpClients, server: &Url) -> Self {
         Self { clients: clients.clone(), server_is_local: is_local(server) }
     }
 
@@ -45,7 +45,7 @@ impl Requests {
         if !may_be_asked(request.url(), self.server_is_local) {
             return Err(Refused::Address.into());
         }
-        let client = self.clients.to(request.url());
+        let client = self.clients.client_for(request.url());
         let mut response = client.execute(request).await.map_err(reqwest::Error::without_url)?;
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(reqwest::Error::without_url)? {

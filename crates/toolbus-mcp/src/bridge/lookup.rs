@@ -8,7 +8,7 @@ use toolbus_wire::message::mcp::{
 };
 
 use crate::lookup::Lookup;
-use crate::servers::Set;
+use crate::servers::ServerPool;
 
 fn lookup(server: &str, context: Context) -> Lookup {
     Lookup {
@@ -20,7 +20,7 @@ fn lookup(server: &str, context: Context) -> Lookup {
 }
 
 pub(super) async fn prompt(
-    set: &Set,
+    set: &ServerPool,
     request: McpGetPromptRequest,
     context: Context,
 ) -> McpGetPromptResponse {
@@ -34,7 +34,7 @@ pub(super) async fn prompt(
 }
 
 pub(super) async fn resources(
-    set: &Set,
+    set: &ServerPool,
     request: McpListResourcesRequest,
     context: Context,
 ) -> McpListResourcesResponse {
@@ -48,7 +48,7 @@ pub(super) async fn resources(
 }
 
 pub(super) async fn resource(
-    set: &Set,
+    set: &ServerPool,
     request: McpReadResourceRequest,
     context: Context,
 ) -> McpReadResourceResponse {
@@ -62,7 +62,7 @@ pub(super) async fn resource(
 }
 
 pub(super) async fn completion(
-    set: &Set,
+    set: &ServerPool,
     request: McpCompleteRequest,
     context: Context,
 ) -> McpCompleteResponse {

@@ -18,7 +18,7 @@ use toolbus_wire::{ErrorCode, Message, json as body, message};
 use super::invoke::with_headers;
 use super::lookup;
 use crate::config::{Entry, Variables};
-use crate::servers::{AddError, Registered, Set, UnregisterError};
+use crate::servers::{AddError, Registered, ServerPool, UnregisterError};
 
 /// How long a request may take when the caller does not say: what a C# agent waits.
 const BUDGET: Duration = Duration::from_secs(30);
@@ -40,7 +40,7 @@ pub enum StdioRegistration {
 }
 
 pub(super) struct ManageService {
-    pub(super) set: Set,
+    pub(super) set: ServerPool,
     pub(super) source: String,
     pub(super) stdio_registration: StdioRegistration,
 }

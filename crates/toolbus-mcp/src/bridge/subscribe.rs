@@ -11,7 +11,7 @@ use toolbus_wire::{Message as _, json};
 
 use super::invoke::with_headers;
 use crate::lookup::Lookup;
-use crate::servers::Set;
+use crate::servers::ServerPool;
 
 /// How long a subscription holds when its caller does not say.
 const BUDGET: Duration = Duration::from_secs(60);
@@ -20,7 +20,7 @@ const BUDGET: Duration = Duration::from_secs(60);
 pub(crate) const LOST: &str = "the bridge that had it was lost";
 
 pub(super) struct SubscribeService {
-    pub(super) set: Set,
+    pub(super) set: ServerPool,
     pub(super) source: String,
 }
 
