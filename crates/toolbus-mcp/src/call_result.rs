@@ -152,6 +152,7 @@ pub(crate) fn to_wire(mcp: Block) -> ContentBlock {
             mime_type: Some(audio.mime_type),
             ..empty_block(ContentKind::Audio)
         },
+
         Block::Resource(embedded) => resource_block(embedded.resource),
         Block::ResourceLink(link) => ContentBlock {
             text: Some(link.title.unwrap_or(link.name)),

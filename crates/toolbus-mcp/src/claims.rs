@@ -1,7 +1,7 @@
-//! Who has a tool's name, for calls that name no server: the server that had it first keeps it,
-//! whoever lists it later.
+//! Claims of servers on tool names, for calls that name no server: the server that had a name first
+//! keeps it, whichever lists it later.
 //!
-//! A look-up is one look into a hash map, however many servers there are.
+//! A lookup is one access to a hash map, however many servers there are.
 
 use std::collections::HashMap;
 
@@ -9,16 +9,16 @@ use parking_lot::RwLock;
 
 use crate::server_name::ServerName;
 
-/// The place of a server's name among those of one set, in the order of the configuration. It goes
+/// The position of a server's name among those of one pool, in the order of the configuration. It goes
 /// from a server to the one that replaces it.
 pub(crate) type Position = u64;
 
-/// The names of all servers.
+/// The claims of all servers on names of tools.
 #[derive(Debug, Default)]
-pub(crate) struct Claims(RwLock<Inner>);
+pub(crate) struct Claims(RwLock<ClaimTable>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct ClaimTable {
     /// Claims on each name, the oldest first.
     by_tool: HashMap<Box<str>, Vec<Claim>>,
     by_server: HashMap<Position, Vec<Box<str>>>,
@@ -30,7 +30,7 @@ struct Inner {
 type Claim = (u64, Position);
 
 impl Claims {
-    /// The place of a server's name: the one that it has, or the next.
+    /// The position of a server's name: the one that it has, or the next.
     pub(crate) fn position(&self, server: &ServerName) -> Position {
         let mut inner = self.0.write();
         if let Some(known) = inner.positions.get(server) {
@@ -54,7 +54,7 @@ impl Claims {
         inner.by_server.insert(server, tools.into_iter().map(|(tool, _)| tool).collect());
     }
 
-    /// Forgets a server, and its place.
+    /// Forgets a server, and its position.
     pub(crate) fn release(&self, server: Position) {
         let mut inner = self.0.write();
         inner.release(server);
@@ -79,7 +79,7 @@ impl Claims {
     }
 }
 
-impl Inner {
+impl ClaimTable {
     fn release(&mut self, server: Position) {
         for tool in self.by_server.remove(&server).into_iter().flatten() {
             if let Some(claims) = self.by_tool.get_mut(&tool) {

@@ -166,6 +166,7 @@ impl Operation<'_> {
                 self.fail(TOOL_ERROR);
             }
             Ok(_) => self.record_duration(&[]),
+
             Err(ServiceError::McpError(error)) => {
                 let code = error.code.0.to_string();
                 let bounded = self.recorder.metrics.labels.code(&code);

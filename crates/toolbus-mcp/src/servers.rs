@@ -58,7 +58,7 @@ const REMOVE_GRACE: Duration = Duration::from_secs(10);
 pub struct PoolConfig {
     /// How long connecting may take, the list of tools included.
     pub connect_timeout: Duration,
-    /// How long a call may take when nobody says.
+    /// The default time for a call whose caller and server set none.
     pub call_timeout: Duration,
     /// How long a call may take at most, unless the entry of its server says.
     pub call_timeout_max: Duration,
@@ -74,7 +74,7 @@ pub struct PoolConfig {
     /// The store of pinned definitions of tools.
     pub pins: Pins,
     /// The folder that keeps the tokens of servers where a person has logged in. Without one
-    /// nobody can.
+    /// no person can log in.
     pub tokens: Option<PathBuf>,
     /// The environment of which children get a small part, see [`PoolConfig::new`].
     environment: Vec<(OsString, OsString)>,
@@ -282,8 +282,8 @@ impl ServerPool {
         granted.unwrap_or(self.0.context.options.call_timeout)
     }
 
-    /// Whether a call may be made again when nobody knows whether it was: the server says that the
-    /// tool changes nothing, or nothing more the second time.
+    /// Whether a call with an unknown outcome may be repeated: the server says that the tool changes
+    /// nothing, or nothing more the second time.
     #[must_use]
     pub fn may_repeat(&self, server: Option<&str>, tool: &str) -> bool {
         let route = self.router().find_route(server, tool);

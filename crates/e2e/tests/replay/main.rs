@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolbus_bus::Bus;
-use toolbus_mcp::bridge::{Bridge, PoolConfig, StdioRegistration};
+use toolbus_mcp::bridge::{Bridge, Options, StdioRegistration};
 use toolbus_mcp::config::{self, Variables};
 use toolbus_mcp::servers::{self, ServerPool};
 use toolbus_tools::call::{CallError, Invocation, Output};
@@ -213,7 +213,7 @@ async fn bridge(bus: &Arc<dyn Bus>, url: &str) -> Bridge {
     let options = servers::PoolConfig::new(std::env::vars_os());
     let set = ServerPool::start(config.servers, options).expect("an HTTP client");
     set.wait_settled().await;
-    let options = PoolConfig {
+    let options = Options {
         agents: vec![AgentName::standard()],
         instance: InstanceId::random(),
         concurrency: FOUR,

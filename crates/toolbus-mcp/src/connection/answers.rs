@@ -101,6 +101,7 @@ impl<'a> AnswerReader<'a> {
             ServiceError::TransportClosed if self.sender.lifecycle.is_over() => {
                 CallFailure::Lost(self.sender.lifecycle.why_over().await)
             }
+
             // Only the stream that was to bring this answer.
             ServiceError::TransportClosed => {
                 CallFailure::Lost(Failure::new("its answer broke off"))

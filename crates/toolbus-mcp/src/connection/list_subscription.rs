@@ -44,7 +44,7 @@ pub(super) async fn subscribe_to_list_changes(sender: &RequestSender) -> Infalli
         }
         sleep(backoff).await;
         backoff = (backoff * 2).min(RESUBSCRIBE_BACKOFF_MAX);
-        // Changes in the meantime were reported to nobody.
+        // No one was subscribed to changes in the meantime.
         sender.wire.tools_changed.notify_one();
     }
 }

@@ -216,6 +216,7 @@ impl WireState {
                 self.forward_log(&note);
                 None
             }
+
             ServerNotification::ToolListChangedNotification(_) => {
                 self.change_reports.report(|lists| lists.tools = true);
                 self.tools_changed.notify_one();
@@ -231,6 +232,7 @@ impl WireState {
                 self.offer_changed.notify_one();
                 None
             }
+
             ServerNotification::ResourceUpdatedNotification(updated) => {
                 // An error means that there is no subscriber.
                 if updated.params.uri.len() <= URI_BYTES_MAX {
@@ -238,6 +240,7 @@ impl WireState {
                 }
                 None
             }
+
             ServerNotification::CancelledNotification(cancelled) => {
                 // rmcp does not answer such a request any more.
                 if let Some(id) = &cancelled.params.request_id {
@@ -253,7 +256,7 @@ impl WireState {
     }
 
     fn forward_progress(&self, params: ProgressNotificationParam) {
-        // The sink is called without the lock: it is not ours.
+        // The progress handler is called without the lock: it is the caller's code.
         let tag = self.pending.lock().by_token.get(&params.progress_token).cloned();
         let Some(tag) = tag else { return };
 
@@ -308,8 +311,8 @@ impl WireState {
     }
 
     /// The call that a request of the server belongs to: that of the stream on which it came; where
-    /// the transport has but one stream for all, the only call in flight. With several it cannot be
-    /// told, and a question must reach nobody whose call is not the cause of it.
+    /// the transport has but one stream for all, the only call in flight. With several it is
+    /// unknown, and a question must not reach a caller whose call is not the cause of it.
     pub(crate) fn find_asking_call(&self, origin: Option<&InboundStreamOrigin>) -> Option<CallTag> {
         let pending = self.pending.lock();
         match origin {

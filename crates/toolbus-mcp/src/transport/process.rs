@@ -1,4 +1,4 @@
-//! A child process, its whole life: started in a process group of its own, watched, told to end,
+//! The whole life of a child process: started in a process group of its own, watched, asked to end,
 //! killed with its group when it does not, and always reaped.
 //!
 //! The child is a supervisor with the server below it, or, where there is no supervisor, the server
@@ -8,7 +8,7 @@
 //! Invariant: a [`ServerProcess`] that is dropped is ended. The work is done by a task of the tracker that
 //! the process was started with, so that waiting for the tracker waits for every child; and where
 //! that task itself is dropped, with its runtime, the group is killed on the spot, or its supervisor
-//! told to do that.
+//! asked to do that.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -175,7 +175,7 @@ async fn watch_child(mut child: Child, mut group: ProcessGroup, monitor: Arc<Chi
     // Whatever is left in its group goes with it: of a supervisor that was killed, the server.
     group.kill();
     match timeout(KILL_TIMEOUT, child.wait()).await {
-        Ok(Ok(status)) => *monitor.status.lock() = end.telling_status(status),
+        Ok(Ok(status)) => *monitor.status.lock() = end.informative_status(status),
         Ok(Err(error)) => tracing::warn!(pid = group.id, %error, "reaping child failed"),
         Err(_) => tracing::warn!(pid = group.id, "killed child has not ended"),
     }
@@ -209,7 +209,7 @@ enum ChildEnd {
 
 impl ChildEnd {
     /// The status, where it says something about the child.
-    fn telling_status(self, status: ExitStatus) -> Option<ExitStatus> {
+    fn informative_status(self, status: ExitStatus) -> Option<ExitStatus> {
         match self {
             Self::Unasked => Some(status),
             Self::AtEndOfInput => Some(status).filter(|status| !status.success()),
@@ -220,7 +220,7 @@ impl ChildEnd {
 
 /// A process group that is ended at the latest when this is dropped.
 ///
-/// Its leader is not reaped before the group was killed: until then its id is nobody else's.
+/// Its leader is not reaped before the group was killed: until then its id is no other process's.
 struct ProcessGroup {
     id: u32,
     /// Its leader is a supervisor.
