@@ -75,7 +75,7 @@ impl Fleet {
     pub async fn settled(&self, limit: Duration) -> bool {
         let Some(embedded) = &self.embedded else { return false };
         // Time is up for servers that are slow; they are announced when they come.
-        let _ = tokio::time::timeout(limit, embedded.bridge.servers().settled()).await;
+        let _ = tokio::time::timeout(limit, embedded.bridge.servers().wait_settled()).await;
         true
     }
 

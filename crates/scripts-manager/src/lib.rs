@@ -18,7 +18,7 @@ use toolbus_rabbitmq::Start;
 use toolbus_rabbitmq::join::{self, BusHealth, JoinDeps};
 use toolbus_runtime::health::{Need, State};
 use toolbus_runtime::service::{self, BoxError, Context, Exit, Program, Role};
-use toolbus_scripts::{Runner, FairRunner};
+use toolbus_scripts::{FairRunner, Runner};
 use toolbus_wire::name::InstanceId;
 
 use arguments::Arguments;

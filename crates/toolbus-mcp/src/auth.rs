@@ -26,7 +26,7 @@ use toolbus_wire::message::Secret;
 
 use crate::config::{AuthorizationCode, ClientCredentials, Endpoint, Grant};
 use crate::eraser::Eraser;
-use crate::http::{self, Clients};
+use crate::http::{self, HttpClients};
 use crate::server_name::ServerName;
 
 mod callback;
@@ -90,7 +90,7 @@ enum TokenNeed {
 /// What an authorization is made of, beside its endpoint.
 pub(crate) struct AuthorizationDeps<'a> {
     pub(crate) server: &'a ServerName,
-    pub(crate) clients: &'a Clients,
+    pub(crate) clients: &'a HttpClients,
     /// The folder that keeps tokens; see [`crate::settings::McpSettings::tokens`].
     pub(crate) folder: Option<PathBuf>,
     pub(crate) eraser: Eraser,

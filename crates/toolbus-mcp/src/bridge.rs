@@ -21,7 +21,7 @@ use toolbus_wire::name::{self, AgentName, InstanceId};
 use toolbus_wire::{queue, topic};
 
 use crate::server::{LOOKUPS_PER_SERVER_MAX, SUBSCRIPTIONS_PER_SERVER_MAX};
-use crate::servers::Set;
+use crate::servers::ServerPool;
 use announce::Announcer;
 pub use manage::StdioRegistration;
 
@@ -43,7 +43,7 @@ pub struct Options {
     /// This process.
     pub instance: InstanceId,
     /// How many calls run at a time, over all servers. More wait in the queue, so it should be well
-    /// over [`crate::servers::Options::calls_per_server_max`].
+    /// over [`crate::servers::PoolConfig::calls_per_server_max`].
     pub concurrency: NonZeroU16,
     /// Whether agents may register servers that are programs to start here.
     pub stdio_registration: StdioRegistration,
@@ -51,7 +51,7 @@ pub struct Options {
 
 /// A bridge at work. Stop it with [`Bridge::stop`].
 pub struct Bridge {
-    set: Set,
+    set: ServerPool,
     invoke: Responder,
     manage: Responder,
     subscribe: Responder,
@@ -66,7 +66,7 @@ impl Bridge {
     /// When a queue cannot be subscribed to.
     pub async fn start(
         bus: &Arc<dyn Bus>,
-        set: Set,
+        set: ServerPool,
         options: Options,
     ) -> Result<Self, SubscribeError> {
         let agent = options.agents.first().cloned().unwrap_or_else(AgentName::standard);
@@ -123,7 +123,7 @@ impl Bridge {
 
     /// The servers.
     #[must_use]
-    pub fn servers(&self) -> &Set {
+    pub fn servers(&self) -> &ServerPool {
         &self.set
     }
 

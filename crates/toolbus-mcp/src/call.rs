@@ -1,4 +1,4 @@
-//! A call of a server's tool, as it is asked for, and why it may end without a result.
+//! A call of a server's tool, and the errors that it may end with.
 
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -15,11 +15,11 @@ pub struct Call {
     pub tool: String,
     /// The arguments, passed on untouched.
     pub arguments: Map<String, Value>,
-    /// When the outcome has to be there. The configuration may grant less.
+    /// The deadline of the outcome. The configuration may grant less.
     pub deadline: Deadline,
-    /// Fires when nobody wants the outcome any more; the server is told.
+    /// Fires when the caller cancels; the server is told.
     pub cancelled: CancellationToken,
-    /// Takes what the server tells of its progress, in order and before the result.
+    /// Receives the progress that the server reports, in order and before the result.
     pub progress: Progress,
     /// Answers what the server asks its client during the call. Without one, the server is told at
     /// once that there is no answer.
@@ -27,7 +27,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// A call that nobody can cancel, whose progress nobody hears and whose questions nobody takes.
+    /// A call that cannot be cancelled, without a receiver for progress or questions.
     #[must_use]
     pub fn new(
         server: Option<&str>,
@@ -55,7 +55,7 @@ impl Call {
 #[non_exhaustive]
 pub enum CallError {
     /// The server cannot be reached.
-    #[error("MCP server '{server}' is not connected{}", because(reason.as_deref()))]
+    #[error("MCP server '{server}' is not connected{}", reason_suffix(reason.as_deref()))]
     NotConnected {
         /// The server as the caller named it.
         server: String,
@@ -63,7 +63,7 @@ pub enum CallError {
         reason: Option<String>,
     },
     /// There is no server of this name.
-    #[error("MCP server '{server}' is not connected{}", those("Servers", names))]
+    #[error("MCP server '{server}' is not connected{}", name_list("Servers", names))]
     ServerUnknown {
         /// The server as the caller named it.
         server: String,
@@ -71,7 +71,7 @@ pub enum CallError {
         names: Vec<String>,
     },
     /// No server was named, and none lists the tool.
-    #[error("Tool '{tool}' not found on any connected MCP server{}", those("Tools", names))]
+    #[error("Tool '{tool}' not found on any connected MCP server{}", name_list("Tools", names))]
     ToolNotListed {
         /// The tool.
         tool: String,
@@ -96,7 +96,7 @@ pub enum CallError {
         /// The tool.
         tool: String,
     },
-    /// The tool is another than it was, and nobody has accepted that. The text says which parts of
+    /// The tool has changed, and no operator has accepted that. The text says which parts of
     /// it have changed, and not a word of what they are now.
     #[error(
         "Tool '{tool}' of MCP server '{server}' is held back: it is not what it was when it was first seen ({what} changed). An operator can look at the change and accept it: mcp-bridge accept {server} {tool}"
@@ -117,7 +117,7 @@ pub enum CallError {
         /// How many those are.
         running: usize,
     },
-    /// The time was not enough. The server was told to stop.
+    /// The call timed out. The server was told to stop.
     #[error(
         "MCP server '{server}' timed out after {timeout_ms}ms. This is a transient error — retry the same tool call to continue."
     )]
@@ -141,7 +141,7 @@ pub enum CallError {
         /// What the server says.
         message: String,
     },
-    /// The server wants a credential, or another one.
+    /// The server requires a credential, or another one.
     #[error("MCP server '{server}' asks for authorization")]
     Unauthorized {
         /// The server.
@@ -188,7 +188,7 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// The code on the wire. Whether the call may be made again follows from it.
+    /// The error code on the wire, which says whether the call may be repeated.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
@@ -211,11 +211,12 @@ impl CallError {
     }
 }
 
-/// The names that there are, where there are any.
-pub(crate) fn those(what: &str, names: &[String]) -> String {
+/// A list of names as the end of a sentence, where there are any.
+pub(crate) fn name_list(what: &str, names: &[String]) -> String {
     if names.is_empty() { String::new() } else { format!(". {what}: {}", names.join(", ")) }
 }
 
-fn because(reason: Option<&str>) -> String {
+/// A reason as the end of a sentence, where there is one.
+fn reason_suffix(reason: Option<&str>) -> String {
     reason.map_or_else(String::new, |reason| format!(": {reason}"))
 }

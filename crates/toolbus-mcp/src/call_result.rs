@@ -1,4 +1,4 @@
-//! What a tool answered, in the form that goes over the bus: bounded, and free of rmcp's types.
+//! The result of a tool call, in the form that goes over the bus: bounded, and free of rmcp's types.
 
 use rmcp::model::{CallToolResult, ContentBlock as Block, CustomResult, ResourceContents};
 use serde_json::Value;
@@ -9,7 +9,7 @@ pub const RESULT_BYTES_MAX: usize = 8 << 20;
 /// Most blocks that are kept of one result.
 pub const BLOCKS_MAX: usize = 1_000;
 
-/// What a tool answered.
+/// The result of a tool call.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CallResult {
     /// The text blocks, joined by line ends; `None` when there is no text in them.
@@ -20,7 +20,7 @@ pub struct CallResult {
     pub structured: Option<Value>,
     /// The tool says of itself that it failed.
     pub is_error: bool,
-    /// What did not fit. The text ends with a line about it.
+    /// How much did not fit. The text ends with a line about it.
     pub left_out: Option<LeftOut>,
 }
 
@@ -36,7 +36,7 @@ pub struct LeftOut {
 impl CallResult {
     pub(crate) fn from_mcp(result: CallToolResult) -> Self {
         let blocks = result.content.into_iter().map(to_wire);
-        Self::bounded(blocks, result.structured_content, result.is_error == Some(true))
+        Self::within_limits(blocks, result.structured_content, result.is_error == Some(true))
     }
 
     /// Reads an answer that rmcp does not take for a tool's result, such as one with a kind of
@@ -49,51 +49,61 @@ impl CallResult {
         });
         let is_error = value.get("isError") == Some(&Value::Bool(true));
         let structured = value.get_mut("structuredContent").map(Value::take);
-        Some(Self::bounded(blocks, structured, is_error))
+        Some(Self::within_limits(blocks, structured, is_error))
     }
 
-    /// Adds a line of ours at the end.
+    /// Adds a line of this bridge at the end.
     pub(crate) fn add_note(&mut self, note: &str) {
         let text = self.text.take().map_or_else(String::new, |text| text + "\n");
         self.text = Some(text + note);
         self.blocks.push(text_block(note.to_owned()));
     }
 
-    fn bounded(
+    fn within_limits(
         blocks: impl Iterator<Item = ContentBlock>,
         structured: Option<Value>,
         is_error: bool,
     ) -> Self {
         let mut room = RESULT_BYTES_MAX;
         let mut left_out = LeftOut::default();
-        let mut kept = Vec::new();
+        let mut fitting = Vec::new();
+
         for block in blocks {
-            let bytes = size(&block);
-            let fits = kept.len() < BLOCKS_MAX && left_out.blocks == 0;
+            let bytes = block_bytes(&block);
+            let fits = fitting.len() < BLOCKS_MAX && left_out.blocks == 0;
             if fits && bytes <= room {
                 room -= bytes;
-                kept.push(block);
-            } else if let Some(cut) = Some(block).filter(|_| fits).and_then(|b| cut(b, room)) {
-                left_out.bytes += bytes - size(&cut);
+                fitting.push(block);
+            } else if let Some(cut) = Some(block).filter(|_| fits).and_then(|b| cut_text(b, room)) {
+                left_out.bytes += bytes - block_bytes(&cut);
                 room = 0;
-                kept.push(cut);
+                fitting.push(cut);
             } else {
                 left_out.blocks += 1;
                 left_out.bytes += bytes;
             }
         }
+
         let structured = structured.filter(|value| {
             let bytes = value.to_string().len();
             let fits = bytes <= room;
             left_out.bytes += if fits { 0 } else { bytes };
             fits
         });
+
         let left_out = Some(left_out).filter(|left_out| *left_out != LeftOut::default());
-        Self { text: text(&kept, left_out), blocks: kept, structured, is_error, left_out }
+        Self {
+            text: join_text(&fitting, left_out),
+            blocks: fitting,
+            structured,
+            is_error,
+            left_out,
+        }
     }
 }
 
-fn text(blocks: &[ContentBlock], left_out: Option<LeftOut>) -> Option<String> {
+/// The text of all blocks, with the note about what is left out.
+fn join_text(blocks: &[ContentBlock], left_out: Option<LeftOut>) -> Option<String> {
     let texts = blocks.iter().filter(|block| block.kind == ContentKind::Text);
     let texts: Vec<&str> = texts.filter_map(|block| block.text.as_deref()).collect();
     let mut text = texts.join("\n");
@@ -104,14 +114,15 @@ fn text(blocks: &[ContentBlock], left_out: Option<LeftOut>) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
 
-/// The beginning of a text that is too long. Other blocks are of no use in part.
-fn cut(mut block: ContentBlock, room: usize) -> Option<ContentBlock> {
+/// Cuts a text that is too long. Other blocks are of no use in part.
+fn cut_text(mut block: ContentBlock, room: usize) -> Option<ContentBlock> {
     let text = block.text.as_mut().filter(|_| block.kind == ContentKind::Text)?;
     text.truncate(text.floor_char_boundary(room));
     (!text.is_empty()).then_some(block)
 }
 
-pub(crate) fn size(block: &ContentBlock) -> usize {
+/// The bytes of a block's members.
+pub(crate) fn block_bytes(block: &ContentBlock) -> usize {
     [&block.text, &block.data, &block.uri, &block.mime_type]
         .into_iter()
         .flatten()
@@ -119,33 +130,35 @@ pub(crate) fn size(block: &ContentBlock) -> usize {
         .sum()
 }
 
-fn block(kind: ContentKind) -> ContentBlock {
+fn empty_block(kind: ContentKind) -> ContentBlock {
     ContentBlock { kind, text: None, data: None, mime_type: None, uri: None }
 }
 
 fn text_block(text: String) -> ContentBlock {
-    ContentBlock { text: Some(text), ..block(ContentKind::Text) }
+    ContentBlock { text: Some(text), ..empty_block(ContentKind::Text) }
 }
 
+/// Converts a block of MCP to one of the bus.
 pub(crate) fn to_wire(mcp: Block) -> ContentBlock {
     match mcp {
         Block::Text(text) => text_block(text.text),
         Block::Image(image) => ContentBlock {
             data: Some(image.data),
             mime_type: Some(image.mime_type),
-            ..block(ContentKind::Image)
+            ..empty_block(ContentKind::Image)
         },
         Block::Audio(audio) => ContentBlock {
             data: Some(audio.data),
             mime_type: Some(audio.mime_type),
-            ..block(ContentKind::Audio)
+            ..empty_block(ContentKind::Audio)
         },
-        Block::Resource(embedded) => resource(embedded.resource),
+
+        Block::Resource(embedded) => resource_block(embedded.resource),
         Block::ResourceLink(link) => ContentBlock {
             text: Some(link.title.unwrap_or(link.name)),
             mime_type: link.mime_type,
             uri: Some(link.uri),
-            ..block(ContentKind::Resource)
+            ..empty_block(ContentKind::Resource)
         },
         unknown => {
             text_block(serde_json::to_string(&unknown).unwrap_or_else(|_| "unknown content".into()))
@@ -153,8 +166,8 @@ pub(crate) fn to_wire(mcp: Block) -> ContentBlock {
     }
 }
 
-fn resource(contents: ResourceContents) -> ContentBlock {
-    let resource = block(ContentKind::Resource);
+fn resource_block(contents: ResourceContents) -> ContentBlock {
+    let resource = empty_block(ContentKind::Resource);
     match contents {
         ResourceContents::TextResourceContents { uri, mime_type, text, .. } => {
             ContentBlock { text: Some(text), mime_type, uri: Some(uri), ..resource }

@@ -1,7 +1,7 @@
 //! Claims on tool names, for calls that name no server: the server that had a name first keeps it,
 //! even if others list it later.
 //!
-//! A look-up is one look into a hash map, however many servers there are.
+//! A lookup is one access to a hash map, however many servers there are.
 
 use std::collections::HashMap;
 
@@ -9,11 +9,11 @@ use parking_lot::RwLock;
 
 use crate::server_name::ServerName;
 
-/// The place of a server's name among those of one set, in the order of the configuration. It goes
+/// The position of a server's name among those of one pool, in the order of the configuration. It goes
 /// from a server to the one that replaces it.
 pub(crate) type Position = u64;
 
-/// The names of all servers.
+/// The claims of all servers on names of tools.
 #[derive(Debug, Default)]
 pub(crate) struct Claims(RwLock<ClaimIndex>);
 
@@ -30,7 +30,7 @@ struct ClaimIndex {
 type Claim = (u64, Position);
 
 impl Claims {
-    /// The place of a server's name: the one that it has, or the next.
+    /// The position of a server's name: the one that it has, or the next.
     pub(crate) fn position(&self, server: &ServerName) -> Position {
         let mut inner = self.0.write();
         if let Some(known) = inner.positions.get(server) {
@@ -54,7 +54,7 @@ impl Claims {
         inner.by_server.insert(server, tools.into_iter().map(|(tool, _)| tool).collect());
     }
 
-    /// Forgets a server, and its place.
+    /// Forgets a server, and its position.
     pub(crate) fn release(&self, server: Position) {
         let mut inner = self.0.write();
         inner.release(server);

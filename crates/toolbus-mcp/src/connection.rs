@@ -1,125 +1,81 @@
 //! One live connection to a server: the handshake, the list of tools, calls.
 //!
-//! A connection never reconnects. It is at its end when its transport is, and calls that wait then
-//! end at once. Whoever holds it keeps it alive: the last one to let go closes it.
+//! A [`Connection`] is composed of parts with one owner each: the `ConnectionLifecycle` knows how it
+//! ends, the `RequestSender` sends requests, and the `SharedSubscriptions` count subscriptions. A
+//! connection never reconnects. It is over when its transport is, and calls that wait then end at
+//! once. Its holders keep it alive: the last one to drop it closes it.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use opentelemetry::StringValue;
 use parking_lot::Mutex;
-use rmcp::model::{
-    ClientRequest, ErrorCode, ListToolsRequest, PaginatedRequestParams, ProtocolVersion,
-    RequestMetaObject, ServerResult, Tool as McpTool,
-};
-use rmcp::service::{
-    ClientLifecycleMode, Peer, PeerRequestOptions, RequestHandle, RunningService, ServiceError,
-    serve_client_with_lifecycle,
-};
-use rmcp::{RoleClient, transport::Transport};
+use rmcp::model::ErrorData;
+use rmcp::service::ServiceError;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tokio_util::task::task_tracker::TaskTrackerToken;
-use tracing::Instrument as _;
 
 use crate::auth::{self, Authorization};
-use crate::catalogue::{Catalogue, Listing, PAGES_MAX};
-use crate::config::{Endpoint, Entry, Target};
-use crate::eraser::{Eraser, shortened};
+use crate::call::Call;
+use crate::call_result::CallResult;
+use crate::catalogue::Catalogue;
+use crate::config::{Entry, Target};
+use crate::eraser::Eraser;
 use crate::failure::Failure;
-use crate::http::Clients;
+use crate::http::HttpClients;
+use crate::lookup::{ReadRequest, ReadResponse};
 use crate::metrics::Metrics;
-use crate::record::{About, Operation, Recorder};
+use crate::offer::Offer;
+use crate::record::Recorder;
 use crate::supervisor::Supervisor;
-use crate::transport::http;
-use crate::transport::process::{Care, Process, Watch};
-use crate::transport::stdio::Stdio;
-use crate::transport::tap::{Said, Tap, Wire};
+use crate::transport::intercept::{ReportedChanges, WireState};
 
-mod face;
-mod invoke;
-mod listen;
-mod lookup;
-mod question;
-mod rounds;
-pub(crate) mod subscribe;
+mod answers;
+mod caller_questions;
+mod client_handler;
+mod exchange;
+mod handshake;
+mod lifecycle;
+mod list_subscription;
+mod listing;
+mod read_exchange;
+mod request_sender;
+pub(crate) mod resource_subscription;
 
-use face::Face;
-pub(crate) use invoke::Ended;
+use answers::AnswerReader;
+pub(crate) use answers::CallFailure;
+use client_handler::ClientRequestHandler;
+use exchange::{Exchange, ExchangeScope, McpRequest};
+use handshake::McpSession;
+pub(crate) use handshake::{Handshake, ServerIdentity};
+use lifecycle::ConnectionLifecycle;
+use listing::OfferLister;
+use request_sender::RequestSender;
+use resource_subscription::{ResourceSubscription, SharedSubscriptions};
 
-/// How long a child that has ended its protocol has to show how it ended.
-const STATUS_WAIT: Duration = Duration::from_secs(1);
 /// How long a server that is being closed has to be told that calls are cut off.
-const LAST_WORDS_WAIT: Duration = Duration::from_secs(1);
-/// How long the word that a request is cancelled may take; it waits behind other messages.
-const CANCEL_WAIT: Duration = Duration::from_secs(10);
-/// Longest text of a server about itself that is kept, in bytes.
-const IDENTITY_BYTES_MAX: usize = 64 << 10;
-/// Longest revision of the protocol that is kept, in bytes; every span names it.
-const PROTOCOL_BYTES_MAX: usize = 64;
+const LAST_CANCELS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A connection that has passed the handshake.
 pub(crate) struct Connection {
-    server: String,
-    peer: Peer<RoleClient>,
-    service: Mutex<Option<RunningService<RoleClient, Face>>>,
-    wire: Arc<Wire>,
-    /// Fires when nobody should begin anything on this connection any more.
-    retired: CancellationToken,
-    retired_because: Mutex<Option<Failure>>,
-    /// Fires when whoever waits on this connection has to go.
-    cut: CancellationToken,
-    /// Counts requests without an answer, and those whose server is being told so.
-    pending: TaskTracker,
-    child: Option<Arc<Watch>>,
-    eraser: Eraser,
-    recorder: Recorder,
-    /// Requests say what their caller takes, and answers may ask for more.
-    is_of_the_newer_era: bool,
-    /// Resources of a server of the older era that somebody subscribes to.
-    wanted: subscribe::Wanted,
-    pub(crate) identity: Identity,
+    pub(crate) identity: ServerIdentity,
+    session: Mutex<Option<McpSession>>,
+    lifecycle: Arc<ConnectionLifecycle>,
+    sender: RequestSender,
+    /// Subscriptions to resources of a server of the older era.
+    subscriptions: SharedSubscriptions,
 }
 
-/// What a server says about itself.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Identity {
-    pub(crate) name: Option<String>,
-    pub(crate) title: Option<String>,
-    pub(crate) version: Option<String>,
-    pub(crate) description: Option<String>,
-    pub(crate) instructions: Option<String>,
-    pub(crate) protocol: String,
-}
-
-/// How the handshake begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Handshake {
-    /// By asking what the server speaks; one of the older era is then initialized.
-    Discover,
-    /// By initializing. For servers that an unknown question breaks.
-    Initialize,
-    /// By opening the event stream of the older HTTP transport, and initializing.
-    OlderHttp,
-}
-
-impl Handshake {
-    pub(crate) fn is_older_http(self) -> bool {
-        self == Self::OlderHttp
-    }
-}
-
-/// What the connections to one server share.
-pub(crate) struct Reach {
+/// What the connections to one server share: the secrets to erase, and the authorization.
+pub(crate) struct ServerAccess {
     eraser: Eraser,
     authorization: Option<Arc<Authorization>>,
 }
 
-impl Reach {
-    pub(crate) fn new(entry: &Entry, means: &Means) -> Self {
+impl ServerAccess {
+    pub(crate) fn new(entry: &Entry, deps: &SharedDeps) -> Self {
         let eraser = entry.eraser();
         let authorization = match &entry.target {
             Target::Launch(_) => None,
@@ -127,10 +83,10 @@ impl Reach {
                 endpoint,
                 auth::AuthorizationDeps {
                     server: &entry.name,
-                    clients: &means.clients,
-                    folder: means.tokens.clone(),
+                    clients: &deps.clients,
+                    folder: deps.tokens.clone(),
                     eraser: eraser.clone(),
-                    tracker: means.tracker.clone(),
+                    tracker: deps.tracker.clone(),
                 },
             ),
         };
@@ -138,13 +94,13 @@ impl Reach {
     }
 }
 
-/// What connections of all servers share.
-pub(crate) struct Means {
-    pub(crate) clients: Clients,
+/// The handles that connections of all servers share.
+pub(crate) struct SharedDeps {
+    pub(crate) clients: HttpClients,
     pub(crate) tracker: TaskTracker,
     /// What every child finds in its environment.
     pub(crate) environment: Vec<(OsString, OsString)>,
-    /// Who looks after the children; without, they are started directly.
+    /// The supervisor of children; without one, they are started directly.
     pub(crate) supervisor: Option<Supervisor>,
     /// The folder that keeps tokens.
     pub(crate) tokens: Option<PathBuf>,
@@ -156,331 +112,195 @@ impl Connection {
     /// takes everything along that it has started. When `cut` fires, calls end.
     pub(crate) async fn open(
         entry: &Entry,
-        reach: &Reach,
-        means: &Means,
+        access: &ServerAccess,
+        deps: &SharedDeps,
         handshake: Handshake,
         cut: CancellationToken,
     ) -> Result<Self, Failure> {
-        let (server, began) = (entry.name.as_str(), Instant::now());
-        let eraser = reach.eraser.clone();
-        let wire = Wire::new(server, eraser.clone());
-        let face =
-            Face { server: server.to_owned(), wire: Arc::clone(&wire), eraser: eraser.clone() };
-        let (service, child) = match &entry.target {
+        let began = Instant::now();
+        let server = entry.name.as_str().to_owned();
+        let eraser = access.eraser.clone();
+        let wire = WireState::new(&server, eraser.clone());
+        let handler = ClientRequestHandler {
+            server: server.clone(),
+            wire: Arc::clone(&wire),
+            eraser: eraser.clone(),
+        };
+
+        let (session, child) = match &entry.target {
             Target::Launch(launch) => {
-                let care = Care {
-                    server,
-                    environment: &means.environment,
-                    eraser: eraser.clone(),
-                    tracker: &means.tracker,
-                    supervisor: means.supervisor.as_ref(),
-                };
-                let (process, pipes) = Process::start(launch, care)
-                    .map_err(|error| Failure::start(&launch.command, &error))?;
-                tracing::debug!(server, pid = process.id(), "started");
-                let child = process.watch();
-                let transport = Tap::new(Stdio::new(server, process, pipes), Arc::clone(&wire));
-                match shake_hands(transport, face, handshake).await {
-                    Ok(service) => (service, Some(child)),
-                    Err(failure) => {
-                        let failure = explained(failure, &child).await;
-                        let why = child.why_not_started();
-                        let not_started = why.map(|error| Failure::start(&launch.command, &error));
-                        return Err(not_started.unwrap_or(failure));
-                    }
-                }
+                let starting = handshake::start_child(launch, access, deps, handler, handshake);
+                let (session, child) = starting.await?;
+                (session, Some(child))
             }
             Target::Endpoint(endpoint) => {
-                (dial(endpoint, reach, means, face, handshake).await?, None)
+                let dialing = handshake::dial_endpoint(endpoint, access, deps, handler, handshake);
+                (dialing.await?, None)
             }
         };
-        let is_of_the_newer_era =
-            service.peer().peer_info().is_some_and(|info| !info.protocol_version.has_initialize());
-        let identity = identity(service.peer());
-        let recorder = Recorder::new(entry, &means.metrics, &identity.protocol);
-        let method = if is_of_the_newer_era { "server/discover" } else { "initialize" };
-        recorder.handshake(began, method);
-        Ok(Self {
-            server: server.to_owned(),
-            recorder,
-            identity,
-            is_of_the_newer_era,
-            peer: service.peer().clone(),
-            service: Mutex::new(Some(service)),
+
+        let info = session.peer().peer_info();
+        let is_stateless_protocol =
+            info.is_some_and(|info| !info.protocol_version.has_initialize());
+        let identity = handshake::read_identity(session.peer());
+        let recorder = Recorder::new(entry, &deps.metrics, &identity.protocol);
+        let method = if is_stateless_protocol { "server/discover" } else { "initialize" };
+        recorder.record_handshake(began, method);
+
+        let lifecycle = Arc::new(ConnectionLifecycle::new(Arc::clone(&wire), child, cut));
+        let sender = RequestSender {
+            server,
+            peer: session.peer().clone(),
             wire,
-            retired: CancellationToken::new(),
-            retired_because: Mutex::default(),
-            cut,
-            pending: TaskTracker::new(),
-            wanted: subscribe::Wanted::default(),
-            child,
+            lifecycle: Arc::clone(&lifecycle),
             eraser,
+            recorder,
+            pending: TaskTracker::new(),
+            is_stateless_protocol,
+        };
+        Ok(Self {
+            identity,
+            session: Mutex::new(Some(session)),
+            lifecycle,
+            sender,
+            subscriptions: SharedSubscriptions::default(),
         })
     }
 
     /// Lists the server's tools, page by page, within the limits. The caller bounds the time.
-    pub(crate) async fn list(&self, entry: &Entry) -> Result<Catalogue, Failure> {
-        let mut listing = Listing::new(&entry.filter);
-        let mut cursor: Option<String> = None;
-        for _ in 0..PAGES_MAX {
-            let (tools, next) = match self.list_page(cursor.clone()).await {
-                Ok(page) => page,
-                Err(ServiceError::McpError(error)) if error.code == ErrorCode::METHOD_NOT_FOUND => {
-                    (Vec::new(), None)
-                }
-                Err(error) => return Err(Failure::request(&error, &self.eraser)),
-            };
-            listing.add_page(tools);
-            if next.is_none() || next == cursor || listing.is_full() {
-                cursor = None;
-                break;
-            }
-            cursor = next;
-        }
-        if cursor.is_some() {
-            listing.mark_cut("too many pages");
-        }
-        if let Some(reason) = listing.cut {
-            tracing::warn!(server = self.server, reason, "the list of tools is not taken whole");
-        }
-        Ok(listing.finish())
+    pub(crate) async fn list_tools(&self, entry: &Entry) -> Result<Catalogue, Failure> {
+        OfferLister::new(&self.sender).list_tools(entry).await
     }
 
-    async fn list_page(
+    /// Lists what the server offers beside tools. What it does not list within the time is as it
+    /// was in the previous listing: tools must not wait for it.
+    pub(crate) async fn list_offer(&self, previous: Option<Offer>, limit: Duration) -> Offer {
+        OfferLister::new(&self.sender).list_offer(previous, limit).await
+    }
+
+    /// Calls a tool; [`AnswerReader`] says what each answer means.
+    pub(crate) async fn call_tool(
         &self,
-        cursor: Option<String>,
-    ) -> Result<(Vec<McpTool>, Option<String>), ServiceError> {
-        let params =
-            cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
-        // Not `Peer::list_tools`: that answers from a cache, and with a stale list when the
-        // server fails.
-        let request = ClientRequest::ListToolsRequest(ListToolsRequest {
-            method: Default::default(),
-            params,
-            extensions: Default::default(),
-        });
-        match self.request(request).await? {
-            ServerResult::ListToolsResult(page) => Ok((page.tools, page.next_cursor)),
-            _ => Err(ServiceError::UnexpectedResponse),
+        call: &Call,
+        deadline: Instant,
+        is_listed: impl Fn() -> bool,
+    ) -> Result<CallResult, CallFailure> {
+        let request = McpRequest::Tool {
+            name: &call.tool,
+            arguments: &call.arguments,
+            is_listed: is_listed(),
+        };
+        let scope = ExchangeScope {
+            until: deadline,
+            cancelled: &call.cancelled,
+            progress: &call.progress,
+            asker: &call.asker,
+        };
+        let outcome = Exchange::new(&self.sender, request, scope).run().await?;
+
+        let answers = AnswerReader::new(&self.sender);
+        match outcome.response {
+            Ok(result) => answers.read_call_result(result),
+            Err(error) => match answers.explain(call, &outcome.tag, error, is_listed).await {
+                // What was there before the server asked for more may have taken effect.
+                CallFailure::NotSent(failure) if outcome.is_repeated => {
+                    Err(CallFailure::Lost(failure))
+                }
+                failed => Err(failed),
+            },
         }
     }
 
-    async fn request(&self, request: ClientRequest) -> Result<ServerResult, ServiceError> {
-        let operation = self.operation(request.method().to_owned(), About::Nothing);
-        let mut meta = RequestMetaObject::default();
-        operation.inject(&mut meta);
-        let options = PeerRequestOptions::no_options().with_meta(meta);
-        let answering = async {
-            let handle = self.peer.send_cancellable_request(request, options).await?;
-            operation.is_request(&handle.id);
-            let mut pending = Pending::new(self, handle);
-            tokio::select! {
-                biased;
-                response = pending.response() => response,
-                () = self.cut_off() => Err(ServiceError::TransportClosed),
-            }
-        };
-        let response = answering.instrument(operation.span().clone()).await;
-        operation.end(&response);
-        response
+    /// Makes a request that only reads, within the limits of `call`.
+    pub(crate) async fn read(
+        &self,
+        request: &ReadRequest,
+        call: &Call,
+        until: Instant,
+    ) -> Result<ReadResponse, CallFailure> {
+        read_exchange::read(&self.sender, request, call, until).await
     }
 
-    /// Begins the recording of a request.
-    fn operation<'a>(&'a self, method: impl Into<StringValue>, about: About<'a>) -> Operation<'a> {
-        self.recorder.begin(method, about, || self.wire.session.lock().clone())
+    /// Subscribes to resources. Changes that the server reports from then on are received.
+    pub(crate) async fn subscribe_to_resources(
+        &self,
+        uris: &[String],
+    ) -> Result<ResourceSubscription<'_>, ServiceError> {
+        ResourceSubscription::open(&self.sender, &self.subscriptions, uris).await
+    }
+
+    /// Subscribes to changes of lists where a server only reports them to subscribers. Dropped, it
+    /// unsubscribes.
+    pub(crate) async fn subscribe_to_list_changes(&self) -> std::convert::Infallible {
+        list_subscription::subscribe_to_list_changes(&self.sender).await
+    }
+
+    /// Waits until the server reports that its tools have changed.
+    pub(crate) async fn wait_tools_changed(&self) {
+        self.sender.wire.tools_changed.notified().await;
+    }
+
+    /// Waits until the server reports that its prompts or resources have changed.
+    pub(crate) async fn wait_offer_changed(&self) {
+        self.sender.wire.offer_changed.notified().await;
+    }
+
+    /// Takes the changes of lists that the server has reported since they were last taken.
+    pub(crate) fn take_reported_changes(&self) -> ReportedChanges<'_> {
+        self.sender.wire.change_reports.take()
+    }
+
+    /// The text of a JSON-RPC error, as it may be passed on.
+    pub(crate) fn json_rpc_error_text(&self, error: &ErrorData) -> String {
+        AnswerReader::new(&self.sender).error_text(error)
+    }
+
+    pub(crate) fn eraser(&self) -> &Eraser {
+        &self.sender.eraser
     }
 
     /// Counts the connection as one that ended while the server was wanted.
-    pub(crate) fn mark_lost(&self) {
-        self.recorder.lost();
+    pub(crate) fn record_lost(&self) {
+        self.sender.recorder.record_lost();
     }
 
     /// Waits until nothing more should be begun on this connection.
-    pub(crate) async fn over(&self) {
-        tokio::select! {
-            () = self.wire.ended.cancelled() => {}
-            () = self.wire.stuck.cancelled() => {}
-            () = self.retired.cancelled() => {}
-        }
-    }
-
-    /// Waits until no answer will come any more.
-    async fn cut_off(&self) {
-        tokio::select! {
-            () = self.wire.ended.cancelled() => {}
-            () = self.cut.cancelled() => {}
-        }
+    pub(crate) async fn wait_over(&self) {
+        self.lifecycle.wait_over().await;
     }
 
     /// Whether nothing more should be begun on this connection.
     pub(crate) fn is_over(&self) -> bool {
-        let tokens = [&self.wire.ended, &self.wire.stuck, &self.retired];
-        tokens.iter().any(|token| token.is_cancelled())
-    }
-
-    /// Waits until the server says that its tools have changed.
-    pub(crate) async fn tools_changed(&self) {
-        self.wire.tools_changed.notified().await;
-    }
-
-    /// Waits until the server says that its prompts or resources have changed.
-    pub(crate) async fn offer_changed(&self) {
-        self.wire.offer_changed.notified().await;
-    }
-
-    /// Which lists the server has said to have changed since this was asked.
-    pub(crate) fn lists_said(&self) -> Said<'_> {
-        self.wire.lists_said.take()
-    }
-
-    pub(crate) fn eraser(&self) -> &Eraser {
-        &self.eraser
+        self.lifecycle.is_over()
     }
 
     /// Leaves the connection to the calls that are on it.
     pub(crate) fn retire(&self, because: &Failure) {
-        self.retired_because.lock().get_or_insert_with(|| because.clone());
-        self.retired.cancel();
+        self.lifecycle.retire(because);
     }
 
     /// Why the connection is over, as far as it is known.
     pub(crate) async fn why_over(&self) -> Failure {
-        if let Some(failure) = self.retired_because.lock().clone() {
-            return failure;
-        }
-        if self.wire.stuck.is_cancelled() {
-            return Failure::new("it does not take what it is sent");
-        }
-        let failure = Failure::new("the connection was closed");
-        match &self.child {
-            Some(child) if self.wire.ended.is_cancelled() => explained(failure, child).await,
-            _ => failure,
-        }
+        self.lifecycle.why_over().await
     }
 
-    /// Closes the connection, whoever still holds it, and waits for its child to be gone. Calls
-    /// that run are cut off, and the server is told.
+    /// Closes the connection for all its holders, and waits until its child is reaped. Calls that
+    /// run are cut off, and the server is told.
     pub(crate) async fn close(&self) {
         self.retire(&Failure::new("it was closed"));
-        self.cut.cancel();
-        self.pending.close();
-        // Over the time, the server may do in vain what nobody waits for.
-        let _ = timeout(LAST_WORDS_WAIT, self.pending.wait()).await;
-        self.wire.ended.cancel();
-        let service = self.service.lock().take();
-        if let Some(service) = service {
+        self.lifecycle.cut_calls();
+
+        self.sender.pending.close();
+        // After the timeout, the server may go on in vain with calls that have no caller.
+        let _ = timeout(LAST_CANCELS_TIMEOUT, self.sender.pending.wait()).await;
+
+        self.lifecycle.end_transport();
+        let session = self.session.lock().take();
+        if let Some(session) = session {
             // An error is a panic of rmcp's task, which is over then as well.
-            let _ = service.cancel().await;
+            let _ = session.cancel().await;
         }
-        if let Some(child) = &self.child {
-            child.stop();
-            child.gone().await;
-        }
+
+        self.lifecycle.stop_child().await;
     }
-}
-
-/// A request that was sent. Dropped without its response, it is cancelled at the server.
-struct Pending<'a> {
-    connection: &'a Connection,
-    handle: Option<RequestHandle<RoleClient>>,
-    _counted: TaskTrackerToken,
-}
-
-impl<'a> Pending<'a> {
-    fn new(connection: &'a Connection, handle: RequestHandle<RoleClient>) -> Self {
-        Self { connection, handle: Some(handle), _counted: connection.pending.token() }
-    }
-
-    async fn response(&mut self) -> Result<ServerResult, ServiceError> {
-        let Some(handle) = &mut self.handle else { return Err(ServiceError::TransportClosed) };
-        let response = (&mut handle.rx).await;
-        self.handle = None;
-        response.unwrap_or(Err(ServiceError::TransportClosed))
-    }
-}
-
-impl Drop for Pending<'_> {
-    fn drop(&mut self) {
-        let Some(handle) = self.handle.take() else { return };
-        let runtime = tokio::runtime::Handle::try_current();
-        let (false, Ok(runtime)) = (self.connection.wire.ended.is_cancelled(), runtime) else {
-            return;
-        };
-        let cancel = timeout(CANCEL_WAIT, handle.cancel(Some("not wanted any more".to_owned())));
-        self.connection.pending.spawn_on(
-            async move {
-                // Nobody is left to be told of a failure.
-                let _ = cancel.await;
-            },
-            &runtime,
-        );
-    }
-}
-
-/// Shakes hands with a server over HTTP.
-async fn dial(
-    endpoint: &Endpoint,
-    reach: &Reach,
-    means: &Means,
-    face: Face,
-    handshake: Handshake,
-) -> Result<RunningService<RoleClient, Face>, Failure> {
-    let (authorization, wire) = (reach.authorization.clone(), Arc::clone(&face.wire));
-    if handshake.is_older_http() {
-        let opened =
-            Box::pin(http::open_older(&means.clients, endpoint, authorization, &wire)).await;
-        let sse = opened.map_err(|error| Failure::stream(error, &face.eraser))?;
-        shake_hands(Tap::new(sse, wire), face, handshake).await
-    } else {
-        let http = http::open(&means.clients, endpoint, authorization, &wire);
-        shake_hands(Tap::new(http, wire), face, handshake).await
-    }
-}
-
-async fn shake_hands<T>(
-    transport: Tap<T>,
-    face: Face,
-    handshake: Handshake,
-) -> Result<RunningService<RoleClient, Face>, Failure>
-where
-    T: Transport<RoleClient> + 'static,
-{
-    let eraser = face.eraser.clone();
-    let lifecycle = match handshake {
-        Handshake::Initialize | Handshake::OlderHttp => ClientLifecycleMode::Initialize,
-        Handshake::Discover => ClientLifecycleMode::Auto {
-            preferred_versions: vec![ProtocolVersion::LATEST],
-            legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
-        },
-    };
-    // Boxed: it is large, and part of every future that connects.
-    Box::pin(serve_client_with_lifecycle(face, transport, lifecycle))
-        .await
-        .map_err(|error| Failure::handshake(&error, &eraser))
-}
-
-/// The failure with what the child's end and its last words say about it.
-async fn explained(failure: Failure, child: &Watch) -> Failure {
-    // A child that has closed its stdout is usually about to end by itself.
-    let _ = timeout(STATUS_WAIT, child.gone()).await;
-    failure.of_child(child.ending(), child.last_words())
-}
-
-fn identity(peer: &Peer<RoleClient>) -> Identity {
-    let Some(info) = peer.peer_info() else { return Identity::default() };
-    let kept = |text: &Option<String>| {
-        text.as_deref().map(|text| shortened(text, IDENTITY_BYTES_MAX).into_owned())
-    };
-    let mut identity = Identity {
-        instructions: kept(&info.instructions),
-        protocol: shortened(info.protocol_version.as_str(), PROTOCOL_BYTES_MAX).into_owned(),
-        ..Identity::default()
-    };
-    if let Some(program) = &info.server_info {
-        identity.name = kept(&Some(program.name.clone()));
-        identity.title = kept(&program.title);
-        identity.version = kept(&Some(program.version.clone()));
-        identity.description = kept(&program.description);
-    }
-    identity
 }

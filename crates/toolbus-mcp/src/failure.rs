@@ -9,11 +9,11 @@ use rmcp::transport::DynamicTransportError;
 
 use crate::auth;
 use crate::eraser::{Eraser, shortened};
-use crate::http::{self, root};
-use crate::transport::is_ours;
-use crate::transport::sse::Sse;
+use crate::http::{self, root_cause};
+use crate::transport::is_replaced_answer;
+use crate::transport::older_sse::SseTransport;
 
-/// Longest text of one, in bytes. Servers send whole pages.
+/// Longest text of a failure, in bytes. Servers send whole pages.
 pub(crate) const TEXT_BYTES_MAX: usize = 500;
 
 /// Why a server is not connected. It holds no credential of the configuration.
@@ -23,8 +23,8 @@ pub struct Failure {
     last_words: Option<String>,
     /// Whether a simpler handshake, on a new connection, may succeed.
     pub(crate) may_be_of_the_handshake: bool,
-    /// Whether the server took the request for no message of streamable HTTP, as one does that
-    /// speaks the older transport.
+    /// Whether the server rejected the request as no message of streamable HTTP, as servers of the
+    /// older transport do.
     pub(crate) may_be_older_http: bool,
     /// Whether a person has to log in.
     pub(crate) needs_login: bool,
@@ -49,11 +49,11 @@ impl Failure {
         Self::new(format!("it did not finish connecting within {} ms", limit.as_millis()))
     }
 
-    /// What ended the handshake.
+    /// The failure of a handshake.
     pub(crate) fn handshake(error: &ClientInitializeError, eraser: &Eraser) -> Self {
         let text = match error {
             ClientInitializeError::LegacyFallbackFailed { fallback, .. } => {
-                // That was both of the ways there are.
+                // Both ways to begin were tried.
                 let failure = Self::handshake(fallback, eraser);
                 return Self { may_be_of_the_handshake: false, ..failure };
             }
@@ -63,7 +63,7 @@ impl Failure {
                 return Self { may_be_of_the_handshake: reached, ..failure };
             }
             ClientInitializeError::ConnectionClosed(_) => "it ended before it answered".to_owned(),
-            ClientInitializeError::JsonRpcError(error) => json_rpc(error),
+            ClientInitializeError::JsonRpcError(error) => json_rpc_text(error),
             // Its own text lists whole messages.
             ClientInitializeError::ExpectedInitResponse(_)
             | ClientInitializeError::ExpectedInitResult(_) => {
@@ -71,28 +71,30 @@ impl Failure {
             }
             other => other.to_string(),
         };
+
         Self { may_be_of_the_handshake: true, ..Self::erased(&text, eraser) }
     }
 
-    /// What ended a request to a server that is connected.
+    /// The failure of a request to a server that is connected.
     pub(crate) fn request(error: &ServiceError, eraser: &Eraser) -> Self {
         let text = match error {
-            ServiceError::McpError(error) => json_rpc(error),
+            ServiceError::McpError(error) => json_rpc_text(error),
             ServiceError::TransportSend(error) => return Self::transport(error, eraser),
             ServiceError::TransportClosed => "the connection was closed".to_owned(),
             other => other.to_string(),
         };
+
         Self::erased(&text, eraser)
     }
 
-    /// What kept a server's event stream from being opened.
+    /// The failure to open a server's event stream.
     pub(crate) fn stream(error: http::Error, eraser: &Eraser) -> Self {
-        let error = DynamicTransportError::new::<Sse, RoleClient>(error);
+        let error = DynamicTransportError::new::<SseTransport, RoleClient>(error);
         let reached = !is_unreachable(&error) && !is_unauthorized(&error);
         Self { may_be_of_the_handshake: reached, ..Self::transport(&error, eraser) }
     }
 
-    /// The failure of a server that takes none of the ways there are.
+    /// The failure of a server that takes neither transport.
     pub(crate) fn of_both_transports(newer: &Self, older: &Self) -> Self {
         let newer = newer.text.split_once("; if").map_or(&*newer.text, |(what, _)| what);
         let text = format!("{newer}, and not the older HTTP with server-sent events: {older}");
@@ -103,9 +105,9 @@ impl Failure {
         let http = error.error.downcast_ref();
         Self {
             may_be_older_http: matches!(http, Some(http::Error::UnexpectedServerResponse(text))
-                if may_be_older(text)),
+                if may_be_answer_of_older(text)),
             needs_login: http.and_then(auth::carried).is_some_and(auth::Error::is_for_a_person),
-            ..Self::erased(&transport(error), eraser)
+            ..Self::erased(&transport_text(error), eraser)
         }
     }
 
@@ -134,24 +136,26 @@ impl fmt::Display for Failure {
     }
 }
 
-pub(crate) fn json_rpc(error: &rmcp::model::ErrorData) -> String {
-    if is_ours(error) {
+/// The text of a JSON-RPC error of a server.
+pub(crate) fn json_rpc_text(error: &rmcp::model::ErrorData) -> String {
+    if is_replaced_answer(error) {
         return format!("it {}", error.message);
     }
     format!("MCP error {}: {}", error.code.0, error.message)
 }
 
-/// What an error of a transport means. The causes of reqwest's errors are where the facts are.
-fn transport(error: &DynamicTransportError) -> String {
-    let error_of_http = error.error.downcast_ref();
-    if let Some(error) = error_of_http.and_then(auth::carried) {
+/// The text of an error of a transport. The causes of reqwest's errors are where the facts are.
+fn transport_text(error: &DynamicTransportError) -> String {
+    let http_error = error.error.downcast_ref();
+    if let Some(error) = http_error.and_then(auth::carried) {
         return error.to_string();
     }
-    match error_of_http {
+
+    match http_error {
         Some(http::Error::Client(error)) if error.is_connect() => {
-            format!("nothing answers at its address: {}", root(error))
+            format!("nothing answers at its address: {}", root_cause(error))
         }
-        Some(http::Error::Client(error)) => format!("the request failed: {}", root(error)),
+        Some(http::Error::Client(error)) => format!("the request failed: {}", root_cause(error)),
         _ if is_unauthorized(error) => "it asks for authorization".to_owned(),
         Some(http::Error::UnexpectedServerResponse(text)) if is_not_streamable(text) => format!(
             "it does not take streamable HTTP ({}); if it speaks the older HTTP with server-sent \
@@ -169,7 +173,7 @@ fn is_not_streamable(text: &str) -> bool {
 
 /// Whether an answer to the first message may be that of a server of the older transport: some HTTP
 /// 4xx, as the protocol's page about compatibility has it, that is not about who asks or how often.
-fn may_be_older(text: &str) -> bool {
+fn may_be_answer_of_older(text: &str) -> bool {
     let status = text.strip_prefix("HTTP ").and_then(|text| text.get(..3)?.parse().ok());
     matches!(status, Some(400..=499)) && !matches!(status, Some(401 | 403 | 407 | 408 | 429))
 }

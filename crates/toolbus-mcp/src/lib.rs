@@ -1,6 +1,6 @@
 //! MCP servers behind the bus: configuration, connections, catalogue, and both ends of the bus hop.
 //!
-//! [`config`] reads an `mcp.json`, [`servers::Set`] keeps its servers connected and calls their
+//! [`config`] reads an `mcp.json`, [`servers::ServerPool`] keeps its servers connected and calls their
 //! tools. Nothing outside this crate sees the library that speaks the protocol.
 
 pub mod agent;
@@ -41,21 +41,21 @@ pub use catalogue::{CATALOGUE_BYTES_MAX, PAGES_MAX, TOOL_NAME_BYTES_MAX, TOOLS_M
 pub use failure::Failure;
 pub use lookup::Lookup;
 pub use registrations::RegistrationsError;
-pub use server::State;
+pub use server::ServerState;
 pub use server_name::ServerName;
 pub use tool_filter::ToolFilter;
 pub use transport::MESSAGE_BYTES_MAX;
 
 /// The servers of a set and how each is, as JSON for people.
 #[must_use]
-pub fn status(set: &servers::Set) -> serde_json::Value {
+pub fn status(set: &servers::ServerPool) -> serde_json::Value {
     let servers = set.list().into_iter().map(|status| {
         let (state, reason) = match status.state {
-            State::Configured => ("configured", None),
-            State::Connecting => ("connecting", None),
-            State::Connected { .. } => ("connected", None),
-            State::Failed { failure, .. } => ("failed", Some(failure.to_string())),
-            State::Stopped => ("stopped", None),
+            ServerState::Configured => ("configured", None),
+            ServerState::Connecting => ("connecting", None),
+            ServerState::Connected { .. } => ("connected", None),
+            ServerState::Failed { failure, .. } => ("failed", Some(failure.to_string())),
+            ServerState::Stopped => ("stopped", None),
         };
         serde_json::json!({
             "name": status.name.as_str(),

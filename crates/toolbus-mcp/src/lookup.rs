@@ -40,7 +40,7 @@ pub struct Lookup {
 
 /// What is asked for.
 #[derive(Debug, Clone)]
-pub(crate) enum Wanted {
+pub(crate) enum ReadRequest {
     Prompt {
         name: String,
         arguments: Map<String, Value>,
@@ -58,14 +58,14 @@ pub(crate) enum Wanted {
 
 /// What a server gave. Its name and the request's are the caller's to fill in.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum ReadResponse {
     Prompt(McpGetPromptResponse),
     Resources(McpListResourcesResponse),
     Resource(McpReadResourceResponse),
     Completion(McpCompleteResponse),
 }
 
-impl Wanted {
+impl ReadRequest {
     /// The method that asks for it, for people.
     pub(crate) fn method(&self) -> &'static str {
         match self {
@@ -122,7 +122,7 @@ pub(crate) fn prompt(result: GetPromptResult) -> Result<McpGetPromptResponse, St
     let mut messages = Vec::new();
     for message in result.messages {
         let block = to_wire(message.content);
-        let bytes = crate::call_result::size(&block);
+        let bytes = crate::call_result::block_bytes(&block);
         room = room.checked_sub(bytes).ok_or("the prompt is too long")?;
         let is_text = block.kind == toolbus_wire::message::tool::ContentKind::Text;
         messages.push(McpPromptMessage {

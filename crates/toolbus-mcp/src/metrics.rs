@@ -49,7 +49,7 @@ const LOST: Metric = Metric {
     attributes: &[SERVER],
 };
 
-/// How long requests took.
+/// The duration of requests.
 pub const OPERATION_DURATION: Metric = Metric {
     name: "mcp.client.operation.duration",
     kind: Kind::Histogram(CALL_SECONDS),
@@ -59,7 +59,7 @@ pub const OPERATION_DURATION: Metric = Metric {
                   name",
     attributes: &[SERVER, TRANSPORT, METHOD, PROTOCOL, OPERATION, TOOL, ERROR, STATUS],
 };
-/// How long connections lasted.
+/// The duration of connections.
 pub const SESSION_DURATION: Metric = Metric {
     name: "mcp.client.session.duration",
     kind: Kind::Histogram(CALL_SECONDS),
@@ -95,7 +95,7 @@ pub const SPANS: &[Span] = &[
     },
 ];
 
-/// What is counted and measured as it happens.
+/// The counters and histograms of all servers.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     pub(crate) labels: Labels,
@@ -106,7 +106,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// To be made after telemetry was started.
+    /// Creates the instruments. Telemetry must be started before.
     pub(crate) fn new() -> Self {
         let meter = &global::meter(METER);
         Self {
@@ -118,20 +118,23 @@ impl Metrics {
         }
     }
 
-    pub(crate) fn connected(&self, server: &ServerName) {
-        self.connects.add(1, &[self.of(server), KeyValue::new(OUTCOME, "ok")]);
+    /// Counts a successful attempt to connect.
+    pub(crate) fn count_connect(&self, server: &ServerName) {
+        self.connects.add(1, &[self.label_of(server), KeyValue::new(OUTCOME, "ok")]);
     }
 
-    pub(crate) fn not_connected(&self, server: &ServerName) {
-        self.connects.add(1, &[self.of(server), KeyValue::new(OUTCOME, "failed")]);
+    /// Counts a failed attempt to connect.
+    pub(crate) fn count_failed_connect(&self, server: &ServerName) {
+        self.connects.add(1, &[self.label_of(server), KeyValue::new(OUTCOME, "failed")]);
     }
 
-    /// Counts a connection to this server, which is one of [`Metrics::of`].
-    pub(crate) fn lost(&self, server: &KeyValue) {
+    /// Counts a lost connection to this server, which is a label of [`Metrics::label_of`].
+    pub(crate) fn count_lost(&self, server: &KeyValue) {
         self.lost.add(1, std::slice::from_ref(server));
     }
 
-    pub(crate) fn of(&self, server: &ServerName) -> KeyValue {
+    /// The label of a server.
+    pub(crate) fn label_of(&self, server: &ServerName) -> KeyValue {
         self.labels.server(server.as_str())
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! The context of a request's span goes along in its `_meta` (SEP-414), so that the span of a server
 //! which is instrumented is its child. Baggage does not: it is the caller's own, and servers are
-//! strangers. What callers make up (names of tools that nobody lists) is in spans, shortened, and in
+//! strangers. What callers make up (names of tools that no server lists) is in spans, shortened, and in
 //! no metric; no argument or result is in either.
 
 use std::sync::Arc;
@@ -19,19 +19,21 @@ use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
 use crate::config::{Entry, Target};
-use crate::metrics::*;
+use crate::metrics::{
+    ADDRESS, ERROR, METHOD, Metrics, OPERATION, PORT, PROTOCOL, REQUEST, SERVER, SESSION, STATUS,
+};
 
 pub(crate) use toolbus_telemetry::mcp::About;
 
-/// Records one connection when it is dropped, and every request on it. What their records have in
-/// common is made once.
+/// Records one connection when it is dropped, and every request on it. Their common attributes are
+/// made once.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     metrics: Arc<Metrics>,
     /// The server, how it is reached and what it speaks, as metrics say it.
     peer: [KeyValue; 3],
     /// The same as spans say it, with its real name and its address.
-    place: Vec<KeyValue>,
+    span_attributes: Vec<KeyValue>,
     began: Instant,
     lost: AtomicBool,
 }
@@ -49,7 +51,7 @@ pub(crate) struct Operation<'a> {
 }
 
 impl Recorder {
-    /// Of a connection to a server that speaks this revision of the protocol.
+    /// A recorder of a connection to a server that speaks this revision of the protocol.
     pub(crate) fn new(entry: &Entry, metrics: &Arc<Metrics>, protocol: &str) -> Self {
         // Shared, so that a clone copies no text.
         let shared = |text: &str| Attribute::from(StringValue::from(Arc::<str>::from(text)));
@@ -57,32 +59,40 @@ impl Recorder {
             Target::Launch(_) => Transport::Pipe.attribute(),
             Target::Endpoint(_) => Transport::Tcp.attribute(),
         };
-        let mut place = vec![
+
+        let mut span_attributes = vec![
             KeyValue::new(SERVER, shared(entry.name.as_str())),
             KeyValue::new(PROTOCOL, shared(protocol)),
             transport.clone(),
         ];
         if let Target::Endpoint(endpoint) = &entry.target {
-            place.push(KeyValue::new(ADDRESS, shared(endpoint.url.host_str().unwrap_or_default())));
+            span_attributes
+                .push(KeyValue::new(ADDRESS, shared(endpoint.url.host_str().unwrap_or_default())));
             let port = endpoint.url.port_or_known_default().map(i64::from);
-            place.extend(port.map(|port| KeyValue::new(PORT, port)));
+            span_attributes.extend(port.map(|port| KeyValue::new(PORT, port)));
         }
-        let peer = [metrics.of(&entry.name), transport, metrics.labels.protocol(protocol)];
-        let (metrics, lost) = (Arc::clone(metrics), AtomicBool::new(false));
-        Self { metrics, peer, place, began: Instant::now(), lost }
+
+        let peer = [metrics.label_of(&entry.name), transport, metrics.labels.protocol(protocol)];
+        Self {
+            metrics: Arc::clone(metrics),
+            peer,
+            span_attributes,
+            began: Instant::now(),
+            lost: AtomicBool::new(false),
+        }
     }
 
-    /// Records how long it took to get through the handshake.
-    pub(crate) fn handshake(&self, began: Instant, method: &'static str) {
+    /// Records how long the handshake took.
+    pub(crate) fn record_handshake(&self, began: Instant, method: &'static str) {
         let mut tags = Tags::from_iter(self.peer.iter().cloned());
         tags.push(KeyValue::new(METHOD, method));
         self.metrics.operations.record(began.elapsed().as_secs_f64(), &tags);
     }
 
-    /// The connection ended while the server was wanted.
-    pub(crate) fn lost(&self) {
+    /// Records that the connection ended while the server was wanted.
+    pub(crate) fn record_lost(&self) {
         self.lost.store(true, Ordering::Relaxed);
-        self.metrics.lost(&self.peer[0]);
+        self.metrics.count_lost(&self.peer[0]);
     }
 
     /// Begins the recording of a request; its span is a child of the current one.
@@ -99,16 +109,18 @@ impl Recorder {
             otel.kind = "client",
             otel.status_code = tracing::field::Empty,
         );
+
         let context = if span.is_disabled() { Context::new() } else { span.context() };
         let exported = context.span();
         if exported.is_recording() {
-            exported.set_attributes(self.place.iter().cloned());
+            exported.set_attributes(self.span_attributes.iter().cloned());
             exported.set_attribute(KeyValue::new(METHOD, method.clone()));
             exported.set_attributes(about.attributes());
-            // Only where it is exported to, and in no log: whoever has it may speak in the session.
+            // Only where it is exported to, and in no log: its holder may speak in the session.
             let session = session().map(StringValue::from);
             exported.set_attributes(session.map(|session| KeyValue::new(SESSION, session)));
         }
+
         let began = Instant::now();
         Operation { recorder: self, method, about, span, context, began, ended: false }
     }
@@ -139,47 +151,51 @@ impl Operation<'_> {
         }
     }
 
-    /// The request has this id.
-    pub(crate) fn is_request(&self, id: &RequestId) {
+    /// Records the id of the request.
+    pub(crate) fn set_request_id(&self, id: &RequestId) {
         let exported = self.context.span();
         if exported.is_recording() {
             exported.set_attribute(KeyValue::new(REQUEST, id.to_string()));
         }
     }
 
-    /// The request was answered, or could not be sent.
+    /// Records that the request was answered, or could not be sent.
     pub(crate) fn end(mut self, response: &Result<ServerResult, ServiceError>) {
         match response {
             Ok(ServerResult::CallToolResult(result)) if result.is_error == Some(true) => {
                 self.fail(TOOL_ERROR);
             }
-            Ok(_) => self.write(&[]),
+            Ok(_) => self.record_duration(&[]),
+
             Err(ServiceError::McpError(error)) => {
                 let code = error.code.0.to_string();
                 let bounded = self.recorder.metrics.labels.code(&code);
                 let code = StringValue::from(code);
-                self.tell([KeyValue::new(ERROR, code.clone()), KeyValue::new(STATUS, code)]);
-                self.write(&[
+                self.record_span_error([
+                    KeyValue::new(ERROR, code.clone()),
+                    KeyValue::new(STATUS, code),
+                ]);
+                self.record_duration(&[
                     KeyValue::new(ERROR, bounded.clone()),
                     KeyValue::new(STATUS, bounded),
                 ]);
             }
-            Err(error) => self.fail(kind(error)),
+            Err(error) => self.fail(error_label(error)),
         }
     }
 
-    /// The request has no answer, or one that tells of an error, for this reason.
+    /// Records that the request has no answer, or one that is an error, for this reason.
     pub(crate) fn fail(mut self, why: &'static str) {
-        self.end_with(why);
+        self.end_with_error(why);
     }
 
-    fn end_with(&mut self, why: &'static str) {
-        self.tell([KeyValue::new(ERROR, why)]);
-        self.write(&[KeyValue::new(ERROR, why)]);
+    fn end_with_error(&mut self, why: &'static str) {
+        self.record_span_error([KeyValue::new(ERROR, why)]);
+        self.record_duration(&[KeyValue::new(ERROR, why)]);
     }
 
-    /// Says in the span what went wrong.
-    fn tell(&self, errors: impl IntoIterator<Item = KeyValue>) {
+    /// Records in the span what went wrong.
+    fn record_span_error(&self, errors: impl IntoIterator<Item = KeyValue>) {
         self.span.record("otel.status_code", "ERROR");
         let exported = self.context.span();
         if exported.is_recording() {
@@ -187,9 +203,11 @@ impl Operation<'_> {
         }
     }
 
-    fn write(&mut self, errors: &[KeyValue]) {
+    /// Records the metric point of the request.
+    fn record_duration(&mut self, errors: &[KeyValue]) {
         self.ended = true;
         let Recorder { metrics, peer, .. } = self.recorder;
+
         let mut tags = Tags::from_iter(peer.iter().cloned());
         tags.push(KeyValue::new(METHOD, self.method.clone()));
         if let About::Tool { name, is_listed } = self.about {
@@ -197,6 +215,7 @@ impl Operation<'_> {
             tags.extend(is_listed.then(|| metrics.labels.tool(name)));
         }
         tags.extend(errors.iter().cloned());
+
         metrics.operations.record(self.began.elapsed().as_secs_f64(), &tags);
     }
 }
@@ -204,13 +223,13 @@ impl Operation<'_> {
 impl Drop for Operation<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            self.end_with("cancelled");
+            self.end_with_error("cancelled");
         }
     }
 }
 
-/// Why there is no answer, in few words and few of them.
-fn kind(error: &ServiceError) -> &'static str {
+/// The label for why there is no answer; there are few of them.
+fn error_label(error: &ServiceError) -> &'static str {
     match error {
         ServiceError::TransportSend(_) => "not_carried",
         ServiceError::TransportClosed => "connection_lost",

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::bridge::StdioRegistration;
 use crate::config::{Config, Entry, Target};
 use crate::registrations::Registrations;
-use crate::servers::{Reference, Set, Wanted};
+use crate::servers::{DesiredServers, ServerPool, WeakServerPool};
 
 mod list_file;
 mod watch;
@@ -55,11 +55,11 @@ impl Sources {
 
     /// Starts what agents have registered, and follows the files from now on until the set is
     /// closed. Blocks for a moment. Needs a tokio runtime to be running.
-    pub(crate) fn follow(self, set: &Set) {
+    pub(crate) fn follow(self, set: &ServerPool) {
         self.follow_and_poll(POLL_INTERVAL, set);
     }
 
-    fn follow_and_poll(mut self, pause: Duration, set: &Set) {
+    fn follow_and_poll(mut self, pause: Duration, set: &ServerPool) {
         self.update_registered();
         set.apply(&self.wanted_servers());
         let (tracker, stop) = set.tasks();
@@ -90,7 +90,7 @@ impl Sources {
     }
 
     /// Looks at the files once more and makes the servers what they say. Blocks.
-    fn reload(&mut self, set: &Set) {
+    fn reload(&mut self, set: &ServerPool) {
         self.operator.update_from(read_list(self.operator.path()));
         let registrations = Arc::clone(&self.registrations);
         // A registration that is being written down is in the file after this turn or before it.
@@ -113,10 +113,10 @@ impl Sources {
         }
     }
 
-    fn wanted_servers(&self) -> Wanted {
+    fn wanted_servers(&self) -> DesiredServers {
         let unclear = self.operator.config.mistakes.iter();
         let registered = self.agents.config.servers.iter();
-        Wanted {
+        DesiredServers {
             operators: self.operator.config.servers.clone(),
             unclear: unclear.filter_map(|mistake| mistake.server.clone()).collect(),
             registered: registered.filter(|entry| self.is_allowed(entry)).cloned().collect(),
@@ -134,7 +134,7 @@ async fn follow_files(
     mut sources: Sources,
     watch: FolderWatch,
     poll_interval: Duration,
-    set: Reference,
+    set: WeakServerPool,
 ) {
     let paths = sources.paths();
     loop {

@@ -1,4 +1,8 @@
-//! All servers of a bridge: which there are, which of them takes a call, and what has changed.
+//! The pool of all MCP servers of a bridge: which there are, which of them takes a call, and what has
+//! changed.
+//!
+//! The pool itself only composes: the roster owns the list of servers, the router decides which of
+//! them a call means, and each server owns its connection.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,7 +11,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use parking_lot::RwLock;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -17,62 +20,67 @@ use crate::call::{Call, CallError};
 use crate::call_result::CallResult;
 use crate::claims::Claims;
 use crate::config::{Entry, ToolChanges};
-use crate::connection::Means;
+use crate::connection::SharedDeps;
 use crate::failure::Failure;
 use crate::http;
 use crate::metrics::Metrics;
 use crate::registrations::Registrations;
-use crate::server::{Origin, Server, State};
+use crate::server::{Server, ServerOrigin, ServerState};
 use crate::server_name::ServerName;
 use crate::supervisor::Supervisor;
-use crate::transport::environment;
+use crate::transport::child_environment;
 use crate::trust::findings::{Reader, quote_name};
 use crate::trust::{AcceptError, Pins, Trust};
 
-mod apply;
 mod changes;
-mod lookup;
-mod observe;
-mod register;
+mod hints;
+mod pool_gauges;
+mod pool_reads;
+mod pool_update;
+mod registration;
+mod roster;
 mod route;
 
-pub(crate) use apply::Wanted;
 pub use changes::{Change, Changes};
-pub use register::{REGISTERED_MAX, Registered, UnregisterError};
+pub(crate) use pool_update::DesiredServers;
+use registration::PendingAddition;
+pub use registration::{REGISTERED_MAX, Registered, UnregisterError};
+use roster::ServerRoster;
+use route::ToolRouter;
 
-/// Most clashes of names that are told of one server.
-const CLASHES_TOLD_MAX: usize = 20;
+/// Most clashing tool names that the notices about one server list.
+const CLASHES_REPORTED_MAX: usize = 20;
 /// How long calls that are running on a server may go on after it was removed.
 const REMOVE_GRACE: Duration = Duration::from_secs(10);
 
-/// What holds for every server that does not say otherwise.
+/// The settings of a pool, which hold for every server that does not say otherwise.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct PoolConfig {
     /// How long connecting may take, the list of tools included.
     pub connect_timeout: Duration,
-    /// How long a call may take when nobody says.
+    /// The default time for a call whose caller and server set none.
     pub call_timeout: Duration,
     /// How long a call may take at most, unless the entry of its server says.
     pub call_timeout_max: Duration,
     /// Calls of one server at a time; more are refused as busy.
     pub calls_per_server_max: usize,
-    /// Who looks after servers that are children of this process. Without one they are started
+    /// The supervisor of servers that are children of this process. Without one they are started
     /// directly, and a descendant that leaves their process group may outlive them.
     pub supervisor: Option<Supervisor>,
-    /// Where the servers are written down that agents register; without, they are forgotten.
+    /// The file that keeps the servers that agents register; without, they are forgotten.
     pub(crate) registrations: Option<Arc<Registrations>>,
-    /// What becomes of a tool whose definition changes, unless the entry of its server says.
+    /// The policy for a tool whose definition changes, unless the entry of its server has one.
     pub tool_changes: ToolChanges,
-    /// Where the definitions of tools are pinned.
+    /// The store of pinned definitions of tools.
     pub pins: Pins,
     /// The folder that keeps the tokens of servers where a person has logged in. Without one
-    /// nobody can.
+    /// no person can log in.
     pub tokens: Option<PathBuf>,
-    /// The environment of which children get a small part, see [`Options::new`].
+    /// The environment of which children get a small part, see [`PoolConfig::new`].
     environment: Vec<(OsString, OsString)>,
 }
 
-impl Options {
+impl PoolConfig {
     /// The defaults: 15 s to connect, 60 s and at most 120 s for a call, 64 calls of a server
     /// at a time.
     ///
@@ -89,49 +97,48 @@ impl Options {
             tool_changes: ToolChanges::default(),
             pins: Pins::in_memory(),
             tokens: None,
-            environment: environment::minimal(environment),
+            environment: child_environment::minimal(environment),
         }
     }
 }
 
-/// All servers. A cheap handle; the last one to go stops them.
+/// The pool of all servers. A cheap handle; when the last one is dropped, the servers stop.
 #[derive(Clone)]
-pub struct Set(Arc<Inner>);
+pub struct ServerPool(Arc<PoolInner>);
 
-/// All servers, if anybody still has them.
-pub(crate) struct Reference(std::sync::Weak<Inner>);
+/// A handle on a pool that does not keep its servers running.
+pub(crate) struct WeakServerPool(std::sync::Weak<PoolInner>);
 
-impl Reference {
-    pub(crate) fn upgrade(&self) -> Option<Set> {
-        self.0.upgrade().map(Set)
+impl WeakServerPool {
+    pub(crate) fn upgrade(&self) -> Option<ServerPool> {
+        self.0.upgrade().map(ServerPool)
     }
 }
 
-struct Inner {
-    shared: Arc<Shared>,
-    /// In the order of the configuration; what was added later comes last.
-    servers: RwLock<Vec<Arc<Server>>>,
+struct PoolInner {
+    context: Arc<PoolContext>,
+    roster: ServerRoster,
 }
 
-/// What the servers of one set share.
-pub(crate) struct Shared {
-    pub(crate) options: Options,
-    pub(crate) means: Means,
+/// What the servers of one pool share.
+pub(crate) struct PoolContext {
+    pub(crate) options: PoolConfig,
+    pub(crate) deps: SharedDeps,
     pub(crate) stop: CancellationToken,
     pub(crate) trust: Trust,
     pub(crate) claims: Claims,
     revision: AtomicU64,
-    news: watch::Sender<()>,
+    change_signal: watch::Sender<()>,
 }
 
-/// One server as an operator sees it.
+/// The status of one server as an operator sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Status {
+pub struct ServerStatus {
     /// Its name.
     pub name: ServerName,
-    /// Where it stands.
-    pub state: State,
-    /// The line about it for agents, with its tools; `None` until it has listed them once.
+    /// The state of its connection.
+    pub state: ServerState,
+    /// The summary for agents, with its tools; `None` until it has listed them once.
     pub summary: Option<McpServerSummary>,
     /// What an operator should know of its tools: changes, what is held back, hidden characters,
     /// names that another server had first. It quotes text of the server.
@@ -166,100 +173,121 @@ pub enum AddError {
     Closed,
 }
 
-impl Shared {
-    pub(crate) fn next_revision(&self) -> u64 {
-        self.revision.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    /// Says that there may be something new.
-    pub(crate) fn announce(&self) {
-        self.news.send_replace(());
-    }
-}
-
-impl Set {
-    /// Starts to connect to all servers at the same time, and returns at once. Needs a tokio
-    /// runtime to be running.
-    ///
-    /// # Errors
-    /// When the HTTP client cannot be built.
-    pub fn start(entries: Vec<Entry>, options: Options) -> Result<Self, StartError> {
-        if options.supervisor.is_none() {
-            tracing::warn!("MCP servers are not supervised: what they start may outlive them");
-        }
-        let means = Means {
-            clients: http::Clients::new()?,
+impl PoolContext {
+    fn new(options: PoolConfig) -> Result<Self, StartError> {
+        let deps = SharedDeps {
+            clients: http::HttpClients::new()?,
             tracker: TaskTracker::new(),
             environment: options.environment.clone(),
             supervisor: options.supervisor.clone(),
             tokens: options.tokens.clone(),
             metrics: Arc::new(Metrics::new()),
         };
-        let (pins, beginning) = (options.pins.clone(), options.connect_timeout);
-        let shared = Arc::new(Shared {
-            trust: Trust::new(pins, options.tool_changes, beginning),
+        let trust = Trust::new(options.pins.clone(), options.tool_changes, options.connect_timeout);
+
+        Ok(Self {
+            trust,
             claims: Claims::default(),
             options,
-            means,
+            deps,
             stop: CancellationToken::new(),
             revision: AtomicU64::new(0),
-            news: watch::Sender::new(()),
-        });
-        let start = |entry| {
-            let server = Server::new(entry, Origin::Operator, Arc::clone(&shared));
-            shared.means.tracker.spawn(Arc::clone(&server).keep());
-            server
-        };
-        let servers = RwLock::new(entries.into_iter().map(start).collect());
-        let set = Self(Arc::new(Inner { shared, servers }));
-        observe::observe(set.downgrade());
-        Ok(set)
+            change_signal: watch::Sender::new(()),
+        })
+    }
+
+    pub(crate) fn next_revision(&self) -> u64 {
+        self.revision.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Wakes every [`Changes`]: there may be a difference to report.
+    pub(crate) fn announce(&self) {
+        self.change_signal.send_replace(());
+    }
+
+    /// Starts the task that keeps a server connected.
+    fn spawn_server(self: &Arc<Self>, entry: Entry, origin: ServerOrigin) -> Arc<Server> {
+        let server = Server::new(entry, origin, Arc::clone(self));
+        self.spawn_connector(&server);
+        server
+    }
+
+    fn spawn_connector(&self, server: &Arc<Server>) {
+        self.deps.tracker.spawn(Arc::clone(server).keep_connected());
+    }
+
+    /// Closes a server in the background, with this grace for the calls that run on it.
+    fn spawn_close(&self, server: Arc<Server>, grace: Duration) {
+        self.deps.tracker.spawn(async move { server.close(grace).await });
+    }
+}
+
+impl ServerPool {
+    /// Starts to connect to all servers at the same time, and returns at once. Needs a tokio
+    /// runtime to be running.
+    ///
+    /// # Errors
+    /// When the HTTP client cannot be built.
+    pub fn start(entries: Vec<Entry>, options: PoolConfig) -> Result<Self, StartError> {
+        if options.supervisor.is_none() {
+            tracing::warn!("MCP servers have no supervisor: their descendants may outlive them");
+        }
+
+        let context = Arc::new(PoolContext::new(options)?);
+        let servers = entries.into_iter();
+        let servers = servers.map(|entry| context.spawn_server(entry, ServerOrigin::Operator));
+        let roster = ServerRoster::new(servers.collect(), context.stop.clone());
+
+        let pool = Self(Arc::new(PoolInner { context, roster }));
+        pool_gauges::observe_servers(pool.downgrade());
+        Ok(pool)
     }
 
     /// Waits until the first attempt of every server has ended, well or not: at most the time that
     /// connecting may take.
-    pub async fn settled(&self) {
-        let servers = self.servers();
-        join_all(servers.iter().map(|server| server.settled())).await;
+    pub async fn wait_settled(&self) {
+        let servers = self.0.roster.list();
+        join_all(servers.iter().map(|server| server.wait_first_attempt())).await;
     }
 
     /// All servers, in order.
     #[must_use]
-    pub fn list(&self) -> Vec<Status> {
-        self.servers().iter().map(|server| self.status(server)).collect()
+    pub fn list(&self) -> Vec<ServerStatus> {
+        self.0.roster.list().iter().map(|server| self.status_of(server)).collect()
     }
 
-    /// Where each of them stands.
-    pub(crate) fn states(&self) -> Vec<(ServerName, State)> {
-        let servers = self.servers();
+    /// The name and the state of each server.
+    pub(crate) fn states(&self) -> Vec<(ServerName, ServerState)> {
+        let servers = self.0.roster.list();
         servers.iter().map(|server| (server.entry.name.clone(), server.state())).collect()
     }
 
     /// One server, by its name in any case.
     #[must_use]
-    pub fn find(&self, name: &str) -> Option<Status> {
-        self.server(name).map(|server| self.status(&server))
+    pub fn find(&self, name: &str) -> Option<ServerStatus> {
+        self.0.roster.find(name).map(|server| self.status_of(&server))
     }
 
     /// All about one server, once it has listed its tools.
     #[must_use]
     pub fn details(&self, name: &str) -> Option<McpGetServiceDetailsResponse> {
-        self.server(name)?.details()
+        self.0.roster.find(name)?.details()
     }
 
     /// How long a call may take when its caller does not say.
     #[must_use]
     pub fn call_timeout(&self, server: Option<&str>, tool: &str) -> Duration {
-        let route = self.route(server, tool).ok();
-        let granted = route.and_then(|route| route.server.entry.timeout_of(route.tool(tool)));
-        granted.unwrap_or(self.0.shared.options.call_timeout)
+        let route = self.router().find_route(server, tool).ok();
+        let granted = route.and_then(|route| route.server.entry.timeout_of(route.tool_name(tool)));
+        granted.unwrap_or(self.0.context.options.call_timeout)
     }
 
-    /// Whether a call may be made again when nobody knows whether it was: the server says that the
-    /// tool changes nothing, or nothing more the second time.
+    /// Whether a call with an unknown outcome may be repeated: the server says that the tool changes
+    /// nothing, or nothing more the second time.
     #[must_use]
     pub fn may_repeat(&self, server: Option<&str>, tool: &str) -> bool {
-        self.route(server, tool).is_ok_and(|route| route.server.may_repeat(route.tool(tool)))
+        let route = self.router().find_route(server, tool);
+        route.is_ok_and(|route| route.server.catalogue.may_repeat(route.tool_name(tool)))
     }
 
     /// Calls a tool.
@@ -272,19 +300,22 @@ impl Set {
     /// # Errors
     /// When there is no result; see [`CallError`].
     pub async fn call(&self, call: Call) -> Result<CallResult, CallError> {
-        let mut call = self.unwrapped(call);
-        let mut route = self.route(call.server.as_deref(), &call.tool)?;
+        let router = self.router();
+        let mut call = router.unwrap_call(call);
+        let mut route = router.find_route(call.server.as_deref(), &call.tool)?;
         call.tool = route.tool.take().unwrap_or(call.tool);
-        let mut outcome = route.server.call(&call).await;
+
+        let mut outcome = route.server.call_tool(&call).await;
         if matches!(outcome, Err(CallError::NotConnected { .. })) && route.server.is_closing() {
             // It may have been replaced before it was sent the call.
-            let next = self.route(call.server.as_deref(), &call.tool)?;
+            let next = router.find_route(call.server.as_deref(), &call.tool)?;
             if !Arc::ptr_eq(&next.server, &route.server) {
                 route = next;
-                outcome = route.server.call(&call).await;
+                outcome = route.server.call_tool(&call).await;
             }
         }
-        route.server.with_hints(&call, outcome)
+
+        hints::add_hints(&route.server, &call, outcome)
     }
 
     /// Accepts what has changed of a tool, or of all tools of a server, as
@@ -297,11 +328,11 @@ impl Set {
         server: &str,
         tool: Option<&str>,
     ) -> Result<Vec<String>, AcceptError> {
-        let pins = self.0.shared.trust.pins().clone();
-        let (name, tool) = (server.to_owned(), tool.map(str::to_owned));
-        let accepted = tokio::task::spawn_blocking(move || pins.accept(&name, tool.as_deref()));
-        let accepted =
-            accepted.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
+        let pins = self.0.context.trust.pins().clone();
+        let name = server.to_owned();
+        let tool = tool.map(str::to_owned);
+        let accepted = run_blocking(move || pins.accept(&name, tool.as_deref())).await?;
+
         self.refresh(Some(server)).await;
         Ok(accepted)
     }
@@ -311,15 +342,18 @@ impl Set {
     /// that it had.
     pub async fn refresh(&self, name: Option<&str>) {
         let servers = match name {
-            Some(name) => self.server(name).into_iter().collect(),
-            None => self.servers(),
+            Some(name) => self.0.roster.find(name).into_iter().collect(),
+            None => self.0.roster.list(),
         };
-        join_all(servers.iter().map(async |server| {
+
+        let refreshing = servers.iter().map(async |server| {
             if let Err(failure) = server.refresh().await {
-                tracing::debug!(server = %server.entry.name, %failure, "not refreshed");
+                tracing::debug!(
+                    server = %server.entry.name, %failure, "refreshing MCP server failed"
+                );
             }
-        }))
-        .await;
+        });
+        join_all(refreshing).await;
     }
 
     /// Adds a server and waits until it is connected.
@@ -328,97 +362,82 @@ impl Set {
     /// When its name is taken, or it cannot be connected to: then it is as if it had never been
     /// there.
     pub async fn add(&self, entry: Entry) -> Result<McpServerSummary, AddError> {
-        self.add_as(entry, Origin::Agent).await?.summary().ok_or(AddError::Closed)
+        let server = self.add_server(entry, ServerOrigin::Agent).await?;
+        server.summary().ok_or(AddError::Closed)
     }
 
-    async fn add_as(&self, entry: Entry, origin: Origin) -> Result<Arc<Server>, AddError> {
-        let shared = &self.0.shared;
-        let server = Server::new(entry, origin, Arc::clone(shared));
-        let name = server.entry.name.clone();
-        {
-            // Put in its place before it is connected, so that of two with one name one is refused.
-            let mut servers = self.0.servers.write();
-            if shared.stop.is_cancelled() {
-                return Err(AddError::Closed);
-            }
-            if servers.iter().any(|other| other.entry.name == name) {
-                return Err(AddError::Exists(name));
-            }
-            if let Some(other) = servers.iter().find(|other| other.entry.name.looks_like(&name)) {
-                server.give_up_names();
-                return Err(AddError::LooksLike(other.entry.name.clone()));
-            }
-            servers.push(Arc::clone(&server));
-        }
-        shared.means.tracker.spawn(Arc::clone(&server).keep());
-        let unfinished = Unfinished { set: self, server: Some(Arc::clone(&server)) };
-        if let Err(failure) = server.settled().await {
-            return Err(AddError::Failed(failure));
-        }
-        unfinished.finish();
+    async fn add_server(
+        &self,
+        entry: Entry,
+        origin: ServerOrigin,
+    ) -> Result<Arc<Server>, AddError> {
+        let context = &self.0.context;
+        let server = Server::new(entry, origin, Arc::clone(context));
+
+        // Listed before it is connected, so that of two with one name one is refused.
+        self.0.roster.insert(&server)?;
+        context.spawn_connector(&server);
+        let pending = PendingAddition::new(self, Arc::clone(&server));
+
+        server.wait_first_attempt().await.map_err(AddError::Failed)?;
+        pending.complete();
         Ok(server)
     }
 
-    /// Removes a server and tells whether it was there. Calls that run on it may go on for a
+    /// Removes a server and says whether it was there. Calls that run on it may go on for a
     /// while; then it is closed. One that a followed file lists comes back; for those of agents see
-    /// [`Set::unregister`]. Needs a tokio runtime to be running.
+    /// [`ServerPool::unregister`]. Needs a tokio runtime to be running.
     pub fn remove(&self, name: &str) -> bool {
-        let removed = {
-            let mut servers = self.0.servers.write();
-            let index = servers.iter().position(|server| server.entry.name.matches(name));
-            index.map(|index| servers.remove(index))
-        };
-        let Some(server) = removed else { return false };
-        server.give_up_names();
-        self.0.shared.announce();
-        self.0.shared.means.tracker.spawn(async move { server.close(REMOVE_GRACE).await });
+        let Some(server) = self.0.roster.remove(name) else { return false };
+
+        server.catalogue.release_claims();
+        self.0.context.announce();
+        self.0.context.spawn_close(server, REMOVE_GRACE);
         true
     }
 
     /// Ends everything: takes no more calls, waits up to `grace` for those that run, closes every
     /// connection, and returns when every child is gone.
     pub async fn close(&self, grace: Duration) {
-        let servers = self.servers();
+        let servers = self.0.roster.list();
         join_all(servers.iter().map(|server| server.close(grace))).await;
-        self.0.shared.stop.cancel();
-        self.0.shared.announce();
-        let tracker = &self.0.shared.means.tracker;
+
+        self.0.context.stop.cancel();
+        self.0.context.announce();
+
+        let tracker = &self.0.context.deps.tracker;
         tracker.close();
         tracker.wait().await;
     }
 
-    /// Ends with everything else: for tasks that look after the set.
+    /// The tracker and the stop token of the pool, for tasks that look after it.
     pub(crate) fn tasks(&self) -> (&TaskTracker, CancellationToken) {
-        (&self.0.shared.means.tracker, self.0.shared.stop.clone())
+        (&self.0.context.deps.tracker, self.0.context.stop.clone())
     }
 
     /// A handle that does not keep the servers running.
-    pub(crate) fn downgrade(&self) -> Reference {
-        Reference(Arc::downgrade(&self.0))
+    pub(crate) fn downgrade(&self) -> WeakServerPool {
+        WeakServerPool(Arc::downgrade(&self.0))
     }
 
-    fn servers(&self) -> Vec<Arc<Server>> {
-        self.0.servers.read().clone()
+    fn router(&self) -> ToolRouter<'_> {
+        ToolRouter { roster: &self.0.roster, claims: &self.0.context.claims }
     }
 
-    fn server(&self, name: &str) -> Option<Arc<Server>> {
-        self.0.servers.read().iter().find(|server| server.entry.name.matches(name)).cloned()
-    }
-
-    fn status(&self, server: &Server) -> Status {
-        let mut notices = server.notices(Reader::Operator);
-        for (tool, owner) in
-            self.0.shared.claims.clashes(server.position).iter().take(CLASHES_TOLD_MAX)
-        {
-            let servers = self.0.servers.read();
-            let owner = servers.iter().find(|server| server.position == *owner);
-            let owner = owner.map_or("another server", |server| server.entry.name.as_str());
+    fn status_of(&self, server: &Server) -> ServerStatus {
+        let mut notices = server.catalogue.notices(Reader::Operator);
+        let clashes = self.0.context.claims.clashes(server.position);
+        for (tool, position) in clashes.iter().take(CLASHES_REPORTED_MAX) {
+            let owner = self.0.roster.find_by_position(*position);
+            let owner = owner.as_ref().map(|server| server.entry.name.as_str());
+            let owner = owner.unwrap_or("another server");
             notices.push(format!(
                 "tool {} is also one of '{owner}', which had it first",
                 quote_name(tool)
             ));
         }
-        Status {
+
+        ServerStatus {
             name: server.entry.name.clone(),
             state: server.state(),
             summary: server.summary(),
@@ -427,36 +446,16 @@ impl Set {
     }
 }
 
-impl Drop for Inner {
+impl Drop for PoolInner {
     fn drop(&mut self) {
-        self.shared.stop.cancel();
+        self.context.stop.cancel();
     }
 }
 
-/// A server that is being added. Dropped before it is finished, also with the future of its
-/// [`Set::add`], the server is removed.
-struct Unfinished<'a> {
-    set: &'a Set,
-    server: Option<Arc<Server>>,
-}
-
-impl Unfinished<'_> {
-    fn finish(mut self) {
-        self.server = None;
-    }
-}
-
-impl Drop for Unfinished<'_> {
-    fn drop(&mut self) {
-        if let Some(server) = self.server.take() {
-            let mut servers = self.set.0.servers.write();
-            servers.retain(|other| !Arc::ptr_eq(other, &server));
-            // It may have been about to replace another, which keeps its names.
-            if servers.iter().all(|other| other.position != server.position) {
-                server.give_up_names();
-            }
-            drop(servers);
-            server.abandon();
-        }
+/// Runs what waits for a disk, to its end even if the caller is dropped.
+async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(output) => output,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }

@@ -13,7 +13,7 @@ use crate::bridge::{self, StdioRegistration};
 use crate::config::{self, Config, Entry, Mistake, ToolChanges, Variables};
 use crate::registrations::Registrations;
 use crate::reload::Sources;
-use crate::servers::{Options, Set, StartError};
+use crate::servers::{PoolConfig, ServerPool, StartError};
 use crate::supervisor::Supervisor;
 use crate::trust::{self, Pins};
 
@@ -122,7 +122,7 @@ impl McpSettings {
     ///
     /// # Errors
     /// When the file is named and not there, or is not JSON.
-    pub fn start_servers(&self) -> Result<Set, Error> {
+    pub fn start_servers(&self) -> Result<ServerPool, Error> {
         let path = self.list_file().to_owned();
         let (text, config) = self.read_list(&path)?;
         for mistake in &config.mistakes {
@@ -133,7 +133,7 @@ impl McpSettings {
         let registrations =
             registrations.unwrap_or_else(|| path.with_file_name(DEFAULT_REGISTRATIONS));
         let registrations = Arc::new(Registrations::at(registrations));
-        let mut options = Options::new(std::env::vars_os());
+        let mut options = PoolConfig::new(std::env::vars_os());
 
         options.connect_timeout = self.connect_timeout.duration();
         options.call_timeout = self.call_timeout.duration();
@@ -145,7 +145,7 @@ impl McpSettings {
         options.tokens = self.tokens_folder();
         options.registrations = Some(Arc::clone(&registrations));
 
-        let set = Set::start(config.servers.clone(), options)?;
+        let set = ServerPool::start(config.servers.clone(), options)?;
         let stdio_registration = self.stdio_registration();
         Sources::new(path, text, config, registrations, stdio_registration).follow(&set);
         Ok(set)

@@ -1,4 +1,4 @@
-//! The ways to a server, all behind rmcp's transport port: a child process, HTTP, and older HTTP.
+//! The transports to a server, all behind rmcp's transport port: a child process, HTTP, and older HTTP.
 //!
 //! A transport carries messages and nothing else: it neither retries nor knows what a tool is.
 //! Everything that a server can do to it is bounded here: lines, waits for a write, its stderr, its
@@ -8,29 +8,29 @@ use std::borrow::Cow;
 
 use rmcp::model::ErrorData;
 
-pub(crate) mod environment;
-mod event;
-pub(crate) mod http;
-mod line;
-mod pace;
+mod bounded_lines;
+pub(crate) mod child_environment;
+pub(crate) mod intercept;
+pub(crate) mod older_sse;
 pub(crate) mod process;
-pub(crate) mod sse;
+mod rate_window;
+mod sse_events;
 pub(crate) mod stdio;
-pub(crate) mod tap;
+pub(crate) mod streamable_http;
 
 /// Longest message of a server, in bytes: a line on stdout, a JSON body, an event of a stream.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 
-/// The data of errors that stand in the place of a server's answer.
-const OURS: &str = "toolbus: the answer cannot be used";
+/// The data of errors that a transport puts in the place of a server's answer.
+const REPLACED_ANSWER: &str = "toolbus: the answer cannot be used";
 
 /// An error in the place of an answer that cannot be used, because of what the server has done.
-fn unusable(what: impl Into<Cow<'static, str>>) -> ErrorData {
-    ErrorData::internal_error(what, Some(OURS.into()))
+fn unusable_answer(what: impl Into<Cow<'static, str>>) -> ErrorData {
+    ErrorData::internal_error(what, Some(REPLACED_ANSWER.into()))
 }
 
 /// Whether a transport has put this error in the place of an answer that cannot be used. Its text is
 /// then what the server has done.
-pub(crate) fn is_ours(error: &ErrorData) -> bool {
-    error.data.as_ref().is_some_and(|data| data == OURS)
+pub(crate) fn is_replaced_answer(error: &ErrorData) -> bool {
+    error.data.as_ref().is_some_and(|data| data == REPLACED_ANSWER)
 }

@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::catalogue::Catalogue;
 use crate::config::{Entry, ToolChanges};
-use crate::connection::Identity;
+use crate::connection::ServerIdentity;
 use crate::failure::Failure;
 use definition::Definition;
 use findings::{Findings, WithheldTool};
@@ -45,7 +45,7 @@ pub(crate) struct Trust {
 
 /// A listing that may be shown.
 pub(crate) struct Reviewed {
-    pub(crate) identity: Identity,
+    pub(crate) identity: ServerIdentity,
     pub(crate) catalogue: Catalogue,
     pub(crate) findings: Findings,
     /// The names that the server has, held back or not, and since when, in Unix milliseconds.
@@ -82,7 +82,7 @@ impl Trust {
     pub(crate) async fn review(
         &self,
         entry: &Entry,
-        mut identity: Identity,
+        mut identity: ServerIdentity,
         mut catalogue: Catalogue,
     ) -> Result<Reviewed, Failure> {
         let mut findings = catalogue.take_findings();
@@ -226,7 +226,7 @@ fn document_findings(
     findings
 }
 
-fn clean_identity(identity: &mut Identity, findings: &mut Findings) {
+fn clean_identity(identity: &mut ServerIdentity, findings: &mut Findings) {
     let texts = [
         ("its name", &mut identity.name),
         ("its title", &mut identity.title),

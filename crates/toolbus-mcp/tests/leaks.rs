@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::json;
 use toolbus_mcp::config::{self, Variables};
-use toolbus_mcp::servers::{Options, Set};
+use toolbus_mcp::servers::{PoolConfig, ServerPool};
 use toolbus_mcp::supervisor::Supervisor;
 use toolbus_testkit::eventually;
 
@@ -47,12 +47,12 @@ async fn many_starts_that_are_given_up_leave_nothing() {
     let entry = json!({"command": "sh", "args": ["-c", SERVER, marks]});
     let text = json!({"mcpServers": {"s": entry}}).to_string();
     let entries = config::parse(&text, Variables::Refused).unwrap().servers;
-    let mut options = Options::new(std::env::vars_os());
+    let mut options = PoolConfig::new(std::env::vars_os());
     let program = env!("CARGO_BIN_EXE_toolbus-mcp-supervisor");
     options.supervisor = Some(Supervisor::program(program));
 
     let one = async |start: u32| {
-        let set = Set::start(entries.clone(), options.clone()).unwrap();
+        let set = ServerPool::start(entries.clone(), options.clone()).unwrap();
         // From before anything runs up to long after everything does.
         tokio::time::sleep(Duration::from_millis(u64::from(start % 20 * 5))).await;
         if start.is_multiple_of(2) {

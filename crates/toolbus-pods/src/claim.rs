@@ -66,10 +66,13 @@ pub(crate) async fn hand_over_script(
     let pod_claim = PodClaim { deps, template, pod: &pod, requested_at, call };
     let claimed = async {
         let claim = pod_claim.claim_pod(&mut may_be_claimed);
-        timeout_at(run.wait_deadline(CLAIM_TIMEOUT), claim).await.unwrap_or(Err(ClaimRefusal::Interrupted))
+        timeout_at(run.wait_deadline(CLAIM_TIMEOUT), claim)
+            .await
+            .unwrap_or(Err(ClaimRefusal::Interrupted))
     };
     let sent = async {
-        let sent = timeout_at(run.wait_deadline(HANDOVER_TIMEOUT), send_script(&mut ready, call)).await;
+        let sent =
+            timeout_at(run.wait_deadline(HANDOVER_TIMEOUT), send_script(&mut ready, call)).await;
         sent.unwrap_or_else(|_| Err("it does not take a script".to_owned()))
             .map_err(ClaimRefusal::PodLost)
     };

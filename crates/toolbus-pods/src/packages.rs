@@ -137,7 +137,8 @@ impl RunnerInner {
             let looked = Instant::now();
             let order = InstallOrder { input, limit: left, end };
             let installed = timeout_at(end, self.run_installer(order, run)).await;
-            let outcome = installed.unwrap_or_else(|_| Err(packages::timeout_error(end - start)))?;
+            let outcome =
+                installed.unwrap_or_else(|_| Err(packages::timeout_error(end - start)))?;
             packages::check_installed(&outcome, limit)?;
             *seen = Some(looked);
         }

@@ -319,7 +319,8 @@ impl RunnerInner {
         if has_packages {
             let mut set = None;
             let installing = async { set = Some(self.ensure_packages(requirements, &run).await) };
-            run.with_start_deadline(self.leases.wait_with_note(run.key, installing.boxed())).await?;
+            run.with_start_deadline(self.leases.wait_with_note(run.key, installing.boxed()))
+                .await?;
             call.package_set = set.transpose()?;
         }
 

@@ -21,8 +21,8 @@ use serde_json::{Map, Value, json};
 use toolbus_bus::{Asker, Deadline, Question};
 use toolbus_mcp::config::{Entry, Variables};
 use toolbus_mcp::login::Login;
-use toolbus_mcp::servers::{Options, Set};
-use toolbus_mcp::{Call, CallError, State};
+use toolbus_mcp::servers::{PoolConfig, ServerPool};
+use toolbus_mcp::{Call, CallError, ServerState};
 use toolbus_wire::message::mcp::McpToolDetails;
 use toolbus_wire::message::toolbus::{AskError, AskErrorCode, AskKind};
 
@@ -68,13 +68,13 @@ async fn main() -> anyhow::Result<()> {
     let entry = Entry::parse(SERVER, members, Variables::Refused)
         .map_err(|mistakes| anyhow!("the entry cannot be used: {mistakes:?}"))?;
     let tokens = tempfile::tempdir()?;
-    let mut options = Options::new(std::env::vars_os());
+    let mut options = PoolConfig::new(std::env::vars_os());
     options.tokens = Some(tokens.path().to_owned());
 
     for _ in 0..LOGINS_MAX {
-        let set = Set::start(vec![entry.clone()], options.clone())?;
-        set.settled().await;
-        let worked = call_tools(&set, &scenario_context).await;
+        let set = ServerPool::start(vec![entry.clone()], options.clone())?;
+        set.wait_settled().await;
+        let worked = work(&set, &wishes).await;
         set.close(Duration::ZERO).await;
 
         match worked {
@@ -133,10 +133,9 @@ enum CallsOutcome {
     NeedsLogin,
 }
 
-/// Makes the calls that the suite names, else one of each tool.
-async fn call_tools(set: &Set, scenario_context: &ScenarioContext) -> anyhow::Result<CallsOutcome> {
+async fn work(set: &ServerPool, wishes: &Wishes) -> anyhow::Result<Ended> {
     let status = set.find(SERVER).context("the server is gone")?;
-    if let State::Failed { failure, .. } = status.state {
+    if let ServerState::Failed { failure, .. } = status.state {
         let failure = failure.to_string();
         if failure.contains("needs login") {
             return Ok(CallsOutcome::NeedsLogin);

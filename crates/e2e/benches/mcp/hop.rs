@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use toolbus_bus::{Bus, MemoryBus, Progress};
 use toolbus_mcp::bridge::{self, Bridge, StdioRegistration};
 use toolbus_mcp::config::{self, Variables};
-use toolbus_mcp::servers::{self, Set};
+use toolbus_mcp::servers::{self, ServerPool};
 use toolbus_rabbitmq::{Config, RabbitBus, Start};
 use toolbus_testkit::process::{Launch, Service};
 use toolbus_tools::call::{Arguments, Call, Outcome, Time};
@@ -75,8 +75,8 @@ impl Embedded {
     pub(crate) async fn start(server: &str) -> anyhow::Result<Self> {
         let servers = json!({"mcpServers": {SERVER: {"type": "http", "url": server}}});
         let config = config::parse(&servers.to_string(), Variables::Refused)?;
-        let set = Set::start(config.servers, servers::Options::new(std::env::vars_os()))?;
-        set.settled().await;
+        let set = ServerPool::start(config.servers, servers::PoolConfig::new(std::env::vars_os()))?;
+        set.wait_settled().await;
         let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
         let options = bridge::Options {
             agents: vec![AgentName::standard()],

@@ -10,7 +10,7 @@ use serde_json::{Map, json};
 use tokio::runtime::Runtime;
 use toolbus_bus::port::BODY_BYTES_MAX;
 use toolbus_mcp::config::{self, Variables};
-use toolbus_mcp::servers::{Options, Set};
+use toolbus_mcp::servers::{PoolConfig, ServerPool};
 use toolbus_wire::json as body;
 use toolbus_wire::message::mcp::McpServersIndexed;
 
@@ -56,7 +56,7 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime, url: &str) -> anyh
     Ok(())
 }
 
-async fn connect(url: &str, count: usize) -> anyhow::Result<(Duration, Set)> {
+async fn connect(url: &str, count: usize) -> anyhow::Result<(Duration, ServerPool)> {
     let entry = |server| {
         (format!("many-{server}"), json!({"type": "http", "url": format!("{url}/many/{server}")}))
     };
@@ -65,8 +65,8 @@ async fn connect(url: &str, count: usize) -> anyhow::Result<(Duration, Set)> {
     let config = config::parse(&text, Variables::Refused)?;
     ensure!(config.mistakes.is_empty(), "{:?}", config.mistakes);
     let started = Instant::now();
-    let set = Set::start(config.servers, Options::new(std::env::vars_os()))?;
-    set.settled().await;
+    let set = ServerPool::start(config.servers, PoolConfig::new(std::env::vars_os()))?;
+    set.wait_settled().await;
     let took = started.elapsed();
     let tools: usize = set
         .list()
@@ -78,7 +78,7 @@ async fn connect(url: &str, count: usize) -> anyhow::Result<(Duration, Set)> {
     Ok((took, set))
 }
 
-fn look_up_nanos(set: &Set) -> f64 {
+fn look_up_nanos(set: &ServerPool) -> f64 {
     let tool = tool_name(MANY - 1, TOOLS_OF_EACH - 1);
     let started = Instant::now();
     for _ in 0..LOOK_UPS {
@@ -87,7 +87,7 @@ fn look_up_nanos(set: &Set) -> f64 {
     started.elapsed().as_secs_f64() * 1e9 / f64::from(LOOK_UPS)
 }
 
-fn index_bytes(set: &Set) -> f64 {
+fn index_bytes(set: &ServerPool) -> f64 {
     let servers = set.list().into_iter().filter_map(|server| server.summary).collect();
     body::write(&McpServersIndexed { servers, removed_servers: Vec::new() }).len() as f64
 }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use toolbus_bus::Bus;
 use toolbus_mcp::bridge::{Bridge, Options, StdioRegistration};
 use toolbus_mcp::config::{self, Variables};
-use toolbus_mcp::servers::{self, Set};
+use toolbus_mcp::servers::{self, ServerPool};
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::{Invoker, Registry, Tool};
 use toolbus_wire::ErrorCode;
@@ -215,9 +215,9 @@ async fn bridge(bus: &Arc<dyn Bus>, url: &str) -> Bridge {
     }}});
     let config = config::parse(&file.to_string(), Variables::Refused).expect("an mcp.json");
     assert!(config.mistakes.is_empty(), "{:?}", config.mistakes);
-    let options = servers::Options::new(std::env::vars_os());
-    let set = Set::start(config.servers, options).expect("an HTTP client");
-    set.settled().await;
+    let options = servers::PoolConfig::new(std::env::vars_os());
+    let set = ServerPool::start(config.servers, options).expect("an HTTP client");
+    set.wait_settled().await;
     let options = Options {
         agents: vec![AgentName::standard()],
         instance: InstanceId::random(),

@@ -12,7 +12,7 @@ use tracing::Dispatch;
 use tracing::instrument::WithSubscriber;
 
 use crate::config::Endpoint;
-use crate::http::Clients;
+use crate::http::HttpClients;
 
 /// How long a server may take to refuse a request.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -57,9 +57,12 @@ pub(super) async fn discover(
 ///
 /// Asked as it will be asked again and again, by POST: many servers answer GET with 404 or 405,
 /// token or not. The request is one that opens no session.
-pub(super) async fn request_challenge(clients: &Clients, endpoint: &Endpoint) -> Option<String> {
+pub(super) async fn request_challenge(
+    clients: &HttpClients,
+    endpoint: &Endpoint,
+) -> Option<String> {
     let question = json!({"jsonrpc": "2.0", "id": 0, "method": "server/discover", "params": {}});
-    let request = clients.to(&endpoint.url).post(endpoint.url.clone());
+    let request = clients.client_for(&endpoint.url).post(endpoint.url.clone());
     let request = request
         .headers(endpoint.headers.iter().cloned().collect())
         .header(ACCEPT, "application/json, text/event-stream")

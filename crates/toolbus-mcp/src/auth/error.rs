@@ -6,7 +6,7 @@ use std::time::Duration;
 use rmcp::transport::AuthError;
 
 use crate::eraser::{Eraser, shortened};
-use crate::http::root;
+use crate::http::root_cause;
 use crate::server_name::ServerName;
 
 /// Longest text of an authorization server that is repeated, in bytes.
@@ -58,7 +58,7 @@ impl Error {
             }
             AuthError::CredentialStoreError(what) => Self::Store(what),
             AuthError::DiscoveryRequestFailed { source, .. } => {
-                Self::Metadata(format!("it was not given: {}", root(&*source)))
+                Self::Metadata(format!("it was not given: {}", root_cause(&*source)))
             }
             AuthError::AuthorizationServerMismatch { .. } => {
                 metadata("its issuer is not the one that was asked")

@@ -20,7 +20,7 @@ use super::requests::{OAuthRequests, is_allowed_address};
 use super::token_store::{LoginNotes, StoredLogin, TokenStore};
 use crate::config::{AuthorizationCode, Entry, Grant, Target};
 use crate::eraser::Eraser;
-use crate::http::{Clients, is_local};
+use crate::http::{HttpClients, is_local};
 use crate::server_name::ServerName;
 
 /// The client's name at authorization servers that register it.
@@ -88,7 +88,7 @@ impl Login {
         let explain = |error| oauth_error(error, &entry.name, &eraser);
         let store = TokenStore::new(tokens, &entry.name, &url, eraser.clone());
         let kept = store.read().await.map_err(|error| login_error(&error, &entry.name))?;
-        let clients = Clients::new()?;
+        let clients = HttpClients::new()?;
 
         // What the server says today, or what it said to a bridge whose request it refused.
         let challenge = discovery::request_challenge(&clients, endpoint).await;

@@ -14,7 +14,7 @@ use rmcp::transport::{
 };
 use tokio::time::timeout;
 
-use crate::http::{Clients, is_local};
+use crate::http::{HttpClients, is_local};
 
 /// How long one request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -23,7 +23,7 @@ const RESPONSE_BYTES_MAX: usize = 256 << 10;
 
 /// The HTTP client for the OAuth requests of one server.
 pub(super) struct OAuthRequests {
-    clients: Clients,
+    clients: HttpClients,
     server_is_local: bool,
 }
 
@@ -38,7 +38,7 @@ enum RequestError {
 }
 
 impl OAuthRequests {
-    pub(super) fn new(clients: &Clients, server: &Url) -> Self {
+    pub(super) fn new(clients: &HttpClients, server: &Url) -> Self {
         Self { clients: clients.clone(), server_is_local: is_local(server) }
     }
 
@@ -47,7 +47,7 @@ impl OAuthRequests {
             return Err(RequestError::Address.into());
         }
 
-        let client = self.clients.to(request.url());
+        let client = self.clients.client_for(request.url());
         let mut response = client.execute(request).await.map_err(reqwest::Error::without_url)?;
         let mut body = Vec::new();
 

@@ -1,4 +1,4 @@
-//! Nothing but the supervisor, for programs that embed the crate and cannot begin with
+//! The supervisor alone, for programs that embed the crate and cannot begin with
 //! `supervisor::enter` themselves.
 
 use std::io::Write;
@@ -12,7 +12,7 @@ fn main() -> ExitCode {
     match toolbus_mcp::supervisor::enter() {
         ControlFlow::Break(exit) => exit,
         ControlFlow::Continue(_) => {
-            // Nobody to tell is nobody who misuses it.
+            // Without a standard error there is no one to report to.
             let _ = writeln!(std::io::stderr(), "not to be started by hand");
             ExitCode::from(MISUSE)
         }

@@ -11,14 +11,14 @@ use toolbus_wire::message::mcp::{McpMetadataRefreshRequest, McpServerSummary, Mc
 use toolbus_wire::name::AgentName;
 use toolbus_wire::{header, json, topic};
 
-use crate::servers::{Change, Set};
+use crate::servers::{Change, ServerPool};
 
 /// Most agents that are remembered because they asked; the one that asked longest ago goes first.
 const ASKERS_MAX: usize = 64;
 
 pub(super) struct Announcer {
     bus: Arc<dyn Bus>,
-    set: Set,
+    set: ServerPool,
     source: String,
     agents: Vec<AgentName>,
     /// Agents that have asked, the latest last. One whose queue no longer exists is forgotten.
@@ -32,7 +32,7 @@ pub(super) struct Announcer {
 impl Announcer {
     pub(super) fn new(
         bus: Arc<dyn Bus>,
-        set: Set,
+        set: ServerPool,
         source: String,
         agents: Vec<AgentName>,
     ) -> Arc<Self> {

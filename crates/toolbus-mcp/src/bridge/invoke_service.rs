@@ -14,10 +14,10 @@ use toolbus_wire::topic;
 
 use crate::call::Call;
 use crate::call_result::CallResult;
-use crate::servers::Set;
+use crate::servers::ServerPool;
 
 pub(super) struct InvokeService {
-    pub(super) set: Set,
+    pub(super) set: ServerPool,
     pub(super) agent: AgentName,
     pub(super) source: String,
 }

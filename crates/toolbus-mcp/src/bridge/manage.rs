@@ -19,7 +19,7 @@ use toolbus_wire::{ErrorCode, Message, json, message};
 use super::invoke_service::with_headers;
 use crate::call::CallError;
 use crate::lookup::Lookup;
-use crate::servers::Set;
+use crate::servers::ServerPool;
 
 mod complete_argument;
 mod get_prompt;
@@ -44,7 +44,7 @@ pub enum StdioRegistration {
 }
 
 pub(super) struct ManageService {
-    pub(super) set: Set,
+    pub(super) set: ServerPool,
     pub(super) source: String,
     pub(super) stdio_registration: StdioRegistration,
 }

@@ -11,13 +11,13 @@ use toolbus_wire::{ErrorCode, Message as _, json};
 
 use super::invoke_service::with_headers;
 use crate::lookup::Lookup;
-use crate::servers::Set;
+use crate::servers::ServerPool;
 
 /// How long a subscription holds when its caller does not say.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) struct SubscribeService {
-    pub(super) set: Set,
+    pub(super) set: ServerPool,
     pub(super) source: String,
 }
 

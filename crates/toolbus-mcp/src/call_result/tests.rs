@@ -67,7 +67,7 @@ fn a_text_over_the_limit_is_cut_and_says_so() {
         {"type": "text", "text": text}, {"type": "text", "text": "after"}
     ], "structuredContent": "x"}));
     assert_eq!(result.blocks.len(), 1);
-    assert_eq!(size(&result.blocks[0]), RESULT_BYTES_MAX);
+    assert_eq!(block_bytes(&result.blocks[0]), RESULT_BYTES_MAX);
     assert_eq!(result.left_out, Some(LeftOut { blocks: 1, bytes: 10 + 5 + 3 }));
     assert_eq!(result.structured, None);
     let text = result.text.unwrap();

@@ -2,7 +2,7 @@ use tempfile::TempDir;
 use toolbus_testkit::eventually;
 
 use super::*;
-use crate::servers::Options;
+use crate::servers::PoolConfig;
 
 /// Longer than a reload takes, on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -17,12 +17,12 @@ fn list(names: &[&str]) -> String {
 }
 
 /// The files of a folder, followed by watching alone.
-fn followed(folder: &TempDir) -> Set {
+fn followed(folder: &TempDir) -> ServerPool {
     let [operator, agents] = paths(folder);
     let registrations = Arc::new(Registrations::at(agents));
     let config = Config::default();
     let sources = Sources::new(operator, None, config, registrations, StdioRegistration::Denied);
-    let set = Set::start(Vec::new(), Options::new([])).unwrap();
+    let set = ServerPool::start(Vec::new(), PoolConfig::new([])).unwrap();
     sources.follow_and_poll(NEVER, &set);
     set
 }
@@ -31,7 +31,7 @@ fn paths(folder: &TempDir) -> [PathBuf; 2] {
     ["mcp.json", "mcp.registered.json"].map(|name| folder.path().join(name))
 }
 
-async fn until_there_are(set: &Set, expected: &[&str]) {
+async fn until_there_are(set: &ServerPool, expected: &[&str]) {
     eventually(PATIENCE, async || {
         let servers = set.list();
         let names: Vec<_> = servers.iter().map(|status| status.name.as_str()).collect();

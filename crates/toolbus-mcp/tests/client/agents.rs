@@ -11,7 +11,7 @@ use toolbus_bus::requester::Requester;
 use toolbus_bus::{Bus, Delivery, Disposition, Flow, MemoryBus, Subscription, TopicPattern};
 use toolbus_mcp::agent::Services;
 use toolbus_mcp::bridge::{self, Bridge, StdioRegistration};
-use toolbus_mcp::servers::Set;
+use toolbus_mcp::servers::ServerPool;
 use toolbus_testkit::eventually;
 use toolbus_tools::{Guides, Invoker, Registry};
 use toolbus_wire::name::{AgentName, InstanceId};
@@ -54,7 +54,7 @@ impl Agent {
     }
 }
 
-async fn serve(bus: &Arc<dyn Bus>, set: &Set, agents: &[&str]) -> Bridge {
+async fn serve(bus: &Arc<dyn Bus>, set: &ServerPool, agents: &[&str]) -> Bridge {
     let options = bridge::Options {
         agents: agents.iter().map(|name| AgentName::parse(name).unwrap()).collect(),
         instance: InstanceId::random(),

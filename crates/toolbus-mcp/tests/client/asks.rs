@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::{Asker, Deadline, Question};
-use toolbus_mcp::servers::Set;
+use toolbus_mcp::servers::ServerPool;
 use toolbus_mcp::{Call, CallError};
 use toolbus_testkit::{eventually, mcp};
 use toolbus_wire::ErrorCode;
@@ -37,7 +37,12 @@ fn answering(
     (asker, asked)
 }
 
-async fn asked(set: &Set, tool: &str, args: Value, asker: Asker) -> Result<String, CallError> {
+async fn asked(
+    set: &ServerPool,
+    tool: &str,
+    args: Value,
+    asker: Asker,
+) -> Result<String, CallError> {
     let result = set.call(Call { asker, ..call_of("a", tool, args) }).await?;
     assert!(!result.is_error, "{result:?}");
     Ok(result.text.expect("text"))

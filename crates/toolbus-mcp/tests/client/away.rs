@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio::time::{sleep, timeout};
-use toolbus_mcp::State;
+use toolbus_mcp::ServerState;
 use toolbus_mcp::servers::{Change, Changes};
 use toolbus_wire::message::mcp::McpServerSummary;
 
@@ -90,7 +90,7 @@ async fn one_that_stays_away_is_tried_later_each_time() {
     options.supervisor = None;
     let set = start_with(json!({"away": {"command": "/nowhere/server"}}), options).await;
     for (attempt, pause) in (1..).zip([1, 2, 4, 8, 16, 32, 60, 60]) {
-        let State::Failed { attempts, next_try_in, .. } = state(&set, "away") else {
+        let ServerState::Failed { attempts, next_try_in, .. } = state(&set, "away") else {
             panic!("{:?}", state(&set, "away"))
         };
         let seconds = next_try_in.as_millis().div_ceil(1_000);

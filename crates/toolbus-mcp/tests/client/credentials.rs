@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::{Asker, Deadline, Question};
-use toolbus_mcp::servers::Set;
+use toolbus_mcp::servers::ServerPool;
 use toolbus_mcp::{Call, Lookup};
 use toolbus_wire::message::toolbus::AskError;
 
@@ -24,7 +24,7 @@ fn leaking(token: &str) -> Value {
         "env": {"API_TOKEN": token, "LOG_LEVEL": "information"}})
 }
 
-async fn leaking_set() -> Set {
+async fn leaking_set() -> ServerPool {
     start(json!({"l": leaking(TOKEN)})).await
 }
 

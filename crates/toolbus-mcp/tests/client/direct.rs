@@ -10,7 +10,7 @@ use toolbus_bus::requester::Requester;
 use toolbus_bus::{Bus, MemoryBus};
 use toolbus_mcp::agent::Services;
 use toolbus_mcp::bridge::{self, Bridge, StdioRegistration};
-use toolbus_mcp::servers::Set;
+use toolbus_mcp::servers::ServerPool;
 use toolbus_mcp::trust::Pins;
 use toolbus_mcp::{TOOLS_MAX, config::ToolChanges};
 use toolbus_testkit::eventually;
@@ -29,7 +29,7 @@ struct Agent {
 }
 
 /// An agent that offers the tools of these servers directly, with a bridge on the same bus.
-async fn agent(set: Set) -> Agent {
+async fn agent(set: ServerPool) -> Agent {
     let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
     let (name, instance) = (AgentName::standard(), InstanceId::random());
     let requester = Requester::start(Arc::clone(&bus), name.clone(), &instance).await.unwrap();

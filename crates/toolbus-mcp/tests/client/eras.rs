@@ -1,14 +1,14 @@
 //! Both eras of the protocol over HTTP: with sessions, and without.
 
 use serde_json::{Value, json};
-use toolbus_mcp::{Call, State};
+use toolbus_mcp::{Call, ServerState};
 use toolbus_testkit::{eventually, mcp};
 
 use crate::support::*;
 
-fn protocol(set: &toolbus_mcp::servers::Set) -> String {
+fn protocol(set: &toolbus_mcp::servers::ServerPool) -> String {
     match state(set, "h") {
-        State::Connected { protocol, .. } => protocol,
+        ServerState::Connected { protocol, .. } => protocol,
         other => panic!("{other:?}"),
     }
 }

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use toolbus_config::TimeSpan;
+use toolbus_config::TimeSpan;
 use toolbus_mcp::config::{Entry, Variables};
-use toolbus_mcp::servers::{AddError, Registered, Set, UnregisterError};
+use toolbus_mcp::servers::{AddError, Registered, ServerPool, UnregisterError};
 use toolbus_mcp::settings::McpSettings;
-use toolbus_mcp::{Call, State};
+use toolbus_mcp::{Call, ServerState};
 use toolbus_testkit::{eventually, mcp};
 use toolbus_wire::ErrorCode;
 
@@ -49,9 +50,9 @@ impl Files {
         std::fs::rename(self.path("new"), self.path("mcp.json")).unwrap();
     }
 
-    async fn start(&self) -> Set {
+    async fn start(&self) -> ServerPool {
         let set = self.settings.start_servers().unwrap();
-        set.settled().await;
+        set.wait_settled().await;
         set
     }
 
@@ -66,19 +67,19 @@ impl Files {
     }
 }
 
-fn is_connected(set: &Set, server: &str) -> bool {
-    set.find(server).is_some_and(|status| matches!(status.state, State::Connected { .. }))
+fn is_connected(set: &ServerPool, server: &str) -> bool {
+    set.find(server).is_some_and(|status| matches!(status.state, ServerState::Connected { .. }))
 }
 
-async fn until_connected(set: &Set, server: &str) {
+async fn until_connected(set: &ServerPool, server: &str) {
     eventually(PATIENCE, async || match set.find(server).map(|status| status.state) {
-        Some(State::Connected { .. }) => Ok(()),
+        Some(ServerState::Connected { .. }) => Ok(()),
         other => Err(format!("{server}: {other:?}")),
     })
     .await;
 }
 
-async fn until_gone(set: &Set, server: &str) {
+async fn until_gone(set: &ServerPool, server: &str) {
     eventually(PATIENCE, async || match set.find(server) {
         None => Ok(()),
         Some(status) => Err(status),
@@ -198,7 +199,7 @@ async fn what_cannot_be_watched_is_found_by_looking() {
 }
 
 /// Registers a server as the handler of management requests does.
-async fn register(set: &Set, name: &str, entry: &Value) -> Result<Registered, AddError> {
+async fn register(set: &ServerPool, name: &str, entry: &Value) -> Result<Registered, AddError> {
     let members: Map<String, Value> = arguments(entry.clone());
     let entry = Entry::parse(name, members.clone(), Variables::Refused).unwrap();
     set.register(entry, members).await

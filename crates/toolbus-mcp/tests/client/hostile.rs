@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::Deadline;
-use toolbus_mcp::servers::{AddError, Change, Options, Set};
-use toolbus_mcp::{Call, CallError, State, TOOLS_MAX};
+use toolbus_mcp::servers::{AddError, Change, PoolConfig, ServerPool};
+use toolbus_mcp::{Call, CallError, ServerState, TOOLS_MAX};
 use toolbus_testkit::eventually;
 use toolbus_wire::ErrorCode;
 
@@ -16,7 +16,7 @@ use crate::support::*;
 struct Fixture {
     folder: tempfile::TempDir,
     kind: &'static str,
-    set: Set,
+    set: ServerPool,
 }
 
 /// Starts one hostile server and waits for its first attempt.
@@ -27,13 +27,13 @@ async fn fixture(kind: &'static str) -> Fixture {
 /// Until a request that is made now is with its server.
 const LONG_ENOUGH: Duration = Duration::from_millis(500);
 
-async fn fixture_with(kind: &'static str, options: Options) -> Fixture {
+async fn fixture_with(kind: &'static str, options: PoolConfig) -> Fixture {
     let folder = tempfile::tempdir().unwrap();
     let set = start_with(json!({"h": hostile(folder.path(), kind)}), options).await;
     Fixture { folder, kind, set }
 }
 
-fn impatient() -> Options {
+fn impatient() -> PoolConfig {
     let mut options = options();
     options.connect_timeout = Duration::from_millis(1_500);
     options
@@ -61,9 +61,9 @@ impl Fixture {
     }
 }
 
-fn failure(set: &Set) -> toolbus_mcp::Failure {
+fn failure(set: &ServerPool) -> toolbus_mcp::Failure {
     match state(set, "h") {
-        State::Failed { failure, .. } => failure,
+        ServerState::Failed { failure, .. } => failure,
         other => panic!("{other:?}"),
     }
 }
@@ -393,7 +393,7 @@ async fn bad_servers_do_not_hold_up_a_good_one() {
         servers.insert(kind.to_owned(), hostile(folder.path(), kind));
     }
     servers.insert("good".to_owned(), hostile(folder.path(), "good"));
-    let set = Set::start(entries(servers.into()), options()).unwrap();
+    let set = ServerPool::start(entries(servers.into()), options()).unwrap();
     let began = Instant::now();
     let good = async || {
         let echo = call(&set, "good", "echo", json!({"message": "x"})).await;

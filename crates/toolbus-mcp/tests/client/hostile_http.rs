@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use toolbus_bus::Deadline;
-use toolbus_mcp::servers::Set;
-use toolbus_mcp::{Call, State};
+use toolbus_mcp::servers::ServerPool;
+use toolbus_mcp::{Call, ServerState};
 use toolbus_wire::ErrorCode;
 
 use crate::support::*;
@@ -30,7 +30,7 @@ impl Server {
         let server = format!("0100007F:{:04X}", self.0.port);
         let is_open = |line: &&str| {
             let mut columns = line.split_whitespace().skip(2);
-            // State 01 is an established connection.
+            // ServerState 01 is an established connection.
             columns.next() == Some(server.as_str()) && columns.next() == Some("01")
         };
         table.lines().filter(is_open).count()
@@ -47,7 +47,7 @@ async fn check_connect(kind: &str, mut entry_changes: impl FnMut(&mut Value), ex
     entry_changes(&mut entry);
     let set = start_with(json!({"h": entry}), options).await;
     match state(&set, "h") {
-        State::Failed { failure, .. } => {
+        ServerState::Failed { failure, .. } => {
             assert!(failure.to_string().starts_with(expected), "{kind}: {failure}");
             assert!(!failure.to_string().contains("s3cret"), "{kind}: {failure}");
         }
@@ -131,7 +131,7 @@ async fn calls_end_with_their_error() {
 }
 
 /// When event streams were opened at the server, in seconds of its clock.
-async fn opened(set: &Set) -> Vec<f64> {
+async fn opened(set: &ServerPool) -> Vec<f64> {
     let answer = call(set, "h", "opened", json!({})).await.expect("an answer");
     serde_json::from_str(&answer.text.expect("a text")).expect("a list")
 }
@@ -166,7 +166,7 @@ async fn a_stream_that_ends_at_once_is_not_opened_without_a_pause() {
     }
 }
 
-async fn works(set: &Set) {
+async fn works(set: &ServerPool) {
     let echo = call(set, "h", "echo", json!({})).await.expect("an answer");
     assert_eq!(echo.text.as_deref(), Some("here"));
 }

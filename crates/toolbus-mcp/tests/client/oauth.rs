@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolbus_mcp::login::{self, Login};
-use toolbus_mcp::servers::{Options, Set};
-use toolbus_mcp::{CallError, State};
+use toolbus_mcp::servers::{PoolConfig, ServerPool};
+use toolbus_mcp::{CallError, ServerState};
 use toolbus_testkit::eventually;
 use toolbus_wire::ErrorCode;
 
@@ -32,23 +32,23 @@ fn entry(server: &Script, auth: &Value) -> Value {
     json!({"h": {"url": server.url("/mcp"), "auth": auth}})
 }
 
-fn keeping(folder: &Path) -> Options {
+fn keeping(folder: &Path) -> PoolConfig {
     let mut options = options();
     options.tokens = Some(folder.to_owned());
     options
 }
 
-async fn start_keeping(server: &Script, auth: &Value, folder: &Path) -> Set {
+async fn start_keeping(server: &Script, auth: &Value, folder: &Path) -> ServerPool {
     start_with(entry(server, auth), keeping(folder)).await
 }
 
-async fn echo(set: &Set) -> Result<String, CallError> {
+async fn echo(set: &ServerPool) -> Result<String, CallError> {
     call(set, "h", "echo", json!({})).await.map(|result| result.text.expect("text"))
 }
 
-fn reason(set: &Set) -> String {
+fn reason(set: &ServerPool) -> String {
     match state(set, "h") {
-        State::Failed { failure, .. } => failure.to_string(),
+        ServerState::Failed { failure, .. } => failure.to_string(),
         other => panic!("{other:?}"),
     }
 }
@@ -185,7 +185,7 @@ async fn what_needs_more_than_was_granted_needs_a_login_for_that() {
 }
 
 /// The text and the code of what a call of the tool `admin` ends in.
-async fn admin(set: &Set) -> Result<String, (String, ErrorCode)> {
+async fn admin(set: &ServerPool) -> Result<String, (String, ErrorCode)> {
     let called = call(set, "h", "admin", json!({})).await;
     called
         .map(|result| result.text.expect("text"))
@@ -251,7 +251,7 @@ async fn a_server_may_refuse_later_than_at_the_first_request() {
     let server = server(json!({"hidden": true, "open": open}));
     let folder = tempfile::tempdir().unwrap();
     let set = start_keeping(&server, &person(), folder.path()).await;
-    assert!(matches!(state(&set, "h"), State::Connected { .. }), "{:?}", state(&set, "h"));
+    assert!(matches!(state(&set, "h"), ServerState::Connected { .. }), "{:?}", state(&set, "h"));
     let error = begin(&server, &person(), folder.path()).await.err().expect("nothing is known");
     assert!(error.to_string().ends_with("cannot be used: there is none"), "{error}");
 

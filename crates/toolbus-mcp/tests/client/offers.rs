@@ -6,8 +6,8 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::{Asker, Deadline, Progress};
-use toolbus_mcp::servers::Set;
-use toolbus_mcp::{CallError, Lookup, State};
+use toolbus_mcp::servers::ServerPool;
+use toolbus_mcp::{CallError, Lookup, ServerState};
 use toolbus_testkit::eventually;
 use toolbus_wire::ErrorCode;
 
@@ -23,7 +23,7 @@ fn lookup(server: &str) -> Lookup {
     }
 }
 
-fn prompts(set: &Set) -> Vec<String> {
+fn prompts(set: &ServerPool) -> Vec<String> {
     let summary = set.find("a").and_then(|status| status.summary).expect("a summary");
     assert_eq!(summary.prompt_count, summary.prompt_names.as_ref().map(|names| names.len() as u32));
     summary.prompt_names.unwrap_or_default()
@@ -59,7 +59,7 @@ async fn prompts_and_resources_are_told_and_given() {
 }
 
 /// What a tool tells as JSON.
-async fn told(set: &Set, tool: &str) -> Value {
+async fn told(set: &ServerPool, tool: &str) -> Value {
     let result = call(set, "a", tool, json!({})).await.unwrap();
     serde_json::from_str(&result.text.unwrap()).unwrap()
 }
@@ -101,7 +101,7 @@ async fn a_prompt_may_need_input_first() {
 }
 
 /// A server that does not tell what it offers beside tools.
-async fn silent() -> Set {
+async fn silent() -> ServerPool {
     let mut entry = asking("older");
     entry["args"].as_array_mut().expect("arguments").push(Value::from("silent"));
     let mut options = options();
@@ -113,7 +113,7 @@ async fn silent() -> Set {
 #[tokio::test]
 async fn a_server_that_does_not_tell_what_it_offers_is_connected_all_the_same() {
     let set = silent().await;
-    assert!(matches!(state(&set, "a"), State::Connected { .. }), "{:?}", state(&set, "a"));
+    assert!(matches!(state(&set, "a"), ServerState::Connected { .. }), "{:?}", state(&set, "a"));
     assert_eq!(prompts(&set), Vec::<String>::new());
     let soon = Lookup { deadline: Deadline::after(Duration::from_millis(300)), ..lookup("a") };
     let error = set.resources(soon, None).await.unwrap_err();

@@ -8,7 +8,7 @@ use reqwest::header::{COOKIE, LOCATION, SET_COOKIE};
 use reqwest::redirect::Policy;
 use serde_json::{Value, json};
 use toolbus_mcp::login::Login;
-use toolbus_mcp::servers::{Options, Set};
+use toolbus_mcp::servers::{PoolConfig, ServerPool};
 use toolbus_testkit::oidc;
 use toolbus_wire::ErrorCode;
 
@@ -26,13 +26,13 @@ fn entry(server: &Script, auth: &Value) -> Value {
     json!({"o": {"url": server.url("/mcp"), "auth": auth}})
 }
 
-fn keeping(folder: &Path) -> Options {
+fn keeping(folder: &Path) -> PoolConfig {
     let mut options = options();
     options.tokens = Some(folder.to_owned());
     options
 }
 
-async fn text(set: &Set, tool: &str) -> Result<String, (String, ErrorCode)> {
+async fn text(set: &ServerPool, tool: &str) -> Result<String, (String, ErrorCode)> {
     let called = call(set, "o", tool, json!({})).await;
     called
         .map(|result| result.text.expect("text"))

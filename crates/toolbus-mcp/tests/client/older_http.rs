@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use toolbus_bus::Deadline;
-use toolbus_mcp::servers::Set;
-use toolbus_mcp::{Call, State};
+use toolbus_mcp::servers::ServerPool;
+use toolbus_mcp::{Call, ServerState};
 use toolbus_testkit::{eventually, mcp};
 use toolbus_wire::ErrorCode;
 
@@ -16,7 +16,7 @@ fn entry(server: &Script, kind: &str) -> Value {
         "headers": {"X-Key": "s3cret-key"}}})
 }
 
-async fn works(set: &Set) {
+async fn works(set: &ServerPool) {
     let echo = call(set, "h", "echo", json!({})).await.expect("an answer");
     assert_eq!(echo.text.as_deref(), Some("here"));
 }
@@ -34,7 +34,7 @@ async fn a_real_one() {
     // The end of the stream is noticed without a call, and the next call finds a new one.
     server.crash();
     eventually(PATIENCE, async || match state(&set, "everything") {
-        State::Failed { .. } => Ok(()),
+        ServerState::Failed { .. } => Ok(()),
         other => Err(other),
     })
     .await;
@@ -69,7 +69,7 @@ async fn what_worked_is_remembered() {
     set.close(PATIENCE).await;
 
     let set = start(entry(&server, "http")).await;
-    let State::Failed { failure, .. } = state(&set, "h") else { panic!() };
+    let ServerState::Failed { failure, .. } = state(&set, "h") else { panic!() };
     assert!(failure.to_string().starts_with("it does not take streamable HTTP"), "{failure}");
     set.close(PATIENCE).await;
 }
@@ -84,7 +84,7 @@ async fn streams_that_do_not_begin_as_they_should() {
             options.connect_timeout = Duration::from_secs(2);
         }
         let set = start_with(entry(&server, "sse"), options).await;
-        let State::Failed { failure, .. } = state(&set, "h") else { panic!("{kind}") };
+        let ServerState::Failed { failure, .. } = state(&set, "h") else { panic!("{kind}") };
         let failure = failure.to_string();
         assert!(failure.contains(expected), "{kind}: {failure}");
         assert!(!failure.contains("s3cret") && !failure.contains("127.0.0.1"), "{kind}: {failure}");

@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::Deadline;
 use toolbus_mcp::servers::{AddError, Change};
-use toolbus_mcp::{Call, CallError, State};
+use toolbus_mcp::{Call, CallError, ServerState};
 use toolbus_testkit::{eventually, mcp};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::message::tool::ContentKind;
@@ -20,7 +20,7 @@ fn text(result: toolbus_mcp::CallResult) -> String {
 }
 
 /// What the recorded answers of `server-everything` say, whatever the transport.
-pub(crate) async fn answers_as_recorded(set: &toolbus_mcp::servers::Set) {
+pub(crate) async fn answers_as_recorded(set: &toolbus_mcp::servers::ServerPool) {
     let hello = "héllo <b>\"q\"</b> & 日本 🦀 + 'x'";
     let echo = call(set, "everything", "echo", json!({"message": hello})).await.unwrap();
     assert_eq!(text(echo), format!("Echo: {hello}"));
@@ -56,7 +56,7 @@ pub(crate) async fn answers_as_recorded(set: &toolbus_mcp::servers::Set) {
     assert!(!tool_names(set, "everything").contains(&DENIED.to_owned()));
 }
 
-pub(crate) async fn progress_timeout_and_cancellation(set: &toolbus_mcp::servers::Set) {
+pub(crate) async fn progress_timeout_and_cancellation(set: &toolbus_mcp::servers::ServerPool) {
     let slow = |seconds: f64, steps: u32| {
         let args = json!({"duration": seconds, "steps": steps});
         call_of("everything", "trigger-long-running-operation", args)
@@ -95,7 +95,7 @@ async fn everything_over_stdio() {
     entry["deniedTools"] = json!([DENIED]);
     entry["env"] = json!({"OF_THE_ENTRY": "from-the-entry"});
     let set = start(json!({"everything": entry})).await;
-    assert!(matches!(state(&set, "everything"), State::Connected { ref protocol, .. }
+    assert!(matches!(state(&set, "everything"), ServerState::Connected { ref protocol, .. }
         if protocol == "2025-11-25"));
     answers_as_recorded(&set).await;
     progress_timeout_and_cancellation(&set).await;
@@ -186,7 +186,7 @@ async fn time_speaks_the_newer_protocol() {
     let Some(server) = mcp::time() else { return };
     let set = start(json!({"Time": server.to_json()})).await;
     assert!(
-        matches!(state(&set, "time"), State::Connected { ref protocol, .. }
+        matches!(state(&set, "time"), ServerState::Connected { ref protocol, .. }
         if protocol == "2026-07-28"),
         "{:?}",
         state(&set, "time")
@@ -229,7 +229,7 @@ async fn calls_find_their_server() {
     assert_eq!(error.code(), ErrorCode::ToolNotFound);
 
     // The one that is away is known, with its reason, and does not hold up the others.
-    let State::Failed { failure, attempts: 1.., .. } = state(&set, "away") else {
+    let ServerState::Failed { failure, attempts: 1.., .. } = state(&set, "away") else {
         panic!("{:?}", state(&set, "away"))
     };
     assert_eq!(

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use toolbus_mcp::State;
-use toolbus_mcp::servers::Set;
+use toolbus_mcp::ServerState;
+use toolbus_mcp::servers::ServerPool;
 use toolbus_mcp::supervisor::Supervisor;
 use toolbus_testkit::eventually;
 
@@ -30,9 +30,9 @@ fn is_there(pid: u32) -> bool {
 }
 
 /// Starts a server of this kind and returns it with its processes, of which there are two.
-async fn two(folder: &Path, kind: &str) -> (Set, Vec<u32>) {
+async fn two(folder: &Path, kind: &str) -> (ServerPool, Vec<u32>) {
     let set = start(json!({"h": hostile(folder, kind)})).await;
-    assert!(matches!(state(&set, "h"), State::Connected { .. }), "{:?}", state(&set, "h"));
+    assert!(matches!(state(&set, "h"), ServerState::Connected { .. }), "{:?}", state(&set, "h"));
     let pids = pids(folder, kind);
     assert_eq!(pids.len(), 2);
     (set, pids)
@@ -145,7 +145,9 @@ async fn a_supervisor_is_small_and_reaps_while_its_server_runs() {
 /// Why a server of this entry is not connected.
 async fn why(entry: Value) -> String {
     let set = start(json!({"h": entry})).await;
-    let State::Failed { failure, .. } = state(&set, "h") else { panic!("{:?}", state(&set, "h")) };
+    let ServerState::Failed { failure, .. } = state(&set, "h") else {
+        panic!("{:?}", state(&set, "h"))
+    };
     set.close(Duration::ZERO).await;
     failure.to_string()
 }
@@ -176,7 +178,7 @@ async fn a_program_that_is_no_supervisor_is_told_as_a_failure() {
     options.supervisor = Some(Supervisor::program("/bin/true"));
     let folder = tempfile::tempdir().unwrap();
     let set = start_with(json!({"h": hostile(folder.path(), "good")}), options).await;
-    assert!(matches!(state(&set, "h"), State::Failed { .. }), "{:?}", state(&set, "h"));
+    assert!(matches!(state(&set, "h"), ServerState::Failed { .. }), "{:?}", state(&set, "h"));
     assert!(pids(folder.path(), "good").is_empty(), "the server was never started");
     set.close(Duration::ZERO).await;
 }
@@ -237,7 +239,7 @@ async fn a_server_in_the_wrapper_that_packages_are_run_by() {
     entry["env"] = json!({"HOME": folder.path()});
 
     let set = start(json!({"h": entry})).await;
-    assert!(matches!(state(&set, "h"), State::Connected { .. }), "{:?}", state(&set, "h"));
+    assert!(matches!(state(&set, "h"), ServerState::Connected { .. }), "{:?}", state(&set, "h"));
     let all = pids(folder.path(), "daemon-stubborn");
     assert_ne!(status(all[0], "PPid"), status(all[1], "PPid"), "there is somebody in between");
     set.close(Duration::ZERO).await;

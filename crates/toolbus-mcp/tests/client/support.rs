@@ -11,9 +11,9 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::{Asker, Deadline, Progress};
 use toolbus_mcp::config::{self, Variables};
-use toolbus_mcp::servers::{Change, Changes, Options, Set};
+use toolbus_mcp::servers::{Change, Changes, PoolConfig, ServerPool};
 use toolbus_mcp::supervisor::Supervisor;
-use toolbus_mcp::{Call, CallError, CallResult, State};
+use toolbus_mcp::{Call, CallError, CallResult, ServerState};
 use toolbus_testkit::eventually;
 use toolbus_tools::call::{Arguments, Call as AgentCall, Time};
 use toolbus_wire::message::toolbus::ToolProgress;
@@ -25,8 +25,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(120);
 
 /// Servers are supervised, as those of our programs are.
-pub(crate) fn options() -> Options {
-    let mut options = Options::new(std::env::vars_os());
+pub(crate) fn options() -> PoolConfig {
+    let mut options = PoolConfig::new(std::env::vars_os());
     options.connect_timeout = CONNECT_LIMIT;
     options.supervisor = Some(supervisor());
     options
@@ -44,13 +44,13 @@ pub(crate) fn entries(servers: Value) -> Vec<config::Entry> {
 }
 
 /// Starts the servers and waits for their first attempts.
-pub(crate) async fn start_with(servers: Value, options: Options) -> Set {
-    let set = Set::start(entries(servers), options).expect("an HTTP client");
-    set.settled().await;
+pub(crate) async fn start_with(servers: Value, options: PoolConfig) -> ServerPool {
+    let set = ServerPool::start(entries(servers), options).expect("an HTTP client");
+    set.wait_settled().await;
     set
 }
 
-pub(crate) async fn start(servers: Value) -> Set {
+pub(crate) async fn start(servers: Value) -> ServerPool {
     start_with(servers, options()).await
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn call_of(server: &str, tool: &str, args: Value) -> Call {
 }
 
 pub(crate) async fn call(
-    set: &Set,
+    set: &ServerPool,
     server: &str,
     tool: &str,
     args: Value,
@@ -74,11 +74,11 @@ pub(crate) async fn call(
     set.call(call_of(server, tool, args)).await
 }
 
-pub(crate) fn state(set: &Set, server: &str) -> State {
+pub(crate) fn state(set: &ServerPool, server: &str) -> ServerState {
     set.find(server).expect("a known server").state
 }
 
-pub(crate) fn tool_names(set: &Set, server: &str) -> Vec<String> {
+pub(crate) fn tool_names(set: &ServerPool, server: &str) -> Vec<String> {
     set.find(server).and_then(|status| status.summary).map(|s| s.tool_names).unwrap_or_default()
 }
 

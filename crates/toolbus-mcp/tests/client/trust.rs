@@ -7,35 +7,35 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use toolbus_bus::Deadline;
 use toolbus_mcp::config::ToolChanges;
-use toolbus_mcp::servers::{AddError, Options, Set};
+use toolbus_mcp::servers::{AddError, PoolConfig, ServerPool};
 use toolbus_mcp::trust::{AcceptError, Pins};
-use toolbus_mcp::{Call, CallError, State, TOOLS_MAX};
+use toolbus_mcp::{Call, CallError, ServerState, TOOLS_MAX};
 use toolbus_testkit::eventually;
 use toolbus_wire::ErrorCode;
 
 use crate::support::*;
 
-fn options_with(folder: &Path, tool_changes: ToolChanges) -> Options {
+fn options_with(folder: &Path, tool_changes: ToolChanges) -> PoolConfig {
     let mut options = options();
     options.pins = Pins::in_folder(folder.join("pins")).expect("a folder");
     options.tool_changes = tool_changes;
     options
 }
 
-async fn start_one(folder: &Path, kind: &str, tool_changes: ToolChanges) -> Set {
+async fn start_one(folder: &Path, kind: &str, tool_changes: ToolChanges) -> ServerPool {
     start_with(json!({"h": hostile(folder, kind)}), options_with(folder, tool_changes)).await
 }
 
-fn notices(set: &Set, server: &str) -> String {
+fn notices(set: &ServerPool, server: &str) -> String {
     set.find(server).expect("a known server").notices.join("\n")
 }
 
-async fn echo(set: &Set, server: Option<&str>) -> Result<String, CallError> {
+async fn echo(set: &ServerPool, server: Option<&str>) -> Result<String, CallError> {
     call_any(set, server, "echo", json!({"message": "x"})).await
 }
 
 async fn call_any(
-    set: &Set,
+    set: &ServerPool,
     server: Option<&str>,
     tool: &str,
     args: Value,
@@ -148,7 +148,9 @@ async fn without_pins_quarantine_lets_nothing_in() {
         start_with(json!({"h": hostile(folder.path(), "good")}), options)
     };
     let set = both(ToolChanges::Quarantine).await;
-    let State::Failed { failure, .. } = state(&set, "h") else { panic!("{:?}", state(&set, "h")) };
+    let ServerState::Failed { failure, .. } = state(&set, "h") else {
+        panic!("{:?}", state(&set, "h"))
+    };
     assert_eq!(failure.to_string(), "its tools cannot be compared with their pins");
     set.close(Duration::ZERO).await;
     let set = both(ToolChanges::Announce).await;
@@ -284,7 +286,7 @@ async fn schemas_without_an_end_have_one_here() {
         "good": hostile(folder.path(), "good"),
     }))
     .await;
-    let State::Failed { failure, .. } = state(&set, "deep") else { panic!("connected") };
+    let ServerState::Failed { failure, .. } = state(&set, "deep") else { panic!("connected") };
     assert!(failure.to_string().contains("not a valid MCP message"), "{failure}");
     assert_eq!(echo(&set, None).await.unwrap(), "x");
     set.close(Duration::ZERO).await;

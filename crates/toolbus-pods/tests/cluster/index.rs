@@ -8,8 +8,8 @@ use kube::api::{DeleteParams, GetParams, PostParams};
 use kube::core::Request;
 use kube::{Api, Client};
 use serde_json::json;
-use toolbus_pods::settings::PackagesSettings;
 use toolbus_config::{Secret, TimeSpan};
+use toolbus_pods::settings::PackagesSettings;
 use uuid::Uuid;
 
 /// Where indexes are, which need a namespace without levels.

@@ -9,9 +9,9 @@ use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
 use kube::api::{AttachParams, ListParams, LogParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use tokio::io::AsyncWriteExt as _;
+use toolbus_config::TimeSpan;
 use toolbus_pods::KubernetesRunner;
 use toolbus_pods::settings::{KubernetesSettings, WarmSettings};
-use toolbus_config::TimeSpan;
 use toolbus_scripts::runner::{Ending, Error, Run, Runner, Script};
 use toolbus_testkit::eventually;
 

@@ -7,7 +7,7 @@ use toolbus_testkit::eventually;
 
 use super::*;
 use crate::config::{self, Variables};
-use crate::servers::Options;
+use crate::servers::PoolConfig;
 
 /// A server whose summary is longer on the wire than in memory.
 fn server(name: &str, quotes: usize) -> McpServerSummary {
@@ -70,8 +70,8 @@ async fn an_agent_that_asks_hears_everything_in_parts() {
         "a": {"command": "/nowhere/a"}, "b": {"command": "/nowhere/b"}, "c": {"command": "/nowhere/c"}
     }}"#;
     let servers = config::parse(text, Variables::Refused).unwrap().servers;
-    let set = Set::start(servers, Options::new([])).unwrap();
-    set.settled().await;
+    let set = ServerPool::start(servers, PoolConfig::new([])).unwrap();
+    set.wait_settled().await;
     let announcer = Announcer::new(Arc::new(bus), set.clone(), "bridge".to_owned(), Vec::new());
     let mut announcer = Arc::into_inner(announcer).unwrap();
     announcer.bytes_max = 600;

@@ -11,9 +11,11 @@ fn arguments(value: Value) -> Map<String, Value> {
 #[test]
 fn a_call_inside_a_call_is_found() {
     let inner = |server: &str, tool: &str, value: Value| {
-        Some((server.to_owned(), tool.to_owned(), arguments(value)))
+        let (server, tool) = (server.to_owned(), tool.to_owned());
+        Some(WrappedCall { server, tool, arguments: arguments(value) })
     };
-    let check = |value: Value, expected| assert_eq!(wrapped(&arguments(value)), expected);
+    let check =
+        |value: Value, expected| assert_eq!(parse_wrapped_call(&arguments(value)), expected);
     check(
         json!({"server_name": "s", "tool_name": "t", "arguments": {"arguments": {"a": 1}}}),
         inner("s", "t", json!({"arguments": {"a": 1}})),
@@ -29,10 +31,10 @@ fn a_call_inside_a_call_is_found() {
 }
 
 #[test]
-fn an_aggregator_that_is_told_to_call_itself_is_called_once() {
+fn an_aggregator_that_is_asked_to_call_itself_is_called_once() {
     let nested = json!({"serverName": "x", "toolName": "y", "arguments": {}});
     let call =
         json!({"serverName": "My-Aggregator", "toolName": "invoke_tool", "arguments": nested});
-    assert_eq!(of_aggregator(&arguments(call)), Some(arguments(nested.clone())));
-    assert_eq!(of_aggregator(&arguments(nested)), None);
+    assert_eq!(parse_self_call(&arguments(call)), Some(arguments(nested.clone())));
+    assert_eq!(parse_self_call(&arguments(nested)), None);
 }

@@ -3,7 +3,12 @@
 use super::*;
 
 fn check_cut(line: &str, expected: Option<RequestId>) {
-    assert_eq!(CutLine::of(line.as_bytes()).answers(), expected, "{}", &line[..line.len().min(80)]);
+    assert_eq!(
+        CutLine::of(line.as_bytes()).answered_request(),
+        expected,
+        "{}",
+        &line[..line.len().min(80)]
+    );
 }
 
 #[test]
@@ -28,10 +33,10 @@ fn a_long_line_that_answers_nobody() {
 }
 
 fn check(line: &str, expected: &str) {
-    let shown = match parse(line.as_bytes()) {
-        Parsed::Message(_) => "message".to_owned(),
-        Parsed::Answer(id) => format!("answer to {id}"),
-        Parsed::Stray => "stray".to_owned(),
+    let shown = match parse_line(line.as_bytes()) {
+        ParsedLine::Message(_) => "message".to_owned(),
+        ParsedLine::Answer(id) => format!("answer to {id}"),
+        ParsedLine::Stray => "stray".to_owned(),
     };
     assert_eq!(shown, expected, "{line}");
 }

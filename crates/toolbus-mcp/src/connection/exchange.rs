@@ -1,0 +1,329 @@
+//! One exchange with a server: a request that may take several rounds, because the server may want
+//! input from the caller first.
+//!
+//! A server of the newer era answers with `input_required` and what it wants; the request is then
+//! made again with the answers and the state that the server gave. One of the older era may answer
+//! with an error that names addresses to visit; the request is then made again as it was. In both
+//! cases the server has said that it is not done, so making the request again does no harm.
+
+use futures_util::future::try_join_all;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestMethod, CallToolRequestParams, ClientCapabilities,
+    ClientRequest, ConstString as _, ElicitationAction, ErrorCode, ErrorData, GetExtensions as _,
+    GetPromptRequest, GetPromptRequestMethod, GetPromptRequestParams, InputRequest, InputRequests,
+    InputRequiredResult, InputResponses, ReadResourceRequest, ReadResourceRequestMethod,
+    ReadResourceRequestParams, RequestMetaObject, RootsCapabilities, ServerResult,
+};
+use rmcp::service::{PeerRequestOptions, ServiceError};
+use serde_json::{Map, Value};
+use tokio::time::{Duration, Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+use toolbus_bus::{Asker, Progress};
+use toolbus_wire::message::toolbus::{AskKind, AskRound};
+use tracing::Instrument as _;
+
+use super::CallFailure;
+use super::caller_questions::CallerQuestions;
+use super::client_handler::capabilities;
+use super::request_sender::{PendingRequest, RequestSender};
+use crate::record::{About, Operation};
+use crate::transport::intercept::CallTag;
+
+/// Most rounds of one request. Other clients have the same limit.
+const ROUNDS_MAX: u32 = 10;
+/// Most inputs that a server may request in one round.
+const INPUTS_PER_ROUND_MAX: usize = 8;
+/// How long to wait when a server only wants the request to be repeated; doubled with every round.
+const REPEAT_BACKOFF: Duration = Duration::from_millis(100);
+/// JSON-RPC code of the error that names addresses to visit first.
+const URL_ELICITATION_REQUIRED: ErrorCode = ErrorCode(-32042);
+
+/// A request to a server, which can be built again for every round.
+pub(super) enum McpRequest<'a> {
+    Tool { name: &'a str, arguments: &'a Map<String, Value>, is_listed: bool },
+    Prompt { name: &'a str, arguments: &'a Map<String, Value> },
+    Resource { uri: &'a str },
+}
+
+/// The limits of one exchange, and the handles of its caller.
+pub(super) struct ExchangeScope<'a> {
+    pub(super) until: Instant,
+    pub(super) cancelled: &'a CancellationToken,
+    pub(super) progress: &'a Progress,
+    pub(super) asker: &'a Asker,
+}
+
+/// The last answer of an exchange, and whether the request was handed over.
+pub(super) struct ExchangeOutcome {
+    pub(super) response: Result<ServerResult, ServiceError>,
+    pub(super) tag: CallTag,
+    /// True when the server has answered before, and wanted input first.
+    pub(super) is_repeated: bool,
+}
+
+/// One exchange, from its first request to the answer that ends it.
+pub(super) struct Exchange<'a> {
+    sender: &'a RequestSender,
+    request: McpRequest<'a>,
+    scope: ExchangeScope<'a>,
+    tag: CallTag,
+}
+
+/// What the request of one more round carries.
+#[derive(Default)]
+struct RoundInput {
+    responses: Option<InputResponses>,
+    state: Option<String>,
+}
+
+impl<'a> Exchange<'a> {
+    pub(super) fn new(
+        sender: &'a RequestSender,
+        request: McpRequest<'a>,
+        scope: ExchangeScope<'a>,
+    ) -> Self {
+        let tag = CallTag::new(scope.progress.clone(), scope.asker.clone());
+        Self { sender, request, scope, tag }
+    }
+
+    /// Makes the request, in as many rounds as it takes.
+    pub(super) async fn run(self) -> Result<ExchangeOutcome, CallFailure> {
+        let _until_outcome = self.tag.outcome_guard();
+        let Self { sender, request, scope, tag } = &self;
+        let lifecycle = &sender.lifecycle;
+        let mut input = None;
+
+        for round in 0..ROUNDS_MAX {
+            let request_of_round = request.build(input.take());
+            let operation = sender.begin_operation(request.method(), request.about());
+            // Every arm only waits. The response goes first: it may have come before the end.
+            let response = tokio::select! {
+                biased;
+                response = self.round_trip(request_of_round, &operation) => response,
+                () = lifecycle.wait_cut_off() => Err(ServiceError::TransportClosed),
+                () = scope.cancelled.cancelled() => {
+                    operation.fail("cancelled");
+                    return Err(CallFailure::Cancelled);
+                }
+                () = sleep_until(scope.until) => {
+                    operation.fail("timeout");
+                    return Err(CallFailure::TimedOut);
+                }
+            };
+            operation.end(&response);
+
+            let next_input = tokio::select! {
+                biased;
+                next_input = self.collect_input(&response, round) => next_input?,
+                () = lifecycle.wait_cut_off() => None,
+                () = scope.cancelled.cancelled() => return Err(CallFailure::Cancelled),
+                () = sleep_until(scope.until) => return Err(CallFailure::TimedOut),
+            };
+            if next_input.is_none() {
+                let is_repeated = round > 0;
+                return Ok(ExchangeOutcome { response, tag: tag.clone(), is_repeated });
+            }
+            input = next_input;
+        }
+
+        Err(sender.answer_failure(&format!("asks for more after {ROUNDS_MAX} rounds")))
+    }
+
+    async fn round_trip(
+        &self,
+        mut request: ClientRequest,
+        operation: &Operation<'_>,
+    ) -> Result<ServerResult, ServiceError> {
+        request.extensions_mut().insert(self.tag.clone());
+        let options = self.request_options(operation);
+
+        let answering = async {
+            // Boxed: kilobytes, which each of a dozen futures around it would move.
+            let sending = Box::pin(self.sender.peer.send_cancellable_request(request, options));
+            let handle = sending.await?;
+            operation.set_request_id(&handle.id);
+            PendingRequest::new(self.sender, handle).wait_response().await
+        };
+        answering.instrument(operation.span().clone()).await
+    }
+
+    /// Says with the request which trace it belongs to, and what its caller takes; only servers of
+    /// the newer era are told that.
+    fn request_options(&self, operation: &Operation<'_>) -> PeerRequestOptions {
+        let mut meta = RequestMetaObject::default();
+        operation.inject(&mut meta);
+
+        if self.sender.is_stateless_protocol {
+            meta.set_client_capabilities(capabilities_of(self.tag.asker()));
+            if self.tag.wants_progress() {
+                #[expect(deprecated, reason = "there is nothing in its place yet")]
+                meta.set_log_level(rmcp::model::LoggingLevel::Info);
+            }
+        }
+        PeerRequestOptions::no_options().with_meta(meta)
+    }
+
+    /// Collects the input that the server wants first; `None` when this answer is its last.
+    async fn collect_input(
+        &self,
+        response: &Result<ServerResult, ServiceError>,
+        round: u32,
+    ) -> Result<Option<RoundInput>, CallFailure> {
+        let asker = self.scope.asker;
+        let questions = CallerQuestions {
+            server: &self.sender.server,
+            eraser: &self.sender.eraser,
+            asker,
+            round: None,
+        };
+
+        match response {
+            Ok(ServerResult::InputRequiredResult(required)) => {
+                let InputRequiredResult { input_requests, request_state, .. } = required;
+                let state = request_state.clone();
+                let responses = match input_requests {
+                    Some(requests) if !requests.is_empty() => {
+                        Some(self.answer_all(requests, &questions).await?)
+                    }
+                    _ => {
+                        sleep(REPEAT_BACKOFF * 2_u32.pow(round)).await;
+                        None
+                    }
+                };
+                Ok(Some(RoundInput { responses, state }))
+            }
+            Err(ServiceError::McpError(error)) if error.code == URL_ELICITATION_REQUIRED => {
+                let has_visited = asker.is_there() && visit_urls(error, &questions).await;
+                Ok(has_visited.then(RoundInput::default))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    async fn answer_all(
+        &self,
+        requests: &InputRequests,
+        questions: &CallerQuestions<'_>,
+    ) -> Result<InputResponses, CallFailure> {
+        if requests.len() > INPUTS_PER_ROUND_MAX {
+            return Err(self.sender.answer_failure("asks for too much at a time"));
+        }
+
+        let size = u32::try_from(requests.len()).unwrap_or(u32::MAX);
+        // At the same time: the caller may want to see them together.
+        let answers = requests.iter().map(async |(key, request)| {
+            let round = Some(AskRound { key: key.clone(), size });
+            let answer = self.answer_one(request, &CallerQuestions { round, ..*questions }).await?;
+            Ok((key.clone(), answer))
+        });
+        Ok(try_join_all(answers).await?.into_iter().collect())
+    }
+
+    async fn answer_one(
+        &self,
+        request: &InputRequest,
+        questions: &CallerQuestions<'_>,
+    ) -> Result<Value, CallFailure> {
+        let sender = self.sender;
+        let params = match serde_json::to_value(request) {
+            Ok(mut request) => request["params"].take(),
+            Err(_) => {
+                return Err(sender.answer_failure("asks for something that cannot be read"));
+            }
+        };
+        let refused = |what| {
+            move |error| {
+                sender.answer_failure(&format!("asks for {what} that it does not get: {error}"))
+            }
+        };
+
+        match request {
+            InputRequest::Elicitation(_) => {
+                Ok(serde_json::to_value(questions.elicit(params).await).unwrap_or_default())
+            }
+            InputRequest::CreateMessage(_) => {
+                questions.sample(params).await.map_err(refused("a completion"))
+            }
+            InputRequest::ListRoots(_) => {
+                questions.list_roots(params).await.map_err(refused("roots"))
+            }
+            _ => Err(sender.answer_failure("asks for input that nobody here can give")),
+        }
+    }
+}
+
+/// The capabilities that the caller of one request has.
+fn capabilities_of(asker: &Asker) -> ClientCapabilities {
+    let takes = |kind| asker.kinds().contains(&kind);
+
+    let mut capabilities = capabilities();
+    capabilities.elicitation = capabilities.elicitation.filter(|_| takes(AskKind::Elicitation));
+    capabilities.sampling = capabilities.sampling.filter(|_| takes(AskKind::Sampling));
+    capabilities.roots = takes(AskKind::Roots).then(RootsCapabilities::default);
+    capabilities
+}
+
+/// Sends the caller to every address that the error names, and says whether it went to all.
+async fn visit_urls(error: &ErrorData, questions: &CallerQuestions<'_>) -> bool {
+    let data = error.data.as_ref().and_then(|data| data.get("elicitations"));
+    let Some(Value::Array(elicitations)) = data else { return false };
+    if elicitations.is_empty() || elicitations.len() > INPUTS_PER_ROUND_MAX {
+        return false;
+    }
+
+    for elicitation in elicitations {
+        let is_url = elicitation.get("mode").is_some_and(|mode| mode == "url");
+        if !is_url
+            || questions.elicit(elicitation.clone()).await.action != ElicitationAction::Accept
+        {
+            return false;
+        }
+    }
+    true
+}
+
+impl<'a> McpRequest<'a> {
+    fn method(&self) -> &'static str {
+        match self {
+            Self::Tool { .. } => CallToolRequestMethod::VALUE,
+            Self::Prompt { .. } => GetPromptRequestMethod::VALUE,
+            Self::Resource { .. } => ReadResourceRequestMethod::VALUE,
+        }
+    }
+
+    fn about(&self) -> About<'a> {
+        match *self {
+            Self::Tool { name, is_listed, .. } => About::Tool { name, is_listed },
+            Self::Prompt { name, .. } => About::Prompt(name),
+            Self::Resource { uri } => About::Resource(uri),
+        }
+    }
+
+    /// Builds the request of one round.
+    fn build(&self, input: Option<RoundInput>) -> ClientRequest {
+        let RoundInput { responses, state } = input.unwrap_or_default();
+
+        match *self {
+            Self::Tool { name, arguments, .. } => {
+                let mut params = CallToolRequestParams::new(name.to_owned());
+                params.arguments = Some(arguments.clone());
+                params.input_responses = responses;
+                params.request_state = state;
+                ClientRequest::CallToolRequest(CallToolRequest::new(params))
+            }
+            Self::Prompt { name, arguments } => {
+                let mut params = GetPromptRequestParams::new(name);
+                params.arguments = Some(arguments.clone());
+                params.input_responses = responses;
+                params.request_state = state;
+                ClientRequest::GetPromptRequest(GetPromptRequest::new(params))
+            }
+            Self::Resource { uri } => {
+                let mut params = ReadResourceRequestParams::new(uri);
+                params.input_responses = responses;
+                params.request_state = state;
+                ClientRequest::ReadResourceRequest(ReadResourceRequest::new(params))
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Handshakes with servers: over which transport, in which revision of the protocol, and what a
+//! server says of itself.
+
+use std::sync::Arc;
+
+use rmcp::RoleClient;
+use rmcp::model::ProtocolVersion;
+use rmcp::service::{ClientLifecycleMode, Peer, RunningService, serve_client_with_lifecycle};
+use rmcp::transport::Transport;
+
+use super::client_handler::ClientRequestHandler;
+use super::lifecycle::add_child_exit;
+use super::{ServerAccess, SharedDeps};
+use crate::config::{Endpoint, Launch};
+use crate::eraser::shortened;
+use crate::failure::Failure;
+use crate::transport::intercept::InterceptedTransport;
+use crate::transport::process::{ChildMonitor, ServerProcess, SpawnDeps};
+use crate::transport::stdio::StdioTransport;
+use crate::transport::streamable_http;
+
+/// Longest text of a server about itself that is kept, in bytes.
+const IDENTITY_BYTES_MAX: usize = 64 << 10;
+/// Longest revision of the protocol that is kept, in bytes; every span names it.
+const PROTOCOL_BYTES_MAX: usize = 64;
+
+/// How the handshake begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Handshake {
+    /// By asking what the server speaks; one of the older era is then initialized.
+    Discover,
+    /// By initializing. For servers that an unknown request breaks.
+    Initialize,
+    /// By opening the event stream of the older HTTP transport, and initializing.
+    OlderHttp,
+}
+
+impl Handshake {
+    pub(crate) fn is_older_http(self) -> bool {
+        self == Self::OlderHttp
+    }
+}
+
+/// What a server says about itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ServerIdentity {
+    pub(crate) name: Option<String>,
+    pub(crate) title: Option<String>,
+    pub(crate) version: Option<String>,
+    pub(crate) description: Option<String>,
+    pub(crate) instructions: Option<String>,
+    pub(crate) protocol: String,
+}
+
+/// rmcp's side of a connection, after the handshake.
+pub(super) type McpSession = RunningService<RoleClient, ClientRequestHandler>;
+
+/// Starts the server as a child process and shakes hands with it.
+pub(super) async fn start_child(
+    launch: &Launch,
+    access: &ServerAccess,
+    deps: &SharedDeps,
+    handler: ClientRequestHandler,
+    handshake: Handshake,
+) -> Result<(McpSession, Arc<ChildMonitor>), Failure> {
+    let server = handler.server.clone();
+    let spawn = SpawnDeps {
+        server: &server,
+        environment: &deps.environment,
+        eraser: access.eraser.clone(),
+        tracker: &deps.tracker,
+        supervisor: deps.supervisor.as_ref(),
+    };
+    let (process, pipes) = ServerProcess::start(launch, spawn)
+        .map_err(|error| Failure::start(&launch.command, &error))?;
+    tracing::debug!(server, pid = process.id(), "started MCP server");
+
+    let child = process.monitor();
+    let stdio = StdioTransport::new(&server, process, pipes);
+    let transport = InterceptedTransport::new(stdio, Arc::clone(&handler.wire));
+    match shake_hands(transport, handler, handshake).await {
+        Ok(session) => Ok((session, child)),
+        Err(failure) => {
+            let failure = add_child_exit(failure, &child).await;
+            let why = child.why_not_started();
+            let not_started = why.map(|error| Failure::start(&launch.command, &error));
+            Err(not_started.unwrap_or(failure))
+        }
+    }
+}
+
+/// Shakes hands with a server over HTTP.
+pub(super) async fn dial_endpoint(
+    endpoint: &Endpoint,
+    access: &ServerAccess,
+    deps: &SharedDeps,
+    handler: ClientRequestHandler,
+    handshake: Handshake,
+) -> Result<McpSession, Failure> {
+    let authorization = access.authorization.clone();
+    let wire = Arc::clone(&handler.wire);
+    let clients = &deps.clients;
+
+    if handshake.is_older_http() {
+        let opening = streamable_http::open_older(clients, endpoint, authorization, &wire);
+        let opened = Box::pin(opening).await;
+        let sse = opened.map_err(|error| Failure::stream(error, &handler.eraser))?;
+        shake_hands(InterceptedTransport::new(sse, wire), handler, handshake).await
+    } else {
+        let http = streamable_http::open(clients, endpoint, authorization, &wire);
+        shake_hands(InterceptedTransport::new(http, wire), handler, handshake).await
+    }
+}
+
+async fn shake_hands<T>(
+    transport: InterceptedTransport<T>,
+    handler: ClientRequestHandler,
+    handshake: Handshake,
+) -> Result<McpSession, Failure>
+where
+    T: Transport<RoleClient> + 'static,
+{
+    let eraser = handler.eraser.clone();
+    let lifecycle = match handshake {
+        Handshake::Initialize | Handshake::OlderHttp => ClientLifecycleMode::Initialize,
+        Handshake::Discover => ClientLifecycleMode::Auto {
+            preferred_versions: vec![ProtocolVersion::LATEST],
+            legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+        },
+    };
+
+    // Boxed: it is large, and part of every future that connects.
+    Box::pin(serve_client_with_lifecycle(handler, transport, lifecycle))
+        .await
+        .map_err(|error| Failure::handshake(&error, &eraser))
+}
+
+/// Reads what the server says about itself, within the limits.
+pub(super) fn read_identity(peer: &Peer<RoleClient>) -> ServerIdentity {
+    let Some(info) = peer.peer_info() else { return ServerIdentity::default() };
+    let bounded = |text: &Option<String>| {
+        text.as_deref().map(|text| shortened(text, IDENTITY_BYTES_MAX).into_owned())
+    };
+
+    let mut identity = ServerIdentity {
+        instructions: bounded(&info.instructions),
+        protocol: shortened(info.protocol_version.as_str(), PROTOCOL_BYTES_MAX).into_owned(),
+        ..ServerIdentity::default()
+    };
+    if let Some(program) = &info.server_info {
+        identity.name = bounded(&Some(program.name.clone()));
+        identity.title = bounded(&program.title);
+        identity.version = bounded(&Some(program.version.clone()));
+        identity.description = bounded(&program.description);
+    }
+    identity
+}

@@ -1,0 +1,248 @@
+//! What one server listed last: its identity, tools, prompts and number of resources, and what was
+//! found in them.
+//!
+//! The cache owns the listing and the server's claims on tool names. It outlives connections: what
+//! the server listed last is known while the server is away.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::RwLock;
+use toolbus_wire::message::mcp::McpRevisions;
+
+use crate::catalogue::Catalogue;
+use crate::claims::Position;
+use crate::config::Entry;
+use crate::connection::{Connection, ServerIdentity};
+use crate::failure::Failure;
+use crate::offer::Offer;
+use crate::servers::PoolContext;
+use crate::transport::intercept::ListKinds;
+use crate::trust::findings::{Findings, Reader, WithheldTool};
+use crate::trust::{FileStamp, Reviewed};
+
+/// Most tools that one log line about clashing names lists.
+const CLASHES_LOGGED_MAX: usize = 10;
+
+/// What a server said of itself when it was last asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ServerListing {
+    pub(crate) identity: ServerIdentity,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) findings: Findings,
+    pub(crate) offer: Offer,
+    /// Grows with every change, over all servers.
+    pub(crate) revision: u64,
+    /// The same for each of its lists alone.
+    pub(crate) revisions: McpRevisions,
+}
+
+/// The last listing of one server, and its claims on the names of tools.
+pub(crate) struct ToolCatalogueCache {
+    entry: Arc<Entry>,
+    context: Arc<PoolContext>,
+    position: Position,
+    latest: RwLock<Option<Arc<ServerListing>>>,
+    /// Held while the server lists, so that there is one listing at a time. Holds the state of the
+    /// pins that the last listing was compared with.
+    pins_stamp: tokio::sync::Mutex<Option<FileStamp>>,
+    /// Set once the server is closing: one that was replaced has no say any more in what belongs to
+    /// its name.
+    claims_are_frozen: AtomicBool,
+}
+
+impl ServerListing {
+    /// The revision of each list after this listing.
+    ///
+    /// A list has another number than before when it is another, or is said to be: what is not
+    /// known of it here, such as the resources of a server, may have changed.
+    fn revisions_after(&self, previous: Option<&Self>, reported: ListKinds) -> McpRevisions {
+        let McpRevisions { tools, prompts, resources } = self.revisions;
+        let number = |has_changed: bool, before: u64| {
+            if has_changed { self.revision } else { before }
+        };
+        let differs = |differ: fn(&Self, &Self) -> bool| {
+            previous.is_none_or(|previous| differ(previous, self))
+        };
+
+        let other_tools = differs(|old, new| old.catalogue != new.catalogue);
+        let other_prompts = differs(|old, new| old.offer.prompts != new.offer.prompts);
+        let other_resources = differs(|old, new| old.offer.resources != new.offer.resources);
+
+        McpRevisions {
+            tools: number(reported.tools || other_tools, tools),
+            prompts: number(reported.prompts || other_prompts, prompts),
+            resources: number(reported.resources || other_resources, resources),
+        }
+    }
+}
+
+impl ToolCatalogueCache {
+    pub(super) fn new(entry: Arc<Entry>, position: Position, context: Arc<PoolContext>) -> Self {
+        Self {
+            entry,
+            context,
+            position,
+            latest: RwLock::default(),
+            pins_stamp: tokio::sync::Mutex::default(),
+            claims_are_frozen: AtomicBool::new(false),
+        }
+    }
+
+    /// The last listing, once there was one.
+    pub(crate) fn latest(&self) -> Option<Arc<ServerListing>> {
+        self.latest.read().clone()
+    }
+
+    /// The number of tools that agents may see.
+    pub(super) fn tool_count(&self) -> usize {
+        self.latest().map_or(0, |listing| listing.catalogue.len())
+    }
+
+    /// Claims the tool names that the server's pins remember, until it has listed its tools.
+    pub(super) async fn claim_pinned_names(&self) {
+        let pinned = self.context.trust.known_claims(&self.entry).await;
+
+        if self.latest().is_none() {
+            self.context.claims.set(self.position, pinned);
+        }
+    }
+
+    /// Lets other servers have the names of this server's tools.
+    pub(crate) fn release_claims(&self) {
+        self.context.claims.release(self.position);
+    }
+
+    /// Makes no more claims on names of tools, whatever the server still lists.
+    pub(super) fn freeze_claims(&self) {
+        self.claims_are_frozen.store(true, Ordering::Release);
+    }
+
+    /// Lists everything that the server has, and remembers it. Dropped half-way, it has changed
+    /// nothing.
+    pub(super) async fn refresh(&self, connection: &Connection) -> Result<(), Failure> {
+        let mut stamp = self.pins_stamp.lock().await;
+        // Taken before the listing begins: a change that is reported during it counts for the next.
+        let reported = connection.take_reported_changes();
+
+        let (catalogue, offer) =
+            tokio::join!(connection.list_tools(&self.entry), self.list_offer(connection));
+        let catalogue = catalogue?;
+
+        let trust = &self.context.trust;
+        let reviewed = trust.review(&self.entry, connection.identity.clone(), catalogue).await?;
+
+        *stamp = reviewed.stamp;
+        self.store(reviewed, offer, reported.mark_listed());
+        Ok(())
+    }
+
+    /// Lists what the server offers beside tools. A server that takes long to list it is connected
+    /// all the same.
+    async fn list_offer(&self, connection: &Connection) -> Offer {
+        let previous = self.latest().map(|listing| listing.offer.clone());
+        let limit = self.context.options.connect_timeout / 3;
+
+        // Boxed: it is large, and part of every future that connects.
+        Box::pin(connection.list_offer(previous, limit)).await
+    }
+
+    /// Puts a listing in the place of the last one, and announces it if it is another.
+    fn store(&self, reviewed: Reviewed, offer: Offer, reported: ListKinds) {
+        let Reviewed { identity, catalogue, mut findings, claims, .. } = reviewed;
+        findings.add(&offer.findings);
+        let revisions = McpRevisions::default();
+        let mut new =
+            ServerListing { identity, catalogue, findings, offer, revision: 0, revisions };
+
+        let mut latest = self.latest.write();
+        let previous = latest.as_deref();
+        if let Some(previous) = previous {
+            new.revision = previous.revision;
+            new.revisions = previous.revisions;
+            if reported == ListKinds::default() && *previous == new {
+                return;
+            }
+        }
+        let has_new_findings = previous.is_none_or(|previous| previous.findings != new.findings);
+        new.revision = self.context.next_revision();
+        new.revisions = new.revisions_after(previous, reported);
+        let new = Arc::new(new);
+        *latest = Some(Arc::clone(&new));
+        drop(latest);
+
+        if !self.claims_are_frozen.load(Ordering::Acquire) {
+            self.context.claims.set(self.position, claims);
+        }
+        if has_new_findings {
+            self.log_findings(&new.findings);
+        }
+        self.context.announce();
+    }
+
+    /// Logs what was found, except changes: those are logged when they are pinned.
+    fn log_findings(&self, findings: &Findings) {
+        let server = &self.entry.name;
+        let others =
+            Findings { withheld: Default::default(), changed: Vec::new(), ..findings.clone() };
+        for notice in others.notices(Reader::Operator) {
+            tracing::warn!(%server, notice, "suspicious text in an MCP server's listing");
+        }
+
+        let clashes = self.context.claims.clashes(self.position);
+        if !clashes.is_empty() {
+            let tools = clashes.iter().take(CLASHES_LOGGED_MAX).map(|(tool, _)| &**tool);
+            let tools: Vec<&str> = tools.collect();
+            tracing::warn!(
+                %server,
+                clashes = clashes.len(),
+                tools = tools.join(", "),
+                "MCP server lists tools whose names another server had first"
+            );
+        }
+    }
+
+    /// Waits until an operator has edited the pins that hold a tool of the server back; for ever
+    /// when none is held back.
+    pub(super) async fn wait_for_pins_edit(&self) {
+        let stamp = *self.pins_stamp.lock().await;
+        let stamp = stamp.filter(|_| self.has_withheld_tools());
+
+        self.context.trust.wait_until_edited(&self.entry, stamp).await;
+    }
+
+    /// Whether any tool waits to be accepted.
+    fn has_withheld_tools(&self) -> bool {
+        self.latest().is_some_and(|listing| !listing.findings.withheld.is_empty())
+    }
+
+    /// Why a tool is held back, if it is: also under its name in another case, which the server may
+    /// well take.
+    pub(crate) fn find_withheld(&self, tool: &str) -> Option<WithheldTool> {
+        let listing = self.latest()?;
+        let withheld = &listing.findings.withheld;
+        if withheld.is_empty() || listing.catalogue.find(tool).is_some() {
+            return None;
+        }
+
+        let mut alike = withheld.iter().filter(|(name, _)| name.eq_ignore_ascii_case(tool));
+        alike.next().map(|(_, withheld)| withheld.clone())
+    }
+
+    /// The warnings about the server's listing for this reader, line by line.
+    pub(crate) fn notices(&self, reader: Reader) -> Vec<String> {
+        self.latest().map(|listing| listing.findings.notices(reader)).unwrap_or_default()
+    }
+
+    /// Whether a tool of exactly this name may be seen.
+    pub(crate) fn lists_tool(&self, tool: &str) -> bool {
+        self.latest().is_some_and(|listing| listing.catalogue.find(tool).is_some())
+    }
+
+    /// Whether the server says that calling the tool twice does no harm.
+    pub(crate) fn may_repeat(&self, tool: &str) -> bool {
+        let listing = self.latest();
+        let may_repeat = listing.and_then(|listing| Some(listing.catalogue.find(tool)?.may_repeat));
+        may_repeat.unwrap_or(false)
+    }
+}

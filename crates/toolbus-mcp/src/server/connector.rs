@@ -1,0 +1,400 @@
+//! Keeps one server connected: the one task that connects it, lists its tools, notices when it is
+//! lost, and retries with a growing backoff.
+//!
+//! The connector owns the connection's phase. At most one connection is open for new calls.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::ServerState;
+use super::catalogue_cache::ToolCatalogueCache;
+use crate::config::Entry;
+use crate::connection::{CallFailure, Connection, Handshake, ServerAccess};
+use crate::failure::Failure;
+use crate::servers::PoolContext;
+
+/// How soon a server that was lost is retried.
+const RETRY_BACKOFF: Duration = Duration::from_secs(1);
+/// The longest pause between two attempts. A connection that lasted longer resets the backoff.
+const RETRY_BACKOFF_MAX: Duration = Duration::from_secs(60);
+/// How long after a failed attempt a call that needs the server has the next one made.
+const ON_DEMAND_BACKOFF: Duration = Duration::from_secs(1);
+/// How long a server that changes its tools is left to finish changing them.
+const LIST_CHANGE_GRACE: Duration = Duration::from_millis(500);
+
+/// Connects one server, and hands its connection out to calls.
+pub(crate) struct ServerConnector {
+    entry: Arc<Entry>,
+    context: Arc<PoolContext>,
+    access: ServerAccess,
+    stop: CancellationToken,
+    phase: watch::Sender<ConnectionPhase>,
+    /// The number of the attempt that a call wants made without waiting for its time.
+    requested_attempt: watch::Sender<u64>,
+    /// The handshake that worked last time.
+    handshake: Mutex<Handshake>,
+    /// Why the server is away, as agents are told. One that comes back at the next attempt was
+    /// never away.
+    unavailable: RwLock<Option<Arc<str>>>,
+}
+
+/// The phase of a server's connection.
+#[derive(Clone)]
+enum ConnectionPhase {
+    Configured,
+    Connecting,
+    Connected(Arc<Connection>, Instant),
+    Failed(Arc<FailedAttempt>),
+    Stopped,
+}
+
+struct FailedAttempt {
+    failure: Failure,
+    /// Counts every attempt there was.
+    attempt: u64,
+    failed_in_a_row: u32,
+    at: Instant,
+    next_at: Instant,
+}
+
+/// An attempt that a waiting call may request, and when the one before it failed.
+#[derive(Clone, Copy)]
+struct NextAttempt {
+    number: u64,
+    failed_at: Instant,
+}
+
+impl ServerConnector {
+    pub(super) fn new(
+        entry: Arc<Entry>,
+        context: Arc<PoolContext>,
+        stop: CancellationToken,
+    ) -> Self {
+        Self {
+            access: ServerAccess::new(&entry, &context.deps),
+            entry,
+            context,
+            stop,
+            phase: watch::Sender::new(ConnectionPhase::Configured),
+            requested_attempt: watch::Sender::new(0),
+            handshake: Mutex::new(Handshake::Discover),
+            unavailable: RwLock::default(),
+        }
+    }
+
+    /// The state of the connection, for people.
+    pub(super) fn state(&self, tool_count: usize) -> ServerState {
+        match &*self.phase.borrow() {
+            ConnectionPhase::Configured => ServerState::Configured,
+            ConnectionPhase::Connecting => ServerState::Connecting,
+            ConnectionPhase::Stopped => ServerState::Stopped,
+            ConnectionPhase::Connected(connection, since) => ServerState::Connected {
+                since: since.elapsed(),
+                tools: tool_count,
+                protocol: connection.identity.protocol.clone(),
+            },
+            ConnectionPhase::Failed(failed) => ServerState::Failed {
+                failure: failed.failure.clone(),
+                attempts: failed.failed_in_a_row,
+                next_try_in: failed.next_at.saturating_duration_since(Instant::now()),
+            },
+        }
+    }
+
+    /// Why the server is away, if it is.
+    pub(crate) fn unavailable_reason(&self) -> Option<Arc<str>> {
+        self.unavailable.read().clone()
+    }
+
+    /// Remembers that the server is away, or back, and announces it if that is new.
+    fn set_unavailable(&self, failure: Option<&Failure>) {
+        let reason = failure.map(|failure| Arc::from(failure.to_string()));
+
+        let mut unavailable = self.unavailable.write();
+        if *unavailable != reason {
+            *unavailable = reason;
+            drop(unavailable);
+            self.context.announce();
+        }
+    }
+
+    /// Waits until the first attempt has ended, one way or the other.
+    pub(super) async fn wait_first_attempt(&self) -> Result<(), Failure> {
+        let mut phase = self.phase.subscribe();
+        let has_ended = |phase: &ConnectionPhase| {
+            !matches!(phase, ConnectionPhase::Configured | ConnectionPhase::Connecting)
+        };
+
+        match phase.wait_for(has_ended).await.as_deref() {
+            Ok(ConnectionPhase::Failed(failed)) => Err(failed.failure.clone()),
+            Ok(ConnectionPhase::Stopped) | Err(_) => Err(Failure::new("it was closed")),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// Waits until [`ServerConnector::run`] has ended and closed the connection.
+    pub(super) async fn wait_stopped(&self) {
+        let is_stopped = |phase: &ConnectionPhase| matches!(phase, ConnectionPhase::Stopped);
+        // An error means that the task is gone already.
+        let _ = self.phase.subscribe().wait_for(is_stopped).await;
+    }
+
+    /// A connection that is open for new calls: the one there is, or the one that an attempt under
+    /// way or a new one gives.
+    pub(super) async fn acquire(
+        &self,
+        cancelled: &CancellationToken,
+        until: Instant,
+    ) -> Result<Arc<Connection>, CallFailure> {
+        let mut phase = self.phase.subscribe();
+        // The last attempt that is not to be this call's answer: it was over before this call.
+        let mut attempt_before = None;
+        let mut has_requested = false;
+
+        loop {
+            let mut next = None;
+            match &*phase.borrow_and_update() {
+                ConnectionPhase::Connected(connection, _) if !connection.is_over() => {
+                    return Ok(Arc::clone(connection));
+                }
+                ConnectionPhase::Failed(failed) => {
+                    if *attempt_before.get_or_insert(failed.attempt) != failed.attempt {
+                        return Err(CallFailure::NotSent(failed.failure.clone()));
+                    }
+                    let attempt = NextAttempt { number: failed.attempt + 1, failed_at: failed.at };
+                    next = Some(attempt).filter(|_| !has_requested);
+                }
+                ConnectionPhase::Stopped => return Err(CallFailure::closed()),
+                // The outcome of an attempt that is being made is this call's answer.
+                ConnectionPhase::Connecting | ConnectionPhase::Configured => {
+                    attempt_before.get_or_insert(0);
+                }
+                // A connection that is over: the connector is about to see that.
+                ConnectionPhase::Connected(..) => {}
+            }
+
+            // Every arm only waits, and the phase is looked at again after each.
+            tokio::select! {
+                changed = phase.changed() => {
+                    if changed.is_err() {
+                        return Err(CallFailure::closed());
+                    }
+                }
+                attempt = wait_on_demand_backoff(next) => {
+                    self.requested_attempt.send_replace(attempt);
+                    has_requested = true;
+                }
+                () = cancelled.cancelled() => return Err(CallFailure::Cancelled),
+                () = sleep_until(until) => return Err(CallFailure::TimedOut),
+            }
+        }
+    }
+
+    /// Keeps the server connected until it is stopped. `is_announced` says whether agents know of
+    /// the server.
+    pub(super) async fn run(&self, cache: &ToolCatalogueCache, is_announced: impl Fn() -> bool) {
+        // Until it has listed its tools, it has the names that it had last.
+        cache.claim_pinned_names().await;
+
+        let mut failed_in_a_row = 0;
+        for attempt in 1.. {
+            self.phase.send_replace(ConnectionPhase::Connecting);
+            let began = Instant::now();
+            let connected = self.stop.run_until_cancelled(self.connect_and_follow(cache)).await;
+            let Some(failure) = connected else { break };
+
+            if began.elapsed() > RETRY_BACKOFF_MAX {
+                failed_in_a_row = 0;
+            }
+            failed_in_a_row += 1;
+            self.log_failure(&failure, failed_in_a_row);
+            // A server that was connected may be back at once: only a second failure is announced.
+            if is_announced() && !self.was_connected() {
+                self.set_unavailable(Some(&failure));
+            }
+
+            let now = Instant::now();
+            let next_at = now + retry_backoff(failed_in_a_row);
+            let failed = FailedAttempt { failure, attempt, failed_in_a_row, at: now, next_at };
+            self.phase.send_replace(ConnectionPhase::Failed(Arc::new(failed)));
+
+            let mut requested = self.requested_attempt.subscribe();
+            tokio::select! {
+                () = sleep_until(next_at) => {}
+                _ = requested.wait_for(|requested| *requested > attempt) => {}
+                () = self.stop.cancelled() => break,
+            }
+        }
+
+        let last = self.phase.send_replace(ConnectionPhase::Stopped);
+        if let ConnectionPhase::Connected(connection, _) = last {
+            connection.close().await;
+        }
+        self.context.announce();
+    }
+
+    fn was_connected(&self) -> bool {
+        matches!(*self.phase.borrow(), ConnectionPhase::Connected(..))
+    }
+
+    /// Connects, and returns when the connection is lost. Dropped, it leaves an open connection in
+    /// `phase` for its caller to close.
+    async fn connect_and_follow(&self, cache: &ToolCatalogueCache) -> Failure {
+        let metrics = &self.context.deps.metrics;
+        let connection = match self.connect(cache).await {
+            Ok(connection) => Arc::new(connection),
+            Err(failure) => {
+                metrics.count_failed_connect(&self.entry.name);
+                return failure;
+            }
+        };
+
+        metrics.count_connect(&self.entry.name);
+        self.set_unavailable(None);
+        tracing::info!(
+            server = %self.entry.name,
+            protocol = connection.identity.protocol,
+            tools = cache.tool_count(),
+            "connected"
+        );
+        let connected = ConnectionPhase::Connected(Arc::clone(&connection), Instant::now());
+        self.phase.send_replace(connected);
+
+        // A listing that is dropped half-way has changed nothing.
+        let why = tokio::select! {
+            () = connection.wait_over() => connection.why_over().await,
+            never = self.follow_changes(&connection, cache) => match never {},
+            never = connection.subscribe_to_list_changes() => match never {},
+        };
+        connection.record_lost();
+        why
+    }
+
+    /// Opens a connection and lists the server's tools, within the time that connecting may take.
+    async fn connect(&self, cache: &ToolCatalogueCache) -> Result<Connection, Failure> {
+        let limit = self.context.options.connect_timeout;
+        let connecting = timeout(limit, async {
+            let connection = self.open_connection().await?;
+            cache.refresh(&connection).await?;
+            Ok(connection)
+        });
+
+        connecting.await.unwrap_or(Err(Failure::timeout(limit)))
+    }
+
+    /// Opens a connection in the way that worked last time, else in those that may work after the
+    /// failure of the one before.
+    async fn open_connection(&self) -> Result<Connection, Failure> {
+        let mut handshake = *self.handshake.lock();
+        let mut failure_before: Option<Failure> = None;
+
+        loop {
+            let failure = match self.try_handshake(handshake).await {
+                Ok(connection) => {
+                    *self.handshake.lock() = handshake;
+                    return Ok(connection);
+                }
+                Err(failure) => failure,
+            };
+
+            if let Some(next) = self.next_handshake(handshake, &failure) {
+                tracing::debug!(
+                    server = %self.entry.name, %failure, ?next, "retrying with another handshake"
+                );
+                handshake = next;
+                failure_before = Some(failure);
+                continue;
+            }
+
+            if failure.may_be_of_the_handshake {
+                // The server may be another one by now.
+                *self.handshake.lock() = Handshake::Discover;
+            }
+            return Err(match failure_before {
+                Some(newer) if failure.may_be_of_the_handshake && handshake.is_older_http() => {
+                    Failure::of_both_transports(&newer, &failure)
+                }
+                _ => failure,
+            });
+        }
+    }
+
+    /// The handshake that is tried after another has failed.
+    fn next_handshake(&self, failed: Handshake, failure: &Failure) -> Option<Handshake> {
+        let may_be_older_http = failure.may_be_older_http && self.entry.falls_back();
+        match failed {
+            Handshake::Discover | Handshake::Initialize if may_be_older_http => {
+                Some(Handshake::OlderHttp)
+            }
+            Handshake::Discover if failure.may_be_of_the_handshake => Some(Handshake::Initialize),
+            _ => None,
+        }
+    }
+
+    async fn try_handshake(&self, handshake: Handshake) -> Result<Connection, Failure> {
+        let cut = self.stop.child_token();
+        let deps = &self.context.deps;
+        Connection::open(&self.entry, &self.access, deps, handshake, cut).await
+    }
+
+    /// Lists again whenever the server reports a change, or an operator accepts one.
+    async fn follow_changes(
+        &self,
+        connection: &Connection,
+        cache: &ToolCatalogueCache,
+    ) -> Infallible {
+        loop {
+            tokio::select! {
+                () = connection.wait_tools_changed() => {}
+                () = connection.wait_offer_changed() => {}
+                () = cache.wait_for_pins_edit() => {}
+            }
+
+            sleep(LIST_CHANGE_GRACE).await;
+            let limit = self.context.options.connect_timeout;
+            let listed = timeout(limit, cache.refresh(connection)).await;
+            if let Err(failure) = listed.unwrap_or(Err(Failure::timeout(limit))) {
+                tracing::warn!(
+                    server = %self.entry.name, %failure, "listing changed tools failed"
+                );
+            }
+        }
+    }
+
+    /// Logs a failed attempt: only the first in a row is a warning.
+    fn log_failure(&self, failure: &Failure, failed_in_a_row: u32) {
+        let server = &self.entry.name;
+        let last_words = failure.last_words();
+        if failed_in_a_row == 1 {
+            tracing::warn!(%server, %failure, last_words, "MCP server is not connected");
+        } else {
+            tracing::debug!(
+                %server, %failure, last_words, failed_in_a_row, "MCP server is still not connected"
+            );
+        }
+    }
+}
+
+/// Waits until this attempt may be made on demand, and returns its number; for ever without one.
+async fn wait_on_demand_backoff(next: Option<NextAttempt>) -> u64 {
+    let Some(NextAttempt { number, failed_at }) = next else {
+        return std::future::pending().await;
+    };
+    sleep_until(failed_at + ON_DEMAND_BACKOFF).await;
+    number
+}
+
+/// How long after this many failures in a row the next attempt is made.
+fn retry_backoff(failed_in_a_row: u32) -> Duration {
+    let doubled = 2_u32.saturating_pow(failed_in_a_row.saturating_sub(1));
+    RETRY_BACKOFF.saturating_mul(doubled).min(RETRY_BACKOFF_MAX)
+}
+
+#[cfg(test)]
+mod tests;

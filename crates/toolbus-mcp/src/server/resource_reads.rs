@@ -1,0 +1,55 @@
+//! Requests to one server that only read: prompts, resources, completions.
+
+use serde_json::Map;
+use tokio::time::Instant;
+
+use super::Server;
+use super::call_limits::RequestClass;
+use crate::call::{Call, CallError};
+use crate::connection::CallFailure;
+use crate::lookup::{Lookup, ReadRequest, ReadResponse, URI_BYTES_MAX};
+
+impl Server {
+    /// Makes a request that only reads: once more when the first attempt was lost.
+    pub(crate) async fn read(
+        &self,
+        lookup: Lookup,
+        request: &ReadRequest,
+    ) -> Result<ReadResponse, CallError> {
+        if request.bytes() > URI_BYTES_MAX {
+            let message = format!("a name, address or cursor has at most {URI_BYTES_MAX} bytes");
+            return Err(CallError::InvalidArguments { message });
+        }
+
+        let Lookup { server, deadline, cancelled, asker } = lookup;
+        let call = Call::new(Some(&server), request.method(), Map::new(), deadline);
+        let call = Call { cancelled, asker, ..call };
+        let _running = self.limiter.count_call();
+        let budget = self.limiter.budget_of(&call);
+        let _permit = self.try_admit(RequestClass::Lookup, &call, budget)?;
+
+        let first = self.attempt_read(request, &call, budget.until).await;
+        let response = match first {
+            Err(CallFailure::NotSent(_) | CallFailure::Lost(_)) => {
+                self.attempt_read(request, &call, budget.until).await
+            }
+            response => response,
+        };
+        response.map_err(|failed| self.call_error(&call, failed, budget))
+    }
+
+    async fn attempt_read(
+        &self,
+        request: &ReadRequest,
+        call: &Call,
+        until: Instant,
+    ) -> Result<ReadResponse, CallFailure> {
+        let connection = self.acquire_connection(&call.cancelled, until).await?;
+
+        let response = connection.read(request, call, until).await;
+        if let Err(CallFailure::NotSent(failure)) = &response {
+            connection.retire(failure);
+        }
+        response
+    }
+}

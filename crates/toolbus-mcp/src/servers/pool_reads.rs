@@ -1,0 +1,101 @@
+//! Prompts, resources and completions of the servers of a pool.
+
+use std::convert::Infallible;
+
+use serde_json::{Map, Value};
+use toolbus_bus::Progress;
+use toolbus_wire::message::mcp::{
+    McpCompleteRequest, McpCompleteResponse, McpGetPromptResponse, McpListResourcesResponse,
+    McpReadResourceResponse,
+};
+
+use super::ServerPool;
+use crate::call::CallError;
+use crate::lookup::{Lookup, ReadRequest, ReadResponse};
+
+impl ServerPool {
+    /// Gets a prompt of a server, filled in.
+    ///
+    /// # Errors
+    /// When there is none; see [`CallError`].
+    pub async fn prompt(
+        &self,
+        lookup: Lookup,
+        name: &str,
+        arguments: Map<String, Value>,
+    ) -> Result<McpGetPromptResponse, CallError> {
+        match self.read(lookup, ReadRequest::Prompt { name: name.to_owned(), arguments }).await? {
+            ReadResponse::Prompt(prompt) => Ok(prompt),
+            _ => Err(unexpected_response()),
+        }
+    }
+
+    /// Lists one page of a server's resources, with the first page its templates.
+    ///
+    /// # Errors
+    /// When there is none; see [`CallError`].
+    pub async fn resources(
+        &self,
+        lookup: Lookup,
+        cursor: Option<String>,
+    ) -> Result<McpListResourcesResponse, CallError> {
+        match self.read(lookup, ReadRequest::Resources { cursor }).await? {
+            ReadResponse::Resources(page) => Ok(page),
+            _ => Err(unexpected_response()),
+        }
+    }
+
+    /// Reads a resource of a server.
+    ///
+    /// # Errors
+    /// When it cannot be read; see [`CallError`].
+    pub async fn resource(
+        &self,
+        lookup: Lookup,
+        uri: &str,
+    ) -> Result<McpReadResourceResponse, CallError> {
+        match self.read(lookup, ReadRequest::Resource { uri: uri.to_owned() }).await? {
+            ReadResponse::Resource(contents) => Ok(contents),
+            _ => Err(unexpected_response()),
+        }
+    }
+
+    /// Asks a server for values of an argument that was begun.
+    ///
+    /// # Errors
+    /// When it proposes nothing, not even no value; see [`CallError`].
+    pub async fn complete(
+        &self,
+        lookup: Lookup,
+        request: McpCompleteRequest,
+    ) -> Result<McpCompleteResponse, CallError> {
+        match self.read(lookup, ReadRequest::Completion(request)).await? {
+            ReadResponse::Completion(completion) => Ok(completion),
+            _ => Err(unexpected_response()),
+        }
+    }
+
+    /// Reports changes of a server's resources as progress, for as long as the lookup lasts. The
+    /// first progress says that they are subscribed to.
+    ///
+    /// # Errors
+    /// Why it has ended.
+    pub async fn subscribe(
+        &self,
+        lookup: Lookup,
+        uris: &[String],
+        progress: &Progress,
+    ) -> Result<Infallible, CallError> {
+        let route = self.router().find_route(Some(&lookup.server), "resources/subscribe")?;
+        route.server.watch_resources(lookup, uris, progress).await
+    }
+
+    async fn read(&self, lookup: Lookup, request: ReadRequest) -> Result<ReadResponse, CallError> {
+        let route = self.router().find_route(Some(&lookup.server), request.method())?;
+        route.server.read(lookup, &request).await
+    }
+}
+
+fn unexpected_response() -> CallError {
+    CallError::Failed { message: "the server answered something else".to_owned() }
+}

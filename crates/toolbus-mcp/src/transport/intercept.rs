@@ -1,0 +1,523 @@
+//! Intercepts the messages of a connection, between rmcp and the transport under it.
+//!
+//! rmcp hands every notification to a task of its own, so that progress could arrive out of order
+//! and after its result, and a server that sends without end could start tasks without end. What
+//! concerns this crate is taken out here, in order, before rmcp sees it. This is also where the end
+//! of a connection is seen, and whether a call was handed over before it; and where the credentials
+//! of the server are erased from every message that goes on from here.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use rmcp::RoleClient;
+use rmcp::model::{
+    ClientNotification, ClientRequest, GetExtensions as _, GetMeta, JsonRpcMessage,
+    JsonRpcNotification, ProgressNotificationParam, ProgressToken, RequestId, ServerNotification,
+};
+use rmcp::service::{InboundStreamOrigin, RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use serde::Serialize;
+use tokio::sync::{Notify, broadcast};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use toolbus_bus::{Asker, Progress};
+use toolbus_wire::message::toolbus::ToolProgress;
+
+use super::rate_window::RateWindow;
+use crate::eraser::{Eraser, shortened};
+use crate::lookup::URI_BYTES_MAX;
+
+mod credential_erasure;
+mod list_changes;
+
+use list_changes::ChangeReports;
+pub(crate) use list_changes::{ListKinds, ReportedChanges};
+
+/// Most requests of the server to its client that are not answered yet; more are dropped.
+const SERVER_REQUESTS_MAX: usize = 64;
+/// Most progress of one call that is forwarded in any one second; more is dropped.
+const PROGRESS_PER_SECOND_MAX: u32 = 50;
+/// Most notifications of cancelled requests that are still to be sent. A server that takes them this
+/// slowly is stuck, and they pile up here.
+const CANCELS_UNSENT_MAX: usize = 1024;
+/// Most changed resources that wait for a slow subscriber; past that, it is only told that it missed
+/// some.
+const RESOURCES_CHANGED_MAX: usize = 256;
+/// Longest text of one progress or log notification that is forwarded, in bytes.
+const NOTE_BYTES_MAX: usize = 2 << 10;
+
+/// A transport whose messages are intercepted.
+pub(crate) struct InterceptedTransport<T> {
+    inner: T,
+    wire: Arc<WireState>,
+}
+
+/// The state of one connection, as its messages show it.
+pub(crate) struct WireState {
+    /// Fires when nothing more will come.
+    pub(crate) ended: CancellationToken,
+    /// Fires when the server does not take what it is sent.
+    pub(crate) stuck: CancellationToken,
+    /// The session that an HTTP server of the older era has given this connection.
+    pub(crate) session: Arc<Mutex<Option<Arc<str>>>>,
+    /// Notified whenever the server reports that its list of tools has changed.
+    pub(crate) tools_changed: Notify,
+    /// Notified whenever the server reports that its prompts or resources have changed.
+    pub(crate) offer_changed: Notify,
+    /// The lists whose changes the server has reported since they were last listed.
+    pub(crate) change_reports: ChangeReports,
+    /// Resources whose changes the server has reported.
+    pub(crate) resources_changed: broadcast::Sender<Arc<str>>,
+    server: String,
+    eraser: Eraser,
+    pending: Mutex<PendingRequests>,
+    cancels_unsent: AtomicUsize,
+    /// A warning was logged that the server repeats a credential.
+    has_warned_of_credential: AtomicBool,
+    /// Requests of the server that are not answered yet.
+    server_requests: Mutex<HashSet<RequestId>>,
+}
+
+/// Requests that wait for their answer. An answer to any other is not rmcp's to see: before the
+/// handshake is done, it takes that for the end of the connection.
+#[derive(Default)]
+struct PendingRequests {
+    requests: HashMap<RequestId, Option<TaggedRequest>>,
+    /// Calls whose progress is wanted, by their token.
+    by_token: HashMap<ProgressToken, CallTag>,
+}
+
+/// A request that belongs to a call.
+struct TaggedRequest {
+    tag: CallTag,
+    token: Option<ProgressToken>,
+}
+
+/// The tag of one call's requests. It is in their extensions, which are never sent.
+#[derive(Clone)]
+pub(crate) struct CallTag(Arc<CallTagState>);
+
+struct CallTagState {
+    handed_over: AtomicBool,
+    over: CancellationToken,
+    progress: Progress,
+    asker: Asker,
+    progress_rate: Mutex<RateWindow>,
+}
+
+impl CallTag {
+    pub(crate) fn new(progress: Progress, asker: Asker) -> Self {
+        Self(Arc::new(CallTagState {
+            handed_over: AtomicBool::new(false),
+            over: CancellationToken::new(),
+            progress,
+            asker,
+            progress_rate: Mutex::new(RateWindow::new()),
+        }))
+    }
+
+    /// Whether the request was given to the transport: from then on it may have been sent.
+    pub(crate) fn is_handed_over(&self) -> bool {
+        self.0.handed_over.load(Ordering::Acquire)
+    }
+
+    /// A guard that ends the call's progress and questions when it is dropped: the call has its
+    /// outcome.
+    pub(crate) fn outcome_guard(&self) -> DropGuard {
+        self.0.over.clone().drop_guard()
+    }
+
+    /// Waits until the call has its outcome.
+    pub(crate) async fn wait_over(&self) {
+        self.0.over.cancelled().await;
+    }
+
+    /// The caller, for questions of the server.
+    pub(crate) fn asker(&self) -> &Asker {
+        &self.0.asker
+    }
+
+    /// Whether the call's progress is wanted.
+    pub(crate) fn wants_progress(&self) -> bool {
+        self.0.progress.is_wanted()
+    }
+
+    /// Counts one more progress of the call. False when it is to be dropped.
+    fn try_admit_progress(&self) -> bool {
+        !self.0.over.is_cancelled()
+            && self.0.progress_rate.lock().try_admit(PROGRESS_PER_SECOND_MAX)
+    }
+}
+
+impl WireState {
+    pub(crate) fn new(server: &str, eraser: Eraser) -> Arc<Self> {
+        Arc::new(Self {
+            ended: CancellationToken::new(),
+            stuck: CancellationToken::new(),
+            session: Arc::default(),
+            tools_changed: Notify::new(),
+            offer_changed: Notify::new(),
+            change_reports: ChangeReports::default(),
+            resources_changed: broadcast::Sender::new(RESOURCES_CHANGED_MAX),
+            server: server.to_owned(),
+            eraser,
+            pending: Mutex::default(),
+            cancels_unsent: AtomicUsize::new(0),
+            has_warned_of_credential: AtomicBool::new(false),
+            server_requests: Mutex::default(),
+        })
+    }
+
+    /// Remembers what a message to the server begins or ends.
+    fn record_outgoing(&self, message: &TxJsonRpcMessage<RoleClient>) {
+        match message {
+            JsonRpcMessage::Request(request) => self.record_request(&request.id, &request.request),
+            JsonRpcMessage::Notification(notification) => {
+                if let Some(id) = cancelled_request(notification) {
+                    self.pending.lock().take(id);
+                    if self.cancels_unsent.fetch_add(1, Ordering::AcqRel) >= CANCELS_UNSENT_MAX {
+                        self.stuck.cancel();
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn record_request(&self, id: &RequestId, request: &ClientRequest) {
+        let mut pending = self.pending.lock();
+        if matches!(request, ClientRequest::InitializeRequest(_)) {
+            // Requests before it got no answer in time, and must not get one now.
+            *pending = PendingRequests::default();
+        }
+
+        let tagged = request.extensions().get::<CallTag>().map(|tag| {
+            tag.0.handed_over.store(true, Ordering::Release);
+            let token = request.get_meta().get_progress_token().filter(|_| tag.wants_progress());
+            pending.by_token.extend(token.clone().map(|token| (token, tag.clone())));
+            TaggedRequest { tag: tag.clone(), token }
+        });
+        pending.requests.insert(id.clone(), tagged);
+    }
+
+    /// Handles a notification here, or returns it when it is rmcp's.
+    fn intercept_notification(
+        &self,
+        notification: ServerNotification,
+    ) -> Option<ServerNotification> {
+        match notification {
+            ServerNotification::ProgressNotification(progress) => {
+                self.forward_progress(progress.params);
+                None
+            }
+            ServerNotification::LoggingMessageNotification(note) => {
+                self.forward_log(&note);
+                None
+            }
+
+            ServerNotification::ToolListChangedNotification(_) => {
+                self.change_reports.report(|lists| lists.tools = true);
+                self.tools_changed.notify_one();
+                None
+            }
+            ServerNotification::PromptListChangedNotification(_) => {
+                self.change_reports.report(|lists| lists.prompts = true);
+                self.offer_changed.notify_one();
+                None
+            }
+            ServerNotification::ResourceListChangedNotification(_) => {
+                self.change_reports.report(|lists| lists.resources = true);
+                self.offer_changed.notify_one();
+                None
+            }
+
+            ServerNotification::ResourceUpdatedNotification(updated) => {
+                // An error means that there is no subscriber.
+                if updated.params.uri.len() <= URI_BYTES_MAX {
+                    let _ = self.resources_changed.send(updated.params.uri.into());
+                }
+                None
+            }
+
+            ServerNotification::CancelledNotification(cancelled) => {
+                // rmcp does not answer such a request any more.
+                if let Some(id) = &cancelled.params.request_id {
+                    self.server_requests.lock().remove(id);
+                }
+                Some(ServerNotification::CancelledNotification(cancelled))
+            }
+            acknowledged @ ServerNotification::SubscriptionsAcknowledgedNotification(_) => {
+                Some(acknowledged)
+            }
+            _ => None,
+        }
+    }
+
+    fn forward_progress(&self, params: ProgressNotificationParam) {
+        // The progress handler is called without the lock: it is the caller's code.
+        let tag = self.pending.lock().by_token.get(&params.progress_token).cloned();
+        let Some(tag) = tag else { return };
+
+        if tag.try_admit_progress() {
+            let message = params.message.map(|text| self.clean_text(&text));
+            tag.0.progress.send(ToolProgress {
+                progress: Some(params.progress),
+                total: params.total,
+                message,
+                ..ToolProgress::default()
+            });
+        }
+    }
+
+    /// Forwards a line of the server's log. It does not say which call it is about, so it goes to a
+    /// caller only while there is but one.
+    fn forward_log(&self, note: &impl Serialize) {
+        let tag = self.pending.lock().only_call().cloned();
+        let receiver = tag.filter(|tag| tag.wants_progress() && tag.try_admit_progress());
+        if receiver.is_none() && !tracing::enabled!(tracing::Level::DEBUG) {
+            return;
+        }
+
+        let mut note = serde_json::to_value(note).unwrap_or_default();
+        // Before it becomes a text, in which a credential would be escaped.
+        if let (Some(finder), Some(params)) = (self.eraser.finder(), note.get_mut("params")) {
+            finder.erase(params);
+        }
+
+        let params = &note["params"];
+        let data = &params["data"];
+        let text = data.as_str().map_or_else(|| Cow::Owned(data.to_string()), Cow::Borrowed);
+        let text = match params["logger"].as_str() {
+            Some(logger) => self.clean_text(&format!("{logger}: {text}")),
+            None => self.clean_text(&text),
+        };
+        let level = params["level"].as_str().map(str::to_owned);
+        tracing::debug!(server = self.server, level, "MCP server logs: {text}");
+
+        if let Some(tag) = receiver {
+            let message = Some(text);
+            tag.0.progress.send(ToolProgress { level, message, ..ToolProgress::default() });
+        }
+    }
+
+    /// Erases credentials from a text of the server, and shortens it.
+    fn clean_text(&self, text: &str) -> String {
+        // Erased before it is cut, so that no part of a secret is left; what is far too long is
+        // cut before.
+        let text = shortened(text, 64 * NOTE_BYTES_MAX);
+        shortened(&self.eraser.erase(&text), NOTE_BYTES_MAX).into_owned()
+    }
+
+    /// The call that a request of the server belongs to: that of the stream on which it came; where
+    /// the transport has but one stream for all, the only call in flight. With several it is
+    /// unknown, and a question must not reach a caller whose call is not the cause of it.
+    pub(crate) fn find_asking_call(&self, origin: Option<&InboundStreamOrigin>) -> Option<CallTag> {
+        let pending = self.pending.lock();
+        match origin {
+            Some(InboundStreamOrigin::OutboundRequest(id)) => {
+                pending.requests.get(id)?.as_ref().map(|tagged| tagged.tag.clone())
+            }
+            Some(InboundStreamOrigin::Unassociated) | None => pending.only_call().cloned(),
+        }
+    }
+
+    /// Counts a request of the server as being answered. False when there are too many.
+    fn try_admit_server_request(&self, id: &RequestId) -> bool {
+        let mut requests = self.server_requests.lock();
+
+        let has_room = requests.len() < SERVER_REQUESTS_MAX;
+        if has_room {
+            requests.insert(id.clone());
+        } else {
+            tracing::debug!(
+                server = self.server,
+                "dropping request of MCP server: too many at a time"
+            );
+        }
+        has_room
+    }
+
+    /// Forgets the request that an answer with this id is for. False when there is none.
+    fn take_pending(&self, id: &RequestId) -> bool {
+        let mut pending = self.pending.lock();
+        pending.take(id)
+            // Some servers make a text of the number.
+            || matches!(id, RequestId::String(text)
+                if text.parse().is_ok_and(|number| pending.take(&RequestId::Number(number))))
+    }
+
+    /// Erases credentials from a message. `None` when there is nothing left of it.
+    fn erase_credentials(
+        &self,
+        message: RxJsonRpcMessage<RoleClient>,
+    ) -> Option<RxJsonRpcMessage<RoleClient>> {
+        let Some(finder) = self.eraser.finder().filter(|finder| finder.is_in(&message)) else {
+            return Some(message);
+        };
+
+        let server = &self.server;
+        if self.has_warned_of_credential.swap(true, Ordering::Relaxed) {
+            tracing::debug!(server, "erasing credential that MCP server repeats");
+        } else {
+            tracing::warn!(server, "erasing credential that MCP server repeats");
+        }
+
+        if let JsonRpcMessage::Request(request) = &message {
+            let id = request.id.clone();
+            let cleaned = credential_erasure::erase_credentials(message, &finder);
+            if cleaned.is_none() {
+                self.server_requests.lock().remove(&id);
+            }
+            return cleaned;
+        }
+        credential_erasure::erase_credentials(message, &finder)
+    }
+
+    /// Forgets what is over once a message was sent, or could not be.
+    fn finish_send(&self, message: SentMessage, result: SendResult) {
+        match message {
+            SentMessage::Request(id) if result == SendResult::Failed => {
+                self.pending.lock().take(&id);
+            }
+            SentMessage::Answer(id) => {
+                self.server_requests.lock().remove(&id);
+            }
+            SentMessage::Cancel => {
+                self.cancels_unsent.fetch_sub(1, Ordering::AcqRel);
+            }
+            SentMessage::Request(_) | SentMessage::Other => {}
+        }
+    }
+}
+
+impl PendingRequests {
+    /// Forgets a request, and says whether it was pending.
+    fn take(&mut self, id: &RequestId) -> bool {
+        let Some(tagged) = self.requests.remove(id) else { return false };
+        if let Some(token) = tagged.and_then(|tagged| tagged.token) {
+            self.by_token.remove(&token);
+        }
+        true
+    }
+
+    /// The call in flight, when there is but one.
+    fn only_call(&self) -> Option<&CallTag> {
+        let mut tagged = self.requests.values().flatten();
+        tagged.next().filter(|_| tagged.next().is_none()).map(|tagged| &tagged.tag)
+    }
+}
+
+/// Whether the transport has sent a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SendResult {
+    Sent,
+    Failed,
+}
+
+/// A message to the server, as far as it matters once it was sent.
+enum SentMessage {
+    Request(RequestId),
+    Answer(RequestId),
+    Cancel,
+    Other,
+}
+
+impl SentMessage {
+    fn of(message: &TxJsonRpcMessage<RoleClient>) -> Self {
+        match message {
+            JsonRpcMessage::Request(request) => Self::Request(request.id.clone()),
+            JsonRpcMessage::Response(answer) => Self::Answer(answer.id.clone()),
+            JsonRpcMessage::Error(error) => error.id.clone().map_or(Self::Other, Self::Answer),
+            JsonRpcMessage::Notification(notification) => match cancelled_request(notification) {
+                Some(_) => Self::Cancel,
+                None => Self::Other,
+            },
+        }
+    }
+}
+
+/// The request that a notification cancels.
+fn cancelled_request(notification: &JsonRpcNotification<ClientNotification>) -> Option<&RequestId> {
+    match &notification.notification {
+        ClientNotification::CancelledNotification(cancelled) => {
+            cancelled.params.request_id.as_ref()
+        }
+        _ => None,
+    }
+}
+
+impl<T> InterceptedTransport<T> {
+    pub(crate) fn new(inner: T, wire: Arc<WireState>) -> Self {
+        Self { inner, wire }
+    }
+}
+
+impl<T: Transport<RoleClient>> Transport<RoleClient> for InterceptedTransport<T> {
+    type Error = T::Error;
+
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
+        self.wire.record_outgoing(&message);
+        let sent = SentMessage::of(&message);
+        let wire = Arc::clone(&self.wire);
+        let sending = self.inner.send(message);
+
+        // Boxed: kilobytes, which every hand that this goes through would move.
+        Box::pin(async move {
+            let result = sending.await;
+            let sent_result = if result.is_ok() { SendResult::Sent } else { SendResult::Failed };
+            wire.finish_send(sent, sent_result);
+            result
+        })
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        loop {
+            let Some(message) = self.inner.receive().await else {
+                self.wire.ended.cancel();
+                return None;
+            };
+
+            match message {
+                JsonRpcMessage::Notification(mut notification) => {
+                    let Some(passed_on) =
+                        self.wire.intercept_notification(notification.notification)
+                    else {
+                        continue;
+                    };
+                    notification.notification = passed_on;
+                    return Some(JsonRpcMessage::Notification(notification));
+                }
+                JsonRpcMessage::Request(request)
+                    if !self.wire.try_admit_server_request(&request.id) => {}
+                JsonRpcMessage::Response(answer) if !self.wire.take_pending(&answer.id) => {}
+                JsonRpcMessage::Error(error)
+                    if error.id.as_ref().is_some_and(|id| !self.wire.take_pending(id)) => {}
+                message => {
+                    if let Some(message) = self.wire.erase_credentials(message) {
+                        return Some(message);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), T::Error> {
+        self.wire.ended.cancel();
+        self.inner.close().await
+    }
+}
+
+impl<T> Drop for InterceptedTransport<T> {
+    /// A connection that is given up before it is open is dropped without being closed.
+    fn drop(&mut self) {
+        self.wire.ended.cancel();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,283 @@
+//! Streamable HTTP: rmcp's transport over a client that ends with its connection, recognizes a lost
+//! session by any server's words for it, and never shows an address.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::BoxStream;
+use parking_lot::Mutex;
+use reqwest::header::{HeaderName, HeaderValue};
+use rmcp::RoleClient;
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage};
+use rmcp::service::RxJsonRpcMessage;
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::common::client_side_sse::SseRetryPolicy;
+use rmcp::transport::streamable_http_client::{
+    SseError, StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpPostResponse,
+};
+use sse_stream::Sse;
+use tokio_util::sync::CancellationToken;
+
+use super::MESSAGE_BYTES_MAX;
+use super::intercept::WireState;
+use super::older_sse::SseTransport;
+use super::rate_window::{RateWindow, wait_admitted};
+use crate::auth::Authorization;
+use crate::config::Endpoint;
+use crate::http::{Error, HttpClients};
+
+/// Requests to one server that are sent at the same time and not answered yet.
+pub(super) const REQUESTS_MAX: usize = 256;
+/// How often a broken event stream is opened again before it counts as lost.
+const STREAM_RETRIES_MAX: usize = 4;
+/// The first pause before that; each pause after is twice as long.
+const STREAM_RETRY_BACKOFF: Duration = Duration::from_millis(250);
+/// Event streams of one connection that are opened in any one second; more wait. rmcp opens one that
+/// has broken off again at once, and one that was closed when its server wants it.
+const STREAMS_PER_SECOND_MAX: u32 = 32;
+/// Longest session id that spans name, in bytes.
+const SESSION_BYTES_MAX: usize = 256;
+
+pub(crate) type HttpTransport = StreamableHttpClientTransport<SessionClient>;
+
+/// A transport to one server. It sends nothing yet. When the connection has ended, so has whatever
+/// it waits for.
+pub(crate) fn open(
+    clients: &HttpClients,
+    endpoint: &Endpoint,
+    authorization: Option<Arc<Authorization>>,
+    wire: &WireState,
+) -> HttpTransport {
+    let inner = clients.client_for(&endpoint.url).clone();
+    let mut config = StreamableHttpClientTransportConfig::with_uri(endpoint.url.as_str())
+        .max_concurrent_requests(REQUESTS_MAX)
+        .custom_headers(endpoint.headers.iter().cloned().collect())
+        .max_sse_event_size(MESSAGE_BYTES_MAX);
+
+    config.retry_config = Arc::new(StreamRetries);
+    HttpTransport::with_client(SessionClient::new(inner, authorization, wire), config)
+}
+
+/// Opens the older transport to one server. When the connection has ended, so has whatever it waits
+/// for.
+///
+/// # Errors
+/// When the server does not open an event stream that begins as it has to.
+pub(crate) async fn open_older(
+    clients: &HttpClients,
+    endpoint: &Endpoint,
+    authorization: Option<Arc<Authorization>>,
+    wire: &WireState,
+) -> Result<SseTransport, Error> {
+    let inner = clients.client_for(&endpoint.url).clone();
+    SseTransport::open(endpoint, SessionClient::new(inner, authorization, wire)).await
+}
+
+#[derive(Debug)]
+struct StreamRetries;
+
+impl SseRetryPolicy for StreamRetries {
+    fn retry(&self, times: usize) -> Option<Duration> {
+        let doubled = 1 << times.min(STREAM_RETRIES_MAX);
+        (times < STREAM_RETRIES_MAX).then(|| STREAM_RETRY_BACKOFF * doubled)
+    }
+}
+
+/// The client of one connection.
+#[derive(Clone)]
+pub(crate) struct SessionClient {
+    pub(super) inner: reqwest::Client,
+    authorization: Option<Arc<Authorization>>,
+    ended: CancellationToken,
+    session: Arc<Mutex<Option<Arc<str>>>>,
+    stream_rate: Arc<Mutex<RateWindow>>,
+}
+
+impl SessionClient {
+    fn new(
+        inner: reqwest::Client,
+        authorization: Option<Arc<Authorization>>,
+        wire: &WireState,
+    ) -> Self {
+        Self {
+            inner,
+            authorization,
+            ended: wire.ended.clone(),
+            session: Arc::clone(&wire.session),
+            stream_rate: Arc::new(Mutex::new(RateWindow::new())),
+        }
+    }
+
+    /// Sends a request, with a token where the server wants one.
+    pub(super) async fn send<T, F>(&self, request: impl Fn(Option<String>) -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        self.until_ended(async {
+            // Boxed: kilobytes, which each of a dozen futures around them would move.
+            match &self.authorization {
+                Some(authorization) => Box::pin(authorization.send(request)).await,
+                None => Box::pin(request(None)).await,
+            }
+        })
+        .await
+    }
+
+    /// Runs a request until the connection ends. rmcp's worker does not see that end while it waits
+    /// for its first answer, so every request sees it itself.
+    pub(super) async fn until_ended<T>(
+        &self,
+        request: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        match self.ended.run_until_cancelled(request).await {
+            Some(result) => result.map_err(strip_address),
+            None => Err(Error::UnexpectedEndOfStream),
+        }
+    }
+}
+
+fn strip_address(error: Error) -> Error {
+    match error {
+        Error::Client(error) => Error::Client(error.without_url()),
+        other => other,
+    }
+}
+
+type Headers = HashMap<HeaderName, HeaderValue>;
+type Stream = BoxStream<'static, Result<Sse, SseError>>;
+
+impl StreamableHttpClient for SessionClient {
+    type Error = reqwest::Error;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session_id: Option<Arc<str>>,
+        auth_header: Option<String>,
+        headers: Headers,
+    ) -> Result<StreamableHttpPostResponse, Error> {
+        self.post_message_with_max_sse_event_size(
+            uri,
+            message,
+            session_id,
+            auth_header,
+            headers,
+            MESSAGE_BYTES_MAX,
+        )
+        .await
+    }
+
+    async fn post_message_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session_id: Option<Arc<str>>,
+        auth_header: Option<String>,
+        headers: Headers,
+        event_bytes_max: usize,
+    ) -> Result<StreamableHttpPostResponse, Error> {
+        let has_session = session_id.is_some();
+        let recorded = session_id.as_ref().filter(|id| id.len() <= SESSION_BYTES_MAX);
+        if self.session.lock().as_ref() != recorded {
+            *self.session.lock() = recorded.cloned();
+        }
+
+        let post = |token: Option<String>| {
+            self.inner.post_message_with_max_sse_event_size(
+                Arc::clone(&uri),
+                message.clone(),
+                session_id.clone(),
+                token.or_else(|| auth_header.clone()),
+                headers.clone(),
+                event_bytes_max,
+            )
+        };
+
+        let response = self.send(post).await?;
+        match response {
+            StreamableHttpPostResponse::Json(ref answer, _)
+                if has_session && is_session_refused(answer) =>
+            {
+                Err(Error::SessionExpired)
+            }
+            response => Ok(response),
+        }
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session_id: Arc<str>,
+        auth_header: Option<String>,
+        headers: Headers,
+    ) -> Result<(), Error> {
+        // Sent after the end of the connection, so it must not end with it. rmcp bounds it.
+        let token =
+            self.authorization.as_ref().and_then(|authorization| authorization.usable_token());
+        let token = token.map(|token| token.expose().to_owned()).or(auth_header);
+        self.inner.delete_session(uri, session_id, token, headers).await.map_err(strip_address)
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session_id: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        auth_header: Option<String>,
+        headers: Headers,
+    ) -> Result<Stream, Error> {
+        self.get_stream_with_max_sse_event_size(
+            uri,
+            session_id,
+            last_event_id,
+            auth_header,
+            headers,
+            MESSAGE_BYTES_MAX,
+        )
+        .await
+    }
+
+    async fn get_stream_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        session_id: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        auth_header: Option<String>,
+        headers: Headers,
+        event_bytes_max: usize,
+    ) -> Result<Stream, Error> {
+        let get = |token: Option<String>| {
+            self.inner.get_stream_with_max_sse_event_size(
+                Arc::clone(&uri),
+                session_id.clone(),
+                last_event_id.clone(),
+                token.or_else(|| auth_header.clone()),
+                headers.clone(),
+                event_bytes_max,
+            )
+        };
+
+        self.until_ended(async {
+            wait_admitted(&self.stream_rate, STREAMS_PER_SECOND_MAX).await;
+            Ok(())
+        })
+        .await?;
+        self.send(get).await
+    }
+}
+
+/// Whether the server did not take the request because it does not know the session.
+///
+/// The protocol's word for that is HTTP 404, which rmcp knows. Many servers say it with HTTP 400 and
+/// a JSON-RPC error in the words of the SDK that they are made with. Such a request was not run, so
+/// it may be sent again in a new session.
+fn is_session_refused(answer: &RxJsonRpcMessage<RoleClient>) -> bool {
+    const WORDS: &[&str] = &["no valid session id", "session not found", "expired session"];
+
+    let JsonRpcMessage::Error(answer) = answer else { return false };
+    let message = answer.error.message.to_ascii_lowercase();
+    matches!(answer.error.code.0, -32000 | -32001 | -32600)
+        && WORDS.iter().any(|words| message.contains(words))
+}
