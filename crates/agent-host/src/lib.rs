@@ -6,8 +6,9 @@
 pub mod agent;
 pub mod arguments;
 mod command;
+pub mod face;
+pub mod face_settings;
 pub mod fleet;
-pub mod mcp;
 mod person;
 pub mod settings;
 mod terminal;

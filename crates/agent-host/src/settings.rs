@@ -12,7 +12,7 @@ use toolbus_sandbox::settings::ScriptsSettings;
 use toolbus_wire::name::AgentName;
 
 use crate::arguments::{Arguments, Command};
-use crate::mcp::McpFaceSettings;
+use crate::face_settings::McpFaceSettings;
 
 /// Names that settings are read from as well.
 pub const ALIASES: &[Alias] =

@@ -24,7 +24,6 @@ use toolbus_wire::{queue, topic};
 use crate::server::{LOOKUPS_PER_SERVER_MAX, SUBSCRIPTIONS_PER_SERVER_MAX};
 use crate::servers::Set;
 use announce::Announcer;
-pub(crate) use manage::DENIED;
 pub use manage::StdioRegistration;
 
 /// How many refresh requests are fetched ahead.

@@ -13,7 +13,9 @@ const LAYERS: [&[&str]; 4] = [
     &["toolbus-bus", "toolbus-rabbitmq"],
     &[
         "toolbus-tools",
+        "toolbus-mcp-agent",
         "toolbus-mcp",
+        "toolbus-face",
         "toolbus-scripts",
         "toolbus-sandbox",
         "toolbus-agent",
@@ -34,7 +36,7 @@ const DEVELOPMENT: &[&str] = &["toolbus-testkit", "conformance", "e2e", "xtask"]
 /// Crates that only some of ours may use.
 const RESERVED: [(&str, &[&str]); 6] = [
     ("lapin", &["toolbus-rabbitmq", "e2e"]),
-    ("rmcp", &["toolbus-mcp", "openrouter-mcp", "agent-host", "conformance", "e2e"]),
+    ("rmcp", &["toolbus-mcp", "toolbus-face", "openrouter-mcp", "conformance", "e2e"]),
     ("kube", &["scripts-manager"]),
     ("kube-client", &["scripts-manager"]),
     ("kube-runtime", &["scripts-manager"]),
@@ -42,8 +44,14 @@ const RESERVED: [(&str, &[&str]); 6] = [
 ];
 
 /// A crate that must not have another anywhere below it.
-const WITHOUT: [(&str, &str); 3] = [
+const WITHOUT: [(&str, &str); 8] = [
     ("toolbus-wire", "tokio"),
+    // They face models and MCP clients, and hold neither credentials nor programs.
+    ("toolbus-mcp-agent", "rmcp"),
+    ("toolbus-mcp-agent", "reqwest"),
+    ("toolbus-face", "reqwest"),
+    ("toolbus-face", "toolbus-mcp"),
+    ("toolbus-face", "toolbus-runtime"),
     // It holds a credential, and whoever is on the bus has no business with it.
     ("openrouter-mcp", "toolbus-wire"),
     ("openrouter-mcp", "lapin"),

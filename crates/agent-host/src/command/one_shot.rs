@@ -73,7 +73,7 @@ impl OneShot {
         if settings.direct_tools {
             agent.offer_directly();
         }
-        let bridged = agent.services().refresh().await.map_err(Error::Refresh)?;
+        let bridged = agent.directory().refresh().await.map_err(Error::Refresh)?;
         Ok(Self { fleet, agent, bridged })
     }
 
@@ -93,17 +93,17 @@ impl OneShot {
 
     /// Waits until the bridges have told of their servers.
     pub(super) async fn wait_for_servers(&self) {
-        let services = self.agent.services();
+        let directory = self.agent.directory();
         let told = async {
             self.fleet.settled(ANNOUNCED_WITHIN).await;
             self.wait_for_announcement().await;
             loop {
-                let known = services.servers();
-                if !services.wait_until(QUIET, |servers| *servers != known).await {
+                let known = directory.servers();
+                if !directory.wait_until(QUIET, |servers| *servers != known).await {
                     break;
                 }
             }
-            services.wait_until(ANNOUNCED_WITHIN, |_| services.is_settled()).await;
+            directory.wait_until(ANNOUNCED_WITHIN, |_| directory.is_settled()).await;
         };
         if self.bridged {
             // Time is up for servers that are slow.
@@ -121,9 +121,9 @@ impl OneShot {
     async fn wait_for_server(&self, name: &str) {
         self.wait_for_announcement().await;
         if self.bridged && !self.fleet.settled(ANNOUNCED_WITHIN).await {
-            let services = self.agent.services();
+            let directory = self.agent.directory();
             let is_known = |server: &str| server.eq_ignore_ascii_case(name);
-            services
+            directory
                 .wait_until(ANNOUNCED_WITHIN, |servers| {
                     servers.iter().any(|server| is_known(&server.server_name))
                 })
@@ -137,7 +137,7 @@ impl OneShot {
         let offered = async {
             self.fleet.settled(ANNOUNCED_WITHIN).await;
             let is_there = |_: &[_]| registry.find(tool).is_some();
-            self.agent.services().wait_until(ANNOUNCED_WITHIN, is_there).await
+            self.agent.directory().wait_until(ANNOUNCED_WITHIN, is_there).await
         };
         if self.bridged {
             // Time is up: nobody offers such.
@@ -147,8 +147,8 @@ impl OneShot {
 
     async fn wait_for_announcement(&self) {
         if self.bridged {
-            let services = self.agent.services();
-            services.wait_until(ANNOUNCED_WITHIN, |_| services.has_heard()).await;
+            let directory = self.agent.directory();
+            directory.wait_until(ANNOUNCED_WITHIN, |_| directory.has_heard()).await;
         }
     }
 

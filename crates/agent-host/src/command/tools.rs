@@ -18,7 +18,7 @@ pub(super) async fn run(
 ) -> Result<Exit, BoxError> {
     let one_shot = OneShot::start(settings, context).await?;
     one_shot.wait_for_servers().await;
-    let servers = one_shot.agent.services().servers();
+    let servers = one_shot.agent.directory().servers();
     let text = if options.json {
         as_json(&one_shot.agent, &servers)?
     } else {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use toolbus_bus::responder::{Call, Context, Failure, Malformed, Repeat, Reply, Service};
 use toolbus_bus::{Envelope, Topic};
 use toolbus_wire::message::mcp::{
-    McpCompleteRequest, McpGetPromptRequest, McpGetServiceDetailsRequest,
+    DENIED_PREFIX, McpCompleteRequest, McpGetPromptRequest, McpGetServiceDetailsRequest,
     McpGetServiceDetailsResponse, McpListResourcesRequest, McpReadResourceRequest,
     McpRegisterServerRequest, McpRegisterServerResponse, McpUnregisterServerRequest,
     McpUnregisterServerResponse, unknown_request_response,
@@ -22,9 +22,6 @@ use crate::servers::{AddError, Registered, Set, UnregisterError};
 
 /// How long a request may take when the caller does not say: what a C# agent waits.
 const BUDGET: Duration = Duration::from_secs(30);
-/// What the text of a registration begins with that policy forbids: the answer has no place for a
-/// code.
-pub(crate) const DENIED: &str = "denied: ";
 /// What callers know a failed registration by.
 const CONNECTION_FAILED: &str = "Connection failed";
 
@@ -212,7 +209,9 @@ impl ManageService {
         let name = request.server_name.clone();
         if request.command.is_some() && self.stdio_registration == StdioRegistration::Denied {
             tracing::warn!(server = name, "denied the registration of a server that is a program");
-            return Err(format!("{DENIED}servers that are programs are the operator's to add"));
+            return Err(format!(
+                "{DENIED_PREFIX}servers that are programs are the operator's to add"
+            ));
         }
         let members = members(request);
         let entry =
@@ -231,7 +230,7 @@ impl ManageService {
             }
             Err(error @ AddError::Operators(_)) => {
                 tracing::warn!(server = name, "denied an agent to replace a server");
-                Err(format!("{DENIED}{error}, and agents cannot replace it"))
+                Err(format!("{DENIED_PREFIX}{error}, and agents cannot replace it"))
             }
             Err(error @ (AddError::Exists(_) | AddError::LooksLike(_) | AddError::TooMany)) => {
                 Err(error.to_string())
@@ -250,7 +249,7 @@ impl ManageService {
             Ok(()) => None,
             Err(error @ UnregisterError::Operators(_)) => {
                 tracing::warn!(server = server_name, "denied an agent to remove a server");
-                Some(format!("{DENIED}{error}, and agents cannot remove it"))
+                Some(format!("{DENIED_PREFIX}{error}, and agents cannot remove it"))
             }
             Err(error @ UnregisterError::Kept(_)) => {
                 let chain = toolbus_runtime::service::on_one_line(&error);

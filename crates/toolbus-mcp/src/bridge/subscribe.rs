@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use toolbus_bus::responder::{Call, Context, Failure, Malformed, Repeat, Reply, Service};
 use toolbus_bus::{Envelope, Topic};
-use toolbus_wire::message::mcp::{McpSubscribeRequest, McpSubscribeResponse};
+use toolbus_wire::message::mcp::{BRIDGE_LOST, McpSubscribeRequest, McpSubscribeResponse};
 use toolbus_wire::message::tool::CallIds;
 use toolbus_wire::{Message as _, json};
 
@@ -15,9 +15,6 @@ use crate::servers::Set;
 
 /// How long a subscription holds when its caller does not say.
 const BUDGET: Duration = Duration::from_secs(60);
-
-/// What a request is told that another bridge had before.
-pub(crate) const LOST: &str = "the bridge that had it was lost";
 
 pub(super) struct SubscribeService {
     pub(super) set: Set,
@@ -56,7 +53,7 @@ impl Service for SubscribeService {
             Failure::Malformed(reason) => reason,
             Failure::Timeout { asked } => format!("it was for {} ms", asked.as_millis()),
             Failure::Cancelled => "cancelled".to_owned(),
-            Failure::OutcomeUnknown => LOST.to_owned(),
+            Failure::OutcomeUnknown => BRIDGE_LOST.to_owned(),
             Failure::Crashed => "the bridge failed on the request".to_owned(),
             Failure::TooLarge { bytes } => format!("an answer of {bytes} bytes is too large"),
         };

@@ -1,0 +1,137 @@
+//! The paths of the face, and what a request has to pass before the protocol sees it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::any;
+use opentelemetry::global;
+use parking_lot::Mutex;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use toolbus_telemetry::mcp::{Recorder, Transport};
+
+use crate::handler::Handler;
+use crate::kept::Kept;
+use crate::limits::{BODY_BYTES_MAX, SESSIONS_MAX};
+use crate::offer::Offer;
+use crate::recorded::Recorded;
+use crate::{FaceDeps, FaceSettings};
+
+type Service = StreamableHttpService<Recorded, LocalSessionManager>;
+
+/// Everything behind the face.
+struct Paths {
+    deps: FaceDeps,
+    calls: Arc<Semaphore>,
+    kept: Kept,
+    config: StreamableHttpServerConfig,
+    recorder: Recorder,
+    own: Spot,
+    /// By name in lower case. Only servers that bridges have announced get in, which are bounded.
+    servers: Mutex<HashMap<String, Spot>>,
+}
+
+/// What is served at one path.
+#[derive(Clone)]
+struct Spot {
+    service: Service,
+    sessions: Arc<LocalSessionManager>,
+}
+
+/// The paths of one agent.
+pub(crate) fn router(
+    settings: &FaceSettings,
+    deps: FaceDeps,
+    calls: Arc<Semaphore>,
+    kept: Kept,
+    stop: CancellationToken,
+) -> Router {
+    let config = config(settings, stop);
+    let own = Handler::new(Offer::of_agent(deps.clone()), Arc::clone(&calls), kept.clone());
+    let recorder = Recorder::new(&global::meter("toolbus.face"), Transport::Tcp);
+    let own = Spot::new(own, recorder.clone(), &config);
+    let paths = Paths { deps, calls, kept, config, recorder, own, servers: Mutex::default() };
+    Router::new()
+        .route(
+            "/mcp",
+            any(async |State(paths): State<Arc<Paths>>, request| {
+                paths.own.clone().answer(request).await
+            }),
+        )
+        .route("/mcp/{server}", any(of_server))
+        .with_state(Arc::new(paths))
+}
+
+async fn of_server(
+    State(paths): State<Arc<Paths>>,
+    Path(server): Path<String>,
+    request: Request,
+) -> Response {
+    let Some(spot) = paths.server(&server) else {
+        return (StatusCode::NOT_FOUND, "no MCP server of this name is there\n").into_response();
+    };
+    spot.answer(request).await
+}
+
+fn config(settings: &FaceSettings, stop: CancellationToken) -> StreamableHttpServerConfig {
+    let config = StreamableHttpServerConfig::default();
+    let hosts = config.allowed_hosts.iter().chain(&settings.allowed_hosts).cloned();
+    let hosts: Vec<_> = hosts.collect();
+    let local = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"].map(str::to_owned);
+    let origins = local.into_iter().chain(settings.allowed_origins.iter().cloned());
+    config
+        .with_allowed_hosts(hosts)
+        .with_allowed_origins(origins)
+        .enforce_origin_validation()
+        .with_max_request_body_bytes(BODY_BYTES_MAX)
+        .with_cancellation_token(stop)
+}
+
+impl Paths {
+    /// What is served for one MCP server; `None` where no bridge has announced one of that name.
+    fn server(&self, name: &str) -> Option<Spot> {
+        let known = self.deps.directory.servers();
+        let server = known.into_iter().find(|known| known.server_name.eq_ignore_ascii_case(name));
+        let key = name.to_lowercase();
+        let mut spots = self.servers.lock();
+        let Some(server) = server else {
+            // Its sessions end with it; one that comes back is asked anew.
+            spots.remove(&key);
+            return None;
+        };
+        let spot = spots.entry(key).or_insert_with(|| {
+            let recorder = self.recorder.about_server(&server.server_name);
+            let offer = Offer::of_server(self.deps.clone(), server.server_name);
+            let handler = Handler::new(offer, Arc::clone(&self.calls), self.kept.clone());
+            Spot::new(handler, recorder, &self.config)
+        });
+        Some(spot.clone())
+    }
+}
+
+impl Spot {
+    fn new(handler: Handler, recorder: Recorder, config: &StreamableHttpServerConfig) -> Self {
+        let sessions = Arc::new(LocalSessionManager::default());
+        let make = move || Ok(Recorded::new(handler.for_session(), recorder.clone()));
+        Self { service: Service::new(make, Arc::clone(&sessions), config.clone()), sessions }
+    }
+
+    async fn answer(self, request: Request) -> Response {
+        // Only the older era has sessions, and only its first request comes without one.
+        let begins_a_session = {
+            let headers = request.headers();
+            !headers.contains_key("mcp-session-id") && !headers.contains_key("mcp-method")
+        };
+        if begins_a_session && self.sessions.sessions.read().await.len() >= SESSIONS_MAX {
+            return (StatusCode::SERVICE_UNAVAILABLE, "too many sessions\n").into_response();
+        }
+        self.service.handle(request).await.map(Body::new)
+    }
+}
