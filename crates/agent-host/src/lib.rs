@@ -12,6 +12,7 @@ pub mod fleet;
 mod person;
 pub mod settings;
 mod terminal;
+mod terminal_text;
 
 use toolbus_mcp::supervisor::Supervisor;
 use toolbus_runtime::service::{self, Exit, Program, Role};

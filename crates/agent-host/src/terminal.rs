@@ -13,6 +13,7 @@ use toolbus_bus::{Asker, Progress};
 use toolbus_wire::message::toolbus::ToolProgress;
 
 use crate::person::Person;
+use crate::terminal_text;
 
 /// Work that is done sooner shows nothing.
 const SHOW_AFTER: Duration = Duration::from_millis(700);
@@ -121,5 +122,6 @@ fn describe(progress: &ToolProgress) -> Option<String> {
         }
         _ => return None,
     };
+    let text = terminal_text::clean(text);
     Some(text.chars().filter(|c| !c.is_control()).take(NEWS_CHARACTERS_MAX).collect())
 }

@@ -16,6 +16,7 @@ use toolbus_wire::envelope::new_id;
 
 use super::one_shot::OneShot;
 use crate::settings::Settings;
+use crate::terminal_text;
 
 /// How long the demo's MCP server may take to come up.
 const SERVER_WITHIN: Duration = Duration::from_secs(5);
@@ -152,6 +153,7 @@ fn text(outcome: &Outcome) -> String {
         Ok(output) => output.content.clone().unwrap_or_default(),
         Err(error) => format!("{}: {}", error.code, error.message),
     };
+    let text = terminal_text::for_stream(&text, &std::io::stdout());
     let line: String = text.trim().replace('\n', " / ");
     match line.char_indices().nth(SHOWN_CHARACTERS_MAX) {
         Some((end, _)) => format!("{}…", &line[..end]),
