@@ -9,6 +9,7 @@ mod command;
 pub mod face;
 pub mod face_settings;
 pub mod fleet;
+mod folder_trust;
 mod person;
 pub mod settings;
 mod terminal;
