@@ -123,7 +123,10 @@ impl Handler {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
+        // Those of a server are asked for over the bus, as other requests are.
+        let _permit = self.offer.server().map(|_| self.permit()).transpose()?;
         let tools = self.offer.tools().await.map_err(unavailable)?;
+
         let cursor = request.and_then(|request| request.cursor);
         let mut page = offer::page(&tools, cursor.as_deref())?;
         if !era::is_newer(&context) {

@@ -31,6 +31,8 @@ mod paths;
 mod questions;
 mod reading;
 mod recorded;
+mod resource_set;
+mod session_slots;
 mod standing;
 mod talk;
 

@@ -31,7 +31,26 @@ pub(crate) struct Offer {
 /// One MCP server, and its tools as it listed them when last asked.
 struct ServerOffer {
     name: String,
-    tools: RwLock<Arc<Vec<Tool>>>,
+    catalogue: RwLock<Catalogue>,
+}
+
+/// The tools of one MCP server as they were listed last.
+#[derive(Default)]
+struct Catalogue {
+    tools: Arc<Vec<Tool>>,
+    /// The number that the list had when it was asked for; `None` where it was not, or had none.
+    revision: Option<u64>,
+}
+
+impl Catalogue {
+    fn find(&self, name: &str) -> Option<&Tool> {
+        self.tools.iter().find(|tool| tool.name == name)
+    }
+
+    /// Whether the list is another than the one that is known.
+    fn is_outdated(&self, announced: Option<u64>) -> bool {
+        announced.is_none() || self.revision != announced
+    }
 }
 
 /// What one MCP server has beside tools.
@@ -65,7 +84,7 @@ impl Offer {
 
     /// The tools of one MCP server.
     pub(crate) fn of_server(deps: FaceDeps, name: String) -> Self {
-        Self { deps, server: Some(Arc::new(ServerOffer { name, tools: RwLock::default() })) }
+        Self { deps, server: Some(Arc::new(ServerOffer { name, catalogue: RwLock::default() })) }
     }
 
     pub(crate) fn deps(&self) -> &FaceDeps {
@@ -169,9 +188,12 @@ impl Offer {
             let registered = self.deps.invoker.registry().list();
             return Ok(Arc::new(registered.iter().map(|tool| of_agent(&tool.tool)).collect()));
         };
+        // Before the list itself: of a change meanwhile, this is told again.
+        let revision = self.announced_tools();
         let details = self.deps.directory.details(&server.name).await?;
         let tools: Arc<Vec<_>> = Arc::new(details.tools.into_iter().map(of_server).collect());
-        *server.tools.write() = Arc::clone(&tools);
+
+        *server.catalogue.write() = Catalogue { tools: Arc::clone(&tools), revision };
         Ok(tools)
     }
 
@@ -179,7 +201,7 @@ impl Offer {
     pub(crate) fn known_tool(&self, name: &str) -> Option<Tool> {
         match &self.server {
             None => self.deps.invoker.registry().find(name).map(|tool| of_agent(&tool.tool)),
-            Some(server) => server.tools.read().iter().find(|tool| tool.name == name).cloned(),
+            Some(server) => server.catalogue.read().find(name).cloned(),
         }
     }
 
@@ -187,8 +209,28 @@ impl Offer {
     pub(crate) fn knows(&self, name: &str) -> bool {
         match &self.server {
             None => self.deps.invoker.registry().find(name).is_some(),
-            Some(server) => server.tools.read().iter().any(|tool| tool.name == name),
+            Some(server) => server.catalogue.read().find(name).is_some(),
         }
+    }
+
+    /// The number of the server's list of tools, as it was announced last.
+    fn announced_tools(&self) -> Option<u64> {
+        self.lists_of(&self.deps.directory.servers()).map(|lists| lists.tools)
+    }
+
+    /// Whether there is a tool of this name. What is not known may have come since, so whoever has
+    /// the tools is asked where its list is another than the one that is known: not for every
+    /// name that a client makes up.
+    async fn has(&self, name: &str) -> Result<bool, CallError> {
+        if self.knows(name) {
+            return Ok(true);
+        }
+        let Some(server) = &self.server else { return Ok(false) };
+        let announced = self.announced_tools();
+        if !server.catalogue.read().is_outdated(announced) {
+            return Ok(false);
+        }
+        Ok(self.tools().await?.iter().any(|known| known.name == name))
     }
 
     /// What a call is. `None` when there is no such tool.
@@ -200,10 +242,10 @@ impl Offer {
         tool: Cow<'static, str>,
         arguments: Value,
     ) -> Result<Option<Target>, CallError> {
-        // What is not known may have come since, so whoever has the tools is asked once.
-        if !self.knows(&tool) && !self.tools().await?.iter().any(|known| known.name == tool) {
+        if !self.has(&tool).await? {
             return Ok(None);
         }
+
         Ok(Some(match &self.server {
             None => Target { tool: tool.into_owned(), arguments },
             Some(server) => Target {

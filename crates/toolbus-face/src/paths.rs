@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, to_bytes};
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
@@ -19,9 +19,10 @@ use toolbus_telemetry::mcp::{Recorder, Transport};
 
 use crate::handler::Handler;
 use crate::kept::Kept;
-use crate::limits::{BODY_BYTES_MAX, SESSIONS_MAX};
+use crate::limits::BODY_BYTES_MAX;
 use crate::offer::Offer;
 use crate::recorded::Recorded;
+use crate::session_slots::SessionSlots;
 use crate::{FaceDeps, FaceSettings};
 
 type Service = StreamableHttpService<Recorded, LocalSessionManager>;
@@ -43,6 +44,7 @@ struct Paths {
 struct Spot {
     service: Service,
     sessions: Arc<LocalSessionManager>,
+    slots: SessionSlots,
 }
 
 /// The paths of one agent.
@@ -120,7 +122,8 @@ impl Spot {
     fn new(handler: Handler, recorder: Recorder, config: &StreamableHttpServerConfig) -> Self {
         let sessions = Arc::new(LocalSessionManager::default());
         let make = move || Ok(Recorded::new(handler.for_session(), recorder.clone()));
-        Self { service: Service::new(make, Arc::clone(&sessions), config.clone()), sessions }
+        let service = Service::new(make, Arc::clone(&sessions), config.clone());
+        Self { service, sessions, slots: SessionSlots::default() }
     }
 
     async fn answer(self, request: Request) -> Response {
@@ -129,9 +132,19 @@ impl Spot {
             let headers = request.headers();
             !headers.contains_key("mcp-session-id") && !headers.contains_key("mcp-method")
         };
-        if begins_a_session && self.sessions.sessions.read().await.len() >= SESSIONS_MAX {
-            return (StatusCode::SERVICE_UNAVAILABLE, "too many sessions\n").into_response();
+        if !begins_a_session {
+            return self.service.handle(request).await.map(Body::new);
         }
-        self.service.handle(request).await.map(Body::new)
+
+        // The whole body first: a client that is slow to send it takes no room from others.
+        let (head, body) = request.into_parts();
+        let Ok(body) = to_bytes(body, BODY_BYTES_MAX).await else {
+            return StatusCode::PAYLOAD_TOO_LARGE.into_response();
+        };
+        let open = self.sessions.sessions.read().await.len();
+        let Some(_slot) = self.slots.try_reserve(open) else {
+            return (StatusCode::SERVICE_UNAVAILABLE, "too many sessions\n").into_response();
+        };
+        self.service.handle(Request::from_parts(head, Body::from(body))).await.map(Body::new)
     }
 }

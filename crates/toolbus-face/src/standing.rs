@@ -4,7 +4,7 @@
 //! stream that it asks for. Either way nothing piles up: what has changed twice before the client
 //! could be told is told once. A client that is gone takes its subscriptions along.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,9 +19,8 @@ use toolbus_mcp_agent::ResourceSubscription as Subscription;
 
 use crate::offer::{Lists, Offer};
 use crate::reading;
+use crate::resource_set::{RESOURCES_MAX, ResourceSet, TooMany};
 
-/// Resources that one client may be subscribed to.
-const RESOURCES_MAX: usize = 64;
 /// How long a client may take to be told something, before it is not.
 const TELL_WAIT: Duration = Duration::from_secs(10);
 
@@ -30,8 +29,7 @@ const TELL_WAIT: Duration = Duration::from_secs(10);
 pub(crate) struct Standing(Arc<Session>);
 
 struct Session {
-    /// By URI.
-    resources: Mutex<HashMap<String, Subscription>>,
+    resources: ResourceSet<Subscription>,
     changed: Arc<Changed>,
     over: CancellationToken,
     _end: DropGuard,
@@ -66,7 +64,7 @@ impl Default for Standing {
     fn default() -> Self {
         let over = CancellationToken::new();
         let end = over.clone().drop_guard();
-        let (resources, changed) = (Mutex::default(), Arc::default());
+        let (resources, changed) = (ResourceSet::default(), Arc::default());
         Self(Arc::new(Session { resources, changed, over, _end: end }))
     }
 }
@@ -74,29 +72,19 @@ impl Default for Standing {
 impl Standing {
     /// Subscribes the client of this session to a resource.
     pub(crate) async fn subscribe(&self, offer: &Offer, uri: String) -> Result<(), ErrorData> {
-        {
-            let resources = self.0.resources.lock();
-            if resources.contains_key(&uri) {
-                return Ok(());
-            }
-            if resources.len() >= RESOURCES_MAX {
-                return Err(too_many());
-            }
-        }
-        let subscription = subscribed(offer, vec![uri.clone()], &self.0.changed).await?;
-        let mut resources = self.0.resources.lock();
-        if resources.len() >= RESOURCES_MAX {
-            return Err(too_many());
-        }
-        resources.insert(uri, subscription);
+        let starting = self.0.resources.begin(&uri).map_err(|TooMany| too_many())?;
+        let Some(starting) = starting else { return Ok(()) };
+
+        let subscription = subscribed(offer, vec![uri], &self.0.changed).await?;
+
+        starting.finish(subscription);
         Ok(())
     }
 
     /// Ends that. What the client is not subscribed to, it is not told of anyway.
     pub(crate) fn unsubscribe(&self, uri: &str) {
-        let ended = self.0.resources.lock().remove(uri);
+        self.0.resources.remove(uri);
         self.0.changed.uris.lock().remove(uri);
-        drop(ended);
     }
 
     /// Tells the client of this session what changes, until the session is over.

@@ -25,8 +25,8 @@ impl LineSource for FakeKeyboard {
     }
 }
 
-fn person() -> (Person, mpsc::Sender<String>) {
-    let (typed, lines) = mpsc::channel();
+fn person() -> (Person, mpsc::SyncSender<String>) {
+    let (typed, lines) = mpsc::sync_channel(8);
     (Person::at(FakeKeyboard(Mutex::new(lines))), typed)
 }
 
@@ -39,7 +39,7 @@ fn question(message: &str) -> Question {
     }
 }
 
-fn type_line(typed: &mpsc::Sender<String>, line: &str) {
+fn type_line(typed: &mpsc::SyncSender<String>, line: &str) {
     typed.send(format!("{line}\n")).expect("somebody reads");
 }
 

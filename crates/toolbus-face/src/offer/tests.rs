@@ -82,3 +82,16 @@ fn a_tool_is_as_rich_as_its_server_has_it() {
     let tool = of_server(odd);
     assert_eq!((tool.output_schema, tool.annotations, tool.icons), (None, None, None));
 }
+
+#[test]
+fn a_catalogue_is_asked_for_again_only_when_the_list_is_another() {
+    let never_asked = Catalogue::default();
+    assert!(never_asked.is_outdated(None));
+    assert!(never_asked.is_outdated(Some(1)));
+
+    let listed = Catalogue { tools: Arc::new(tools(2)), revision: Some(1) };
+    assert!(!listed.is_outdated(Some(1)));
+    assert!(listed.is_outdated(Some(2)));
+    assert!(listed.is_outdated(None), "the server is not announced");
+    assert!(listed.find("t1").is_some() && listed.find("t2").is_none());
+}
