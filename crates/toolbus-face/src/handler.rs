@@ -23,21 +23,21 @@ use toolbus_tools::call::{Arguments, Call, CallError, Time};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::envelope::new_id;
 
-use crate::converse::Answer;
-use crate::era;
-use crate::kept::{Identity, Kept};
-use crate::log::Session;
+use crate::input_rounds::RequestAnswer;
+use crate::log::SessionLog;
 use crate::offer::{self, Offer, Target};
 use crate::outcome;
-use crate::reading::Wanted;
-use crate::standing::{self, Standing};
-use crate::talk::{Ended, Means, Reply};
+use crate::pending_call::{CallContext, CallOutcome, Reply};
+use crate::protocol_version;
+use crate::resource_requests::ReadRequest;
+use crate::subscriptions::{self, ResourceSubscriptions};
+use crate::suspended_calls::{RequestIdentity, SuspendedCalls};
 
 /// Who calls, for the records.
 const CALLER: &str = "mcp";
 
 /// What a client brings that comes back to answer.
-struct Back {
+struct ResumeRequest {
     responses: Option<InputResponses>,
     state: Option<String>,
 }
@@ -47,32 +47,42 @@ struct Back {
 pub(crate) struct Handler {
     offer: Offer,
     calls: Arc<Semaphore>,
-    kept: Kept,
-    log: Session,
-    standing: Standing,
+    suspended: SuspendedCalls,
+    log: SessionLog,
+    subscriptions: ResourceSubscriptions,
 }
 
 impl Handler {
     /// Answers with what `offer` has; `calls` bounds how many calls and other requests
-    /// over the bus run, over all paths, and `kept` has those whose clients are away.
-    pub(crate) fn new(offer: Offer, calls: Arc<Semaphore>, kept: Kept) -> Self {
-        Self { offer, calls, kept, log: Session::default(), standing: Standing::default() }
+    /// over the bus run, over all paths, and `suspended` has those whose clients are away.
+    pub(crate) fn new(offer: Offer, calls: Arc<Semaphore>, suspended: SuspendedCalls) -> Self {
+        Self {
+            offer,
+            calls,
+            suspended,
+            log: SessionLog::default(),
+            subscriptions: ResourceSubscriptions::default(),
+        }
     }
 
     /// The same for another session.
     pub(crate) fn for_session(&self) -> Self {
-        Self { log: Session::default(), standing: Standing::default(), ..self.clone() }
+        Self {
+            log: SessionLog::default(),
+            subscriptions: ResourceSubscriptions::default(),
+            ..self.clone()
+        }
     }
 
     pub(crate) fn offer(&self) -> &Offer {
         &self.offer
     }
 
-    pub(crate) fn kept(&self) -> &Kept {
-        &self.kept
+    pub(crate) fn suspended(&self) -> &SuspendedCalls {
+        &self.suspended
     }
 
-    pub(crate) fn log(&self) -> &Session {
+    pub(crate) fn log(&self) -> &SessionLog {
         &self.log
     }
 
@@ -89,8 +99,8 @@ impl Handler {
         name: &str,
         arguments: &Value,
         context: &RequestContext<RoleServer>,
-    ) -> Identity {
-        self.kept.identity(self.offer.server(), method, (name, arguments), context)
+    ) -> RequestIdentity {
+        self.suspended.identity(self.offer.server(), method, (name, arguments), context)
     }
 }
 
@@ -129,7 +139,7 @@ impl Handler {
 
         let cursor = request.and_then(|request| request.cursor);
         let mut page = offer::page(&tools, cursor.as_deref())?;
-        if !era::is_newer(&context) {
+        if !protocol_version::is_stateless(&context) {
             offer::for_the_older_era(&mut page.tools);
         }
         Ok(page)
@@ -144,8 +154,9 @@ impl Handler {
         let arguments = Value::Object(request.arguments.unwrap_or_default());
         let asked = self.identity(CallToolRequestMethod::VALUE, &tool, &arguments, &context);
         let responses = request.input_responses;
+
         if let Some(state) = &request.request_state {
-            return self.go_on(asked, state, responses, &context).await?.of_tool();
+            return self.resume_call(asked, state, responses, &context).await?.into_tool_response();
         }
         let Ok(permit) = Arc::clone(&self.calls).try_acquire_owned() else {
             let busy = CallError::new(ErrorCode::Busy, "too many calls are running");
@@ -155,10 +166,11 @@ impl Handler {
         let Some(Target { tool, arguments }) = target else {
             return Err(ErrorData::invalid_params(format!("there is no tool {tool:?}"), None));
         };
-        let is_newer = era::is_newer(&context);
+
+        let is_stateless = protocol_version::is_stateless(&context);
         let invoker = self.offer.deps().invoker.clone();
-        let begin = move |means| -> BoxFuture<'static, Ended> {
-            let Means { cancelled, progress, asker } = means;
+        let begin = move |means| -> BoxFuture<'static, CallOutcome> {
+            let CallContext { cancelled, progress, asker } = means;
             let call = Call {
                 id: new_id(),
                 tool,
@@ -173,11 +185,13 @@ impl Handler {
             Box::pin(async move {
                 let _permit = permit;
                 let result = outcome::answer(invoker.invoke(call).await)?;
-                let result = if is_newer { result } else { outcome::without_bare_values(result) };
+                let result =
+                    if is_stateless { result } else { outcome::without_bare_values(result) };
                 Ok(Reply::Tool(result))
             })
         };
-        self.begin(asked, responses, &context, begin).await?.of_tool()
+
+        self.begin_call(asked, responses, &context, begin).await?.into_tool_response()
     }
 
     // What is not offered is not there, rather than empty, as rmcp has it by itself.
@@ -188,10 +202,10 @@ impl Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
         let _permit = self.permit()?;
-        let reading = self.offer.prompts(&context.ct);
-        let reading =
-            reading.ok_or_else(ErrorData::method_not_found::<ListPromptsRequestMethod>)?;
-        reading.prompts(request.and_then(|request| request.cursor)).await
+        let requests = self.offer.prompts(&context.ct);
+        let requests =
+            requests.ok_or_else(ErrorData::method_not_found::<ListPromptsRequestMethod>)?;
+        requests.prompts(request.and_then(|request| request.cursor)).await
     }
 
     pub(crate) async fn get_prompt(
@@ -205,9 +219,11 @@ impl Handler {
         let arguments = Value::Object(request.arguments.clone().unwrap_or_default());
         let asked =
             self.identity(GetPromptRequestMethod::VALUE, &request.name, &arguments, &context);
-        let back =
-            Back { responses: request.input_responses.take(), state: request.request_state.take() };
-        self.read(asked, back, Wanted::Prompt(request), &context).await?.of_prompt()
+        let back = ResumeRequest {
+            responses: request.input_responses.take(),
+            state: request.request_state.take(),
+        };
+        self.read(asked, back, ReadRequest::Prompt(request), &context).await?.into_prompt_response()
     }
 
     pub(crate) async fn list_resources(
@@ -216,10 +232,10 @@ impl Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let _permit = self.permit()?;
-        let reading = self.offer.resources(&context.ct);
-        let reading =
-            reading.ok_or_else(ErrorData::method_not_found::<ListResourcesRequestMethod>)?;
-        reading.resources(request.and_then(|request| request.cursor)).await
+        let requests = self.offer.resources(&context.ct);
+        let requests =
+            requests.ok_or_else(ErrorData::method_not_found::<ListResourcesRequestMethod>)?;
+        requests.resources(request.and_then(|request| request.cursor)).await
     }
 
     pub(crate) async fn list_resource_templates(
@@ -228,10 +244,10 @@ impl Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         let _permit = self.permit()?;
-        let reading = self.offer.resources(&context.ct);
-        let reading = reading
+        let requests = self.offer.resources(&context.ct);
+        let requests = requests
             .ok_or_else(ErrorData::method_not_found::<ListResourceTemplatesRequestMethod>)?;
-        reading.templates(request.and_then(|request| request.cursor)).await
+        requests.templates(request.and_then(|request| request.cursor)).await
     }
 
     pub(crate) async fn read_resource(
@@ -244,36 +260,37 @@ impl Handler {
         }
         let (uri, nothing) = (request.uri, Value::Null);
         let asked = self.identity(ReadResourceRequestMethod::VALUE, &uri, &nothing, &context);
-        let back = Back { responses: request.input_responses, state: request.request_state };
-        self.read(asked, back, Wanted::Resource(uri), &context).await?.of_resource()
+        let back =
+            ResumeRequest { responses: request.input_responses, state: request.request_state };
+        self.read(asked, back, ReadRequest::Resource(uri), &context).await?.into_resource_response()
     }
 
     /// Asks the server for something, or goes on with that where its client comes back.
     async fn read(
         &self,
-        asked: Identity,
-        back: Back,
-        wanted: Wanted,
+        asked: RequestIdentity,
+        back: ResumeRequest,
+        wanted: ReadRequest,
         context: &RequestContext<RoleServer>,
-    ) -> Result<Answer, ErrorData> {
+    ) -> Result<RequestAnswer, ErrorData> {
         if let Some(state) = &back.state {
-            return self.go_on(asked, state, back.responses, context).await;
+            return self.resume_call(asked, state, back.responses, context).await;
         }
         let (permit, offer) = (self.permit()?, self.offer.clone());
-        let begin = move |means: Means| -> BoxFuture<'static, Ended> {
+        let begin = move |means: CallContext| -> BoxFuture<'static, CallOutcome> {
             Box::pin(async move {
                 let _permit = permit;
                 let nothing = || ErrorData::invalid_request("there is no server here", None);
-                let reading = offer.reading(&means.cancelled).ok_or_else(nothing)?;
-                reading.read(wanted, &means.asker).await
+                let requests = offer.requests(&means.cancelled).ok_or_else(nothing)?;
+                requests.read(wanted, &means.asker).await
             })
         };
-        self.begin(asked, back.responses, context, begin).await
+        self.begin_call(asked, back.responses, context, begin).await
     }
 
     /// Tells the client of this session what changes from now on.
-    pub(crate) fn begin_to_tell(&self, client: Peer<RoleServer>) {
-        self.kept.while_open(self.standing.tell(self.offer.clone(), client));
+    pub(crate) fn spawn_change_notifications(&self, client: Peer<RoleServer>) {
+        self.suspended.spawn_while_open(self.subscriptions.tell(self.offer.clone(), client));
     }
 
     pub(crate) async fn subscribe(&self, request: SubscribeRequestParams) -> Result<(), ErrorData> {
@@ -281,19 +298,19 @@ impl Handler {
         if !self.offer.beside_tools().subscriptions {
             return Err(ErrorData::method_not_found::<SubscribeRequestMethod>());
         }
-        self.standing.subscribe(&self.offer, request.uri).await
+        self.subscriptions.subscribe(&self.offer, request.uri).await
     }
 
     pub(crate) fn unsubscribe(&self, request: &UnsubscribeRequestParams) -> Result<(), ErrorData> {
         if !self.offer.beside_tools().subscriptions {
             return Err(ErrorData::method_not_found::<UnsubscribeRequestMethod>());
         }
-        self.standing.unsubscribe(&request.uri);
+        self.subscriptions.unsubscribe(&request.uri);
         Ok(())
     }
 
     pub(crate) async fn listen(&self, context: &SubscriptionContext) -> Result<(), ErrorData> {
-        standing::listen(&self.offer, context).await
+        subscriptions::listen(&self.offer, context).await
     }
 
     pub(crate) async fn complete(
@@ -302,10 +319,10 @@ impl Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
         let _permit = self.permit()?;
-        let reading = self.offer.reading(&context.ct);
-        let reading = reading.filter(|_| self.offer.beside_tools().completions);
-        let reading = reading.ok_or_else(ErrorData::method_not_found::<CompleteRequestMethod>)?;
-        reading.complete(request).await
+        let requests = self.offer.requests(&context.ct);
+        let requests = requests.filter(|_| self.offer.beside_tools().completions);
+        let requests = requests.ok_or_else(ErrorData::method_not_found::<CompleteRequestMethod>)?;
+        requests.complete(request).await
     }
 }
 

@@ -10,31 +10,31 @@
 //! is not one of those is refused, or any web page could call tools through its reader's browser.
 //!
 //! `/mcp/NAME` has the prompts and resources of its server too, completes arguments, and tells of
-//! changes, where the server has or does such: see `standing`.
+//! changes, where the server has or does such: see `subscriptions`.
 //!
 //! A call's progress, the log of its server and its questions go to the client that made it: see
-//! `news`, `log`, `questions` and `talk`.
+//! `progress_relay`, `log`, `questions` and `pending_call`.
 //!
 //! The face opens no port itself: [`Face::router`] is served by whoever has one. It starts no
 //! program, holds no credentials, and asks the services of the fleet over the bus only.
 
-mod converse;
-mod era;
 mod handler;
-mod kept;
+mod input_rounds;
+mod instrumented;
 mod limits;
 mod log;
-mod news;
+mod mounts;
 mod offer;
 mod outcome;
-mod paths;
+mod pending_call;
+mod progress_relay;
+mod protocol_version;
 mod questions;
-mod reading;
-mod recorded;
+mod resource_requests;
 mod resource_set;
 mod session_slots;
-mod standing;
-mod talk;
+mod subscriptions;
+mod suspended_calls;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,9 +46,9 @@ use toolbus_mcp_agent::McpDirectory;
 use toolbus_tools::Invoker;
 use toolbus_wire::name::AgentName;
 
-use kept::Kept;
 use limits::CALLS_MAX;
 pub use limits::CONNECTIONS_MAX;
+use suspended_calls::SuspendedCalls;
 
 /// Whose requests the face answers.
 #[derive(Debug, Clone, Default)]
@@ -77,7 +77,7 @@ pub struct FaceDeps {
 pub struct Face {
     router: Router,
     calls: Arc<Semaphore>,
-    kept: Kept,
+    suspended: SuspendedCalls,
     stop: CancellationToken,
 }
 
@@ -87,10 +87,11 @@ impl Face {
     pub fn new(settings: &FaceSettings, deps: FaceDeps) -> Self {
         let calls = Arc::new(Semaphore::new(CALLS_MAX));
         let stop = CancellationToken::new();
-        let kept = Kept::new();
-        let router = paths::router(settings, deps, Arc::clone(&calls), kept.clone(), stop.clone());
+        let suspended = SuspendedCalls::new();
+        let router =
+            mounts::router(settings, deps, Arc::clone(&calls), suspended.clone(), stop.clone());
 
-        Self { router, calls, kept, stop }
+        Self { router, calls, suspended, stop }
     }
 
     /// What an HTTP server serves, at `/mcp` and below it. The server is to allow
@@ -103,7 +104,7 @@ impl Face {
     /// stream.
     pub async fn drain(&self, grace: Duration) {
         // Clients that are away to answer would come back to nobody.
-        self.kept.cancel();
+        self.suspended.cancel();
 
         // Whoever has all permits knows that no call runs, and none can begin any more.
         let all = u32::try_from(CALLS_MAX).expect("it is small");
@@ -118,6 +119,6 @@ impl Face {
 
     /// Waits for the last tasks of a face that was drained.
     pub async fn close(self) {
-        self.kept.close().await;
+        self.suspended.close().await;
     }
 }

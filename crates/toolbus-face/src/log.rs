@@ -1,7 +1,7 @@
 //! Which lines of a server's log a client hears.
 //!
 //! In the older era a client says once how grave a line has to be, for its session; until it does,
-//! it hears [`UNASKED`] and graver, as the protocol leaves to us. In the newer era every request
+//! it hears [`LEVEL_DEFAULT`] and graver, as the protocol leaves to us. In the newer era every request
 //! says it for itself, and one that does not hears no line at all.
 #![expect(deprecated, reason = "the protocol has nothing in place of its log yet")]
 
@@ -14,28 +14,28 @@ use rmcp::service::{Peer, RequestContext};
 use serde_json::Value;
 use toolbus_wire::message::toolbus::ToolProgress;
 
-use crate::era;
+use crate::protocol_version;
 
 /// The least grave lines that a client of the older era hears which has not said.
-const UNASKED: LoggingLevel = LoggingLevel::Info;
+const LEVEL_DEFAULT: LoggingLevel = LoggingLevel::Info;
 
 /// What the client of one session has said. Clones are the same.
 #[derive(Clone, Default)]
-pub(crate) struct Session(Arc<RwLock<Option<LoggingLevel>>>);
+pub(crate) struct SessionLog(Arc<RwLock<Option<LoggingLevel>>>);
 
 /// How grave a line has to be for one request; none is grave enough where nothing is said.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Threshold(Option<LoggingLevel>);
 
-impl Session {
+impl SessionLog {
     pub(crate) fn set(&self, level: LoggingLevel) {
         *self.0.write() = Some(level);
     }
 
     pub(crate) fn threshold(&self, context: &RequestContext<RoleServer>) -> Threshold {
-        Threshold(match era::is_newer(context) {
+        Threshold(match protocol_version::is_stateless(context) {
             true => context.meta.log_level(),
-            false => Some(self.0.read().unwrap_or(UNASKED)),
+            false => Some(self.0.read().unwrap_or(LEVEL_DEFAULT)),
         })
     }
 }
@@ -56,7 +56,7 @@ impl Threshold {
     }
 
     /// Tells a line of a log, and says whether the news were one that only logs are about.
-    pub(crate) async fn tell(self, peer: &Peer<RoleServer>, news: &ToolProgress) -> bool {
+    pub(crate) async fn notify(self, peer: &Peer<RoleServer>, news: &ToolProgress) -> bool {
         if let Some(line) = self.line(news) {
             // A client that has gone needs no log.
             let _ = peer.notify_logging_message(line).await;

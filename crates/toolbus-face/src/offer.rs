@@ -13,7 +13,7 @@ use toolbus_tools::call::CallError;
 use toolbus_wire::message::mcp::{McpFeature, McpRevisions, McpServerSummary, McpToolDetails};
 
 use crate::FaceDeps;
-use crate::reading::Reading;
+use crate::resource_requests::ServerRequests;
 
 /// Tools of one page of a list.
 const PAGE: usize = 500;
@@ -117,18 +117,27 @@ impl Offer {
     }
 
     /// The server, where it has prompts.
-    pub(crate) fn prompts<'a>(&'a self, cancelled: &'a CancellationToken) -> Option<Reading<'a>> {
-        self.reading(cancelled).filter(|_| self.beside_tools().prompts)
+    pub(crate) fn prompts<'a>(
+        &'a self,
+        cancelled: &'a CancellationToken,
+    ) -> Option<ServerRequests<'a>> {
+        self.requests(cancelled).filter(|_| self.beside_tools().prompts)
     }
 
     /// The server, where it has resources.
-    pub(crate) fn resources<'a>(&'a self, cancelled: &'a CancellationToken) -> Option<Reading<'a>> {
-        self.reading(cancelled).filter(|_| self.beside_tools().resources)
+    pub(crate) fn resources<'a>(
+        &'a self,
+        cancelled: &'a CancellationToken,
+    ) -> Option<ServerRequests<'a>> {
+        self.requests(cancelled).filter(|_| self.beside_tools().resources)
     }
 
-    pub(crate) fn reading<'a>(&'a self, cancelled: &'a CancellationToken) -> Option<Reading<'a>> {
+    pub(crate) fn requests<'a>(
+        &'a self,
+        cancelled: &'a CancellationToken,
+    ) -> Option<ServerRequests<'a>> {
         let server = &self.server.as_ref()?.name;
-        Some(Reading { directory: &self.deps.directory, server, cancelled })
+        Some(ServerRequests { directory: &self.deps.directory, server, cancelled })
     }
 
     /// The server, where it is one that is offered.

@@ -5,7 +5,7 @@
 //! the client has not said it can answer is refused without a message, and one that is open when
 //! its call ends, or that nobody waits for any more, is taken back.
 //!
-//! In the newer era a question is the result of the call: see [`crate::talk`].
+//! In the newer era a question is the result of the call: see [`crate::pending_call`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use toolbus_bus::asker::QUESTIONS_OPEN_MAX;
 use toolbus_bus::{Asker, Question};
 use toolbus_wire::message::toolbus::{AskError, AskErrorCode, AskKind};
 
-use crate::era;
+use crate::protocol_version;
 
 /// How long a call that has ended takes to say that its questions are taken back.
 const TAKE_BACK: Duration = Duration::from_secs(1);
@@ -31,8 +31,8 @@ const TAKE_BACK: Duration = Duration::from_secs(1);
 pub(crate) struct Questions {
     client: Client,
     is_asked: bool,
-    sender: mpsc::Sender<Open>,
-    waiting: mpsc::Receiver<Open>,
+    sender: mpsc::Sender<OpenQuestion>,
+    waiting: mpsc::Receiver<OpenQuestion>,
 }
 
 /// Whom they go to.
@@ -43,7 +43,7 @@ struct Client {
 }
 
 /// A question that waits for its answer.
-struct Open {
+struct OpenQuestion {
     question: Question,
     answer: oneshot::Sender<Result<Value, AskError>>,
 }
@@ -52,7 +52,7 @@ impl Questions {
     pub(crate) fn of(context: &RequestContext<RoleServer>) -> Self {
         let (sender, waiting) = mpsc::channel(QUESTIONS_OPEN_MAX);
         let capabilities = Arc::new(context.client_capabilities().unwrap_or_default());
-        let is_asked = !kinds(&capabilities).is_empty() && !era::is_newer(context);
+        let is_asked = !kinds(&capabilities).is_empty() && !protocol_version::is_stateless(context);
         let client = Client { peer: context.peer.clone(), capabilities };
         Self { client, is_asked, sender, waiting }
     }
@@ -67,7 +67,7 @@ impl Questions {
             let sender = sender.clone();
             async move {
                 let (answer, answered) = oneshot::channel();
-                if sender.try_send(Open { question, answer }).is_err() {
+                if sender.try_send(OpenQuestion { question, answer }).is_err() {
                     return Err(AskError::new(AskErrorCode::Busy, "too many questions are open"));
                 }
                 let ended = |_| AskError::new(AskErrorCode::Cancelled, "the call has ended");
@@ -102,8 +102,8 @@ impl Questions {
 }
 
 impl Client {
-    async fn answer(&self, open: Open, over: CancellationToken) {
-        let Open { question, mut answer } = open;
+    async fn answer(&self, open: OpenQuestion, over: CancellationToken) {
+        let OpenQuestion { question, mut answer } = open;
         let request = match request(question, &self.capabilities) {
             Ok(request) => ServerRequest::CustomRequest(request),
             Err(error) => return drop(answer.send(Err(error))),

@@ -57,10 +57,10 @@ fn a_value_goes_beside_the_text() {
     check(Ok(of(object.clone())), expected);
     let failed = Output { is_error: true, ..of(object.clone()) };
     check(Ok(failed), json!({"content": text, "structuredContent": object, "isError": true}));
-    let kept =
+    let suspended =
         |value: Value| without_bare_values(answer(Ok(of(value))).unwrap()).structured_content;
-    assert_eq!(kept(object.clone()), Some(object));
-    assert_eq!(kept(json!([3])), None);
+    assert_eq!(suspended(object.clone()), Some(object));
+    assert_eq!(suspended(json!([3])), None);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The paths of the face, and what a request has to pass before the protocol sees it.
+//! The paths that the face mounts, and the checks that a request passes before the protocol sees it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,68 +18,71 @@ use tokio_util::sync::CancellationToken;
 use toolbus_telemetry::mcp::{Recorder, Transport};
 
 use crate::handler::Handler;
-use crate::kept::Kept;
+use crate::instrumented::InstrumentedHandler;
 use crate::limits::BODY_BYTES_MAX;
 use crate::offer::Offer;
-use crate::recorded::Recorded;
 use crate::session_slots::SessionSlots;
+use crate::suspended_calls::SuspendedCalls;
 use crate::{FaceDeps, FaceSettings};
 
-type Service = StreamableHttpService<Recorded, LocalSessionManager>;
+type Service = StreamableHttpService<InstrumentedHandler, LocalSessionManager>;
 
 /// Everything behind the face.
-struct Paths {
+struct Mounts {
     deps: FaceDeps,
     calls: Arc<Semaphore>,
-    kept: Kept,
+    suspended: SuspendedCalls,
     config: StreamableHttpServerConfig,
     recorder: Recorder,
-    own: Spot,
+    own: Mount,
     /// By name in lower case. Only servers that bridges have announced get in, which are bounded.
-    servers: Mutex<HashMap<String, Spot>>,
+    servers: Mutex<HashMap<String, Mount>>,
 }
 
 /// What is served at one path.
 #[derive(Clone)]
-struct Spot {
+struct Mount {
     service: Service,
     sessions: Arc<LocalSessionManager>,
     slots: SessionSlots,
 }
 
-/// The paths of one agent.
+/// The mounts of one agent.
 pub(crate) fn router(
     settings: &FaceSettings,
     deps: FaceDeps,
     calls: Arc<Semaphore>,
-    kept: Kept,
+    suspended: SuspendedCalls,
     stop: CancellationToken,
 ) -> Router {
     let config = config(settings, stop);
-    let own = Handler::new(Offer::of_agent(deps.clone()), Arc::clone(&calls), kept.clone());
+
+    let own = Handler::new(Offer::of_agent(deps.clone()), Arc::clone(&calls), suspended.clone());
     let recorder = Recorder::new(&global::meter("toolbus.face"), Transport::Tcp);
-    let own = Spot::new(own, recorder.clone(), &config);
-    let paths = Paths { deps, calls, kept, config, recorder, own, servers: Mutex::default() };
+    let own = Mount::new(own, recorder.clone(), &config);
+    let mounts =
+        Mounts { deps, calls, suspended, config, recorder, own, servers: Mutex::default() };
+
     Router::new()
         .route(
             "/mcp",
-            any(async |State(paths): State<Arc<Paths>>, request| {
-                paths.own.clone().answer(request).await
+            any(async |State(mounts): State<Arc<Mounts>>, request| {
+                mounts.own.clone().answer(request).await
             }),
         )
-        .route("/mcp/{server}", any(of_server))
-        .with_state(Arc::new(paths))
+        .route("/mcp/{server}", any(serve_at_server))
+        .with_state(Arc::new(mounts))
 }
 
-async fn of_server(
-    State(paths): State<Arc<Paths>>,
+async fn serve_at_server(
+    State(mounts): State<Arc<Mounts>>,
     Path(server): Path<String>,
     request: Request,
 ) -> Response {
-    let Some(spot) = paths.server(&server) else {
+    let Some(mount) = mounts.mount_of_server(&server) else {
         return (StatusCode::NOT_FOUND, "no MCP server of this name is there\n").into_response();
     };
-    spot.answer(request).await
+    mount.answer(request).await
 }
 
 fn config(settings: &FaceSettings, stop: CancellationToken) -> StreamableHttpServerConfig {
@@ -88,6 +91,7 @@ fn config(settings: &FaceSettings, stop: CancellationToken) -> StreamableHttpSer
     let hosts: Vec<_> = hosts.collect();
     let local = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"].map(str::to_owned);
     let origins = local.into_iter().chain(settings.allowed_origins.iter().cloned());
+
     config
         .with_allowed_hosts(hosts)
         .with_allowed_origins(origins)
@@ -96,32 +100,33 @@ fn config(settings: &FaceSettings, stop: CancellationToken) -> StreamableHttpSer
         .with_cancellation_token(stop)
 }
 
-impl Paths {
+impl Mounts {
     /// What is served for one MCP server; `None` where no bridge has announced one of that name.
-    fn server(&self, name: &str) -> Option<Spot> {
+    fn mount_of_server(&self, name: &str) -> Option<Mount> {
         let known = self.deps.directory.servers();
         let server = known.into_iter().find(|known| known.server_name.eq_ignore_ascii_case(name));
         let key = name.to_lowercase();
-        let mut spots = self.servers.lock();
+
+        let mut servers = self.servers.lock();
         let Some(server) = server else {
             // Its sessions end with it; one that comes back is asked anew.
-            spots.remove(&key);
+            servers.remove(&key);
             return None;
         };
-        let spot = spots.entry(key).or_insert_with(|| {
+        let mount = servers.entry(key).or_insert_with(|| {
             let recorder = self.recorder.about_server(&server.server_name);
             let offer = Offer::of_server(self.deps.clone(), server.server_name);
-            let handler = Handler::new(offer, Arc::clone(&self.calls), self.kept.clone());
-            Spot::new(handler, recorder, &self.config)
+            let handler = Handler::new(offer, Arc::clone(&self.calls), self.suspended.clone());
+            Mount::new(handler, recorder, &self.config)
         });
-        Some(spot.clone())
+        Some(mount.clone())
     }
 }
 
-impl Spot {
+impl Mount {
     fn new(handler: Handler, recorder: Recorder, config: &StreamableHttpServerConfig) -> Self {
         let sessions = Arc::new(LocalSessionManager::default());
-        let make = move || Ok(Recorded::new(handler.for_session(), recorder.clone()));
+        let make = move || Ok(InstrumentedHandler::new(handler.for_session(), recorder.clone()));
         let service = Service::new(make, Arc::clone(&sessions), config.clone());
         Self { service, sessions, slots: SessionSlots::default() }
     }

@@ -1,6 +1,7 @@
-//! Prompts and resources of one MCP server: asked over the bus, told in the protocol's words.
+//! Requests for prompts and resources of one MCP server: sent over the bus, answered in the
+//! protocol's types.
 //!
-//! Nothing is kept here, and nothing is cut in silence: who reads a resource has it whole or not.
+//! Nothing is suspended here, and nothing is cut in silence: who reads a resource has it whole or not.
 
 use rmcp::model::{
     CompleteRequestParams, CompleteResult, CompletionInfo, ContentBlock, ErrorCode, ErrorData,
@@ -20,10 +21,10 @@ use toolbus_wire::message::mcp::{
 };
 
 use crate::outcome;
-use crate::talk::{Ended, Reply};
+use crate::pending_call::{CallOutcome, Reply};
 
 /// One server, for one request.
-pub(crate) struct Reading<'a> {
+pub(crate) struct ServerRequests<'a> {
     pub(crate) directory: &'a McpDirectory,
     pub(crate) server: &'a str,
     /// Fires when the client wants no answer any more.
@@ -31,17 +32,17 @@ pub(crate) struct Reading<'a> {
 }
 
 /// What a server may ask something for before it gives it.
-pub(crate) enum Wanted {
+pub(crate) enum ReadRequest {
     Prompt(GetPromptRequestParams),
     /// The resource at this address.
     Resource(String),
 }
 
-impl Reading<'_> {
-    pub(crate) async fn read(&self, wanted: Wanted, asker: &Asker) -> Ended {
+impl ServerRequests<'_> {
+    pub(crate) async fn read(&self, wanted: ReadRequest, asker: &Asker) -> CallOutcome {
         match wanted {
-            Wanted::Prompt(wanted) => self.prompt(wanted, asker).await.map(Reply::Prompt),
-            Wanted::Resource(uri) => self.resource(uri, asker).await.map(Reply::Resource),
+            ReadRequest::Prompt(wanted) => self.prompt(wanted, asker).await.map(Reply::Prompt),
+            ReadRequest::Resource(uri) => self.resource(uri, asker).await.map(Reply::Resource),
         }
     }
 

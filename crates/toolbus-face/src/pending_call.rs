@@ -1,9 +1,9 @@
-//! A call and its client of the era without sessions, who is asked by results and answers by asking
-//! again.
+//! A pending call of a client without a session: the client is asked by results, and answers by
+//! making its request again.
 //!
-//! The call runs in a task of its own, so that it goes on whoever waits. A talk is what a client has
-//! in hand of it, one request after the other: it hears of the outcome and of questions, and takes
-//! answers. Dropped without the outcome, the call is cancelled. What a client answers beforehand, to
+//! The call runs in a task of its own, so that it goes on whether or not a request waits for it. A
+//! [`PendingCall`] is the client's handle, passed from one request to the next: it receives the
+//! outcome and questions, and takes answers. Dropped without the outcome, it cancels the call. What a client answers beforehand, to
 //! questions that it knows, is taken for the first of that name.
 
 use std::collections::BTreeMap;
@@ -26,8 +26,8 @@ use toolbus_bus::asker::QUESTIONS_OPEN_MAX;
 use toolbus_bus::{Asker, Progress, Question};
 use toolbus_wire::message::toolbus::{AskError, AskErrorCode, ToolProgress};
 
-use crate::kept::Kept;
 use crate::questions::{kinds, request};
+use crate::suspended_calls::SuspendedCalls;
 
 /// How long the questions of one round may be apart; what comes later is asked later.
 const ROUND_WAIT: Duration = Duration::from_secs(2);
@@ -41,51 +41,51 @@ pub(crate) enum Reply {
 }
 
 /// How a call ends.
-pub(crate) type Ended = Result<Reply, ErrorData>;
+pub(crate) type CallOutcome = Result<Reply, ErrorData>;
 
-/// What a call takes along.
-pub(crate) struct Means {
+/// What a call is given when it starts.
+pub(crate) struct CallContext {
     /// Fires when nobody wants the outcome any more.
     pub(crate) cancelled: CancellationToken,
     pub(crate) progress: Progress,
     pub(crate) asker: Asker,
 }
 
-/// What a client hears next of its call.
-pub(crate) enum Turn {
+/// What a pending call reports next to its client.
+pub(crate) enum CallEvent {
     /// It is over.
-    Ended(Ended),
+    Finished(CallOutcome),
     /// It wants to know this first.
-    Asks(InputRequests),
+    NeedsInput(InputRequests),
 }
 
 /// One call, for the client that waits for it.
-pub(crate) struct Talk {
+pub(crate) struct PendingCall {
     /// First, so that a call that is given up hears it before its questions end.
     _cancel: DropGuard,
-    ended: oneshot::Receiver<(Ended, Option<OwnedSemaphorePermit>)>,
-    questions: mpsc::Receiver<Open>,
+    ended: oneshot::Receiver<(CallOutcome, Option<OwnedSemaphorePermit>)>,
+    questions: mpsc::Receiver<OpenQuestion>,
     /// The questions of this round, by what they are called.
-    round: BTreeMap<String, Waiting>,
+    round: BTreeMap<String, AskedQuestion>,
     /// How many questions have come in this round, out of how many, and until when the rest may.
-    come: usize,
-    expected: usize,
+    questions_received: usize,
+    questions_expected: usize,
     round_ends: Instant,
     /// Answers that the client gave before it was asked.
-    brought: InputResponses,
+    early_answers: InputResponses,
     capabilities: ClientCapabilities,
-    pub(crate) line: Line,
+    pub(crate) progress: ProgressSwitch,
 }
 
 /// A question that has come from the call.
-struct Open {
+struct OpenQuestion {
     question: Question,
     answer: oneshot::Sender<Result<Value, AskError>>,
     room: OwnedSemaphorePermit,
 }
 
 /// A question that the client is asked.
-struct Waiting {
+struct AskedQuestion {
     request: InputRequest,
     answer: oneshot::Sender<Result<Value, AskError>>,
     _room: OwnedSemaphorePermit,
@@ -94,25 +94,25 @@ struct Waiting {
 /// Where the progress of a call goes: to the request that waits for it, and nowhere while none does.
 /// Clones are the same.
 #[derive(Clone, Default)]
-pub(crate) struct Line(Arc<LineState>);
+pub(crate) struct ProgressSwitch(Arc<ProgressSwitchState>);
 
 #[derive(Default)]
-struct LineState {
+struct ProgressSwitchState {
     to: Mutex<Progress>,
     /// Nobody waits for the call.
-    is_cut: AtomicBool,
+    is_disconnected: AtomicBool,
 }
 
-impl Line {
+impl ProgressSwitch {
     /// Leads to a request that waits from now on.
-    pub(crate) fn lead_to(&self, progress: Progress) {
+    pub(crate) fn redirect_to(&self, progress: Progress) {
         *self.0.to.lock() = progress;
-        self.0.is_cut.store(false, Ordering::Release);
+        self.0.is_disconnected.store(false, Ordering::Release);
     }
 
-    fn cut(&self) {
+    fn disconnect(&self) {
         *self.0.to.lock() = Progress::none();
-        self.0.is_cut.store(true, Ordering::Release);
+        self.0.is_disconnected.store(true, Ordering::Release);
     }
 
     fn progress(&self) -> Progress {
@@ -124,31 +124,33 @@ impl Line {
     }
 }
 
-impl Talk {
+impl PendingCall {
     /// Begins a call for a client that can be asked. `begin` makes the call, which runs until it
-    /// ends or the talk is dropped; `progress` is that of the first request.
+    /// ends or the handle is dropped; `progress` is that of the first request.
     pub(crate) fn begin(
-        kept: &Kept,
+        suspended: &SuspendedCalls,
         capabilities: ClientCapabilities,
-        brought: InputResponses,
+        early_answers: InputResponses,
         progress: Progress,
-        begin: impl FnOnce(Means) -> BoxFuture<'static, Ended>,
+        begin: impl FnOnce(CallContext) -> BoxFuture<'static, CallOutcome>,
     ) -> Self {
         let (sender, questions) = mpsc::channel(QUESTIONS_OPEN_MAX);
         let (tell, ended) = oneshot::channel();
-        let (cancelled, line) = (CancellationToken::new(), Line::default());
+        let (cancelled, line) = (CancellationToken::new(), ProgressSwitch::default());
+
         let is_heard = progress.is_wanted();
-        line.lead_to(progress);
-        let call = begin(Means {
+        line.redirect_to(progress);
+        let call = begin(CallContext {
             cancelled: cancelled.clone(),
             progress: if is_heard { line.progress() } else { Progress::none() },
-            asker: asker(kept.clone(), sender).with_kinds(kinds(&capabilities)),
+            asker: asker(suspended.clone(), sender).with_kinds(kinds(&capabilities)),
         });
-        let (room, waits) = (kept.clone(), line.clone());
+
+        let (room, waits) = (suspended.clone(), line.clone());
         let driven = async move {
             let ended = call.await;
-            let ended = if waits.0.is_cut.load(Ordering::Acquire) {
-                within(&room, ended)
+            let ended = if waits.0.is_disconnected.load(Ordering::Acquire) {
+                keep_within_room(&room, ended)
             } else {
                 (ended, None)
             };
@@ -156,28 +158,29 @@ impl Talk {
             drop(tell.send(ended));
         };
         // The call is of the trace of its first request, whose span does not wait for its end.
-        kept.drive(driven.with_current_context());
+        suspended.spawn_call(driven.with_current_context());
+
         Self {
             _cancel: cancelled.drop_guard(),
             ended,
             questions,
             round: BTreeMap::new(),
-            come: 0,
-            expected: 0,
+            questions_received: 0,
+            questions_expected: 0,
             round_ends: Instant::now(),
-            brought,
+            early_answers,
             capabilities,
-            line,
+            progress: line,
         }
     }
 
     /// Waits for what the client has to know next.
-    pub(crate) async fn next(&mut self) -> Turn {
+    pub(crate) async fn next(&mut self) -> CallEvent {
         loop {
-            if self.come >= self.expected {
-                let asked = self.asked();
+            if self.questions_received >= self.questions_expected {
+                let asked = self.take_round();
                 if !asked.is_empty() {
-                    return Turn::Asks(asked);
+                    return CallEvent::NeedsInput(asked);
                 }
             }
             // Every arm only waits. The end goes first: what is asked after it has no use.
@@ -185,11 +188,11 @@ impl Talk {
                 biased;
                 ended = &mut self.ended => {
                     let lost = || ErrorData::internal_error("the call has broken off", None);
-                    return Turn::Ended(ended.map_or_else(|_| Err(lost()), |(ended, _)| ended));
+                    return CallEvent::Finished(ended.map_or_else(|_| Err(lost()), |(ended, _)| ended));
                 }
-                Some(open) = self.questions.recv() => self.take(open),
+                Some(open) = self.questions.recv() => self.take_question(open),
                 () = sleep_until(self.round_ends), if !self.round.is_empty() => {
-                    return Turn::Asks(self.asked());
+                    return CallEvent::NeedsInput(self.take_round());
                 }
             }
         }
@@ -218,59 +221,62 @@ impl Talk {
 
     /// The request that waited has an answer: what comes now has to wait.
     pub(crate) fn pause(&self) {
-        self.line.cut();
+        self.progress.disconnect();
     }
 
     /// What the client is asked in this round, which ends with that.
-    fn asked(&mut self) -> InputRequests {
-        (self.come, self.expected) = (0, 0);
+    fn take_round(&mut self) -> InputRequests {
+        (self.questions_received, self.questions_expected) = (0, 0);
         if !self.round.is_empty() {
-            self.brought.clear();
+            self.early_answers.clear();
         }
         let asked = self.round.iter().map(|(key, waiting)| (key.clone(), waiting.request.clone()));
         asked.collect()
     }
 
-    fn take(&mut self, open: Open) {
-        let Open { question, answer, room } = open;
+    fn take_question(&mut self, open: OpenQuestion) {
+        let OpenQuestion { question, answer, room } = open;
         let (key, size) = match &question.round {
             Some(round) => (round.key.clone(), round.size as usize),
             None => ("question".to_owned(), 1),
         };
-        if self.come == 0 {
+        if self.questions_received == 0 {
             self.round_ends = Instant::now() + ROUND_WAIT;
         }
-        self.come += 1;
-        self.expected = self.expected.max(size.min(QUESTIONS_OPEN_MAX));
-        if let Some(brought) = self.brought.remove(&key).filter(Value::is_object) {
-            return drop(answer.send(Ok(brought)));
+        self.questions_received += 1;
+        self.questions_expected = self.questions_expected.max(size.min(QUESTIONS_OPEN_MAX));
+
+        if let Some(early_answers) = self.early_answers.remove(&key).filter(Value::is_object) {
+            return drop(answer.send(Ok(early_answers)));
         }
-        match input(question, &self.capabilities) {
+
+        match input_request(question, &self.capabilities) {
             Ok(request) => {
-                let waiting = Waiting { request, answer, _room: room };
-                self.round.insert(self.unused(key), waiting);
+                let waiting = AskedQuestion { request, answer, _room: room };
+                self.round.insert(self.unused_key(key), waiting);
             }
             Err(error) => drop(answer.send(Err(error))),
         }
     }
 
     /// The key, or one like it where another question has it.
-    fn unused(&self, key: String) -> String {
+    fn unused_key(&self, key: String) -> String {
         let others = (2..).map(|number| format!("{key}-{number}"));
         let mut keys = std::iter::once(key.clone()).chain(others);
         keys.find(|key| !self.round.contains_key(key)).unwrap_or(key)
     }
 }
 
-/// Leads the questions of a call to whoever waits for it, within the room that there is.
-fn asker(kept: Kept, sender: mpsc::Sender<Open>) -> Asker {
+/// Leads the questions of a call to the request that waits for it, within the room that there is.
+fn asker(suspended: SuspendedCalls, sender: mpsc::Sender<OpenQuestion>) -> Asker {
     Asker::to(move |question| {
-        let (kept, sender) = (kept.clone(), sender.clone());
+        let (suspended, sender) = (suspended.clone(), sender.clone());
         async move {
             let busy = || AskError::new(AskErrorCode::Busy, "too many questions are open");
-            let room = kept.room(question.params.to_string().len()).ok_or_else(busy)?;
+            let room =
+                suspended.reserve_bytes(question.params.to_string().len()).ok_or_else(busy)?;
             let (answer, answered) = oneshot::channel();
-            sender.try_send(Open { question, answer, room }).map_err(|_| busy())?;
+            sender.try_send(OpenQuestion { question, answer, room }).map_err(|_| busy())?;
             let ended = |_| AskError::new(AskErrorCode::Cancelled, "the call has ended");
             answered.await.map_err(ended)?
         }
@@ -278,7 +284,10 @@ fn asker(kept: Kept, sender: mpsc::Sender<Open>) -> Asker {
 }
 
 /// A question as the protocol has it.
-fn input(question: Question, client: &ClientCapabilities) -> Result<InputRequest, AskError> {
+fn input_request(
+    question: Question,
+    client: &ClientCapabilities,
+) -> Result<InputRequest, AskError> {
     let request = request(question, client)?;
     let request = json!({"method": request.method, "params": request.params});
     serde_json::from_value(request).map_err(|error| {
@@ -288,7 +297,10 @@ fn input(question: Question, client: &ClientCapabilities) -> Result<InputRequest
 }
 
 /// An outcome that has to wait for its client, where there is room for it.
-fn within(kept: &Kept, ended: Ended) -> (Ended, Option<OwnedSemaphorePermit>) {
+fn keep_within_room(
+    suspended: &SuspendedCalls,
+    ended: CallOutcome,
+) -> (CallOutcome, Option<OwnedSemaphorePermit>) {
     let bytes = match &ended {
         Ok(Reply::Tool(result)) => serde_json::to_string(result),
         Ok(Reply::Prompt(result)) => serde_json::to_string(result),
@@ -296,7 +308,7 @@ fn within(kept: &Kept, ended: Ended) -> (Ended, Option<OwnedSemaphorePermit>) {
         Err(error) => serde_json::to_string(error),
     };
     let bytes = bytes.map_or(usize::MAX, |text| text.len());
-    match kept.room(bytes) {
+    match suspended.reserve_bytes(bytes) {
         Some(room) => (ended, Some(room)),
         None => {
             let text = format!(

@@ -1,8 +1,8 @@
-//! What a client hears unasked: that lists have changed, and the resources that it subscribed to.
+//! Subscriptions of a client: notifications that lists or subscribed resources have changed.
 //!
 //! A client of the older era hears it for the length of its session, one of the newer era on the
 //! stream that it asks for. Either way nothing piles up: what has changed twice before the client
-//! could be told is told once. A client that is gone takes its subscriptions along.
+//! could be changes is changes once. A client that is gone takes its subscriptions along.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,34 +18,34 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use toolbus_mcp_agent::ResourceSubscription as Subscription;
 
 use crate::offer::{Lists, Offer};
-use crate::reading;
+use crate::resource_requests;
 use crate::resource_set::{RESOURCES_MAX, ResourceSet, TooMany};
 
-/// How long a client may take to be told something, before it is not.
-const TELL_WAIT: Duration = Duration::from_secs(10);
+/// How long a client may take to be changes something, before it is not.
+const NOTIFY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What one session has subscribed to. Clones are of the same session, which ends with the last.
 #[derive(Clone)]
-pub(crate) struct Standing(Arc<Session>);
+pub(crate) struct ResourceSubscriptions(Arc<SubscriptionSession>);
 
-struct Session {
+struct SubscriptionSession {
     resources: ResourceSet<Subscription>,
-    changed: Arc<Changed>,
+    changed: Arc<ChangedResources>,
     over: CancellationToken,
     _end: DropGuard,
 }
 
-/// Resources that have changed, and that the client is not told of yet.
+/// Resources that have changed, and that the client is not changes of yet.
 #[derive(Default)]
-struct Changed {
+struct ChangedResources {
     uris: Mutex<BTreeSet<String>>,
-    news: Notify,
+    feed: Notify,
 }
 
-impl Changed {
+impl ChangedResources {
     fn add(&self, uri: &str) {
         self.uris.lock().insert(uri.to_owned());
-        self.news.notify_one();
+        self.feed.notify_one();
     }
 
     /// Waits for resources that have changed.
@@ -55,33 +55,33 @@ impl Changed {
             if !uris.is_empty() {
                 return uris;
             }
-            self.news.notified().await;
+            self.feed.notified().await;
         }
     }
 }
 
-impl Default for Standing {
+impl Default for ResourceSubscriptions {
     fn default() -> Self {
         let over = CancellationToken::new();
         let end = over.clone().drop_guard();
         let (resources, changed) = (ResourceSet::default(), Arc::default());
-        Self(Arc::new(Session { resources, changed, over, _end: end }))
+        Self(Arc::new(SubscriptionSession { resources, changed, over, _end: end }))
     }
 }
 
-impl Standing {
+impl ResourceSubscriptions {
     /// Subscribes the client of this session to a resource.
     pub(crate) async fn subscribe(&self, offer: &Offer, uri: String) -> Result<(), ErrorData> {
         let starting = self.0.resources.begin(&uri).map_err(|TooMany| too_many())?;
         let Some(starting) = starting else { return Ok(()) };
 
-        let subscription = subscribed(offer, vec![uri], &self.0.changed).await?;
+        let subscription = subscribe_at_server(offer, vec![uri], &self.0.changed).await?;
 
         starting.finish(subscription);
         Ok(())
     }
 
-    /// Ends that. What the client is not subscribed to, it is not told of anyway.
+    /// Ends that. What the client is not subscribed to, it is not changes of anyway.
     pub(crate) fn unsubscribe(&self, uri: &str) {
         self.0.resources.remove(uri);
         self.0.changed.uris.lock().remove(uri);
@@ -94,84 +94,85 @@ impl Standing {
         peer: Peer<RoleServer>,
     ) -> impl Future<Output = ()> + Send + use<> {
         let over = self.0.over.clone();
-        let mut news = News { lists: offer.lists(), offer, changed: Arc::clone(&self.0.changed) };
+        let mut feed =
+            ChangeFeed { lists: offer.lists(), offer, changed: Arc::clone(&self.0.changed) };
         async move {
             loop {
-                let told = tokio::select! {
+                let changes = tokio::select! {
                     () = over.cancelled() => return,
-                    told = news.next() => told,
+                    changes = feed.next() => changes,
                 };
-                Client::Session(&peer).tell(told).await;
+                ChangeSink::Session(&peer).notify(changes).await;
             }
         }
     }
 }
 
-/// What one client is to be told.
-struct News {
+/// What one client is to be changes.
+struct ChangeFeed {
     offer: Offer,
-    changed: Arc<Changed>,
+    changed: Arc<ChangedResources>,
     /// The lists as the client knows them.
     lists: Lists,
 }
 
-enum Told {
+enum ListChange {
     Tools,
     Prompts,
     Resources,
     Resource(String),
 }
 
-impl News {
+impl ChangeFeed {
     /// Waits for the next. A future of this may be dropped at any time.
-    async fn next(&mut self) -> Vec<Told> {
+    async fn next(&mut self) -> Vec<ListChange> {
         let now = tokio::select! {
-            uris = self.changed.next() => return uris.into_iter().map(Told::Resource).collect(),
+            uris = self.changed.next() => return uris.into_iter().map(ListChange::Resource).collect(),
             now = self.offer.other_lists(self.lists) => now,
         };
         let before = std::mem::replace(&mut self.lists, now);
-        let told = [
-            (before.tools != now.tools, Told::Tools),
-            (before.prompts != now.prompts, Told::Prompts),
-            (before.resources != now.resources, Told::Resources),
+        let changes = [
+            (before.tools != now.tools, ListChange::Tools),
+            (before.prompts != now.prompts, ListChange::Prompts),
+            (before.resources != now.resources, ListChange::Resources),
         ];
-        told.into_iter().filter(|(is_other, _)| *is_other).map(|(_, told)| told).collect()
+        changes.into_iter().filter(|(is_other, _)| *is_other).map(|(_, changes)| changes).collect()
     }
 }
 
-/// Where a client is told.
-enum Client<'a> {
+/// Where a client is changes.
+enum ChangeSink<'a> {
     Session(&'a Peer<RoleServer>),
     Stream(&'a SubscriptionSink),
 }
 
-impl Client<'_> {
-    /// Tells it. A client that has gone needs no news, and one that takes them too slowly has to
+impl ChangeSink<'_> {
+    /// Tells it. A client that has gone needs no feed, and one that takes them too slowly has to
     /// ask by itself.
-    async fn tell(&self, told: Vec<Told>) {
-        let telling = async {
-            for told in told {
+    async fn notify(&self, changes: Vec<ListChange>) {
+        let sending = async {
+            for change in changes {
                 match self {
-                    Self::Session(peer) => drop(match told {
-                        Told::Tools => peer.notify_tool_list_changed().await,
-                        Told::Prompts => peer.notify_prompt_list_changed().await,
-                        Told::Resources => peer.notify_resource_list_changed().await,
-                        Told::Resource(uri) => {
+                    Self::Session(peer) => drop(match change {
+                        ListChange::Tools => peer.notify_tool_list_changed().await,
+                        ListChange::Prompts => peer.notify_prompt_list_changed().await,
+                        ListChange::Resources => peer.notify_resource_list_changed().await,
+                        ListChange::Resource(uri) => {
                             let params = ResourceUpdatedNotificationParam::new(uri);
                             peer.notify_resource_updated(params).await
                         }
                     }),
                     // What the client did not ask for is not sent, and is no error here.
-                    Self::Stream(sink) => drop(match told {
-                        Told::Tools => sink.notify_tool_list_changed().await,
-                        Told::Prompts => sink.notify_prompt_list_changed().await,
-                        Told::Resources => sink.notify_resource_list_changed().await,
-                        Told::Resource(uri) => sink.notify_resource_updated(uri).await,
+                    Self::Stream(sink) => drop(match change {
+                        ListChange::Tools => sink.notify_tool_list_changed().await,
+                        ListChange::Prompts => sink.notify_prompt_list_changed().await,
+                        ListChange::Resources => sink.notify_resource_list_changed().await,
+                        ListChange::Resource(uri) => sink.notify_resource_updated(uri).await,
                     }),
                 }
             }
         };
-        let _ = timeout(TELL_WAIT, telling).await;
+        let _ = timeout(NOTIFY_TIMEOUT, sending).await;
     }
 }
 
@@ -189,39 +190,39 @@ pub(crate) fn accepted(requested: &SubscriptionFilter) -> SubscriptionFilter {
 /// # Errors
 /// When it cannot be subscribed to a resource.
 pub(crate) async fn listen(offer: &Offer, context: &SubscriptionContext) -> Result<(), ErrorData> {
-    let changed = Arc::new(Changed::default());
-    let mut news =
-        News { lists: offer.lists(), offer: offer.clone(), changed: Arc::clone(&changed) };
+    let changed = Arc::new(ChangedResources::default());
+    let mut feed =
+        ChangeFeed { lists: offer.lists(), offer: offer.clone(), changed: Arc::clone(&changed) };
     let uris = context.accepted().resource_subscriptions.clone().unwrap_or_default();
     let _subscription = match uris.is_empty() {
         true => None,
         false => {
-            let subscription = subscribed(offer, uris.clone(), &changed).await?;
-            // The client was told that it listens before this held.
+            let subscription = subscribe_at_server(offer, uris.clone(), &changed).await?;
+            // The client was changes that it listens before this held.
             uris.iter().for_each(|uri| changed.add(uri));
             Some(subscription)
         }
     };
     loop {
-        let told = tokio::select! {
+        let changes = tokio::select! {
             () = context.cancelled() => return Ok(()),
-            told = news.next() => told,
+            changes = feed.next() => changes,
         };
-        Client::Stream(context.sink()).tell(told).await;
+        ChangeSink::Stream(context.sink()).notify(changes).await;
     }
 }
 
-async fn subscribed(
+async fn subscribe_at_server(
     offer: &Offer,
     uris: Vec<String>,
-    changed: &Arc<Changed>,
+    changed: &Arc<ChangedResources>,
 ) -> Result<Subscription, ErrorData> {
     let Some(server) = offer.server() else {
         return Err(ErrorData::invalid_request("there are no resources here", None));
     };
     let changed = Arc::clone(changed);
     let tell = move |uri: &str| changed.add(uri);
-    offer.deps().directory.subscribe(server, uris, tell).await.map_err(reading::error)
+    offer.deps().directory.subscribe(server, uris, tell).await.map_err(resource_requests::error)
 }
 
 fn too_many() -> ErrorData {

@@ -1,7 +1,7 @@
-//! What a client hears of a call while it runs.
+//! Relays the progress and log lines of a running call to its client.
 //!
 //! Progress goes to clients that asked for it by a token, in order, and all of it before the
-//! result. Lines of a log are told as such to clients that hear them, and as progress to others.
+//! result. Lines of a log are client as such to clients that hear them, and as progress to others.
 //! Either may be lost where a client takes it too slowly; nothing waits for it.
 
 use rmcp::RoleServer;
@@ -13,11 +13,11 @@ use toolbus_wire::message::toolbus::ToolProgress;
 
 use crate::log::Threshold;
 
-/// Pieces of news of one call that wait to be sent; more are lost.
-const WAITING_MAX: usize = 32;
+/// Pieces of news of one call that wait to be client; more are lost.
+const QUEUED_PROGRESS_MAX: usize = 32;
 
 /// The news of one call.
-pub(crate) struct News {
+pub(crate) struct ProgressRelay {
     peer: Peer<RoleServer>,
     token: Option<ProgressToken>,
     threshold: Threshold,
@@ -25,9 +25,9 @@ pub(crate) struct News {
     waiting: mpsc::Receiver<ToolProgress>,
 }
 
-impl News {
+impl ProgressRelay {
     pub(crate) fn of(context: &RequestContext<RoleServer>, threshold: Threshold) -> Self {
-        let (sender, waiting) = mpsc::channel(WAITING_MAX);
+        let (sender, waiting) = mpsc::channel(QUEUED_PROGRESS_MAX);
         let token = context.meta.get_progress_token();
         Self { peer: context.peer.clone(), token, threshold, sender, waiting }
     }
@@ -48,42 +48,42 @@ impl News {
     }
 
     /// Waits for the call, and tells the client what there is to tell meanwhile.
-    pub(crate) async fn tell_during<T>(self, call: impl Future<Output = T>) -> T {
+    pub(crate) async fn relay_during<T>(self, call: impl Future<Output = T>) -> T {
         let Self { peer, token, threshold, sender, mut waiting } = self;
         let mut call = std::pin::pin!(call);
-        let mut told = Told { peer, token, threshold, last: None };
-        // Both arms only wait; what was received is sent outside.
+        let mut client = ProgressSender { peer, token, threshold, last: None };
+        // Both arms only wait; what was received is client outside.
         let outcome = loop {
             let news = tokio::select! {
                 biased;
                 Some(news) = waiting.recv() => news,
                 outcome = &mut call => break outcome,
             };
-            told.tell(news).await;
+            client.send(news).await;
         };
         drop(sender);
         while let Ok(news) = waiting.try_recv() {
-            told.tell(news).await;
+            client.send(news).await;
         }
         outcome
     }
 }
 
-struct Told {
+struct ProgressSender {
     peer: Peer<RoleServer>,
     token: Option<ProgressToken>,
     threshold: Threshold,
     last: Option<f64>,
 }
 
-impl Told {
-    async fn tell(&mut self, news: ToolProgress) {
-        if self.threshold.tell(&self.peer, &news).await {
+impl ProgressSender {
+    async fn send(&mut self, news: ToolProgress) {
+        if self.threshold.notify(&self.peer, &news).await {
             return;
         }
         let Some(token) = self.token.clone() else { return };
         let progress = match (news.progress, self.last) {
-            // The protocol wants a number that grows. News that bring none count.
+            // The protocol wants a number that grows. ProgressRelay that bring none count.
             (None, last) => last.map_or(0.0, |last| last + 1.0),
             (Some(progress), Some(last)) if progress <= last => return,
             (Some(progress), _) => progress,

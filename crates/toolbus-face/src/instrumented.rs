@@ -1,6 +1,6 @@
-//! The door of one path: every request goes through here to its handler, and is recorded by the
-//! names that [`toolbus_telemetry::mcp`] defines. Nothing is answered here but what rmcp answers by
-//! itself.
+//! The instrumented handler of one path: every request goes through here to its handler, and is
+//! recorded by the names that [`toolbus_telemetry::mcp`] defines. Nothing is answered here but what
+//! rmcp answers by itself.
 //!
 //! What rmcp refuses before it asks anybody (a revision of the protocol that nobody speaks, a
 //! request without what has to be in it) is in no record.
@@ -16,13 +16,13 @@ use toolbus_telemetry::mcp::{self as telemetry, About, Failure, Operation, Recor
 use tracing::Instrument as _;
 
 use crate::handler::Handler;
-use crate::standing;
+use crate::subscriptions;
 
 /// The name of methods that the protocol does not have: clients may make up any.
 const OTHER_METHOD: &str = "_OTHER";
 
 /// Answers the client of one session, or one request where there are no sessions.
-pub(crate) struct Recorded {
+pub(crate) struct InstrumentedHandler {
     handler: Handler,
     recorder: Recorder,
     /// The session, from its first request on.
@@ -30,12 +30,12 @@ pub(crate) struct Recorded {
 }
 
 /// A request that is being answered.
-struct Request<'a> {
+struct RecordedRequest<'a> {
     operation: Operation<'a>,
     cancelled: CancellationToken,
 }
 
-impl Recorded {
+impl InstrumentedHandler {
     pub(crate) fn new(handler: Handler, recorder: Recorder) -> Self {
         Self { handler, recorder, session: OnceLock::new() }
     }
@@ -45,7 +45,7 @@ impl Recorded {
         method: &'static str,
         about: About<'_>,
         context: &RequestContext<RoleServer>,
-    ) -> Request<'_> {
+    ) -> RecordedRequest<'_> {
         let mut operation = self.recorder.begin(method, about, &context.meta);
         // What a client asks for at the beginning of its session is not what it gets.
         let protocol =
@@ -58,18 +58,22 @@ impl Recorded {
             let headers = &context.extensions.get::<Parts>()?.headers;
             headers.get("mcp-session-id")?.to_str().ok()
         });
-        Request { operation, cancelled: context.ct.clone() }
+        RecordedRequest { operation, cancelled: context.ct.clone() }
     }
 
     /// Begins the record of a request that is about nothing that has a name.
-    fn plain(&self, method: &'static str, context: &RequestContext<RoleServer>) -> Request<'_> {
+    fn begin_unnamed(
+        &self,
+        method: &'static str,
+        context: &RequestContext<RoleServer>,
+    ) -> RecordedRequest<'_> {
         self.begin(method, About::Nothing, context)
     }
 }
 
-impl Request<'_> {
+impl RecordedRequest<'_> {
     /// Answers it.
-    async fn with<T>(
+    async fn record<T>(
         self,
         work: impl Future<Output = Result<T, ErrorData>>,
     ) -> Result<T, ErrorData> {
@@ -88,7 +92,7 @@ impl Request<'_> {
     }
 }
 
-fn tells_of_an_error(response: &CallToolResponse) -> Option<Failure> {
+fn failure_of_result(response: &CallToolResponse) -> Option<Failure> {
     match response {
         CallToolResponse::Complete(result) if result.is_error == Some(true) => {
             Some(Failure::Because(telemetry::TOOL_ERROR))
@@ -97,7 +101,7 @@ fn tells_of_an_error(response: &CallToolResponse) -> Option<Failure> {
     }
 }
 
-impl ServerHandler for Recorded {
+impl ServerHandler for InstrumentedHandler {
     fn get_info(&self) -> ServerConfig {
         self.handler.info()
     }
@@ -112,7 +116,7 @@ impl ServerHandler for Recorded {
         request: InitializeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
-        let mut recorded = self.plain(InitializeResultMethod::VALUE, &context);
+        let mut recorded = self.begin_unnamed(InitializeResultMethod::VALUE, &context);
         let answer = self.negotiate_initialize(&request);
         if let Ok(result) = &answer {
             let protocol = result.protocol_version.as_str();
@@ -130,12 +134,12 @@ impl ServerHandler for Recorded {
     ) -> Result<DiscoverResult, ErrorData> {
         let revisions = self.supported_protocol_versions().into_owned();
         let answer = Ok(DiscoverResult::from_server_info(revisions, self.get_info()));
-        self.plain(DiscoverRequestMethod::VALUE, &context).end(&answer, |_| None);
+        self.begin_unnamed(DiscoverRequestMethod::VALUE, &context).end(&answer, |_| None);
         answer
     }
 
     async fn ping(&self, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
-        self.plain(PingRequestMethod::VALUE, &context).end(&Ok(()), |()| None);
+        self.begin_unnamed(PingRequestMethod::VALUE, &context).end(&Ok(()), |()| None);
         Ok(())
     }
 
@@ -144,8 +148,8 @@ impl ServerHandler for Recorded {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let recorded = self.plain(ListToolsRequestMethod::VALUE, &context);
-        recorded.with(self.handler.list_tools(request, context)).await
+        let recorded = self.begin_unnamed(ListToolsRequestMethod::VALUE, &context);
+        recorded.record(self.handler.list_tools(request, context)).await
     }
 
     async fn call_tool(
@@ -159,11 +163,13 @@ impl ServerHandler for Recorded {
         // Not copied but where it may be found meanwhile.
         let unknown = (!is_listed).then(|| request.name.clone());
         let span = recorded.operation.span().clone();
+
         let answer = self.handler.call_tool(request, context).instrument(span).await;
+
         if let Some(name) = unknown.filter(|name| self.handler.offer().knows(name)) {
             recorded.operation.is_listed(&name);
         }
-        recorded.end(&answer, tells_of_an_error);
+        recorded.end(&answer, failure_of_result);
         answer
     }
 
@@ -174,7 +180,7 @@ impl ServerHandler for Recorded {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         self.handler.log().set(request.level);
-        self.plain(SetLevelRequestMethod::VALUE, &context).end(&Ok(()), |()| None);
+        self.begin_unnamed(SetLevelRequestMethod::VALUE, &context).end(&Ok(()), |()| None);
         Ok(())
     }
 
@@ -183,8 +189,8 @@ impl ServerHandler for Recorded {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let recorded = self.plain(ListPromptsRequestMethod::VALUE, &context);
-        recorded.with(self.handler.list_prompts(request, context)).await
+        let recorded = self.begin_unnamed(ListPromptsRequestMethod::VALUE, &context);
+        recorded.record(self.handler.list_prompts(request, context)).await
     }
 
     async fn get_prompt(
@@ -195,7 +201,7 @@ impl ServerHandler for Recorded {
         let about = About::Prompt(&request.name);
         let recorded = self.begin(GetPromptRequestMethod::VALUE, about, &context);
         // Boxed: seldom, and larger than the rest.
-        recorded.with(Box::pin(self.handler.get_prompt(request, context))).await
+        recorded.record(Box::pin(self.handler.get_prompt(request, context))).await
     }
 
     async fn list_resources(
@@ -203,8 +209,8 @@ impl ServerHandler for Recorded {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let recorded = self.plain(ListResourcesRequestMethod::VALUE, &context);
-        recorded.with(self.handler.list_resources(request, context)).await
+        let recorded = self.begin_unnamed(ListResourcesRequestMethod::VALUE, &context);
+        recorded.record(self.handler.list_resources(request, context)).await
     }
 
     async fn list_resource_templates(
@@ -212,8 +218,8 @@ impl ServerHandler for Recorded {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        let recorded = self.plain(ListResourceTemplatesRequestMethod::VALUE, &context);
-        recorded.with(self.handler.list_resource_templates(request, context)).await
+        let recorded = self.begin_unnamed(ListResourceTemplatesRequestMethod::VALUE, &context);
+        recorded.record(self.handler.list_resource_templates(request, context)).await
     }
 
     async fn read_resource(
@@ -223,7 +229,7 @@ impl ServerHandler for Recorded {
     ) -> Result<ReadResourceResponse, ErrorData> {
         let about = About::Resource(&request.uri);
         let recorded = self.begin(ReadResourceRequestMethod::VALUE, about, &context);
-        recorded.with(self.handler.read_resource(request, context)).await
+        recorded.record(self.handler.read_resource(request, context)).await
     }
 
     async fn subscribe(
@@ -233,7 +239,7 @@ impl ServerHandler for Recorded {
     ) -> Result<(), ErrorData> {
         let about = About::Resource(&request.uri);
         let recorded = self.begin(SubscribeRequestMethod::VALUE, about, &context);
-        recorded.with(self.handler.subscribe(request)).await
+        recorded.record(self.handler.subscribe(request)).await
     }
 
     async fn unsubscribe(
@@ -252,13 +258,13 @@ impl ServerHandler for Recorded {
         &self,
         requested: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
-        Some(standing::accepted(requested))
+        Some(subscriptions::accepted(requested))
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let request = context.request_context();
-        let Request { operation, .. } =
-            self.plain(SubscriptionsListenRequestMethod::VALUE, request);
+        let RecordedRequest { operation, .. } =
+            self.begin_unnamed(SubscriptionsListenRequestMethod::VALUE, request);
         let span = operation.span().clone();
         let answer = self.handler.listen(&context).instrument(span).await;
         // Clients end it by giving it up.
@@ -271,8 +277,8 @@ impl ServerHandler for Recorded {
         request: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        let recorded = self.plain(CompleteRequestMethod::VALUE, &context);
-        recorded.with(self.handler.complete(request, context)).await
+        let recorded = self.begin_unnamed(CompleteRequestMethod::VALUE, &context);
+        recorded.record(self.handler.complete(request, context)).await
     }
 
     async fn on_custom_request(
@@ -282,11 +288,11 @@ impl ServerHandler for Recorded {
     ) -> Result<CustomResult, ErrorData> {
         let unknown = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None);
         let answer = Err(unknown);
-        self.plain(OTHER_METHOD, &context).end(&answer, |_: &CustomResult| None);
+        self.begin_unnamed(OTHER_METHOD, &context).end(&answer, |_: &CustomResult| None);
         answer
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        self.handler.begin_to_tell(context.peer);
+        self.handler.spawn_change_notifications(context.peer);
     }
 }

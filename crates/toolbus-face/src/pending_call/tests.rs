@@ -20,39 +20,49 @@ fn question(kind: AskKind, params: Value, round: Option<(&str, u32)>) -> Questio
 }
 
 /// A call that puts rounds of questions and ends with everything that it was told.
-fn call(client: ClientCapabilities, brought: Value, rounds: Vec<Vec<Question>>) -> Talk {
-    let brought = serde_json::from_value(brought).unwrap();
-    Talk::begin(&Kept::new(), client, brought, Progress::none(), |means: Means| {
-        Box::pin(async move {
-            let mut told = Vec::new();
-            for round in rounds {
-                let asked = round.into_iter().map(|question| means.asker.ask(question));
-                for answer in futures_util::future::join_all(asked).await {
-                    told.push(answer.unwrap_or_else(|error| json!(error.code.as_str())));
+fn call(
+    client: ClientCapabilities,
+    early_answers: Value,
+    rounds: Vec<Vec<Question>>,
+) -> PendingCall {
+    let early_answers = serde_json::from_value(early_answers).unwrap();
+    PendingCall::begin(
+        &SuspendedCalls::new(),
+        client,
+        early_answers,
+        Progress::none(),
+        |means: CallContext| {
+            Box::pin(async move {
+                let mut told = Vec::new();
+                for round in rounds {
+                    let asked = round.into_iter().map(|question| means.asker.ask(question));
+                    for answer in futures_util::future::join_all(asked).await {
+                        told.push(answer.unwrap_or_else(|error| json!(error.code.as_str())));
+                    }
                 }
-            }
-            Err(ErrorData::internal_error(Value::from(told).to_string(), None))
-        })
-    })
+                Err(ErrorData::internal_error(Value::from(told).to_string(), None))
+            })
+        },
+    )
 }
 
 /// The methods that are asked, by their keys.
-async fn asked(talk: &mut Talk) -> Value {
+async fn asked(talk: &mut PendingCall) -> Value {
     match talk.next().await {
-        Turn::Asks(asked) => {
+        CallEvent::NeedsInput(asked) => {
             let asked = serde_json::to_value(asked).unwrap();
             let methods = asked.as_object().unwrap().iter();
             methods.map(|(key, request)| (key.clone(), request["method"].clone())).collect()
         }
-        Turn::Ended(ended) => panic!("it has ended: {ended:?}"),
+        CallEvent::Finished(ended) => panic!("it has ended: {ended:?}"),
     }
 }
 
-async fn ended(mut talk: Talk) -> Value {
+async fn ended(mut talk: PendingCall) -> Value {
     match talk.next().await {
-        Turn::Ended(Err(ended)) => serde_json::from_str(&ended.message).unwrap(),
-        Turn::Ended(Ok(reply)) => panic!("{reply:?}"),
-        Turn::Asks(asked) => panic!("it asks {asked:?}"),
+        CallEvent::Finished(Err(ended)) => serde_json::from_str(&ended.message).unwrap(),
+        CallEvent::Finished(Ok(reply)) => panic!("{reply:?}"),
+        CallEvent::NeedsInput(asked) => panic!("it asks {asked:?}"),
     }
 }
 
@@ -121,8 +131,8 @@ async fn what_a_client_cannot_answer_is_refused_and_the_rest_is_asked() {
 #[tokio::test]
 async fn answers_that_come_first_are_taken_for_the_first_round_alone() {
     let one = || question(AskKind::Elicitation, form(), Some(("name", 1)));
-    let brought = json!({"name": {"n": 1}, "other": {}});
-    let talk = call(everything(), brought, vec![vec![one()]]);
+    let early_answers = json!({"name": {"n": 1}, "other": {}});
+    let talk = call(everything(), early_answers, vec![vec![one()]]);
     assert_eq!(ended(talk).await, json!([{"n": 1}]));
 
     let mut talk = call(everything(), json!({"name": 12345}), vec![vec![one()], vec![one()]]);
@@ -145,29 +155,29 @@ async fn news_go_to_whoever_waits() {
         let heard = Arc::clone(&heard);
         Progress::to(move |_| heard.lock().push(who.to_owned()))
     };
-    let line = Line::default();
+    let line = ProgressSwitch::default();
     let progress = line.progress();
-    line.lead_to(hear("first"));
+    line.redirect_to(hear("first"));
     progress.send(ToolProgress::default());
-    line.cut();
+    line.disconnect();
     progress.send(ToolProgress::default());
-    line.lead_to(hear("second"));
+    line.redirect_to(hear("second"));
     progress.send(ToolProgress::default());
     assert_eq!(*heard.lock(), ["first", "second"]);
 }
 
 #[tokio::test]
 async fn an_outcome_that_finds_no_room_is_told_as_unknown() {
-    let (kept, text) = (Kept::new(), "x".repeat(100));
+    let (suspended, text) = (SuspendedCalls::new(), "x".repeat(100));
     let result = || {
         let block = rmcp::model::ContentBlock::text(text.clone());
         Ok(Reply::Tool(CallToolResult::success(vec![block])))
     };
-    let (ended, room) = within(&kept, result());
+    let (ended, room) = keep_within_room(&suspended, result());
     assert!(ended.is_ok() && room.is_some());
     drop(room);
-    let _most = std::iter::from_fn(|| kept.room(1 << 20)).collect::<Vec<_>>();
-    let _rest = std::iter::from_fn(|| kept.room(1)).collect::<Vec<_>>();
-    let (ended, room) = within(&kept, result());
+    let _most = std::iter::from_fn(|| suspended.reserve_bytes(1 << 20)).collect::<Vec<_>>();
+    let _rest = std::iter::from_fn(|| suspended.reserve_bytes(1)).collect::<Vec<_>>();
+    let (ended, room) = keep_within_room(&suspended, result());
     assert!(ended.unwrap_err().message.starts_with("outcome_unknown: ") && room.is_none());
 }
