@@ -85,7 +85,7 @@ impl Agent {
         is_there()
     }
 
-    /// Stops to listen; calls that run end with an error.
+    /// Stops listening; calls that run end with an error.
     pub async fn close(&self) {
         self.directory.close().await;
         self.requester.close().await;

@@ -16,7 +16,7 @@ use crate::folder_trust;
 use crate::settings::Settings;
 
 /// How long a one-shot command waits for what it started to end, and `serve` for the bus.
-const LEAVE_WITHIN: Duration = Duration::from_secs(1);
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Does what the command says.
 pub(crate) async fn run(

@@ -30,7 +30,7 @@ use crate::questions::{kinds, request};
 use crate::suspended_calls::SuspendedCalls;
 
 /// How long the questions of one round may be apart; what comes later is asked later.
-const ROUND_WAIT: Duration = Duration::from_secs(2);
+const ROUND_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What becomes of a request.
 #[derive(Debug)]
@@ -241,7 +241,7 @@ impl PendingCall {
             None => ("question".to_owned(), 1),
         };
         if self.questions_received == 0 {
-            self.round_ends = Instant::now() + ROUND_WAIT;
+            self.round_ends = Instant::now() + ROUND_TIMEOUT;
         }
         self.questions_received += 1;
         self.questions_expected = self.questions_expected.max(size.min(QUESTIONS_OPEN_MAX));

@@ -32,9 +32,9 @@ const TOOLS_MAX: usize = 10_000;
 /// How many names are tried for one tool.
 const NAMES_TRIED_MAX: usize = 16;
 /// How long announcements that come together are waited for.
-const QUIET: Duration = Duration::from_millis(100);
+const ANNOUNCEMENT_GRACE: Duration = Duration::from_millis(100);
 /// How soon a server whose details could not be had is asked again.
-const RETRY_PAUSE: Duration = Duration::from_secs(5);
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// Before anything was announced.
 const NEVER: u64 = 0;
 /// After so many tools, others have their turn: to compile a schema takes a while.
@@ -80,8 +80,8 @@ impl DirectTools {
         loop {
             // Every arm only waits.
             tokio::select! {
-                () = self.index.wait_for_news(known) => tokio::time::sleep(QUIET).await,
-                () = tokio::time::sleep(RETRY_PAUSE), if !complete => {}
+                () = self.index.wait_for_news(known) => tokio::time::sleep(ANNOUNCEMENT_GRACE).await,
+                () = tokio::time::sleep(RETRY_INTERVAL), if !complete => {}
                 () = stop.cancelled() => return,
             }
             let (servers, revision) = self.index.announced();

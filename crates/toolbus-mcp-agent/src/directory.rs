@@ -33,9 +33,9 @@ use crate::{manage, tools};
 const PREFETCH: NonZeroU16 = NonZeroU16::new(16).expect("16 is not zero");
 
 /// How often bridges are asked though nothing has happened.
-const ASK_EVERY: Duration = Duration::from_secs(300);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(300);
 
-/// What an agent knows of MCP. Clones are the same.
+/// The directory of MCP servers that bridges have announced to an agent. Clones are the same.
 #[derive(Clone)]
 pub struct McpDirectory {
     pub(crate) inner: Arc<DirectoryInner>,
@@ -52,7 +52,7 @@ pub(crate) struct DirectoryInner {
 }
 
 impl McpDirectory {
-    /// Begins to listen to what bridges announce to this agent, with a queue of its own: several
+    /// Subscribes to the announcements of bridges to this agent, with a queue of its own: several
     /// processes of one agent each hear everything.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ impl McpDirectory {
             let (requester, index, stop) = (requester.clone(), Arc::clone(&index), stop.clone());
             async move {
                 // A request that is dropped half-way is one that nobody needs any more.
-                stop.run_until_cancelled(ask_anew(&renewed, &requester, &index)).await;
+                stop.run_until_cancelled(refresh_regularly(&renewed, &requester, &index)).await;
             }
         });
         let direct = std::sync::OnceLock::new();
@@ -175,7 +175,7 @@ impl McpDirectory {
         tokio::time::timeout(limit, self.inner.index.wait_until(enough)).await.is_ok()
     }
 
-    /// Stops to listen.
+    /// Stops listening to announcements.
     pub async fn close(&self) {
         let consumer = self.inner.consumer.lock().take();
         if let Some(consumer) = consumer {
@@ -207,12 +207,12 @@ async fn refresh(requester: &Requester) -> Result<bool, PublishError> {
 /// Announcements are changes, and those that were made while the queue was gone reached nobody. So
 /// what is known is given up, and every bridge is asked anew. From time to time they are asked
 /// anyway: a bridge that was started again knows only the agents that it is configured for.
-async fn ask_anew(renewed: &Notify, requester: &Requester, index: &Index) {
+async fn refresh_regularly(renewed: &Notify, requester: &Requester, index: &Index) {
     loop {
         // Both arms only wait.
         tokio::select! {
             () = renewed.notified() => index.clear(),
-            () = sleep(ASK_EVERY) => {}
+            () = sleep(REFRESH_INTERVAL) => {}
         }
         if let Err(error) = refresh(requester).await {
             // The broker is away again, and with it the queue: this is done again when it is back.

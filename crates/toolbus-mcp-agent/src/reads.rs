@@ -18,7 +18,7 @@ use crate::directory::McpDirectory;
 use crate::manage::{self, Limits, ask};
 
 /// How long an answer may take that somebody may be asked for first.
-const TIME_TO_ANSWER: Duration = Duration::from_secs(120);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
 impl McpDirectory {
     /// A prompt of a server, filled in. `cancelled` fires when nobody wants it any more; `asker`
@@ -88,7 +88,7 @@ impl McpDirectory {
         cancelled: &CancellationToken,
         asker: &Asker,
     ) -> Result<A, CallError> {
-        let time = if asker.is_there() { TIME_TO_ANSWER } else { manage::TIMEOUT };
+        let time = if asker.is_there() { ANSWER_TIMEOUT } else { manage::TIMEOUT };
         let limits = Limits { deadline: Deadline::after(time), cancelled, asker: asker.clone() };
         let timed_out = || "no bridge answers for this MCP server in time".to_owned();
         ask(&self.inner.requester, question, limits, timed_out).await

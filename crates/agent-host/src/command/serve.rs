@@ -8,7 +8,7 @@ use toolbus_runtime::health::{Need, State};
 use toolbus_runtime::service::{BoxError, Context, Exit};
 use toolbus_wire::name::{AgentName, InstanceId};
 
-use super::LEAVE_WITHIN;
+use super::LEAVE_TIMEOUT;
 use crate::agent::Agent;
 use crate::face::FaceServer;
 use crate::fleet::{self, Fleet};
@@ -65,7 +65,7 @@ pub(super) async fn run(settings: Settings, context: Context) -> Result<Exit, Bo
     };
     futures_util::future::join3(everybody, alone, clients).await;
     agent.close().await;
-    fleet.stop(LEAVE_WITHIN).await;
+    fleet.stop(LEAVE_TIMEOUT).await;
     Ok(Exit::SUCCESS)
 }
 

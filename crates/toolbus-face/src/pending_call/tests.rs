@@ -145,7 +145,7 @@ async fn a_round_that_does_not_come_whole_is_not_waited_for() {
     let mut talk = call(everything(), json!({}), vec![round]);
     let began = Instant::now();
     assert_eq!(asked(&mut talk).await, json!({"a": "elicitation/create"}));
-    assert_eq!(began.elapsed().as_secs(), ROUND_WAIT.as_secs());
+    assert_eq!(began.elapsed().as_secs(), ROUND_TIMEOUT.as_secs());
 }
 
 #[tokio::test]
