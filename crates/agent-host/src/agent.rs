@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use toolbus_bus::requester::Requester;
 use toolbus_bus::{Bus, SubscribeError};
-use toolbus_mcp::agent::Services;
+use toolbus_mcp_agent::McpDirectory;
 use toolbus_tools::{Guides, Invoker, Registry};
 use toolbus_wire::name::{AgentName, InstanceId};
 
@@ -14,7 +14,7 @@ use toolbus_wire::name::{AgentName, InstanceId};
 pub struct Agent {
     requester: Requester,
     invoker: Invoker,
-    services: Services,
+    directory: McpDirectory,
 }
 
 /// Why an agent could not start.
@@ -43,10 +43,10 @@ impl Agent {
         let requester = Requester::start(Arc::clone(&bus), name, instance).await?;
         guides.register(&registry)?;
         toolbus_scripts::tool::register(&registry, &guides, requester.clone())?;
-        let services =
-            Services::start(&bus, requester.clone(), instance, Arc::clone(&registry), guides)
+        let directory =
+            McpDirectory::start(&bus, requester.clone(), instance, Arc::clone(&registry), guides)
                 .await?;
-        Ok(Self { requester, invoker: Invoker::new(registry), services })
+        Ok(Self { requester, invoker: Invoker::new(registry), directory })
     }
 
     /// Runs its tools.
@@ -57,13 +57,13 @@ impl Agent {
 
     /// What it knows of MCP servers.
     #[must_use]
-    pub fn services(&self) -> &Services {
-        &self.services
+    pub fn directory(&self) -> &McpDirectory {
+        &self.directory
     }
 
     /// Makes the tools of MCP servers tools of this agent, each by its own name.
     pub fn offer_directly(&self) {
-        self.services.offer_directly();
+        self.directory.offer_directly();
     }
 
     /// Its name.
@@ -78,16 +78,16 @@ impl Agent {
     /// wait for any other, but for tools of MCP servers.
     pub async fn wait_for_tool(&self, name: &str, limit: Duration) -> bool {
         let is_there = || self.invoker.registry().find(name).is_some();
-        let is_late = || !self.services.offers_directly() && self.services.has_heard();
+        let is_late = || !self.directory.offers_directly() && self.directory.has_heard();
         if !is_there() {
-            self.services.wait_until(limit, |_| is_there() || is_late()).await;
+            self.directory.wait_until(limit, |_| is_there() || is_late()).await;
         }
         is_there()
     }
 
-    /// Stops to listen; calls that run end with an error.
+    /// Stops listening; calls that run end with an error.
     pub async fn close(&self) {
-        self.services.close().await;
+        self.directory.close().await;
         self.requester.close().await;
     }
 }

@@ -23,6 +23,11 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE", global = true)]
     pub mcp_config: Option<PathBuf>,
 
+    /// Use mcp.json of the current folder without asking whether the folder is trusted
+    /// [env: TOOLBUS_TRUST_FOLDER]
+    #[arg(long, global = true)]
+    pub trust_folder: bool,
+
     /// What to do.
     #[command(subcommand)]
     pub command: Command,

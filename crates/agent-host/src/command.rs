@@ -12,21 +12,41 @@ use std::time::Duration;
 use toolbus_runtime::service::{BoxError, Context, Exit};
 
 use crate::arguments::Command;
+use crate::folder_trust;
 use crate::settings::Settings;
 
 /// How long a one-shot command waits for what it started to end, and `serve` for the bus.
-const LEAVE_WITHIN: Duration = Duration::from_secs(1);
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Does what the command says.
 pub(crate) async fn run(
     command: Command,
-    settings: Settings,
+    mut settings: Settings,
     context: Context,
 ) -> Result<Exit, BoxError> {
+    if !matches!(command, Command::Demo) {
+        // A signal ends the wait for a person's answer, and says how this ends.
+        let stop = context.shutdown.requested();
+        let Some(checked) = stop.run_until_cancelled(ask_for_trust(settings)).await else {
+            return Ok(Exit::FAILURE);
+        };
+        settings = checked?;
+    }
+
     match command {
         Command::Tools(options) => tools::run(options, &settings, &context).await,
         Command::Invoke(options) => invoke::run(options, &settings, &context).await,
         Command::Serve(_) => serve::run(settings, context).await,
         Command::Demo => demo::run(settings, &context).await,
     }
+}
+
+/// The settings, without the `mcp.json` of a folder that is not trusted.
+async fn ask_for_trust(mut settings: Settings) -> Result<Settings, BoxError> {
+    // A person may take long to answer, and nothing else waits for that.
+    let checked = tokio::task::spawn_blocking(move || {
+        folder_trust::check(&mut settings);
+        settings
+    });
+    Ok(checked.await?)
 }

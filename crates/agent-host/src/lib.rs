@@ -6,11 +6,14 @@
 pub mod agent;
 pub mod arguments;
 mod command;
+pub mod face;
+pub mod face_settings;
 pub mod fleet;
-pub mod mcp;
+mod folder_trust;
 mod person;
 pub mod settings;
 mod terminal;
+mod terminal_text;
 
 use toolbus_mcp::supervisor::Supervisor;
 use toolbus_runtime::service::{self, Exit, Program, Role};

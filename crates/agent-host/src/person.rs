@@ -9,11 +9,13 @@ use std::io::{BufRead as _, Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::termios::{QueueSelector, tcflush};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use toolbus_bus::{Asker, Question};
 use toolbus_wire::message::toolbus::{AskError, AskErrorCode, AskKind};
 
+use crate::terminal_text;
 use form::{Entry, Form};
 
 /// Longest line that is read, in bytes.
@@ -30,16 +32,46 @@ pub(crate) struct Person {
     is_asked: Arc<AtomicBool>,
 }
 
-/// Standard input, line by line.
-#[derive(Default)]
+/// What a person types, line by line.
 struct Keyboard {
-    /// A read that was begun for a question which was withdrawn: the next one goes on with it.
-    reading: Option<JoinHandle<std::io::Result<String>>>,
+    source: Arc<dyn LineSource>,
+    /// A read that was begun for a question which was withdrawn. Its line answers nothing.
+    pending_read: Option<JoinHandle<std::io::Result<String>>>,
+}
+
+/// Where the lines come from.
+trait LineSource: Send + Sync {
+    /// The next line with its end; empty at the end of input. Blocks.
+    fn read_line(&self) -> std::io::Result<String>;
+
+    /// Forgets what was typed and not read yet.
+    fn discard_typed(&self);
+}
+
+/// The terminal at standard input.
+struct TerminalInput;
+
+impl LineSource for TerminalInput {
+    fn read_line(&self) -> std::io::Result<String> {
+        let mut line = String::new();
+        std::io::stdin().lock().take(LINE_BYTES_MAX).read_line(&mut line)?;
+        Ok(line)
+    }
+
+    fn discard_typed(&self) {
+        // Where that cannot be done, standard input is no terminal, and nobody types ahead.
+        let _ = tcflush(std::io::stdin(), QueueSelector::IFlush);
+    }
 }
 
 impl Person {
     pub(crate) fn new() -> Self {
-        Self { keyboard: Arc::default(), is_asked: Arc::default() }
+        Self::at(TerminalInput)
+    }
+
+    fn at(source: impl LineSource + 'static) -> Self {
+        let keyboard = Keyboard { source: Arc::new(source), pending_read: None };
+        Self { keyboard: Arc::new(tokio::sync::Mutex::new(keyboard)), is_asked: Arc::default() }
     }
 
     /// Puts the questions of a call.
@@ -65,17 +97,21 @@ impl Person {
             kind => return Err(unsupported(format!("agent-host answers no questions of {kind}"))),
         }
         let mut keyboard = self.keyboard.lock().await;
-        let _asked = Asked::begin(&self.is_asked);
+        let mut asked = QuestionGuard::begin(&self.is_asked);
+        keyboard.discard_typed_ahead().await;
+
         let from = question.from.as_deref().unwrap_or("A tool");
         let message = question.params["message"].as_str().unwrap_or_default();
         say(&format!("\r\x1b[2K\n{} asks: {}\n", shown(from), shown(message)));
         let params = &question.params;
         let answered = match params["mode"].as_str() {
-            None | Some("form") => fill_in(&mut keyboard, &params["requestedSchema"]).await?,
-            Some("url") => visit(&mut keyboard, &params["url"]).await?,
-            Some(_) => return Err(unsupported("this version knows no such form")),
+            None | Some("form") => fill_in(&mut keyboard, &params["requestedSchema"]).await,
+            Some("url") => visit(&mut keyboard, &params["url"]).await,
+            Some(_) => Err(unsupported("this version knows no such form")),
         };
-        Ok(match answered {
+        asked.is_over = true;
+
+        Ok(match answered? {
             Some(content) if content.is_null() => json!({"action": "accept"}),
             Some(content) => json!({"action": "accept", "content": content}),
             None => {
@@ -137,11 +173,28 @@ async fn confirm(keyboard: &mut Keyboard, what: &str) -> Result<bool, AskError> 
 }
 
 impl Keyboard {
+    /// Forgets what was typed before the next question is shown: it cannot be an answer to that.
+    ///
+    /// A thread that waits for a line cannot be called off, so the line that it gets is dropped. It
+    /// may have been typed for the question before, or by somebody who never saw that it was gone.
+    async fn discard_typed_ahead(&mut self) {
+        if let Some(pending) = &mut self.pending_read {
+            if !pending.is_finished() {
+                say("\r\x1b[2K\nThere is another question. Press Enter to see it.\n");
+            }
+            let _ = pending.await;
+            self.pending_read = None;
+        }
+        self.source.discard_typed();
+    }
+
     /// The next line; `None` at the end of input.
     async fn line(&mut self) -> Result<Option<String>, AskError> {
-        let reading = self.reading.get_or_insert_with(|| tokio::task::spawn_blocking(read));
-        let read = reading.await;
-        self.reading = None;
+        let source = Arc::clone(&self.source);
+        let read =
+            self.pending_read.insert(tokio::task::spawn_blocking(move || source.read_line())).await;
+        self.pending_read = None;
+
         let failed = |error: &dyn std::error::Error| {
             AskError::new(AskErrorCode::Failed, format!("nothing can be read: {error}"))
         };
@@ -151,25 +204,26 @@ impl Keyboard {
     }
 }
 
-fn read() -> std::io::Result<String> {
-    let mut line = String::new();
-    std::io::stdin().lock().take(LINE_BYTES_MAX).read_line(&mut line)?;
-    Ok(line)
+/// Marks the terminal as taken while a question is on it.
+struct QuestionGuard<'a> {
+    is_asked: &'a AtomicBool,
+    /// Whether the question came to its end. One that did not was withdrawn.
+    is_over: bool,
 }
 
-/// Marks the terminal as taken.
-struct Asked<'a>(&'a AtomicBool);
-
-impl<'a> Asked<'a> {
+impl<'a> QuestionGuard<'a> {
     fn begin(is_asked: &'a AtomicBool) -> Self {
         is_asked.store(true, Ordering::Release);
-        Self(is_asked)
+        Self { is_asked, is_over: false }
     }
 }
 
-impl Drop for Asked<'_> {
+impl Drop for QuestionGuard<'_> {
     fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
+        if !self.is_over {
+            say("\nThe question was withdrawn: what is typed now answers nothing.\n");
+        }
+        self.is_asked.store(false, Ordering::Release);
     }
 }
 
@@ -183,13 +237,10 @@ fn say(text: &str) {
     let _ = std::io::stderr().flush();
 }
 
-/// A text of a stranger as a terminal may have it: line ends, and no other control characters.
+/// A text of a stranger as a terminal may have it, and not too much of it.
 fn shown(text: &str) -> String {
-    let is_harmless = |c: &char| *c == '\n' || !(c.is_control() || is_invisible(*c));
-    text.chars().filter(is_harmless).take(SHOWN_CHARACTERS_MAX).collect()
+    terminal_text::clean(text).chars().take(SHOWN_CHARACTERS_MAX).collect()
 }
 
-/// Characters that turn the direction of a text or hide in it, so that it is read as another.
-fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
-}
+#[cfg(test)]
+mod tests;

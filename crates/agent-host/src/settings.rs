@@ -12,7 +12,7 @@ use toolbus_sandbox::settings::ScriptsSettings;
 use toolbus_wire::name::AgentName;
 
 use crate::arguments::{Arguments, Command};
-use crate::mcp::McpFaceSettings;
+use crate::face_settings::McpFaceSettings;
 
 /// Names that settings are read from as well.
 pub const ALIASES: &[Alias] =
@@ -32,6 +32,10 @@ pub struct Settings {
     pub mcp: McpSettings,
     /// The agent's tools for MCP clients, while it serves.
     pub mcp_face: McpFaceSettings,
+    /// Whether the `mcp.json` of the current folder is used without asking, though nobody named it.
+    /// When not set, a person at a terminal is asked once for each folder and content of the file;
+    /// without a terminal the file is left out.
+    pub trust_folder: bool,
     /// Whether each tool of an MCP server is a tool of its own as well, named `server__tool`, beside
     /// `mcp_invoke_tool`.
     pub direct_tools: bool,
@@ -53,6 +57,7 @@ impl Default for Settings {
             scripts: ScriptsSettings::default(),
             mcp: McpSettings::default(),
             mcp_face: McpFaceSettings::default(),
+            trust_folder: false,
             direct_tools: false,
             health: HealthSettings::default(),
             log: LogSettings::default(),
@@ -93,6 +98,7 @@ pub(crate) fn of_arguments(arguments: &Arguments) -> Vec<Setting> {
     [
         file.map(|file| Setting::text("mcp.config", file, "--mcp-config")),
         address.map(|address| Setting::text("mcp_face.address", address, "--mcp")),
+        arguments.trust_folder.then(|| Setting::json("trust_folder", true, "--trust-folder")),
     ]
     .into_iter()
     .flatten()

@@ -13,11 +13,12 @@ use toolbus_bus::{Asker, Progress};
 use toolbus_wire::message::toolbus::ToolProgress;
 
 use crate::person::Person;
+use crate::terminal_text;
 
 /// Work that is done sooner shows nothing.
-const SHOW_AFTER: Duration = Duration::from_millis(700);
+const SHOW_GRACE: Duration = Duration::from_millis(700);
 /// How often the line is drawn.
-const DRAW_EVERY: Duration = Duration::from_millis(200);
+const DRAW_INTERVAL: Duration = Duration::from_millis(200);
 /// Most characters of news that are shown.
 const NEWS_CHARACTERS_MAX: usize = 60;
 
@@ -82,14 +83,14 @@ struct Line {
 impl Line {
     async fn draw(self, stop: CancellationToken) {
         let started = Instant::now();
-        let mut next = SHOW_AFTER;
+        let mut next = SHOW_GRACE;
         let mut drawn = false;
         loop {
             tokio::select! {
                 () = tokio::time::sleep(next) => {}
                 () = stop.cancelled() => break,
             }
-            next = DRAW_EVERY;
+            next = DRAW_INTERVAL;
             if self.person.as_ref().is_some_and(Person::is_asked) {
                 // The line that is there is the question's.
                 drawn = false;
@@ -121,5 +122,6 @@ fn describe(progress: &ToolProgress) -> Option<String> {
         }
         _ => return None,
     };
+    let text = terminal_text::clean(text);
     Some(text.chars().filter(|c| !c.is_control()).take(NEWS_CHARACTERS_MAX).collect())
 }

@@ -1,9 +1,8 @@
-//! MCP servers behind the bus: configuration, connections, catalogue, and both ends of the bus hop.
+//! MCP servers behind the bus: configuration, connections, catalogue, and the bridge's end of the bus hop.
 //!
 //! [`config`] reads an `mcp.json`, [`servers::ServerPool`] keeps its servers connected and calls their
 //! tools. Nothing outside this crate sees the library that speaks the protocol.
 
-pub mod agent;
 mod auth;
 pub mod bridge;
 mod call;
@@ -12,19 +11,16 @@ mod catalogue;
 mod claims;
 pub mod config;
 mod connection;
-pub mod direct_name;
 mod eraser;
 mod failure;
 mod http;
 mod lookup;
 pub mod metrics;
-mod nearest;
 mod offer;
 mod record;
 mod registrations;
 mod reload;
 mod server;
-pub mod server_name;
 pub mod servers;
 pub mod settings;
 mod small_file;
@@ -42,8 +38,9 @@ pub use failure::Failure;
 pub use lookup::Lookup;
 pub use registrations::RegistrationsError;
 pub use server::ServerState;
-pub use server_name::ServerName;
 pub use tool_filter::ToolFilter;
+pub use toolbus_mcp_agent::ServerName;
+use toolbus_mcp_agent::{direct_name, nearest, server_name};
 pub use transport::MESSAGE_BYTES_MAX;
 
 /// The servers of a set and how each is, as JSON for people.

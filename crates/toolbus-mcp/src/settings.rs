@@ -62,6 +62,10 @@ pub struct McpSettings {
     /// `mcp.concurrency`.
     #[schemars(range(min = 1, max = 1000))]
     pub concurrency_per_server: Option<NonZeroU16>,
+    /// Whether the file that is read when none is named is left out, because its folder is not
+    /// trusted. The program that asks for trust sets this.
+    #[serde(skip)]
+    pub without_default_file: bool,
     /// Who looks after servers that are programs. Not the operator's to set: `main` has it from
     /// [`crate::supervisor::enter`].
     #[serde(skip)]
@@ -82,6 +86,7 @@ impl Default for McpSettings {
             pins: None,
             concurrency: NonZeroU16::new(256).expect("256 is not zero"),
             concurrency_per_server: None,
+            without_default_file: false,
             supervisor: None,
         }
     }
@@ -124,7 +129,9 @@ impl McpSettings {
     /// When the file is named and not there, or is not JSON.
     pub fn start_servers(&self) -> Result<ServerPool, Error> {
         let path = self.list_file().to_owned();
-        let (text, config) = self.read_list(&path)?;
+        let leaves_file_out = self.without_default_file && self.config.is_none();
+        let (text, config) =
+            if leaves_file_out { (None, Config::default()) } else { self.read_list(&path)? };
         for mistake in &config.mistakes {
             tracing::error!(%mistake, "mistake in the list of MCP servers");
         }
@@ -146,6 +153,10 @@ impl McpSettings {
         options.registrations = Some(Arc::clone(&registrations));
 
         let set = ServerPool::start(config.servers.clone(), options)?;
+        if leaves_file_out {
+            return Ok(set);
+        }
+
         let stdio_registration = self.stdio_registration();
         Sources::new(path, text, config, registrations, stdio_registration).follow(&set);
         Ok(set)

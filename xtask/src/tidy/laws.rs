@@ -17,7 +17,9 @@ const LAYERS: &[&[&str]] = &[
     // tools
     &["toolbus-tools"],
     // providers
-    &["toolbus-mcp", "toolbus-pods", "toolbus-sandbox", "toolbus-scripts"],
+    &["toolbus-mcp-agent", "toolbus-mcp", "toolbus-pods", "toolbus-sandbox", "toolbus-scripts"],
+    // doors
+    &["toolbus-face"],
     // the frame of a process: libraries work without one
     &["toolbus-runtime"],
     SERVICES,
@@ -32,7 +34,7 @@ pub(super) const DEVELOPMENT: &[&str] = &["toolbus-testkit", "conformance", "e2e
 /// Crates that only some of ours may use.
 const RESERVED: [(&str, &[&str]); 7] = [
     ("lapin", &["toolbus-rabbitmq", "e2e"]),
-    ("rmcp", &["toolbus-mcp", "openrouter-mcp", "agent-host", "conformance", "e2e"]),
+    ("rmcp", &["toolbus-mcp", "toolbus-face", "openrouter-mcp", "conformance", "e2e"]),
     ("kube", &["toolbus-pods"]),
     ("kube-client", &["toolbus-pods"]),
     ("kube-runtime", &["toolbus-pods"]),
@@ -45,8 +47,14 @@ const RESERVED: [(&str, &[&str]); 7] = [
 ];
 
 /// A crate that must not have another anywhere below it.
-const FORBIDDEN_BELOW: [(&str, &str); 3] = [
+const FORBIDDEN_BELOW: [(&str, &str); 8] = [
     ("toolbus-wire", "tokio"),
+    // They face models and MCP clients, and hold neither credentials nor programs.
+    ("toolbus-mcp-agent", "rmcp"),
+    ("toolbus-mcp-agent", "reqwest"),
+    ("toolbus-face", "reqwest"),
+    ("toolbus-face", "toolbus-mcp"),
+    ("toolbus-face", "toolbus-runtime"),
     // It holds a credential, and whoever is on the bus has no business with it.
     ("openrouter-mcp", "toolbus-wire"),
     ("openrouter-mcp", "lapin"),

@@ -111,7 +111,8 @@ fn dependency_of(text: &str) -> Dependency {
 
 #[test]
 fn services_do_not_depend_on_services() {
-    check_package("agent-host", &["toolbus-bus", "toolbus-mcp", "rmcp"], &[]);
+    check_package("agent-host", &["toolbus-bus", "toolbus-mcp", "toolbus-face"], &[]);
+    check_package("toolbus-face", &["toolbus-tools", "toolbus-mcp-agent", "rmcp"], &[]);
     let what = "4: agent-host is a service and depends on the service mcp-bridge";
     check_package("agent-host", &["toolbus-bus", "mcp-bridge"], &[what]);
     check_package("agent-host", &["toolbus-bus", "dev mcp-bridge"], &[what]);
@@ -126,7 +127,7 @@ fn reserved_crates_stay_where_they_are() {
     check_package("toolbus-testkit", &["lapin"], &[lapin]);
     let kube = "3: kube may only be used by toolbus-pods";
     check_package("agent-host", &["kube"], &[kube]);
-    let users = "toolbus-mcp, openrouter-mcp, agent-host, conformance, e2e";
+    let users = "toolbus-mcp, toolbus-face, openrouter-mcp, conformance, e2e";
     let rmcp = format!("3: rmcp may only be used by {users}");
     check_package("mcp-bridge", &["dev rmcp"], &[&rmcp]);
 }

@@ -16,9 +16,10 @@ use toolbus_wire::envelope::new_id;
 
 use super::one_shot::OneShot;
 use crate::settings::Settings;
+use crate::terminal_text;
 
 /// How long the demo's MCP server may take to come up.
-const SERVER_WITHIN: Duration = Duration::from_secs(5);
+const SERVER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Most characters of a result that are shown.
 const SHOWN_CHARACTERS_MAX: usize = 200;
 
@@ -38,7 +39,7 @@ pub(super) async fn run(mut settings: Settings, context: &Context) -> Result<Exi
 async fn play(stage: &Stage<'_>) -> bool {
     say("This is the whole fleet in one process: an agent's tools, a message bus, an MCP bridge \
          and a Python sandbox. Each line below is a real call that crosses the bus.\n");
-    stage.one_shot.fleet.settled(SERVER_WITHIN).await;
+    stage.one_shot.fleet.settled(SERVER_TIMEOUT).await;
     stage.one_shot.wait_for_tool("mcp_invoke_tool").await;
     let tools = stage.one_shot.agent.invoker().registry().list();
     let names: Vec<_> = tools.iter().map(|registered| registered.tool.name.as_str()).collect();
@@ -152,6 +153,7 @@ fn text(outcome: &Outcome) -> String {
         Ok(output) => output.content.clone().unwrap_or_default(),
         Err(error) => format!("{}: {}", error.code, error.message),
     };
+    let text = terminal_text::for_stream(&text, &std::io::stdout());
     let line: String = text.trim().replace('\n', " / ");
     match line.char_indices().nth(SHOWN_CHARACTERS_MAX) {
         Some((end, _)) => format!("{}…", &line[..end]),

@@ -13,6 +13,7 @@ use super::save;
 use crate::arguments::Invoke;
 use crate::settings::Settings;
 use crate::terminal::Terminal;
+use crate::terminal_text;
 
 pub(super) async fn run(
     options: Invoke,
@@ -120,8 +121,10 @@ fn print(id: &str, options: &Invoke, outcome: Outcome) -> Exit {
         }
         let _ = writeln!(std::io::stdout(), "{outcome}");
     } else if let Some(error) = error {
-        let _ = writeln!(std::io::stderr(), "{}: {}", error.code, error.message.trim_end());
+        let message = terminal_text::for_stream(error.message.trim_end(), &std::io::stderr());
+        let _ = writeln!(std::io::stderr(), "{}: {message}", error.code);
     } else if let Some(content) = content {
+        let content = terminal_text::for_stream(&content, &std::io::stdout());
         let end = if content.is_empty() || content.ends_with('\n') { "" } else { "\n" };
         let _ = write!(std::io::stdout(), "{content}{end}");
     }

@@ -2,7 +2,7 @@
 //! for what is announced only now.
 //!
 //! Bridges announce server by server and never say that they have told all. So whoever needs to
-//! know waits for the one thing that it needs, and never longer than [`ANNOUNCED_WITHIN`].
+//! know waits for the one thing that it needs, and never longer than [`ANNOUNCEMENT_TIMEOUT`].
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use toolbus_tools::call::CallError;
 use toolbus_wire::ErrorCode;
 use toolbus_wire::name::{AgentName, InstanceId};
 
-use super::LEAVE_WITHIN;
+use super::LEAVE_TIMEOUT;
 use crate::settings::Settings;
 use crate::{agent, fleet};
 
 /// How long to wait for tools and servers that have yet to be announced.
-pub(super) const ANNOUNCED_WITHIN: Duration = Duration::from_secs(2);
+pub(super) const ANNOUNCEMENT_TIMEOUT: Duration = Duration::from_secs(2);
 /// This much silence of the bridges is taken as the end of what they have to say.
-const QUIET: Duration = Duration::from_millis(300);
+const ANNOUNCEMENT_GRACE: Duration = Duration::from_millis(300);
 /// How long to try to reach the broker.
-const JOIN_WITHIN: Duration = Duration::from_secs(5);
+const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A fleet and an agent for one command.
 pub(super) struct OneShot {
@@ -67,13 +67,13 @@ impl Error {
 impl OneShot {
     pub(super) async fn start(settings: &Settings, context: &Context) -> Result<Self, Error> {
         let name = AgentName::parse(&settings.name)?;
-        let start = Start::Within(JOIN_WITHIN);
+        let start = Start::Within(JOIN_TIMEOUT);
         let fleet = fleet::Fleet::start(settings, context, &name, start).await?;
         let agent = agent::Agent::start(fleet.bus().clone(), name, &InstanceId::random()).await?;
         if settings.direct_tools {
             agent.offer_directly();
         }
-        let bridged = agent.services().refresh().await.map_err(Error::Refresh)?;
+        let bridged = agent.directory().refresh().await.map_err(Error::Refresh)?;
         Ok(Self { fleet, agent, bridged })
     }
 
@@ -93,38 +93,38 @@ impl OneShot {
 
     /// Waits until the bridges have told of their servers.
     pub(super) async fn wait_for_servers(&self) {
-        let services = self.agent.services();
+        let directory = self.agent.directory();
         let told = async {
-            self.fleet.settled(ANNOUNCED_WITHIN).await;
+            self.fleet.settled(ANNOUNCEMENT_TIMEOUT).await;
             self.wait_for_announcement().await;
             loop {
-                let known = services.servers();
-                if !services.wait_until(QUIET, |servers| *servers != known).await {
+                let known = directory.servers();
+                if !directory.wait_until(ANNOUNCEMENT_GRACE, |servers| *servers != known).await {
                     break;
                 }
             }
-            services.wait_until(ANNOUNCED_WITHIN, |_| services.is_settled()).await;
+            directory.wait_until(ANNOUNCEMENT_TIMEOUT, |_| directory.is_settled()).await;
         };
         if self.bridged {
             // Time is up for servers that are slow.
-            let _ = tokio::time::timeout(ANNOUNCED_WITHIN, told).await;
+            let _ = tokio::time::timeout(ANNOUNCEMENT_TIMEOUT, told).await;
         }
     }
 
     /// Waits for a tool that is not there yet.
     pub(super) async fn wait_for_tool(&self, name: &str) {
         if self.bridged {
-            self.agent.wait_for_tool(name, ANNOUNCED_WITHIN).await;
+            self.agent.wait_for_tool(name, ANNOUNCEMENT_TIMEOUT).await;
         }
     }
 
     async fn wait_for_server(&self, name: &str) {
         self.wait_for_announcement().await;
-        if self.bridged && !self.fleet.settled(ANNOUNCED_WITHIN).await {
-            let services = self.agent.services();
+        if self.bridged && !self.fleet.settled(ANNOUNCEMENT_TIMEOUT).await {
+            let directory = self.agent.directory();
             let is_known = |server: &str| server.eq_ignore_ascii_case(name);
-            services
-                .wait_until(ANNOUNCED_WITHIN, |servers| {
+            directory
+                .wait_until(ANNOUNCEMENT_TIMEOUT, |servers| {
                     servers.iter().any(|server| is_known(&server.server_name))
                 })
                 .await;
@@ -135,25 +135,25 @@ impl OneShot {
     async fn wait_for_offer(&self, tool: &str) {
         let registry = self.agent.invoker().registry();
         let offered = async {
-            self.fleet.settled(ANNOUNCED_WITHIN).await;
+            self.fleet.settled(ANNOUNCEMENT_TIMEOUT).await;
             let is_there = |_: &[_]| registry.find(tool).is_some();
-            self.agent.services().wait_until(ANNOUNCED_WITHIN, is_there).await
+            self.agent.directory().wait_until(ANNOUNCEMENT_TIMEOUT, is_there).await
         };
         if self.bridged {
             // Time is up: nobody offers such.
-            let _ = tokio::time::timeout(ANNOUNCED_WITHIN, offered).await;
+            let _ = tokio::time::timeout(ANNOUNCEMENT_TIMEOUT, offered).await;
         }
     }
 
     async fn wait_for_announcement(&self) {
         if self.bridged {
-            let services = self.agent.services();
-            services.wait_until(ANNOUNCED_WITHIN, |_| services.has_heard()).await;
+            let directory = self.agent.directory();
+            directory.wait_until(ANNOUNCEMENT_TIMEOUT, |_| directory.has_heard()).await;
         }
     }
 
     pub(super) async fn stop(self) {
         self.agent.close().await;
-        self.fleet.stop(LEAVE_WITHIN).await;
+        self.fleet.stop(LEAVE_TIMEOUT).await;
     }
 }

@@ -8,10 +8,10 @@ use toolbus_runtime::health::{Need, State};
 use toolbus_runtime::service::{BoxError, Context, Exit};
 use toolbus_wire::name::{AgentName, InstanceId};
 
-use super::LEAVE_WITHIN;
+use super::LEAVE_TIMEOUT;
 use crate::agent::Agent;
+use crate::face::FaceServer;
 use crate::fleet::{self, Fleet};
-use crate::mcp::Face;
 use crate::settings::Settings;
 
 pub(super) async fn run(settings: Settings, context: Context) -> Result<Exit, BoxError> {
@@ -38,7 +38,7 @@ pub(super) async fn run(settings: Settings, context: Context) -> Result<Exit, Bo
     if settings.bus.url.is_none() {
         tracing::warn!("no broker is set: nobody on a bus can call its tools");
     }
-    match agent.services().refresh().await {
+    match agent.directory().refresh().await {
         Ok(true) => {}
         Ok(false) => {
             tracing::info!("no MCP bridge is there yet; it announces its servers when it comes");
@@ -46,11 +46,11 @@ pub(super) async fn run(settings: Settings, context: Context) -> Result<Exit, Bo
         // It is asked again when the broker is back.
         Err(error) => tracing::warn!(%error, "could not ask for MCP servers"),
     }
-    let face = Face::open(&settings.mcp_face, &agent).await?;
+    let face = FaceServer::open(&settings.mcp_face, &agent).await?;
     if let Some(face) = &face {
         tracing::info!(address = %face.address(), "serving MCP clients");
     }
-    describe(&context, &agent, face.as_ref().map(Face::address));
+    describe(&context, &agent, face.as_ref().map(FaceServer::address));
     ready.set(State::Up);
     tracing::info!(agent = %name, "serving");
 
@@ -65,7 +65,7 @@ pub(super) async fn run(settings: Settings, context: Context) -> Result<Exit, Bo
     };
     futures_util::future::join3(everybody, alone, clients).await;
     agent.close().await;
-    fleet.stop(LEAVE_WITHIN).await;
+    fleet.stop(LEAVE_TIMEOUT).await;
     Ok(Exit::SUCCESS)
 }
 
@@ -81,7 +81,7 @@ fn describe(context: &Context, agent: &Agent, face: Option<SocketAddr>) {
             .map(|registered| registered.tool.name.clone())
             .collect();
         let servers: Vec<_> =
-            agent.services().servers().into_iter().map(|server| server.server_name).collect();
+            agent.directory().servers().into_iter().map(|server| server.server_name).collect();
         let mut status =
             serde_json::json!({"agent": agent.name(), "tools": tools, "mcpServers": servers});
         if let Some(face) = face {

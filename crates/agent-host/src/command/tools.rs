@@ -10,6 +10,7 @@ use super::one_shot::OneShot;
 use crate::agent::Agent;
 use crate::arguments::Tools;
 use crate::settings::Settings;
+use crate::terminal_text;
 
 pub(super) async fn run(
     options: Tools,
@@ -18,12 +19,15 @@ pub(super) async fn run(
 ) -> Result<Exit, BoxError> {
     let one_shot = OneShot::start(settings, context).await?;
     one_shot.wait_for_servers().await;
-    let servers = one_shot.agent.services().servers();
+    let servers = one_shot.agent.directory().servers();
     let text = if options.json {
         as_json(&one_shot.agent, &servers)?
     } else {
-        as_text(&one_shot.agent, &servers)
+        let text = as_text(&one_shot.agent, &servers);
+        // Names, descriptions and reasons are the servers' own words.
+        terminal_text::for_stream(&text, &std::io::stdout()).into_owned()
     };
+
     // Whoever closed our standard output wants no more of it.
     let _ = std::io::stdout().write_all(text.as_bytes());
     one_shot.stop().await;

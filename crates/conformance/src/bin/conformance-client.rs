@@ -74,7 +74,7 @@ async fn main() -> anyhow::Result<()> {
     for _ in 0..LOGINS_MAX {
         let set = ServerPool::start(vec![entry.clone()], options.clone())?;
         set.wait_settled().await;
-        let worked = work(&set, &wishes).await;
+        let worked = call_tools(&set, &scenario_context).await;
         set.close(Duration::ZERO).await;
 
         match worked {
@@ -133,7 +133,11 @@ enum CallsOutcome {
     NeedsLogin,
 }
 
-async fn work(set: &ServerPool, wishes: &Wishes) -> anyhow::Result<Ended> {
+/// Makes the calls that the suite names, else one of each tool.
+async fn call_tools(
+    set: &ServerPool,
+    scenario_context: &ScenarioContext,
+) -> anyhow::Result<CallsOutcome> {
     let status = set.find(SERVER).context("the server is gone")?;
     if let ServerState::Failed { failure, .. } = status.state {
         let failure = failure.to_string();

@@ -91,8 +91,8 @@ impl Embedded {
 
 async fn agent(bus: Arc<dyn Bus>, servers: usize) -> anyhow::Result<Agent> {
     let agent = Agent::start(bus, AgentName::standard(), &InstanceId::random()).await?;
-    agent.services().refresh().await?;
-    let is_there = agent.services().wait_until(READY_WITHIN, |known| known.len() == servers).await;
+    agent.directory().refresh().await?;
+    let is_there = agent.directory().wait_until(READY_WITHIN, |known| known.len() == servers).await;
     ensure!(is_there, "the bridge does not announce {servers} servers");
     Ok(agent)
 }

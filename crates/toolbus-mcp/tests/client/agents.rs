@@ -9,9 +9,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use toolbus_bus::requester::Requester;
 use toolbus_bus::{Bus, Delivery, Disposition, Flow, MemoryBus, Subscription, TopicPattern};
-use toolbus_mcp::agent::Services;
 use toolbus_mcp::bridge::{self, Bridge, StdioRegistration};
 use toolbus_mcp::servers::ServerPool;
+use toolbus_mcp_agent::McpDirectory;
 use toolbus_testkit::eventually;
 use toolbus_tools::{Guides, Invoker, Registry};
 use toolbus_wire::name::{AgentName, InstanceId};
@@ -20,7 +20,7 @@ use toolbus_wire::topic;
 use crate::support::*;
 
 struct Agent {
-    services: Services,
+    services: McpDirectory,
     invoker: Invoker,
 }
 
@@ -29,8 +29,13 @@ impl Agent {
         let (name, instance) = (AgentName::parse(name).unwrap(), InstanceId::random());
         let requester = Requester::start(Arc::clone(bus), name, &instance).await.unwrap();
         let registry = Arc::new(Registry::new());
-        let services =
-            Services::start(bus, requester, &instance, Arc::clone(&registry), Guides::default());
+        let services = McpDirectory::start(
+            bus,
+            requester,
+            &instance,
+            Arc::clone(&registry),
+            Guides::default(),
+        );
         Self { services: services.await.unwrap(), invoker: Invoker::new(registry) }
     }
 

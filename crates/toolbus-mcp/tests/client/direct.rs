@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use toolbus_bus::requester::Requester;
 use toolbus_bus::{Bus, MemoryBus};
-use toolbus_mcp::agent::Services;
 use toolbus_mcp::bridge::{self, Bridge, StdioRegistration};
 use toolbus_mcp::servers::ServerPool;
 use toolbus_mcp::trust::Pins;
 use toolbus_mcp::{TOOLS_MAX, config::ToolChanges};
+use toolbus_mcp_agent::McpDirectory;
 use toolbus_testkit::eventually;
 use toolbus_tools::call::Outcome;
 use toolbus_tools::{Guides, Invoker, Registry};
@@ -23,7 +23,7 @@ use crate::support::*;
 
 struct Agent {
     bridge: Bridge,
-    services: Services,
+    services: McpDirectory,
     invoker: Invoker,
     registry: Arc<Registry>,
 }
@@ -35,7 +35,7 @@ async fn agent(set: ServerPool) -> Agent {
     let requester = Requester::start(Arc::clone(&bus), name.clone(), &instance).await.unwrap();
     let registry = Arc::new(Registry::new());
     let guides = Guides::default();
-    let services = Services::start(&bus, requester, &instance, Arc::clone(&registry), guides);
+    let services = McpDirectory::start(&bus, requester, &instance, Arc::clone(&registry), guides);
     let services = services.await.unwrap();
     services.offer_directly();
     let options = bridge::Options {

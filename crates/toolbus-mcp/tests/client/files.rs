@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use toolbus_config::TimeSpan;
-use toolbus_config::TimeSpan;
 use toolbus_mcp::config::{Entry, Variables};
 use toolbus_mcp::servers::{AddError, Registered, ServerPool, UnregisterError};
 use toolbus_mcp::settings::McpSettings;

@@ -10,7 +10,7 @@ use toolbus_bus::requester::Requester;
 use toolbus_bus::{
     Bus, Consumer, Delivery, Disposition, Envelope, Flow, MemoryBus, Subscription, TopicPattern,
 };
-use toolbus_mcp::agent::Services;
+use toolbus_mcp_agent::McpDirectory;
 use toolbus_tools::call::{Call, CallError, Time};
 use toolbus_tools::{Guides, Invoker, Registry};
 use toolbus_wire::message::mcp::{McpServerSummary, McpServersIndexed};
@@ -106,7 +106,7 @@ async fn a_bridge_that_does_not_answer_is_told_in_the_words_that_models_know() {
     let requester = Requester::start(Arc::clone(&bus), name.clone(), &instance).await.unwrap();
     let registry = Arc::new(Registry::new());
     let services =
-        Services::start(&bus, requester, &instance, Arc::clone(&registry), Guides::default());
+        McpDirectory::start(&bus, requester, &instance, Arc::clone(&registry), Guides::default());
     let services = services.await.unwrap();
     let _consumers = silent(&bus).await;
     announce(&bus, &name).await;

@@ -8,13 +8,17 @@ fn verdict(program: &[u8], number: u32, arguments: [u64; 6]) -> u32 {
     let mut data = [number.to_ne_bytes(), architecture.to_ne_bytes()].concat();
     data.extend_from_slice(&[0; 8]);
     arguments.iter().for_each(|argument| data.extend_from_slice(&argument.to_ne_bytes()));
+
     let word = |bytes: &[u8]| u32::from_ne_bytes(bytes.try_into().expect("four bytes"));
     let (mut at, mut register) = (0, 0_u32);
+
     loop {
         let instruction = &program[at * 8..at * 8 + 8];
         let code = u16::from_ne_bytes([instruction[0], instruction[1]]);
         let value = word(&instruction[4..8]);
+
         at += 1;
+
         let holds = match code {
             0x20 => {
                 register = word(&data[value as usize..value as usize + 4]);
@@ -35,6 +39,7 @@ fn verdict(program: &[u8], number: u32, arguments: [u64; 6]) -> u32 {
             0x45 => register & value != 0,
             other => panic!("an unknown instruction {other:#x}"),
         };
+
         at += usize::from(instruction[if holds { 2 } else { 3 }]);
     }
 }
@@ -46,33 +51,41 @@ const ABSENT_CALL: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
 #[test]
 fn calls_are_sorted_as_listed() {
     for network in [Network::Denied, Network::Allowed] {
-        let program = program(network).expect("a program");
+        let program = filter_program(network).expect("a program");
         assert!(program.len() / 8 < 4096, "longer than the kernel takes");
+
         let judge = |number: libc::c_long, first: u64, second: u64| {
             verdict(&program, u32::try_from(number).expect("small"), [first, second, 0, 0, 0, 0])
         };
         for number in REFUSED {
             assert_eq!(judge(*number, 0, 0), REFUSED_CALL, "{number}");
         }
+
         for number in ABSENT {
             assert_eq!(judge(*number, 0, 0), ABSENT_CALL, "{number}");
         }
+
         for number in [libc::SYS_read, libc::SYS_execve, libc::SYS_futex, libc::SYS_wait4] {
             assert_eq!(judge(number, u64::MAX, u64::MAX), ALLOWED, "{number}");
         }
+
         for flag in NAMESPACE_FLAGS {
             let flags = (flag | libc::SIGCHLD | libc::CLONE_VM) as u64;
             assert_eq!(judge(libc::SYS_clone, flags, 0), REFUSED_CALL, "{flag:#x}");
         }
+
         let threads = libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_THREAD | libc::CLONE_SETTLS;
         assert_eq!(judge(libc::SYS_clone, threads as u64, 0), ALLOWED);
+
         // The kernel looks at the lower half only.
         assert_eq!(judge(libc::SYS_ioctl, 0, libc::TIOCSTI | 1 << 40), REFUSED_CALL);
         assert_eq!(judge(libc::SYS_ioctl, 0, libc::TIOCGWINSZ), ALLOWED);
+
         let socket = |family: libc::c_int| judge(libc::SYS_socket, family as u64, 1);
         let internet = if network == Network::Allowed { ALLOWED } else { REFUSED_CALL };
         assert_eq!((socket(libc::AF_UNIX), socket(libc::AF_INET)), (ALLOWED, internet));
         assert_eq!((socket(libc::AF_PACKET), socket(libc::AF_VSOCK)), (REFUSED_CALL, REFUSED_CALL));
+
         assert_eq!(judge(libc::SYS_socketpair, libc::AF_INET6 as u64, 1), internet);
     }
 }
@@ -80,7 +93,7 @@ fn calls_are_sorted_as_listed() {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn the_x32_interface_is_refused() {
-    let program = program(Network::Denied).expect("a program");
+    let program = filter_program(Network::Denied).expect("a program");
     for number in [0x4000_0000, 0x4000_0000 + 41, u32::MAX, 512, 520, 547] {
         assert_eq!(verdict(&program, number, [0; 6]), REFUSED_CALL, "{number:#x}");
     }
@@ -97,6 +110,7 @@ fn the_filters_of_pods_are_the_same() {
 
 fn check_filter_of_pods(network: &str, same: Network) {
     const FILTER: &str = include_str!("../../../toolbus-pods/src/python/filter.py");
+
     // Hands over what it would have given to the kernel.
     let print = r"
 import ctypes, sys
@@ -109,18 +123,21 @@ class Libc:
         return 0
 ctypes.CDLL = lambda *_, **__: Libc()
 ";
+
     let output = std::process::Command::new("python3")
         .args(["-I", "-c", &format!("{FILTER}{print}deny_calls({network})\n")])
         .output()
         .expect("python3");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+
     let theirs = output.stdout;
-    let ours = program(same).expect("a program");
+    let ours = filter_program(same).expect("a program");
     let first = NAMESPACE_FLAGS.map(|flag| flag.unsigned_abs().into());
     let first = first.into_iter().chain(0..64).chain([17, 0x003d_0f00, u64::MAX, 1 << 40]);
     let second = TERMINAL_INJECTION.into_iter().chain([0, libc::TIOCGWINSZ, u64::MAX]);
     let arguments: Vec<_> =
         first.flat_map(|one| second.clone().map(move |two| [one, two])).collect();
+
     for number in (0..600).chain([0x4000_0000, 0x4000_0029, 0x4000_0208, u32::MAX]) {
         for [one, two] in &arguments {
             let call = [*one, *two, 0, 0, 0, 0];

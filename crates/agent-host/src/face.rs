@@ -1,0 +1,67 @@
+//! The MCP face of this agent, on a port of its own.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use toolbus_config::ListenAddress;
+use toolbus_face::{CONNECTIONS_MAX, Face, FaceDeps, FaceSettings};
+use toolbus_runtime::http;
+
+use crate::agent::Agent;
+use crate::face_settings::McpFaceSettings;
+
+/// What holds for the port.
+const LIMITS: http::Limits = http::Limits { connections_max: CONNECTIONS_MAX, lifetime: None };
+
+/// A face that MCP clients can reach.
+pub struct FaceServer {
+    face: Face,
+    server: http::Server,
+}
+
+/// The port of the face could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot serve MCP at {address}")]
+pub struct Error {
+    address: ListenAddress,
+    #[source]
+    source: std::io::Error,
+}
+
+impl FaceServer {
+    /// Opens the face of an agent, where the settings have an address for it.
+    ///
+    /// # Errors
+    /// When the address is in use, not of this machine, or its name does not resolve.
+    pub async fn open(settings: &McpFaceSettings, agent: &Agent) -> Result<Option<Self>, Error> {
+        let Some(address) = &settings.address else { return Ok(None) };
+        let visitors = FaceSettings {
+            allowed_hosts: settings.allowed_hosts.clone(),
+            allowed_origins: settings.allowed_origins.clone(),
+        };
+        let deps = FaceDeps {
+            agent: agent.name().clone(),
+            invoker: agent.invoker().clone(),
+            directory: agent.directory().clone(),
+        };
+        let face = Face::new(&visitors, deps);
+
+        match http::serve(address, face.router(), LIMITS).await {
+            Ok(server) => Ok(Some(Self { face, server })),
+            Err(source) => Err(Error { address: address.clone(), source }),
+        }
+    }
+
+    /// The address that is really listened on.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.server.address()
+    }
+
+    /// Takes no more calls, waits up to `grace` for those that run, and closes every connection.
+    pub async fn close(self, grace: Duration) {
+        self.face.drain(grace).await;
+        self.server.close().await;
+        self.face.close().await;
+    }
+}

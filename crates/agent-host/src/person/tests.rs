@@ -1,0 +1,83 @@
+//! Questions at a keyboard that a test types at.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::timeout;
+
+use super::*;
+
+/// Long enough for a line that was typed to be read.
+const READ_TIMEOUT: Duration = Duration::from_millis(300);
+
+struct FakeKeyboard(Mutex<mpsc::Receiver<String>>);
+
+impl LineSource for FakeKeyboard {
+    fn read_line(&self) -> std::io::Result<String> {
+        Ok(self.0.lock().recv().unwrap_or_default())
+    }
+
+    fn discard_typed(&self) {
+        if let Some(lines) = self.0.try_lock() {
+            while lines.try_recv().is_ok() {}
+        }
+    }
+}
+
+fn person() -> (Person, mpsc::SyncSender<String>) {
+    let (typed, lines) = mpsc::sync_channel(8);
+    (Person::at(FakeKeyboard(Mutex::new(lines))), typed)
+}
+
+fn question(message: &str) -> Question {
+    Question {
+        kind: AskKind::Elicitation,
+        from: Some("a server".to_owned()),
+        params: json!({"message": message, "requestedSchema": {"type": "object", "properties": {}}}),
+        round: None,
+    }
+}
+
+fn type_line(typed: &mpsc::SyncSender<String>, line: &str) {
+    typed.send(format!("{line}\n")).expect("somebody reads");
+}
+
+#[tokio::test]
+async fn what_was_typed_for_a_withdrawn_question_does_not_answer_the_next() {
+    let (person, typed) = person();
+
+    let first = timeout(READ_TIMEOUT, person.answer(question("Continue?"))).await;
+    assert!(first.is_err(), "nobody has typed");
+    type_line(&typed, "y");
+
+    let mut second = Box::pin(person.answer(question("Delete all?")));
+    assert!(timeout(READ_TIMEOUT, &mut second).await.is_err(), "the old line answered");
+    type_line(&typed, "n");
+    assert_eq!(second.await.expect("an answer"), json!({"action": "decline"}));
+}
+
+#[tokio::test]
+async fn what_is_typed_while_the_read_still_waits_only_shows_the_next_question() {
+    let (person, typed) = person();
+
+    assert!(timeout(READ_TIMEOUT, person.answer(question("Continue?"))).await.is_err());
+    let mut second = Box::pin(person.answer(question("Delete all?")));
+    assert!(timeout(READ_TIMEOUT, &mut second).await.is_err(), "the read of the first waits");
+    type_line(&typed, "y");
+    assert!(timeout(READ_TIMEOUT, &mut second).await.is_err(), "that line was for the first");
+    type_line(&typed, "y");
+    let agreed = second.await.expect("an answer");
+    assert_eq!(agreed["action"], "accept");
+}
+
+#[tokio::test]
+async fn what_was_typed_ahead_of_any_question_answers_none() {
+    let (person, typed) = person();
+
+    type_line(&typed, "y");
+    let mut asked = Box::pin(person.answer(question("Delete all?")));
+    assert!(timeout(READ_TIMEOUT, &mut asked).await.is_err());
+    type_line(&typed, "y");
+    assert_eq!(asked.await.expect("an answer")["action"], "accept");
+}

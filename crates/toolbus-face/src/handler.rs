@@ -1,0 +1,332 @@
+//! The methods of the protocol, for one path. Each is led on to whoever knows; nothing is decided
+//! here.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use rmcp::RoleServer;
+use rmcp::model::{
+    CallToolRequestMethod, CallToolRequestParams, CallToolResponse, CompleteRequestMethod,
+    CompleteRequestParams, CompleteResult, ConstString as _, ErrorData, GetPromptRequestMethod,
+    GetPromptRequestParams, GetPromptResponse, Implementation, InputResponses,
+    ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod,
+    ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, PromptsCapability, ReadResourceRequestMethod,
+    ReadResourceRequestParams, ReadResourceResponse, ResourcesCapability, ServerCapabilities,
+    ServerConfig, SubscribeRequestMethod, SubscribeRequestParams, UnsubscribeRequestMethod,
+    UnsubscribeRequestParams,
+};
+use rmcp::service::{Peer, RequestContext, SubscriptionContext};
+use serde_json::Value;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use toolbus_tools::call::{Arguments, Call, CallError, Time};
+use toolbus_wire::ErrorCode;
+use toolbus_wire::envelope::new_id;
+
+use crate::input_rounds::RequestAnswer;
+use crate::log::SessionLog;
+use crate::offer::{self, Offer, Target};
+use crate::outcome;
+use crate::pending_call::{CallContext, CallOutcome, Reply};
+use crate::protocol_version;
+use crate::resource_requests::ReadRequest;
+use crate::subscriptions::{self, ResourceSubscriptions};
+use crate::suspended_calls::{RequestIdentity, SuspendedCalls};
+
+/// Who calls, for the records.
+const CALLER: &str = "mcp";
+
+/// What a client brings that comes back to answer.
+struct ResumeRequest {
+    responses: Option<InputResponses>,
+    state: Option<String>,
+}
+
+/// Answers the clients of one path. Clones are of one session.
+#[derive(Clone)]
+pub(crate) struct Handler {
+    offer: Offer,
+    calls: Arc<Semaphore>,
+    suspended: SuspendedCalls,
+    log: SessionLog,
+    subscriptions: ResourceSubscriptions,
+}
+
+impl Handler {
+    /// Answers with what `offer` has; `calls` bounds how many calls and other requests
+    /// over the bus run, over all paths, and `suspended` has those whose clients are away.
+    pub(crate) fn new(offer: Offer, calls: Arc<Semaphore>, suspended: SuspendedCalls) -> Self {
+        Self {
+            offer,
+            calls,
+            suspended,
+            log: SessionLog::default(),
+            subscriptions: ResourceSubscriptions::default(),
+        }
+    }
+
+    /// The same for another session.
+    pub(crate) fn for_session(&self) -> Self {
+        Self {
+            log: SessionLog::default(),
+            subscriptions: ResourceSubscriptions::default(),
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn offer(&self) -> &Offer {
+        &self.offer
+    }
+
+    pub(crate) fn suspended(&self) -> &SuspendedCalls {
+        &self.suspended
+    }
+
+    pub(crate) fn log(&self) -> &SessionLog {
+        &self.log
+    }
+
+    /// Room for a request that is answered over the bus.
+    fn permit(&self) -> Result<OwnedSemaphorePermit, ErrorData> {
+        let permit = Arc::clone(&self.calls).try_acquire_owned();
+        permit.map_err(|_| ErrorData::internal_error("busy: too many calls are running", None))
+    }
+
+    /// Which request this is, for a client that comes back with answers.
+    fn identity(
+        &self,
+        method: &'static str,
+        name: &str,
+        arguments: &Value,
+        context: &RequestContext<RoleServer>,
+    ) -> RequestIdentity {
+        self.suspended.identity(self.offer.server(), method, (name, arguments), context)
+    }
+}
+
+/// What clients ask, by the protocol's names.
+impl Handler {
+    /// What clients are told of this server.
+    pub(crate) fn info(&self) -> ServerConfig {
+        let program = Implementation::new("toolbus", env!("CARGO_PKG_VERSION"));
+        let tools = ServerCapabilities::builder().enable_tools().enable_tool_list_changed();
+        let mut capabilities = tools.build();
+        capabilities.logging = Some(serde_json::Map::new());
+        let offered = self.offer.beside_tools();
+        capabilities.prompts = offered.prompts.then(|| {
+            let mut prompts = PromptsCapability::default();
+            prompts.list_changed = Some(true);
+            prompts
+        });
+        capabilities.resources = offered.resources.then(|| {
+            let mut resources = ResourcesCapability::default();
+            resources.list_changed = Some(true);
+            resources.subscribe = offered.subscriptions.then_some(true);
+            resources
+        });
+        capabilities.completions = offered.completions.then(serde_json::Map::new);
+        ServerConfig::new(capabilities).with_server_info(program.with_title(self.offer.title()))
+    }
+
+    pub(crate) async fn list_tools(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        // Those of a server are asked for over the bus, as other requests are.
+        let _permit = self.offer.server().map(|_| self.permit()).transpose()?;
+        let tools = self.offer.tools().await.map_err(unavailable)?;
+
+        let cursor = request.and_then(|request| request.cursor);
+        let mut page = offer::page(&tools, cursor.as_deref())?;
+        if !protocol_version::is_stateless(&context) {
+            offer::for_the_older_era(&mut page.tools);
+        }
+        Ok(page)
+    }
+
+    pub(crate) async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let tool = request.name.clone();
+        let arguments = Value::Object(request.arguments.unwrap_or_default());
+        let asked = self.identity(CallToolRequestMethod::VALUE, &tool, &arguments, &context);
+        let responses = request.input_responses;
+
+        if let Some(state) = &request.request_state {
+            return self.resume_call(asked, state, responses, &context).await?.into_tool_response();
+        }
+        let Ok(permit) = Arc::clone(&self.calls).try_acquire_owned() else {
+            let busy = CallError::new(ErrorCode::Busy, "too many calls are running");
+            return Ok(outcome::failed(&busy).into());
+        };
+        let target = self.offer.target(request.name, arguments).await.map_err(unavailable)?;
+        let Some(Target { tool, arguments }) = target else {
+            return Err(ErrorData::invalid_params(format!("there is no tool {tool:?}"), None));
+        };
+
+        let is_stateless = protocol_version::is_stateless(&context);
+        let invoker = self.offer.deps().invoker.clone();
+        let begin = move |means| -> BoxFuture<'static, CallOutcome> {
+            let CallContext { cancelled, progress, asker } = means;
+            let call = Call {
+                id: new_id(),
+                tool,
+                arguments: Arguments::Value(arguments),
+                caller: CALLER.to_owned(),
+                session: None,
+                time: Time::Default,
+                cancelled,
+                progress,
+                asker,
+            };
+            Box::pin(async move {
+                let _permit = permit;
+                let result = outcome::answer(invoker.invoke(call).await)?;
+                let result =
+                    if is_stateless { result } else { outcome::without_bare_values(result) };
+                Ok(Reply::Tool(result))
+            })
+        };
+
+        self.begin_call(asked, responses, &context, begin).await?.into_tool_response()
+    }
+
+    // What is not offered is not there, rather than empty, as rmcp has it by itself.
+
+    pub(crate) async fn list_prompts(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let _permit = self.permit()?;
+        let requests = self.offer.prompts(&context.ct);
+        let requests =
+            requests.ok_or_else(ErrorData::method_not_found::<ListPromptsRequestMethod>)?;
+        requests.prompts(request.and_then(|request| request.cursor)).await
+    }
+
+    pub(crate) async fn get_prompt(
+        &self,
+        mut request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        if !self.offer.beside_tools().prompts {
+            return Err(ErrorData::method_not_found::<GetPromptRequestMethod>());
+        }
+        let arguments = Value::Object(request.arguments.clone().unwrap_or_default());
+        let asked =
+            self.identity(GetPromptRequestMethod::VALUE, &request.name, &arguments, &context);
+        let back = ResumeRequest {
+            responses: request.input_responses.take(),
+            state: request.request_state.take(),
+        };
+        self.read(asked, back, ReadRequest::Prompt(request), &context).await?.into_prompt_response()
+    }
+
+    pub(crate) async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let _permit = self.permit()?;
+        let requests = self.offer.resources(&context.ct);
+        let requests =
+            requests.ok_or_else(ErrorData::method_not_found::<ListResourcesRequestMethod>)?;
+        requests.resources(request.and_then(|request| request.cursor)).await
+    }
+
+    pub(crate) async fn list_resource_templates(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        let _permit = self.permit()?;
+        let requests = self.offer.resources(&context.ct);
+        let requests = requests
+            .ok_or_else(ErrorData::method_not_found::<ListResourceTemplatesRequestMethod>)?;
+        requests.templates(request.and_then(|request| request.cursor)).await
+    }
+
+    pub(crate) async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        if !self.offer.beside_tools().resources {
+            return Err(ErrorData::method_not_found::<ReadResourceRequestMethod>());
+        }
+        let (uri, nothing) = (request.uri, Value::Null);
+        let asked = self.identity(ReadResourceRequestMethod::VALUE, &uri, &nothing, &context);
+        let back =
+            ResumeRequest { responses: request.input_responses, state: request.request_state };
+        self.read(asked, back, ReadRequest::Resource(uri), &context).await?.into_resource_response()
+    }
+
+    /// Asks the server for something, or goes on with that where its client comes back.
+    async fn read(
+        &self,
+        asked: RequestIdentity,
+        back: ResumeRequest,
+        wanted: ReadRequest,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<RequestAnswer, ErrorData> {
+        if let Some(state) = &back.state {
+            return self.resume_call(asked, state, back.responses, context).await;
+        }
+        let (permit, offer) = (self.permit()?, self.offer.clone());
+        let begin = move |means: CallContext| -> BoxFuture<'static, CallOutcome> {
+            Box::pin(async move {
+                let _permit = permit;
+                let nothing = || ErrorData::invalid_request("there is no server here", None);
+                let requests = offer.requests(&means.cancelled).ok_or_else(nothing)?;
+                requests.read(wanted, &means.asker).await
+            })
+        };
+        self.begin_call(asked, back.responses, context, begin).await
+    }
+
+    /// Tells the client of this session what changes from now on.
+    pub(crate) fn spawn_change_notifications(&self, client: Peer<RoleServer>) {
+        self.suspended.spawn_while_open(self.subscriptions.tell(self.offer.clone(), client));
+    }
+
+    pub(crate) async fn subscribe(&self, request: SubscribeRequestParams) -> Result<(), ErrorData> {
+        let _permit = self.permit()?;
+        if !self.offer.beside_tools().subscriptions {
+            return Err(ErrorData::method_not_found::<SubscribeRequestMethod>());
+        }
+        self.subscriptions.subscribe(&self.offer, request.uri).await
+    }
+
+    pub(crate) fn unsubscribe(&self, request: &UnsubscribeRequestParams) -> Result<(), ErrorData> {
+        if !self.offer.beside_tools().subscriptions {
+            return Err(ErrorData::method_not_found::<UnsubscribeRequestMethod>());
+        }
+        self.subscriptions.unsubscribe(&request.uri);
+        Ok(())
+    }
+
+    pub(crate) async fn listen(&self, context: &SubscriptionContext) -> Result<(), ErrorData> {
+        subscriptions::listen(&self.offer, context).await
+    }
+
+    pub(crate) async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        let _permit = self.permit()?;
+        let requests = self.offer.requests(&context.ct);
+        let requests = requests.filter(|_| self.offer.beside_tools().completions);
+        let requests = requests.ok_or_else(ErrorData::method_not_found::<CompleteRequestMethod>)?;
+        requests.complete(request).await
+    }
+}
+
+/// The bridge does not say what its server has.
+fn unavailable(error: CallError) -> ErrorData {
+    ErrorData::internal_error(format!("{}: {}", error.code, error.message), None)
+}

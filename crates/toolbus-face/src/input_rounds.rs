@@ -1,0 +1,149 @@
+//! Rounds of input: how a request asks its client something, by the client's protocol version.
+//!
+//! A client of the older era is asked by requests of ours while it waits. One of the newer era gets
+//! the questions as the result, and its call is suspended until it comes back with the answers.
+
+use futures_util::future::BoxFuture;
+use rmcp::RoleServer;
+use rmcp::model::{
+    CallToolResponse, ErrorData, GetPromptResponse, InputRequiredResult, InputResponses,
+    ReadResourceResponse,
+};
+use rmcp::service::RequestContext;
+use toolbus_wire::message::toolbus::{AskError, AskErrorCode};
+
+use crate::handler::Handler;
+use crate::pending_call::{CallContext, CallEvent, CallOutcome, PendingCall, Reply};
+use crate::progress_relay::ProgressRelay;
+use crate::protocol_version;
+use crate::questions::{Questions, kinds};
+use crate::suspended_calls::RequestIdentity;
+
+/// What a client is answered.
+pub(crate) enum RequestAnswer {
+    Complete(Reply),
+    InputRequired(InputRequiredResult),
+}
+
+impl Handler {
+    /// Begins a call. `early_answers` is what the client answers before it is asked.
+    pub(crate) async fn begin_call(
+        &self,
+        request: RequestIdentity,
+        early_answers: Option<InputResponses>,
+        context: &RequestContext<RoleServer>,
+        begin: impl FnOnce(CallContext) -> BoxFuture<'static, CallOutcome>,
+    ) -> Result<RequestAnswer, ErrorData> {
+        let relay = ProgressRelay::of(context, self.log().threshold(context));
+        let client = context.client_capabilities().unwrap_or_default();
+        if protocol_version::is_stateless(context) && !kinds(&client).is_empty() {
+            let early_answers = early_answers.unwrap_or_default();
+            let call = PendingCall::begin(
+                self.suspended(),
+                client,
+                early_answers,
+                relay.progress(),
+                begin,
+            );
+            return self.await_event(call, request, relay, context).await;
+        }
+
+        let questions = Questions::of(context);
+        let call = begin(CallContext {
+            cancelled: context.ct.clone(),
+            progress: relay.progress(),
+            asker: questions.asker(),
+        });
+        relay.relay_during(questions.answer_during(call)).await.map(RequestAnswer::Complete)
+    }
+
+    /// Goes on with the call that the client was asked by.
+    pub(crate) async fn resume_call(
+        &self,
+        request: RequestIdentity,
+        state: &str,
+        responses: Option<InputResponses>,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<RequestAnswer, ErrorData> {
+        let mut call = self.suspended().resume(state, &request)?;
+
+        let client = context.client_capabilities().unwrap_or_default();
+        call.answer(responses.unwrap_or_default(), client);
+
+        let relay = ProgressRelay::of(context, self.log().threshold(context));
+        call.progress.redirect_to(relay.progress());
+        self.await_event(call, request, relay, context).await
+    }
+
+    /// Waits for the end of the call, or for what it asks. A client that gives the request up
+    /// gives the call up.
+    async fn await_event(
+        &self,
+        mut call: PendingCall,
+        request: RequestIdentity,
+        relay: ProgressRelay,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<RequestAnswer, ErrorData> {
+        let progress = relay.progress();
+        let waiting = async {
+            loop {
+                let event = tokio::select! {
+                    biased;
+                    event = call.next() => event,
+                    () = context.ct.cancelled() => {
+                        return Err(ErrorData::internal_error("the request was cancelled", None));
+                    }
+                };
+                let questions = match event {
+                    CallEvent::Finished(ended) => return ended.map(RequestAnswer::Complete),
+                    CallEvent::NeedsInput(questions) => questions,
+                };
+
+                call.pause();
+                call = match self.suspended().suspend(call, request.clone()) {
+                    Ok(state) => {
+                        let result = InputRequiredResult::new(Some(questions), Some(state));
+                        return Ok(RequestAnswer::InputRequired(result));
+                    }
+                    Err(back) => *back,
+                };
+
+                let text = "too many clients are away to answer questions";
+                call.refuse(&AskError::new(AskErrorCode::Busy, text));
+                call.progress.redirect_to(progress.clone());
+            }
+        };
+        relay.relay_during(waiting).await
+    }
+}
+
+impl RequestAnswer {
+    pub(crate) fn into_tool_response(self) -> Result<CallToolResponse, ErrorData> {
+        match self {
+            Self::InputRequired(result) => Ok(result.into()),
+            Self::Complete(Reply::Tool(result)) => Ok(result.into()),
+            Self::Complete(_) => Err(wrong_method()),
+        }
+    }
+
+    pub(crate) fn into_prompt_response(self) -> Result<GetPromptResponse, ErrorData> {
+        match self {
+            Self::InputRequired(result) => Ok(result.into()),
+            Self::Complete(Reply::Prompt(result)) => Ok(result.into()),
+            Self::Complete(_) => Err(wrong_method()),
+        }
+    }
+
+    pub(crate) fn into_resource_response(self) -> Result<ReadResourceResponse, ErrorData> {
+        match self {
+            Self::InputRequired(result) => Ok(result.into()),
+            Self::Complete(Reply::Resource(result)) => Ok(result.into()),
+            Self::Complete(_) => Err(wrong_method()),
+        }
+    }
+}
+
+/// A state is bound to the method of its request, so this cannot be reached from outside.
+fn wrong_method() -> ErrorData {
+    ErrorData::internal_error("the call has ended as one of another method would", None)
+}

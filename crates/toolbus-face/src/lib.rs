@@ -1,0 +1,124 @@
+//! The MCP face: the agent's tools for MCP clients, over streamable HTTP, in both eras of the
+//! protocol.
+//!
+//! `/mcp` offers the agent's own tools. `/mcp/NAME` offers the tools of one MCP server of the fleet,
+//! as it names and describes them, and reaches them by the agent's `mcp_invoke_tool`. Either way a
+//! call is the invoker's: there is no other way from here to a tool.
+//!
+//! Nobody is asked who they are, so the face is off unless it is given an address, and an address
+//! that others can reach needs the names that it is reached by. A request whose `Host` or `Origin`
+//! is not one of those is refused, or any web page could call tools through its reader's browser.
+//!
+//! `/mcp/NAME` has the prompts and resources of its server too, completes arguments, and tells of
+//! changes, where the server has or does such: see `subscriptions`.
+//!
+//! A call's progress, the log of its server and its questions go to the client that made it: see
+//! `progress_relay`, `log`, `questions` and `pending_call`.
+//!
+//! The face opens no port itself: [`Face::router`] is served by whoever has one. It starts no
+//! program, holds no credentials, and asks the services of the fleet over the bus only.
+
+mod handler;
+mod input_rounds;
+mod instrumented;
+mod limits;
+mod log;
+mod mounts;
+mod offer;
+mod outcome;
+mod pending_call;
+mod progress_relay;
+mod protocol_version;
+mod questions;
+mod resource_requests;
+mod resource_set;
+mod session_slots;
+mod subscriptions;
+mod suspended_calls;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use toolbus_mcp_agent::McpDirectory;
+use toolbus_tools::Invoker;
+use toolbus_wire::name::AgentName;
+
+use limits::CALLS_MAX;
+pub use limits::CONNECTIONS_MAX;
+use suspended_calls::SuspendedCalls;
+
+/// Whose requests the face answers.
+#[derive(Debug, Clone, Default)]
+pub struct FaceSettings {
+    /// Names that clients may reach this machine by, with or without a port; a request for another
+    /// one is refused. `localhost`, `127.0.0.1` and `[::1]` always may.
+    pub allowed_hosts: Vec<String>,
+    /// Web pages that may call tools, by their origins, such as `https://chat.example.com`; a
+    /// request from another one is refused. Those of this machine always may.
+    pub allowed_origins: Vec<String>,
+}
+
+/// The agent whose tools a face offers. Clones are the same agent.
+#[derive(Clone)]
+pub struct FaceDeps {
+    /// The agent's name.
+    pub agent: AgentName,
+    /// Runs the agent's tools.
+    pub invoker: Invoker,
+    /// What the agent knows of MCP servers.
+    pub directory: McpDirectory,
+}
+
+/// A face that is open. Before the server of its router is closed, [`Face::drain`] it;
+/// [`Face::close`] it afterwards.
+pub struct Face {
+    router: Router,
+    calls: Arc<Semaphore>,
+    suspended: SuspendedCalls,
+    stop: CancellationToken,
+}
+
+impl Face {
+    /// Opens the face of an agent.
+    #[must_use]
+    pub fn new(settings: &FaceSettings, deps: FaceDeps) -> Self {
+        let calls = Arc::new(Semaphore::new(CALLS_MAX));
+        let stop = CancellationToken::new();
+        let suspended = SuspendedCalls::new();
+        let router =
+            mounts::router(settings, deps, Arc::clone(&calls), suspended.clone(), stop.clone());
+
+        Self { router, calls, suspended, stop }
+    }
+
+    /// What an HTTP server serves, at `/mcp` and below it. The server is to allow
+    /// [`CONNECTIONS_MAX`] connections.
+    pub fn router(&self) -> Router {
+        self.router.clone()
+    }
+
+    /// Takes no more calls, waits up to `grace` for those that run, and ends the others and every
+    /// stream.
+    pub async fn drain(&self, grace: Duration) {
+        // Clients that are away to answer would come back to nobody.
+        self.suspended.cancel();
+
+        // Whoever has all permits knows that no call runs, and none can begin any more.
+        let all = u32::try_from(CALLS_MAX).expect("it is small");
+        if tokio::time::timeout(grace, self.calls.acquire_many(all)).await.is_err() {
+            let running = CALLS_MAX - self.calls.available_permits();
+            tracing::warn!(running, "calls of MCP clients are cut off");
+        }
+
+        self.calls.close();
+        self.stop.cancel();
+    }
+
+    /// Waits for the last tasks of a face that was drained.
+    pub async fn close(self) {
+        self.suspended.close().await;
+    }
+}

@@ -1,0 +1,13 @@
+//! The limits of the face that several of its parts keep.
+
+use toolbus_tools::call::ARGUMENTS_BYTES_MAX;
+
+/// Most connections at once. A client has one for each call that runs, and one to listen.
+pub const CONNECTIONS_MAX: usize = 1_024;
+/// Calls that run at the same time, over all clients; more are refused as busy.
+pub(crate) const CALLS_MAX: usize = 256;
+/// Sessions of one path, which only clients of the older era have; no more are begun above it. One
+/// that is idle for five minutes ends.
+pub(crate) const SESSIONS_MAX: usize = 256;
+/// Largest request body, in bytes: the largest arguments, escaped, and what is around them.
+pub(crate) const BODY_BYTES_MAX: usize = 2 * ARGUMENTS_BYTES_MAX;

@@ -1,0 +1,155 @@
+//! The paths that the face mounts, and the checks that a request passes before the protocol sees it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Path, Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::any;
+use opentelemetry::global;
+use parking_lot::Mutex;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use toolbus_telemetry::mcp::{Recorder, Transport};
+
+use crate::handler::Handler;
+use crate::instrumented::InstrumentedHandler;
+use crate::limits::BODY_BYTES_MAX;
+use crate::offer::Offer;
+use crate::session_slots::SessionSlots;
+use crate::suspended_calls::SuspendedCalls;
+use crate::{FaceDeps, FaceSettings};
+
+type Service = StreamableHttpService<InstrumentedHandler, LocalSessionManager>;
+
+/// Everything behind the face.
+struct Mounts {
+    deps: FaceDeps,
+    calls: Arc<Semaphore>,
+    suspended: SuspendedCalls,
+    config: StreamableHttpServerConfig,
+    recorder: Recorder,
+    own: Mount,
+    /// By name in lower case. Only servers that bridges have announced get in, which are bounded.
+    servers: Mutex<HashMap<String, Mount>>,
+}
+
+/// What is served at one path.
+#[derive(Clone)]
+struct Mount {
+    service: Service,
+    sessions: Arc<LocalSessionManager>,
+    slots: SessionSlots,
+}
+
+/// The mounts of one agent.
+pub(crate) fn router(
+    settings: &FaceSettings,
+    deps: FaceDeps,
+    calls: Arc<Semaphore>,
+    suspended: SuspendedCalls,
+    stop: CancellationToken,
+) -> Router {
+    let config = config(settings, stop);
+
+    let own = Handler::new(Offer::of_agent(deps.clone()), Arc::clone(&calls), suspended.clone());
+    let recorder = Recorder::new(&global::meter("toolbus.face"), Transport::Tcp);
+    let own = Mount::new(own, recorder.clone(), &config);
+    let mounts =
+        Mounts { deps, calls, suspended, config, recorder, own, servers: Mutex::default() };
+
+    Router::new()
+        .route(
+            "/mcp",
+            any(async |State(mounts): State<Arc<Mounts>>, request| {
+                mounts.own.clone().answer(request).await
+            }),
+        )
+        .route("/mcp/{server}", any(serve_at_server))
+        .with_state(Arc::new(mounts))
+}
+
+async fn serve_at_server(
+    State(mounts): State<Arc<Mounts>>,
+    Path(server): Path<String>,
+    request: Request,
+) -> Response {
+    let Some(mount) = mounts.mount_of_server(&server) else {
+        return (StatusCode::NOT_FOUND, "no MCP server of this name is there\n").into_response();
+    };
+    mount.answer(request).await
+}
+
+fn config(settings: &FaceSettings, stop: CancellationToken) -> StreamableHttpServerConfig {
+    let config = StreamableHttpServerConfig::default();
+    let hosts = config.allowed_hosts.iter().chain(&settings.allowed_hosts).cloned();
+    let hosts: Vec<_> = hosts.collect();
+    let local = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"].map(str::to_owned);
+    let origins = local.into_iter().chain(settings.allowed_origins.iter().cloned());
+
+    config
+        .with_allowed_hosts(hosts)
+        .with_allowed_origins(origins)
+        .enforce_origin_validation()
+        .with_max_request_body_bytes(BODY_BYTES_MAX)
+        .with_cancellation_token(stop)
+}
+
+impl Mounts {
+    /// What is served for one MCP server; `None` where no bridge has announced one of that name.
+    fn mount_of_server(&self, name: &str) -> Option<Mount> {
+        let known = self.deps.directory.servers();
+        let server = known.into_iter().find(|known| known.server_name.eq_ignore_ascii_case(name));
+        let key = name.to_lowercase();
+
+        let mut servers = self.servers.lock();
+        let Some(server) = server else {
+            // Its sessions end with it; one that comes back is asked anew.
+            servers.remove(&key);
+            return None;
+        };
+        let mount = servers.entry(key).or_insert_with(|| {
+            let recorder = self.recorder.about_server(&server.server_name);
+            let offer = Offer::of_server(self.deps.clone(), server.server_name);
+            let handler = Handler::new(offer, Arc::clone(&self.calls), self.suspended.clone());
+            Mount::new(handler, recorder, &self.config)
+        });
+        Some(mount.clone())
+    }
+}
+
+impl Mount {
+    fn new(handler: Handler, recorder: Recorder, config: &StreamableHttpServerConfig) -> Self {
+        let sessions = Arc::new(LocalSessionManager::default());
+        let make = move || Ok(InstrumentedHandler::new(handler.for_session(), recorder.clone()));
+        let service = Service::new(make, Arc::clone(&sessions), config.clone());
+        Self { service, sessions, slots: SessionSlots::default() }
+    }
+
+    async fn answer(self, request: Request) -> Response {
+        // Only the older era has sessions, and only its first request comes without one.
+        let begins_a_session = {
+            let headers = request.headers();
+            !headers.contains_key("mcp-session-id") && !headers.contains_key("mcp-method")
+        };
+        if !begins_a_session {
+            return self.service.handle(request).await.map(Body::new);
+        }
+
+        // The whole body first: a client that is slow to send it takes no room from others.
+        let (head, body) = request.into_parts();
+        let Ok(body) = to_bytes(body, BODY_BYTES_MAX).await else {
+            return StatusCode::PAYLOAD_TOO_LARGE.into_response();
+        };
+        let open = self.sessions.sessions.read().await.len();
+        let Some(_slot) = self.slots.try_reserve(open) else {
+            return (StatusCode::SERVICE_UNAVAILABLE, "too many sessions\n").into_response();
+        };
+        self.service.handle(Request::from_parts(head, Body::from(body))).await.map(Body::new)
+    }
+}

@@ -1,0 +1,330 @@
+//! What clients are offered at one path: which tools there are, what a call of one of them is, and
+//! whether there are prompts and resources.
+
+use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use rmcp::model::{ErrorData, ListToolsResult, Tool, ToolAnnotations};
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+use toolbus_tools::call::CallError;
+use toolbus_wire::message::mcp::{McpFeature, McpRevisions, McpServerSummary, McpToolDetails};
+
+use crate::FaceDeps;
+use crate::resource_requests::ServerRequests;
+
+/// Tools of one page of a list.
+const PAGE: usize = 500;
+
+/// The tool of the agent that reaches those of MCP servers.
+const INVOKE_TOOL: &str = "mcp_invoke_tool";
+
+/// What is offered at one path. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct Offer {
+    deps: FaceDeps,
+    server: Option<Arc<ServerOffer>>,
+}
+
+/// One MCP server, and its tools as it listed them when last asked.
+struct ServerOffer {
+    name: String,
+    catalogue: RwLock<Catalogue>,
+}
+
+/// The tools of one MCP server as they were listed last.
+#[derive(Default)]
+struct Catalogue {
+    tools: Arc<Vec<Tool>>,
+    /// The number that the list had when it was asked for; `None` where it was not, or had none.
+    revision: Option<u64>,
+}
+
+impl Catalogue {
+    fn find(&self, name: &str) -> Option<&Tool> {
+        self.tools.iter().find(|tool| tool.name == name)
+    }
+
+    /// Whether the list is another than the one that is known.
+    fn is_outdated(&self, announced: Option<u64>) -> bool {
+        announced.is_none() || self.revision != announced
+    }
+}
+
+/// What one MCP server has beside tools.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct BesideTools {
+    pub(crate) prompts: bool,
+    pub(crate) resources: bool,
+    pub(crate) completions: bool,
+    pub(crate) subscriptions: bool,
+}
+
+/// A number for each list, which is another when the list is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Lists {
+    pub(crate) tools: u64,
+    pub(crate) prompts: u64,
+    pub(crate) resources: u64,
+}
+
+/// What a call of an offered tool is to the invoker.
+pub(crate) struct Target {
+    pub(crate) tool: String,
+    pub(crate) arguments: Value,
+}
+
+impl Offer {
+    /// The agent's own tools.
+    pub(crate) fn of_agent(deps: FaceDeps) -> Self {
+        Self { deps, server: None }
+    }
+
+    /// The tools of one MCP server.
+    pub(crate) fn of_server(deps: FaceDeps, name: String) -> Self {
+        Self { deps, server: Some(Arc::new(ServerOffer { name, catalogue: RwLock::default() })) }
+    }
+
+    pub(crate) fn deps(&self) -> &FaceDeps {
+        &self.deps
+    }
+
+    /// What clients are told the server is called.
+    pub(crate) fn title(&self) -> String {
+        match &self.server {
+            None => format!("Toolbus, agent {}", self.deps.agent),
+            Some(server) => format!("{}, by Toolbus", server.name),
+        }
+    }
+
+    /// What there is beside tools, as it was announced last. The agent itself has nothing of it.
+    pub(crate) fn beside_tools(&self) -> BesideTools {
+        let Some(server) = &self.server else { return BesideTools::default() };
+        let known = self.deps.directory.servers();
+        let known = known.iter().find(|s| s.server_name.eq_ignore_ascii_case(&server.name));
+        let some = |count: Option<u32>| count.is_some_and(|count| count > 0);
+        known.map_or_else(BesideTools::default, |known| {
+            let can = |feature| known.features.iter().flatten().any(|can| *can == feature);
+            BesideTools {
+                prompts: some(known.prompt_count),
+                resources: some(known.resource_count),
+                completions: can(McpFeature::Completions),
+                subscriptions: can(McpFeature::ResourceSubscriptions),
+            }
+        })
+    }
+
+    /// The server, where it has prompts.
+    pub(crate) fn prompts<'a>(
+        &'a self,
+        cancelled: &'a CancellationToken,
+    ) -> Option<ServerRequests<'a>> {
+        self.requests(cancelled).filter(|_| self.beside_tools().prompts)
+    }
+
+    /// The server, where it has resources.
+    pub(crate) fn resources<'a>(
+        &'a self,
+        cancelled: &'a CancellationToken,
+    ) -> Option<ServerRequests<'a>> {
+        self.requests(cancelled).filter(|_| self.beside_tools().resources)
+    }
+
+    pub(crate) fn requests<'a>(
+        &'a self,
+        cancelled: &'a CancellationToken,
+    ) -> Option<ServerRequests<'a>> {
+        let server = &self.server.as_ref()?.name;
+        Some(ServerRequests { directory: &self.deps.directory, server, cancelled })
+    }
+
+    /// The server, where it is one that is offered.
+    pub(crate) fn server(&self) -> Option<&str> {
+        self.server.as_ref().map(|server| &*server.name)
+    }
+
+    /// The lists, as far as they are known without asking anybody.
+    pub(crate) fn lists(&self) -> Lists {
+        self.lists_of(&self.deps.directory.servers()).unwrap_or_default()
+    }
+
+    /// Waits until a list is another than it was. A server that is not known has the lists that it
+    /// had: it may come back.
+    pub(crate) async fn other_lists(&self, known: Lists) -> Lists {
+        let other =
+            |servers: &[McpServerSummary]| self.lists_of(servers).filter(|lists| *lists != known);
+        self.deps.directory.until(|servers| other(servers).is_some()).await;
+        other(&self.deps.directory.servers()).unwrap_or(known)
+    }
+
+    fn lists_of(&self, servers: &[McpServerSummary]) -> Option<Lists> {
+        let hash = |what: &dyn Fn(&mut DefaultHasher)| {
+            let mut hasher = DefaultHasher::new();
+            what(&mut hasher);
+            hasher.finish()
+        };
+        let Some(server) = &self.server else {
+            let registered = self.deps.invoker.registry().list();
+            let tools = hash(&|hasher| {
+                for tool in &registered {
+                    (&tool.tool.name, &tool.tool.description).hash(hasher);
+                    tool.tool.parameters.hash(hasher);
+                }
+            });
+            return Some(Lists { tools, ..Lists::default() });
+        };
+        let mut known = servers.iter();
+        let known = known.find(|known| known.server_name.eq_ignore_ascii_case(&server.name))?;
+        Some(match known.revisions {
+            Some(McpRevisions { tools, prompts, resources }) => Lists { tools, prompts, resources },
+            // An older bridge tells less.
+            None => Lists {
+                tools: hash(&|hasher| known.tool_names.hash(hasher)),
+                prompts: hash(&|hasher| known.prompt_names.hash(hasher)),
+                resources: hash(&|hasher| known.resource_count.hash(hasher)),
+            },
+        })
+    }
+
+    /// The tools, as they are now, in an order that stays.
+    ///
+    /// # Errors
+    /// When the bridge does not tell those of its server.
+    pub(crate) async fn tools(&self) -> Result<Arc<Vec<Tool>>, CallError> {
+        let Some(server) = &self.server else {
+            let registered = self.deps.invoker.registry().list();
+            return Ok(Arc::new(registered.iter().map(|tool| of_agent(&tool.tool)).collect()));
+        };
+        // Before the list itself: of a change meanwhile, this is told again.
+        let revision = self.announced_tools();
+        let details = self.deps.directory.details(&server.name).await?;
+        let tools: Arc<Vec<_>> = Arc::new(details.tools.into_iter().map(of_server).collect());
+
+        *server.catalogue.write() = Catalogue { tools: Arc::clone(&tools), revision };
+        Ok(tools)
+    }
+
+    /// The tool of this name, as far as it is known without asking anybody.
+    pub(crate) fn known_tool(&self, name: &str) -> Option<Tool> {
+        match &self.server {
+            None => self.deps.invoker.registry().find(name).map(|tool| of_agent(&tool.tool)),
+            Some(server) => server.catalogue.read().find(name).cloned(),
+        }
+    }
+
+    /// Whether there is a tool of this name, as far as is known without asking anybody.
+    pub(crate) fn knows(&self, name: &str) -> bool {
+        match &self.server {
+            None => self.deps.invoker.registry().find(name).is_some(),
+            Some(server) => server.catalogue.read().find(name).is_some(),
+        }
+    }
+
+    /// The number of the server's list of tools, as it was announced last.
+    fn announced_tools(&self) -> Option<u64> {
+        self.lists_of(&self.deps.directory.servers()).map(|lists| lists.tools)
+    }
+
+    /// Whether there is a tool of this name. What is not known may have come since, so whoever has
+    /// the tools is asked where its list is another than the one that is known: not for every
+    /// name that a client makes up.
+    async fn has(&self, name: &str) -> Result<bool, CallError> {
+        if self.knows(name) {
+            return Ok(true);
+        }
+        let Some(server) = &self.server else { return Ok(false) };
+        let announced = self.announced_tools();
+        if !server.catalogue.read().is_outdated(announced) {
+            return Ok(false);
+        }
+        Ok(self.tools().await?.iter().any(|known| known.name == name))
+    }
+
+    /// What a call is. `None` when there is no such tool.
+    ///
+    /// # Errors
+    /// When the bridge does not tell the tools of its server.
+    pub(crate) async fn target(
+        &self,
+        tool: Cow<'static, str>,
+        arguments: Value,
+    ) -> Result<Option<Target>, CallError> {
+        if !self.has(&tool).await? {
+            return Ok(None);
+        }
+
+        Ok(Some(match &self.server {
+            None => Target { tool: tool.into_owned(), arguments },
+            Some(server) => Target {
+                tool: INVOKE_TOOL.to_owned(),
+                arguments: json!({
+                    "server_name": server.name,
+                    "tool_name": tool,
+                    "arguments": arguments,
+                }),
+            },
+        }))
+    }
+}
+
+/// One page of a list. The cursor is the name of the last tool of the page before.
+///
+/// # Errors
+/// When the cursor is none.
+pub(crate) fn page(tools: &[Tool], cursor: Option<&str>) -> Result<ListToolsResult, ErrorData> {
+    let begin = match cursor {
+        None => 0,
+        Some(cursor) => {
+            let last = tools.iter().position(|tool| tool.name == cursor);
+            let last = last.ok_or_else(|| ErrorData::invalid_params("the cursor is none", None))?;
+            last + 1
+        }
+    };
+    let page: Vec<Tool> = tools.iter().skip(begin).take(PAGE).cloned().collect();
+    let is_last = begin + page.len() == tools.len();
+    let next = page.last().filter(|_| !is_last).map(|tool| tool.name.to_string());
+    let mut result = ListToolsResult::with_all_items(page);
+    result.next_cursor = next;
+    Ok(result)
+}
+
+fn of_agent(tool: &toolbus_tools::Tool) -> Tool {
+    let schema = tool.parameters.as_object().cloned().unwrap_or_default();
+    let annotations = ToolAnnotations::new()
+        .read_only(tool.annotations.read_only)
+        .idempotent(tool.annotations.idempotent);
+    Tool::new(tool.name.clone(), tool.description.clone(), schema).with_annotations(annotations)
+}
+
+fn of_server(tool: McpToolDetails) -> Tool {
+    let schema = tool.parameters_schema.as_deref().map(serde_json::from_str);
+    // A schema that is none takes everything: the server itself says what it does not take.
+    let schema = schema.and_then(Result::ok).unwrap_or_else(any_object);
+    let mut told = Tool::new(tool.name, tool.description, schema);
+    told.title = tool.title;
+    // What has another form than the protocol's is nothing that a client could read.
+    let output = tool.output_schema.as_deref().map(serde_json::from_str);
+    told.output_schema = output.and_then(Result::ok).map(Arc::new);
+    told.annotations = tool.annotations.and_then(|told| serde_json::from_value(told).ok());
+    told.icons = tool.icons.and_then(|told| serde_json::from_value(told).ok());
+    told
+}
+
+/// The tools as a client of the older era takes them: there, a value is an object.
+pub(crate) fn for_the_older_era(tools: &mut [Tool]) {
+    for tool in tools {
+        let is_object = |schema: &Arc<Map<String, Value>>| {
+            schema.get("type").is_some_and(|kind| kind == "object")
+        };
+        tool.output_schema = tool.output_schema.take().filter(is_object);
+    }
+}
+
+fn any_object() -> Map<String, Value> {
+    Map::from_iter([("type".to_owned(), json!("object"))])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! Outcomes of calls in the protocol's words.
+//!
+//! An error of the protocol is only what the client's author has to mend: a tool that there is not.
+//! Everything else is a result that says it failed, so that the model reads it and can do better.
+//! A resource without contents is a link: the bus has no other sign of one.
+
+use rmcp::model::{CallToolResult, ContentBlock as Block, ErrorData, Resource, ResourceContents};
+use serde_json::{Value, json};
+use toolbus_tools::call::{CallError, Outcome, Output};
+use toolbus_wire::ErrorCode;
+use toolbus_wire::message::tool::{ContentBlock, ContentKind};
+
+/// How a bridge tells the error of a server: what it is about and a colon, if anything, then this,
+/// the code, a colon and the text.
+const ERROR_OF_SERVER: &str = "MCP error ";
+
+/// The answer to a call that ended so.
+pub(crate) fn answer(outcome: Outcome) -> Result<CallToolResult, ErrorData> {
+    match outcome {
+        Ok(output) => Ok(result(output)),
+        Err(error) if error.code == ErrorCode::ToolNotFound => {
+            Err(ErrorData::invalid_params(error.message, None))
+        }
+        Err(error) => match of_server(&error) {
+            Some((rmcp::model::ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY, text)) => {
+                Err(incapable(text))
+            }
+            _ => Ok(failed(&error)),
+        },
+    }
+}
+
+/// The error of a server that a bridge tells, by its code and its text.
+pub(crate) fn of_server(error: &CallError) -> Option<(rmcp::model::ErrorCode, &str)> {
+    let (about, told) = error.message.split_once(ERROR_OF_SERVER)?;
+    let (code, text) =
+        told.split_once(": ").filter(|_| about.is_empty() || about.ends_with(": "))?;
+    Some((rmcp::model::ErrorCode(code.parse().ok()?), text))
+}
+
+/// The client does not answer what the server has to ask: its author has to mend that. The text
+/// names what it would have to answer.
+pub(crate) fn incapable(text: &str) -> ErrorData {
+    let names = text.rsplit_once(": ").map_or("", |(_, names)| names);
+    let required = names.split(", ").filter(|name| !name.is_empty());
+    let required: serde_json::Map<_, _> =
+        required.map(|name| (name.to_owned(), json!({}))).collect();
+    let code = rmcp::model::ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY;
+    ErrorData::new(code, text.to_owned(), Some(json!({"requiredCapabilities": required})))
+}
+
+/// The result for a client of the older era, which takes no values but objects.
+pub(crate) fn without_bare_values(mut result: CallToolResult) -> CallToolResult {
+    result.structured_content = result.structured_content.filter(Value::is_object);
+    result
+}
+
+/// A result that tells of an error.
+pub(crate) fn failed(error: &CallError) -> CallToolResult {
+    CallToolResult::error(vec![Block::text(format!("{}: {}", error.code, error.message))])
+}
+
+/// Without blocks the text is all there is; with blocks it is in them. The value goes beside them.
+fn result(output: Output) -> CallToolResult {
+    let content = if output.blocks.is_empty() {
+        output.content.into_iter().map(Block::text).collect()
+    } else {
+        output.blocks.into_iter().map(block).collect()
+    };
+    let mut result = if output.is_error {
+        CallToolResult::error(content)
+    } else {
+        CallToolResult::success(content)
+    };
+    result.structured_content = output.structured;
+    result
+}
+
+pub(crate) fn block(block: ContentBlock) -> Block {
+    let ContentBlock { kind, text, data, mime_type, uri } = block;
+    let kind_of_data = || mime_type.clone().unwrap_or_else(|| "application/octet-stream".into());
+    match (kind, text, data) {
+        (ContentKind::Image, _, Some(data)) => Block::image(data, kind_of_data()),
+        (ContentKind::Audio, _, Some(data)) => Block::audio(data, kind_of_data()),
+        (ContentKind::Resource, text, data) => {
+            resource(uri.unwrap_or_default(), mime_type, text, data)
+        }
+        (_, text, _) => Block::text(text.unwrap_or_default()),
+    }
+}
+
+fn resource(
+    uri: String,
+    mime_type: Option<String>,
+    text: Option<String>,
+    data: Option<String>,
+) -> Block {
+    // Not by rmcp's functions, which say that a text without a kind is plain.
+    let contents = match (text, data) {
+        (Some(text), _) => {
+            ResourceContents::TextResourceContents { uri, mime_type, text, meta: None }
+        }
+        (None, Some(blob)) => {
+            ResourceContents::BlobResourceContents { uri, mime_type, blob, meta: None }
+        }
+        (None, None) => {
+            let mut link = Resource::new(uri.clone(), uri);
+            link.mime_type = mime_type;
+            return Block::resource_link(link);
+        }
+    };
+    Block::resource(contents)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+use serde_json::json;
+
+use super::*;
+
+fn check(outcome: Outcome, expected: Value) {
+    let mut result = serde_json::to_value(answer(outcome).unwrap()).unwrap();
+    result.as_object_mut().unwrap().remove("resultType");
+    assert_eq!(result, expected);
+}
+
+fn block_of(kind: ContentKind) -> ContentBlock {
+    ContentBlock { kind, text: None, data: None, mime_type: None, uri: None }
+}
+
+#[test]
+fn text_is_a_block_and_blocks_are_instead_of_it() {
+    let text = json!([{"type": "text", "text": "hi"}]);
+    check(Ok(Output::text("hi")), json!({"content": text, "isError": false}));
+    check(Ok(Output::error("hi")), json!({"content": text, "isError": true}));
+    check(Ok(Output::default()), json!({"content": [], "isError": false}));
+    let some = |text: &str| Some(text.to_owned());
+    let blocks = vec![
+        ContentBlock { text: some("hi"), ..block_of(ContentKind::Text) },
+        ContentBlock {
+            data: some("AAAA"),
+            mime_type: some("image/png"),
+            ..block_of(ContentKind::Image)
+        },
+        ContentBlock { data: some("AAAA"), ..block_of(ContentKind::Audio) },
+        ContentBlock { text: some("in it"), uri: some("a:b"), ..block_of(ContentKind::Resource) },
+        ContentBlock {
+            data: some("AAAA"),
+            uri: some("a:c"),
+            mime_type: some("x/y"),
+            ..block_of(ContentKind::Resource)
+        },
+        ContentBlock { uri: some("a:d"), ..block_of(ContentKind::Resource) },
+    ];
+    let expected = json!([
+        {"type": "text", "text": "hi"},
+        {"type": "image", "data": "AAAA", "mimeType": "image/png"},
+        {"type": "audio", "data": "AAAA", "mimeType": "application/octet-stream"},
+        {"type": "resource", "resource": {"uri": "a:b", "text": "in it"}},
+        {"type": "resource", "resource": {"uri": "a:c", "mimeType": "x/y", "blob": "AAAA"}},
+        {"type": "resource_link", "uri": "a:d", "name": "a:d"},
+    ]);
+    let output = Output { content: some("hi"), blocks, ..Output::default() };
+    check(Ok(output), json!({"content": expected, "isError": false}));
+}
+
+#[test]
+fn a_value_goes_beside_the_text() {
+    let text = json!([{"type": "text", "text": "3"}]);
+    let of = |value: Value| Output { structured: Some(value), ..Output::text("3") };
+    let object = json!({"sum": 3});
+    let expected = json!({"content": text, "structuredContent": object, "isError": false});
+    check(Ok(of(object.clone())), expected);
+    let failed = Output { is_error: true, ..of(object.clone()) };
+    check(Ok(failed), json!({"content": text, "structuredContent": object, "isError": true}));
+    let suspended =
+        |value: Value| without_bare_values(answer(Ok(of(value))).unwrap()).structured_content;
+    assert_eq!(suspended(object.clone()), Some(object));
+    assert_eq!(suspended(json!([3])), None);
+}
+
+#[test]
+fn an_error_is_for_the_model_unless_there_is_no_such_tool() {
+    let error = CallError::new(ErrorCode::Timeout, "too slow");
+    let text = json!([{"type": "text", "text": "timeout: too slow"}]);
+    check(Err(error), json!({"content": text, "isError": true}));
+    let error = answer(Err(CallError::not_registered("t"))).unwrap_err();
+    assert_eq!(error.code, rmcp::model::ErrorCode::INVALID_PARAMS);
+    assert_eq!(error.message, "Tool 't' is not registered.");
+}
+
+#[test]
+fn what_a_client_cannot_answer_is_for_its_author() {
+    let told = "MCP error -32021: it cannot be asked: elicitation, sampling";
+    for message in [told.to_owned(), format!("Tool 't' of MCP server 's' failed: {told}")] {
+        let error = answer(Err(CallError::execution_failed(&message))).unwrap_err();
+        assert_eq!(error.code.0, -32021, "{message}");
+        let required = json!({"requiredCapabilities": {"elicitation": {}, "sampling": {}}});
+        assert_eq!(error.data, Some(required), "{message}");
+    }
+    let quoted = format!("it says {told}");
+    assert!(answer(Err(CallError::execution_failed(quoted))).is_ok());
+}

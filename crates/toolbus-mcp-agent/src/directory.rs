@@ -1,0 +1,275 @@
+//! The directory of MCP servers that an agent keeps from the announcements of bridges.
+
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::Notify;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use toolbus_bus::requester::Requester;
+use toolbus_bus::{
+    Bus, Consumer, Deadline, Delivery, Disposition, Envelope, Flow, Handler, PublishError,
+    SubscribeError, Subscription, TopicPattern,
+};
+use toolbus_tools::call::CallError;
+use toolbus_tools::{Guides, Registry};
+use toolbus_wire::message::mcp::{
+    McpGetServiceDetailsRequest, McpGetServiceDetailsResponse, McpMetadataRefreshRequest,
+    McpServerSummary, McpServersIndexed,
+};
+use toolbus_wire::name::InstanceId;
+use toolbus_wire::{ErrorCode, json, message, topic};
+
+use crate::direct::DirectTools;
+use crate::index::Index;
+use crate::offers::Offers;
+use crate::proxy::InvokeTool;
+use crate::{manage, tools};
+
+/// How many announcements are fetched ahead. They are deltas, so they are taken in order.
+const PREFETCH: NonZeroU16 = NonZeroU16::new(16).expect("16 is not zero");
+
+/// How often bridges are asked though nothing has happened.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(300);
+
+/// The directory of MCP servers that bridges have announced to an agent. Clones are the same.
+#[derive(Clone)]
+pub struct McpDirectory {
+    pub(crate) inner: Arc<DirectoryInner>,
+}
+
+pub(crate) struct DirectoryInner {
+    index: Arc<Index>,
+    pub(crate) requester: Requester,
+    registry: Arc<Registry>,
+    direct: std::sync::OnceLock<Arc<DirectTools>>,
+    consumer: parking_lot::Mutex<Option<Consumer>>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) tasks: TaskTracker,
+}
+
+impl McpDirectory {
+    /// Subscribes to the announcements of bridges to this agent, with a queue of its own: several
+    /// processes of one agent each hear everything.
+    ///
+    /// # Errors
+    /// When the queue cannot be had.
+    pub async fn start(
+        bus: &Arc<dyn Bus>,
+        requester: Requester,
+        instance: &InstanceId,
+        registry: Arc<Registry>,
+        guides: Guides,
+    ) -> Result<Self, SubscribeError> {
+        let agent = requester.agent().clone();
+        let index = Arc::new(Index::default());
+        let renewed = Arc::new(Notify::new());
+        let listener = Listener {
+            index: Arc::clone(&index),
+            requester: requester.clone(),
+            offers: Offers::new(Arc::clone(&registry), requester.clone()),
+            registry: Arc::clone(&registry),
+            guides,
+            offered: false.into(),
+            renewed: Arc::clone(&renewed),
+        };
+        let subscription = Subscription::private(
+            format!("inventory.{agent}.{instance}"),
+            TopicPattern::from(topic::tool_meta_mcp(&agent)),
+            Flow::Ordered { prefetch: PREFETCH },
+        );
+        let consumer = bus.subscribe(subscription, Arc::new(listener)).await?;
+        let consumer = parking_lot::Mutex::new(Some(consumer));
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        tasks.spawn({
+            let (requester, index, stop) = (requester.clone(), Arc::clone(&index), stop.clone());
+            async move {
+                // A request that is dropped half-way is one that nobody needs any more.
+                stop.run_until_cancelled(refresh_regularly(&renewed, &requester, &index)).await;
+            }
+        });
+        let direct = std::sync::OnceLock::new();
+        let inner = DirectoryInner { index, requester, registry, direct, consumer, stop, tasks };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Makes every tool of every server a tool of its own as well, named `server__tool`, from now
+    /// on: see [`crate::direct_name`]. At most 10,000 of them.
+    pub fn offer_directly(&self) {
+        let DirectoryInner { index, requester, registry, stop, .. } = &*self.inner;
+        let gateway = InvokeTool { requester: requester.clone(), index: Arc::clone(index) };
+        let direct = DirectTools::new(gateway, Arc::clone(registry), Arc::clone(index));
+        let direct = Arc::new(direct);
+        if self.inner.direct.set(Arc::clone(&direct)).is_err() {
+            return;
+        }
+        let stop = stop.clone();
+        self.inner.tasks.spawn(async move { direct.follow(&stop).await });
+    }
+
+    /// Whether tools of servers are tools of their own.
+    #[must_use]
+    pub fn offers_directly(&self) -> bool {
+        self.inner.direct.get().is_some()
+    }
+
+    /// Whether every tool that was announced is there directly, as far as it could be had; also
+    /// where none is offered so.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.inner.direct.get().is_none_or(|direct| direct.is_settled())
+    }
+
+    /// Asks every bridge to announce what it has. Answers whether there is a bridge to ask.
+    ///
+    /// # Errors
+    /// When the request cannot be sent.
+    pub async fn refresh(&self) -> Result<bool, PublishError> {
+        refresh(&self.inner.requester).await
+    }
+
+    /// The servers that are known, in the order of their first announcement.
+    #[must_use]
+    pub fn servers(&self) -> Vec<McpServerSummary> {
+        self.inner.index.servers()
+    }
+
+    /// Waits until `enough` holds for the servers that are known, for as long as it takes.
+    pub async fn until(&self, enough: impl Fn(&[McpServerSummary]) -> bool) {
+        self.inner.index.wait_until(enough).await;
+    }
+
+    /// All about one server, asked of its bridge now.
+    ///
+    /// # Errors
+    /// When no bridge answers in time, or none has the server.
+    pub async fn details(&self, server: &str) -> Result<McpGetServiceDetailsResponse, CallError> {
+        let question = McpGetServiceDetailsRequest { server_name: server.to_owned() };
+        let (deadline, nobody) = (Deadline::after(manage::TIMEOUT), CancellationToken::new());
+        let timed_out = || format!("no bridge tells of MCP server '{server}' in time");
+        let details: McpGetServiceDetailsResponse =
+            manage::ask(&self.inner.requester, &question, (deadline, &nobody), timed_out).await?;
+        match details.error {
+            None => Ok(details),
+            Some(error) => Err(CallError::new(ErrorCode::ExecutionFailed, error)),
+        }
+    }
+
+    /// Whether any bridge has announced anything to this agent yet. From then on the MCP tools and
+    /// their guide are there.
+    #[must_use]
+    pub fn has_heard(&self) -> bool {
+        self.inner.index.has_heard()
+    }
+
+    /// Waits until `enough` holds for the servers that are known, at most `limit`. Answers whether
+    /// it holds.
+    pub async fn wait_until(
+        &self,
+        limit: Duration,
+        enough: impl Fn(&[McpServerSummary]) -> bool,
+    ) -> bool {
+        tokio::time::timeout(limit, self.inner.index.wait_until(enough)).await.is_ok()
+    }
+
+    /// Stops listening to announcements.
+    pub async fn close(&self) {
+        let consumer = self.inner.consumer.lock().take();
+        if let Some(consumer) = consumer {
+            consumer.stop(Duration::from_secs(1)).await;
+        }
+        self.inner.stop.cancel();
+        self.inner.tasks.close();
+        self.inner.tasks.wait().await;
+    }
+}
+
+impl Drop for DirectoryInner {
+    /// What is dropped without [`McpDirectory::close`] leaves no task behind.
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+async fn refresh(requester: &Requester) -> Result<bool, PublishError> {
+    let request = McpMetadataRefreshRequest { server_name: None };
+    let envelope = Envelope::of(&request, requester.agent().as_str());
+    match requester.bus().publish(&topic::TOOL_META_MCP_REFRESH, envelope).await {
+        Ok(()) => Ok(true),
+        Err(PublishError::Unroutable(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Announcements are changes, and those that were made while the queue was gone reached nobody. So
+/// what is known is given up, and every bridge is asked anew. From time to time they are asked
+/// anyway: a bridge that was started again knows only the agents that it is configured for.
+async fn refresh_regularly(renewed: &Notify, requester: &Requester, index: &Index) {
+    loop {
+        // Both arms only wait.
+        tokio::select! {
+            () = renewed.notified() => index.clear(),
+            () = sleep(REFRESH_INTERVAL) => {}
+        }
+        if let Err(error) = refresh(requester).await {
+            // The broker is away again, and with it the queue: this is done again when it is back.
+            tracing::info!(%error, "could not ask for MCP servers");
+        }
+    }
+}
+
+struct Listener {
+    index: Arc<Index>,
+    requester: Requester,
+    offers: Offers,
+    registry: Arc<Registry>,
+    guides: Guides,
+    offered: std::sync::atomic::AtomicBool,
+    renewed: Arc<Notify>,
+}
+
+impl Handler for Listener {
+    fn handle(&self, delivery: Delivery) -> BoxFuture<'_, Disposition> {
+        Box::pin(std::future::ready(self.read(&delivery.envelope)))
+    }
+
+    fn renewed(&self) {
+        self.renewed.notify_one();
+    }
+}
+
+impl Listener {
+    fn read(&self, envelope: &Envelope) -> Disposition {
+        if !message::is::<McpServersIndexed>(envelope) {
+            tracing::debug!(message_type = envelope.message_type, "not an announcement");
+            return Disposition::Ack;
+        }
+        match json::read::<McpServersIndexed>(&envelope.body) {
+            Ok(announcement) => {
+                // The tools first: who waits for the index may call them at once.
+                self.offer_tools();
+                self.index.apply(announcement, |servers| self.offers.follow(servers));
+            }
+            Err(error) => tracing::warn!(%error, "an announcement that cannot be read"),
+        }
+        Disposition::Ack
+    }
+
+    fn offer_tools(&self) {
+        if self.offered.swap(true, std::sync::atomic::Ordering::Relaxed) {
+            return;
+        }
+        let offered = tools::register(
+            &self.registry,
+            &self.guides,
+            Arc::clone(&self.index),
+            self.requester.clone(),
+        );
+        if let Err(error) = offered {
+            tracing::error!(error = &error as &dyn std::error::Error, "no MCP tools");
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! The agent's side of MCP: which servers there are, the tools that models reach them by, and those
+//! for prompts and resources.
+//!
+//! [`McpDirectory`] is a copy of what bridges announce, never asked for on the way of a call. The
+//! tools are registered upon the first announcement, so an agent without a bridge does not offer
+//! them. Nothing here connects to an MCP server: every request goes over the bus to a bridge, so
+//! this crate holds no credentials, no protocol library and no processes.
+
+mod direct;
+pub mod direct_name;
+mod directory;
+mod index;
+mod manage;
+pub mod nearest;
+mod offers;
+mod proxy;
+mod reads;
+pub mod server_name;
+mod subscribe;
+mod tools;
+
+pub use directory::McpDirectory;
+pub use server_name::ServerName;
+pub use subscribe::Subscription as ResourceSubscription;

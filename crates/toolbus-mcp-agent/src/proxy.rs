@@ -1,0 +1,134 @@
+//! `mcp_invoke_tool`: the gateway to every tool of every server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use serde_json::{Map, Value};
+use toolbus_bus::PublishError;
+use toolbus_bus::requester::{self, Requester};
+use toolbus_tools::Executor;
+use toolbus_tools::bus::{RemoteCall, error_of, output_of};
+use toolbus_tools::call::{CallError, Invocation, Output};
+use toolbus_wire::header::{self, Headers};
+use toolbus_wire::{ErrorCode, topic};
+
+use crate::index::Index;
+use crate::nearest::nearest;
+
+pub(crate) struct InvokeTool {
+    pub(crate) requester: Requester,
+    pub(crate) index: Arc<Index>,
+}
+
+impl Executor for InvokeTool {
+    fn execute(&self, call: Invocation) -> BoxFuture<'_, Result<Output, CallError>> {
+        Box::pin(self.invoke(call))
+    }
+
+    fn coerce(&self, arguments: &mut Map<String, Value>) {
+        unwrap_double(arguments);
+        if let Some(inner @ (Value::String(_) | Value::Null)) = arguments.get_mut("arguments") {
+            let text = inner.as_str().unwrap_or_default().trim();
+            if text.is_empty() {
+                *inner = Value::Object(Map::new());
+            } else if let Ok(object @ Value::Object(_)) = serde_json::from_str(text) {
+                *inner = object;
+            }
+        }
+    }
+}
+
+impl InvokeTool {
+    async fn invoke(&self, mut call: Invocation) -> Result<Output, CallError> {
+        let server = text(&mut call.arguments, "server_name");
+        let tool = text(&mut call.arguments, "tool_name");
+        let arguments = call.arguments.remove("arguments");
+        let arguments = arguments.unwrap_or_else(|| Value::Object(Map::new()));
+        self.call(&server, &tool, arguments, call).await
+    }
+
+    /// Has a bridge call a tool of a server. Of `call`, the arguments are not looked at.
+    pub(crate) async fn call(
+        &self,
+        server: &str,
+        tool: &str,
+        arguments: Value,
+        call: Invocation,
+    ) -> Result<Output, CallError> {
+        let asked = call.deadline.asked();
+        let remote = RemoteCall {
+            topic: &topic::TOOL_INVOKE_MCP,
+            tool,
+            arguments,
+            session: None,
+            headers: Headers::new()
+                .with(header::TOOL_PROVIDER, "mcp")
+                .with(header::MCP_SERVER, server.to_lowercase()),
+            deadline: call.deadline,
+            cancelled: &call.cancelled,
+            progress: &call.progress,
+            asker: &call.asker,
+        };
+        let reply = remote.request(&self.requester).await.map_err(|error| match error {
+            requester::Error::Timeout { .. } => {
+                CallError::new(ErrorCode::Timeout, timed_out(tool, asked))
+            }
+            requester::Error::Publish(PublishError::Unroutable(_)) => CallError::new(
+                ErrorCode::Unroutable,
+                "no MCP bridge is running: nobody takes calls of MCP tools",
+            ),
+            error => error_of(tool, error),
+        })?;
+        output_of(&reply).map_err(|error| match error.code {
+            ErrorCode::ToolNotFound => self.with_hint(server, error),
+            _ => error,
+        })
+    }
+
+    /// Names the servers that there are, where the bridge has not: models misremember names more
+    /// often than servers go.
+    fn with_hint(&self, server: &str, error: CallError) -> CallError {
+        let servers = self.index.servers();
+        let is_known = servers.iter().any(|known| known.server_name.eq_ignore_ascii_case(server));
+        let names = nearest(server, servers.iter().map(|server| server.server_name.as_str()));
+        if names.is_empty() || is_known || error.message.contains(". Servers: ") {
+            return error;
+        }
+        CallError::new(error.code, format!("{}. Servers: {}.", error.message, names.join(", ")))
+    }
+}
+
+fn timed_out(tool: &str, asked: Duration) -> String {
+    let time = match asked.as_secs() {
+        0 => format!("{}ms", asked.as_millis()),
+        seconds => format!("{seconds}s"),
+    };
+    format!(
+        "MCP tool '{tool}' timed out after {time} — the MCP bridge did not respond. The \
+         underlying MCP server may be temporarily unavailable. Call mcp_list_services to check \
+         which servers are registered, or try an alternative approach."
+    )
+}
+
+fn text(arguments: &mut Map<String, Value>, name: &str) -> String {
+    match arguments.remove(name) {
+        Some(Value::String(text)) => text,
+        _ => String::new(),
+    }
+}
+
+/// Some models wrap the call into a call of `mcp_invoke_tool` once more.
+fn unwrap_double(arguments: &mut Map<String, Value>) {
+    let wraps_itself = matches!(
+        arguments.get("tool_name").and_then(Value::as_str),
+        Some("mcp_invoke_tool" | "invoke_tool")
+    );
+    let inner = match arguments.get("arguments") {
+        Some(Value::Object(inner)) if wraps_itself => inner,
+        _ => return,
+    };
+    if inner.contains_key("server_name") && inner.contains_key("tool_name") {
+        *arguments = inner.clone();
+    }
+}

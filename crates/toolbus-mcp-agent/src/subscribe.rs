@@ -1,0 +1,205 @@
+//! Subscriptions of resources of MCP servers, for front doors.
+//!
+//! A subscription is a request that a bridge holds. It is made anew a while before its time is over,
+//! and as often as it is lost: with the bridge, with the server, with the broker. What may have
+//! changed meanwhile is told as changed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+use toolbus_bus::requester::{self, Requester};
+use toolbus_bus::{Asker, Deadline, Envelope, Progress, PublishError};
+use toolbus_tools::call::CallError;
+use toolbus_wire::message::mcp::{BRIDGE_LOST, McpSubscribeRequest, McpSubscribeResponse};
+use toolbus_wire::message::toolbus::ToolProgress;
+use toolbus_wire::{ErrorCode, json, topic};
+
+use crate::directory::McpDirectory;
+
+/// How long one request holds. A bridge that did not hear that it is cancelled holds it as long.
+const LEASE: Duration = Duration::from_secs(120);
+/// When the next one is made.
+const RENEW_AFTER: Duration = Duration::from_secs(90);
+/// How long a server may take to be subscribed to.
+const BEGIN_WAIT: Duration = Duration::from_secs(30);
+/// How soon a subscription that was lost is made anew, and at the latest.
+const PAUSE_MIN: Duration = Duration::from_millis(500);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+type Changed = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// A subscription, for as long as it lives.
+pub struct Subscription {
+    _end: DropGuard,
+}
+
+/// What is subscribed to, and who hears of it.
+struct Wish {
+    requester: Requester,
+    request: McpSubscribeRequest,
+    changed: Changed,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+/// One request that holds.
+struct Lease {
+    ended: oneshot::Receiver<CallError>,
+    _end: DropGuard,
+}
+
+impl McpDirectory {
+    /// Hears of changes of a server's resources. `changed` is told the URI; it must not block. It is
+    /// told too where something may have changed that nobody heard of.
+    ///
+    /// # Errors
+    /// When no bridge answers in time, or the server does not let itself be subscribed to.
+    pub async fn subscribe(
+        &self,
+        server: &str,
+        uris: Vec<String>,
+        changed: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Result<Subscription, CallError> {
+        let request = McpSubscribeRequest { server_name: server.to_owned(), uris };
+        let wish = Wish {
+            requester: self.inner.requester.clone(),
+            request,
+            changed: Arc::new(changed),
+            stop: self.inner.stop.clone(),
+            tasks: self.inner.tasks.clone(),
+        };
+        let lease = match wish.begin().await {
+            // To subscribe twice is to subscribe once.
+            Err(error) if error.code == ErrorCode::OutcomeUnknown => wish.begin_late().await?,
+            begun => begun?,
+        };
+        let end = self.inner.stop.child_token();
+        let kept = end.clone();
+        self.inner.tasks.spawn(async move {
+            kept.run_until_cancelled(wish.keep(lease)).await;
+        });
+        Ok(Subscription { _end: end.drop_guard() })
+    }
+}
+
+impl Wish {
+    /// Makes the request, and waits until it holds.
+    async fn begin(&self) -> Result<Lease, CallError> {
+        let (tell, ended) = oneshot::channel();
+        let (hold, holds) = oneshot::channel();
+        let end = self.stop.child_token();
+        let mut lease = Lease { ended, _end: end.clone().drop_guard() };
+        let (requester, request) = (self.requester.clone(), self.request.clone());
+        let progress = self.progress(hold);
+        self.tasks.spawn(async move {
+            let why = request_once(&requester, &request, progress, &end).await;
+            // Nobody may want to know any more.
+            drop(tell.send(why));
+        });
+        let late = || CallError::new(ErrorCode::Timeout, "no MCP bridge subscribes in time");
+        let begun = async {
+            tokio::select! {
+                biased;
+                Ok(()) = holds => Ok(()),
+                why = &mut lease.ended => Err(why.unwrap_or_else(|_| late())),
+            }
+        };
+        timeout(BEGIN_WAIT, begun).await.unwrap_or_else(|_| Err(late()))?;
+        Ok(lease)
+    }
+
+    fn progress(&self, hold: oneshot::Sender<()>) -> Progress {
+        let (changed, hold) = (Arc::clone(&self.changed), parking_lot::Mutex::new(Some(hold)));
+        Progress::to(move |news: ToolProgress| {
+            if let Some(hold) = hold.lock().take() {
+                // Whoever waited for it may have given up.
+                let _ = hold.send(());
+            }
+            if let Some(uri) = news.resource {
+                changed(&uri);
+            }
+        })
+    }
+
+    async fn keep(self, mut lease: Lease) {
+        loop {
+            let lost = tokio::select! {
+                why = &mut lease.ended => Some(why),
+                () = sleep(RENEW_AFTER) => None,
+            };
+            if lost.is_none() {
+                // The one before goes on until there is another, or until its end.
+                if let Ok(next) = self.begin().await {
+                    lease = next;
+                    continue;
+                }
+            }
+            if let Some(Ok(why)) = &lost {
+                let server = &self.request.server_name;
+                tracing::info!(server, error = %why, "a subscription was lost");
+            }
+            lease = self.begin_again().await;
+        }
+    }
+
+    /// Makes the request, and tells what nobody has heard of as changed.
+    async fn begin_late(&self) -> Result<Lease, CallError> {
+        let lease = self.begin().await?;
+        self.request.uris.iter().for_each(|uri| (self.changed)(uri));
+        Ok(lease)
+    }
+
+    async fn begin_again(&self) -> Lease {
+        let mut pause = PAUSE_MIN;
+        loop {
+            sleep(pause).await;
+            match self.begin_late().await {
+                Ok(lease) => return lease,
+                Err(error) => tracing::debug!(%error, "still not subscribed"),
+            }
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+}
+
+/// Makes the request and waits for its end.
+async fn request_once(
+    requester: &Requester,
+    request: &McpSubscribeRequest,
+    progress: Progress,
+    end: &CancellationToken,
+) -> CallError {
+    let envelope = Envelope::of(request, requester.agent().as_str());
+    let request = requester::Request {
+        topic: &topic::MCP_SUBSCRIBE,
+        call_id: &envelope.message_id.clone(),
+        envelope,
+        deadline: Deadline::after(LEASE),
+        cancelled: end,
+        progress,
+        asker: Asker::none(),
+    };
+    let failed = |error: String| CallError::execution_failed(error);
+    match requester.request(request).await {
+        Ok(reply) => match json::read::<McpSubscribeResponse>(&reply.body) {
+            Ok(ended) => {
+                let error = ended.error.unwrap_or_else(|| "it has ended".to_owned());
+                match ended.error_code {
+                    Some(ErrorCode::OutcomeUnknown) => {
+                        CallError::new(ErrorCode::OutcomeUnknown, error)
+                    }
+                    _ => failed(error),
+                }
+            }
+            Err(error) => failed(format!("the reply cannot be read: {error}")),
+        },
+        Err(requester::Error::Publish(PublishError::Unroutable(_))) => {
+            CallError::new(ErrorCode::Unroutable, "no MCP bridge is running that subscribes")
+        }
+        Err(error) => toolbus_tools::bus::error_of("mcp.subscribe", error),
+    }
+}

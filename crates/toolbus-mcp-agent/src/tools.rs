@@ -1,0 +1,301 @@
+//! The five tools.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use serde_json::{Map, Value, json};
+use toolbus_bus::requester::Requester;
+use toolbus_tools::call::{CallError, Invocation, Output};
+use toolbus_tools::registry::Error;
+use toolbus_tools::{Executor, Guide, Guides, Registry, Tool};
+use toolbus_wire::ErrorCode;
+use toolbus_wire::message::mcp::{
+    DENIED_PREFIX, McpGetServiceDetailsRequest, McpGetServiceDetailsResponse,
+    McpRegisterServerRequest, McpRegisterServerResponse, McpToolDetails,
+    McpUnregisterServerRequest, McpUnregisterServerResponse,
+};
+
+use crate::index::Index;
+use crate::manage::{self, ask};
+use crate::proxy::InvokeTool;
+
+pub(crate) const SOURCE: &str = "mcp:management";
+pub(crate) const MISSING: &str = "Missing required parameter: {}";
+
+/// Registers the tools and the guide that goes with them.
+pub(crate) fn register(
+    registry: &Registry,
+    guides: &Guides,
+    index: Arc<Index>,
+    requester: Requester,
+) -> Result<(), Error> {
+    guides.add(Guide {
+        name: "mcp".to_owned(),
+        summary: "Reach external services through MCP servers: find, inspect and call their tools"
+            .to_owned(),
+        document: include_str!("guide.md").to_owned(),
+    });
+    let listed = Arc::clone(&index);
+    registry.register(list_services(), move |_: Invocation| {
+        std::future::ready(Ok(Output::text(list(&listed))))
+    })?;
+    registry.register(service_details(), GetDetails { requester: requester.clone() })?;
+    registry.register(invoke_tool(), InvokeTool { requester: requester.clone(), index })?;
+    registry.register(register_server(), RegisterServer { requester: requester.clone() })?;
+    registry.register(unregister_server(), UnregisterServer { requester })
+}
+
+fn list_services() -> Tool {
+    Tool::new(
+        "mcp_list_services",
+        "Lists the MCP servers, each with a summary and the names of its tools and prompts, and why \
+         it is unavailable if it is. Call it first when you need live, personal or external data.",
+        SOURCE,
+    )
+    .read_only()
+}
+
+fn service_details() -> Tool {
+    Tool::new(
+        "mcp_get_service_details",
+        "Returns the tools of one MCP server with the schemas of their arguments. Pass tool_name \
+         to get one tool only: the schemas of a whole server are long.",
+        SOURCE,
+    )
+    .read_only()
+    .with_timeout(manage::TIMEOUT)
+    .with_missing_argument(MISSING)
+    .with_parameters(json!({
+        "type": "object",
+        "properties": {
+            "server_name": {"type": "string", "description": "Name of the server, as listed"},
+            "tool_name": {"type": ["string", "null"], "description": "Name of one of its tools"}
+        },
+        "required": ["server_name"]
+    }))
+}
+
+fn invoke_tool() -> Tool {
+    Tool::new(
+        "mcp_invoke_tool",
+        "Calls a tool of an MCP server: the gateway to everything outside. Take the names from \
+         mcp_list_services and the arguments from mcp_get_service_details.",
+        SOURCE,
+    )
+    .with_missing_argument(MISSING)
+    .with_parameters(json!({
+        "type": "object",
+        "properties": {
+            "server_name": {"type": "string", "description": "Name of the server, as listed"},
+            "tool_name": {"type": "string", "description": "Name of the tool, as listed"},
+            "arguments": {"type": "object", "description": "Arguments of the tool"}
+        },
+        "required": ["server_name", "tool_name"]
+    }))
+}
+
+fn register_server() -> Tool {
+    Tool::new(
+        "mcp_register_server",
+        "Connects a new MCP server by its URL (type 'sse' or 'http'), or by a command where the \
+         operator allows that (type 'stdio').",
+        SOURCE,
+    )
+    .with_timeout(manage::TIMEOUT)
+    .with_missing_argument(MISSING)
+    .with_parameters(json!({
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "description": "What to call the server"},
+            "type": {"type": "string", "enum": ["sse", "http", "streamable-http", "stdio"]},
+            "url": {"type": "string", "description": "Where the server is"},
+            "command": {"type": "string", "description": "Program to start, for type 'stdio'"},
+            "args": {"type": "array", "items": {"type": "string"}},
+            "env": {"type": "object", "additionalProperties": {"type": "string"}}
+        },
+        "required": ["name", "type"],
+        "if": {"properties": {"type": {"const": "stdio"}}},
+        "then": {"required": ["command"]},
+        "else": {"required": ["url"]}
+    }))
+}
+
+fn unregister_server() -> Tool {
+    Tool::new("mcp_unregister_server", "Disconnects an MCP server and forgets it.", SOURCE)
+        .with_timeout(manage::TIMEOUT)
+        .with_missing_argument(MISSING)
+        .with_parameters(json!({
+            "type": "object",
+            "properties": {
+                "server_name": {"type": "string", "description": "Name of the server, as listed"}
+            },
+            "required": ["server_name"]
+        }))
+}
+
+fn list(index: &Index) -> String {
+    serde_json::to_string(&index.servers()).expect("a summary has only text and numbers")
+}
+
+struct GetDetails {
+    requester: Requester,
+}
+
+impl Executor for GetDetails {
+    fn execute(&self, call: Invocation) -> BoxFuture<'_, Result<Output, CallError>> {
+        Box::pin(async move {
+            let server_name = argument(&call.arguments, "server_name").to_lowercase();
+            let wanted = call.arguments.get("tool_name").and_then(Value::as_str);
+            let question = McpGetServiceDetailsRequest { server_name: server_name.clone() };
+            let timed_out = || format!("Timed out waiting for service details for '{server_name}'");
+            let details: McpGetServiceDetailsResponse =
+                ask(&self.requester, &question, &call, timed_out).await?;
+            if let Some(error) = details.error {
+                return Ok(Output::error(error));
+            }
+            let tools: Vec<Value> = details
+                .tools
+                .iter()
+                .filter(|tool| wanted.is_none_or(|name| tool.name.eq_ignore_ascii_case(name)))
+                .map(describe)
+                .collect();
+            if let (Some(name), true) = (wanted, tools.is_empty()) {
+                return Ok(Output::error(format!(
+                    "No tool named '{name}' found on server '{server_name}'"
+                )));
+            }
+            let mut text = json!({
+                "server": {
+                    "name": details.server_name,
+                    "implementationName": details.implementation_name,
+                    "title": details.title,
+                    "version": details.version,
+                    "description": details.description,
+                    "instructions": details.instructions,
+                },
+                "tools": tools,
+                "prompts": details.prompts.unwrap_or_default(),
+            });
+            if let Some(notices) = details.notices {
+                text["notices"] = json!(notices);
+            }
+            Ok(Output::text(text.to_string()))
+        })
+    }
+}
+
+fn describe(tool: &McpToolDetails) -> Value {
+    let schema = tool.parameters_schema.as_deref();
+    // As JSON, not as text in JSON: that is half as long and easier to read for a model.
+    let schema = schema.and_then(|text| serde_json::from_str::<Value>(text).ok());
+    json!({"name": tool.name, "description": tool.description, "parametersSchema": schema})
+}
+
+struct RegisterServer {
+    requester: Requester,
+}
+
+impl Executor for RegisterServer {
+    fn execute(&self, call: Invocation) -> BoxFuture<'_, Result<Output, CallError>> {
+        Box::pin(async move {
+            let question = registration(&call.arguments);
+            let name = question.server_name.clone();
+            let timed_out = || "Timed out waiting for server registration response".to_owned();
+            let answer: McpRegisterServerResponse =
+                ask(&self.requester, &question, &call, timed_out).await?;
+            Ok(if answer.success {
+                let summary = answer.summary.unwrap_or_default();
+                Output::text(format!("Server '{name}' registered successfully. {summary}"))
+            } else {
+                let error = answer.error.unwrap_or_default();
+                let text = format!("Failed to register server '{name}': {error}");
+                if answer.error_code == Some(ErrorCode::Denied) {
+                    return Err(CallError::new(ErrorCode::Denied, text));
+                }
+                Output::error(text)
+            })
+        })
+    }
+
+    fn coerce(&self, arguments: &mut Map<String, Value>) {
+        rename(arguments, "server_name", "name");
+        rename(arguments, "arguments", "args");
+        if let Some(Value::String(text)) = arguments.get("args") {
+            let list = serde_json::from_str(text).ok().filter(Value::is_array);
+            // As one writes a command line, where nothing in it means more than itself.
+            let words = || text.split_whitespace().map(Value::from).collect();
+            let list = list.or_else(|| (!text.contains(['"', '\'', '\\'])).then(words));
+            arguments.extend(list.map(|list| ("args".to_owned(), list)));
+        }
+        if !arguments.contains_key("type") {
+            let kind = if arguments.contains_key("command") { "stdio" } else { "sse" };
+            // Without either, the check says what is missing.
+            if arguments.contains_key("command") || arguments.contains_key("url") {
+                arguments.insert("type".to_owned(), json!(kind));
+            }
+        }
+    }
+}
+
+fn registration(arguments: &Map<String, Value>) -> McpRegisterServerRequest {
+    let text = |name| arguments.get(name).and_then(Value::as_str).map(str::to_owned);
+    let list = |name| arguments.get(name).and_then(Value::as_array);
+    let map = |name| arguments.get(name).and_then(Value::as_object);
+    McpRegisterServerRequest {
+        server_name: argument(arguments, "name").to_owned(),
+        kind: argument(arguments, "type").to_owned(),
+        url: text("url"),
+        command: text("command"),
+        args: list("args")
+            .map(|args| args.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+            .unwrap_or_default(),
+        env: map("env")
+            .into_iter()
+            .flatten()
+            .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned().into())))
+            .collect(),
+    }
+}
+
+struct UnregisterServer {
+    requester: Requester,
+}
+
+impl Executor for UnregisterServer {
+    fn execute(&self, call: Invocation) -> BoxFuture<'_, Result<Output, CallError>> {
+        Box::pin(async move {
+            let name = argument(&call.arguments, "server_name").to_lowercase();
+            let question = McpUnregisterServerRequest { server_name: name.clone() };
+            let timed_out = || "Timed out waiting for server unregistration response".to_owned();
+            let answer: McpUnregisterServerResponse =
+                ask(&self.requester, &question, &call, timed_out).await?;
+            Ok(if answer.success {
+                Output::text(format!("Server '{name}' removed successfully."))
+            } else {
+                let error = answer.error.unwrap_or_default();
+                let text = format!("Failed to remove server '{name}': {error}");
+                if answer.error_code == Some(ErrorCode::Denied) {
+                    return Err(CallError::new(ErrorCode::Denied, text));
+                }
+                Output::error(text)
+            })
+        })
+    }
+
+    fn coerce(&self, arguments: &mut Map<String, Value>) {
+        rename(arguments, "name", "server_name");
+    }
+}
+
+pub(crate) fn argument<'a>(arguments: &'a Map<String, Value>, name: &str) -> &'a str {
+    arguments.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Takes another spelling of a name, when the right one is not there.
+fn rename(arguments: &mut Map<String, Value>, from: &str, to: &str) {
+    if !arguments.contains_key(to)
+        && let Some(value) = arguments.remove(from)
+    {
+        arguments.insert(to.to_owned(), value);
+    }
+}
