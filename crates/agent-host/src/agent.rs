@@ -6,7 +6,7 @@ use std::time::Duration;
 use toolbus_bus::requester::Requester;
 use toolbus_bus::{Bus, SubscribeError};
 use toolbus_mcp_agent::McpDirectory;
-use toolbus_tools::{Guides, Invoker, Registry};
+use toolbus_tools::{Guides, Invoker, Registry, Scope};
 use toolbus_wire::name::{AgentName, InstanceId};
 
 /// An agent on a bus. Clones are the same agent.
@@ -77,12 +77,19 @@ impl Agent {
     /// The tools that come late all come with the first announcement of a bridge, so that ends the
     /// wait for any other, but for tools of MCP servers.
     pub async fn wait_for_tool(&self, name: &str, limit: Duration) -> bool {
-        let is_there = || self.invoker.registry().find(name).is_some();
+        let registry = self.invoker.registry();
         let is_late = || !self.directory.offers_directly() && self.directory.has_heard();
-        if !is_there() {
-            self.directory.wait_until(limit, |_| is_there() || is_late()).await;
-        }
-        is_there()
+        let arrival = registry.wait_until(|tools| tools.find(name).is_some() || is_late());
+
+        // Time may be up: the tool is not there then, which the answer says.
+        let _ = tokio::time::timeout(limit, arrival).await;
+        registry.find(name).is_some()
+    }
+
+    /// The scope of calls that whoever runs this process makes.
+    #[must_use]
+    pub fn local_scope(&self) -> Arc<Scope> {
+        Scope::local(self.name().clone())
     }
 
     /// Stops listening; calls that run end with an error.

@@ -11,6 +11,7 @@
 pub mod asker;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod context;
 pub mod deadline;
 pub mod memory;
 pub mod metrics;
@@ -25,6 +26,7 @@ pub mod trace;
 mod testing;
 
 pub use asker::{Asker, Question};
+pub use context::CallContext;
 pub use deadline::Deadline;
 pub use memory::MemoryBus;
 pub use pattern::TopicPattern;

@@ -25,7 +25,7 @@ use crate::metrics::Asked;
 use crate::port::{
     Bus, Consumer, Delivery, Disposition, Flow, Handler, PublishError, SubscribeError, Subscription,
 };
-use crate::{Asker, Deadline, Progress, TopicPattern};
+use crate::{CallContext, Deadline, TopicPattern};
 use pending::Pending;
 use questions::Questions;
 
@@ -70,14 +70,9 @@ pub struct Request<'a> {
     /// The call that the request is about, as its body names it: what signs of life and cancel
     /// messages speak of.
     pub call_id: &'a str,
-    /// When to give up.
-    pub deadline: Deadline,
-    /// Gives up earlier, when it fires; the worker is told to stop.
-    pub cancelled: &'a CancellationToken,
-    /// Takes progress as it comes.
-    pub progress: Progress,
-    /// Answers questions of the call, while it waits.
-    pub asker: Asker,
+    /// When to give up, and who cancels, hears and answers meanwhile. A request that is given up
+    /// is cancelled at its worker too.
+    pub context: CallContext,
 }
 
 /// Why a request has no reply.
@@ -198,8 +193,10 @@ impl Requester {
     /// See [`Error`]; each is final, and nothing is sent again behind the caller's back but a
     /// message whose confirm was lost, which its worker knows to be the same.
     pub async fn request(&self, request: Request<'_>) -> Result<Envelope, Error> {
-        let Request { topic, envelope, call_id, deadline, cancelled, progress, asker } = request;
+        let Request { topic, envelope, call_id, context } = request;
+        let CallContext { deadline, cancelled, progress, asker } = context;
         let inner = &self.inner;
+
         // What nobody waits for any more is not sent at all.
         if cancelled.is_cancelled() {
             return Err(Error::Cancelled);

@@ -29,14 +29,14 @@ use toolbus_wire::header::{self, Headers};
 use toolbus_wire::message::tool::CallIds;
 use toolbus_wire::message::toolbus::ToolCancel;
 use toolbus_wire::name::InstanceId;
-use toolbus_wire::{Envelope, ErrorCode, Message, Topic, json, topic};
+use toolbus_wire::{Envelope, ErrorCode, Execution, Message, Topic, json, topic};
 
 use crate::metrics::{Answered, AtWork};
 use crate::port::{
     BODY_BYTES_MAX, Bus, Consumer, Delivery, Disposition, Flow, Handler, SubscribeError,
     Subscription,
 };
-use crate::{Asker, Deadline, Progress, TopicPattern};
+use crate::{CallContext, Deadline, Progress, TopicPattern};
 use cancel::{Cancels, Name};
 use heartbeat::Vitals;
 pub use key::CallKey;
@@ -115,9 +115,14 @@ pub enum Failure {
     Timeout {
         /// What the caller asked for.
         asked: Duration,
+        /// Whether the work was started.
+        execution: Execution,
     },
     /// The caller cancelled it.
-    Cancelled,
+    Cancelled {
+        /// Whether the work was started.
+        execution: Execution,
+    },
     /// It was started before, by a worker that was lost.
     OutcomeUnknown,
     /// The work panicked.
@@ -135,11 +140,22 @@ impl Failure {
         let code = match self {
             Self::Malformed(_) => ErrorCode::InvalidArguments,
             Self::Timeout { .. } => ErrorCode::Timeout,
-            Self::Cancelled => ErrorCode::Cancelled,
+            Self::Cancelled { .. } => ErrorCode::Cancelled,
             Self::OutcomeUnknown => ErrorCode::OutcomeUnknown,
             Self::Crashed | Self::TooLarge { .. } => ErrorCode::ExecutionFailed,
         };
         code.label()
+    }
+
+    /// Whether the work was started.
+    #[must_use]
+    pub fn execution(&self) -> Execution {
+        match self {
+            Self::Malformed(_) => Execution::NotStarted,
+            Self::Timeout { execution, .. } | Self::Cancelled { execution } => *execution,
+            Self::OutcomeUnknown => Execution::Unknown,
+            Self::Crashed | Self::TooLarge { .. } => Execution::Started,
+        }
     }
 }
 
@@ -180,17 +196,11 @@ pub struct Context {
     /// The call came before, and may have been started by a worker that was lost. Only calls that
     /// may run again come to a service then, and those of which it finds out.
     pub redelivered: bool,
-    /// When the work must have ended: earlier than the caller's own deadline, so that the answer
-    /// is there in time.
-    pub deadline: Deadline,
-    /// Fires when nobody wants the outcome any more.
-    pub cancelled: CancellationToken,
-    /// Takes progress for the caller.
-    pub progress: Progress,
-    /// Asks the caller, while the call runs.
-    pub asker: Asker,
     /// The request's headers.
     pub headers: Headers,
+    /// What the call brings along. Its deadline is earlier than the caller's own, so that the
+    /// answer is there in time.
+    pub call: CallContext,
 }
 
 /// How a responder hears its requests.
@@ -373,7 +383,8 @@ impl<S: Service> Worker<S> {
             );
             self.fail(&ids, Failure::OutcomeUnknown)
         } else if deadline.is_past() {
-            self.fail(&ids, Failure::Timeout { asked: deadline.asked() })
+            let execution = Execution::NotStarted;
+            self.fail(&ids, Failure::Timeout { asked: deadline.asked(), execution })
         } else {
             self.run(request, (&ids, key), delivery, deadline).await
         };
@@ -393,7 +404,7 @@ impl<S: Service> Worker<S> {
         let envelope = &mut delivery.envelope;
         let running = self.cancels.running(&envelope.source, &ids.tool_call_id);
         if running.token().is_cancelled() {
-            return self.fail(ids, Failure::Cancelled);
+            return self.fail(ids, Failure::Cancelled { execution: Execution::NotStarted });
         }
         let headers = std::mem::take(&mut envelope.headers);
         let topic_of = |name| headers.get(name).and_then(|text| Topic::parse(text).ok());
@@ -408,10 +419,12 @@ impl<S: Service> Worker<S> {
             source: std::mem::take(&mut envelope.source),
             key,
             redelivered: delivery.redelivered,
-            deadline,
-            cancelled: running.token().clone(),
-            progress: self.progress(progress_to, running.name(), Arc::clone(&sent)),
-            asker: asker.with_kinds_header(headers.get(header::ASK_KINDS)),
+            call: CallContext {
+                deadline,
+                cancelled: running.token().clone(),
+                progress: self.progress(progress_to, running.name(), Arc::clone(&sent)),
+                asker: asker.with_kinds_header(headers.get(header::ASK_KINDS)),
+            },
             headers,
         };
         let work = async { self.service.serve(request, context).await };
@@ -428,11 +441,14 @@ impl<S: Service> Worker<S> {
             End::Reply(reply) => reply,
             End::Cancelled => match tokio::time::timeout(CANCEL_GRACE, work).await {
                 Ok(reply) => reply,
-                Err(_) => return self.fail(ids, Failure::Cancelled),
+                Err(_) => {
+                    return self.fail(ids, Failure::Cancelled { execution: Execution::Started });
+                }
             },
             End::Late => {
                 running.token().cancel();
-                return self.fail(ids, Failure::Timeout { asked: deadline.asked() });
+                let (asked, execution) = (deadline.asked(), Execution::Started);
+                return self.fail(ids, Failure::Timeout { asked, execution });
             }
         };
         if sent.load(Ordering::Relaxed) > 0 {

@@ -19,22 +19,24 @@ use rmcp::model::{
 use rmcp::service::{Peer, RequestContext, SubscriptionContext};
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use toolbus_tools::call::{Arguments, Call, CallError, Time};
+use toolbus_tools::call::{Arguments, Call, CallError};
+use toolbus_tools::id::{CallId, SessionId, ToolName};
+use toolbus_tools::{Door, Principal, Scope};
 use toolbus_wire::ErrorCode;
-use toolbus_wire::envelope::new_id;
+use toolbus_wire::name::AgentName;
 
 use crate::input_rounds::RequestAnswer;
 use crate::log::SessionLog;
 use crate::offer::{self, Offer, Target};
 use crate::outcome;
-use crate::pending_call::{CallContext, CallOutcome, Reply};
+use crate::pending_call::{CallOutcome, ClientLinks, Reply};
 use crate::protocol_version;
 use crate::resource_requests::ReadRequest;
 use crate::subscriptions::{self, ResourceSubscriptions};
 use crate::suspended_calls::{RequestIdentity, SuspendedCalls};
 
-/// Who calls, for the records.
-const CALLER: &str = "mcp";
+/// Who calls: the face asks nobody who they are.
+const CLIENT: &str = "mcp";
 
 /// What a client brings that comes back to answer.
 struct ResumeRequest {
@@ -46,10 +48,19 @@ struct ResumeRequest {
 #[derive(Clone)]
 pub(crate) struct Handler {
     offer: Offer,
+    /// The client.
+    scope: Arc<Scope>,
     calls: Arc<Semaphore>,
     suspended: SuspendedCalls,
     log: SessionLog,
     subscriptions: ResourceSubscriptions,
+}
+
+/// The scope of one client, whose session is its own.
+fn client_scope(agent: &AgentName) -> Arc<Scope> {
+    let scope = Scope::new(Door::Mcp, Principal::claimed(CLIENT), agent.clone());
+    let session = SessionId::parse(format!("mcp/{}", scope.run.as_str()));
+    Arc::new(scope.with_session(session.ok()))
 }
 
 impl Handler {
@@ -57,6 +68,7 @@ impl Handler {
     /// over the bus run, over all paths, and `suspended` has those whose clients are away.
     pub(crate) fn new(offer: Offer, calls: Arc<Semaphore>, suspended: SuspendedCalls) -> Self {
         Self {
+            scope: client_scope(&offer.deps().agent),
             offer,
             calls,
             suspended,
@@ -68,6 +80,7 @@ impl Handler {
     /// The same for another session.
     pub(crate) fn for_session(&self) -> Self {
         Self {
+            scope: client_scope(&self.offer.deps().agent),
             log: SessionLog::default(),
             subscriptions: ResourceSubscriptions::default(),
             ..self.clone()
@@ -135,7 +148,7 @@ impl Handler {
     ) -> Result<ListToolsResult, ErrorData> {
         // Those of a server are asked for over the bus, as other requests are.
         let _permit = self.offer.server().map(|_| self.permit()).transpose()?;
-        let tools = self.offer.tools().await.map_err(unavailable)?;
+        let tools = self.offer.tools(&self.scope).await.map_err(unavailable)?;
 
         let cursor = request.and_then(|request| request.cursor);
         let mut page = offer::page(&tools, cursor.as_deref())?;
@@ -162,26 +175,24 @@ impl Handler {
             let busy = CallError::new(ErrorCode::Busy, "too many calls are running");
             return Ok(outcome::failed(&busy).into());
         };
-        let target = self.offer.target(request.name, arguments).await.map_err(unavailable)?;
+        let target =
+            self.offer.target(&self.scope, request.name, arguments).await.map_err(unavailable)?;
         let Some(Target { tool, arguments }) = target else {
             return Err(ErrorData::invalid_params(format!("there is no tool {tool:?}"), None));
         };
 
+        let tool = ToolName::parse(&tool)
+            .map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
+
         let is_stateless = protocol_version::is_stateless(&context);
+        let scope = Arc::clone(&self.scope);
         let invoker = self.offer.deps().invoker.clone();
         let begin = move |means| -> BoxFuture<'static, CallOutcome> {
-            let CallContext { cancelled, progress, asker } = means;
-            let call = Call {
-                id: new_id(),
-                tool,
-                arguments: Arguments::Value(arguments),
-                caller: CALLER.to_owned(),
-                session: None,
-                time: Time::Default,
-                cancelled,
-                progress,
-                asker,
-            };
+            let ClientLinks { cancelled, progress, asker } = means;
+            let call = Call::new(&scope, CallId::random(), tool, Arguments::Value(arguments))
+                .with_cancelled(cancelled)
+                .with_progress(progress)
+                .with_asker(asker);
             Box::pin(async move {
                 let _permit = permit;
                 let result = outcome::answer(invoker.invoke(call).await)?;
@@ -202,7 +213,7 @@ impl Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
         let _permit = self.permit()?;
-        let requests = self.offer.prompts(&context.ct);
+        let requests = self.offer.prompts(&self.scope, &context.ct);
         let requests =
             requests.ok_or_else(ErrorData::method_not_found::<ListPromptsRequestMethod>)?;
         requests.prompts(request.and_then(|request| request.cursor)).await
@@ -232,7 +243,7 @@ impl Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let _permit = self.permit()?;
-        let requests = self.offer.resources(&context.ct);
+        let requests = self.offer.resources(&self.scope, &context.ct);
         let requests =
             requests.ok_or_else(ErrorData::method_not_found::<ListResourcesRequestMethod>)?;
         requests.resources(request.and_then(|request| request.cursor)).await
@@ -244,7 +255,7 @@ impl Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         let _permit = self.permit()?;
-        let requests = self.offer.resources(&context.ct);
+        let requests = self.offer.resources(&self.scope, &context.ct);
         let requests = requests
             .ok_or_else(ErrorData::method_not_found::<ListResourceTemplatesRequestMethod>)?;
         requests.templates(request.and_then(|request| request.cursor)).await
@@ -276,12 +287,14 @@ impl Handler {
         if let Some(state) = &back.state {
             return self.resume_call(asked, state, back.responses, context).await;
         }
-        let (permit, offer) = (self.permit()?, self.offer.clone());
-        let begin = move |means: CallContext| -> BoxFuture<'static, CallOutcome> {
+        let permit = self.permit()?;
+        let offer = self.offer.clone();
+        let scope = Arc::clone(&self.scope);
+        let begin = move |means: ClientLinks| -> BoxFuture<'static, CallOutcome> {
             Box::pin(async move {
                 let _permit = permit;
                 let nothing = || ErrorData::invalid_request("there is no server here", None);
-                let requests = offer.requests(&means.cancelled).ok_or_else(nothing)?;
+                let requests = offer.requests(&scope, &means.cancelled).ok_or_else(nothing)?;
                 requests.read(wanted, &means.asker).await
             })
         };
@@ -298,7 +311,7 @@ impl Handler {
         if !self.offer.beside_tools().subscriptions {
             return Err(ErrorData::method_not_found::<SubscribeRequestMethod>());
         }
-        self.subscriptions.subscribe(&self.offer, request.uri).await
+        self.subscriptions.subscribe(&self.offer, &self.scope, request.uri).await
     }
 
     pub(crate) fn unsubscribe(&self, request: &UnsubscribeRequestParams) -> Result<(), ErrorData> {
@@ -310,7 +323,7 @@ impl Handler {
     }
 
     pub(crate) async fn listen(&self, context: &SubscriptionContext) -> Result<(), ErrorData> {
-        subscriptions::listen(&self.offer, context).await
+        subscriptions::listen(&self.offer, &self.scope, context).await
     }
 
     pub(crate) async fn complete(
@@ -319,7 +332,7 @@ impl Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
         let _permit = self.permit()?;
-        let requests = self.offer.requests(&context.ct);
+        let requests = self.offer.requests(&self.scope, &context.ct);
         let requests = requests.filter(|_| self.offer.beside_tools().completions);
         let requests = requests.ok_or_else(ErrorData::method_not_found::<CompleteRequestMethod>)?;
         requests.complete(request).await

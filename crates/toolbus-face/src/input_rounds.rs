@@ -13,7 +13,7 @@ use rmcp::service::RequestContext;
 use toolbus_wire::message::toolbus::{AskError, AskErrorCode};
 
 use crate::handler::Handler;
-use crate::pending_call::{CallContext, CallEvent, CallOutcome, PendingCall, Reply};
+use crate::pending_call::{CallEvent, CallOutcome, ClientLinks, PendingCall, Reply};
 use crate::progress_relay::ProgressRelay;
 use crate::protocol_version;
 use crate::questions::{Questions, kinds};
@@ -32,7 +32,7 @@ impl Handler {
         request: RequestIdentity,
         early_answers: Option<InputResponses>,
         context: &RequestContext<RoleServer>,
-        begin: impl FnOnce(CallContext) -> BoxFuture<'static, CallOutcome>,
+        begin: impl FnOnce(ClientLinks) -> BoxFuture<'static, CallOutcome>,
     ) -> Result<RequestAnswer, ErrorData> {
         let relay = ProgressRelay::of(context, self.log().threshold(context));
         let client = context.client_capabilities().unwrap_or_default();
@@ -49,7 +49,7 @@ impl Handler {
         }
 
         let questions = Questions::of(context);
-        let call = begin(CallContext {
+        let call = begin(ClientLinks {
             cancelled: context.ct.clone(),
             progress: relay.progress(),
             asker: questions.asker(),

@@ -40,10 +40,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+use toolbus_bus::CallContext;
 use toolbus_mcp_agent::McpDirectory;
-use toolbus_tools::Invoker;
+use toolbus_tools::{Call, CallError, Invoker, Subject};
 use toolbus_wire::name::AgentName;
 
 use limits::CALLS_MAX;
@@ -70,6 +72,23 @@ pub struct FaceDeps {
     pub invoker: Invoker,
     /// What the agent knows of MCP servers.
     pub directory: McpDirectory,
+}
+
+impl FaceDeps {
+    /// Has a read pass the gates, makes it, and records how it ended.
+    pub(crate) fn read<'a, T, Fut>(
+        &'a self,
+        call: Call,
+        subject: Subject,
+        read: impl FnOnce(CallContext) -> Fut + Send + 'a,
+    ) -> BoxFuture<'a, Result<T, CallError>>
+    where
+        T: Send + 'a,
+        Fut: Future<Output = Result<T, CallError>> + Send + 'a,
+    {
+        // Boxed: it is large, and part of every request's future.
+        Box::pin(async move { self.invoker.admit(call, subject).await?.run(read).await })
+    }
 }
 
 /// A face that is open. Before the server of its router is closed, [`Face::drain`] it;

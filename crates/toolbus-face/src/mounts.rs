@@ -104,7 +104,7 @@ impl Mounts {
     /// What is served for one MCP server; `None` where no bridge has announced one of that name.
     fn mount_of_server(&self, name: &str) -> Option<Mount> {
         let known = self.deps.directory.servers();
-        let server = known.into_iter().find(|known| known.server_name.eq_ignore_ascii_case(name));
+        let server = known.iter().find(|known| known.server_name.eq_ignore_ascii_case(name));
         let key = name.to_lowercase();
 
         let mut servers = self.servers.lock();
@@ -115,7 +115,7 @@ impl Mounts {
         };
         let mount = servers.entry(key).or_insert_with(|| {
             let recorder = self.recorder.about_server(&server.server_name);
-            let offer = Offer::of_server(self.deps.clone(), server.server_name);
+            let offer = Offer::of_server(self.deps.clone(), server.server_name.clone());
             let handler = Handler::new(offer, Arc::clone(&self.calls), self.suspended.clone());
             Mount::new(handler, recorder, &self.config)
         });

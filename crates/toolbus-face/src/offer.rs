@@ -9,11 +9,14 @@ use parking_lot::RwLock;
 use rmcp::model::{ErrorData, ListToolsResult, Tool, ToolAnnotations};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
+use toolbus_mcp_agent::{provider_of, read_subject};
+use toolbus_tools::Scope;
 use toolbus_tools::call::CallError;
+use toolbus_tools::id::ToolId;
 use toolbus_wire::message::mcp::{McpFeature, McpRevisions, McpServerSummary, McpToolDetails};
 
 use crate::FaceDeps;
-use crate::resource_requests::ServerRequests;
+use crate::resource_requests::{ServerRequests, read_call};
 
 /// Tools of one page of a list.
 const PAGE: usize = 500;
@@ -119,25 +122,28 @@ impl Offer {
     /// The server, where it has prompts.
     pub(crate) fn prompts<'a>(
         &'a self,
+        scope: &'a Arc<Scope>,
         cancelled: &'a CancellationToken,
     ) -> Option<ServerRequests<'a>> {
-        self.requests(cancelled).filter(|_| self.beside_tools().prompts)
+        self.requests(scope, cancelled).filter(|_| self.beside_tools().prompts)
     }
 
     /// The server, where it has resources.
     pub(crate) fn resources<'a>(
         &'a self,
+        scope: &'a Arc<Scope>,
         cancelled: &'a CancellationToken,
     ) -> Option<ServerRequests<'a>> {
-        self.requests(cancelled).filter(|_| self.beside_tools().resources)
+        self.requests(scope, cancelled).filter(|_| self.beside_tools().resources)
     }
 
     pub(crate) fn requests<'a>(
         &'a self,
+        scope: &'a Arc<Scope>,
         cancelled: &'a CancellationToken,
     ) -> Option<ServerRequests<'a>> {
         let server = &self.server.as_ref()?.name;
-        Some(ServerRequests { directory: &self.deps.directory, server, cancelled })
+        Some(ServerRequests { deps: &self.deps, server, scope, cancelled })
     }
 
     /// The server, where it is one that is offered.
@@ -153,6 +159,12 @@ impl Offer {
     /// Waits until a list is another than it was. A server that is not known has the lists that it
     /// had: it may come back.
     pub(crate) async fn other_lists(&self, known: Lists) -> Lists {
+        if self.server.is_none() {
+            let registry = self.deps.invoker.registry();
+            registry.wait_until(|tools| tools.revision() != known.tools).await;
+            return self.lists();
+        }
+
         let other =
             |servers: &[McpServerSummary]| self.lists_of(servers).filter(|lists| *lists != known);
         self.deps.directory.until(|servers| other(servers).is_some()).await;
@@ -166,13 +178,7 @@ impl Offer {
             hasher.finish()
         };
         let Some(server) = &self.server else {
-            let registered = self.deps.invoker.registry().list();
-            let tools = hash(&|hasher| {
-                for tool in &registered {
-                    (&tool.tool.name, &tool.tool.description).hash(hasher);
-                    tool.tool.parameters.hash(hasher);
-                }
-            });
+            let tools = self.deps.invoker.registry().snapshot().revision();
             return Some(Lists { tools, ..Lists::default() });
         };
         let mut known = servers.iter();
@@ -192,15 +198,24 @@ impl Offer {
     ///
     /// # Errors
     /// When the bridge does not tell those of its server.
-    pub(crate) async fn tools(&self) -> Result<Arc<Vec<Tool>>, CallError> {
+    pub(crate) async fn tools(&self, scope: &Arc<Scope>) -> Result<Arc<Vec<Tool>>, CallError> {
+        let view = &scope.view;
         let Some(server) = &self.server else {
-            let registered = self.deps.invoker.registry().list();
-            return Ok(Arc::new(registered.iter().map(|tool| of_agent(&tool.tool)).collect()));
+            let tools = self.deps.invoker.registry().snapshot();
+            let seen = tools.seen_by(view).map(|entry| of_agent(&entry.tool));
+            return Ok(Arc::new(seen.collect()));
         };
         // Before the list itself: of a change meanwhile, this is told again.
         let revision = self.announced_tools();
-        let details = self.deps.directory.details(&server.name).await?;
-        let tools: Arc<Vec<_>> = Arc::new(details.tools.into_iter().map(of_server).collect());
+        let call = read_call(scope, "tools/list");
+        let subject = read_subject(&server.name, "tools/list");
+        let listing = |_| self.deps.directory.details(&server.name);
+        let details = self.deps.read(call, subject, listing).await?;
+
+        let provider = provider_of(&server.name);
+        let seen = details.tools.into_iter();
+        let seen = seen.filter(|tool| view.sees(&ToolId::of(&provider, &tool.name)));
+        let tools: Arc<Vec<_>> = Arc::new(seen.map(of_server).collect());
 
         *server.catalogue.write() = Catalogue { tools: Arc::clone(&tools), revision };
         Ok(tools)
@@ -230,7 +245,7 @@ impl Offer {
     /// Whether there is a tool of this name. What is not known may have come since, so whoever has
     /// the tools is asked where its list is another than the one that is known: not for every
     /// name that a client makes up.
-    async fn has(&self, name: &str) -> Result<bool, CallError> {
+    async fn has(&self, scope: &Arc<Scope>, name: &str) -> Result<bool, CallError> {
         if self.knows(name) {
             return Ok(true);
         }
@@ -239,7 +254,7 @@ impl Offer {
         if !server.catalogue.read().is_outdated(announced) {
             return Ok(false);
         }
-        Ok(self.tools().await?.iter().any(|known| known.name == name))
+        Ok(self.tools(scope).await?.iter().any(|known| known.name == name))
     }
 
     /// What a call is. `None` when there is no such tool.
@@ -248,10 +263,11 @@ impl Offer {
     /// When the bridge does not tell the tools of its server.
     pub(crate) async fn target(
         &self,
+        scope: &Arc<Scope>,
         tool: Cow<'static, str>,
         arguments: Value,
     ) -> Result<Option<Target>, CallError> {
-        if !self.has(&tool).await? {
+        if !self.has(scope, &tool).await? {
             return Ok(None);
         }
 
@@ -295,7 +311,16 @@ fn of_agent(tool: &toolbus_tools::Tool) -> Tool {
     let annotations = ToolAnnotations::new()
         .read_only(tool.annotations.read_only)
         .idempotent(tool.annotations.idempotent);
-    Tool::new(tool.name.clone(), tool.description.clone(), schema).with_annotations(annotations)
+    let mut told = Tool::new(tool.name.clone(), tool.description.clone(), schema)
+        .with_annotations(annotations);
+    told.title = tool.title.clone();
+    told.output_schema =
+        tool.output_schema.as_ref().and_then(Value::as_object).cloned().map(Arc::new);
+    // What has another form than the protocol's is nothing that a client could read.
+    told.icons = serde_json::from_value(Value::Array(tool.icons.clone()))
+        .ok()
+        .filter(|icons: &Vec<_>| !icons.is_empty());
+    told
 }
 
 fn of_server(tool: McpToolDetails) -> Tool {

@@ -44,7 +44,7 @@ pub(crate) enum Reply {
 pub(crate) type CallOutcome = Result<Reply, ErrorData>;
 
 /// What a call is given when it starts.
-pub(crate) struct CallContext {
+pub(crate) struct ClientLinks {
     /// Fires when nobody wants the outcome any more.
     pub(crate) cancelled: CancellationToken,
     pub(crate) progress: Progress,
@@ -132,7 +132,7 @@ impl PendingCall {
         capabilities: ClientCapabilities,
         early_answers: InputResponses,
         progress: Progress,
-        begin: impl FnOnce(CallContext) -> BoxFuture<'static, CallOutcome>,
+        begin: impl FnOnce(ClientLinks) -> BoxFuture<'static, CallOutcome>,
     ) -> Self {
         let (sender, questions) = mpsc::channel(QUESTIONS_OPEN_MAX);
         let (tell, ended) = oneshot::channel();
@@ -140,7 +140,7 @@ impl PendingCall {
 
         let is_heard = progress.is_wanted();
         line.redirect_to(progress);
-        let call = begin(CallContext {
+        let call = begin(ClientLinks {
             cancelled: cancelled.clone(),
             progress: if is_heard { line.progress() } else { Progress::none() },
             asker: asker(suspended.clone(), sender).with_kinds(kinds(&capabilities)),

@@ -3,6 +3,9 @@
 //!
 //! Nothing is suspended here, and nothing is cut in silence: who reads a resource has it whole or not.
 
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
 use rmcp::model::{
     CompleteRequestParams, CompleteResult, CompletionInfo, ContentBlock, ErrorCode, ErrorData,
     GetPromptRequestParams, GetPromptResult, ListPromptsResult, ListResourceTemplatesResult,
@@ -11,22 +14,28 @@ use rmcp::model::{
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-use toolbus_bus::Asker;
-use toolbus_mcp_agent::McpDirectory;
-use toolbus_tools::call::CallError;
+use toolbus_bus::{Asker, CallContext};
+use toolbus_mcp_agent::read_subject;
+use toolbus_mcp_agent::reads::{READ_TIMEOUT, READ_WITH_QUESTIONS_TIMEOUT};
+use toolbus_tools::Scope;
+use toolbus_tools::call::{Arguments, Call, CallError, CallTime};
+use toolbus_tools::id::{CallId, ToolName};
 use toolbus_wire::message::mcp::{
     McpCompleteRequest, McpGetPromptRequest, McpListResourcesRequest, McpListResourcesResponse,
     McpPromptMessage, McpReadResourceRequest, McpResource, McpResourceContents,
     McpResourceTemplate,
 };
 
+use crate::FaceDeps;
 use crate::outcome;
 use crate::pending_call::{CallOutcome, Reply};
 
-/// One server, for one request.
+/// One server, for one request. Every read passes the invoker's gates.
 pub(crate) struct ServerRequests<'a> {
-    pub(crate) directory: &'a McpDirectory,
+    pub(crate) deps: &'a FaceDeps,
     pub(crate) server: &'a str,
+    /// The client.
+    pub(crate) scope: &'a Arc<Scope>,
     /// Fires when the client wants no answer any more.
     pub(crate) cancelled: &'a CancellationToken,
 }
@@ -38,7 +47,39 @@ pub(crate) enum ReadRequest {
     Resource(String),
 }
 
+/// The call that a read is to the invoker, by the protocol's name of its method.
+pub(crate) fn read_call(scope: &Arc<Scope>, method: &'static str) -> Call {
+    let name = ToolName::parse(method).expect("a method's name is short");
+    let time = CallTime { patience: None, execution: Some(READ_TIMEOUT) };
+    Call::new(scope, CallId::random(), name, Arguments::Text(None)).with_time(time)
+}
+
 impl ServerRequests<'_> {
+    /// Has a read pass the gates, and makes it.
+    fn admit<'a, T, Fut>(
+        &'a self,
+        method: &'static str,
+        asker: &Asker,
+        read: impl FnOnce(CallContext) -> Fut + Send + 'a,
+    ) -> BoxFuture<'a, Result<T, CallError>>
+    where
+        T: Send + 'a,
+        Fut: Future<Output = Result<T, CallError>> + Send + 'a,
+    {
+        let call = read_call(self.scope, method);
+        let call = call.with_cancelled(self.cancelled.clone()).with_asker(asker.clone());
+        // Somebody may have to be asked first.
+        let call = if asker.is_there() {
+            let execution = Some(READ_WITH_QUESTIONS_TIMEOUT);
+            call.with_time(CallTime { patience: None, execution })
+        } else {
+            call
+        };
+
+        let subject = read_subject(self.server, method);
+        self.deps.read(call, subject, read)
+    }
+
     pub(crate) async fn read(&self, wanted: ReadRequest, asker: &Asker) -> CallOutcome {
         match wanted {
             ReadRequest::Prompt(wanted) => self.prompt(wanted, asker).await.map(Reply::Prompt),
@@ -54,7 +95,9 @@ impl ServerRequests<'_> {
         if cursor.is_some() {
             return Err(ErrorData::invalid_params("the cursor is none", None));
         }
-        let details = self.directory.details(self.server).await.map_err(error)?;
+        let directory = &self.deps.directory;
+        let listing = |_| directory.details(self.server);
+        let details = self.admit("prompts/list", &Asker::none(), listing).await.map_err(error)?;
         let prompts = details.prompts.into_iter().flatten();
         // What is no prompt is nothing that a client could ask for.
         let prompts = prompts.filter_map(|prompt| serde_json::from_value::<Prompt>(prompt).ok());
@@ -71,7 +114,10 @@ impl ServerRequests<'_> {
             prompt_name: wanted.name,
             arguments: wanted.arguments.unwrap_or_default(),
         };
-        let answer = self.directory.prompt(&wanted, self.cancelled, asker).await.map_err(error)?;
+        let directory = &self.deps.directory;
+        let read = |context| directory.prompt(&wanted, context);
+        let answer = self.admit("prompts/get", asker, read).await.map_err(error)?;
+
         let mut prompt = GetPromptResult::new(answer.messages.into_iter().map(message).collect());
         prompt.description = answer.description;
         Ok(prompt)
@@ -103,7 +149,10 @@ impl ServerRequests<'_> {
 
     async fn page(&self, cursor: Option<String>) -> Result<McpListResourcesResponse, ErrorData> {
         let wanted = McpListResourcesRequest { server_name: self.server.to_owned(), cursor };
-        let page = self.directory.resources(&wanted, self.cancelled).await.map_err(error)?;
+        let directory = &self.deps.directory;
+        let read = |context| directory.resources(&wanted, context);
+        let page = self.admit("resources/list", &Asker::none(), read).await.map_err(error)?;
+
         if let Some(left_out) = page.left_out {
             tracing::warn!(server = self.server, left_out, "a page of resources is not whole");
         }
@@ -115,7 +164,11 @@ impl ServerRequests<'_> {
         wanted: CompleteRequestParams,
     ) -> Result<CompleteResult, ErrorData> {
         let wanted = wanted_completion(self.server, wanted)?;
-        let answer = self.directory.complete(&wanted, self.cancelled).await.map_err(error)?;
+        let directory = &self.deps.directory;
+        let read = |context| directory.complete(&wanted, context);
+        let answer =
+            self.admit("completion/complete", &Asker::none(), read).await.map_err(error)?;
+
         let mut completion = CompletionInfo::default();
         (completion.total, completion.has_more) = (answer.total, answer.has_more);
         completion.values = answer.values;
@@ -125,7 +178,10 @@ impl ServerRequests<'_> {
 
     async fn resource(&self, uri: String, asker: &Asker) -> Result<ReadResourceResult, ErrorData> {
         let wanted = McpReadResourceRequest { server_name: self.server.to_owned(), uri };
-        let answer = self.directory.resource(&wanted, self.cancelled, asker).await;
+        let directory = &self.deps.directory;
+        let read = |context| directory.resource(&wanted, context);
+        let answer = self.admit("resources/read", asker, read).await;
+
         let answer = answer.map_err(|failed| {
             let mut error = error(failed);
             error.data = Some(json!({"uri": wanted.uri}));

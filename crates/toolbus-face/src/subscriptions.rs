@@ -2,7 +2,7 @@
 //!
 //! A client of the older era hears it for the length of its session, one of the newer era on the
 //! stream that it asks for. Either way nothing piles up: what has changed twice before the client
-//! could be changes is changes once. A client that is gone takes its subscriptions along.
+//! could be notified is reported once. A client that is gone takes its subscriptions along.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,13 +15,14 @@ use rmcp::service::{Peer, SubscriptionContext, SubscriptionSink};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use toolbus_mcp_agent::ResourceSubscription as Subscription;
+use toolbus_mcp_agent::{ResourceSubscription as Subscription, read_subject};
+use toolbus_tools::Scope;
 
 use crate::offer::{Lists, Offer};
 use crate::resource_requests;
 use crate::resource_set::{RESOURCES_MAX, ResourceSet, TooMany};
 
-/// How long a client may take to be changes something, before it is not.
+/// How long a client may take to accept a notification before it is dropped.
 const NOTIFY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What one session has subscribed to. Clones are of the same session, which ends with the last.
@@ -35,7 +36,7 @@ struct SubscriptionSession {
     _end: DropGuard,
 }
 
-/// Resources that have changed, and that the client is not changes of yet.
+/// Resources that have changed and of which the client has not been notified yet.
 #[derive(Default)]
 struct ChangedResources {
     uris: Mutex<BTreeSet<String>>,
@@ -64,24 +65,33 @@ impl Default for ResourceSubscriptions {
     fn default() -> Self {
         let over = CancellationToken::new();
         let end = over.clone().drop_guard();
-        let (resources, changed) = (ResourceSet::default(), Arc::default());
-        Self(Arc::new(SubscriptionSession { resources, changed, over, _end: end }))
+        Self(Arc::new(SubscriptionSession {
+            resources: ResourceSet::default(),
+            changed: Arc::default(),
+            over,
+            _end: end,
+        }))
     }
 }
 
 impl ResourceSubscriptions {
     /// Subscribes the client of this session to a resource.
-    pub(crate) async fn subscribe(&self, offer: &Offer, uri: String) -> Result<(), ErrorData> {
+    pub(crate) async fn subscribe(
+        &self,
+        offer: &Offer,
+        scope: &Arc<Scope>,
+        uri: String,
+    ) -> Result<(), ErrorData> {
         let starting = self.0.resources.begin(&uri).map_err(|TooMany| too_many())?;
         let Some(starting) = starting else { return Ok(()) };
 
-        let subscription = subscribe_at_server(offer, vec![uri], &self.0.changed).await?;
+        let subscription = subscribe_at_server(offer, scope, vec![uri], &self.0.changed).await?;
 
         starting.finish(subscription);
         Ok(())
     }
 
-    /// Ends that. What the client is not subscribed to, it is not changes of anyway.
+    /// Ends a subscription, with what is still to be notified of it.
     pub(crate) fn unsubscribe(&self, uri: &str) {
         self.0.resources.remove(uri);
         self.0.changed.uris.lock().remove(uri);
@@ -108,7 +118,7 @@ impl ResourceSubscriptions {
     }
 }
 
-/// What one client is to be changes.
+/// The changes that one client is to be notified of.
 struct ChangeFeed {
     offer: Offer,
     changed: Arc<ChangedResources>,
@@ -140,7 +150,7 @@ impl ChangeFeed {
     }
 }
 
-/// Where a client is changes.
+/// Where the notifications of a client go.
 enum ChangeSink<'a> {
     Session(&'a Peer<RoleServer>),
     Stream(&'a SubscriptionSink),
@@ -189,7 +199,11 @@ pub(crate) fn accepted(requested: &SubscriptionFilter) -> SubscriptionFilter {
 ///
 /// # Errors
 /// When it cannot be subscribed to a resource.
-pub(crate) async fn listen(offer: &Offer, context: &SubscriptionContext) -> Result<(), ErrorData> {
+pub(crate) async fn listen(
+    offer: &Offer,
+    scope: &Arc<Scope>,
+    context: &SubscriptionContext,
+) -> Result<(), ErrorData> {
     let changed = Arc::new(ChangedResources::default());
     let mut feed =
         ChangeFeed { lists: offer.lists(), offer: offer.clone(), changed: Arc::clone(&changed) };
@@ -197,8 +211,8 @@ pub(crate) async fn listen(offer: &Offer, context: &SubscriptionContext) -> Resu
     let _subscription = match uris.is_empty() {
         true => None,
         false => {
-            let subscription = subscribe_at_server(offer, uris.clone(), &changed).await?;
-            // The client was changes that it listens before this held.
+            let subscription = subscribe_at_server(offer, scope, uris.clone(), &changed).await?;
+            // The client was told that it listens before this held.
             uris.iter().for_each(|uri| changed.add(uri));
             Some(subscription)
         }
@@ -214,6 +228,7 @@ pub(crate) async fn listen(offer: &Offer, context: &SubscriptionContext) -> Resu
 
 async fn subscribe_at_server(
     offer: &Offer,
+    scope: &Arc<Scope>,
     uris: Vec<String>,
     changed: &Arc<ChangedResources>,
 ) -> Result<Subscription, ErrorData> {
@@ -221,8 +236,13 @@ async fn subscribe_at_server(
         return Err(ErrorData::invalid_request("there are no resources here", None));
     };
     let changed = Arc::clone(changed);
-    let tell = move |uri: &str| changed.add(uri);
-    offer.deps().directory.subscribe(server, uris, tell).await.map_err(resource_requests::error)
+    let report = move |uri: &str| changed.add(uri);
+
+    let deps = offer.deps();
+    let call = resource_requests::read_call(scope, "resources/subscribe");
+    let subject = read_subject(server, "resources/subscribe");
+    let subscribe = |_| deps.directory.subscribe(server, uris, report);
+    deps.read(call, subject, subscribe).await.map_err(resource_requests::error)
 }
 
 fn too_many() -> ErrorData {

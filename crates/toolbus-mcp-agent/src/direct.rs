@@ -1,9 +1,9 @@
 //! The tools of MCP servers as tools of their own, each under its direct name.
 //!
 //! One task makes the registry what the index says: it fetches the details of servers that were
-//! announced, registers what is new, takes out what is gone. The task alone gives out names and
-//! remembers whose they are; a name is never taken apart. A tool keeps its name for as long as it
-//! is there, whatever comes beside it.
+//! announced and publishes their tools, a provider for each server. The task alone gives out names
+//! and remembers whose they are; a name is never taken apart. A tool keeps its name and its place for
+//! as long as it is there, whatever comes beside it, and also while its bridge is away.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,20 +11,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
-use toolbus_bus::Deadline;
+use toolbus_bus::{CallContext, Deadline};
 use toolbus_tools::call::{CallError, Invocation, Output};
-use toolbus_tools::registry::Error;
+use toolbus_tools::registry::{Error, Offer, Provider, ToolState};
+use toolbus_tools::subject::Subject;
+use toolbus_tools::tool::{Annotations, Risk};
 use toolbus_tools::{Executor, Registry, Tool};
 use toolbus_wire::message::mcp::{
     McpGetServiceDetailsRequest, McpGetServiceDetailsResponse, McpToolDetails,
 };
 
 use crate::direct_name::{direct_name, marked_name};
-use crate::index::Index;
+use crate::index::{Index, IndexedServer};
 use crate::manage::{self, ask};
 use crate::proxy::InvokeTool;
+use crate::resolve::{provider_of, subject_of};
 use crate::server_name::ServerName;
 
 /// Most tools that are offered directly.
@@ -37,8 +40,6 @@ const ANNOUNCEMENT_GRACE: Duration = Duration::from_millis(100);
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// Before anything was announced.
 const NEVER: u64 = 0;
-/// After so many tools, others have their turn: to compile a schema takes a while.
-const TOOLS_AT_ONCE: usize = 64;
 
 /// The tools that are offered directly.
 pub(crate) struct DirectTools {
@@ -50,16 +51,12 @@ pub(crate) struct DirectTools {
 }
 
 /// What one server has in the registry.
-#[derive(Default)]
-struct Offered {
+struct OfferedServer {
+    provider: Provider,
     /// When the server was announced that this is of.
     announced: u64,
-    tools: HashMap<String, OfferedTool>,
-}
-
-struct OfferedTool {
-    direct_name: String,
-    details: McpToolDetails,
+    /// Direct names, by the names that the tools have at their server.
+    names: HashMap<String, String>,
 }
 
 impl DirectTools {
@@ -74,72 +71,95 @@ impl DirectTools {
 
     /// Follows the index until it is stopped.
     pub(crate) async fn follow(&self, stop: &CancellationToken) {
-        let mut all: HashMap<String, Offered> = HashMap::new();
+        let mut all: HashMap<String, OfferedServer> = HashMap::new();
         let mut known = 0;
         let mut complete = true;
         loop {
             // Every arm only waits.
             tokio::select! {
-                () = self.index.wait_for_news(known) => tokio::time::sleep(ANNOUNCEMENT_GRACE).await,
+                () = self.index.wait_for_revision_after(known) => {
+                    tokio::time::sleep(ANNOUNCEMENT_GRACE).await;
+                }
                 () = tokio::time::sleep(RETRY_INTERVAL), if !complete => {}
                 () = stop.cancelled() => return,
             }
-            let (servers, revision) = self.index.announced();
+            let (servers, revision) = self.index.indexed();
             known = revision;
+
             match stop.run_until_cancelled(self.reconcile(&servers, &mut all, stop)).await {
                 Some(done) => complete = done,
                 None => return,
             }
             self.done.store(known, Ordering::Release);
-            self.index.nudge();
+            self.index.wake_all();
         }
     }
 
     /// Makes the registry what the index says. Answers whether everything could be had.
     async fn reconcile(
         &self,
-        servers: &[(String, u64)],
-        all: &mut HashMap<String, Offered>,
+        servers: &[IndexedServer],
+        all: &mut HashMap<String, OfferedServer>,
         stop: &CancellationToken,
     ) -> bool {
-        let names: HashSet<String> = servers.iter().map(|(n, _)| n.to_ascii_lowercase()).collect();
-        all.retain(|name, offered| {
-            let stays = names.contains(name);
-            if !stays {
-                offered.tools.values().for_each(|tool| self.withdraw(tool));
-            }
-            stays
-        });
+        let names: HashSet<String> =
+            servers.iter().map(|server| server.name.to_ascii_lowercase()).collect();
+        // A provider that is dropped withdraws its tools.
+        all.retain(|name, _| names.contains(name));
+
         let mut complete = true;
-        for (name, announced) in servers {
-            let Ok(server) = ServerName::parse(name) else {
-                tracing::warn!(server = name, "a server whose name makes no direct names");
-                continue;
-            };
-            let key = name.to_ascii_lowercase();
-            if all.get(&key).is_some_and(|offered| offered.announced == *announced) {
+        for server in servers {
+            let key = server.name.to_ascii_lowercase();
+            if let Some(offered) = all.get(&key)
+                && (server.is_away || offered.announced == server.announced)
+            {
+                if server.is_away {
+                    offered.provider.set_state(ToolState::Away);
+                }
                 continue;
             }
-            match self.fetch(name, stop).await {
-                Ok(tools) => {
-                    let room = TOOLS_MAX
-                        - all
-                            .iter()
-                            .filter(|(n, _)| **n != key)
-                            .map(|(_, o)| o.tools.len())
-                            .sum::<usize>();
-                    let offered = all.entry(key).or_default();
-                    let left_out = self.offer(&server, tools, room, offered).await;
-                    // With the next news, there may be room for the rest.
-                    offered.announced = if left_out > 0 { NEVER } else { *announced };
-                }
-                Err(error) => {
-                    tracing::warn!(server = name, %error, "its tools are not offered directly");
-                    complete = false;
-                }
-            }
+            complete &= self.offer_server(server, all, stop).await;
+            // To compile schemas takes a while: others have their turn.
+            tokio::task::yield_now().await;
         }
         complete
+    }
+
+    /// Offers the tools of one server. Answers whether they could be had.
+    async fn offer_server(
+        &self,
+        server: &IndexedServer,
+        all: &mut HashMap<String, OfferedServer>,
+        stop: &CancellationToken,
+    ) -> bool {
+        let Ok(name) = ServerName::parse(&server.name) else {
+            tracing::warn!(server = server.name, "a server's name makes no direct names");
+            return true;
+        };
+        let tools = match self.fetch(&server.name, stop).await {
+            Ok(tools) => tools,
+            Err(error) => {
+                tracing::warn!(server = server.name, %error, "cannot offer its tools directly");
+                return false;
+            }
+        };
+
+        let key = server.name.to_ascii_lowercase();
+        let others = all.iter().filter(|(other, _)| **other != key);
+        let room = TOOLS_MAX - others.map(|(_, offered)| offered.names.len()).sum::<usize>();
+        let offered = all.entry(key).or_insert_with(|| OfferedServer {
+            provider: self.registry.provider(provider_of(&server.name)),
+            announced: NEVER,
+            names: HashMap::new(),
+        });
+        let left_out = self.publish(&name, tools, room, offered);
+
+        if left_out > 0 {
+            tracing::warn!(server = %name, left_out, "tools are not offered directly: no room");
+        }
+        // With the next announcement there may be room for the rest.
+        offered.announced = if left_out > 0 { NEVER } else { server.announced };
+        true
     }
 
     async fn fetch(
@@ -149,114 +169,136 @@ impl DirectTools {
     ) -> Result<Vec<McpToolDetails>, CallError> {
         let question = McpGetServiceDetailsRequest { server_name: server.to_owned() };
         let timed_out = || format!("timed out waiting for the details of '{server}'");
-        let deadline = Deadline::after(manage::TIMEOUT);
-        let requester = &self.gateway.requester;
+        let context = CallContext::until(Deadline::after(manage::TIMEOUT));
+        let context = context.with_cancelled(stop.clone());
         let answer: McpGetServiceDetailsResponse =
-            ask(requester, &question, (deadline, stop), timed_out).await?;
+            ask(&self.gateway.requester, &question, context, timed_out).await?;
+
         match answer.error {
             Some(error) => Err(CallError::execution_failed(error)),
             None => Ok(answer.tools),
         }
     }
 
-    /// Makes what a server offers what it lists, and answers how many tools found no place. What has
-    /// not changed is not touched, so that it keeps its name and its place.
-    async fn offer(
+    /// Makes what a server offers what it lists, and answers how many tools found no place.
+    fn publish(
         &self,
         server: &ServerName,
         tools: Vec<McpToolDetails>,
         room: usize,
-        offered: &mut Offered,
+        offered: &mut OfferedServer,
     ) -> usize {
-        let listed: HashMap<&str, &McpToolDetails> =
-            tools.iter().map(|tool| (tool.name.as_str(), tool)).collect();
-        offered.tools.retain(|name, tool| {
-            let stays = listed.get(name.as_str()).is_some_and(|now| **now == tool.details);
-            if !stays {
-                self.withdraw(tool);
-            }
-            stays
-        });
+        let mut names = HashMap::new();
+        let mut taken: HashSet<String> = HashSet::new();
+        let mut listed = Vec::new();
         let mut left_out = 0;
-        for (index, details) in tools.into_iter().enumerate() {
-            if offered.tools.contains_key(&details.name) {
+        for details in tools {
+            let known = offered.names.get(&details.name).cloned();
+            let free = |name: &String| !taken.contains(name) && self.is_free(name, offered);
+            let name = known.or_else(|| candidates(server, &details.name).find(free));
+            let Some(name) = name.filter(|_| listed.len() < room) else {
+                left_out += 1;
                 continue;
-            }
-            let found = (offered.tools.len() < room).then(|| self.register(server, &details));
-            match found.flatten() {
-                Some(direct_name) => {
-                    let name = details.name.clone();
-                    offered.tools.insert(name, OfferedTool { direct_name, details });
-                }
-                None => left_out += 1,
-            }
-            if index % TOOLS_AT_ONCE == TOOLS_AT_ONCE - 1 {
-                tokio::task::yield_now().await;
-            }
-        }
-        if left_out > 0 {
-            tracing::warn!(%server, left_out, "tools are not offered directly: there is no room");
-        }
-        left_out
-    }
-
-    /// Registers a tool and answers its name; `None` when there is no room or no name for it.
-    fn register(&self, server: &ServerName, details: &McpToolDetails) -> Option<String> {
-        let executor: Arc<dyn Executor> = Arc::new(DirectTool {
-            gateway: Arc::clone(&self.gateway),
-            server: server.as_str().to_owned(),
-            tool: details.name.clone(),
-        });
-        let mut parameters = parameters(details);
-        let mut attempt = 0;
-        while attempt < NAMES_TRIED_MAX {
-            let name = match attempt {
-                0 => direct_name(server, &details.name),
-                attempt => marked_name(server, &details.name, attempt),
             };
-            let tool =
-                Tool::new(name.clone(), details.description.clone(), format!("mcp:{server}"))
-                    .with_parameters(parameters.clone());
-            match self.registry.register_shared(tool, Arc::clone(&executor)) {
-                Ok(()) => return Some(name),
-                Err(Error::Duplicate { .. }) => attempt += 1,
-                // The server itself checks; here, any object will do.
-                Err(Error::Schema { .. }) if parameters != any_object() => {
-                    tracing::debug!(%server, tool = details.name, "a schema that cannot be used");
-                    parameters = any_object();
-                }
-                Err(error) => {
-                    tracing::debug!(%server, tool = details.name, %error, "not registered");
-                    return None;
-                }
-            }
+            taken.insert(name.clone());
+            names.insert(details.name.clone(), name.clone());
+            listed.push((name, details));
         }
-        None
+
+        let offers = |unusable: &HashSet<String>| {
+            let offer = |(name, details): &(String, McpToolDetails)| {
+                self.offer(server, name, details, unusable.contains(name))
+            };
+            listed.iter().map(offer).collect()
+        };
+        let mut errors = offered.provider.publish(offers(&HashSet::new()));
+        let unusable: HashSet<String> = errors
+            .iter()
+            .filter(|(_, error)| matches!(error, Error::Schema { .. }))
+            .map(|(name, _)| name.clone())
+            .collect();
+        if !unusable.is_empty() {
+            // The server itself checks; here, any object will do.
+            errors = offered.provider.publish(offers(&unusable));
+        }
+        for (name, error) in &errors {
+            tracing::debug!(%server, tool = name, %error, "not offered directly");
+        }
+
+        offered.names = names;
+        left_out + errors.len()
     }
 
-    fn withdraw(&self, tool: &OfferedTool) {
-        self.registry.unregister(&tool.direct_name);
+    fn is_free(&self, name: &str, offered: &OfferedServer) -> bool {
+        offered.names.values().any(|own| own == name) || self.registry.find(name).is_none()
+    }
+
+    fn offer(
+        &self,
+        server: &ServerName,
+        name: &str,
+        details: &McpToolDetails,
+        takes_any_object: bool,
+    ) -> Offer {
+        let annotations = annotations_of(details.annotations.as_ref());
+        let value = |text: Option<&str>| text.and_then(|text| serde_json::from_str(text).ok());
+        let parameters = value(details.parameters_schema.as_deref()).filter(|_| !takes_any_object);
+        let tool = Tool {
+            title: details.title.clone(),
+            output_schema: value(details.output_schema.as_deref()),
+            icons: details.icons.as_ref().and_then(Value::as_array).cloned().unwrap_or_default(),
+            annotations,
+            risk: if annotations.read_only { Risk::Low } else { Risk::High },
+            ..Tool::new(name, details.description.clone(), provider_of(server.as_str()))
+        };
+        let tool = tool
+            .in_group("mcp")
+            .with_parameters(parameters.unwrap_or_else(|| json!({"type": "object"})));
+
+        Offer::new(
+            tool,
+            DirectTool {
+                gateway: Arc::clone(&self.gateway),
+                server: server.as_str().to_owned(),
+                tool: details.name.clone(),
+                annotations,
+            },
+        )
     }
 }
 
-fn parameters(details: &McpToolDetails) -> Value {
-    let schema = details.parameters_schema.as_deref();
-    schema.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_else(any_object)
+/// The names that a tool may get, the best first.
+fn candidates(server: &ServerName, tool: &str) -> impl Iterator<Item = String> {
+    let marked = (1..NAMES_TRIED_MAX).map(move |attempt| marked_name(server, tool, attempt));
+    std::iter::once(direct_name(server, tool)).chain(marked)
 }
 
-fn any_object() -> Value {
-    json!({"type": "object"})
+/// What a tool says of its effects, as MCP has it.
+fn annotations_of(told: Option<&Value>) -> Annotations {
+    let says = |name: &str| told.and_then(|told| told.get(name)).and_then(Value::as_bool);
+    let read_only = says("readOnlyHint") == Some(true);
+    Annotations { read_only, idempotent: read_only || says("idempotentHint") == Some(true) }
 }
 
 struct DirectTool {
     gateway: Arc<InvokeTool>,
     server: String,
     tool: String,
+    annotations: Annotations,
 }
 
 impl Executor for DirectTool {
     fn execute(&self, mut call: Invocation) -> BoxFuture<'_, Result<Output, CallError>> {
         let arguments = Value::Object(std::mem::take(&mut call.arguments));
         Box::pin(self.gateway.call(&self.server, &self.tool, arguments, call))
+    }
+
+    /// The same subject as by way of `mcp_invoke_tool`.
+    fn resolve(&self, _: &mut Map<String, Value>) -> Result<Option<Subject>, CallError> {
+        let servers = self.gateway.index.servers();
+        let is_it = |name: &str| name.eq_ignore_ascii_case(&self.server);
+        let summary = servers.iter().find(|summary| is_it(&summary.server_name));
+        let subject = subject_of(summary, &self.server, &self.tool);
+        Ok(Some(Subject { annotations: self.annotations, ..subject }))
     }
 }

@@ -1,20 +1,22 @@
 //! The directory of MCP servers that an agent keeps from the announcements of bridges.
 
+use std::future::pending;
 use std::num::NonZeroU16;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolbus_bus::requester::Requester;
 use toolbus_bus::{
-    Bus, Consumer, Deadline, Delivery, Disposition, Envelope, Flow, Handler, PublishError,
-    SubscribeError, Subscription, TopicPattern,
+    Bus, CallContext, Consumer, Deadline, Delivery, Disposition, Envelope, Flow, Handler,
+    PublishError, SubscribeError, Subscription, TopicPattern,
 };
 use toolbus_tools::call::CallError;
+use toolbus_tools::registry::Provider;
 use toolbus_tools::{Guides, Registry};
 use toolbus_wire::message::mcp::{
     McpGetServiceDetailsRequest, McpGetServiceDetailsResponse, McpMetadataRefreshRequest,
@@ -24,7 +26,7 @@ use toolbus_wire::name::InstanceId;
 use toolbus_wire::{ErrorCode, json, message, topic};
 
 use crate::direct::DirectTools;
-use crate::index::Index;
+use crate::index::{Index, Servers};
 use crate::offers::Offers;
 use crate::proxy::InvokeTool;
 use crate::{manage, tools};
@@ -34,6 +36,8 @@ const PREFETCH: NonZeroU16 = NonZeroU16::new(16).expect("16 is not zero");
 
 /// How often bridges are asked though nothing has happened.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(300);
+/// How long after an outage of the broker a bridge may take to announce what it has.
+const CONFIRM_GRACE: Duration = Duration::from_secs(30);
 
 /// The directory of MCP servers that bridges have announced to an agent. Clones are the same.
 #[derive(Clone)]
@@ -45,7 +49,7 @@ pub(crate) struct DirectoryInner {
     index: Arc<Index>,
     pub(crate) requester: Requester,
     registry: Arc<Registry>,
-    direct: std::sync::OnceLock<Arc<DirectTools>>,
+    direct: OnceLock<Arc<DirectTools>>,
     consumer: parking_lot::Mutex<Option<Consumer>>,
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
@@ -70,10 +74,10 @@ impl McpDirectory {
         let listener = Listener {
             index: Arc::clone(&index),
             requester: requester.clone(),
-            offers: Offers::new(Arc::clone(&registry), requester.clone()),
+            offers: Offers::new(&registry, requester.clone()),
             registry: Arc::clone(&registry),
             guides,
-            offered: false.into(),
+            provider: OnceLock::new(),
             renewed: Arc::clone(&renewed),
         };
         let subscription = Subscription::private(
@@ -91,7 +95,7 @@ impl McpDirectory {
                 stop.run_until_cancelled(refresh_regularly(&renewed, &requester, &index)).await;
             }
         });
-        let direct = std::sync::OnceLock::new();
+        let direct = OnceLock::new();
         let inner = DirectoryInner { index, requester, registry, direct, consumer, stop, tasks };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -133,7 +137,7 @@ impl McpDirectory {
 
     /// The servers that are known, in the order of their first announcement.
     #[must_use]
-    pub fn servers(&self) -> Vec<McpServerSummary> {
+    pub fn servers(&self) -> Servers {
         self.inner.index.servers()
     }
 
@@ -148,10 +152,11 @@ impl McpDirectory {
     /// When no bridge answers in time, or none has the server.
     pub async fn details(&self, server: &str) -> Result<McpGetServiceDetailsResponse, CallError> {
         let question = McpGetServiceDetailsRequest { server_name: server.to_owned() };
-        let (deadline, nobody) = (Deadline::after(manage::TIMEOUT), CancellationToken::new());
-        let timed_out = || format!("no bridge tells of MCP server '{server}' in time");
+        let context = CallContext::until(Deadline::after(manage::TIMEOUT));
+        let timed_out = || format!("no bridge describes MCP server '{server}' in time");
         let details: McpGetServiceDetailsResponse =
-            manage::ask(&self.inner.requester, &question, (deadline, &nobody), timed_out).await?;
+            manage::ask(&self.inner.requester, &question, context, timed_out).await?;
+
         match details.error {
             None => Ok(details),
             Some(error) => Err(CallError::new(ErrorCode::ExecutionFailed, error)),
@@ -205,15 +210,33 @@ async fn refresh(requester: &Requester) -> Result<bool, PublishError> {
 }
 
 /// Announcements are changes, and those that were made while the queue was gone reached nobody. So
-/// what is known is given up, and every bridge is asked anew. From time to time they are asked
-/// anyway: a bridge that was started again knows only the agents that it is configured for.
+/// every bridge is asked to announce again, and a server that none of them confirms within
+/// [`CONFIRM_GRACE`] is away; until then calls go out as before, and the bus says what is true of
+/// them. From time to time bridges are asked anyway: one that was started again knows only the agents
+/// that it is configured for.
 async fn refresh_regularly(renewed: &Notify, requester: &Requester, index: &Index) {
+    let mut confirmed_by: Option<Instant> = None;
     loop {
-        // Both arms only wait.
+        let confirmation = async {
+            match confirmed_by {
+                Some(moment) => sleep_until(moment).await,
+                None => pending().await,
+            }
+        };
+        // Every arm only waits.
         tokio::select! {
-            () = renewed.notified() => index.clear(),
+            () = renewed.notified() => {
+                index.begin_generation();
+                confirmed_by = Some(Instant::now() + CONFIRM_GRACE);
+            }
+            () = confirmation => {
+                confirmed_by = None;
+                index.sweep_unconfirmed();
+                continue;
+            }
             () = sleep(REFRESH_INTERVAL) => {}
         }
+
         if let Err(error) = refresh(requester).await {
             // The broker is away again, and with it the queue: this is done again when it is back.
             tracing::info!(%error, "could not ask for MCP servers");
@@ -227,7 +250,8 @@ struct Listener {
     offers: Offers,
     registry: Arc<Registry>,
     guides: Guides,
-    offered: std::sync::atomic::AtomicBool,
+    /// The agent's own MCP tools, from the first announcement on.
+    provider: OnceLock<Provider>,
     renewed: Arc<Notify>,
 }
 
@@ -259,17 +283,14 @@ impl Listener {
     }
 
     fn offer_tools(&self) {
-        if self.offered.swap(true, std::sync::atomic::Ordering::Relaxed) {
-            return;
-        }
-        let offered = tools::register(
-            &self.registry,
-            &self.guides,
-            Arc::clone(&self.index),
-            self.requester.clone(),
-        );
-        if let Err(error) = offered {
-            tracing::error!(error = &error as &dyn std::error::Error, "no MCP tools");
-        }
+        self.provider.get_or_init(|| {
+            let provider = self.registry.provider(tools::SOURCE);
+            let offers = tools::offers(&Arc::clone(&self.index), &self.requester);
+            for (tool, error) in provider.publish(offers) {
+                tracing::error!(tool, error = &error as &dyn std::error::Error, "no MCP tool");
+            }
+            self.guides.add(tools::guide());
+            provider
+        });
     }
 }

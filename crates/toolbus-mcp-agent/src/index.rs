@@ -1,7 +1,12 @@
 //! The index: the servers that bridges have announced.
+//!
+//! It is a copy, and announcements are changes. While the broker is away none arrive, so afterwards
+//! what is known is unconfirmed until its bridge announces it again. A server whose bridge does not
+//! is away: it stays in the index, so that its tools keep their names and their places.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -9,17 +14,47 @@ use toolbus_wire::message::mcp::{McpServerSummary, McpServersIndexed};
 
 /// Most servers that are known; a bridge that announces more is not believed.
 const SERVERS_MAX: usize = 1_000;
+/// Why a server cannot be reached whose bridge is away.
+const BRIDGE_AWAY: &str = "its bridge has not been heard of since the broker was away";
+
+/// The servers of one moment, in the order of their first announcement. Clones are the same.
+pub type Servers = Arc<Vec<McpServerSummary>>;
 
 #[derive(Default)]
 pub(crate) struct Index {
-    servers: Mutex<Vec<McpServerSummary>>,
-    /// Grows with everything that is announced. For each server by its name in lower case, when it
-    /// was announced last.
-    revision: AtomicU64,
-    announced: Mutex<HashMap<String, u64>>,
+    known: Mutex<KnownServers>,
     /// Whether any announcement has come, be it of no server at all.
     heard: AtomicBool,
     changed: Notify,
+}
+
+#[derive(Default)]
+struct KnownServers {
+    servers: Servers,
+    /// By name in lower case.
+    announced: HashMap<String, Announced>,
+    /// Grows with everything that changes.
+    revision: u64,
+    /// Grows whenever announcements may have been missed.
+    generation: u64,
+}
+
+/// When a server was announced.
+#[derive(Debug, Clone, Copy)]
+struct Announced {
+    revision: u64,
+    generation: u64,
+    is_away: bool,
+}
+
+/// A server as who follows the index needs it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct IndexedServer {
+    pub(crate) name: String,
+    /// The revision that it was announced by.
+    pub(crate) announced: u64,
+    /// Its bridge is away.
+    pub(crate) is_away: bool,
 }
 
 impl Index {
@@ -30,85 +65,137 @@ impl Index {
         announcement: McpServersIndexed,
         follow: impl FnOnce(&[McpServerSummary]),
     ) {
-        let revision = self.revision.fetch_add(1, Ordering::AcqRel) + 1;
-        let mut servers = self.servers.lock();
-        let mut announced = self.announced.lock();
-        for removed in &announcement.removed_servers {
-            servers.retain(|server| !server.server_name.eq_ignore_ascii_case(removed));
-        }
-        for summary in announcement.servers {
-            let name = &summary.server_name;
-            let folded = name.to_ascii_lowercase();
-            match servers.iter().position(|other| other.server_name.eq_ignore_ascii_case(name)) {
-                Some(at) => servers[at] = summary,
-                None if servers.len() < SERVERS_MAX => servers.push(summary),
-                None => {
-                    tracing::warn!(server = name, "too many servers: ignored");
-                    continue;
-                }
-            }
-            announced.insert(folded, revision);
-        }
-        announced
-            .retain(|name, _| servers.iter().any(|s| s.server_name.eq_ignore_ascii_case(name)));
-        drop(announced);
-        follow(&servers);
-        drop(servers);
+        let mut known = self.known.lock();
+        known.revision += 1;
+        known.take_in(announcement);
+        follow(&known.servers);
+        drop(known);
+
         self.heard.store(true, Ordering::Release);
         self.changed.notify_waiters();
     }
 
-    /// Forgets every server: they will be announced anew, or are gone.
-    pub(crate) fn clear(&self) {
-        self.revision.fetch_add(1, Ordering::AcqRel);
-        self.servers.lock().clear();
-        self.announced.lock().clear();
-        self.changed.notify_waiters();
+    /// Announcements may have been missed: what is known has to be confirmed from now on.
+    pub(crate) fn begin_generation(&self) {
+        self.known.lock().generation += 1;
+    }
+
+    /// Says of every server that was not confirmed that its bridge is away.
+    pub(crate) fn sweep_unconfirmed(&self) {
+        if self.known.lock().sweep() {
+            self.changed.notify_waiters();
+        }
     }
 
     pub(crate) fn has_heard(&self) -> bool {
         self.heard.load(Ordering::Acquire)
     }
 
-    pub(crate) fn servers(&self) -> Vec<McpServerSummary> {
-        self.servers.lock().clone()
+    /// The servers as they are known now.
+    pub(crate) fn servers(&self) -> Servers {
+        Arc::clone(&self.known.lock().servers)
     }
 
-    /// Which servers there are, each with when it was announced last, and how much has been
-    /// announced in all.
-    pub(crate) fn announced(&self) -> (Vec<(String, u64)>, u64) {
-        let revision = self.revision.load(Ordering::Acquire);
-        let servers = self.servers.lock();
-        let announced = self.announced.lock();
-        let when = |name: &str| announced.get(&name.to_ascii_lowercase()).copied().unwrap_or(0);
-        let servers = servers.iter().map(|s| (s.server_name.clone(), when(&s.server_name)));
-        (servers.collect(), revision)
+    /// Which servers there are, and the revision that this is.
+    pub(crate) fn indexed(&self) -> (Vec<IndexedServer>, u64) {
+        let known = self.known.lock();
+        let server = |summary: &McpServerSummary| {
+            let name = summary.server_name.clone();
+            let announced = known.announced.get(&name.to_ascii_lowercase());
+            IndexedServer {
+                name,
+                announced: announced.map_or(0, |announced| announced.revision),
+                is_away: announced.is_some_and(|announced| announced.is_away),
+            }
+        };
+        (known.servers.iter().map(server).collect(), known.revision)
     }
 
-    /// How much has been announced in all.
+    /// How much has changed in all.
     pub(crate) fn revision(&self) -> u64 {
-        self.revision.load(Ordering::Acquire)
+        self.known.lock().revision
     }
 
     /// Has everybody who waits look again.
-    pub(crate) fn nudge(&self) {
+    pub(crate) fn wake_all(&self) {
         self.changed.notify_waiters();
     }
 
-    /// Waits until more than this has been announced.
-    pub(crate) async fn wait_for_news(&self, known: u64) {
-        self.wait_until(|_| self.revision() > known).await;
+    /// Waits until there is a later revision than this.
+    pub(crate) async fn wait_for_revision_after(&self, known: u64) {
+        self.wait_until_known(|servers| servers.revision > known).await;
     }
 
-    pub(crate) async fn wait_until(&self, enough: impl Fn(&[McpServerSummary]) -> bool) {
+    pub(crate) async fn wait_until(&self, is_enough: impl Fn(&[McpServerSummary]) -> bool) {
+        self.wait_until_known(|known| is_enough(&known.servers)).await;
+    }
+
+    async fn wait_until_known(&self, is_enough: impl Fn(&KnownServers) -> bool) {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             // Listening must begin before the look, or a change between the two is missed.
             changed.as_mut().enable();
-            if enough(&self.servers.lock()) {
+            if is_enough(&self.known.lock()) {
                 return;
             }
             changed.await;
         }
     }
 }
+
+impl KnownServers {
+    fn take_in(&mut self, announcement: McpServersIndexed) {
+        let servers = Arc::make_mut(&mut self.servers);
+        for removed in &announcement.removed_servers {
+            servers.retain(|server| !server.server_name.eq_ignore_ascii_case(removed));
+            self.announced.remove(&removed.to_ascii_lowercase());
+        }
+
+        for summary in announcement.servers {
+            let name = &summary.server_name;
+            let key = name.to_ascii_lowercase();
+            match servers.iter().position(|other| other.server_name.eq_ignore_ascii_case(name)) {
+                Some(at) => servers[at] = summary,
+                None if servers.len() < SERVERS_MAX => servers.push(summary),
+                None => {
+                    tracing::warn!(
+                        server = name,
+                        "ignored an announced server: there are too many"
+                    );
+                    continue;
+                }
+            }
+            let (revision, generation) = (self.revision, self.generation);
+            self.announced.insert(key, Announced { revision, generation, is_away: false });
+        }
+    }
+
+    /// Answers whether anything has changed.
+    fn sweep(&mut self) -> bool {
+        let is_lost =
+            |announced: &Announced| !announced.is_away && announced.generation < self.generation;
+        let lost: Vec<String> = self
+            .announced
+            .iter_mut()
+            .filter(|(_, announced)| is_lost(announced))
+            .map(|(name, announced)| {
+                announced.is_away = true;
+                name.clone()
+            })
+            .collect();
+        if lost.is_empty() {
+            return false;
+        }
+
+        self.revision += 1;
+        for server in Arc::make_mut(&mut self.servers) {
+            if lost.contains(&server.server_name.to_ascii_lowercase()) {
+                server.unavailable.get_or_insert_with(|| BRIDGE_AWAY.to_owned());
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;

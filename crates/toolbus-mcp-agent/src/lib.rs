@@ -14,11 +14,14 @@ mod manage;
 pub mod nearest;
 mod offers;
 mod proxy;
-mod reads;
+pub mod reads;
+mod resolve;
 pub mod server_name;
 mod subscribe;
 mod tools;
 
 pub use directory::McpDirectory;
+pub use index::Servers;
+pub use resolve::{provider_of, read_subject, subject_of};
 pub use server_name::ServerName;
 pub use subscribe::Subscription as ResourceSubscription;

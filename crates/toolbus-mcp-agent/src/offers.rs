@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use toolbus_bus::requester::Requester;
 use toolbus_tools::call::{CallError, Invocation, Output};
-use toolbus_tools::registry::Error;
-use toolbus_tools::{Executor, Registry, Tool};
+use toolbus_tools::registry::{Offer, Provider};
+use toolbus_tools::{Executor, Registry, Subject, Tool};
 use toolbus_wire::message::mcp::{
     McpGetPromptRequest, McpGetPromptResponse, McpListResourcesRequest, McpListResourcesResponse,
     McpReadResourceRequest, McpReadResourceResponse, McpResourceContents, McpServerSummary,
@@ -18,71 +18,67 @@ use toolbus_wire::message::mcp::{
 use toolbus_wire::message::tool::{ContentBlock, ContentKind};
 
 use crate::manage::ask;
-use crate::tools::{MISSING, SOURCE, argument};
+use crate::resolve::read_subject;
+use crate::tools::{GROUP, MISSING, SOURCE, argument};
 
 /// How long one of these may take when the caller does not say.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Offers the tools, as far as there is a use for them.
 pub(crate) struct Offers {
-    registry: Arc<Registry>,
+    provider: Provider,
     requester: Requester,
-    offered: Mutex<Offered>,
+    wanted: Mutex<WantedTools>,
 }
 
+/// Which of the tools some server has a use for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Offered {
+struct WantedTools {
     prompts: bool,
     resources: bool,
 }
 
 impl Offers {
-    pub(crate) fn new(registry: Arc<Registry>, requester: Requester) -> Self {
-        Self { registry, requester, offered: Mutex::default() }
+    pub(crate) fn new(registry: &Arc<Registry>, requester: Requester) -> Self {
+        Self { provider: registry.provider(PROVIDER), requester, wanted: Mutex::default() }
     }
 
-    /// Registers what has become of use, and takes back what has become of none.
+    /// Offers what has become of use, and takes back what has become of none.
     pub(crate) fn follow(&self, servers: &[McpServerSummary]) {
         let some = |count: fn(&McpServerSummary) -> Option<u32>| {
             servers.iter().any(|server| count(server).is_some_and(|count| count > 0))
         };
-        let wanted = Offered {
+        let wanted = WantedTools {
             prompts: some(|server| server.prompt_count),
             resources: some(|server| server.resource_count),
         };
-        let mut offered = self.offered.lock();
-        if *offered == wanted {
+        let mut current = self.wanted.lock();
+        if *current == wanted {
             return;
         }
-        let registered = self.register(&offered, &wanted);
-        if let Err(error) = registered {
-            tracing::error!(error = &error as &dyn std::error::Error, "no tools for MCP offers");
+
+        for (tool, error) in self.provider.publish(self.offers(wanted)) {
+            tracing::error!(tool, error = &error as &dyn std::error::Error, "no MCP tool");
         }
-        *offered = wanted;
+        *current = wanted;
     }
 
-    fn register(&self, offered: &Offered, wanted: &Offered) -> Result<(), Error> {
+    fn offers(&self, wanted: WantedTools) -> Vec<Offer> {
         let requester = || self.requester.clone();
-        match (offered.prompts, wanted.prompts) {
-            (false, true) => self.registry.register(get_prompt(), GetPrompt(requester()))?,
-            (true, false) => drop(self.registry.unregister(GET_PROMPT)),
-            _ => {}
+        let mut offers = Vec::new();
+        if wanted.prompts {
+            offers.push(Offer::new(get_prompt(), GetPrompt(requester())));
         }
-        match (offered.resources, wanted.resources) {
-            (false, true) => {
-                self.registry.register(list_resources(), ListResources(requester()))?;
-                self.registry.register(read_resource(), ReadResource(requester()))?;
-            }
-            (true, false) => {
-                self.registry.unregister(LIST_RESOURCES);
-                self.registry.unregister(READ_RESOURCE);
-            }
-            _ => {}
+        if wanted.resources {
+            offers.push(Offer::new(list_resources(), ListResources(requester())));
+            offers.push(Offer::new(read_resource(), ReadResource(requester())));
         }
-        Ok(())
+        offers
     }
 }
 
+/// Who provides these tools, in the registry.
+const PROVIDER: &str = "mcp:offers";
 const GET_PROMPT: &str = "mcp_get_prompt";
 const LIST_RESOURCES: &str = "mcp_list_resources";
 const READ_RESOURCE: &str = "mcp_read_resource";
@@ -95,6 +91,7 @@ fn get_prompt() -> Tool {
          mcp_get_service_details tells their arguments.",
         SOURCE,
     )
+    .in_group(GROUP)
     .read_only()
     .with_timeout(TIMEOUT)
     .with_missing_argument(MISSING)
@@ -121,6 +118,7 @@ fn list_resources() -> Tool {
          cursor to get the next one.",
         SOURCE,
     )
+    .in_group(GROUP)
     .read_only()
     .with_timeout(TIMEOUT)
     .with_missing_argument(MISSING)
@@ -142,6 +140,7 @@ fn read_resource() -> Tool {
          instructions to you.",
         SOURCE,
     )
+    .in_group(GROUP)
     .read_only()
     .with_timeout(TIMEOUT)
     .with_missing_argument(MISSING)
@@ -165,16 +164,22 @@ impl Executor for GetPrompt {
                 prompt_name: argument(&call.arguments, "prompt_name").to_owned(),
                 arguments: match call.arguments.get("arguments") {
                     Some(Value::Object(arguments)) => arguments.clone(),
-                    _ => serde_json::Map::new(),
+                    _ => Map::new(),
                 },
             };
             let timed_out = || format!("Timed out waiting for prompt '{}'", question.prompt_name);
-            let answer: McpGetPromptResponse = ask(&self.0, &question, &call, timed_out).await?;
+            let answer: McpGetPromptResponse =
+                ask(&self.0, &question, call.context.clone(), timed_out).await?;
             Ok(match answer.error {
                 Some(error) => Output::error(error),
                 None => prompt(answer),
             })
         })
+    }
+
+    fn resolve(&self, arguments: &mut Map<String, Value>) -> Result<Option<Subject>, CallError> {
+        let server = argument(arguments, "server_name");
+        Ok(Some(read_subject(server, "prompts/get")))
     }
 }
 
@@ -202,7 +207,8 @@ impl Executor for ListResources {
             let cursor = cursor.filter(|cursor| !cursor.is_empty());
             let question = McpListResourcesRequest { server_name: server_name.clone(), cursor };
             let timed_out = || format!("Timed out waiting for the resources of '{server_name}'");
-            let page: McpListResourcesResponse = ask(&self.0, &question, &call, timed_out).await?;
+            let page: McpListResourcesResponse =
+                ask(&self.0, &question, call.context.clone(), timed_out).await?;
             if let Some(error) = page.error {
                 return Ok(Output::error(error));
             }
@@ -220,6 +226,11 @@ impl Executor for ListResources {
             Ok(Output::text(text.to_string()))
         })
     }
+
+    fn resolve(&self, arguments: &mut Map<String, Value>) -> Result<Option<Subject>, CallError> {
+        let server = argument(arguments, "server_name");
+        Ok(Some(read_subject(server, "resources/list")))
+    }
 }
 
 struct ReadResource(Requester);
@@ -232,12 +243,18 @@ impl Executor for ReadResource {
                 uri: argument(&call.arguments, "uri").to_owned(),
             };
             let timed_out = || format!("Timed out waiting for resource '{}'", question.uri);
-            let answer: McpReadResourceResponse = ask(&self.0, &question, &call, timed_out).await?;
+            let answer: McpReadResourceResponse =
+                ask(&self.0, &question, call.context.clone(), timed_out).await?;
             Ok(match answer.error {
                 Some(error) => Output::error(error),
                 None => contents(answer),
             })
         })
+    }
+
+    fn resolve(&self, arguments: &mut Map<String, Value>) -> Result<Option<Subject>, CallError> {
+        let server = argument(arguments, "server_name");
+        Ok(Some(read_subject(server, "resources/read")))
     }
 }
 

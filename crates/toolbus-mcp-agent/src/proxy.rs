@@ -7,14 +7,15 @@ use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use toolbus_bus::PublishError;
 use toolbus_bus::requester::{self, Requester};
-use toolbus_tools::Executor;
 use toolbus_tools::bus::{RemoteCall, error_of, output_of};
 use toolbus_tools::call::{CallError, Invocation, Output};
+use toolbus_tools::{Executor, Subject};
 use toolbus_wire::header::{self, Headers};
 use toolbus_wire::{ErrorCode, topic};
 
 use crate::index::Index;
 use crate::nearest::nearest;
+use crate::resolve::{read_object, resolve_call};
 
 pub(crate) struct InvokeTool {
     pub(crate) requester: Requester,
@@ -27,15 +28,13 @@ impl Executor for InvokeTool {
     }
 
     fn coerce(&self, arguments: &mut Map<String, Value>) {
-        unwrap_double(arguments);
-        if let Some(inner @ (Value::String(_) | Value::Null)) = arguments.get_mut("arguments") {
-            let text = inner.as_str().unwrap_or_default().trim();
-            if text.is_empty() {
-                *inner = Value::Object(Map::new());
-            } else if let Ok(object @ Value::Object(_)) = serde_json::from_str(text) {
-                *inner = object;
-            }
+        if let Some(inner) = arguments.get_mut("arguments") {
+            read_object(inner);
         }
+    }
+
+    fn resolve(&self, arguments: &mut Map<String, Value>) -> Result<Option<Subject>, CallError> {
+        Ok(resolve_call(&self.index.servers(), arguments))
     }
 }
 
@@ -56,7 +55,7 @@ impl InvokeTool {
         arguments: Value,
         call: Invocation,
     ) -> Result<Output, CallError> {
-        let asked = call.deadline.asked();
+        let asked = call.context.deadline.asked();
         let remote = RemoteCall {
             topic: &topic::TOOL_INVOKE_MCP,
             tool,
@@ -64,11 +63,9 @@ impl InvokeTool {
             session: None,
             headers: Headers::new()
                 .with(header::TOOL_PROVIDER, "mcp")
-                .with(header::MCP_SERVER, server.to_lowercase()),
-            deadline: call.deadline,
-            cancelled: &call.cancelled,
-            progress: &call.progress,
-            asker: &call.asker,
+                .with(header::MCP_SERVER, server.to_lowercase())
+                .with(header::EXACT, "1"),
+            context: call.context,
         };
         let reply = remote.request(&self.requester).await.map_err(|error| match error {
             requester::Error::Timeout { .. } => {
@@ -115,20 +112,5 @@ fn text(arguments: &mut Map<String, Value>, name: &str) -> String {
     match arguments.remove(name) {
         Some(Value::String(text)) => text,
         _ => String::new(),
-    }
-}
-
-/// Some models wrap the call into a call of `mcp_invoke_tool` once more.
-fn unwrap_double(arguments: &mut Map<String, Value>) {
-    let wraps_itself = matches!(
-        arguments.get("tool_name").and_then(Value::as_str),
-        Some("mcp_invoke_tool" | "invoke_tool")
-    );
-    let inner = match arguments.get("arguments") {
-        Some(Value::Object(inner)) if wraps_itself => inner,
-        _ => return,
-    };
-    if inner.contains_key("server_name") && inner.contains_key("tool_name") {
-        *arguments = inner.clone();
     }
 }

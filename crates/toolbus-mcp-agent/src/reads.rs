@@ -4,8 +4,7 @@
 
 use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
-use toolbus_bus::{Asker, Deadline};
+use toolbus_bus::CallContext;
 use toolbus_tools::call::CallError;
 use toolbus_wire::Message;
 use toolbus_wire::message::mcp::{
@@ -15,24 +14,23 @@ use toolbus_wire::message::mcp::{
 };
 
 use crate::directory::McpDirectory;
-use crate::manage::{self, Limits, ask};
+pub use crate::manage::TIMEOUT as READ_TIMEOUT;
+use crate::manage::ask;
 
-/// How long an answer may take that somebody may be asked for first.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long a read may take for which somebody may be asked something first.
+pub const READ_WITH_QUESTIONS_TIMEOUT: Duration = Duration::from_secs(120);
 
 impl McpDirectory {
-    /// A prompt of a server, filled in. `cancelled` fires when nobody wants it any more; `asker`
-    /// answers what the server asks first.
+    /// A prompt of a server, filled in.
     ///
     /// # Errors
     /// When no bridge answers in time, or the server does not give it.
     pub async fn prompt(
         &self,
         wanted: &McpGetPromptRequest,
-        cancelled: &CancellationToken,
-        asker: &Asker,
+        context: CallContext,
     ) -> Result<McpGetPromptResponse, CallError> {
-        let answer: McpGetPromptResponse = self.look_up(wanted, cancelled, asker).await?;
+        let answer: McpGetPromptResponse = self.look_up(wanted, context).await?;
         refused(answer.error.as_deref())?;
         Ok(answer)
     }
@@ -44,25 +42,23 @@ impl McpDirectory {
     pub async fn resources(
         &self,
         wanted: &McpListResourcesRequest,
-        cancelled: &CancellationToken,
+        context: CallContext,
     ) -> Result<McpListResourcesResponse, CallError> {
-        let nobody = &Asker::none();
-        let answer: McpListResourcesResponse = self.look_up(wanted, cancelled, nobody).await?;
+        let answer: McpListResourcesResponse = self.look_up(wanted, context).await?;
         refused(answer.error.as_deref())?;
         Ok(answer)
     }
 
-    /// The contents of a server's resource. `asker` answers what the server asks first.
+    /// The contents of a server's resource.
     ///
     /// # Errors
     /// When no bridge answers in time, or the server does not let it be read.
     pub async fn resource(
         &self,
         wanted: &McpReadResourceRequest,
-        cancelled: &CancellationToken,
-        asker: &Asker,
+        context: CallContext,
     ) -> Result<McpReadResourceResponse, CallError> {
-        let answer: McpReadResourceResponse = self.look_up(wanted, cancelled, asker).await?;
+        let answer: McpReadResourceResponse = self.look_up(wanted, context).await?;
         refused(answer.error.as_deref())?;
         Ok(answer)
     }
@@ -74,10 +70,9 @@ impl McpDirectory {
     pub async fn complete(
         &self,
         wanted: &McpCompleteRequest,
-        cancelled: &CancellationToken,
+        context: CallContext,
     ) -> Result<McpCompleteResponse, CallError> {
-        let nobody = &Asker::none();
-        let answer: McpCompleteResponse = self.look_up(wanted, cancelled, nobody).await?;
+        let answer: McpCompleteResponse = self.look_up(wanted, context).await?;
         refused(answer.error.as_deref())?;
         Ok(answer)
     }
@@ -85,13 +80,10 @@ impl McpDirectory {
     async fn look_up<Q: Message, A: Message>(
         &self,
         question: &Q,
-        cancelled: &CancellationToken,
-        asker: &Asker,
+        context: CallContext,
     ) -> Result<A, CallError> {
-        let time = if asker.is_there() { ANSWER_TIMEOUT } else { manage::TIMEOUT };
-        let limits = Limits { deadline: Deadline::after(time), cancelled, asker: asker.clone() };
         let timed_out = || "no bridge answers for this MCP server in time".to_owned();
-        ask(&self.inner.requester, question, limits, timed_out).await
+        ask(&self.inner.requester, question, context, timed_out).await
     }
 }
 

@@ -12,23 +12,24 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use toolbus_bus::requester::{self, Requester};
-use toolbus_bus::{Asker, Deadline, Envelope, Progress, PublishError};
+use toolbus_bus::{CallContext, Deadline, Envelope, Progress, PublishError};
 use toolbus_tools::call::CallError;
-use toolbus_wire::message::mcp::{BRIDGE_LOST, McpSubscribeRequest, McpSubscribeResponse};
+use toolbus_wire::message::mcp::{McpSubscribeRequest, McpSubscribeResponse};
 use toolbus_wire::message::toolbus::ToolProgress;
 use toolbus_wire::{ErrorCode, json, topic};
 
 use crate::directory::McpDirectory;
 
 /// How long one request holds. A bridge that did not hear that it is cancelled holds it as long.
-const LEASE: Duration = Duration::from_secs(120);
+const LEASE_TTL: Duration = Duration::from_secs(120);
 /// When the next one is made.
-const RENEW_AFTER: Duration = Duration::from_secs(90);
+const RENEW_INTERVAL: Duration = Duration::from_secs(90);
 /// How long a server may take to be subscribed to.
-const BEGIN_WAIT: Duration = Duration::from_secs(30);
-/// How soon a subscription that was lost is made anew, and at the latest.
-const PAUSE_MIN: Duration = Duration::from_millis(500);
-const PAUSE_MAX: Duration = Duration::from_secs(30);
+const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How soon a subscription that was lost is made again.
+const RETRY_BACKOFF: Duration = Duration::from_millis(500);
+/// The longest pause between two attempts.
+const RETRY_BACKOFF_MAX: Duration = Duration::from_secs(30);
 
 type Changed = Arc<dyn Fn(&str) + Send + Sync>;
 
@@ -37,8 +38,8 @@ pub struct Subscription {
     _end: DropGuard,
 }
 
-/// What is subscribed to, and who hears of it.
-struct Wish {
+/// A subscription that is wanted, and who hears of its changes.
+struct DesiredSubscription {
     requester: Requester,
     request: McpSubscribeRequest,
     changed: Changed,
@@ -65,35 +66,38 @@ impl McpDirectory {
         changed: impl Fn(&str) + Send + Sync + 'static,
     ) -> Result<Subscription, CallError> {
         let request = McpSubscribeRequest { server_name: server.to_owned(), uris };
-        let wish = Wish {
+        let desired = DesiredSubscription {
             requester: self.inner.requester.clone(),
             request,
             changed: Arc::new(changed),
             stop: self.inner.stop.clone(),
             tasks: self.inner.tasks.clone(),
         };
-        let lease = match wish.begin().await {
+        let lease = match desired.acquire().await {
             // To subscribe twice is to subscribe once.
-            Err(error) if error.code == ErrorCode::OutcomeUnknown => wish.begin_late().await?,
-            begun => begun?,
+            Err(error) if error.code == ErrorCode::OutcomeUnknown => {
+                desired.acquire_and_report().await?
+            }
+            acquired => acquired?,
         };
         let end = self.inner.stop.child_token();
-        let kept = end.clone();
+        let running = end.clone();
         self.inner.tasks.spawn(async move {
-            kept.run_until_cancelled(wish.keep(lease)).await;
+            running.run_until_cancelled(desired.hold(lease)).await;
         });
         Ok(Subscription { _end: end.drop_guard() })
     }
 }
 
-impl Wish {
+impl DesiredSubscription {
     /// Makes the request, and waits until it holds.
-    async fn begin(&self) -> Result<Lease, CallError> {
+    async fn acquire(&self) -> Result<Lease, CallError> {
         let (tell, ended) = oneshot::channel();
         let (hold, holds) = oneshot::channel();
         let end = self.stop.child_token();
         let mut lease = Lease { ended, _end: end.clone().drop_guard() };
-        let (requester, request) = (self.requester.clone(), self.request.clone());
+        let requester = self.requester.clone();
+        let request = self.request.clone();
         let progress = self.progress(hold);
         self.tasks.spawn(async move {
             let why = request_once(&requester, &request, progress, &end).await;
@@ -101,67 +105,68 @@ impl Wish {
             drop(tell.send(why));
         });
         let late = || CallError::new(ErrorCode::Timeout, "no MCP bridge subscribes in time");
-        let begun = async {
+        let acquired = async {
             tokio::select! {
                 biased;
                 Ok(()) = holds => Ok(()),
                 why = &mut lease.ended => Err(why.unwrap_or_else(|_| late())),
             }
         };
-        timeout(BEGIN_WAIT, begun).await.unwrap_or_else(|_| Err(late()))?;
+        timeout(SUBSCRIBE_TIMEOUT, acquired).await.unwrap_or_else(|_| Err(late()))?;
         Ok(lease)
     }
 
     fn progress(&self, hold: oneshot::Sender<()>) -> Progress {
-        let (changed, hold) = (Arc::clone(&self.changed), parking_lot::Mutex::new(Some(hold)));
-        Progress::to(move |news: ToolProgress| {
+        let changed = Arc::clone(&self.changed);
+        let hold = parking_lot::Mutex::new(Some(hold));
+        Progress::to(move |progress: ToolProgress| {
             if let Some(hold) = hold.lock().take() {
                 // Whoever waited for it may have given up.
                 let _ = hold.send(());
             }
-            if let Some(uri) = news.resource {
+            if let Some(uri) = progress.resource {
                 changed(&uri);
             }
         })
     }
 
-    async fn keep(self, mut lease: Lease) {
+    async fn hold(self, mut lease: Lease) {
         loop {
             let lost = tokio::select! {
                 why = &mut lease.ended => Some(why),
-                () = sleep(RENEW_AFTER) => None,
+                () = sleep(RENEW_INTERVAL) => None,
             };
             if lost.is_none() {
                 // The one before goes on until there is another, or until its end.
-                if let Ok(next) = self.begin().await {
+                if let Ok(next) = self.acquire().await {
                     lease = next;
                     continue;
                 }
             }
             if let Some(Ok(why)) = &lost {
                 let server = &self.request.server_name;
-                tracing::info!(server, error = %why, "a subscription was lost");
+                tracing::info!(server, error = %why, "lost a subscription; subscribing again");
             }
-            lease = self.begin_again().await;
+            lease = self.acquire_again().await;
         }
     }
 
-    /// Makes the request, and tells what nobody has heard of as changed.
-    async fn begin_late(&self) -> Result<Lease, CallError> {
-        let lease = self.begin().await?;
+    /// Makes the request, and reports everything as changed: nobody has heard of what was meanwhile.
+    async fn acquire_and_report(&self) -> Result<Lease, CallError> {
+        let lease = self.acquire().await?;
         self.request.uris.iter().for_each(|uri| (self.changed)(uri));
         Ok(lease)
     }
 
-    async fn begin_again(&self) -> Lease {
-        let mut pause = PAUSE_MIN;
+    async fn acquire_again(&self) -> Lease {
+        let mut pause = RETRY_BACKOFF;
         loop {
             sleep(pause).await;
-            match self.begin_late().await {
+            match self.acquire_and_report().await {
                 Ok(lease) => return lease,
-                Err(error) => tracing::debug!(%error, "still not subscribed"),
+                Err(error) => tracing::debug!(%error, "could not subscribe; retrying"),
             }
-            pause = (pause * 2).min(PAUSE_MAX);
+            pause = (pause * 2).min(RETRY_BACKOFF_MAX);
         }
     }
 }
@@ -178,10 +183,9 @@ async fn request_once(
         topic: &topic::MCP_SUBSCRIBE,
         call_id: &envelope.message_id.clone(),
         envelope,
-        deadline: Deadline::after(LEASE),
-        cancelled: end,
-        progress,
-        asker: Asker::none(),
+        context: CallContext::until(Deadline::after(LEASE_TTL))
+            .with_cancelled(end.clone())
+            .with_progress(progress),
     };
     let failed = |error: String| CallError::execution_failed(error);
     match requester.request(request).await {

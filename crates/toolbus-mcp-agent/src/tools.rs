@@ -6,43 +6,50 @@ use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use toolbus_bus::requester::Requester;
 use toolbus_tools::call::{CallError, Invocation, Output};
-use toolbus_tools::registry::Error;
-use toolbus_tools::{Executor, Guide, Guides, Registry, Tool};
+use toolbus_tools::id::ToolId;
+use toolbus_tools::registry::Offer;
+use toolbus_tools::{Executor, Guide, Tool, View};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::message::mcp::{
-    DENIED_PREFIX, McpGetServiceDetailsRequest, McpGetServiceDetailsResponse,
-    McpRegisterServerRequest, McpRegisterServerResponse, McpToolDetails,
-    McpUnregisterServerRequest, McpUnregisterServerResponse,
+    McpGetServiceDetailsRequest, McpGetServiceDetailsResponse, McpRegisterServerRequest,
+    McpRegisterServerResponse, McpServerSummary, McpToolDetails, McpUnregisterServerRequest,
+    McpUnregisterServerResponse,
 };
 
 use crate::index::Index;
 use crate::manage::{self, ask};
 use crate::proxy::InvokeTool;
+use crate::resolve::provider_of;
 
 pub(crate) const SOURCE: &str = "mcp:management";
+/// The group of the tools, which is the name of their guide.
+pub(crate) const GROUP: &str = "mcp";
 pub(crate) const MISSING: &str = "Missing required parameter: {}";
 
-/// Registers the tools and the guide that goes with them.
-pub(crate) fn register(
-    registry: &Registry,
-    guides: &Guides,
-    index: Arc<Index>,
-    requester: Requester,
-) -> Result<(), Error> {
-    guides.add(Guide {
-        name: "mcp".to_owned(),
+/// The guide that goes with the tools.
+pub(crate) fn guide() -> Guide {
+    Guide {
+        name: GROUP.to_owned(),
         summary: "Reach external services through MCP servers: find, inspect and call their tools"
             .to_owned(),
         document: include_str!("guide.md").to_owned(),
-    });
-    let listed = Arc::clone(&index);
-    registry.register(list_services(), move |_: Invocation| {
-        std::future::ready(Ok(Output::text(list(&listed))))
-    })?;
-    registry.register(service_details(), GetDetails { requester: requester.clone() })?;
-    registry.register(invoke_tool(), InvokeTool { requester: requester.clone(), index })?;
-    registry.register(register_server(), RegisterServer { requester: requester.clone() })?;
-    registry.register(unregister_server(), UnregisterServer { requester })
+    }
+}
+
+/// The five tools.
+pub(crate) fn offers(index: &Arc<Index>, requester: &Requester) -> Vec<Offer> {
+    let listed = Arc::clone(index);
+    let list = move |call: Invocation| {
+        std::future::ready(Ok(Output::text(list(&listed, &call.scope.view))))
+    };
+    let requester = || requester.clone();
+    vec![
+        Offer::new(list_services(), list),
+        Offer::new(service_details(), GetDetails { requester: requester() }),
+        Offer::new(invoke_tool(), InvokeTool { requester: requester(), index: Arc::clone(index) }),
+        Offer::new(register_server(), RegisterServer { requester: requester() }),
+        Offer::new(unregister_server(), UnregisterServer { requester: requester() }),
+    ]
 }
 
 fn list_services() -> Tool {
@@ -51,7 +58,7 @@ fn list_services() -> Tool {
         "Lists the MCP servers, each with a summary and the names of its tools and prompts, and why \
          it is unavailable if it is. Call it first when you need live, personal or external data.",
         SOURCE,
-    )
+    ).in_group(GROUP)
     .read_only()
 }
 
@@ -62,6 +69,7 @@ fn service_details() -> Tool {
          to get one tool only: the schemas of a whole server are long.",
         SOURCE,
     )
+    .in_group(GROUP)
     .read_only()
     .with_timeout(manage::TIMEOUT)
     .with_missing_argument(MISSING)
@@ -82,6 +90,7 @@ fn invoke_tool() -> Tool {
          mcp_list_services and the arguments from mcp_get_service_details.",
         SOURCE,
     )
+    .in_group(GROUP)
     .with_missing_argument(MISSING)
     .with_parameters(json!({
         "type": "object",
@@ -101,6 +110,7 @@ fn register_server() -> Tool {
          operator allows that (type 'stdio').",
         SOURCE,
     )
+    .in_group(GROUP)
     .with_timeout(manage::TIMEOUT)
     .with_missing_argument(MISSING)
     .with_parameters(json!({
@@ -122,6 +132,7 @@ fn register_server() -> Tool {
 
 fn unregister_server() -> Tool {
     Tool::new("mcp_unregister_server", "Disconnects an MCP server and forgets it.", SOURCE)
+        .in_group(GROUP)
         .with_timeout(manage::TIMEOUT)
         .with_missing_argument(MISSING)
         .with_parameters(json!({
@@ -133,8 +144,39 @@ fn unregister_server() -> Tool {
         }))
 }
 
-fn list(index: &Index) -> String {
-    serde_json::to_string(&index.servers()).expect("a summary has only text and numbers")
+/// The servers as a view sees them: with the tools that it sees, and no server without one.
+fn list(index: &Index, view: &View) -> String {
+    let servers = index.servers();
+    let text = |servers: &[McpServerSummary]| {
+        serde_json::to_string(servers).expect("a summary has only text and numbers")
+    };
+    if view.is_all() {
+        return text(&servers);
+    }
+
+    let seen: Vec<_> = servers.iter().filter_map(|server| seen_summary(server, view)).collect();
+    text(&seen)
+}
+
+/// What a view sees of a server; `None` where that is nothing.
+fn seen_summary(server: &McpServerSummary, view: &View) -> Option<McpServerSummary> {
+    let provider = provider_of(&server.server_name);
+    let sees = |tool: &String| view.sees(&ToolId::of(&provider, tool));
+    let tool_names: Vec<_> = server.tool_names.iter().filter(|tool| sees(tool)).cloned().collect();
+    if tool_names.is_empty() {
+        return None;
+    }
+
+    Some(McpServerSummary {
+        tool_count: u32::try_from(tool_names.len()).unwrap_or(u32::MAX),
+        tool_names,
+        // These are made of every tool that the server has.
+        summary: None,
+        tool_fingerprints: None,
+        read_only_tools: None,
+        idempotent_tools: None,
+        ..server.clone()
+    })
 }
 
 struct GetDetails {
@@ -149,14 +191,18 @@ impl Executor for GetDetails {
             let question = McpGetServiceDetailsRequest { server_name: server_name.clone() };
             let timed_out = || format!("Timed out waiting for service details for '{server_name}'");
             let details: McpGetServiceDetailsResponse =
-                ask(&self.requester, &question, &call, timed_out).await?;
+                ask(&self.requester, &question, call.context.clone(), timed_out).await?;
             if let Some(error) = details.error {
                 return Ok(Output::error(error));
             }
+
+            let provider = provider_of(&server_name);
+            let view = &call.scope.view;
             let tools: Vec<Value> = details
                 .tools
                 .iter()
                 .filter(|tool| wanted.is_none_or(|name| tool.name.eq_ignore_ascii_case(name)))
+                .filter(|tool| view.sees(&ToolId::of(&provider, &tool.name)))
                 .map(describe)
                 .collect();
             if let (Some(name), true) = (wanted, tools.is_empty()) {
@@ -202,7 +248,7 @@ impl Executor for RegisterServer {
             let name = question.server_name.clone();
             let timed_out = || "Timed out waiting for server registration response".to_owned();
             let answer: McpRegisterServerResponse =
-                ask(&self.requester, &question, &call, timed_out).await?;
+                ask(&self.requester, &question, call.context.clone(), timed_out).await?;
             Ok(if answer.success {
                 let summary = answer.summary.unwrap_or_default();
                 Output::text(format!("Server '{name}' registered successfully. {summary}"))
@@ -268,7 +314,7 @@ impl Executor for UnregisterServer {
             let question = McpUnregisterServerRequest { server_name: name.clone() };
             let timed_out = || "Timed out waiting for server unregistration response".to_owned();
             let answer: McpUnregisterServerResponse =
-                ask(&self.requester, &question, &call, timed_out).await?;
+                ask(&self.requester, &question, call.context.clone(), timed_out).await?;
             Ok(if answer.success {
                 Output::text(format!("Server '{name}' removed successfully."))
             } else {

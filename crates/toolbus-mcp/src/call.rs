@@ -2,8 +2,17 @@
 
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
-use toolbus_bus::{Asker, Deadline, Progress};
-use toolbus_wire::ErrorCode;
+use toolbus_bus::{Asker, CallContext, Deadline, Progress};
+use toolbus_wire::{ErrorCode, Execution};
+
+/// How the names of a call are meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Naming {
+    /// To the letter: whoever calls has looked them up, and decided about just this tool.
+    Exact,
+    /// As a model may have misspelled them.
+    Forgiving,
+}
 
 /// A call of a tool.
 #[derive(Debug, Clone)]
@@ -15,15 +24,12 @@ pub struct Call {
     pub tool: String,
     /// The arguments, passed on untouched.
     pub arguments: Map<String, Value>,
-    /// The deadline of the outcome. The configuration may grant less.
-    pub deadline: Deadline,
-    /// Fires when the caller cancels; the server is told.
-    pub cancelled: CancellationToken,
-    /// Receives the progress that the server reports, in order and before the result.
-    pub progress: Progress,
-    /// Answers what the server asks its client during the call. Without one, the server is told at
-    /// once that there is no answer.
-    pub asker: Asker,
+    /// Whether the names are exact, or may be what a model made of them.
+    pub naming: Naming,
+    /// What the call brings along. The configuration may grant less time; a cancelled call is
+    /// cancelled at the server too; progress comes in order and before the result; without an asker
+    /// the server is told at once that there is no answer.
+    pub context: CallContext,
 }
 
 impl Call {
@@ -39,11 +45,43 @@ impl Call {
             server: server.map(str::to_owned),
             tool: tool.into(),
             arguments,
-            deadline,
-            cancelled: CancellationToken::new(),
-            progress: Progress::none(),
-            asker: Asker::none(),
+            naming: Naming::Forgiving,
+            context: CallContext::until(deadline),
         }
+    }
+
+    /// The same call in this context.
+    #[must_use]
+    pub fn with_context(self, context: CallContext) -> Self {
+        Self { context, ..self }
+    }
+
+    /// The same call with this deadline.
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Deadline) -> Self {
+        self.context.deadline = deadline;
+        self
+    }
+
+    /// The same call, cancelled by this token.
+    #[must_use]
+    pub fn with_cancelled(mut self, cancelled: CancellationToken) -> Self {
+        self.context.cancelled = cancelled;
+        self
+    }
+
+    /// The same call, which reports progress here.
+    #[must_use]
+    pub fn with_progress(mut self, progress: Progress) -> Self {
+        self.context.progress = progress;
+        self
+    }
+
+    /// The same call, whose questions this asker answers.
+    #[must_use]
+    pub fn with_asker(mut self, asker: Asker) -> Self {
+        self.context.asker = asker;
+        self
     }
 }
 
@@ -119,13 +157,18 @@ pub enum CallError {
     },
     /// The call timed out. The server was told to stop.
     #[error(
-        "MCP server '{server}' timed out after {timeout_ms}ms. This is a transient error — retry the same tool call to continue."
+        "MCP server '{server}' timed out after {timeout_ms}ms. {}",
+        timeout_advice(*execution, *may_repeat)
     )]
     Timeout {
         /// The server.
         server: String,
         /// What the caller asked for, or less when the configuration grants less.
         timeout_ms: u128,
+        /// Whether the server had been sent the call.
+        execution: Execution,
+        /// Whether the tool says that running it twice does no harm.
+        may_repeat: bool,
     },
     /// The caller cancelled. The server was told to stop.
     #[error("the call of '{tool}' on MCP server '{server}' was cancelled")]
@@ -134,6 +177,8 @@ pub enum CallError {
         server: String,
         /// The tool.
         tool: String,
+        /// Whether the server had been sent the call.
+        execution: Execution,
     },
     /// The server does not take the arguments.
     #[error("{message}")]
@@ -188,6 +233,21 @@ pub enum CallError {
 }
 
 impl CallError {
+    /// Whether the server had been sent the call.
+    #[must_use]
+    pub fn execution(&self) -> Execution {
+        match self {
+            Self::Timeout { execution, .. } | Self::Cancelled { execution, .. } => *execution,
+            error => error.code().execution(),
+        }
+    }
+
+    /// Whether the tool says that running it twice does no harm.
+    #[must_use]
+    pub fn may_repeat(&self) -> bool {
+        matches!(self, Self::Timeout { may_repeat: true, .. })
+    }
+
     /// The error code on the wire, which says whether the call may be repeated.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
@@ -219,4 +279,14 @@ pub(crate) fn name_list(what: &str, names: &[String]) -> String {
 /// A reason as the end of a sentence, where there is one.
 fn reason_suffix(reason: Option<&str>) -> String {
     reason.map_or_else(String::new, |reason| format!(": {reason}"))
+}
+
+/// What to do after a timeout: a call that the server was sent may have taken effect.
+fn timeout_advice(execution: Execution, may_repeat: bool) -> &'static str {
+    if may_repeat || execution == Execution::NotStarted {
+        "This is a transient error — retry the same tool call to continue."
+    } else {
+        "The server had been sent the call, which may have taken effect: check that before you call \
+         the tool again."
+    }
 }

@@ -1,11 +1,13 @@
 //! What a server offers: its tools as it lists them, bounded, without those that the operator
 //! hides.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use rmcp::model::Tool as McpTool;
 use serde_json::{Map, Value};
 use toolbus_wire::message::mcp::McpToolDetails;
+
+use toolbus_tools::subject::DefinitionDigest;
 
 use crate::tool_filter::ToolFilter;
 use crate::trust::definition::Definition;
@@ -44,6 +46,21 @@ pub(crate) struct Tool {
     pub(crate) may_repeat: bool,
 }
 
+impl Tool {
+    /// The server says that it changes nothing.
+    pub(crate) fn is_read_only(&self) -> bool {
+        let hint = self.annotations.as_ref().and_then(|told| told.get("readOnlyHint"));
+        hint.and_then(Value::as_bool) == Some(true)
+    }
+
+    /// A digest of the definition that callers decide about.
+    fn fingerprint(&self) -> String {
+        let output_schema = self.output_schema.as_deref().unwrap_or_default();
+        let schemas = [self.parameters_schema.as_str(), output_schema];
+        DefinitionDigest::of_texts(&self.name, &self.description, schemas).to_string()
+    }
+}
+
 /// The tools of one server that may be seen, in the server's order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Catalogue {
@@ -63,6 +80,18 @@ impl Catalogue {
     /// The tool of exactly this name.
     pub(crate) fn find(&self, name: &str) -> Option<&Tool> {
         self.by_name.get(name).map(|index| &self.tools[*index])
+    }
+
+    /// The digest of each tool's definition, by its name.
+    pub(crate) fn fingerprints(&self) -> BTreeMap<String, String> {
+        self.tools.iter().map(|tool| (tool.name.clone(), tool.fingerprint())).collect()
+    }
+
+    /// The names of the tools of which this holds; `None` where there are none.
+    pub(crate) fn names_where(&self, holds: impl Fn(&Tool) -> bool) -> Option<Vec<String>> {
+        let names: Vec<_> =
+            self.tools.iter().filter(|tool| holds(tool)).map(|tool| tool.name.clone()).collect();
+        (!names.is_empty()).then_some(names)
     }
 
     /// The number of tools.

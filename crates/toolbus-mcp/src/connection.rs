@@ -192,9 +192,9 @@ impl Connection {
         };
         let scope = ExchangeScope {
             until: deadline,
-            cancelled: &call.cancelled,
-            progress: &call.progress,
-            asker: &call.asker,
+            cancelled: &call.context.cancelled,
+            progress: &call.context.progress,
+            asker: &call.context.asker,
         };
         let outcome = Exchange::new(&self.sender, request, scope).run().await?;
 

@@ -8,8 +8,7 @@ use rmcp::model::{
     ResourceTemplate, Role,
 };
 use serde_json::{Map, Value};
-use tokio_util::sync::CancellationToken;
-use toolbus_bus::{Asker, Deadline};
+use toolbus_bus::CallContext;
 use toolbus_wire::message::mcp::{
     McpCompleteRequest, McpCompleteResponse, McpGetPromptResponse, McpListResourcesResponse,
     McpPromptMessage, McpReadResourceResponse, McpResource, McpResourceContents,
@@ -30,12 +29,8 @@ const PAGE_BYTES_MAX: usize = 4 << 20;
 pub struct Lookup {
     /// The server, in any case.
     pub server: String,
-    /// When the answer has to be there. The configuration may grant less.
-    pub deadline: Deadline,
-    /// Fires when nobody wants the answer any more.
-    pub cancelled: CancellationToken,
-    /// Answers what the server asks its client meanwhile.
-    pub asker: Asker,
+    /// What the lookup brings along. The configuration may grant less time.
+    pub context: CallContext,
 }
 
 /// What is asked for.

@@ -203,6 +203,9 @@ impl Server {
             resource_count: listing.offer.resource_count(),
             features: listing.offer.features.to_wire(),
             revisions: Some(listing.revisions),
+            tool_fingerprints: Some(listing.catalogue.fingerprints()),
+            read_only_tools: listing.catalogue.names_where(|tool| tool.is_read_only()),
+            idempotent_tools: listing.catalogue.names_where(|tool| tool.may_repeat),
             ..McpServerSummary::default()
         })
     }

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolbus_wire::message::mcp::{McpGetServiceDetailsResponse, McpServerSummary};
 
-use crate::call::{Call, CallError};
+use crate::call::{Call, CallError, Naming};
 use crate::call_result::CallResult;
 use crate::claims::Claims;
 use crate::config::{Entry, ToolChanges};
@@ -301,14 +301,17 @@ impl ServerPool {
     /// When there is no result; see [`CallError`].
     pub async fn call(&self, call: Call) -> Result<CallResult, CallError> {
         let router = self.router();
-        let mut call = router.unwrap_call(call);
-        let mut route = router.find_route(call.server.as_deref(), &call.tool)?;
+        let mut call = match call.naming {
+            Naming::Exact => call,
+            Naming::Forgiving => router.unwrap_call(call),
+        };
+        let mut route = router.find_route_of(&call)?;
         call.tool = route.tool.take().unwrap_or(call.tool);
 
         let mut outcome = route.server.call_tool(&call).await;
         if matches!(outcome, Err(CallError::NotConnected { .. })) && route.server.is_closing() {
             // It may have been replaced before it was sent the call.
-            let next = router.find_route(call.server.as_deref(), &call.tool)?;
+            let next = router.find_route_of(&call)?;
             if !Arc::ptr_eq(&next.server, &route.server) {
                 route = next;
                 outcome = route.server.call_tool(&call).await;

@@ -93,7 +93,7 @@ impl Service for ScriptService {
     fn serve(&self, request: ScriptInvokeRequest, context: Context) -> BoxFuture<'_, Reply> {
         Box::pin(async move {
             let asked = Duration::from_secs(timeout_seconds(&request));
-            let left = context.deadline.for_next_hop().left();
+            let left = context.call.deadline.for_next_hop().left();
             let call_id = &request.tool_call_id;
 
             let files = match message::decode_files(request.files.unwrap_or_default()) {
@@ -116,13 +116,13 @@ impl Service for ScriptService {
                 source: context.source,
                 key: context.key,
                 redelivered: context.redelivered,
-                deadline: context.deadline,
-                cancelled: context.cancelled,
-                live: live_output(context.progress),
+                deadline: context.call.deadline,
+                cancelled: context.call.cancelled,
+                live: live_output(context.call.progress),
             };
 
             // Whichever is shorter is what ends a script: its own timeout, or the call's deadline.
-            let asked = if left < asked { context.deadline.asked() } else { asked };
+            let asked = if left < asked { context.call.deadline.asked() } else { asked };
             let record = self.metrics.record_run();
             let ran = self.runner.run(script, run).instrument(record.span().clone()).await;
 
@@ -144,8 +144,10 @@ impl Service for ScriptService {
             // A caller that cannot write a request may not be a script caller at all, so it gets
             // the error that every caller of tools understands.
             Failure::Malformed(_) => return tool_failure(ids, failure),
-            Failure::Timeout { asked } => (ScriptReason::TimedOut, response::timeout_text(asked)),
-            Failure::Cancelled => (ScriptReason::Cancelled, "Script cancelled".to_owned()),
+            Failure::Timeout { asked, .. } => {
+                (ScriptReason::TimedOut, response::timeout_text(asked))
+            }
+            Failure::Cancelled { .. } => (ScriptReason::Cancelled, "Script cancelled".to_owned()),
             Failure::OutcomeUnknown => (
                 ScriptReason::OutcomeUnknown,
                 "the worker that had started the script was lost: it may have run or not"

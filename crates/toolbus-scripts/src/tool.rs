@@ -57,6 +57,7 @@ fn tool() -> Tool {
          together. Nothing is kept between two scripts.",
         "script",
     )
+    .in_group("scripts")
     .with_timeout(Duration::from_secs(TIMEOUT_SECONDS_DEFAULT) + WAIT_BESIDE_TIMEOUT)
     .with_missing_argument("Missing '{}' argument")
     .with_parameters(json!({
@@ -102,6 +103,10 @@ impl Executor for ExecutePython {
 
 impl ExecutePython {
     async fn run(&self, call: Invocation) -> Result<Output, CallError> {
+        let asked = call.context.deadline.asked();
+        let progress = skip_repeated_progress(call.context.progress.clone());
+        let context = call.context.with_progress(progress);
+
         let seconds = timeout_seconds(&call.arguments);
         let request = build_request(call.arguments, seconds)?;
         let requester = &self.requester;
@@ -111,13 +116,10 @@ impl ExecutePython {
                 topic: &topic::SCRIPT_INVOKE,
                 envelope: Envelope::of(&request, requester.agent().as_str()),
                 call_id: &request.tool_call_id,
-                deadline: call.deadline,
-                cancelled: &call.cancelled,
-                progress: skip_repeated_progress(call.progress),
-                asker: call.asker,
+                context,
             })
             .await
-            .map_err(|error| request_error(error, call.deadline.asked(), seconds))?;
+            .map_err(|error| request_error(error, asked, seconds))?;
 
         if message::is::<ToolError>(&reply) {
             return output_of(&reply);
@@ -132,10 +134,8 @@ impl ExecutePython {
 
         // A caller that gave the call less time than the script has is not to be told of the
         // script's.
-        if response.reason == Some(ScriptReason::TimedOut)
-            && call.deadline.asked() < Duration::from_secs(seconds)
-        {
-            return Err(CallError::timeout(NAME, call.deadline.asked()));
+        if response.reason == Some(ScriptReason::TimedOut) && asked < Duration::from_secs(seconds) {
+            return Err(CallError::timeout(NAME, asked));
         }
         output_of_response(response, seconds)
     }

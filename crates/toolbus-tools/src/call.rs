@@ -1,27 +1,32 @@
 //! Calls and their outcomes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
-use toolbus_bus::{Asker, Deadline, Progress};
-use toolbus_wire::ErrorCode;
+use toolbus_bus::{Asker, CallContext, Deadline, Progress};
 use toolbus_wire::message::tool::ContentBlock;
 
+pub use crate::call_error::CallError;
+pub use crate::invocation::{InnerCalls, Invocation};
+
+use crate::id::{CallId, ToolName};
+use crate::scope::Scope;
+
 /// A request to run a tool, as it comes in.
+#[derive(Debug, Clone)]
 pub struct Call {
     /// The caller's id for it.
-    pub id: String,
+    pub id: CallId,
     /// The tool, by name.
-    pub tool: String,
+    pub tool: ToolName,
     /// The arguments.
     pub arguments: Arguments,
-    /// Who calls.
-    pub caller: String,
-    /// The namespace that the call's memory lives under.
-    pub session: Option<String>,
+    /// Who calls, and within which bounds.
+    pub scope: Arc<Scope>,
     /// How long it may take.
-    pub time: Time,
+    pub time: CallTime,
     /// Fires when nobody wants the outcome any more.
     pub cancelled: CancellationToken,
     /// Takes progress.
@@ -30,16 +35,20 @@ pub struct Call {
     pub asker: Asker,
 }
 
-/// How long a call may take.
-#[derive(Debug, Clone, Copy)]
-pub enum Time {
-    /// As long as the tool says.
-    Default,
-    /// This long from now.
-    Budget(Duration),
-    /// Until then.
-    Until(Deadline),
+/// How long a call may take, by two clocks: a caller that waits for a person's approval gives the
+/// tool no less time for that.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CallTime {
+    /// When the caller stops waiting, whatever the call is doing. `None`: it waits for the gates as
+    /// long as they let it, at most [`PATIENCE_DEFAULT`].
+    pub patience: Option<Deadline>,
+    /// How long the tool may run. `None`: as long as the caller waits, and where that is not said
+    /// either, as long as the tool says.
+    pub execution: Option<Duration>,
 }
+
+/// How long a caller that does not say waits for the gates.
+pub const PATIENCE_DEFAULT: Duration = Duration::from_secs(15 * 60);
 
 /// Longest text of arguments, in bytes.
 pub const ARGUMENTS_BYTES_MAX: usize = 8 << 20;
@@ -51,28 +60,6 @@ pub enum Arguments {
     Text(Option<String>),
     /// A JSON value.
     Value(Value),
-}
-
-/// A call that has passed every gate, as its executor sees it.
-pub struct Invocation {
-    /// The caller's id for it.
-    pub id: String,
-    /// The tool, by its registered name.
-    pub tool: String,
-    /// The arguments, checked.
-    pub arguments: Map<String, Value>,
-    /// Who calls.
-    pub caller: String,
-    /// The namespace that the call's memory lives under.
-    pub session: Option<String>,
-    /// When it must have ended.
-    pub deadline: Deadline,
-    /// Fires when nobody wants the outcome any more.
-    pub cancelled: CancellationToken,
-    /// Takes progress.
-    pub progress: Progress,
-    /// Answers the call's questions.
-    pub asker: Asker,
 }
 
 /// What becomes of a call, once.
@@ -105,54 +92,96 @@ impl Output {
     }
 }
 
-/// Why a call has no output.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct CallError {
-    /// What kind of failure it is.
-    pub code: ErrorCode,
-    /// What happened, for the model and for people. Never holds a secret.
-    pub message: String,
+impl Call {
+    /// A call of the tool of this name, with an id of its own; otherwise as [`Call::new`].
+    ///
+    /// # Errors
+    /// When the name is none that could be called.
+    pub fn by_name(
+        scope: &Arc<Scope>,
+        tool: &str,
+        arguments: Value,
+    ) -> Result<Self, crate::id::Error> {
+        let tool = ToolName::parse(tool)?;
+        Ok(Self::new(scope, CallId::random(), tool, Arguments::Value(arguments)))
+    }
+
+    /// A call that takes as long as its tool says, that its scope alone cancels, and whose progress
+    /// and questions nobody takes; see the `with_` functions for the rest.
+    #[must_use]
+    pub fn new(scope: &Arc<Scope>, id: CallId, tool: ToolName, arguments: Arguments) -> Self {
+        Self {
+            id,
+            tool,
+            arguments,
+            scope: Arc::clone(scope),
+            time: CallTime::default(),
+            cancelled: scope.cancelled.child_token(),
+            progress: Progress::none(),
+            asker: Asker::none(),
+        }
+    }
+
+    /// The same call with this time.
+    #[must_use]
+    pub fn with_time(self, time: CallTime) -> Self {
+        Self { time, ..self }
+    }
+
+    /// The same call, cancelled by this token.
+    #[must_use]
+    pub fn with_cancelled(self, cancelled: CancellationToken) -> Self {
+        Self { cancelled, ..self }
+    }
+
+    /// The same call, which reports progress here.
+    #[must_use]
+    pub fn with_progress(self, progress: Progress) -> Self {
+        Self { progress, ..self }
+    }
+
+    /// The same call, whose questions this asker answers.
+    #[must_use]
+    pub fn with_asker(self, asker: Asker) -> Self {
+        Self { asker, ..self }
+    }
+
+    /// The same call in the context that it came in with.
+    #[must_use]
+    pub fn with_context(self, context: CallContext) -> Self {
+        let CallContext { deadline, cancelled, progress, asker } = context;
+        Self { time: CallTime::until(deadline), cancelled, progress, asker, ..self }
+    }
 }
 
-impl CallError {
-    /// An error of this kind.
+impl CallTime {
+    /// The caller waits this long from now, for gates and tool together.
     #[must_use]
-    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+    pub fn within(time: Duration) -> Self {
+        Self::until(Deadline::after(time))
     }
 
-    /// The arguments are not what the tool takes.
+    /// The caller waits until then.
     #[must_use]
-    pub fn invalid_arguments(message: impl Into<String>) -> Self {
-        Self::new(ErrorCode::InvalidArguments, message)
+    pub const fn until(patience: Deadline) -> Self {
+        Self { patience: Some(patience), execution: None }
     }
 
-    /// The tool was run and failed.
-    #[must_use]
-    pub fn execution_failed(message: impl Into<String>) -> Self {
-        Self::new(ErrorCode::ExecutionFailed, message)
+    /// When the caller stops waiting.
+    pub(crate) fn patience(&self) -> Deadline {
+        self.patience.unwrap_or_else(|| Deadline::after(PATIENCE_DEFAULT))
     }
 
-    /// The time that the caller gave was not enough.
-    #[must_use]
-    pub fn timeout(tool: &str, asked: Duration) -> Self {
-        Self::new(
-            ErrorCode::Timeout,
-            format!("tool '{tool}' did not end within {} ms", asked.as_millis()),
-        )
-    }
-
-    /// The caller cancelled.
-    #[must_use]
-    pub fn cancelled() -> Self {
-        Self::new(ErrorCode::Cancelled, "the call was cancelled")
-    }
-
-    /// No tool of that name.
-    #[must_use]
-    pub fn not_registered(tool: &str) -> Self {
-        Self::new(ErrorCode::ToolNotFound, format!("Tool '{tool}' is not registered."))
+    /// When a tool that starts now has to end, if it says this of itself.
+    pub(crate) fn execution_deadline(&self, tool_timeout: Duration) -> Deadline {
+        match (self.patience, self.execution) {
+            (Some(patience), None) => patience,
+            (None, execution) => Deadline::after(execution.unwrap_or(tool_timeout)),
+            (Some(patience), Some(execution)) => {
+                let execution = Deadline::after(execution);
+                if execution.at() < patience.at() { execution } else { patience }
+            }
+        }
     }
 }
 

@@ -1,14 +1,20 @@
 //! Gates: what every call passes before it runs, each with one job.
 //!
-//! A gate lets a call pass, changes it, or refuses it with a typed reason. It never panics and
-//! never answers with text for a human to parse. Their order is in [`crate::invoker::gates`].
+//! The first of them find out what a call is about: its budget, the tool that it names, its
+//! arguments, and the tool that it is really about. They are functions, because each needs what the
+//! one before it found. The others only let pass or refuse; they are a list. Both orders stand in
+//! [`crate::invoker`]. A gate refuses with a typed error; it never panics and never answers with
+//! text for a program to read.
 
 mod arguments;
-mod cancelled;
+mod budget;
 mod look_up;
-mod open;
+mod permission;
+mod resolve;
 mod schema;
+mod still_wanted;
 
+use std::any::Any;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -16,35 +22,53 @@ use serde_json::Value;
 use toolbus_bus::Deadline;
 
 use crate::call::{Call, CallError};
-use crate::registry::{Registered, Registry};
+use crate::registry::ToolEntry;
+use crate::subject::Subject;
 
-pub use arguments::ReadArguments;
-pub use cancelled::NotCancelled;
-pub use look_up::LookUp;
-pub use open::Open;
+pub(crate) use arguments::read_arguments;
+pub(crate) use budget::take_of_budget;
+pub(crate) use look_up::look_up;
+pub(crate) use resolve::resolve_subject;
+
+pub use permission::Permission;
 pub use schema::FitsSchema;
+pub use still_wanted::StillWanted;
 
-/// A call on its way through the gates.
-pub struct Passage<'a> {
+/// A call on its way through the gates, once it is known what it is about.
+pub struct Passage {
     /// The call as it came.
     pub call: Call,
-    /// Where tools are found.
-    pub registry: &'a Registry,
-    /// The tool, once it was looked up.
-    pub tool: Option<Arc<Registered>>,
-    /// The arguments: an object, once they were read.
+    /// The tool that was called. `None` for a read, which is no tool.
+    pub entry: Option<Arc<ToolEntry>>,
+    /// What it is about.
+    pub subject: Subject,
+    /// The arguments: an object.
     pub arguments: Value,
-    /// When the call must have ended.
-    pub deadline: Deadline,
+    /// When the caller stops waiting. It bounds the gates; the tool has its own time.
+    pub patience: Deadline,
+    held: Vec<Box<dyn Any + Send>>,
 }
 
-impl Passage<'_> {
-    /// The tool.
-    ///
-    /// # Errors
-    /// When no gate has looked it up.
-    pub fn tool(&self) -> Result<&Arc<Registered>, CallError> {
-        self.tool.as_ref().ok_or_else(|| CallError::not_registered(&self.call.tool))
+impl Passage {
+    /// A passage of a call that is about this.
+    pub(crate) fn new(
+        call: Call,
+        entry: Option<Arc<ToolEntry>>,
+        subject: Subject,
+        arguments: Value,
+    ) -> Self {
+        let patience = call.time.patience();
+        Self { call, entry, subject, arguments, patience, held: Vec::new() }
+    }
+
+    /// Keeps something until the call has ended and is recorded: a permit, a lease, a pin.
+    pub fn hold(&mut self, until_the_end: impl Send + 'static) {
+        self.held.push(Box::new(until_the_end));
+    }
+
+    /// What is kept until the end.
+    pub(crate) fn take_held(&mut self) -> Vec<Box<dyn Any + Send>> {
+        std::mem::take(&mut self.held)
     }
 }
 
@@ -54,7 +78,7 @@ pub trait Gate: Send + Sync {
     fn name(&self) -> &'static str;
 
     /// Lets the call pass or refuses it.
-    fn check<'a>(&'a self, passage: &'a mut Passage<'_>) -> Verdict<'a>;
+    fn check<'a>(&'a self, passage: &'a mut Passage) -> Verdict<'a>;
 }
 
 /// What a gate says.

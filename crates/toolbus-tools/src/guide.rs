@@ -1,6 +1,7 @@
 //! Guides: markdown pages that teach the model to use a group of tools.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Weak};
 
 use parking_lot::RwLock;
 use serde_json::json;
@@ -8,6 +9,7 @@ use serde_json::json;
 use crate::call::{Invocation, Output};
 use crate::registry::{self, Registry};
 use crate::tool::Tool;
+use crate::view::View;
 
 /// A page about a group of tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,8 +41,10 @@ impl Guides {
     ///
     /// # Errors
     /// When their names are taken.
-    pub fn register(&self, registry: &Registry) -> Result<(), registry::Error> {
+    pub fn register(&self, registry: &Arc<Registry>) -> Result<(), registry::Error> {
         let list = self.clone();
+        // The registry has the tools, so the tools must not have the registry.
+        let tools = Arc::downgrade(registry);
         registry.register(
             Tool::new(
                 "list_tool_guides",
@@ -50,9 +54,14 @@ impl Guides {
             )
             .read_only()
             .with_alias("ListToolGuides"),
-            move |_: Invocation| std::future::ready(Ok(Output::text(list.index()))),
+            move |call: Invocation| {
+                let index = list.index(&SeenGroups::of(&call.scope.view, &tools));
+                std::future::ready(Ok(Output::text(index)))
+            },
         )?;
+
         let pages = self.clone();
+        let tools = Arc::downgrade(registry);
         registry.register(
             Tool::new("get_tool_guide", "Returns one guide in full, as markdown.", "guides")
                 .read_only()
@@ -66,32 +75,60 @@ impl Guides {
                 })),
             move |call: Invocation| {
                 let name = call.arguments.get("name").and_then(|name| name.as_str());
-                std::future::ready(Ok(Output::text(pages.page(name.unwrap_or_default()))))
+                let seen = SeenGroups::of(&call.scope.view, &tools);
+                let page = pages.page(name.unwrap_or_default(), &seen);
+                std::future::ready(Ok(Output::text(page)))
             },
         )
     }
 
-    fn index(&self) -> String {
+    fn index(&self, seen: &SeenGroups) -> String {
         let guides = self.guides.read();
+        let guides: Vec<_> = guides.iter().filter(|guide| seen.has(&guide.name)).collect();
         if guides.is_empty() {
             return "No tool guides are registered in this agent.".to_owned();
         }
+
         let mut text = format!("Available tool guides ({}):", guides.len());
-        for guide in guides.iter() {
+        for guide in guides {
             text.push_str(&format!("\n- {}: {}", guide.name, guide.summary));
         }
         text
     }
 
-    fn page(&self, name: &str) -> String {
+    fn page(&self, name: &str, seen: &SeenGroups) -> String {
         let guides = self.guides.read();
-        match guides.iter().find(|guide| guide.name.eq_ignore_ascii_case(name.trim())) {
+        let mut guides = guides.iter().filter(|guide| seen.has(&guide.name));
+        let named = |guide: &&Guide| guide.name.eq_ignore_ascii_case(name.trim());
+        match guides.clone().find(named) {
             Some(guide) => guide.document.clone(),
             None => {
-                let names: Vec<_> = guides.iter().map(|guide| guide.name.as_str()).collect();
+                let names: Vec<_> = guides.by_ref().map(|guide| guide.name.as_str()).collect();
                 format!("No tool guide named '{name}'. Available guides: {}.", names.join(", "))
             }
         }
+    }
+}
+
+/// The groups of which a caller sees at least one tool: it sees their guides and no others.
+struct SeenGroups {
+    /// `None`: all of them.
+    names: Option<HashSet<String>>,
+}
+
+impl SeenGroups {
+    fn of(view: &View, tools: &Weak<Registry>) -> Self {
+        if view.is_all() {
+            return Self { names: None };
+        }
+        let snapshot = tools.upgrade().map(|registry| registry.snapshot());
+        let tools = snapshot.iter().flat_map(|tools| tools.seen_by(view));
+        let groups = tools.filter_map(|entry| entry.tool.group.as_deref());
+        Self { names: Some(groups.map(str::to_ascii_lowercase).collect()) }
+    }
+
+    fn has(&self, guide: &str) -> bool {
+        self.names.as_ref().is_none_or(|names| names.contains(&guide.to_ascii_lowercase()))
     }
 }
 

@@ -1,67 +1,70 @@
 //! The invoker: the one way to run a tool.
 //!
 //! Agent turn, command line, bus message, schedule: every call comes here, passes the same gates in
-//! the same order, runs within its deadline, and is recorded whatever its outcome.
+//! the same order, runs within its time, and is recorded whatever its outcome. What is no tool but
+//! reaches into the same places, such as reading a resource, is admitted by the same gates and
+//! leaves the same record.
 
+mod admit;
+mod builder;
 mod record;
 mod shape;
 
+use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
-use toolbus_bus::Deadline;
+use toolbus_bus::CallContext;
+use toolbus_wire::Execution;
 use tracing::Instrument as _;
 
-use crate::call::{Call, CallError, Invocation, Outcome, Time};
-use crate::gate::{FitsSchema, Gate, LookUp, NotCancelled, Open, Passage, ReadArguments, Verdict};
-use crate::registry::Registry;
-use crate::tool::TIMEOUT_DEFAULT;
-use record::Recorder;
+use crate::call::{Call, CallError, InnerCalls, Invocation, Outcome};
+use crate::gate::{
+    Gate, Passage, Verdict, look_up, read_arguments, resolve_subject, take_of_budget,
+};
+use crate::registry::{Registry, ToolEntry};
+pub use admit::Admitted;
+pub use builder::InvokerBuilder;
+use record::{Recorder, Recording};
+pub use shape::Shape;
 
-/// How long an executor may take to tidy up once its call was cancelled, before it is dropped.
+/// How long an executor may take to clean up once its call was cancelled, before it is dropped.
 const CANCEL_GRACE: Duration = Duration::from_millis(300);
-
-/// Every gate, in the order in which a call passes them.
-#[must_use]
-pub fn gates() -> Vec<Box<dyn Gate>> {
-    vec![
-        Box::new(Open("budget")),
-        Box::new(LookUp),
-        Box::new(Open("kind")),
-        Box::new(Open("permission")),
-        Box::new(ReadArguments),
-        Box::new(FitsSchema),
-        Box::new(Open("rate limit")),
-        Box::new(Open("approval")),
-        Box::new(Open("artifacts")),
-        Box::new(NotCancelled),
-        Box::new(Open("credentials")),
-    ]
-}
 
 /// Runs calls. Clones are the same invoker.
 #[derive(Clone)]
 pub struct Invoker {
-    inner: Arc<Inner>,
+    inner: Arc<InvokerInner>,
 }
 
-struct Inner {
+/// What the clones of an invoker share.
+pub(crate) struct InvokerInner {
     registry: Arc<Registry>,
+    /// In the order in which a call passes them.
     gates: Vec<Box<dyn Gate>>,
+    shapes: Vec<Arc<dyn Shape>>,
     recorder: Recorder,
 }
 
 impl Invoker {
-    /// An invoker of the tools of a registry, with every gate. It counts with the global meter, so
-    /// telemetry is to be set up before.
+    /// An invoker of the tools of a registry, which allows everything and limits nothing. It counts
+    /// with the global meter, so telemetry is to be set up before.
     #[must_use]
     pub fn new(registry: Arc<Registry>) -> Self {
-        let recorder = Recorder::new(&opentelemetry::global::meter(crate::metrics::METER));
-        Self { inner: Arc::new(Inner { registry, gates: gates(), recorder }) }
+        Self::builder(registry).build()
+    }
+
+    /// An invoker of the tools of a registry, to be set up.
+    #[must_use]
+    pub fn builder(registry: Arc<Registry>) -> InvokerBuilder {
+        InvokerBuilder::new(registry)
+    }
+
+    pub(crate) fn of(inner: Arc<InvokerInner>) -> Self {
+        Self { inner }
     }
 
     /// The tools.
@@ -75,79 +78,119 @@ impl Invoker {
     pub async fn invoke(&self, call: Call) -> Outcome {
         let recording = self.inner.recorder.begin(&call);
         let span = recording.span().clone();
-        let outcome = AssertUnwindSafe(self.pass_and_run(call)).catch_unwind().instrument(span);
-        let outcome = outcome.await.unwrap_or_else(|_| Err(panicked(recording.tool())));
-        let outcome = outcome.map(shape::shape);
+        // What gates keep until the end is let go of after the record, so it stands outside.
+        let mut held = Vec::new();
+
+        let work = AssertUnwindSafe(self.pass_and_run(call, &recording, &mut held));
+        let outcome = work.catch_unwind().instrument(span).await;
+        let outcome = outcome.unwrap_or_else(|_| Err(panicked(&recording)));
+        let outcome = outcome.map_err(|error| recording.complete(error));
+
         recording.end(&outcome);
         outcome
     }
 
-    async fn pass_and_run(&self, call: Call) -> Outcome {
-        let cancelled = call.cancelled.clone();
-        let deadline = match call.time {
-            Time::Default => Deadline::after(TIMEOUT_DEFAULT),
-            Time::Budget(budget) => Deadline::after(budget),
-            Time::Until(deadline) => deadline,
-        };
-        let registry = &self.inner.registry;
-        let mut passage = Passage { call, registry, tool: None, arguments: Value::Null, deadline };
+    /// The way of a call. Each step needs what the one before it found.
+    async fn pass_and_run(
+        &self,
+        call: Call,
+        recording: &Recording<'_>,
+        held: &mut Vec<Box<dyn Any + Send>>,
+    ) -> Outcome {
+        take_of_budget(&call)?;
+        let entry = look_up(&call, &self.inner.registry.snapshot())?;
+        recording.found(&entry);
+        let mut arguments = read_arguments(&call, &entry)?;
+        let subject = resolve_subject(&call, &entry, &mut arguments)?;
+        recording.resolved(&subject);
+
+        let arguments = Value::Object(arguments);
+        let mut passage = Passage::new(call, Some(Arc::clone(&entry)), subject, arguments);
+        let passed = self.pass_gates(&mut passage, recording).await;
+        *held = passage.take_held();
+        passed?;
+
+        let output = self.run(passage, &entry, recording).await?;
+        Ok(self.shape(output).await)
+    }
+
+    /// Has the call pass the gates, at most until its caller stops waiting.
+    async fn pass_gates(
+        &self,
+        passage: &mut Passage,
+        recording: &Recording<'_>,
+    ) -> Result<(), CallError> {
         for gate in &self.inner.gates {
-            let deadline = passage.deadline;
-            let in_time = match gate.check(&mut passage) {
-                Verdict::Now(verdict) => Some(verdict),
-                // No gate may keep a call past its deadline, whomever it waits for.
-                Verdict::Later(verdict) => tokio::select! {
-                    biased;
-                    verdict = verdict => Some(verdict),
-                    () = cancelled.cancelled() => Some(Err(CallError::cancelled())),
-                    () = tokio::time::sleep_until(deadline.at()) => None,
-                },
+            let patience = passage.patience;
+            let tool = passage.call.tool.clone();
+            let cancelled = passage.call.cancelled.clone();
+
+            let verdict = match gate.check(passage) {
+                Verdict::Now(verdict) => verdict,
+                Verdict::Later(verdict) => {
+                    recording.waits(gate.name());
+                    tokio::select! {
+                        biased;
+                        () = cancelled.cancelled() => Err(CallError::cancelled()),
+                        verdict = verdict => verdict,
+                        () = tokio::time::sleep_until(patience.at()) => {
+                            Err(CallError::timeout(tool.as_str(), patience.asked()))
+                        }
+                    }
+                }
             };
-            let late = || CallError::timeout(&passage.call.tool, deadline.asked());
-            if let Err(error) = in_time.unwrap_or_else(|| Err(late())) {
+            if let Err(error) = verdict {
                 tracing::debug!(gate = gate.name(), code = %error.code, "refused a call");
                 return Err(error);
             }
         }
-        run(passage, &cancelled).await
+        Ok(())
     }
-}
 
-async fn run(passage: Passage<'_>, cancelled: &CancellationToken) -> Outcome {
-    let registered = Arc::clone(passage.tool()?);
-    let Passage { call, arguments, deadline, .. } = passage;
-    let Value::Object(arguments) = arguments else {
-        return Err(CallError::invalid_arguments("arguments must be a JSON object"));
-    };
-    let invocation = Invocation {
-        id: call.id,
-        tool: registered.tool.name.clone(),
-        arguments,
-        caller: call.caller,
-        session: call.session,
-        deadline,
-        cancelled: call.cancelled,
-        progress: call.progress,
-        asker: call.asker,
-    };
-    let mut work = registered.executor.execute(invocation);
-    // The work is dropped when its time is over or when it does not end on being told to: an
-    // executor promises that what it started ends with it.
-    tokio::select! {
-        biased;
-        outcome = &mut work => outcome,
-        () = cancelled.cancelled() => {
-            let ended = tokio::time::timeout(CANCEL_GRACE, work).await;
-            ended.unwrap_or_else(|_| Err(CallError::cancelled()))
-        }
-        () = tokio::time::sleep_until(deadline.at()) => {
-            Err(CallError::timeout(&registered.tool.name, deadline.asked()))
+    /// Runs the tool of a call that has passed every gate.
+    async fn run(&self, passage: Passage, entry: &ToolEntry, recording: &Recording<'_>) -> Outcome {
+        let Passage { call, subject, arguments, .. } = passage;
+        let Value::Object(arguments) = arguments else {
+            return Err(CallError::invalid_arguments("arguments must be a JSON object"));
+        };
+        let deadline = call.time.execution_deadline(entry.timeout(&arguments));
+        let cancelled = call.cancelled;
+        let context = CallContext {
+            deadline,
+            cancelled: cancelled.clone(),
+            progress: recording.stamped(call.progress),
+            asker: call.asker,
+        };
+
+        let invoker = Arc::downgrade(&self.inner);
+        let calls = InnerCalls::new(invoker, &call.scope, &call.id, &context);
+        let tool = Arc::clone(entry.name());
+        let scope = call.scope;
+        let invocation =
+            Invocation { id: call.id, tool, subject, arguments, scope, context, calls };
+        recording.started();
+        let mut work = entry.executor.execute(invocation);
+
+        // The work is dropped when its time is over or when it does not end on being told to: an
+        // executor promises that what it started ends with it. Every arm only waits.
+        tokio::select! {
+            biased;
+            outcome = &mut work => outcome,
+            () = cancelled.cancelled() => {
+                let ended = tokio::time::timeout(CANCEL_GRACE, work).await;
+                ended.unwrap_or_else(|_| Err(CallError::cancelled()))
+            }
+            () = tokio::time::sleep_until(deadline.at()) => {
+                let timeout = CallError::timeout(entry.name(), deadline.asked());
+                Err(timeout.with_execution(Execution::Started))
+            }
         }
     }
 }
 
 /// A panic is caught around the gates as well: what a tool makes of its arguments runs there.
-fn panicked(tool: &str) -> CallError {
+fn panicked(recording: &Recording<'_>) -> CallError {
+    let tool = recording.tool();
     tracing::error!(tool, "a tool panicked");
     CallError::execution_failed(format!("tool '{tool}' failed: it panicked"))
 }

@@ -1,21 +1,36 @@
 //! The tool system: what tools there are, and the one way to run them.
 //!
-//! A [`Tool`] is a description and an [`Executor`]; the [`Registry`] holds them by name; the
-//! [`Invoker`] runs every call there is, through one ordered list of gates ([`invoker::gates`]).
-//! Nothing else may run a tool. [`bus`] is both ends of a call that crosses the bus.
+//! A [`Tool`] is a description and an [`Executor`]; the [`Registry`] holds them by name; a [`Scope`]
+//! says who calls, and within which bounds; the [`Invoker`] runs every call there is, through the
+//! same gates in the same order. Nothing else may run a tool. [`bus`] is both ends of a call that
+//! crosses the bus.
 
+pub mod budget;
 pub mod bus;
 pub mod call;
+pub mod call_error;
 pub mod gate;
 pub mod guide;
+pub mod id;
+pub mod invocation;
 pub mod invoker;
 pub mod metrics;
+pub mod observe;
+pub mod policy;
 pub mod registry;
 pub mod schema;
+pub mod scope;
+pub mod subject;
 pub mod tool;
+pub mod view;
 
-pub use call::{Call, CallError, Outcome, Output};
+pub use budget::Budget;
+pub use call::{Call, CallTime, Outcome, Output};
+pub use call_error::CallError;
 pub use guide::{Guide, Guides};
 pub use invoker::Invoker;
 pub use registry::Registry;
+pub use scope::{Door, Principal, Scope};
+pub use subject::Subject;
 pub use tool::{Annotations, Executor, Tool};
+pub use view::View;

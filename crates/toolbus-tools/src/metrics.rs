@@ -8,6 +8,7 @@ pub(crate) const METER: &str = "RockBot.Tools";
 
 pub(crate) const TOOL: &str = "rockbot.tool.name";
 pub(crate) const STATUS: &str = "rockbot.tool.status";
+pub(crate) const SUBJECT: &str = "toolbus.tool.subject";
 
 /// Bounds in milliseconds: from a local tool to one that is given minutes.
 const MILLISECONDS: &[f64] = &[
@@ -43,6 +44,7 @@ pub const SPANS: &[Span] = &[Span {
         TOOL,
         "rockbot.tool.call_id",
         "rockbot.tool.error_code",
+        SUBJECT,
         "gen_ai.operation.name",
         "gen_ai.tool.name",
         "gen_ai.tool.call.id",

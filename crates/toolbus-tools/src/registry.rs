@@ -1,40 +1,79 @@
 //! The registry: every tool by its name.
+//!
+//! Whoever provides tools has a [`Provider`] and publishes its whole offer at once; the registry
+//! makes one new [`Snapshot`] of that, and readers keep the one that they have. A tool keeps its
+//! place for as long as it is there, because that is the order in which models see them, and a list
+//! that keeps its order keeps its place in prompt caches.
 
-use std::collections::HashMap;
+mod snapshot;
+
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use serde_json::{Map, Value};
+use tokio::sync::watch;
 
+use crate::id::{self, ToolId, ToolName};
 use crate::schema::{self, Schema};
+use crate::subject::{DefinitionDigest, Subject};
 use crate::tool::{Executor, Tool};
+pub use snapshot::Snapshot;
 
 /// Most tools that a registry holds.
 pub const TOOLS_MAX: usize = 20_000;
 
-/// Tools by name. Names differ by case. Look-ups do not wait for each other.
-#[derive(Default)]
+/// Tools by name. Names differ by case. Look-ups do not wait for each other, nor for changes that
+/// are being made.
 pub struct Registry {
-    tools: RwLock<Tools>,
+    snapshot: RwLock<Arc<Snapshot>>,
+    /// Changes are made one after the other; whoever makes one holds this.
+    changing: Mutex<()>,
+    revision: watch::Sender<u64>,
 }
 
-#[derive(Default)]
-struct Tools {
-    by_name: HashMap<String, Arc<Registered>>,
-    /// In the order of registration, which is the order in which models see them: a list that
-    /// keeps its order keeps its place in prompt caches.
-    order: Vec<Arc<Registered>>,
-}
-
-/// A tool with what runs it.
-pub struct Registered {
+/// A tool that somebody offers, with what runs it.
+pub struct Offer {
     /// The tool.
     pub tool: Tool,
     /// What runs it.
     pub executor: Arc<dyn Executor>,
+}
+
+/// A tool in the registry.
+#[derive(Clone)]
+pub struct ToolEntry {
+    /// The tool.
+    pub tool: Arc<Tool>,
+    /// Which tool it is, whatever it is called by.
+    pub id: ToolId,
+    /// The digest of its definition.
+    pub definition: DefinitionDigest,
+    /// Whether it can be called.
+    pub state: ToolState,
+    name: Arc<str>,
     /// Its schema, ready to check arguments.
-    pub schema: Schema,
+    pub(crate) schema: Arc<Schema>,
+    pub(crate) executor: Arc<dyn Executor>,
+    provider: Arc<str>,
+}
+
+/// Whether a tool can be called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ToolState {
+    /// It can.
+    Available,
+    /// Whoever runs it cannot be reached for now. It is listed, and calls are refused as
+    /// unroutable.
+    Away,
+}
+
+/// Somebody who offers tools. Its tools are withdrawn when it is dropped; calls that run go on.
+pub struct Provider {
+    registry: Arc<Registry>,
+    name: Arc<str>,
 }
 
 /// Why a tool was not registered.
@@ -56,6 +95,9 @@ pub enum Error {
     /// A tool without a name cannot be called.
     #[error("a tool from '{0}' has no name")]
     NoName(String),
+    /// The name is none that could be called.
+    #[error(transparent)]
+    Name(#[from] id::Error),
     /// The schema is none.
     #[error("the schema of tool '{name}' cannot be used")]
     Schema {
@@ -70,11 +112,76 @@ pub enum Error {
     Full,
 }
 
-impl Registered {
+impl Offer {
+    /// This tool, run by that executor.
+    #[must_use]
+    pub fn new(tool: Tool, executor: impl Executor) -> Self {
+        Self { tool, executor: Arc::new(executor) }
+    }
+}
+
+impl ToolEntry {
+    /// Reads an offer.
+    fn compile(offer: Offer, provider: &Arc<str>) -> Result<Self, Error> {
+        let Offer { tool, executor } = offer;
+        if tool.name.is_empty() {
+            return Err(Error::NoName(tool.source.into_owned()));
+        }
+        for name in std::iter::once(&tool.name).chain(&tool.aliases) {
+            ToolName::parse(name)?;
+        }
+        let schema = Schema::compile(&tool.parameters)
+            .map_err(|source| Error::Schema { name: tool.name.clone(), source })?;
+
+        let output_schema = tool.output_schema.as_ref();
+        let schemas: Vec<_> = std::iter::once(&tool.parameters).chain(output_schema).collect();
+        Ok(Self {
+            id: ToolId::of(&tool.source, &tool.name),
+            definition: DefinitionDigest::of(&tool.name, &tool.description, &schemas),
+            state: ToolState::Available,
+            name: tool.name.as_str().into(),
+            schema: Arc::new(schema),
+            executor,
+            provider: Arc::clone(provider),
+            tool: Arc::new(tool),
+        })
+    }
+
+    /// Its name.
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// Every name that it answers to.
+    fn names(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.tool.name).chain(&self.tool.aliases)
+    }
+
+    /// What a call of it is about, where its arguments name no other tool.
+    #[must_use]
+    pub fn subject(&self) -> Subject {
+        Subject {
+            id: self.id.clone(),
+            definition: Some(self.definition.clone()),
+            annotations: self.tool.annotations,
+            risk: self.tool.risk,
+        }
+    }
+
     /// How long a call with these arguments may take when the caller does not say.
     #[must_use]
-    pub fn budget(&self, arguments: &Map<String, Value>) -> Duration {
+    pub fn timeout(&self, arguments: &Map<String, Value>) -> Duration {
         self.executor.timeout(arguments).unwrap_or(self.tool.timeout)
+    }
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self {
+            snapshot: RwLock::default(),
+            changing: Mutex::default(),
+            revision: watch::Sender::new(0),
+        }
     }
 }
 
@@ -85,68 +192,131 @@ impl Registry {
         Self::default()
     }
 
-    /// Adds a tool.
+    /// Somebody who offers tools, by a name that is its alone.
+    #[must_use]
+    pub fn provider(self: &Arc<Self>, name: impl Into<Arc<str>>) -> Provider {
+        Provider { registry: Arc::clone(self), name: name.into() }
+    }
+
+    /// Adds one tool that stays for good.
     ///
     /// # Errors
     /// When its name or an alias is taken, or its schema cannot be used.
     pub fn register(&self, tool: Tool, executor: impl Executor) -> Result<(), Error> {
-        self.register_shared(tool, Arc::new(executor))
+        let entry = ToolEntry::compile(Offer::new(tool, executor), &"".into())?;
+
+        self.change(|snapshot| {
+            snapshot.add(Arc::new(entry))?;
+            Ok(true)
+        })
     }
 
-    /// Adds a tool whose executor serves other tools as well.
-    ///
-    /// # Errors
-    /// As [`Registry::register`].
-    pub fn register_shared(&self, tool: Tool, executor: Arc<dyn Executor>) -> Result<(), Error> {
-        if tool.name.is_empty() {
-            return Err(Error::NoName(tool.source.into_owned()));
-        }
-        let schema = Schema::compile(&tool.parameters)
-            .map_err(|source| Error::Schema { name: tool.name.clone(), source })?;
-        let mut tools = self.tools.write();
-        if tools.order.len() >= TOOLS_MAX {
-            return Err(Error::Full);
-        }
-        for name in std::iter::once(&tool.name).chain(&tool.aliases) {
-            if let Some(taken) = tools.by_name.get(name) {
-                return Err(Error::Duplicate {
-                    name: name.clone(),
-                    taken_by: taken.tool.source.to_string(),
-                    source_name: tool.source.to_string(),
-                });
-            }
-        }
-        let registered = Arc::new(Registered { tool, executor, schema });
-        for name in std::iter::once(&registered.tool.name).chain(&registered.tool.aliases) {
-            tools.by_name.insert(name.clone(), Arc::clone(&registered));
-        }
-        tools.order.push(registered);
-        Ok(())
-    }
-
-    /// Removes a tool by its name, and says whether it was there. Calls that run go on.
-    pub fn unregister(&self, name: &str) -> bool {
-        let mut tools = self.tools.write();
-        let Some(gone) = tools.by_name.get(name).cloned().filter(|r| r.tool.name == name) else {
-            return false;
-        };
-        for name in std::iter::once(&gone.tool.name).chain(&gone.tool.aliases) {
-            tools.by_name.remove(name);
-        }
-        tools.order.retain(|registered| !Arc::ptr_eq(registered, &gone));
-        true
+    /// The tools as they are now.
+    #[must_use]
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.snapshot.read())
     }
 
     /// The tool of this name or alias.
     #[must_use]
-    pub fn find(&self, name: &str) -> Option<Arc<Registered>> {
-        self.tools.read().by_name.get(name).cloned()
+    pub fn find(&self, name: &str) -> Option<Arc<ToolEntry>> {
+        self.snapshot.read().find(name).cloned()
     }
 
-    /// Every tool, in the order of registration.
+    /// Sees the revision of each change. It is made before the revision is seen.
     #[must_use]
-    pub fn list(&self) -> Vec<Arc<Registered>> {
-        self.tools.read().order.clone()
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.revision.subscribe()
+    }
+
+    /// Waits until the tools are as wanted, for as long as it takes.
+    pub async fn wait_until(&self, is_enough: impl Fn(&Snapshot) -> bool) {
+        let mut changes = self.changes();
+        while !is_enough(&self.snapshot()) {
+            // The sender is this registry's own, so it is not gone.
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Makes a change on a copy; `work` answers whether anybody can see a difference.
+    fn change<E>(&self, work: impl FnOnce(&mut Snapshot) -> Result<bool, E>) -> Result<(), E> {
+        let _changing = self.changing.lock();
+        let mut snapshot = Snapshot::clone(&self.snapshot());
+        let is_visible = work(&mut snapshot)?;
+
+        snapshot.revision += u64::from(is_visible);
+        let revision = snapshot.revision;
+        *self.snapshot.write() = Arc::new(snapshot);
+        if is_visible {
+            self.revision.send_replace(revision);
+        }
+        Ok(())
+    }
+}
+
+impl Provider {
+    /// Makes the provider's tools these: what is new is added, what has changed is replaced where
+    /// it stands, what is not among them any more is withdrawn, and every one of them can be
+    /// called. Answers which could not be registered, by name, and why; the others are there.
+    pub fn publish(&self, offers: Vec<Offer>) -> Vec<(String, Error)> {
+        let mut errors = Vec::new();
+        let mut entries = Vec::with_capacity(offers.len());
+        // Schemas are compiled before anybody is kept waiting.
+        for offer in offers {
+            let name = offer.tool.name.clone();
+            match self.entry(offer) {
+                Ok(entry) => entries.push(entry),
+                Err(error) => errors.push((name, error)),
+            }
+        }
+
+        let changed = self.registry.change(|snapshot| -> Result<bool, std::convert::Infallible> {
+            let names: HashSet<&str> = entries.iter().map(|entry| &*entry.name).collect();
+            let is_gone =
+                |entry: &ToolEntry| entry.provider == self.name && !names.contains(&*entry.name);
+            let mut is_visible = snapshot.remove(is_gone);
+            for entry in entries {
+                let name = entry.tool.name.clone();
+                match snapshot.put(entry) {
+                    Ok(visible) => is_visible |= visible,
+                    Err(error) => errors.push((name, error)),
+                }
+            }
+            Ok(is_visible)
+        });
+        let Ok(()) = changed;
+        errors
+    }
+
+    /// Says whether the provider's tools can be called for now.
+    pub fn set_state(&self, state: ToolState) {
+        let changed = self.registry.change(|snapshot| -> Result<bool, std::convert::Infallible> {
+            Ok(snapshot.set_state(&self.name, state))
+        });
+        let Ok(()) = changed;
+    }
+
+    /// The entry of an offer: with the schema that is there already, where the tool has not
+    /// changed.
+    fn entry(&self, offer: Offer) -> Result<Arc<ToolEntry>, Error> {
+        let known = self.registry.find(&offer.tool.name);
+        if let Some(known) = known
+            && known.provider == self.name
+            && *known.tool == offer.tool
+        {
+            let executor = offer.executor;
+            let state = ToolState::Available;
+            return Ok(Arc::new(ToolEntry { executor, state, ..ToolEntry::clone(&known) }));
+        }
+        ToolEntry::compile(offer, &self.name).map(Arc::new)
+    }
+}
+
+impl Drop for Provider {
+    fn drop(&mut self) {
+        drop(self.publish(Vec::new()));
     }
 }
 

@@ -1,15 +1,28 @@
 //! JSON Schema checks of arguments, with every violation told at once.
 
+mod bounds;
+
+use jsonschema::PatternOptions;
 use serde_json::Value;
+
+pub use bounds::{EXPANDED_VALUES_MAX, SCHEMA_BYTES_MAX};
 
 /// Most violations that a check tells of.
 pub const VIOLATIONS_MAX: usize = 20;
 /// Longest text of one violation, in bytes: a violation quotes what was wrong, and that may be long.
 const VIOLATION_BYTES_MAX: usize = 300;
 
+/// Most looks that one check may take: values of the arguments, times values of the schema with its
+/// references written out.
+const LOOKS_MAX: usize = 200_000_000;
+/// Largest regular expression, compiled, in bytes.
+const PATTERN_BYTES_MAX: usize = 1 << 20;
+
 /// A schema, ready to check arguments.
 pub struct Schema {
     validator: jsonschema::Validator,
+    /// How many values it has with its references written out.
+    size: usize,
 }
 
 /// A schema that cannot be used.
@@ -38,16 +51,24 @@ pub enum Violation {
 }
 
 impl Schema {
-    /// Makes a schema ready. References to other documents are never fetched.
+    /// Makes a schema ready. References to other documents are never fetched. A check of it takes a
+    /// bounded time: its size is bounded, also with its references written out, and its patterns
+    /// are matched in linear time.
     ///
     /// # Errors
-    /// When it is no schema, or not one that describes an object.
+    /// When it is no schema, not one that describes an object, or one that is over the bounds.
     pub fn compile(schema: &Value) -> Result<Self, Error> {
         if !describes_object(schema) {
             return Err(Error("a schema of arguments describes an object".to_owned()));
         }
-        jsonschema::validator_for(schema)
-            .map(|validator| Self { validator })
+        let size = bounds::check(schema)?;
+
+        let patterns =
+            PatternOptions::regex().size_limit(PATTERN_BYTES_MAX).dfa_size_limit(PATTERN_BYTES_MAX);
+        jsonschema::options()
+            .with_pattern_options(patterns)
+            .build(schema)
+            .map(|validator| Self { validator, size })
             .map_err(|error| Error(cut(error.to_string())))
     }
 
@@ -56,11 +77,33 @@ impl Schema {
     /// # Errors
     /// The violations, at least one and at most [`VIOLATIONS_MAX`].
     pub fn check(&self, arguments: &Value) -> Result<(), Vec<Violation>> {
+        // Below so many values every check is quick; above, one of each value may not be.
+        let looks_left = LOOKS_MAX / self.size;
+        if count_values(arguments, looks_left).is_none() {
+            let message = format!(
+                "the arguments have over {looks_left} values, too many to check against the schema"
+            );
+            return Err(vec![Violation::Other { at: String::new(), message }]);
+        }
+
         // Saying whether they fit is much quicker than saying why they do not.
         if self.validator.is_valid(arguments) {
             return Ok(());
         }
         Err(self.validator.iter_errors(arguments).take(VIOLATIONS_MAX).map(violation).collect())
+    }
+}
+
+/// How many of `left` are left after the values of this one were counted; `None` when they do not
+/// suffice.
+fn count_values(value: &Value, left: usize) -> Option<usize> {
+    let left = left.checked_sub(1)?;
+    match value {
+        Value::Array(items) => items.iter().try_fold(left, |left, item| count_values(item, left)),
+        Value::Object(members) => {
+            members.values().try_fold(left, |left, member| count_values(member, left))
+        }
+        _ => Some(left),
     }
 }
 

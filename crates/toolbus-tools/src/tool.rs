@@ -7,25 +7,40 @@ use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
 use crate::call::{CallError, Invocation, Output};
+use crate::subject::Subject;
 
 /// How long a call may take when neither the caller nor the tool says.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
 
 /// A tool as callers see it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Tool {
     /// What it is called by. Names differ by case.
     pub name: String,
     /// Other names that it answers to.
     pub aliases: Vec<String>,
+    /// What it is called before people.
+    pub title: Option<String>,
     /// What it does, for the model.
     pub description: String,
     /// JSON Schema of its arguments: always an object.
     pub parameters: Value,
+    /// JSON Schema of its structured output.
+    pub output_schema: Option<Value>,
+    /// Pictures that stand for it, as MCP has them.
+    pub icons: Vec<Value>,
     /// Who provides it, such as `script` or `mcp:management`.
     pub source: Cow<'static, str>,
+    /// The group of tools that it belongs to; the guide of that name explains it.
+    pub group: Option<Cow<'static, str>>,
+    /// Words that it is found by.
+    pub tags: Vec<String>,
     /// What it says of its side effects.
     pub annotations: Annotations,
+    /// How much harm it can do.
+    pub risk: Risk,
+    /// Models are not shown it until they search for it.
+    pub defer: bool,
     /// How long a call may take when the caller does not say.
     pub timeout: Duration,
     /// What the check says of a missing argument, with `{}` for its name, where models know a
@@ -40,6 +55,19 @@ pub struct Annotations {
     pub read_only: bool,
     /// Running it twice is the same as once.
     pub idempotent: bool,
+}
+
+/// How much harm a tool can do, from the least to the most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Risk {
+    /// It changes nothing.
+    Low,
+    /// What it changes can be undone.
+    Medium,
+    /// What it changes may not be undone. It is what holds where nothing is said.
+    High,
+    /// It can do anything that its host can.
+    Critical,
 }
 
 impl Annotations {
@@ -61,10 +89,17 @@ impl Tool {
         Self {
             name: name.into(),
             aliases: Vec::new(),
+            title: None,
             description: description.into(),
             parameters: json!({"type": "object", "properties": {}}),
+            output_schema: None,
+            icons: Vec::new(),
             source: source.into(),
+            group: None,
+            tags: Vec::new(),
             annotations: Annotations::default(),
+            risk: Risk::High,
+            defer: false,
             timeout: TIMEOUT_DEFAULT,
             missing_argument: None,
         }
@@ -79,7 +114,20 @@ impl Tool {
     /// The same tool, changing nothing when it runs.
     #[must_use]
     pub fn read_only(self) -> Self {
-        Self { annotations: Annotations { read_only: true, idempotent: true }, ..self }
+        let annotations = Annotations { read_only: true, idempotent: true };
+        Self { annotations, risk: Risk::Low, ..self }
+    }
+
+    /// The same tool of this group, which has a guide.
+    #[must_use]
+    pub fn in_group(self, group: impl Into<Cow<'static, str>>) -> Self {
+        Self { group: Some(group.into()), ..self }
+    }
+
+    /// The same tool with this risk.
+    #[must_use]
+    pub fn with_risk(self, risk: Risk) -> Self {
+        Self { risk, ..self }
     }
 
     /// The same tool with one more name.
@@ -112,6 +160,17 @@ pub trait Executor: Send + Sync + 'static {
     /// list that came as text, a number out of bounds.
     fn coerce(&self, arguments: &mut Map<String, Value>) {
         let _ = arguments;
+    }
+
+    /// Which tool a call with these arguments is really about, where it is not the tool that was
+    /// called; and makes the names of it in the arguments exact. It answers at once, from what is
+    /// known here.
+    ///
+    /// # Errors
+    /// When the arguments name nothing that there is.
+    fn resolve(&self, arguments: &mut Map<String, Value>) -> Result<Option<Subject>, CallError> {
+        let _ = arguments;
+        Ok(None)
     }
 
     /// How long this call may take when the caller does not say. `None`: as the tool says.

@@ -1,5 +1,7 @@
 //! Error codes: how a caller tells one failure from another.
 
+use crate::Execution;
+
 text_enum! {
     /// Why a call has no result. On the wire it is the `code` of a
     /// [`ToolError`](crate::message::tool::ToolError).
@@ -33,9 +35,28 @@ text_enum! {
 }
 
 impl ErrorCode {
-    /// Whether the same call may succeed when it is made again.
+    /// Whether the same call may succeed when it is made again, as far as the code tells. A call
+    /// that may have been started is not to be made again for that alone.
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
         matches!(self, Self::Timeout | Self::Busy | Self::RateLimited | Self::Unroutable)
+    }
+
+    /// Whether the work of a call that ended with this code was started, where nobody says more.
+    #[must_use]
+    pub const fn execution(&self) -> Execution {
+        match self {
+            Self::ToolNotFound
+            | Self::InvalidArguments
+            | Self::Denied
+            | Self::RateLimited
+            | Self::Busy
+            | Self::Unroutable
+            | Self::AuthRequired => Execution::NotStarted,
+            Self::ExecutionFailed | Self::ToolError => Execution::Started,
+            Self::Timeout | Self::Cancelled | Self::OutcomeUnknown | Self::Other(_) => {
+                Execution::Unknown
+            }
+        }
     }
 }

@@ -31,6 +31,9 @@ well_known! {
     TIMEOUT_MS = "rb-timeout-ms", on the wire "rb-rb-timeout-ms";
     /// Name of the MCP server that the call is for.
     MCP_SERVER = "rb-mcp-server", on the wire "rb-rb-mcp-server";
+    /// Toolbus extension: there (with any value) when server and tool are named exactly, so that a
+    /// bridge takes them to the letter instead of guessing what was meant.
+    EXACT = "rb-exact", on the wire "rb-rb-exact";
     /// Ours: when the caller stops waiting, in Unix milliseconds.
     DEADLINE_MS = "rb-deadline-ms", on the wire "rb-rb-deadline-ms";
     /// Ours: the topic that takes progress and signs of life.

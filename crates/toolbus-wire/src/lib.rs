@@ -12,6 +12,7 @@ mod text_enum;
 
 pub mod envelope;
 pub mod error_code;
+pub mod execution;
 #[cfg(feature = "fixtures")]
 pub mod fixtures;
 pub mod frame;
@@ -24,6 +25,7 @@ pub mod topic;
 
 pub use envelope::{Envelope, TraceContext};
 pub use error_code::ErrorCode;
+pub use execution::Execution;
 pub use message::Message;
 pub use name::{AgentName, InstanceId};
 pub use topic::Topic;

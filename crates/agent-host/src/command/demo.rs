@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use toolbus_bus::{Asker, Progress};
 use toolbus_runtime::service::{BoxError, Context, Exit};
-use toolbus_tools::call::{Arguments, Call, Outcome, Time};
+use toolbus_tools::call::{Call, Outcome};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::envelope::new_id;
 
@@ -41,8 +40,8 @@ async fn play(stage: &Stage<'_>) -> bool {
          and a Python sandbox. Each line below is a real call that crosses the bus.\n");
     stage.one_shot.fleet.settled(SERVER_TIMEOUT).await;
     stage.one_shot.wait_for_tool("mcp_invoke_tool").await;
-    let tools = stage.one_shot.agent.invoker().registry().list();
-    let names: Vec<_> = tools.iter().map(|registered| registered.tool.name.as_str()).collect();
+    let tools = stage.one_shot.agent.invoker().registry().snapshot();
+    let names: Vec<_> = tools.tools().iter().map(|entry| entry.tool.name.as_str()).collect();
     say(&format!("{} tools are there: {}.\n", names.len(), names.join(", ")));
 
     let mut went_well = true;
@@ -128,17 +127,10 @@ struct Stage<'a> {
 impl Stage<'_> {
     async fn show(&self, step: Step) -> bool {
         let started = Instant::now();
-        let call = Call {
-            id: new_id(),
-            tool: step.tool.to_owned(),
-            arguments: Arguments::Value(step.arguments),
-            caller: self.one_shot.agent.name().to_string(),
-            session: None,
-            time: Time::Default,
-            cancelled: self.stop.clone(),
-            progress: Progress::none(),
-            asker: Asker::none(),
-        };
+        let scope = self.one_shot.agent.local_scope();
+        let call = Call::by_name(&scope, step.tool, step.arguments);
+        let call = call.expect("a name of ours is short").with_cancelled(self.stop.clone());
+
         let outcome = self.one_shot.agent.invoker().invoke(call).await;
         let took = started.elapsed().as_millis();
         let as_expected = (step.expect)(&outcome);

@@ -4,9 +4,11 @@ use std::io::{Read as _, Write as _};
 
 use serde_json::{Value, json};
 use toolbus_runtime::service::{BoxError, Context, Exit};
-use toolbus_tools::call::{ARGUMENTS_BYTES_MAX, Arguments, Call, CallError, Outcome, Output, Time};
+use toolbus_tools::call::{
+    ARGUMENTS_BYTES_MAX, Arguments, Call, CallError, CallTime, Outcome, Output,
+};
+use toolbus_tools::id::{CallId, ToolName};
 use toolbus_wire::ErrorCode;
-use toolbus_wire::envelope::new_id;
 
 use super::one_shot::OneShot;
 use super::save;
@@ -32,7 +34,15 @@ pub(super) async fn run(
             return Ok(Exit::MISUSE);
         }
     };
-    let id = new_id();
+    let tool = match ToolName::parse(&options.tool) {
+        Ok(tool) => tool,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "error: {error}");
+            return Ok(Exit::MISUSE);
+        }
+    };
+
+    let id = CallId::random();
     let one_shot = match OneShot::start(settings, context).await {
         Ok(one_shot) => one_shot,
         Err(error) => match error.outcome() {
@@ -42,17 +52,13 @@ pub(super) async fn run(
     };
     one_shot.wait_for(&options.tool, &arguments).await;
     let terminal = Terminal::start(&options.tool);
-    let call = Call {
-        id: id.clone(),
-        tool: options.tool.clone(),
-        arguments: Arguments::Value(arguments),
-        caller: one_shot.agent.name().to_string(),
-        session: None,
-        time: options.timeout.map_or(Time::Default, Time::Budget),
-        cancelled: stop.clone(),
-        progress: terminal.progress(),
-        asker: terminal.asker(),
-    };
+    let time = options.timeout.map_or_else(CallTime::default, CallTime::within);
+    let scope = one_shot.agent.local_scope();
+    let call = Call::new(&scope, id.clone(), tool, Arguments::Value(arguments))
+        .with_time(time)
+        .with_cancelled(stop.clone())
+        .with_progress(terminal.progress())
+        .with_asker(terminal.asker());
     let outcome = one_shot.agent.invoker().invoke(call).await;
     terminal.stop().await;
     let exit = print(&id, &options, outcome);
@@ -88,7 +94,7 @@ fn from_stdin() -> Result<String, String> {
 }
 
 /// Prints an outcome: content on standard output, failures on standard error.
-fn print(id: &str, options: &Invoke, outcome: Outcome) -> Exit {
+fn print(id: &CallId, options: &Invoke, outcome: Outcome) -> Exit {
     let (output, error) = match outcome {
         Ok(output) if output.is_error => {
             let message = output.content.clone().unwrap_or_default();
@@ -102,14 +108,14 @@ fn print(id: &str, options: &Invoke, outcome: Outcome) -> Exit {
     let parts = save::parts(&blocks);
     if options.json {
         let mut outcome = json!({
-            "callId": id,
+            "callId": id.as_str(),
             "tool": options.tool,
             "content": content,
             "isError": error.is_some(),
             "error": error.map(|error| json!({
                 "code": error.code.as_str(),
                 "message": error.message,
-                "isRetryable": error.code.is_retryable(),
+                "isRetryable": error.is_retryable,
             })),
         });
         // What is more than text.

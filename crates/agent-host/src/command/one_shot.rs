@@ -99,7 +99,7 @@ impl OneShot {
             self.wait_for_announcement().await;
             loop {
                 let known = directory.servers();
-                if !directory.wait_until(ANNOUNCEMENT_GRACE, |servers| *servers != known).await {
+                if !directory.wait_until(ANNOUNCEMENT_GRACE, |servers| *servers != *known).await {
                     break;
                 }
             }
@@ -136,8 +136,7 @@ impl OneShot {
         let registry = self.agent.invoker().registry();
         let offered = async {
             self.fleet.settled(ANNOUNCEMENT_TIMEOUT).await;
-            let is_there = |_: &[_]| registry.find(tool).is_some();
-            self.agent.directory().wait_until(ANNOUNCEMENT_TIMEOUT, is_there).await
+            registry.wait_until(|tools| tools.find(tool).is_some()).await;
         };
         if self.bridged {
             // Time is up: nobody offers such.

@@ -76,12 +76,13 @@ fn describe(context: &Context, agent: &Agent, face: Option<SocketAddr>) {
         let tools: Vec<_> = agent
             .invoker()
             .registry()
-            .list()
+            .snapshot()
+            .tools()
             .iter()
-            .map(|registered| registered.tool.name.clone())
+            .map(|entry| entry.tool.name.clone())
             .collect();
         let servers: Vec<_> =
-            agent.directory().servers().into_iter().map(|server| server.server_name).collect();
+            agent.directory().servers().iter().map(|server| server.server_name.clone()).collect();
         let mut status =
             serde_json::json!({"agent": agent.name(), "tools": tools, "mcpServers": servers});
         if let Some(face) = face {

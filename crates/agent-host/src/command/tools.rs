@@ -38,10 +38,11 @@ fn as_json(agent: &Agent, servers: &[McpServerSummary]) -> Result<String, BoxErr
     let tools: Vec<Value> = agent
         .invoker()
         .registry()
-        .list()
+        .snapshot()
+        .tools()
         .iter()
-        .map(|registered| {
-            let tool = &registered.tool;
+        .map(|entry| {
+            let tool = &entry.tool;
             json!({
                 "name": tool.name,
                 "description": tool.description,
@@ -59,11 +60,12 @@ fn as_json(agent: &Agent, servers: &[McpServerSummary]) -> Result<String, BoxErr
 }
 
 fn as_text(agent: &Agent, servers: &[McpServerSummary]) -> String {
-    let tools = agent.invoker().registry().list();
-    let width = tools.iter().map(|registered| registered.tool.name.len()).max().unwrap_or(0);
+    let tools = agent.invoker().registry().snapshot();
+    let tools = tools.tools();
+    let width = tools.iter().map(|entry| entry.tool.name.len()).max().unwrap_or(0);
     let mut text = String::new();
-    for registered in &tools {
-        let tool = &registered.tool;
+    for entry in tools {
+        let tool = &entry.tool;
         let line = format!("{:width$}  {}", tool.name, first_sentence(&tool.description));
         text.push_str(&line);
         text.push('\n');

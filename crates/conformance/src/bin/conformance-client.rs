@@ -157,7 +157,7 @@ async fn call_tools(
     for ToolCall { name, arguments } in calls {
         let deadline = Deadline::after(CALL_TIMEOUT);
         let call = Call::new(Some(SERVER), name.clone(), arguments, deadline);
-        match set.call(Call { asker: Asker::to(answer_with_defaults), ..call }).await {
+        match set.call(call.with_asker(Asker::to(answer_with_defaults))).await {
             Ok(result) => eprintln!("{name}: {:?}", result.text),
             Err(error) => {
                 eprintln!("{name}: {}: {error}", error.code());

@@ -7,12 +7,11 @@ use std::time::Duration;
 use anyhow::ensure;
 use e2e::bench::Lane;
 use futures_util::future::BoxFuture;
-use tokio_util::sync::CancellationToken;
 use toolbus_bus::requester::{Request, Requester};
 use toolbus_bus::responder::{
     Call, Context, Failure, Listen, Malformed, Repeat, Reply, Responder, Service,
 };
-use toolbus_bus::{Bus, Deadline, Envelope, Progress, Topic};
+use toolbus_bus::{Bus, CallContext, Deadline, Envelope, Topic};
 use toolbus_wire::envelope::new_id;
 use toolbus_wire::message;
 use toolbus_wire::message::tool::{CallIds, ToolError, ToolInvokeRequest, ToolInvokeResponse};
@@ -92,7 +91,6 @@ pub(crate) struct Asker {
     requester: Requester,
     topic: Topic,
     request: ToolInvokeRequest,
-    cancelled: CancellationToken,
 }
 
 impl Asker {
@@ -110,7 +108,6 @@ impl Asker {
             requester: Requester::start(bus, name, &InstanceId::random()).await?,
             topic: Topic::parse(TOPIC)?,
             request,
-            cancelled: CancellationToken::new(),
         })
     }
 }
@@ -122,10 +119,7 @@ impl Lane for Asker {
             topic: &self.topic,
             envelope: Envelope::of(&self.request, self.requester.agent().as_str()),
             call_id: &self.request.tool_call_id,
-            deadline: Deadline::after(PATIENCE),
-            cancelled: &self.cancelled,
-            progress: Progress::none(),
-            asker: toolbus_bus::Asker::none(),
+            context: CallContext::until(Deadline::after(PATIENCE)),
         };
         let reply = self.requester.request(request).await?;
         ensure!(!message::is::<ToolError>(&reply), "not answered: {}", text(&reply));

@@ -7,12 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use e2e::bench::{Goal, Lane, Latencies, Report, Rounds, Row, one_by_one, runtime};
-use tokio_util::sync::CancellationToken;
 use toolbus_bus::requester::Requester;
-use toolbus_bus::{Asker, Bus, MemoryBus, Progress};
+use toolbus_bus::{Bus, MemoryBus};
 use toolbus_sandbox::{Config, Sandbox};
-use toolbus_tools::call::{Arguments, Call, Time};
-use toolbus_tools::{Guides, Invoker, Registry};
+use toolbus_tools::call::Call;
+use toolbus_tools::{Guides, Invoker, Registry, Scope};
 use toolbus_wire::name::{AgentName, InstanceId};
 
 const ROUNDS: usize = 15;
@@ -103,17 +102,12 @@ impl Caller {
 
 impl Lane for Caller {
     async fn call(&mut self) -> anyhow::Result<()> {
-        let call = Call {
-            id: "call_1".to_owned(),
-            tool: toolbus_scripts::tool::NAME.to_owned(),
-            arguments: Arguments::Text(Some(format!(r#"{{"script": "{SCRIPT}"}}"#))),
-            caller: "bench".to_owned(),
-            session: Some("session/bench".to_owned()),
-            time: Time::Default,
-            cancelled: CancellationToken::new(),
-            progress: Progress::none(),
-            asker: Asker::none(),
-        };
+        let call = Call::by_name(
+            &Scope::local(AgentName::standard()),
+            toolbus_scripts::tool::NAME,
+            serde_json::json!({"script": SCRIPT}),
+        )
+        .expect("a short name");
         let output = self.invoker.invoke(call).await?;
         let text = output.content.as_deref();
         ensure!(!output.is_error && text == Some(PRINTS), "not what it prints: {text:?}");

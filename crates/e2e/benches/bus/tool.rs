@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use anyhow::ensure;
 use e2e::bench::Lane;
-use tokio_util::sync::CancellationToken;
+use toolbus_bus::Bus;
 use toolbus_bus::requester::Requester;
 use toolbus_bus::responder::Responder;
-use toolbus_bus::{Asker, Bus, Progress};
 use toolbus_tools::bus::{Remote, serve};
-use toolbus_tools::call::{Arguments, Call, Invocation, Time};
-use toolbus_tools::{Invoker, Output, Registry, Tool};
+use toolbus_tools::call::{Call, Invocation};
+use toolbus_tools::{Invoker, Output, Registry, Scope, Tool};
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::topic;
 
@@ -55,17 +54,8 @@ impl Caller {
 
 impl Lane for Caller {
     async fn call(&mut self) -> anyhow::Result<()> {
-        let call = Call {
-            id: "call_1".to_owned(),
-            tool: TOOL.to_owned(),
-            arguments: Arguments::Text(Some("{}".to_owned())),
-            caller: "bench".to_owned(),
-            session: Some("session/bench".to_owned()),
-            time: Time::Default,
-            cancelled: CancellationToken::new(),
-            progress: Progress::none(),
-            asker: Asker::none(),
-        };
+        let call = Call::by_name(&Scope::local(AgentName::standard()), TOOL, serde_json::json!({}))
+            .expect("a short name");
         let output = self.invoker.invoke(call).await?;
         ensure!(!output.is_error, "the tool failed: {:?}", output.content);
         Ok(())

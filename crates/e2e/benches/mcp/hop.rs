@@ -11,13 +11,14 @@ use anyhow::ensure;
 use e2e::bench::Lane;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
-use toolbus_bus::{Bus, MemoryBus, Progress};
+use toolbus_bus::{Bus, MemoryBus};
 use toolbus_mcp::bridge::{self, Bridge, StdioRegistration};
 use toolbus_mcp::config::{self, Variables};
 use toolbus_mcp::servers::{self, ServerPool};
 use toolbus_rabbitmq::{Config, RabbitBus, Start};
 use toolbus_testkit::process::{Launch, Service};
-use toolbus_tools::call::{Arguments, Call, Outcome, Time};
+use toolbus_tools::Scope;
+use toolbus_tools::call::{Call, Outcome};
 use toolbus_wire::name::{AgentName, InstanceId};
 
 use crate::server::{ECHO, WAIT};
@@ -140,16 +141,8 @@ pub(crate) async fn invoke(
     cancelled: CancellationToken,
 ) -> Outcome {
     let arguments = json!({"server_name": server, "tool_name": tool, "arguments": arguments()});
-    let call = Call {
-        id: "call_1".to_owned(),
-        tool: "mcp_invoke_tool".to_owned(),
-        arguments: Arguments::Value(arguments),
-        caller: "bench".to_owned(),
-        session: Some("session/bench".to_owned()),
-        time: Time::Default,
-        cancelled,
-        progress: Progress::none(),
-        asker: toolbus_bus::Asker::none(),
-    };
+    let call = Call::by_name(&Scope::local(AgentName::standard()), "mcp_invoke_tool", arguments)
+        .expect("a short name")
+        .with_cancelled(cancelled);
     agent.invoker().invoke(call).await
 }

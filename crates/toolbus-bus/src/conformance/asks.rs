@@ -21,7 +21,7 @@ use crate::requester::{Error, Request, Requester};
 use crate::responder::{
     Call, Context, Failure, Listen, Malformed, Repeat, Reply, Responder, Service,
 };
-use crate::{Asker, Bus, Deadline, Progress, Question};
+use crate::{Asker, Bus, CallContext, Deadline, Progress, Question};
 
 /// The question goes to whoever made the call, and the answer to whoever asked, over two
 /// connections and for several calls at a time.
@@ -74,16 +74,14 @@ pub(super) async fn what_a_call_tells_before_it_asks_is_heard_before(stage: Stag
     let heard = Arc::new(Mutex::new(0));
     let progress = Arc::clone(&heard);
     let answers = Asker::to(move |_| std::future::ready(Ok(json!(*heard.lock()))));
-    let never = CancellationToken::new();
     let what = format!("tell-and-ask {PIECES}");
     let request = Request {
         topic: &asking.topic,
         envelope: message(&what),
         call_id: &what,
-        deadline: Deadline::after(Duration::from_secs(30)),
-        cancelled: &never,
-        progress: Progress::to(move |_| *progress.lock() += 1),
-        asker: answers,
+        context: CallContext::until(Deadline::after(Duration::from_secs(30)))
+            .with_progress(Progress::to(move |_| *progress.lock() += 1))
+            .with_asker(answers),
     };
 
     let reply = asking.requester.request(request).await;
@@ -281,10 +279,9 @@ impl Asking {
             topic: &self.topic,
             envelope: message(what),
             call_id: what,
-            deadline: Deadline::after(budget),
-            cancelled,
-            progress: Progress::none(),
-            asker,
+            context: CallContext::until(Deadline::after(budget))
+                .with_cancelled(cancelled.clone())
+                .with_asker(asker),
         };
         let reply = self.requester.request(request).await?;
         Ok(String::from_utf8_lossy(&reply.body).into_owned())
@@ -360,7 +357,7 @@ struct Asks {
 
 impl Asks {
     async fn run(&self, what: &str, context: &Context) -> String {
-        let asker = &context.asker;
+        let asker = &context.call.asker;
         let (verb, argument) = what.split_once(' ').unwrap_or((what, ""));
         let number = || argument.parse::<usize>().unwrap_or_default();
 
@@ -369,7 +366,7 @@ impl Asks {
             "tell-and-ask" => {
                 // The first question takes longer: a queue is made for its answer.
                 self.ask(asker, json!(0)).await;
-                (0..number()).for_each(|_| context.progress.send(ToolProgress::default()));
+                (0..number()).for_each(|_| context.call.progress.send(ToolProgress::default()));
                 self.ask(asker, json!(argument)).await
             }
             "ask-round" => {

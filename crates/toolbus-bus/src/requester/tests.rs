@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use toolbus_wire::message::toolbus::{Alive, ToolCancel, ToolProgress};
 
 use super::*;
-use crate::Health;
 use crate::testing::{Fault, Faulty, Inbox, agent, at_once, instance, topic, until, within};
+use crate::{Health, Progress};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -44,17 +44,11 @@ impl Stage {
         cancelled: &CancellationToken,
         progress: Progress,
     ) -> Result<Envelope, Error> {
-        let deadline = Deadline::after(budget);
+        let context = CallContext::until(Deadline::after(budget))
+            .with_cancelled(cancelled.clone())
+            .with_progress(progress);
         let envelope = Envelope::new("Test", "", Bytes::copy_from_slice(call_id.as_bytes()));
-        let request = Request {
-            topic: &self.topic,
-            envelope,
-            call_id,
-            deadline,
-            cancelled,
-            progress,
-            asker: Asker::none(),
-        };
+        let request = Request { topic: &self.topic, envelope, call_id, context };
 
         self.requester.request(request).await
     }
@@ -171,15 +165,11 @@ async fn a_timeout_comes_at_the_deadline_and_names_what_was_asked_for() {
     let took = started.elapsed();
     assert!(took >= 5 * SECOND && took < Duration::from_millis(5_005), "{took:?}");
 
-    let cancelled = CancellationToken::new();
     let request = Request {
         topic: &stage.topic,
         envelope: Envelope::new("Test", "", Bytes::new()),
         call_id: "c",
-        deadline: Deadline::after(10 * SECOND).for_next_hop(),
-        cancelled: &cancelled,
-        progress: Progress::none(),
-        asker: Asker::none(),
+        context: CallContext::until(Deadline::after(10 * SECOND).for_next_hop()),
     };
 
     let error = stage.requester.request(request).await.unwrap_err();

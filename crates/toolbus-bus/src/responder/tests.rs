@@ -70,7 +70,7 @@ impl Scripted {
 
         match request.tool_name.as_str() {
             "polite" => {
-                context.cancelled.cancelled().await;
+                context.call.cancelled.cancelled().await;
                 // It takes a moment to tidy up.
                 tokio::time::sleep(CANCEL_GRACE / 3).await;
                 let content = Some(format!("{id} stopped"));
@@ -90,7 +90,7 @@ impl Scripted {
             "talk" => {
                 for word in argument.split(' ') {
                     let message = Some(word.to_owned());
-                    context.progress.send(ToolProgress { message, ..ToolProgress::default() });
+                    context.call.progress.send(ToolProgress { message, ..ToolProgress::default() });
                 }
             }
             "large" => {
@@ -129,9 +129,9 @@ impl<'a> Run<'a> {
             state.started.push(id.to_owned());
             state.running += 1;
             state.most_running = state.most_running.max(state.running);
-            state.deadline = Some(context.deadline);
+            state.deadline = Some(context.call.deadline);
         });
-        let token = context.cancelled.clone();
+        let token = context.call.cancelled.clone();
         Self { service, id: id.to_owned(), token, ended: false }
     }
 }

@@ -31,7 +31,7 @@ fn call(
         client,
         early_answers,
         Progress::none(),
-        |means: CallContext| {
+        |means: ClientLinks| {
             Box::pin(async move {
                 let mut told = Vec::new();
                 for round in rounds {

@@ -3,7 +3,7 @@ use toolbus_bus::{Progress, Question};
 use toolbus_wire::message::toolbus::AskKind;
 
 use super::*;
-use crate::pending_call::{CallContext, CallEvent};
+use crate::pending_call::{CallEvent, ClientLinks};
 
 fn identity(name: &str) -> RequestIdentity {
     let client = Some(Implementation::new("client", "1"));
@@ -26,7 +26,7 @@ fn asking(suspended: &SuspendedCalls) -> (PendingCall, CancellationToken) {
         client,
         Default::default(),
         Progress::none(),
-        |means: CallContext| {
+        |means: ClientLinks| {
             Box::pin(async move {
                 let params = json!({"message": "?", "requestedSchema": {"type": "object", "properties": {}}});
                 let question =

@@ -12,7 +12,7 @@ use toolbus_wire::message::tool::{CallIds, ContentKind, ToolInvokeRequest};
 use toolbus_wire::name::AgentName;
 use toolbus_wire::topic;
 
-use crate::call::Call;
+use crate::call::{Call, Naming};
 use crate::call_result::CallResult;
 use crate::servers::ServerPool;
 
@@ -65,17 +65,24 @@ impl InvokeService {
             server: context.headers.get(header::MCP_SERVER).map(str::to_owned),
             tool: request.tool_name,
             arguments,
-            deadline: context.deadline,
-            cancelled: context.cancelled,
-            progress: context.progress,
-            asker: context.asker,
+            naming: naming_of(&context.headers),
+            context: context.call,
         };
 
-        match self.set.call(call).await {
-            Ok(result) => Ok(output_of(result)),
-            Err(error) => Err(CallError::new(error.code(), error.to_string())),
-        }
+        self.set.call(call).await.map(output_of).map_err(call_error)
     }
+}
+
+/// Whoever looked the names up says so.
+fn naming_of(headers: &Headers) -> Naming {
+    if headers.get(header::EXACT).is_some() { Naming::Exact } else { Naming::Forgiving }
+}
+
+/// The error as callers are told it, with what is known of whether the server had the call.
+fn call_error(error: crate::call::CallError) -> CallError {
+    let told = CallError::new(error.code(), error.to_string());
+    let told = told.with_execution(error.execution());
+    if error.may_repeat() { told.of_repeatable() } else { told }
 }
 
 /// A result as an output. Blocks go along only where they say more than the text does.

@@ -142,10 +142,10 @@ impl Service for ManageService {
     fn fail(&self, ids: &CallIds, failure: Failure) -> Reply {
         let (code, error) = match failure {
             Failure::Malformed(reason) => (ErrorCode::InvalidArguments, reason),
-            Failure::Timeout { asked } => {
+            Failure::Timeout { asked, .. } => {
                 (ErrorCode::Timeout, format!("timed out after {}ms", asked.as_millis()))
             }
-            Failure::Cancelled => (ErrorCode::Cancelled, "cancelled".to_owned()),
+            Failure::Cancelled { .. } => (ErrorCode::Cancelled, "cancelled".to_owned()),
             Failure::OutcomeUnknown => (
                 ErrorCode::OutcomeUnknown,
                 "the bridge that had started the request was lost".to_owned(),
@@ -192,12 +192,7 @@ fn reply_to_unknown(message_type: &str, failure: Option<(ErrorCode, String)>) ->
 
 /// The lookup at a server, within the limits of the request.
 fn lookup(server_name: &str, context: Context) -> Lookup {
-    Lookup {
-        server: server_name.to_owned(),
-        deadline: context.deadline,
-        cancelled: context.cancelled,
-        asker: context.asker,
-    }
+    Lookup { server: server_name.to_owned(), context: context.call }
 }
 
 /// The server's answer, or a response with the error.

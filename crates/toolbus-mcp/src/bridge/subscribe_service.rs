@@ -42,8 +42,8 @@ impl Service for SubscribeService {
     fn serve(&self, request: McpSubscribeRequest, context: Context) -> BoxFuture<'_, Reply> {
         Box::pin(async move {
             let McpSubscribeRequest { server_name, uris } = request;
-            let Context { deadline, cancelled, asker, progress, .. } = context;
-            let lookup = Lookup { server: server_name.clone(), deadline, cancelled, asker };
+            let progress = context.call.progress.clone();
+            let lookup = Lookup { server: server_name.clone(), context: context.call };
             let Err(error) = self.set.subscribe(lookup, &uris, &progress).await;
             let response =
                 McpSubscribeResponse::from_error(ErrorCode::ExecutionFailed, error.to_string());
@@ -55,10 +55,10 @@ impl Service for SubscribeService {
         let failed = ErrorCode::ExecutionFailed;
         let (code, error) = match failure {
             Failure::Malformed(reason) => (ErrorCode::InvalidArguments, reason),
-            Failure::Timeout { asked } => {
+            Failure::Timeout { asked, .. } => {
                 (ErrorCode::Timeout, format!("it was for {} ms", asked.as_millis()))
             }
-            Failure::Cancelled => (ErrorCode::Cancelled, "cancelled".to_owned()),
+            Failure::Cancelled { .. } => (ErrorCode::Cancelled, "cancelled".to_owned()),
             Failure::OutcomeUnknown => {
                 (ErrorCode::OutcomeUnknown, "the bridge that had it was lost".to_owned())
             }

@@ -22,10 +22,14 @@ pub(crate) enum CallFailure {
     Lost(Failure),
     /// The call has failed for good.
     Final(CallError),
-    /// The deadline has passed.
+    /// The deadline has passed since the server was sent the call.
     TimedOut,
-    /// The caller has cancelled.
+    /// The deadline passed before the server was sent anything.
+    TimedOutUnsent,
+    /// The caller has cancelled since the server was sent the call.
     Cancelled,
+    /// The caller cancelled before the server was sent anything.
+    CancelledUnsent,
 }
 
 impl CallFailure {

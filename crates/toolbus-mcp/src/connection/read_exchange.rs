@@ -31,7 +31,7 @@ pub(super) async fn read(
             let response = tokio::select! {
                 biased;
                 response = read_at_once(sender, request) => response,
-                () = call.cancelled.cancelled() => return Err(CallFailure::Cancelled),
+                () = call.context.cancelled.cancelled() => return Err(CallFailure::Cancelled),
                 () = sleep_until(until) => return Err(CallFailure::TimedOut),
             };
             return match response {
@@ -44,7 +44,12 @@ pub(super) async fn read(
     };
 
     let progress = &Progress::none();
-    let scope = ExchangeScope { until, cancelled: &call.cancelled, progress, asker: &call.asker };
+    let scope = ExchangeScope {
+        until,
+        cancelled: &call.context.cancelled,
+        progress,
+        asker: &call.context.asker,
+    };
     let outcome = Exchange::new(sender, mcp_request, scope).run().await?;
 
     match outcome.response {

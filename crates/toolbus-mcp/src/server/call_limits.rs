@@ -130,8 +130,8 @@ impl CallLimiter {
         let granted = self.entry.timeout_of(&call.tool).unwrap_or(self.call_timeout_max);
 
         CallBudget {
-            requested: call.deadline.asked().min(granted),
-            until: call.deadline.at().min(Instant::now() + granted),
+            requested: call.context.deadline.asked().min(granted),
+            until: call.context.deadline.at().min(Instant::now() + granted),
         }
     }
 

@@ -190,8 +190,8 @@ impl ServerConnector {
                     self.requested_attempt.send_replace(attempt);
                     has_requested = true;
                 }
-                () = cancelled.cancelled() => return Err(CallFailure::Cancelled),
-                () = sleep_until(until) => return Err(CallFailure::TimedOut),
+                () = cancelled.cancelled() => return Err(CallFailure::CancelledUnsent),
+                () = sleep_until(until) => return Err(CallFailure::TimedOutUnsent),
             }
         }
     }

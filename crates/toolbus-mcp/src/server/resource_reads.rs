@@ -21,9 +21,9 @@ impl Server {
             return Err(CallError::InvalidArguments { message });
         }
 
-        let Lookup { server, deadline, cancelled, asker } = lookup;
-        let call = Call::new(Some(&server), request.method(), Map::new(), deadline);
-        let call = Call { cancelled, asker, ..call };
+        let Lookup { server, context } = lookup;
+        let call = Call::new(Some(&server), request.method(), Map::new(), context.deadline);
+        let call = Call { context, ..call };
         let _running = self.limiter.count_call();
         let budget = self.limiter.budget_of(&call);
         let _permit = self.try_admit(RequestClass::Lookup, &call, budget)?;
@@ -44,7 +44,7 @@ impl Server {
         call: &Call,
         until: Instant,
     ) -> Result<ReadResponse, CallFailure> {
-        let connection = self.acquire_connection(&call.cancelled, until).await?;
+        let connection = self.acquire_connection(&call.context.cancelled, until).await?;
 
         let response = connection.read(request, call, until).await;
         if let Err(CallFailure::NotSent(failure)) = &response {

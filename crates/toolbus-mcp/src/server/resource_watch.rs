@@ -6,7 +6,7 @@ use rmcp::service::ServiceError;
 use serde_json::Map;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use toolbus_bus::Progress;
+use toolbus_bus::{CallContext, Progress};
 use toolbus_wire::message::toolbus::ToolProgress;
 
 use super::Server;
@@ -36,7 +36,8 @@ impl Server {
             return Err(CallError::InvalidArguments { message });
         }
 
-        let Lookup { server, deadline, cancelled, .. } = lookup;
+        let Lookup { server, context } = lookup;
+        let CallContext { deadline, cancelled, .. } = context;
         let call = Call::new(Some(&server), "resources/subscribe", Map::new(), deadline);
         let budget = CallBudget { requested: deadline.asked(), until: deadline.at() };
         let _permit = self.try_admit(RequestClass::Subscription, &call, budget)?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use toolbus_wire::Execution;
 
 use super::Server;
 use super::call_limits::{AdmissionError, CallBudget, RequestClass};
@@ -46,14 +47,14 @@ impl Server {
     }
 
     async fn attempt_call(&self, call: &Call, until: Instant) -> Result<CallResult, CallFailure> {
-        let connection = self.acquire_connection(&call.cancelled, until).await?;
+        let connection = self.acquire_connection(&call.context.cancelled, until).await?;
 
         // Connecting takes time: look again before anything is sent.
-        if call.cancelled.is_cancelled() {
-            return Err(CallFailure::Cancelled);
+        if call.context.cancelled.is_cancelled() {
+            return Err(CallFailure::CancelledUnsent);
         }
         if until <= Instant::now() {
-            return Err(CallFailure::TimedOut);
+            return Err(CallFailure::TimedOutUnsent);
         }
         // Only now: the connection may be new, and what it lists another than before.
         if let Some(withheld) = self.catalogue.find_withheld(&call.tool) {
@@ -115,11 +116,24 @@ impl Server {
             CallFailure::Lost(failure) => {
                 CallError::OutcomeUnknown { server, reason: failure.to_string() }
             }
-            CallFailure::TimedOut => {
-                CallError::Timeout { server, timeout_ms: budget.requested.as_millis() }
+            CallFailure::TimedOut => self.timeout(call, budget, Execution::Started),
+            CallFailure::TimedOutUnsent => self.timeout(call, budget, Execution::NotStarted),
+            CallFailure::Cancelled => {
+                CallError::Cancelled { server, tool, execution: Execution::Started }
             }
-            CallFailure::Cancelled => CallError::Cancelled { server, tool },
+            CallFailure::CancelledUnsent => {
+                CallError::Cancelled { server, tool, execution: Execution::NotStarted }
+            }
             CallFailure::Final(error) => error,
+        }
+    }
+
+    fn timeout(&self, call: &Call, budget: CallBudget, execution: Execution) -> CallError {
+        CallError::Timeout {
+            server: self.name(),
+            timeout_ms: budget.requested.as_millis(),
+            execution,
+            may_repeat: self.catalogue.may_repeat(&call.tool),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::roster::ServerRoster;
-use crate::call::{Call, CallError};
+use crate::call::{Call, CallError, Naming};
 use crate::catalogue::Tool;
 use crate::claims::Claims;
 use crate::direct_name::direct_name;
@@ -48,6 +48,17 @@ struct WrappedCall {
 }
 
 impl ToolRouter<'_> {
+    /// The route of a call, by its exact names where it says that they are.
+    pub(super) fn find_route_of(&self, call: &Call) -> Result<ToolRoute, CallError> {
+        match (call.naming, call.server.as_deref()) {
+            (Naming::Exact, Some(name)) => {
+                let server = self.roster.find(name).ok_or_else(|| self.server_unknown(name))?;
+                Ok(ToolRoute { server, tool: None })
+            }
+            (_, server) => self.find_route(server, &call.tool),
+        }
+    }
+
     /// The route of a call of `tool`, on the server that is named, or on the one that has the name.
     pub(super) fn find_route(
         &self,
@@ -71,12 +82,14 @@ impl ToolRouter<'_> {
 
     fn find_server(&self, name: &str) -> Result<Arc<Server>, CallError> {
         let server = self.roster.find(name).or_else(|| self.find_similar_server(name));
-        server.ok_or_else(|| {
-            let servers = self.roster.list();
-            let names = servers.iter().map(|server| server.entry.name.as_str());
-            let names = nearest(name, names).into_iter().map(str::to_owned).collect();
-            CallError::ServerUnknown { server: name.to_owned(), names }
-        })
+        server.ok_or_else(|| self.server_unknown(name))
+    }
+
+    fn server_unknown(&self, name: &str) -> CallError {
+        let servers = self.roster.list();
+        let names = servers.iter().map(|server| server.entry.name.as_str());
+        let names = nearest(name, names).into_iter().map(str::to_owned).collect();
+        CallError::ServerUnknown { server: name.to_owned(), names }
     }
 
     /// The server that has the tool's name.

@@ -8,7 +8,7 @@ use futures_util::future::join;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use toolbus_bus::{Asker, Deadline, Question};
+use toolbus_bus::{Asker, CallContext, Deadline, Question};
 use toolbus_mcp::servers::ServerPool;
 use toolbus_mcp::{Call, CallError};
 use toolbus_testkit::{eventually, mcp};
@@ -43,7 +43,12 @@ async fn asked(
     args: Value,
     asker: Asker,
 ) -> Result<String, CallError> {
-    let result = set.call(Call { asker, ..call_of("a", tool, args) }).await?;
+    let result = set
+        .call(Call {
+            context: CallContext::until(Deadline::after(PATIENCE)).with_asker(asker),
+            ..call_of("a", tool, args)
+        })
+        .await?;
     assert!(!result.is_error, "{result:?}");
     Ok(result.text.expect("text"))
 }
@@ -145,7 +150,10 @@ async fn a_server_of_the_newer_era_asks_in_rounds() {
     assert_eq!(error.to_string(), "MCP server 'a' asks for too much at a time");
     // Without end: the limit of rounds or the deadline, whichever is first.
     let soon = Deadline::after(Duration::from_secs(1));
-    let endless = Call { asker, deadline: soon, ..call_of("a", "endless", json!({})) };
+    let endless = Call {
+        context: CallContext::until(soon).with_asker(asker),
+        ..call_of("a", "endless", json!({}))
+    };
     assert_eq!(set.call(endless).await.unwrap_err().code(), ErrorCode::Timeout);
     set.close(Duration::ZERO).await;
 }
@@ -193,9 +201,9 @@ async fn a_question_ends_with_its_call() {
         let deadline =
             Deadline::after(Duration::from_millis(if how == "late" { 800 } else { 60_000 }));
         let call = Call {
-            asker,
-            deadline,
-            cancelled: cancelled.clone(),
+            context: CallContext::until(deadline)
+                .with_cancelled(cancelled.clone())
+                .with_asker(asker),
             ..call_of("a", "form", json!({}))
         };
         let cancel = async {
@@ -241,7 +249,10 @@ async fn log_lines_of_a_server_reach_the_only_caller_without_secrets() {
     entry["env"] = json!({"KEY": "hunter2-hunter2"});
     let set = start(json!({"a": entry})).await;
     let (sink, heard) = progress();
-    let call = Call { progress: sink, ..call_of("a", "log", json!({})) };
+    let call = Call {
+        context: CallContext::until(Deadline::after(PATIENCE)).with_progress(sink),
+        ..call_of("a", "log", json!({}))
+    };
     assert_eq!(set.call(call).await.unwrap().text.as_deref(), Some("logged"));
     let heard: Vec<_> = heard.lock().iter().map(|p| (p.level.clone(), p.message.clone())).collect();
     let line = |level: &str, text: &str| (Some(level.to_owned()), Some(text.to_owned()));

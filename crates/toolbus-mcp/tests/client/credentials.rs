@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
-use toolbus_bus::{Asker, Deadline, Question};
+use toolbus_bus::{Asker, CallContext, Deadline, Question};
+use toolbus_mcp::Lookup;
 use toolbus_mcp::servers::ServerPool;
-use toolbus_mcp::{Call, Lookup};
 use toolbus_wire::message::toolbus::AskError;
 
 use crate::support::*;
@@ -84,9 +83,7 @@ async fn what_it_lists_holds_none() {
 
     let lookup = || Lookup {
         server: "l".to_owned(),
-        deadline: Deadline::after(PATIENCE),
-        cancelled: CancellationToken::new(),
-        asker: Asker::none(),
+        context: CallContext::until(Deadline::after(PATIENCE)),
     };
     let prompt = set.prompt(lookup(), "p", arguments(json!({}))).await.unwrap();
     holds_none(&prompt);
@@ -105,7 +102,7 @@ async fn what_it_tells_and_asks_meanwhile_holds_none() {
     let set = leaking_set().await;
     let (sink, heard) = progress();
     let told = call_of("l", "progress", json!({}));
-    set.call(Call { progress: sink, ..told }).await.unwrap();
+    set.call(told.with_progress(sink)).await.unwrap();
     let heard = heard.lock().clone();
     assert_eq!(heard.len(), 2, "{heard:?}");
     holds_none(&heard);
@@ -117,7 +114,7 @@ async fn what_it_tells_and_asks_meanwhile_holds_none() {
         sink.lock().push(question.params);
         async { Ok::<Value, AskError>(json!({"action": "decline"})) }
     });
-    let result = set.call(Call { asker, ..call_of("l", "ask", json!({})) }).await.unwrap();
+    let result = set.call(call_of("l", "ask", json!({})).with_asker(asker)).await.unwrap();
     assert_eq!(result.text.as_deref(), Some("decline"), "it belongs to its call all the same");
     let asked = asked.lock().clone();
     holds_none(&asked);

@@ -52,8 +52,8 @@ async fn agent(set: ServerPool) -> Agent {
 impl Agent {
     /// The tools of servers, without the five.
     fn tools(&self) -> Vec<String> {
-        let tools = self.registry.list();
-        let direct = tools.iter().filter(|tool| tool.tool.source.starts_with("mcp:"));
+        let tools = self.registry.snapshot();
+        let direct = tools.tools().iter().filter(|tool| tool.tool.source.starts_with("mcp:"));
         let direct = direct.filter(|tool| tool.tool.source != "mcp:management");
         direct.map(|tool| tool.tool.name.clone()).collect()
     }

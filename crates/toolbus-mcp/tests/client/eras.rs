@@ -1,7 +1,7 @@
 //! Both eras of the protocol over HTTP: with sessions, and without.
 
 use serde_json::{Value, json};
-use toolbus_mcp::{Call, ServerState};
+use toolbus_mcp::ServerState;
 use toolbus_testkit::{eventually, mcp};
 
 use crate::support::*;
@@ -20,7 +20,7 @@ async fn speaks_the_newer_era(form: &str) {
     assert_eq!(protocol(&set), "2026-07-28");
     let (sink, _heard) = progress();
     let echo = call_of("h", "echo", json!({"text": "here"}));
-    let echo = set.call(Call { progress: sink, ..echo }).await.unwrap();
+    let echo = set.call(echo.with_progress(sink)).await.unwrap();
     assert_eq!(echo.text.as_deref(), Some("here"));
     let unknown = call(&set, "h", "no_such_tool", json!({})).await.unwrap();
     assert!(unknown.is_error, "{unknown:?}");

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use toolbus_config::TimeSpan;
+use toolbus_mcp::ServerState;
 use toolbus_mcp::config::{Entry, Variables};
 use toolbus_mcp::servers::{AddError, Registered, ServerPool, UnregisterError};
 use toolbus_mcp::settings::McpSettings;
-use toolbus_mcp::{Call, ServerState};
 use toolbus_testkit::{eventually, mcp};
 use toolbus_wire::ErrorCode;
 
@@ -128,7 +128,7 @@ async fn a_changed_file_changes_what_is_different_and_nothing_else() {
     // Nearly as long as calls on a server that was changed may go on.
     let args = json!({"duration": 8, "steps": 80});
     let slow = call_of("all", "trigger-long-running-operation", args);
-    let slow = set.call(Call { progress: sink, ..slow });
+    let slow = set.call(slow.with_progress(sink));
     let change = async {
         eventually(PATIENCE, async || if heard.lock().is_empty() { Err("quiet") } else { Ok(()) })
             .await;

@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::Deadline;
 use toolbus_mcp::servers::{AddError, Change, PoolConfig, ServerPool};
-use toolbus_mcp::{Call, CallError, ServerState, TOOLS_MAX};
+use toolbus_mcp::{CallError, ServerState, TOOLS_MAX};
 use toolbus_testkit::eventually;
 use toolbus_wire::ErrorCode;
 
@@ -185,7 +185,7 @@ async fn an_answer_that_is_too_long_ends_its_own_call_only() {
 async fn answers_to_nobody_are_passed_over() {
     let h = fixture("ids").await;
     let deadline = Deadline::after(Duration::from_millis(300));
-    let error = h.set.call(Call { deadline, ..call_of("h", "wrong-id", json!({})) }).await;
+    let error = h.set.call(call_of("h", "wrong-id", json!({})).with_deadline(deadline)).await;
     assert_eq!(error.unwrap_err().code(), ErrorCode::Timeout);
     assert_eq!(h.call("string-id").await.unwrap(), "with the id as a string");
     assert_eq!(h.call("twice").await.unwrap(), "first");
@@ -225,7 +225,7 @@ async fn one_that_asks_and_tells_without_end_is_answered_within_limits() {
     let h = fixture("talks").await;
     assert_eq!(h.call("pings").await.unwrap(), "asked");
     let (sink, heard) = progress();
-    let told = h.set.call(Call { progress: sink, ..call_of("h", "progress", json!({})) }).await;
+    let told = h.set.call(call_of("h", "progress", json!({})).with_progress(sink)).await;
     assert_eq!(told.unwrap().text.as_deref(), Some("told"));
     let heard = heard.lock().clone();
     assert!((1..1_000).contains(&heard.len()), "{}", heard.len());
@@ -252,20 +252,19 @@ async fn the_server_is_told_of_every_call_that_nobody_waits_for() {
     let h = fixture("waits").await;
     let wait = || call_of("h", "wait", json!({}));
     let deadline = Deadline::after(LONG_ENOUGH);
-    let error = h.set.call(Call { deadline, ..wait() }).await.unwrap_err();
+    let error = h.set.call(wait().with_deadline(deadline)).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Timeout);
     let cancelled = CancellationToken::new();
-    let (error, ()) =
-        tokio::join!(h.set.call(Call { cancelled: cancelled.clone(), ..wait() }), async {
-            cancelled.cancel()
-        });
+    let (error, ()) = tokio::join!(h.set.call(wait().with_cancelled(cancelled.clone())), async {
+        cancelled.cancel()
+    });
     assert_eq!(error.unwrap_err().code(), ErrorCode::Cancelled);
     assert!(tokio::time::timeout(LONG_ENOUGH, h.set.call(wait())).await.is_err());
     // Too late or cancelled before it began, a call is not made at all.
     let past = Deadline::after(Duration::ZERO);
-    let error = h.set.call(Call { deadline: past, ..wait() }).await.unwrap_err();
+    let error = h.set.call(wait().with_deadline(past)).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Timeout);
-    let error = h.set.call(Call { cancelled, ..wait() }).await.unwrap_err();
+    let error = h.set.call(wait().with_cancelled(cancelled)).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Cancelled);
     eventually(PATIENCE, async || match h.call("cancelled").await.as_deref() {
         Ok(ids) if ids.split(' ').count() == 3 => Ok(()),
@@ -281,9 +280,8 @@ async fn no_call_is_cancelled_before_the_server_has_it() {
     for _ in 0..50 {
         let calls = (0..20).map(async |_| {
             let cancelled = CancellationToken::new();
-            let call = h
-                .set
-                .call(Call { cancelled: cancelled.clone(), ..call_of("h", "wait", json!({})) });
+            let call =
+                h.set.call(call_of("h", "wait", json!({})).with_cancelled(cancelled.clone()));
             tokio::join!(call, async { cancelled.cancel() })
         });
         futures_util::future::join_all(calls).await;
@@ -300,7 +298,7 @@ async fn no_call_is_cancelled_before_the_server_has_it() {
 async fn calls_may_end_before_everything_is_closed_and_none_begins() {
     let h = fixture("good").await;
     let (progress, heard) = progress();
-    let told = h.set.call(Call { progress, ..call_of("h", "progress", json!({})) });
+    let told = h.set.call(call_of("h", "progress", json!({})).with_progress(progress));
     let (told, late) = tokio::join!(told, async {
         eventually(PATIENCE, async || if heard.lock().is_empty() { Err("quiet") } else { Ok(()) })
             .await;
@@ -359,7 +357,7 @@ async fn too_many_calls_at_a_time_are_refused() {
     let h = fixture_with("slow", options).await;
     let slow = || {
         let deadline = Deadline::after(Duration::from_secs(2));
-        h.set.call(Call { deadline, ..call_of("h", "slow", json!({})) })
+        h.set.call(call_of("h", "slow", json!({})).with_deadline(deadline))
     };
     let (first, second, third) = tokio::join!(slow(), slow(), async {
         tokio::task::yield_now().await;

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use toolbus_bus::Deadline;
+use toolbus_bus::{CallContext, Deadline};
+use toolbus_mcp::ServerState;
 use toolbus_mcp::servers::ServerPool;
-use toolbus_mcp::{Call, ServerState};
 use toolbus_wire::ErrorCode;
 
 use crate::support::*;
@@ -93,7 +93,7 @@ async fn calls_end_with_their_error() {
         let is_without_end = matches!(tool, "silent" | "silent-stream" | "endless" | "resumed");
         let limit = if is_without_end { Duration::from_secs(3) } else { PATIENCE };
         let deadline = Deadline::after(limit);
-        let call = Call { deadline, ..call_of("h", tool, json!({})) };
+        let call = call_of("h", tool, json!({})).with_context(CallContext::until(deadline));
         let error = set.call(call).await.expect_err(tool);
         assert_eq!(error.code(), code, "{tool}: {error}");
         assert!(error.to_string().contains(expected), "{tool}: {error}");

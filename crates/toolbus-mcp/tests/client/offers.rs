@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use toolbus_bus::{Asker, Deadline, Progress};
+use toolbus_bus::{Asker, CallContext, Deadline, Progress};
 use toolbus_mcp::servers::ServerPool;
 use toolbus_mcp::{CallError, Lookup, ServerState};
 use toolbus_testkit::eventually;
@@ -14,13 +14,12 @@ use toolbus_wire::ErrorCode;
 use crate::asks::asking;
 use crate::support::*;
 
+fn patient() -> CallContext {
+    CallContext::until(Deadline::after(PATIENCE))
+}
+
 fn lookup(server: &str) -> Lookup {
-    Lookup {
-        server: server.to_owned(),
-        deadline: Deadline::after(PATIENCE),
-        cancelled: CancellationToken::new(),
-        asker: Asker::none(),
-    }
+    Lookup { server: server.to_owned(), context: patient() }
 }
 
 fn prompts(set: &ServerPool) -> Vec<String> {
@@ -93,7 +92,7 @@ async fn a_prompt_may_need_input_first() {
         let answer = answer.clone();
         async move { Ok(answer) }
     });
-    let asked = Lookup { asker, ..lookup("a") };
+    let asked = Lookup { context: patient().with_asker(asker), ..lookup("a") };
     let prompt = set.prompt(asked, "greet", arguments(json!({"who": "x"}))).await.unwrap();
     let content: &str = prompt.messages[0].content.as_deref().expect("text");
     assert!(content.contains("'action': 'accept'") && content.contains("Ada"), "{content}");
@@ -115,7 +114,10 @@ async fn a_server_that_does_not_tell_what_it_offers_is_connected_all_the_same() 
     let set = silent().await;
     assert!(matches!(state(&set, "a"), ServerState::Connected { .. }), "{:?}", state(&set, "a"));
     assert_eq!(prompts(&set), Vec::<String>::new());
-    let soon = Lookup { deadline: Deadline::after(Duration::from_millis(300)), ..lookup("a") };
+    let soon = Lookup {
+        context: CallContext::until(Deadline::after(Duration::from_millis(300))),
+        ..lookup("a")
+    };
     let error = set.resources(soon, None).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Timeout);
     call(&set, "a", "echo", json!({})).await.unwrap();
@@ -129,7 +131,7 @@ async fn one_server_has_only_so_many_places() {
     const SUBSCRIPTIONS: usize = 128;
     let set = silent().await;
     let cancelled = CancellationToken::new();
-    let lookup = || Lookup { cancelled: cancelled.clone(), ..lookup("a") };
+    let lookup = || Lookup { context: patient().with_cancelled(cancelled.clone()), ..lookup("a") };
     let (uris, progress) = (["a://1".to_owned()], Progress::none());
     let subscribe = || async { set.subscribe(lookup(), &uris, &progress).await.unwrap_err() };
     let list = || async { set.resources(lookup(), None).await.unwrap_err() };

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use toolbus_bus::Deadline;
+use toolbus_mcp::ServerState;
 use toolbus_mcp::servers::ServerPool;
-use toolbus_mcp::{Call, ServerState};
 use toolbus_testkit::{eventually, mcp};
 use toolbus_wire::ErrorCode;
 
@@ -114,7 +114,7 @@ async fn calls_end_with_their_error() {
         let began = Instant::now();
         let limit = if tool == "silent" { Duration::from_secs(3) } else { PATIENCE };
         let deadline = Deadline::after(limit);
-        let error = set.call(Call { deadline, ..call_of("h", tool, json!({})) }).await;
+        let error = set.call(call_of("h", tool, json!({})).with_deadline(deadline)).await;
         let error = error.expect_err(tool);
         assert_eq!(error.code(), code, "{tool}: {error}");
         assert!(error.to_string().contains(expected), "{tool}: {error}");

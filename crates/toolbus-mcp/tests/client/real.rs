@@ -63,7 +63,7 @@ pub(crate) async fn progress_timeout_and_cancellation(set: &toolbus_mcp::servers
     };
     let (sink, heard) = progress();
     // Asking for the tools again in the meantime leaves the call alone.
-    let call = set.call(Call { progress: sink, ..slow(0.4, 4) });
+    let call = set.call(slow(0.4, 4).with_progress(sink));
     let (done, ()) = tokio::join!(call, set.refresh(Some("everything")));
     assert!(text(done.unwrap()).starts_with("Long running operation completed."));
     let steps: Vec<_> = heard.lock().iter().map(|p| (p.progress, p.total)).collect();
@@ -71,7 +71,7 @@ pub(crate) async fn progress_timeout_and_cancellation(set: &toolbus_mcp::servers
     assert_eq!(steps, expected);
 
     let short = Deadline::after(Duration::from_millis(300));
-    let error = set.call(Call { deadline: short, ..slow(20.0, 2) }).await.unwrap_err();
+    let error = set.call(slow(20.0, 2).with_deadline(short)).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "MCP server 'everything' timed out after 300ms. This is a transient error — retry the \
@@ -80,7 +80,7 @@ pub(crate) async fn progress_timeout_and_cancellation(set: &toolbus_mcp::servers
     assert_eq!(error.code(), ErrorCode::Timeout);
 
     let cancelled = CancellationToken::new();
-    let slow_call = set.call(Call { cancelled: cancelled.clone(), ..slow(20.0, 2) });
+    let slow_call = set.call(slow(20.0, 2).with_cancelled(cancelled.clone()));
     let (error, ()) = tokio::join!(slow_call, async {
         tokio::time::sleep(Duration::from_millis(100)).await;
         cancelled.cancel();
@@ -170,7 +170,7 @@ async fn a_server_lost_during_a_call_ends_the_call_at_once() {
     let args = json!({"duration": 60, "steps": 600});
     let slow = call_of("everything", "trigger-long-running-operation", args);
     let began = Instant::now();
-    let (error, ()) = tokio::join!(set.call(Call { progress: sink, ..slow }), async {
+    let (error, ()) = tokio::join!(set.call(slow.with_progress(sink)), async {
         eventually(PATIENCE, async || if heard.lock().is_empty() { Err("quiet") } else { Ok(()) })
             .await;
         server.crash();

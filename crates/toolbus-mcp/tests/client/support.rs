@@ -8,15 +8,16 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
-use tokio_util::sync::CancellationToken;
-use toolbus_bus::{Asker, Deadline, Progress};
+use toolbus_bus::{Deadline, Progress};
 use toolbus_mcp::config::{self, Variables};
 use toolbus_mcp::servers::{Change, Changes, PoolConfig, ServerPool};
 use toolbus_mcp::supervisor::Supervisor;
 use toolbus_mcp::{Call, CallError, CallResult, ServerState};
 use toolbus_testkit::eventually;
-use toolbus_tools::call::{Arguments, Call as AgentCall, Time};
+use toolbus_tools::Scope;
+use toolbus_tools::call::{Call as AgentCall, CallTime};
 use toolbus_wire::message::toolbus::ToolProgress;
+use toolbus_wire::name::AgentName;
 
 /// Longer than anything here takes, on a slow machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -89,17 +90,9 @@ pub(crate) async fn next(changes: &mut Changes) -> Option<Change> {
 
 /// A call of an agent's model.
 pub(crate) fn call_by_agent(tool: &str, arguments: Value) -> AgentCall {
-    AgentCall {
-        id: "call_1".to_owned(),
-        tool: tool.to_owned(),
-        arguments: Arguments::Value(arguments),
-        caller: "test".to_owned(),
-        session: None,
-        time: Time::Budget(PATIENCE),
-        cancelled: CancellationToken::new(),
-        progress: Progress::none(),
-        asker: Asker::none(),
-    }
+    AgentCall::by_name(&Scope::local(AgentName::standard()), tool, arguments)
+        .expect("a short name")
+        .with_time(CallTime::within(PATIENCE))
 }
 
 /// Progress that is kept.

@@ -11,7 +11,7 @@ use toolbus_bus::{
     Bus, Consumer, Delivery, Disposition, Envelope, Flow, MemoryBus, Subscription, TopicPattern,
 };
 use toolbus_mcp_agent::McpDirectory;
-use toolbus_tools::call::{Call, CallError, Time};
+use toolbus_tools::call::{Call, CallError, CallTime};
 use toolbus_tools::{Guides, Invoker, Registry};
 use toolbus_wire::message::mcp::{McpServerSummary, McpServersIndexed};
 use toolbus_wire::name::{AgentName, InstanceId};
@@ -115,7 +115,7 @@ async fn a_bridge_that_does_not_answer_is_told_in_the_words_that_models_know() {
     let invoker = Invoker::new(registry);
     for (tool, arguments, budget, expected_after, expected) in cases() {
         let call = call_by_agent(tool, arguments);
-        let time = budget.map_or(Time::Default, Time::Budget);
+        let time = budget.map_or_else(CallTime::default, CallTime::within);
         let began = Instant::now();
         let told = invoker.invoke(Call { time, ..call }).await.unwrap_err();
         assert_eq!(told, CallError::new(ErrorCode::Timeout, expected), "{tool}");

@@ -8,11 +8,11 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::requester::Requester;
-use toolbus_bus::{Asker, Bus, Progress};
+use toolbus_bus::{Bus, Progress};
 use toolbus_rabbitmq::{Config, RabbitBus, Start};
 use toolbus_testkit::process::{Launch, Service};
-use toolbus_tools::call::{Arguments, Call, Output, Time};
-use toolbus_tools::{Guides, Invoker, Registry};
+use toolbus_tools::call::{Call, Output};
+use toolbus_tools::{Guides, Invoker, Registry, Scope};
 use toolbus_wire::name::{AgentName, InstanceId};
 
 use crate::cluster::{Cluster, NAMESPACE};
@@ -120,17 +120,14 @@ impl Manager {
         progress: Progress,
         cancelled: CancellationToken,
     ) -> anyhow::Result<Output> {
-        let call = Call {
-            id: "call_1".to_owned(),
-            tool: toolbus_scripts::tool::NAME.to_owned(),
-            arguments: Arguments::Value(arguments),
-            caller: "bench".to_owned(),
-            session: Some("session/bench".to_owned()),
-            time: Time::Default,
-            cancelled,
-            progress,
-            asker: Asker::none(),
-        };
+        let call = Call::by_name(
+            &Scope::local(AgentName::standard()),
+            toolbus_scripts::tool::NAME,
+            arguments,
+        )
+        .expect("a short name")
+        .with_cancelled(cancelled)
+        .with_progress(progress);
         Ok(self.caller.invoke(call).await?)
     }
 }

@@ -8,10 +8,9 @@ use anyhow::ensure;
 use e2e::bench::{Goal, Report, Row, process};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
-use tokio_util::sync::CancellationToken;
 use toolbus_bus::requester::{self, Requester};
 use toolbus_bus::responder::{OUTCOME_TTL, REMEMBERED_BYTES};
-use toolbus_bus::{Asker, Bus, Deadline, Envelope, Progress};
+use toolbus_bus::{Bus, CallContext, Deadline, Envelope};
 use toolbus_rabbitmq::{Config, RabbitBus, Start};
 use toolbus_scripts::conformance::honest::{Fault, Honest};
 use toolbus_testkit::process::{Launch, Service};
@@ -82,10 +81,7 @@ impl Manager {
             topic: &topic::SCRIPT_INVOKE,
             envelope: Envelope::of(&request, self.requester.agent().as_str()),
             call_id: &request.tool_call_id,
-            deadline: Deadline::after(ANSWER_WITHIN),
-            cancelled: &CancellationToken::new(),
-            progress: Progress::none(),
-            asker: Asker::none(),
+            context: CallContext::until(Deadline::after(ANSWER_WITHIN)),
         };
         let reply = self.requester.request(sent).await;
         let reply = reply.map_err(|error| fault("no answer".to_owned(), format!("{error:?}")))?;

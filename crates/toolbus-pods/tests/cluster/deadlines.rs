@@ -14,13 +14,13 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::requester::Requester;
 use toolbus_bus::responder::Responder;
-use toolbus_bus::{Asker, Bus, MemoryBus, Progress};
+use toolbus_bus::{Bus, MemoryBus};
 use toolbus_pods::KubernetesRunner;
 use toolbus_pods::settings::KubernetesSettings;
 use toolbus_scripts::FairRunner;
 use toolbus_scripts::fair_runner::Shares;
-use toolbus_tools::call::{Arguments, Call, Outcome, Time};
-use toolbus_tools::{Guides, Invoker, Registry};
+use toolbus_tools::call::{Call, Outcome};
+use toolbus_tools::{Guides, Invoker, Registry, Scope};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::name::{AgentName, InstanceId};
 
@@ -58,17 +58,12 @@ impl Service {
         let registry = Arc::new(Registry::new());
         let requester = requester.expect("a requester");
         toolbus_scripts::tool::register(&registry, &Guides::default(), requester).expect("a tool");
-        let call = Call {
-            id: "call_1".to_owned(),
-            tool: toolbus_scripts::tool::NAME.to_owned(),
-            arguments: Arguments::Value(json!({"script": script, "timeout_seconds": seconds})),
-            caller: "test".to_owned(),
-            session: None,
-            time: Time::Default,
-            cancelled: CancellationToken::new(),
-            progress: Progress::none(),
-            asker: Asker::none(),
-        };
+        let call = Call::by_name(
+            &Scope::local(AgentName::standard()),
+            toolbus_scripts::tool::NAME,
+            json!({"script": script, "timeout_seconds": seconds}),
+        )
+        .expect("a short name");
         let outcome = Invoker::new(registry).invoke(call).await;
         (outcome, Instant::now())
     }

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tokio_util::sync::CancellationToken;
 use toolbus_bus::requester::{self, Requester};
 use toolbus_bus::responder::Responder;
-use toolbus_bus::{Asker, Bus, Deadline, Envelope, MemoryBus, Progress};
+use toolbus_bus::{Bus, CallContext, Deadline, Envelope, MemoryBus, Progress};
 use toolbus_wire::envelope::new_id;
 use toolbus_wire::message::script::{ScriptInvokeRequest, ScriptInvokeResponse, ScriptReason};
 use toolbus_wire::name::{AgentName, InstanceId};
@@ -107,10 +106,7 @@ impl Stage {
             envelope: Envelope::of(&request, self.requester.agent().as_str()),
             call_id: &request.tool_call_id,
             // Hops keep a margin of what they are given.
-            deadline: Deadline::after(patience * 2),
-            cancelled: &CancellationToken::new(),
-            progress,
-            asker: Asker::none(),
+            context: CallContext::until(Deadline::after(patience * 2)).with_progress(progress),
         };
 
         let start = Instant::now();

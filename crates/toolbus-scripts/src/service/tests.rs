@@ -5,8 +5,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use toolbus_bus::MemoryBus;
 use toolbus_bus::requester::Requester;
-use toolbus_tools::call::{Arguments, Call as ToolCall, Outcome as ToolOutcome, Time};
-use toolbus_tools::{Guides, Invoker, Registry};
+use toolbus_tools::call::{Call as ToolCall, Outcome as ToolOutcome};
+use toolbus_tools::{Guides, Invoker, Registry, Scope};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::name::AgentName;
 
@@ -77,17 +77,13 @@ async fn fixture_of(runner: Arc<dyn Runner>, asked: Arc<Mutex<Vec<Script>>>) -> 
 
 impl Fixture {
     async fn call(&self, arguments: serde_json::Value, progress: Progress) -> ToolOutcome {
-        let call = ToolCall {
-            id: "call_1".to_owned(),
-            tool: "execute_python_script".to_owned(),
-            arguments: Arguments::Value(arguments),
-            caller: "test".to_owned(),
-            session: None,
-            time: Time::Default,
-            cancelled: Default::default(),
-            progress,
-            asker: toolbus_bus::Asker::none(),
-        };
+        let call = ToolCall::by_name(
+            &Scope::local(AgentName::standard()),
+            "execute_python_script",
+            arguments,
+        )
+        .expect("a short name")
+        .with_progress(progress);
         self.invoker.invoke(call).await
     }
 }
@@ -291,17 +287,12 @@ async fn nobody_to_run_scripts_is_told_at_once() {
 
     crate::tool::register(&registry, &Guides::default(), requester).unwrap();
 
-    let call = ToolCall {
-        id: "call_1".to_owned(),
-        tool: "execute_python_script".to_owned(),
-        arguments: Arguments::Value(serde_json::json!({"script": "x"})),
-        caller: "test".to_owned(),
-        session: None,
-        time: Time::Default,
-        cancelled: Default::default(),
-        progress: Progress::none(),
-        asker: toolbus_bus::Asker::none(),
-    };
+    let call = ToolCall::by_name(
+        &Scope::local(AgentName::standard()),
+        "execute_python_script",
+        serde_json::json!({"script": "x"}),
+    )
+    .expect("a short name");
 
     let error = Invoker::new(registry).invoke(call).await.unwrap_err();
     assert_eq!(error.code, ErrorCode::Unroutable);

@@ -2,9 +2,8 @@
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 use toolbus_bus::requester::{self, Requester};
-use toolbus_bus::{Asker, Deadline, Envelope, Progress, PublishError, Topic};
+use toolbus_bus::{CallContext, Envelope, PublishError, Topic};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::envelope::new_id;
 use toolbus_wire::header::{self, Headers};
@@ -12,6 +11,7 @@ use toolbus_wire::message::tool::ToolInvokeRequest;
 
 use super::reply::output_of;
 use crate::call::{CallError, Invocation, Outcome, Output};
+use crate::id::SessionId;
 use crate::tool::Executor;
 
 /// Runs its tool wherever a topic is served.
@@ -29,17 +29,11 @@ pub struct RemoteCall<'a> {
     /// Its arguments, an object.
     pub arguments: Value,
     /// The namespace that the call's memory lives under.
-    pub session: Option<String>,
+    pub session: Option<SessionId>,
     /// Headers beside those of every call.
     pub headers: Headers,
-    /// When to give up.
-    pub deadline: Deadline,
-    /// Gives up earlier when it fires.
-    pub cancelled: &'a CancellationToken,
-    /// Takes progress.
-    pub progress: &'a Progress,
-    /// Answers the call's questions.
-    pub asker: &'a Asker,
+    /// When to give up, and who cancels, hears and answers meanwhile.
+    pub context: CallContext,
 }
 
 impl Remote {
@@ -57,12 +51,9 @@ impl Executor for Remote {
                 topic: &self.topic,
                 tool: &call.tool,
                 arguments: Value::Object(call.arguments),
-                session: call.session,
+                session: call.scope.session.clone(),
                 headers: Headers::new(),
-                deadline: call.deadline,
-                cancelled: &call.cancelled,
-                progress: &call.progress,
-                asker: &call.asker,
+                context: call.context,
             };
             remote.send(&self.requester).await
         })
@@ -94,20 +85,16 @@ impl RemoteCall<'_> {
             tool_call_id: call_id.clone(),
             tool_name: self.tool.to_owned(),
             arguments: Some(self.arguments.to_string()),
-            session_id: self.session,
+            session_id: self.session.map(|session| session.as_str().to_owned()),
         };
+
         let mut envelope = Envelope::of(&body, requester.agent().as_str());
         envelope.headers = self.headers;
         envelope.headers.set(header::CONTENT_TRUST, "tool-request");
-        let request = requester::Request {
-            topic: self.topic,
-            envelope,
-            call_id: &call_id,
-            deadline: self.deadline,
-            cancelled: self.cancelled,
-            progress: self.progress.clone(),
-            asker: self.asker.clone(),
-        };
+
+        let context = self.context;
+        let request =
+            requester::Request { topic: self.topic, envelope, call_id: &call_id, context };
         requester.request(request).await
     }
 }

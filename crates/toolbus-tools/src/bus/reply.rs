@@ -1,5 +1,7 @@
 //! Outcomes as messages, and back.
 
+use std::time::Duration;
+
 use toolbus_bus::Envelope;
 use toolbus_bus::responder::Reply;
 use toolbus_wire::message::tool::{CallIds, ToolError, ToolInvokeResponse};
@@ -12,7 +14,7 @@ use crate::call::{CallError, Outcome, Output};
 pub fn reply_to(ids: &CallIds, outcome: Outcome) -> Reply {
     let output = match outcome {
         Ok(output) => output,
-        Err(error) => return failure(ids, error.code, error.message),
+        Err(error) => return error_reply(ids, error),
     };
     let reply = Reply::of(&ToolInvokeResponse {
         tool_call_id: ids.tool_call_id.clone(),
@@ -25,10 +27,31 @@ pub fn reply_to(ids: &CallIds, outcome: Outcome) -> Reply {
     if output.is_error { reply.failing(ErrorCode::ToolError.label()) } else { reply }
 }
 
-/// The `ToolError` of this code and text.
-pub(super) fn failure(ids: &CallIds, code: ErrorCode, text: String) -> Reply {
+/// The `ToolError` of an error.
+pub(super) fn error_reply(ids: &CallIds, error: CallError) -> Reply {
+    let CallError { code, message, execution, is_retryable, retry_after, details } = error;
     let label = code.label();
-    Reply::of(&ToolError::new(ids.clone(), code, text)).failing(label)
+    let error = ToolError {
+        is_retryable,
+        execution: Some(execution),
+        retry_after_ms: retry_after.map(|wait| wait.as_millis().try_into().unwrap_or(u64::MAX)),
+        details: details.map(|details| *details),
+        ..ToolError::new(ids.clone(), code, message)
+    };
+    Reply::of(&error).failing(label)
+}
+
+/// The error that a `ToolError` tells of. A peer that does not say whether the tool was started is
+/// taken at its code's word, and at its own for whether to try again.
+fn error_of_reply(error: ToolError) -> CallError {
+    let read = CallError::new(error.code, error.message);
+    CallError {
+        execution: error.execution.unwrap_or(read.execution),
+        is_retryable: error.is_retryable,
+        retry_after: error.retry_after_ms.map(Duration::from_millis),
+        details: error.details.map(Box::new),
+        ..read
+    }
 }
 
 /// The outcome that a message tells of. What is not a `ToolError` is read as a response, as the C#
@@ -45,7 +68,7 @@ pub fn output_of(envelope: &Envelope) -> Outcome {
     };
     if message::is::<ToolError>(envelope) {
         let error = json::read::<ToolError>(&envelope.body).map_err(unreadable)?;
-        return Err(CallError::new(error.code, error.message));
+        return Err(error_of_reply(error));
     }
     let response = json::read::<ToolInvokeResponse>(&envelope.body).map_err(unreadable)?;
     Ok(Output {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use tokio::time::Instant;
 use toolbus_bus::responder::{
     Call as Request, Context, Failure, Listen, Malformed, Repeat, Reply, Responder, Service,
 };
@@ -14,10 +15,16 @@ use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{ErrorCode, header, json, message, queue, topic};
 
 use super::reply::{self, reply_to};
-use crate::call::{Arguments, Call, Time};
+use crate::call::{Arguments, Call, CallError};
+use crate::id::{self, CallId, SessionId, ToolName};
 use crate::invoker::Invoker;
-use crate::registry::Registered;
+use crate::registry::ToolEntry;
+use crate::scope::{Door, Principal, Scope};
 use crate::tool::TIMEOUT_DEFAULT;
+
+/// How long after its start an agent waits for the tools that its workers have yet to announce,
+/// before it says of a queued call that there is no such tool.
+const REGISTRATION_GRACE: Duration = Duration::from_secs(10);
 
 /// Answers tool calls from the bus: those that every agent hears, and those for this one alone.
 ///
@@ -36,7 +43,8 @@ pub async fn serve(
         instance: instance.clone(),
         concurrency,
     };
-    let service = || ToolService { invoker: invoker.clone(), agent: agent.clone() };
+    let registered_by = Instant::now() + REGISTRATION_GRACE;
+    let service = || ToolService { invoker: invoker.clone(), agent: agent.clone(), registered_by };
     Ok([
         Responder::start(Arc::clone(&bus), listen(topic::TOOL_INVOKE), service()).await?,
         Responder::start(bus, listen(topic::tool_invoke_agent(agent)), service()).await?,
@@ -46,6 +54,8 @@ pub async fn serve(
 struct ToolService {
     invoker: Invoker,
     agent: AgentName,
+    /// When every tool that is going to be there should be.
+    registered_by: Instant,
 }
 
 impl Service for ToolService {
@@ -59,38 +69,30 @@ impl Service for ToolService {
             });
         }
         let request = read_request(envelope)?;
-        let registered = self.invoker.registry().find(&request.tool_name);
-        let tool = registered.as_ref().map(|registered| &registered.tool);
+        let entry = self.invoker.registry().find(&request.tool_name);
+
+        // A tool that is not there yet may have been run by a process that had it.
+        let may_repeat = entry.as_ref().is_some_and(|e| e.tool.annotations.may_repeat());
         Ok(Request {
             ids: CallIds::from(&request),
-            default_budget: registered
-                .as_ref()
-                .map_or(TIMEOUT_DEFAULT, |registered| budget(registered, &request, envelope)),
-            repeat: match tool {
-                Some(tool) if tool.annotations.may_repeat() => Repeat::Harmless,
-                // A tool that is not there does nothing, however often it is called.
-                None => Repeat::Harmless,
-                Some(_) => Repeat::Never,
-            },
+            default_budget: entry
+                .map_or(TIMEOUT_DEFAULT, |entry| default_budget(&entry, &request, envelope)),
+            repeat: if may_repeat { Repeat::Harmless } else { Repeat::Never },
             request,
         })
     }
 
     fn serve(&self, request: ToolInvokeRequest, context: Context) -> BoxFuture<'_, Reply> {
         Box::pin(async move {
-            let call = Call {
-                id: request.tool_call_id,
-                tool: request.tool_name,
-                arguments: Arguments::Text(request.arguments),
-                caller: context.source,
-                session: request.session_id,
-                time: Time::Until(context.deadline),
-                cancelled: context.cancelled,
-                progress: context.progress,
-                asker: context.asker,
+            let ids = CallIds::from(&request);
+            let outcome = match self.call_of(request, context) {
+                Ok(call) => {
+                    self.await_registration(&call).await;
+                    self.invoker.invoke(call).await
+                }
+                Err(error) => Err(CallError::invalid_arguments(error.to_string())),
             };
-            let ids = CallIds { tool_call_id: call.id.clone(), tool_name: call.tool.clone() };
-            reply_to(&ids, self.invoker.invoke(call).await)
+            reply_to(&ids, outcome)
         })
     }
 
@@ -107,18 +109,47 @@ impl Service for ToolService {
     }
 }
 
+impl ToolService {
+    /// The call that a request asks for. Whoever sent it is known by its own word only.
+    fn call_of(&self, request: ToolInvokeRequest, context: Context) -> Result<Call, id::Error> {
+        let id = CallId::parse(&request.tool_call_id)?;
+        let tool = ToolName::parse(&request.tool_name)?;
+        let session = request.session_id.as_deref().filter(|session| !session.is_empty());
+        let session = session.map(SessionId::parse).transpose()?;
+
+        let principal = Principal::claimed(&context.source);
+        let scope = Scope::new(Door::Bus, principal, self.agent.clone()).with_session(session);
+        let arguments = Arguments::Text(request.arguments);
+        Ok(Call::new(&Arc::new(scope), id, tool, arguments).with_context(context.call))
+    }
+
+    /// Shortly after the start, waits for a tool that is not there yet: calls that were queued while
+    /// no agent ran come before the workers have announced what they have.
+    async fn await_registration(&self, call: &Call) {
+        let name = call.tool.as_str();
+        let is_there = self.invoker.registry().wait_until(|tools| tools.find(name).is_some());
+        // Nothing is lost when this is given up: the invoker looks the tool up by itself.
+        tokio::select! {
+            () = is_there => {}
+            () = call.cancelled.cancelled() => {}
+            () = tokio::time::sleep_until(self.registered_by) => {}
+        }
+    }
+}
+
 /// What the tool says of these arguments; a caller that says it itself needs no look at them.
-fn budget(registered: &Registered, request: &ToolInvokeRequest, envelope: &Envelope) -> Duration {
+fn default_budget(entry: &ToolEntry, request: &ToolInvokeRequest, envelope: &Envelope) -> Duration {
     let says = |name| envelope.headers.get(name).is_some();
     if says(header::TIMEOUT_MS) || says(header::DEADLINE_MS) {
-        return registered.tool.timeout;
+        return entry.tool.timeout;
     }
+
     match Arguments::Text(request.arguments.clone()).object() {
         Ok(mut arguments) => {
-            registered.executor.coerce(&mut arguments);
-            registered.budget(&arguments)
+            entry.executor.coerce(&mut arguments);
+            entry.timeout(&arguments)
         }
-        Err(_) => registered.tool.timeout,
+        Err(_) => entry.tool.timeout,
     }
 }
 
@@ -127,22 +158,27 @@ fn budget(registered: &Registered, request: &ToolInvokeRequest, envelope: &Envel
 /// # Errors
 /// When it is none.
 pub fn read_request(envelope: &Envelope) -> Result<ToolInvokeRequest, Malformed> {
-    json::read::<ToolInvokeRequest>(&envelope.body).map_err(|error| Malformed {
-        ids: CallIds::of_malformed(&envelope.body),
-        reason: error.to_string(),
-    })
+    let malformed = |reason| Malformed { ids: CallIds::of_malformed(&envelope.body), reason };
+    let request: ToolInvokeRequest =
+        json::read(&envelope.body).map_err(|error| malformed(error.to_string()))?;
+
+    // What is repeated in spans, logs and replies is bounded before anything repeats it.
+    CallId::parse(&request.tool_call_id).map_err(|error| malformed(error.to_string()))?;
+    ToolName::parse(&request.tool_name).map_err(|error| malformed(error.to_string()))?;
+    Ok(request)
 }
 
 /// The `ToolError` that tells of a failure of delivery.
 #[must_use]
 pub fn tool_failure(ids: &CallIds, failure: Failure) -> Reply {
+    let execution = failure.execution();
     let (code, text) = match failure {
         Failure::Malformed(reason) => (ErrorCode::InvalidArguments, reason),
-        Failure::Timeout { asked } => (
+        Failure::Timeout { asked, .. } => (
             ErrorCode::Timeout,
             format!("tool '{}' did not end within {} ms", ids.tool_name, asked.as_millis()),
         ),
-        Failure::Cancelled => (ErrorCode::Cancelled, "the call was cancelled".to_owned()),
+        Failure::Cancelled { .. } => (ErrorCode::Cancelled, "the call was cancelled".to_owned()),
         Failure::OutcomeUnknown => (
             ErrorCode::OutcomeUnknown,
             "the worker that had started the call was lost: it may have taken effect or not"
@@ -157,5 +193,5 @@ pub fn tool_failure(ids: &CallIds, failure: Failure) -> Reply {
             format!("the result has {bytes} bytes, too many for one message"),
         ),
     };
-    reply::failure(ids, code, text)
+    reply::error_reply(ids, CallError::new(code, text).with_execution(execution))
 }

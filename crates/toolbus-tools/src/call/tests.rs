@@ -1,5 +1,7 @@
 use serde_json::json;
 
+use toolbus_wire::ErrorCode;
+
 use super::*;
 
 fn text(text: &str) -> Arguments {

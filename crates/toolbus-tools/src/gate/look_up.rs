@@ -1,21 +1,23 @@
 //! Finds the tool by its name.
 
-use super::{Gate, Passage, Verdict};
-use crate::call::CallError;
+use std::sync::Arc;
 
-/// Refuses calls of tools that are not there.
-pub struct LookUp;
+use toolbus_wire::ErrorCode;
 
-impl Gate for LookUp {
-    fn name(&self) -> &'static str {
-        "look-up"
-    }
+use crate::call::{Call, CallError};
+use crate::registry::{Snapshot, ToolEntry, ToolState};
 
-    fn check<'a>(&'a self, passage: &'a mut Passage<'_>) -> Verdict<'a> {
-        passage.tool = passage.registry.find(&passage.call.tool);
-        Verdict::Now(match passage.tool {
-            Some(_) => Ok(()),
-            None => Err(CallError::not_registered(&passage.call.tool)),
-        })
+/// Refuses calls of tools that are not there, that the scope may not see, or that are away.
+pub(crate) fn look_up(call: &Call, tools: &Snapshot) -> Result<Arc<ToolEntry>, CallError> {
+    let name = call.tool.as_str();
+    let entry = tools.find(name).filter(|entry| call.scope.view.sees(&entry.id));
+    let entry = entry.ok_or_else(|| CallError::not_registered(name))?;
+
+    match entry.state {
+        ToolState::Available => Ok(Arc::clone(entry)),
+        ToolState::Away => Err(CallError::new(
+            ErrorCode::Unroutable,
+            format!("tool '{name}' cannot be reached for now: whoever runs it is away"),
+        )),
     }
 }

@@ -4,7 +4,8 @@ use super::{Gate, Passage, Verdict};
 use crate::call::CallError;
 use crate::schema::describe;
 
-/// Refuses arguments that the tool does not take, and says everything that is wrong with them.
+/// Refuses arguments that the tool does not take, and says everything that is wrong with them. A
+/// read has no schema.
 pub struct FitsSchema;
 
 impl Gate for FitsSchema {
@@ -12,12 +13,12 @@ impl Gate for FitsSchema {
         "schema"
     }
 
-    fn check<'a>(&'a self, passage: &'a mut Passage<'_>) -> Verdict<'a> {
-        Verdict::Now(passage.tool().and_then(|registered| {
-            registered.schema.check(&passage.arguments).map_err(|violations| {
-                let text = describe(&violations, registered.tool.missing_argument);
-                CallError::invalid_arguments(text)
-            })
+    fn check<'a>(&'a self, passage: &'a mut Passage) -> Verdict<'a> {
+        let Some(entry) = &passage.entry else { return Verdict::Now(Ok(())) };
+
+        Verdict::Now(entry.schema.check(&passage.arguments).map_err(|violations| {
+            let text = describe(&violations, entry.tool.missing_argument);
+            CallError::invalid_arguments(text)
         }))
     }
 }

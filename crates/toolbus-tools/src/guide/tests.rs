@@ -1,7 +1,11 @@
 use serde_json::Value;
 
 use super::*;
-use crate::call::{Arguments, Call, Outcome, Time};
+use toolbus_wire::name::AgentName;
+
+use crate::call::{Arguments, Call, Outcome};
+use crate::id::{CallId, ToolName};
+use crate::scope::{Door, Principal, Scope};
 use crate::{CallError, Invoker};
 
 fn guide(name: &str, summary: &str, document: &str) -> Guide {
@@ -21,17 +25,14 @@ impl Stage {
     }
 
     async fn call(&self, tool: &str, arguments: Value) -> Outcome {
-        let call = Call {
-            id: "1".to_owned(),
-            tool: tool.to_owned(),
-            arguments: Arguments::Value(arguments),
-            caller: "test".to_owned(),
-            session: None,
-            time: Time::Default,
-            cancelled: tokio_util::sync::CancellationToken::new(),
-            progress: toolbus_bus::Progress::none(),
-            asker: toolbus_bus::Asker::none(),
-        };
+        self.call_in(View::all(), tool, arguments).await
+    }
+
+    async fn call_in(&self, view: View, tool: &str, arguments: Value) -> Outcome {
+        let scope = Scope::new(Door::CommandLine, Principal::local(), AgentName::standard());
+        let scope = Arc::new(scope.with_view(view));
+        let tool = ToolName::parse(tool).unwrap();
+        let call = Call::new(&scope, CallId::random(), tool, Arguments::Value(arguments));
         self.invoker.invoke(call).await
     }
 
@@ -101,10 +102,28 @@ async fn a_guide_has_to_be_named() {
     assert!(stage.call("get_tool_guide", json!({"name": 7})).await.is_err());
 }
 
+#[tokio::test]
+async fn the_guide_of_a_group_is_seen_where_a_tool_of_it_is() {
+    let stage = Stage::new();
+    stage.guides.add(guide("mcp", "Call services", "# MCP"));
+    stage.guides.add(guide("scripts", "Run Python", "# Scripts"));
+    let run = Tool::new("run", "", "script").in_group("scripts");
+    let nothing = |_: Invocation| std::future::ready(Ok(Output::default()));
+    stage.invoker.registry().register(run, nothing).unwrap();
+
+    let view = || View::all().only(["script/*", "guides/*"]);
+    let list = stage.call_in(view(), "list_tool_guides", json!({})).await.unwrap();
+    assert_eq!(list.content.unwrap(), "Available tool guides (1):\n- scripts: Run Python");
+    let hidden = stage.call_in(view(), "get_tool_guide", json!({"name": "mcp"})).await.unwrap();
+    let text = "No tool guide named 'mcp'. Available guides: scripts.";
+    assert_eq!(hidden.content.unwrap(), text);
+}
+
 #[test]
 fn the_two_tools_change_nothing() {
-    let registry = Registry::new();
+    let registry = Arc::new(Registry::new());
     Guides::default().register(&registry).unwrap();
-    assert!(registry.list().iter().all(|registered| registered.tool.annotations.may_repeat()));
+    let tools = registry.snapshot();
+    assert!(tools.tools().iter().all(|entry| entry.tool.annotations.may_repeat()));
     assert!(Guides::default().register(&registry).is_err(), "they are there once");
 }

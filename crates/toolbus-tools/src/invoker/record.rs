@@ -1,34 +1,73 @@
-//! Recording: one span and one metric point for every call, whatever its outcome.
+//! Recording: one span, one metric point and one line of events for every call, whatever its
+//! outcome.
 
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, Meter};
+use toolbus_bus::Progress;
 use toolbus_telemetry::Bounded;
-use toolbus_wire::ErrorCode;
+use toolbus_wire::{ErrorCode, Execution};
 use tracing::Span;
 
 use crate::call::{Call, CallError, Outcome};
-use crate::metrics::{DURATION, INVOCATIONS, STATUS, TOOL};
+use crate::id::{CallId, RunId};
+use crate::metrics::{DURATION, INVOCATIONS, STATUS, SUBJECT, TOOL};
+use crate::observe::{CallEvent, CallEventKind, CallRecord, Observe};
+use crate::registry::ToolEntry;
+use crate::subject::Subject;
 
-/// Most tools that are told apart. Those of MCP servers may be any number, and a name may be
-/// written in any case.
+/// Most tools that are told apart. Those of MCP servers may be any number.
 const TOOLS_MAX: usize = 500;
 
-/// Instruments of the tool system.
+/// Instruments of the tool system, and who observes it.
 pub(super) struct Recorder {
     tools: Bounded,
     duration: Histogram<f64>,
     invocations: Counter<u64>,
+    observers: Observers,
 }
+
+type Observers = Arc<[Arc<dyn Observe>]>;
 
 /// A call that is under way. Dropped before its end, it is recorded as cancelled.
 pub(super) struct Recording<'a> {
     recorder: &'a Recorder,
-    tool: String,
+    /// The tool, as it was called.
+    called: String,
+    /// Its registered name.
+    tool: OnceLock<Arc<str>>,
+    subject: OnceLock<Subject>,
+    events: Option<Arc<Events>>,
     span: Span,
-    started: Instant,
-    ended: bool,
+    begun_at: Instant,
+    is_started: AtomicBool,
+    has_ended: bool,
+}
+
+/// The events of one call.
+struct Events {
+    observers: Observers,
+    call: CallId,
+    parent: Option<CallId>,
+    run: RunId,
+    sequence: AtomicU64,
+}
+
+impl Events {
+    fn send(&self, kind: CallEventKind<'_>) {
+        let event = CallEvent {
+            call: &self.call,
+            parent: self.parent.as_ref(),
+            run: &self.run,
+            sequence: self.sequence.fetch_add(1, Ordering::Relaxed),
+            kind,
+        };
+        self.observers.iter().for_each(|observer| observer.on_event(&event));
+    }
 }
 
 /// The span of a call.
@@ -37,49 +76,65 @@ fn span(call: &Call) -> Span {
         "tool.invoke",
         otel.name = format!("tool.invoke {}", call.tool),
         otel.status_code = tracing::field::Empty,
-        rockbot.tool.name = call.tool,
-        rockbot.tool.call_id = call.id,
+        rockbot.tool.name = call.tool.as_str(),
+        rockbot.tool.call_id = call.id.as_str(),
         rockbot.tool.error_code = tracing::field::Empty,
+        toolbus.tool.subject = tracing::field::Empty,
         gen_ai.operation.name = "execute_tool",
-        gen_ai.tool.name = call.tool,
-        gen_ai.tool.call.id = call.id,
+        gen_ai.tool.name = call.tool.as_str(),
+        gen_ai.tool.call.id = call.id.as_str(),
         error.type = tracing::field::Empty,
     )
 }
 
 impl Recorder {
-    pub(super) fn new(meter: &Meter) -> Self {
+    pub(super) fn new(meter: &Meter, observers: Vec<Arc<dyn Observe>>) -> Self {
         Self {
             tools: Bounded::new(TOOLS_MAX),
             duration: DURATION.histogram(meter),
             invocations: INVOCATIONS.counter(meter),
+            observers: observers.into(),
         }
     }
 
     /// Begins the recording of a call.
     pub(super) fn begin(&self, call: &Call) -> Recording<'_> {
-        let (tool, span) = (call.tool.clone(), span(call));
-        Recording { recorder: self, tool, span, started: Instant::now(), ended: false }
+        let events = (!self.observers.is_empty()).then(|| {
+            Arc::new(Events {
+                observers: Arc::clone(&self.observers),
+                call: call.id.clone(),
+                parent: call.scope.parent.clone(),
+                run: call.scope.run.clone(),
+                sequence: AtomicU64::new(0),
+            })
+        });
+        if let Some(events) = &events {
+            events.send(CallEventKind::Began(call));
+        }
+
+        Recording {
+            recorder: self,
+            called: call.tool.as_str().to_owned(),
+            tool: OnceLock::new(),
+            subject: OnceLock::new(),
+            events,
+            span: span(call),
+            begun_at: Instant::now(),
+            is_started: AtomicBool::new(false),
+            has_ended: false,
+        }
     }
 
     /// A tool that was not found has no name in the metrics: names come from callers, and there
     /// is no bound to what they may send.
-    fn record(&self, span: &Span, tool: &str, outcome: &Outcome, took: Duration) {
-        let status = match outcome {
-            Ok(_) => "ok",
-            Err(error) => {
-                span.record("rockbot.tool.error_code", error.code.as_str());
-                span.record("error.type", error.code.label());
-                span.record("otel.status_code", "ERROR");
-                // A peer may send any text as its code.
-                error.code.label()
-            }
-        };
-        let status = KeyValue::new(STATUS, status);
-        if matches!(outcome, Err(error) if error.code == ErrorCode::ToolNotFound) {
+    fn count(&self, tool: &str, error: Option<&ErrorCode>, took: Duration) {
+        // A peer may send any text as its code.
+        let status = KeyValue::new(STATUS, error.map_or("ok", ErrorCode::label));
+        if error == Some(&ErrorCode::ToolNotFound) {
             self.invocations.add(1, &[status]);
             return;
         }
+
         let tags = [KeyValue::new(TOOL, self.tools.value(tool)), status];
         self.duration.record(took.as_secs_f64() * 1_000.0, &tags);
         self.invocations.add(1, &tags);
@@ -91,25 +146,93 @@ impl Recording<'_> {
         &self.span
     }
 
+    /// The tool by its registered name, once it was found; before that as it was called.
     pub(super) fn tool(&self) -> &str {
-        &self.tool
+        self.tool.get().map_or(&self.called, |tool| tool)
+    }
+
+    /// The tool was found.
+    pub(super) fn found(&self, entry: &ToolEntry) {
+        let _ = self.tool.set(Arc::clone(entry.name()));
+    }
+
+    /// It is known what the call is about.
+    pub(super) fn resolved(&self, subject: &Subject) {
+        self.span.record(SUBJECT, subject.id.as_str());
+        let _ = self.subject.set(subject.clone());
+    }
+
+    /// A gate keeps the call waiting.
+    pub(super) fn waits(&self, gate: &'static str) {
+        if let Some(events) = &self.events {
+            events.send(CallEventKind::Waiting { gate });
+        }
+    }
+
+    /// The tool is about to be started.
+    pub(super) fn started(&self) {
+        self.is_started.store(true, Ordering::Release);
+    }
+
+    /// The same progress, which observers hear too.
+    pub(super) fn stamped(&self, progress: Progress) -> Progress {
+        let Some(events) = &self.events else { return progress };
+        let events = Arc::clone(events);
+        Progress::to(move |report| {
+            events.send(CallEventKind::Progress(&report));
+            progress.send(report);
+        })
+    }
+
+    /// The error with all that is known of the call: nothing was started before every gate was
+    /// passed, and a tool that may run twice may be called again.
+    pub(super) fn complete(&self, error: CallError) -> CallError {
+        if !self.is_started.load(Ordering::Acquire) {
+            return error.with_execution(Execution::NotStarted);
+        }
+        let may_repeat = self.subject.get().is_some_and(|s| s.annotations.may_repeat());
+        if may_repeat { error.of_repeatable() } else { error }
     }
 
     /// The call has ended with this.
-    pub(super) fn end(mut self, outcome: &Outcome) {
-        self.write(outcome);
+    pub(super) fn end(self, outcome: &Outcome) {
+        self.end_with(outcome.as_ref().map(|_| ()));
     }
 
-    fn write(&mut self, outcome: &Outcome) {
-        self.ended = true;
-        self.recorder.record(&self.span, &self.tool, outcome, self.started.elapsed());
+    /// The call has ended so.
+    pub(super) fn end_with(mut self, ended: Result<(), &CallError>) {
+        let execution = match ended {
+            Ok(()) => Execution::Started,
+            Err(error) => error.execution,
+        };
+        self.write(ended.err().map(|error| &error.code), execution);
+    }
+
+    fn write(&mut self, error: Option<&ErrorCode>, execution: Execution) {
+        self.has_ended = true;
+        let took = self.begun_at.elapsed();
+
+        if let Some(code) = error {
+            self.span.record("rockbot.tool.error_code", code.as_str());
+            self.span.record("error.type", code.label());
+            self.span.record("otel.status_code", "ERROR");
+        }
+        self.recorder.count(self.tool(), error, took);
+
+        if let Some(events) = &self.events {
+            let subject = self.subject.get().map(|subject| subject.id.clone());
+            let record = CallRecord { subject, error: error.cloned(), execution, took };
+            events.send(CallEventKind::Ended(&record));
+        }
     }
 }
 
 impl Drop for Recording<'_> {
     fn drop(&mut self) {
-        if !self.ended {
-            self.write(&Err(CallError::cancelled()));
+        if !self.has_ended {
+            let is_started = self.is_started.load(Ordering::Acquire);
+            let execution = if is_started { Execution::Unknown } else { Execution::NotStarted };
+            self.write(Some(&ErrorCode::Cancelled), execution);
         }
     }
 }

@@ -5,15 +5,20 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Map, json};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
-use toolbus_bus::Progress;
+use toolbus_bus::Deadline;
 use toolbus_wire::ErrorCode;
 
+use toolbus_wire::name::AgentName;
+
 use super::*;
-use crate::call::{Arguments, Output};
+use crate::call::{Arguments, CallTime, Output};
+use crate::id::{CallId, SessionId, ToolName};
+use crate::observe::{CallEvent, CallEventKind};
+use crate::scope::{Door, Principal, Scope};
 use crate::tool::{Executor, Tool};
 
 mod recording;
+mod subjects;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -23,9 +28,18 @@ where
     F: Fn(Invocation) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Outcome> + Send + 'static,
 {
+    builder(work).build()
+}
+
+/// The same, to be set up.
+fn builder<F, Fut>(work: F) -> InvokerBuilder
+where
+    F: Fn(Invocation) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Outcome> + Send + 'static,
+{
     let registry = Registry::new();
     registry.register(tool(), work).unwrap();
-    Invoker::new(Arc::new(registry))
+    Invoker::builder(Arc::new(registry))
 }
 
 fn tool() -> Tool {
@@ -39,17 +53,21 @@ fn tool() -> Tool {
 }
 
 fn call(arguments: Value) -> Call {
-    Call {
-        id: "call_1".to_owned(),
-        tool: "work".to_owned(),
-        arguments: Arguments::Value(arguments),
-        caller: "test".to_owned(),
-        session: Some("session/abc".to_owned()),
-        time: Time::Default,
-        cancelled: CancellationToken::new(),
-        progress: Progress::none(),
-        asker: toolbus_bus::Asker::none(),
-    }
+    call_in(scope(), arguments)
+}
+
+fn call_in(scope: Scope, arguments: Value) -> Call {
+    let id = CallId::parse("call_1").unwrap();
+    Call::new(&Arc::new(scope), id, name("work"), Arguments::Value(arguments))
+}
+
+fn scope() -> Scope {
+    Scope::new(Door::Bus, Principal::claimed("test"), AgentName::standard())
+        .with_session(Some(SessionId::parse("session/abc").unwrap()))
+}
+
+fn name(tool: &str) -> ToolName {
+    ToolName::parse(tool).unwrap()
 }
 
 fn code(outcome: &Outcome) -> ErrorCode {
@@ -88,40 +106,21 @@ fn scopeguard(end: impl FnMut()) -> impl Drop {
     Guard(end)
 }
 
-#[test]
-fn the_gates_stand_in_their_order() {
-    let gates = gates();
-    let names: Vec<_> = gates.iter().map(|gate| gate.name()).collect();
-    assert_eq!(
-        names,
-        [
-            "budget",
-            "look-up",
-            "kind",
-            "permission",
-            "arguments",
-            "schema",
-            "rate limit",
-            "approval",
-            "artifacts",
-            "cancelled",
-            "credentials"
-        ]
-    );
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_tool_sees_the_call_as_it_was_made() {
     let invoker = invoker(|call: Invocation| {
-        let Invocation { id, tool, arguments, caller, session, deadline, .. } = call;
-        let left = deadline.left();
-        ready(Ok(Output::text(format!("{id} {tool} {arguments:?} {caller} {session:?} {left:?}"))))
+        let Invocation { id, tool, arguments, scope, context, subject, .. } = call;
+        let (caller, session) = (&scope.principal.name, scope.session.as_ref().unwrap());
+        let (left, subject) = (context.deadline.left(), subject.id);
+        ready(Ok(Output::text(format!(
+            "{id} {tool} {arguments:?} {caller} {session} {left:?} {subject}"
+        ))))
     });
-    let by_alias = Call { tool: "Work".to_owned(), ..call(json!("{\"n\":1}")) };
+    let by_alias = Call { tool: name("Work"), ..call(json!("{\"n\":1}")) };
     let output = invoker.invoke(by_alias).await.unwrap();
     insta::assert_snapshot!(
         output.content.unwrap(),
-        @r#"call_1 work {"n": Number(1)} test Some("session/abc") 7s"#
+        @r#"call_1 work {"n": Number(1)} test session/abc 7s test/work"#
     );
     assert!(invoker.registry().find("work").is_some());
 }
@@ -152,7 +151,8 @@ async fn a_text_that_is_too_long_is_cut() {
 async fn a_tool_that_is_not_there_is_not_found() {
     let invoker = invoker(|_| ready(Ok(Output::default())));
     for name in ["missing", "WORK", "", "work "] {
-        let outcome = invoker.invoke(Call { tool: name.to_owned(), ..call(json!({})) }).await;
+        let outcome =
+            invoker.invoke(Call { tool: super::tests::name(name), ..call(json!({})) }).await;
         assert_eq!(code(&outcome), ErrorCode::ToolNotFound);
         assert_eq!(message(outcome), format!("Tool '{name}' is not registered."));
     }
@@ -183,7 +183,7 @@ impl Executor for Forgiving {
         Box::pin(async move {
             let seconds = call.arguments["n"].as_u64().unwrap();
             tokio::time::sleep(Duration::from_secs(seconds)).await;
-            Ok(Output::text(format!("{seconds} seconds, {:?} left", call.deadline.left())))
+            Ok(Output::text(format!("{seconds} seconds, {:?} left", call.context.deadline.left())))
         })
     }
 
@@ -212,7 +212,7 @@ fn forgiving() -> Invoker {
 async fn habits_are_forgiven_before_the_check_and_the_arguments_may_set_the_time() {
     let output = forgiving().invoke(call(json!({"n": "100"}))).await.unwrap();
     assert_eq!(output.content.as_deref(), Some("100 seconds, 1s left"));
-    let hurried = Call { time: Time::Budget(5 * SECOND), ..call(json!({"n": 100})) };
+    let hurried = Call { time: CallTime::within(5 * SECOND), ..call(json!({"n": 100})) };
     let outcome = forgiving().invoke(hurried).await;
     assert_eq!(message(outcome), "tool 'work' did not end within 5000 ms");
 }
@@ -223,11 +223,14 @@ async fn work_is_dropped_at_its_deadline() {
     let work = dropped.clone();
     let invoker = invoker(move |_| work.clone().never_ends());
     let until = Deadline::after(10 * SECOND).for_next_hop();
-    for (time, limit, asked) in [
-        (Time::Default, 7 * SECOND, 7_000),
-        (Time::Budget(3 * SECOND), 3 * SECOND, 3_000),
-        (Time::Until(until), Duration::ZERO, 10_000),
-    ] {
+    for (seconds, limit, asked) in
+        [(None, 7 * SECOND, 7_000), (Some(3), 3 * SECOND, 3_000), (Some(0), Duration::ZERO, 10_000)]
+    {
+        let time = match seconds {
+            None => CallTime::default(),
+            Some(0) => CallTime::until(until),
+            Some(seconds) => CallTime::within(seconds * SECOND),
+        };
         let started = Instant::now();
         let outcome = invoker.invoke(Call { time, ..call(json!({})) }).await;
         assert_eq!(code(&outcome), ErrorCode::Timeout);
@@ -268,7 +271,7 @@ async fn a_cancel_drops_work_that_does_not_heed_it() {
 #[tokio::test(start_paused = true)]
 async fn work_that_ends_on_a_cancel_has_the_last_word() {
     let invoker = invoker(|call: Invocation| async move {
-        call.cancelled.cancelled().await;
+        call.context.cancelled.cancelled().await;
         tokio::time::sleep(CANCEL_GRACE / 2).await;
         Ok(Output::text("half of it"))
     });
@@ -299,7 +302,8 @@ async fn a_panic_is_an_outcome_wherever_it_happens() {
     assert_eq!(at_once.invoke(call(json!({"n": 1}))).await, Err(expected.clone()));
     assert_eq!(at_once.invoke(call(json!({}))).await, Ok(Output::text("fine")));
     for arguments in [json!({"panic in coerce": 1}), json!({"m": 1}), json!({"n": "x"})] {
-        assert_eq!(forgiving().invoke(call(arguments)).await, Err(expected.clone()));
+        let not_started = expected.clone().with_execution(Execution::NotStarted);
+        assert_eq!(forgiving().invoke(call(arguments)).await, Err(not_started));
     }
 }
 
@@ -308,13 +312,13 @@ struct Scripted<F>(&'static str, F);
 
 impl<F> Gate for Scripted<F>
 where
-    F: for<'a> Fn(&'a mut Passage<'_>) -> Verdict<'a> + Send + Sync,
+    F: for<'a> Fn(&'a mut Passage) -> Verdict<'a> + Send + Sync,
 {
     fn name(&self) -> &'static str {
         self.0
     }
 
-    fn check<'a>(&'a self, passage: &'a mut Passage<'_>) -> Verdict<'a> {
+    fn check<'a>(&'a self, passage: &'a mut Passage) -> Verdict<'a> {
         (self.1)(passage)
     }
 }
@@ -322,20 +326,15 @@ where
 /// Gives a closure the type that a gate's must have.
 fn verdict<F>(verdict: F) -> F
 where
-    F: for<'a> Fn(&'a mut Passage<'_>) -> Verdict<'a> + Send + Sync,
+    F: for<'a> Fn(&'a mut Passage) -> Verdict<'a> + Send + Sync,
 {
     verdict
 }
 
-/// An invoker whose gate before the last look is another one. Its tool answers `ran`.
+/// An invoker with one gate before the last look. Its tool answers `ran`.
 fn guarded(gate: impl Gate + 'static) -> Invoker {
-    let registry = Registry::new();
-    registry.register(tool(), |_: Invocation| ready(Ok(Output::text("ran")))).unwrap();
-    let mut gates = gates();
-    let at = gates.iter().position(|other| other.name() == "approval").unwrap();
-    gates[at] = Box::new(gate);
-    let recorder = Recorder::new(&opentelemetry::global::meter("test"));
-    Invoker { inner: Arc::new(Inner { registry: Arc::new(registry), gates, recorder }) }
+    builder(|_| ready(Ok(Output::text("ran"))))
+        .build_with(vec![Box::new(gate), Box::new(crate::gate::StillWanted)])
 }
 
 #[tokio::test(start_paused = true)]
@@ -361,14 +360,84 @@ async fn a_gate_may_take_its_time() {
     assert_eq!(outcome, Err(CallError::new(ErrorCode::Denied, "nobody allowed it")));
 }
 
+/// A person who takes long to say yes takes nothing from the tool's time.
+#[tokio::test(start_paused = true)]
+async fn what_a_gate_takes_is_not_taken_from_the_tools_time() {
+    let slow = || {
+        Scripted(
+            "approval",
+            verdict(|_| {
+                Verdict::Later(Box::pin(async {
+                    tokio::time::sleep(100 * SECOND).await;
+                    Ok(())
+                }))
+            }),
+        )
+    };
+    let left = |time| async move {
+        let invoker = builder(|call: Invocation| {
+            ready(Ok(Output::text(format!("{:?}", call.context.deadline.left()))))
+        });
+        let invoker = invoker.build_with(vec![Box::new(slow())]);
+        invoker.invoke(Call { time, ..call(json!({})) }).await.unwrap().content.unwrap()
+    };
+    assert_eq!(left(CallTime::default()).await, "7s");
+    let both = CallTime { execution: Some(3 * SECOND), ..CallTime::within(200 * SECOND) };
+    assert_eq!(left(both).await, "3s");
+    let hurried = CallTime { execution: Some(30 * SECOND), ..CallTime::within(110 * SECOND) };
+    assert_eq!(left(hurried).await, "10s");
+}
+
+/// A permit that a gate keeps is free again only when the call is recorded.
+#[tokio::test]
+async fn what_a_gate_holds_is_let_go_after_the_record() {
+    let log: Arc<Mutex<Vec<&'static str>>> = Arc::default();
+    let held = Arc::clone(&log);
+    let gate = Scripted(
+        "permit",
+        verdict(move |passage| {
+            let held = Arc::clone(&held);
+            passage.hold(scopeguard(move || held.lock().push("let go")));
+            Verdict::Now(Ok(()))
+        }),
+    );
+    let seen = Arc::clone(&log);
+    let observer = Observer(move |event: &CallEvent<'_>| {
+        if matches!(event.kind, CallEventKind::Ended(_)) {
+            seen.lock().push("recorded");
+        }
+    });
+    let ran = Arc::clone(&log);
+    let invoker = builder(move |_| {
+        ran.lock().push("ran");
+        ready(Ok(Output::text("fine")))
+    });
+    let invoker = invoker.observe(Arc::new(observer)).build_with(vec![Box::new(gate)]);
+    assert!(invoker.invoke(call(json!({}))).await.is_ok());
+    assert_eq!(*log.lock(), ["ran", "recorded", "let go"]);
+}
+
+/// Takes events by a function.
+struct Observer<F>(F);
+
+impl<F: Fn(&CallEvent<'_>) + Send + Sync + 'static> crate::observe::Observe for Observer<F> {
+    fn on_event(&self, event: &CallEvent<'_>) {
+        (self.0)(event);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_gate_that_waits_for_ever_keeps_no_call_past_its_deadline_or_its_cancel() {
     let stuck = || guarded(Scripted("approval", verdict(|_| Verdict::Later(Box::pin(pending())))));
     let started = Instant::now();
-    let invoker = stuck();
-    let outcome = tokio::time::timeout(60 * SECOND, invoker.invoke(call(json!({})))).await;
-    assert_eq!(message(outcome.unwrap()), "tool 'work' did not end within 7000 ms");
-    assert!(started.elapsed() < 8 * SECOND);
+    let patient = Call { time: CallTime::within(5 * SECOND), ..call(json!({})) };
+    let error = stuck().invoke(patient).await.unwrap_err();
+    assert_eq!(error.message, "tool 'work' did not end within 5000 ms");
+    assert!(error.is_retryable, "it was not started");
+    assert_eq!(started.elapsed(), 5 * SECOND);
+    let error = stuck().invoke(call(json!({}))).await.unwrap_err();
+    assert_eq!(error.code, ErrorCode::Timeout);
+    assert_eq!(started.elapsed(), 5 * SECOND + crate::call::PATIENCE_DEFAULT);
 
     let call = call(json!({}));
     let cancelled = call.cancelled.clone();
@@ -385,7 +454,7 @@ async fn a_gate_may_change_the_arguments_and_sees_what_those_before_it_did() {
         "approval",
         verdict(|passage| {
             assert_eq!(passage.arguments, json!({"n": 1}));
-            assert_eq!(passage.tool().unwrap().tool.name, "work");
+            assert_eq!(passage.subject.id.as_str(), "test/work");
             passage.arguments = json!("no object");
             Verdict::Now(Ok(()))
         }),
@@ -409,9 +478,7 @@ async fn gates_are_asked_in_order_and_none_after_a_refusal() {
         ))
     };
     let gates: Vec<Box<dyn Gate>> = vec![gate("a"), gate("b"), gate("c"), gate("d")];
-    let recorder = Recorder::new(&opentelemetry::global::meter("test"));
-    let registry = Arc::new(Registry::new());
-    let invoker = Invoker { inner: Arc::new(Inner { registry, gates, recorder }) };
+    let invoker = builder(|_| pending()).build_with(gates);
     assert_eq!(code(&invoker.invoke(call(json!({}))).await), ErrorCode::RateLimited);
     assert_eq!(*asked.lock(), ["a", "b", "c"]);
 }

@@ -14,7 +14,7 @@ fn tool(name: &str, source: &'static str) -> Tool {
 }
 
 fn names(registry: &Registry) -> Vec<String> {
-    registry.list().iter().map(|registered| registered.tool.name.clone()).collect()
+    registry.snapshot().tools().iter().map(|entry| entry.tool.name.clone()).collect()
 }
 
 #[test]
@@ -58,38 +58,112 @@ fn names_differ_by_case_and_by_nothing_else() {
         assert!(registry.find(other).is_none(), "{other}");
     }
     registry.register(tool("echo", "b"), nothing).unwrap();
-    registry.register(tool("any text: \u{1F980} \0", "c"), nothing).unwrap();
+    registry.register(tool("any text: \u{1F980}", "c"), nothing).unwrap();
     assert_eq!(registry.find("Echo").unwrap().tool.source, "a");
-    assert_eq!(registry.find("any text: \u{1F980} \0").unwrap().tool.source, "c");
+    assert_eq!(registry.find("any text: \u{1F980}").unwrap().tool.source, "c");
+}
+
+fn offers(names: &[&str]) -> Vec<Offer> {
+    names.iter().map(|name| Offer::new(tool(name, "test"), nothing)).collect()
 }
 
 #[test]
-fn unregister_tells_whether_it_was_there_and_frees_its_names() {
-    let registry = Registry::new();
-    registry.register(tool("echo", "a").with_alias("Echo"), nothing).unwrap();
-    assert!(!registry.unregister("other"));
-    assert!(!registry.unregister("Echo"), "an alias is not the tool's name");
-    let held = registry.find("echo").unwrap();
-    assert!(registry.unregister("echo"));
-    assert!(!registry.unregister("echo"));
-    assert!(registry.find("echo").is_none() && registry.find("Echo").is_none());
-    assert!(registry.list().is_empty());
-    // Who holds it goes on.
-    assert_eq!(held.tool.source, "a");
-    registry.register(tool("Echo", "b").with_alias("echo"), nothing).unwrap();
-    assert_eq!(registry.find("echo").unwrap().tool.source, "b");
+fn what_a_provider_publishes_takes_the_place_of_what_it_had() {
+    let registry = Arc::new(Registry::new());
+    let provider = registry.provider("test");
+    assert!(provider.publish(offers(&["c", "a", "d"])).is_empty());
+    registry.register(tool("other", "other"), nothing).unwrap();
+    let held = registry.find("a").unwrap();
+
+    assert!(provider.publish(offers(&["d", "c", "b"])).is_empty());
+    assert_eq!(names(&registry), ["c", "d", "other", "b"], "what stays keeps its place");
+    assert!(registry.find("a").is_none());
+    assert_eq!(held.tool.source, "test", "whoever holds a tool goes on");
+
+    drop(provider);
+    assert_eq!(names(&registry), ["other"]);
 }
 
 #[test]
-fn the_list_is_in_the_order_of_registration() {
+fn a_tool_that_changes_keeps_its_place_and_frees_its_old_names() {
+    let registry = Arc::new(Registry::new());
+    let provider = registry.provider("test");
+    let first = Offer::new(tool("a", "test").with_alias("A"), nothing);
+    assert!(provider.publish(vec![first, offers(&["b"]).remove(0)]).is_empty());
+    let before = registry.find("a").unwrap().definition.clone();
+
+    let mut changed = tool("a", "test").with_alias("aa");
+    changed.description = "does something".to_owned();
+    assert!(
+        provider.publish(vec![Offer::new(changed, nothing), offers(&["b"]).remove(0)]).is_empty()
+    );
+    assert_eq!(names(&registry), ["a", "b"]);
+    assert!(registry.find("A").is_none() && registry.find("aa").is_some());
+    assert_ne!(registry.find("a").unwrap().definition, before);
+}
+
+#[test]
+fn what_cannot_be_registered_is_told_and_the_rest_is_there() {
+    let registry = Arc::new(Registry::new());
+    registry.register(tool("taken", "other"), nothing).unwrap();
+    let provider = registry.provider("test");
+    let mut all = offers(&["a", "taken", "", "b"]);
+    all.push(Offer::new(tool("bad", "test").with_parameters(json!({"type": "objekt"})), nothing));
+    let errors: Vec<_> = provider.publish(all).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(errors, ["", "bad", "taken"]);
+    assert_eq!(names(&registry), ["taken", "a", "b"]);
+    assert_eq!(registry.find("taken").unwrap().tool.source, "other");
+}
+
+#[test]
+fn only_what_can_be_seen_is_a_change() {
+    let registry = Arc::new(Registry::new());
+    let changes = registry.changes();
+    let provider = registry.provider("test");
+    assert!(provider.publish(offers(&["a"])).is_empty());
+    assert_eq!(*changes.borrow(), 1);
+    assert!(provider.publish(offers(&["a"])).is_empty());
+    assert_eq!(*changes.borrow(), 1, "nothing was different");
+
+    provider.set_state(ToolState::Away);
+    provider.set_state(ToolState::Away);
+    assert_eq!((*changes.borrow(), registry.snapshot().revision()), (2, 2));
+    assert_eq!(registry.find("a").unwrap().state, ToolState::Away);
+    assert!(provider.publish(offers(&["a"])).is_empty());
+    assert_eq!(registry.find("a").unwrap().state, ToolState::Available);
+    assert_eq!(*changes.borrow(), 3);
+}
+
+#[test]
+fn a_snapshot_never_changes() {
+    let registry = Arc::new(Registry::new());
+    let provider = registry.provider("test");
+    assert!(provider.publish(offers(&["a"])).is_empty());
+    let snapshot = registry.snapshot();
+    assert!(provider.publish(offers(&["b"])).is_empty());
+    assert!(snapshot.find("a").is_some() && snapshot.find("b").is_none());
+    assert!(snapshot.revision() < registry.snapshot().revision());
+}
+
+#[tokio::test]
+async fn a_tool_is_waited_for_until_it_is_there() {
+    let registry = Arc::new(Registry::new());
+    let provider = registry.provider("test");
+    let waiting = registry.wait_until(|tools| tools.find("a").is_some());
+    let publishing = async { provider.publish(offers(&["a"])) };
+    let ((), errors) = tokio::join!(waiting, publishing);
+    assert!(errors.is_empty());
+}
+
+#[test]
+fn a_view_hides_tools_from_the_list() {
     let registry = Registry::new();
-    for name in ["c", "a", "d", "b"] {
-        registry.register(tool(name, "test"), nothing).unwrap();
-    }
-    assert_eq!(names(&registry), ["c", "a", "d", "b"]);
-    registry.unregister("a");
-    registry.register(tool("a", "test"), nothing).unwrap();
-    assert_eq!(names(&registry), ["c", "d", "b", "a"]);
+    registry.register(tool("a", "mcp:x"), nothing).unwrap();
+    registry.register(tool("b", "mcp:y"), nothing).unwrap();
+    let snapshot = registry.snapshot();
+    let view = crate::view::View::all().only(["mcp:y/*"]);
+    let seen: Vec<_> = snapshot.seen_by(&view).map(|entry| entry.tool.name.as_str()).collect();
+    assert_eq!(seen, ["b"]);
 }
 
 #[test]
@@ -101,28 +175,18 @@ fn a_tool_that_cannot_be_called_is_refused() {
     let error = registry.register(bad, nothing).unwrap_err();
     insta::assert_snapshot!(error, @"the schema of tool 'bad' cannot be used");
     assert!(error.source().is_some());
-    assert!(registry.list().is_empty());
-}
-
-#[test]
-fn one_executor_may_serve_several_tools() {
-    let registry = Registry::new();
-    let shared: Arc<dyn Executor> = Arc::new(nothing);
-    for name in ["a", "b"] {
-        registry.register_shared(tool(name, "test"), Arc::clone(&shared)).unwrap();
-    }
-    let [a, b] = ["a", "b"].map(|name| registry.find(name).unwrap());
-    assert!(Arc::ptr_eq(&a.executor, &b.executor));
+    assert!(registry.snapshot().tools().is_empty());
 }
 
 #[test]
 fn a_registry_is_bounded() {
-    let registry = Registry::new();
-    for number in 0..TOOLS_MAX {
-        registry.register(tool(&number.to_string(), "test"), nothing).unwrap();
-    }
+    let registry = Arc::new(Registry::new());
+    let provider = registry.provider("test");
+    let all: Vec<_> = (0..TOOLS_MAX).map(|number| number.to_string()).collect();
+    let all: Vec<_> = all.iter().map(String::as_str).collect();
+    assert!(provider.publish(offers(&all)).is_empty());
     let error = registry.register(tool("one more", "test"), nothing).unwrap_err();
     assert!(matches!(error, Error::Full), "{error}");
-    registry.unregister("0");
+    assert!(provider.publish(offers(&all[1..])).is_empty());
     registry.register(tool("one more", "test"), nothing).unwrap();
 }

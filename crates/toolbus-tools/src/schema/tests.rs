@@ -152,9 +152,125 @@ fn references_inside_a_schema_are_followed() {
 }
 
 /// A hostile server's pattern costs time, but never without end.
+/// Forty definitions, each of them the one before it twice: 4 KB that no check would ever end.
+fn doubling(levels: usize) -> Value {
+    let mut definitions = serde_json::Map::new();
+    definitions.insert("d0".to_owned(), json!({"type": "object"}));
+    for level in 1..=levels {
+        let before = json!({"$ref": format!("#/$defs/d{}", level - 1)});
+        definitions.insert(format!("d{level}"), json!({"allOf": [before.clone(), before]}));
+    }
+    json!({"type": "object", "$defs": definitions, "$ref": format!("#/$defs/d{levels}")})
+}
+
+fn refused(schema: &Value) -> String {
+    Schema::compile(schema).err().expect("it is over the bounds").to_string()
+}
+
 #[test]
-fn a_pattern_that_explodes_ends() {
-    let pattern = "^(?=a)(a|aa|aaa)+(?!b)$";
-    let schema = json!({"type": "object", "properties": {"a": {"pattern": pattern}}});
-    assert_ne!(check(&schema, &json!({"a": "a".repeat(5_000) + "!"})), "");
+fn a_schema_that_doubles_itself_is_refused() {
+    assert!(refused(&doubling(40)).contains("references written out"));
+    assert!(Schema::compile(&doubling(8)).is_ok());
+}
+
+#[test]
+fn a_schema_is_bounded_in_bytes_and_depth() {
+    let long = json!({"type": "object", "description": "x".repeat(SCHEMA_BYTES_MAX)});
+    assert!(refused(&long).contains("over the limit"));
+
+    let mut definitions = serde_json::Map::new();
+    definitions.insert("d0".to_owned(), json!({}));
+    for level in 1..=600 {
+        let next = json!({"not": {"$ref": format!("#/$defs/d{}", level - 1)}});
+        definitions.insert(format!("d{level}"), next);
+    }
+    let deep = json!({"type": "object", "$defs": definitions, "not": {"$ref": "#/$defs/d600"}});
+    assert!(refused(&deep).contains("nested over"));
+}
+
+#[test]
+fn a_schema_that_leads_back_to_itself_in_one_way_is_taken() {
+    let tree = json!({
+        "type": "object",
+        "properties": {
+            "value": {"type": "integer"},
+            "left": {"$ref": "#"},
+            "right": {"$ref": "#"},
+            "others": {"type": "array", "items": {"$ref": "#"}}
+        }
+    });
+    let schema = Schema::compile(&tree).unwrap();
+    assert!(schema.check(&json!({"left": {"right": {"value": 1}}})).is_ok());
+    assert!(schema.check(&json!({"left": {"right": {"value": "x"}}})).is_err());
+    let any_json = json!({
+        "type": "object",
+        "additionalProperties": {"$ref": "#/$defs/any"},
+        "$defs": {"any": {"anyOf": [
+            {"type": "string"},
+            {"type": "array", "items": {"$ref": "#/$defs/any"}},
+            {"type": "object", "additionalProperties": {"$ref": "#/$defs/any"}}
+        ]}}
+    });
+    assert!(Schema::compile(&any_json).is_ok());
+}
+
+#[test]
+fn a_schema_that_leads_back_to_itself_in_several_ways_is_refused() {
+    let back = || json!({"properties": {"x": {"$ref": "#"}}});
+    for schema in [
+        // Both for the same member: twice as much at each level.
+        json!({"type": "object", "allOf": [back(), back()]}),
+        // One for a member, one for a member of it.
+        json!({"type": "object", "additionalProperties": {
+            "allOf": [{"$ref": "#"}], "additionalProperties": {"$ref": "#"}
+        }}),
+        json!({"type": "object", "properties": {"x": {"$ref": "#"}}, "patternProperties": {"^x": {"$ref": "#"}}}),
+        // By way of two others.
+        json!({
+            "type": "object",
+            "allOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}],
+            "$defs": {"a": back(), "b": back()}
+        }),
+        // For the very place that it is for.
+        json!({"type": "object", "allOf": [{"$ref": "#"}]}),
+        json!({"type": "object", "$ref": "#/$defs/a", "$defs": {
+            "a": {"anyOf": [{"$ref": "#/$defs/b"}]}, "b": {"not": {"$ref": "#/$defs/a"}}
+        }}),
+    ] {
+        assert!(Schema::compile(&schema).is_err(), "{schema}");
+    }
+}
+
+#[test]
+fn a_reference_that_cannot_be_followed_is_refused() {
+    for target in ["#anchor", "other.json", "https://example.org/schema", "#/$defs/none"] {
+        let schema = json!({"type": "object", "properties": {"a": {"$ref": target}}});
+        assert!(Schema::compile(&schema).is_err(), "{target}");
+    }
+    // A member that is called so is no reference.
+    let schema = json!({"type": "object", "properties": {"$ref": {"type": "string"}}});
+    assert!(Schema::compile(&schema).is_ok());
+}
+
+#[test]
+fn a_pattern_takes_no_longer_than_its_text() {
+    let schema = json!({"type": "object", "properties": {"a": {"pattern": "^(a+)+$"}}});
+    let schema = Schema::compile(&schema).unwrap();
+    let text = "a".repeat(1 << 20) + "b";
+    assert!(schema.check(&json!({"a": text})).is_err());
+    // What only a backtracking engine can match is not taken.
+    let schema = json!({"type": "object", "properties": {"a": {"pattern": "(?=a)b"}}});
+    assert!(Schema::compile(&schema).is_err());
+}
+
+#[test]
+fn arguments_that_are_too_many_for_their_schema_are_refused_unchecked() {
+    let properties: serde_json::Map<_, _> =
+        (0..20_000).map(|n| (format!("p{n}"), json!({}))).take(4_000).collect();
+    let schema =
+        json!({"type": "object", "properties": {"list": {"items": {"properties": properties}}}});
+    let schema = Schema::compile(&schema).unwrap();
+    assert!(schema.check(&json!({"list": vec![0; 1_000]})).is_ok());
+    let violations = schema.check(&json!({"list": vec![0; 1_000_000]})).unwrap_err();
+    assert!(describe(&violations, None).contains("too many to check"));
 }

@@ -12,7 +12,7 @@ use toolbus_tools::bus::{error_of, output_of, reply_to};
 use toolbus_tools::call::{Arguments, Call};
 use toolbus_tools::{CallError, Output};
 use toolbus_wire::message::tool::{CallIds, ToolInvokeRequest};
-use toolbus_wire::{ErrorCode, message};
+use toolbus_wire::{ErrorCode, Execution, message};
 
 use crate::support::*;
 
@@ -45,10 +45,8 @@ async fn each_hop_has_less_time_and_a_timeout_names_what_was_asked_for() {
     let fleet = Fleet::start().await;
     let started = Instant::now();
     let outcome = fleet.call("work", "never end").await;
-    assert_eq!(
-        outcome,
-        Err(CallError::new(ErrorCode::Timeout, "tool 'work' did not end within 100000 ms"))
-    );
+    let timeout = CallError::new(ErrorCode::Timeout, "tool 'work' did not end within 100000 ms");
+    assert_eq!(outcome, Err(timeout.with_execution(Execution::Started)));
     let took = started.elapsed();
     assert!(took > 97 * SECOND && took < 99 * SECOND, "the worker says so, in time: {took:?}");
     let left = fleet.look(|seen| seen.left[0]);

@@ -60,7 +60,13 @@ struct Comparable {
 impl Comparable {
     fn of(topic: &str, envelope: Envelope) -> Self {
         let mut body: Value = serde_json::from_slice(&envelope.body).unwrap();
-        body.as_object_mut().unwrap().retain(|_, member| !member.is_null());
+        let members = body.as_object_mut().unwrap();
+        // What the C# code does not have, its peers ignore.
+        members.retain(|name, member| !member.is_null() && name != "execution");
+        if members.get("code").is_some_and(|code| code == "timeout") {
+            // The C# code advises to call again after any timeout; ours only where nothing ran.
+            members.insert("isRetryable".to_owned(), Value::Bool(false));
+        }
         let trace_id = |trace: &toolbus_wire::TraceContext| trace.traceparent()[3..35].to_owned();
         Self {
             topic: topic.to_owned(),

@@ -11,12 +11,12 @@ use tokio_util::sync::CancellationToken;
 use toolbus_bus::requester::Requester;
 use toolbus_bus::responder::Responder;
 use toolbus_bus::{
-    Asker, Bus, Delivery, Disposition, Envelope, Flow, MemoryBus, Progress, Subscription, Topic,
-    TopicPattern,
+    Bus, Delivery, Disposition, Envelope, Flow, MemoryBus, Subscription, Topic, TopicPattern,
 };
 use toolbus_tools::bus::{Remote, serve};
-use toolbus_tools::call::{Arguments, Call, Invocation, Time};
-use toolbus_tools::{CallError, Invoker, Outcome, Output, Registry, Tool};
+use toolbus_tools::call::{Arguments, Call, CallTime, Invocation};
+use toolbus_tools::id::{CallId, SessionId, ToolName};
+use toolbus_tools::{CallError, Door, Invoker, Outcome, Output, Principal, Registry, Scope, Tool};
 use toolbus_wire::message::tool::{ContentBlock, ContentKind};
 use toolbus_wire::message::toolbus::ToolProgress;
 use toolbus_wire::name::{AgentName, InstanceId};
@@ -76,9 +76,9 @@ async fn work(seen: Watched, call: Invocation) -> Outcome {
     let what = call.arguments["do"].as_str().unwrap().to_owned();
     seen.send_modify(|seen| {
         seen.started.push(what.clone());
-        seen.left.push(call.deadline.left());
+        seen.left.push(call.context.deadline.left());
     });
-    let mut ended = Ended(seen, call.cancelled.clone(), false);
+    let mut ended = Ended(seen, call.context.cancelled.clone(), false);
     let outcome = match what.as_str() {
         "block" => Ok(Output {
             content: Some("text".to_owned()),
@@ -97,17 +97,17 @@ async fn work(seen: Watched, call: Invocation) -> Outcome {
         "panic" => panic!("on request"),
         "never end" => pending().await,
         "end on cancel" => {
-            call.cancelled.cancelled().await;
+            call.context.cancelled.cancelled().await;
             Err(CallError::cancelled())
         }
         "talk" => {
             for step in 1..=3_u32 {
                 let progress = Some(f64::from(step));
-                call.progress.send(ToolProgress { progress, ..ToolProgress::default() });
+                call.context.progress.send(ToolProgress { progress, ..ToolProgress::default() });
             }
             Ok(Output::text("talked"))
         }
-        _ => Ok(Output::text(format!("{} for {:?}", call.tool, call.session))),
+        _ => Ok(Output::text(format!("{} for {:?}", call.tool, call.scope.session))),
     };
     ended.2 = true;
     outcome
@@ -178,17 +178,12 @@ impl Fleet {
 }
 
 pub(crate) fn call(tool: &str, what: &str) -> Call {
-    Call {
-        id: "call_1".to_owned(),
-        tool: tool.to_owned(),
-        arguments: Arguments::Value(json!({"do": what})),
-        caller: "test".to_owned(),
-        session: Some("session/abc".to_owned()),
-        time: Time::Budget(100 * SECOND),
-        cancelled: CancellationToken::new(),
-        progress: Progress::none(),
-        asker: Asker::none(),
-    }
+    let scope = Scope::new(Door::CommandLine, Principal::claimed("test"), AgentName::standard())
+        .with_session(Some(SessionId::parse("session/abc").unwrap()));
+    let tool = ToolName::parse(tool).unwrap();
+    let arguments = Arguments::Value(json!({"do": what}));
+    Call::new(&Arc::new(scope), CallId::parse("call_1").unwrap(), tool, arguments)
+        .with_time(CallTime::within(100 * SECOND))
 }
 
 /// Keeps what comes to a topic.

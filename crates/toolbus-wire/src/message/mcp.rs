@@ -87,6 +87,12 @@ pub struct McpServerSummary {
     /// Digest of each tool, by the tool's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_fingerprints: Option<BTreeMap<String, String>>,
+    /// Toolbus extension: the tools that say of themselves that they change nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_only_tools: Option<Vec<String>>,
+    /// Toolbus extension: the tools that say of themselves that running them twice is as once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idempotent_tools: Option<Vec<String>>,
     /// Version that it tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Message, field};
-use crate::{ErrorCode, json};
+use crate::{ErrorCode, Execution, json};
 
 /// Asks for a tool to be run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,6 +101,15 @@ pub struct ToolError {
     /// Whether the same call may succeed when it is made again.
     #[serde(default, deserialize_with = "field::or_default")]
     pub is_retryable: bool,
+    /// Toolbus extension: whether the work was started. Absent from other peers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution: Option<Execution>,
+    /// Toolbus extension: how long to wait before the call is made again, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+    /// Toolbus extension: what a program may read of the failure, beside the text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Value>,
 }
 
 impl Message for ToolError {
@@ -108,12 +117,23 @@ impl Message for ToolError {
 }
 
 impl ToolError {
-    /// The error that ends a call. Whether it may be retried follows from the code.
+    /// The error that ends a call. It may be retried where its code says so and it says nothing of
+    /// a call that was started.
     #[must_use]
     pub fn new(ids: impl Into<CallIds>, code: ErrorCode, message: impl Into<String>) -> Self {
         let CallIds { tool_call_id, tool_name } = ids.into();
-        let is_retryable = code.is_retryable();
-        Self { tool_call_id, tool_name, code, message: message.into(), is_retryable }
+        let execution = code.execution();
+
+        Self {
+            tool_call_id,
+            tool_name,
+            is_retryable: code.is_retryable() && execution == Execution::NotStarted,
+            code,
+            message: message.into(),
+            execution: Some(execution),
+            retry_after_ms: None,
+            details: None,
+        }
     }
 }
 

@@ -53,8 +53,8 @@ async fn a_failure_is_an_outcome_and_is_remembered_too() {
     assert_eq!(
         outcomes,
         [
-            "c: Timeout { asked: 60s }",
-            "c: Timeout { asked: 60s }",
+            "c: Timeout { asked: 60s, execution: Started }",
+            "c: Timeout { asked: 60s, execution: Started }",
             "n: Crashed",
             "n: Crashed",
             "p: Crashed",
@@ -166,7 +166,13 @@ async fn what_is_past_its_deadline_is_not_started() {
     stage.publish(request("a", "echo", "").with_header(header::DEADLINE_MS, "1")).await;
     let none = request("b", "echo", "").with_header(header::TIMEOUT_MS, "0");
     stage.publish(none).await;
-    assert_eq!(stage.outcomes(2).await, ["a: Timeout { asked: 60s }", "b: Timeout { asked: 0ns }"]);
+    assert_eq!(
+        stage.outcomes(2).await,
+        [
+            "a: Timeout { asked: 60s, execution: NotStarted }",
+            "b: Timeout { asked: 0ns, execution: NotStarted }"
+        ]
+    );
     assert_eq!(stage.service.look(|state| state.started.len()), 0);
 }
 
@@ -175,7 +181,7 @@ async fn work_that_overruns_is_dropped_and_answered_before_the_caller_gives_up()
     let stage = Stage::start(1).await;
     let started = Instant::now();
     stage.publish(request("c", "held", "").with_header(header::TIMEOUT_MS, "10000")).await;
-    assert_eq!(stage.outcomes(1).await, ["c: Timeout { asked: 10s }"]);
+    assert_eq!(stage.outcomes(1).await, ["c: Timeout { asked: 10s, execution: Started }"]);
     let took = started.elapsed();
     assert!(took >= 9 * SECOND && took < Duration::from_millis(9_100), "{took:?}");
     assert_eq!(stage.service.look(|state| state.dropped.clone()), ["c"]);

@@ -10,7 +10,7 @@ async fn a_cancel_stops_the_work() {
     stage.service.started(2).await;
     let started = Instant::now();
     stage.cancel("RockBot", "c").await;
-    assert_eq!(stage.outcomes(1).await, ["c: Cancelled"]);
+    assert_eq!(stage.outcomes(1).await, ["c: Cancelled { execution: Started }"]);
     let took = started.elapsed();
     assert!(took >= CANCEL_GRACE && took < 2 * CANCEL_GRACE, "{took:?}");
     assert_eq!(stage.service.look(|state| state.dropped.clone()), ["c"]);
@@ -39,7 +39,10 @@ async fn a_cancel_that_comes_before_its_request_keeps_it_from_starting() {
     until("both are heard", || stage.bus.inner.ready_count(&queue) == 0).await;
     stage.publish(request("c", "echo", "")).await;
     stage.publish(request("d", "echo", "")).await;
-    assert_eq!(stage.outcomes(2).await, ["c: Cancelled", "d was run RockBot"]);
+    assert_eq!(
+        stage.outcomes(2).await,
+        ["c: Cancelled { execution: NotStarted }", "d was run RockBot"]
+    );
     assert_eq!(stage.service.look(|state| state.started.clone()), ["d"]);
 
     // It is for one call, and not for ever.
@@ -62,7 +65,7 @@ async fn a_cancel_message_that_cannot_be_read_does_no_harm() {
         stage.bus.publish(&topic::TOOL_CANCEL, broken).await.unwrap();
     }
     stage.cancel("RockBot", "c").await;
-    assert_eq!(stage.outcomes(1).await, ["c: Cancelled"]);
+    assert_eq!(stage.outcomes(1).await, ["c: Cancelled { execution: Started }"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -76,7 +79,10 @@ async fn every_worker_hears_a_cancel() {
     stage.cancel("RockBot", "b").await;
     let mut outcomes = stage.outcomes(2).await;
     outcomes.sort();
-    assert_eq!(outcomes, ["a: Cancelled", "b: Cancelled"]);
+    assert_eq!(
+        outcomes,
+        ["a: Cancelled { execution: Started }", "b: Cancelled { execution: Started }"]
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -27,10 +27,8 @@ impl Measured {
         let exporter = InMemoryMetricExporter::default();
         let reader = PeriodicReader::builder(exporter.clone()).build();
         let provider = SdkMeterProvider::builder().with_reader(reader).build();
-        let recorder = Recorder::new(&provider.meter("test"));
-        let registry = invoker(work).registry().clone();
-        let inner = Inner { registry, gates: gates(), recorder };
-        Self { invoker: Invoker { inner: Arc::new(inner) }, provider, exporter }
+        let invoker = builder(work).meter(provider.meter("test")).build();
+        Self { invoker, provider, exporter }
     }
 
     /// Each metric point by its metric and labels, with how many calls it counts.
@@ -96,15 +94,17 @@ async fn every_outcome_is_counted_once() {
         }
     });
     let invoke = |arguments| measured.invoker.invoke(call(arguments));
-    assert!(invoke(json!({})).await.is_ok());
     assert!(invoke(json!({"n": 1})).await.is_ok());
+    // An alias is the same tool.
+    let by_alias = Call { tool: name("Work"), ..call(json!({})) };
+    assert!(measured.invoker.invoke(by_alias).await.is_ok());
     for failing in [json!({"n": 2}), json!({"n": 3}), json!({"n": 5}), json!([])] {
         assert!(invoke(failing).await.is_err());
     }
-    let late = Call { time: Time::Budget(Duration::from_millis(1)), ..call(json!({"n": 4})) };
+    let late = Call { time: CallTime::within(Duration::from_millis(1)), ..call(json!({"n": 4})) };
     assert!(measured.invoker.invoke(late).await.is_err());
-    for name in ["missing", "any other"] {
-        let missing = Call { tool: name.to_owned(), ..call(json!({})) };
+    for missing in ["missing", "any other"] {
+        let missing = Call { tool: name(missing), ..call(json!({})) };
         assert!(measured.invoker.invoke(missing).await.is_err());
     }
     measured.check(&[
@@ -130,7 +130,7 @@ async fn every_call_is_a_span() {
     let invoker = invoker(|_| ready(Ok(Output::text("fine"))));
     assert!(invoker.invoke(call(json!({}))).await.is_ok());
     assert!(invoker.invoke(call(json!([]))).await.is_err());
-    drop(invoker.invoke(Call { tool: "missing".to_owned(), ..call(json!({})) }).await);
+    drop(invoker.invoke(Call { tool: name("missing"), ..call(json!({})) }).await);
 
     let spans = spans.ended();
     let attribute = |index: usize, key: &str| {
@@ -143,6 +143,8 @@ async fn every_call_is_a_span() {
         assert_eq!(attribute(index, "rockbot.tool.call_id").as_deref(), Some("call_1"));
     }
     assert_eq!(attribute(0, "rockbot.tool.name").as_deref(), Some("work"));
+    assert_eq!(attribute(0, "toolbus.tool.subject").as_deref(), Some("test/work"));
+    assert_eq!(attribute(2, "toolbus.tool.subject"), None);
     assert_eq!(attribute(0, "gen_ai.operation.name").as_deref(), Some("execute_tool"));
     assert_eq!(attribute(0, "gen_ai.tool.name").as_deref(), Some("work"));
     assert_eq!(attribute(0, "gen_ai.tool.call.id").as_deref(), Some("call_1"));

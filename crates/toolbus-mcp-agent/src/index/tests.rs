@@ -1,0 +1,83 @@
+use super::*;
+
+fn announcement(servers: &[&str], removed: &[&str]) -> McpServersIndexed {
+    let summary = |name: &&str| McpServerSummary {
+        server_name: (*name).to_owned(),
+        ..McpServerSummary::default()
+    };
+    McpServersIndexed {
+        servers: servers.iter().map(summary).collect(),
+        removed_servers: removed.iter().map(|&name| name.to_owned()).collect(),
+    }
+}
+
+fn names(index: &Index) -> Vec<(String, bool)> {
+    let (servers, _) = index.indexed();
+    servers.into_iter().map(|server| (server.name, server.is_away)).collect()
+}
+
+fn check(index: &Index, expected: &[(&str, bool)]) {
+    let expected: Vec<_> =
+        expected.iter().map(|(name, away)| ((*name).to_owned(), *away)).collect();
+    assert_eq!(names(index), expected);
+}
+
+#[test]
+fn servers_are_alike_without_regard_to_case_and_keep_their_places() {
+    let index = Index::default();
+    index.apply(announcement(&["b", "a"], &[]), |_| {});
+    index.apply(announcement(&["B", "c"], &["A"]), |servers| assert_eq!(servers.len(), 2));
+    check(&index, &[("B", false), ("c", false)]);
+}
+
+/// Nothing that runs is told that a tool is not there because the broker was away for a moment.
+#[test]
+fn an_outage_empties_nothing() {
+    let index = Index::default();
+    index.apply(announcement(&["back", "gone", "removed"], &[]), |_| {});
+    let (_, before) = index.indexed();
+
+    index.begin_generation();
+    check(&index, &[("back", false), ("gone", false), ("removed", false)]);
+    assert_eq!(index.revision(), before);
+
+    index.apply(announcement(&["back"], &["removed"]), |_| {});
+    index.sweep_unconfirmed();
+    check(&index, &[("back", false), ("gone", true)]);
+    let servers = index.servers();
+    assert_eq!(servers[0].unavailable, None);
+    assert_eq!(servers[1].unavailable.as_deref(), Some(BRIDGE_AWAY));
+
+    let revision = index.revision();
+    index.sweep_unconfirmed();
+    assert_eq!(index.revision(), revision, "it is said once");
+
+    index.apply(announcement(&["gone"], &[]), |_| {});
+    check(&index, &[("back", false), ("gone", false)]);
+    assert_eq!(index.servers()[1].unavailable, None);
+}
+
+/// What somebody waits for is never missed, however the announcement and the look fall.
+#[tokio::test]
+async fn a_change_is_seen_with_its_revision() {
+    let index = Arc::new(Index::default());
+    let follower = {
+        let index = Arc::clone(&index);
+        async move {
+            let mut known = 0;
+            while known < 100 {
+                index.wait_for_revision_after(known).await;
+                let (servers, revision) = index.indexed();
+                assert_eq!(servers[0].announced, revision, "the revision is of these servers");
+                known = revision;
+            }
+        }
+    };
+    let announcing = async {
+        for _ in 0..100 {
+            index.apply(announcement(&["a"], &[]), |_| {});
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::join!(follower, announcing);
+}

@@ -1,0 +1,168 @@
+//! Which server and tool a model means: names are forgiven here, before any gate has seen the call,
+//! and nowhere behind it. What leaves the agent is exact.
+//!
+//! What the index does not know stays as it was said: the bridge then takes it to the letter, and
+//! says what is wrong with it.
+
+use serde_json::{Map, Value};
+use toolbus_tools::id::ToolId;
+use toolbus_tools::subject::{DefinitionDigest, Subject};
+use toolbus_tools::tool::{Annotations, Risk};
+use toolbus_wire::message::mcp::McpServerSummary;
+
+use crate::nearest::{loose, only};
+
+/// How often a call is taken out of a call that it was wrapped into.
+const UNWRAPPED_MAX: usize = 3;
+
+/// Makes the names in the arguments of `mcp_invoke_tool` exact, and answers what the call is about;
+/// nothing where they name no tool.
+pub(crate) fn resolve_call(
+    servers: &[McpServerSummary],
+    arguments: &mut Map<String, Value>,
+) -> Option<Subject> {
+    unwrap_nested(servers, arguments);
+    let named = |name: &str| arguments.get(name).and_then(Value::as_str).map(str::to_owned);
+    let (Some(server), Some(tool)) = (named("server_name"), named("tool_name")) else {
+        return None;
+    };
+
+    let known = find_server(servers, &server);
+    let server = known.map_or(server, |known| known.server_name.clone());
+    let tool = known.and_then(|known| find_tool(known, &tool)).unwrap_or(tool);
+    let subject = subject_of(known, &server, &tool);
+
+    arguments.insert("server_name".to_owned(), server.into());
+    arguments.insert("tool_name".to_owned(), tool.into());
+    Some(subject)
+}
+
+/// What a call of a server's tool is about. Server names are alike without regard to case.
+#[must_use]
+pub fn subject_of(server: Option<&McpServerSummary>, server_name: &str, tool: &str) -> Subject {
+    let digest = server
+        .and_then(|server| server.tool_fingerprints.as_ref())
+        .and_then(|fingerprints| fingerprints.get(tool));
+    let is_listed = |names: fn(&McpServerSummary) -> &Option<Vec<String>>| {
+        let names = server.and_then(|server| names(server).as_ref());
+        names.is_some_and(|names| names.iter().any(|name| name == tool))
+    };
+    let annotations = Annotations {
+        read_only: is_listed(|server| &server.read_only_tools),
+        idempotent: is_listed(|server| &server.idempotent_tools),
+    };
+
+    Subject {
+        id: ToolId::of(&provider_of(server_name), tool),
+        definition: digest.map(|digest| DefinitionDigest::from_text(digest)),
+        annotations,
+        risk: if annotations.read_only { Risk::Low } else { Risk::High },
+    }
+}
+
+/// What a read is about that is no call of a tool: `method` is the protocol's name of it, such as
+/// `resources/read`. It is the same however it is asked for.
+#[must_use]
+pub fn read_subject(server_name: &str, method: &str) -> Subject {
+    Subject {
+        id: ToolId::of(&provider_of(server_name), method),
+        definition: None,
+        annotations: Annotations { read_only: true, idempotent: true },
+        risk: Risk::Low,
+    }
+}
+
+/// The provider of a server's tools, which its subjects and sources are named by.
+#[must_use]
+pub fn provider_of(server_name: &str) -> String {
+    format!("mcp:{}", server_name.to_lowercase())
+}
+
+/// Takes a call out of the calls of `mcp_invoke_tool` that some models wrap it into, where the
+/// server that it names has no tool of that name itself.
+fn unwrap_nested(servers: &[McpServerSummary], arguments: &mut Map<String, Value>) {
+    for _ in 0..UNWRAPPED_MAX {
+        let tool = arguments.get("tool_name").and_then(Value::as_str).unwrap_or_default();
+        if !matches!(tool, "mcp_invoke_tool" | "invoke_tool") {
+            return;
+        }
+        let server = arguments.get("server_name").and_then(Value::as_str).unwrap_or_default();
+        let has_tool = |server: &McpServerSummary| server.tool_names.iter().any(|t| t == tool);
+        if find_server(servers, server).is_some_and(has_tool) {
+            return;
+        }
+        let Some(inner) = arguments.get("arguments").and_then(wrapped_call) else { return };
+        *arguments = inner;
+    }
+}
+
+/// The arguments of the call inside, in the names of `mcp_invoke_tool`.
+fn wrapped_call(arguments: &Value) -> Option<Map<String, Value>> {
+    let inner = arguments.as_object()?;
+    let text = |names: [&str; 2]| {
+        names.into_iter().find_map(|name| inner.get(name)?.as_str()).map(Value::from)
+    };
+    let server = text(["server_name", "serverName"])?;
+    let tool = text(["tool_name", "toolName"])?;
+
+    let mut arguments = inner.get("arguments").cloned().unwrap_or(Value::Null);
+    read_object(&mut arguments);
+    Some(Map::from_iter([
+        ("server_name".to_owned(), server),
+        ("tool_name".to_owned(), tool),
+        ("arguments".to_owned(), arguments),
+    ]))
+}
+
+/// An object that came as text becomes one, and nothing at all an empty one. Whatever else there is
+/// stays for the check to refuse.
+pub(crate) fn read_object(value: &mut Value) {
+    let text = match &*value {
+        Value::Null => "",
+        Value::String(text) => text.trim(),
+        _ => return,
+    };
+    if text.is_empty() {
+        *value = Value::Object(Map::new());
+    } else if let Ok(object @ Value::Object(_)) = serde_json::from_str(text) {
+        *value = object;
+    }
+}
+
+/// The server of this name: in any case, else the only one whose name is spelled so but for
+/// punctuation.
+fn find_server<'a>(servers: &'a [McpServerSummary], name: &str) -> Option<&'a McpServerSummary> {
+    let name = name.trim();
+    let is_exact = |server: &&McpServerSummary| server.server_name.eq_ignore_ascii_case(name);
+    if let Some(server) = servers.iter().find(is_exact) {
+        return Some(server);
+    }
+
+    let wanted = loose(name);
+    let is_alike = |server: &&McpServerSummary| loose(&server.server_name) == wanted;
+    if wanted.is_empty() { None } else { only(servers.iter(), is_alike) }
+}
+
+/// The tool that this name means: the one of exactly this name, else the only one in another case,
+/// else the only one that is spelled so but for punctuation, with or without the server before it.
+fn find_tool(server: &McpServerSummary, name: &str) -> Option<String> {
+    let tools = || server.tool_names.iter();
+    if tools().any(|tool| tool == name) {
+        return Some(name.to_owned());
+    }
+    if let Some(tool) = only(tools(), |tool| tool.eq_ignore_ascii_case(name)) {
+        return Some(tool.clone());
+    }
+
+    let wanted = loose(name);
+    let prefix = loose(&server.server_name);
+    let without_prefix = wanted.strip_prefix(&prefix).filter(|_| !prefix.is_empty());
+    let is_alike = |tool: &&String| {
+        let tool = loose(tool);
+        tool == wanted || without_prefix == Some(&tool)
+    };
+    if wanted.is_empty() { None } else { only(tools(), is_alike).cloned() }
+}
+
+#[cfg(test)]
+mod tests;

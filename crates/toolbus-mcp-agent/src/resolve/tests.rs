@@ -1,0 +1,97 @@
+use serde_json::json;
+
+use super::*;
+
+fn servers() -> Vec<McpServerSummary> {
+    let server = |name: &str, tools: &[&str]| McpServerSummary {
+        server_name: name.to_owned(),
+        tool_names: tools.iter().map(|&tool| tool.to_owned()).collect(),
+        ..McpServerSummary::default()
+    };
+    vec![
+        server("github", &["create_issue", "delete_repo", "List"]),
+        server("my-notes", &["add", "Add_All"]),
+        server("hub", &["invoke_tool"]),
+        server("twins", &["a-b", "a_b"]),
+    ]
+}
+
+fn check(server: &str, tool: &str, expected: &str) {
+    check_arguments(json!({"server_name": server, "tool_name": tool}), expected);
+}
+
+fn check_arguments(arguments: Value, expected: &str) {
+    let mut arguments = arguments.as_object().unwrap().clone();
+    let subject = resolve_call(&servers(), &mut arguments).unwrap();
+    assert_eq!(subject.id.as_str(), expected, "{arguments:?}");
+}
+
+#[test]
+fn however_a_tool_is_spelled_it_is_one_subject() {
+    for tool in
+        ["delete_repo", "Delete-Repo", "DELETE_REPO", "github__delete_repo", "github.delete repo"]
+    {
+        for server in ["github", "GitHub", "git-hub"] {
+            check(server, tool, "mcp:github/delete_repo");
+        }
+    }
+    check("My_Notes", "addall", "mcp:my-notes/Add_All");
+    check("github", "list", "mcp:github/List");
+}
+
+#[test]
+fn what_is_not_known_or_not_clear_stays_as_it_was_said() {
+    check("nowhere", "Delete-Repo", "mcp:nowhere/Delete-Repo");
+    check("github", "delete", "mcp:github/delete");
+    check("twins", "a.b", "mcp:twins/a.b");
+    check("twins", "a_b", "mcp:twins/a_b");
+    check("github", "---", "mcp:github/---");
+}
+
+#[test]
+fn a_call_is_taken_out_of_what_it_was_wrapped_into() {
+    let call = json!({"server_name": "github", "tool_name": "Delete-Repo", "arguments": {"a": 1}});
+    let once =
+        json!({"server_name": "my-notes", "tool_name": "mcp_invoke_tool", "arguments": call});
+    check_arguments(once.clone(), "mcp:github/delete_repo");
+    let twice = json!({"server_name": "my-notes", "tool_name": "invoke_tool", "arguments": once});
+    check_arguments(twice, "mcp:github/delete_repo");
+
+    let as_text =
+        json!({"serverName": "github", "toolName": "create_issue", "arguments": "{\"a\":1}"});
+    let mut arguments =
+        json!({"server_name": "x", "tool_name": "invoke_tool", "arguments": as_text});
+    let arguments = arguments.as_object_mut().unwrap();
+    resolve_call(&servers(), arguments).unwrap();
+    assert_eq!(arguments["arguments"], json!({"a": 1}));
+}
+
+/// A hub's own gateway is a tool like any other: what it calls is not the fleet's.
+#[test]
+fn a_server_that_has_a_tool_of_that_name_is_left_its_own_call() {
+    let call = json!({"server_name": "github", "tool_name": "delete_repo"});
+    let own = json!({"server_name": "hub", "tool_name": "invoke_tool", "arguments": call});
+    check_arguments(own, "mcp:hub/invoke_tool");
+}
+
+#[test]
+fn what_names_no_tool_is_left_to_the_check() {
+    for arguments in
+        [json!({}), json!({"server_name": "github"}), json!({"server_name": 1, "tool_name": 2})]
+    {
+        let mut arguments = arguments.as_object().unwrap().clone();
+        assert_eq!(resolve_call(&servers(), &mut arguments), None);
+    }
+}
+
+#[test]
+fn a_subject_has_what_its_bridge_announced() {
+    let mut server = servers().remove(0);
+    server.tool_fingerprints = Some([("List".to_owned(), "abc".to_owned())].into());
+    server.read_only_tools = Some(vec!["List".to_owned()]);
+    let subject = subject_of(Some(&server), "GitHub", "List");
+    assert_eq!(subject.definition.unwrap().to_string(), "abc");
+    assert_eq!((subject.annotations.read_only, subject.risk), (true, Risk::Low));
+    let other = subject_of(Some(&server), "github", "delete_repo");
+    assert_eq!((other.definition, other.risk), (None, Risk::High));
+}

@@ -1,0 +1,29 @@
+//! Asks the policy.
+
+use std::sync::Arc;
+
+use toolbus_wire::ErrorCode;
+
+use super::{Gate, Passage, Verdict};
+use crate::call::CallError;
+use crate::policy::{About, Decision, Policy};
+
+/// Refuses calls that the policy denies.
+pub struct Permission(pub Arc<dyn Policy>);
+
+impl Gate for Permission {
+    fn name(&self) -> &'static str {
+        "permission"
+    }
+
+    fn check<'a>(&'a self, passage: &'a mut Passage) -> Verdict<'a> {
+        let about = About { scope: &passage.call.scope, subject: &passage.subject };
+        Verdict::Now(match self.0.decide(&about) {
+            Decision::Allow => Ok(()),
+            Decision::Deny(reason) => {
+                let id = &passage.subject.id;
+                Err(CallError::new(ErrorCode::Denied, format!("'{id}' is not allowed: {reason}")))
+            }
+        })
+    }
+}

@@ -1,0 +1,97 @@
+//! What an executor is handed: a call that has passed every gate.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use serde_json::{Map, Value};
+use toolbus_bus::CallContext;
+use toolbus_wire::{ErrorCode, Execution};
+use tracing::{Instrument as _, Span};
+
+use crate::call::{Arguments, Call, CallTime, Outcome};
+use crate::call_error::CallError;
+use crate::id::{CallId, ToolName};
+use crate::invoker::{Invoker, InvokerInner};
+use crate::scope::{Door, Scope};
+use crate::subject::Subject;
+
+/// A call that has passed every gate, as its executor sees it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Invocation {
+    /// The caller's id for it.
+    pub id: CallId,
+    /// The tool, by its registered name.
+    pub tool: Arc<str>,
+    /// The tool that it is really about.
+    pub subject: Subject,
+    /// The arguments, checked.
+    pub arguments: Map<String, Value>,
+    /// Who calls, and within which bounds.
+    pub scope: Arc<Scope>,
+    /// Deadline, cancellation, progress and questions.
+    pub context: CallContext,
+    /// Makes calls of its own.
+    pub calls: InnerCalls,
+}
+
+/// Makes calls in the name of a call that runs, through the same gates: for chains and whatever
+/// else calls tools. Clones belong to the same call.
+#[derive(Clone)]
+pub struct InnerCalls {
+    invoker: Weak<InvokerInner>,
+    scope: Arc<Scope>,
+    parent: CallId,
+    context: CallContext,
+    span: Span,
+}
+
+impl InnerCalls {
+    pub(crate) fn new(
+        invoker: Weak<InvokerInner>,
+        scope: &Arc<Scope>,
+        parent: &CallId,
+        context: &CallContext,
+    ) -> Self {
+        Self {
+            invoker,
+            scope: Arc::clone(scope),
+            parent: parent.clone(),
+            context: context.clone(),
+            span: Span::current(),
+        }
+    }
+
+    /// The scope of the calls to come, for who narrows it.
+    ///
+    /// # Errors
+    /// When calls are nested too deep.
+    pub fn scope(&self, door: Door) -> Result<Scope, CallError> {
+        self.scope.child(door, &self.parent).ok_or_else(|| {
+            CallError::new(ErrorCode::Denied, "calls are nested too deep")
+                .with_execution(Execution::NotStarted)
+        })
+    }
+
+    /// Makes a call in such a scope. It ends with the call that makes it, at the latest at that
+    /// one's deadline.
+    pub async fn call(&self, scope: &Arc<Scope>, tool: ToolName, arguments: Value) -> Outcome {
+        let Some(inner) = self.invoker.upgrade() else {
+            return Err(CallError::cancelled().with_execution(Execution::NotStarted));
+        };
+        let arguments = Arguments::Value(arguments);
+        let call = Call::new(scope, CallId::random(), tool, arguments)
+            .with_time(CallTime::until(self.context.deadline))
+            .with_cancelled(self.context.cancelled.child_token())
+            .with_asker(self.context.asker.clone());
+
+        // The span is named, not inherited: whoever calls may have come back in another task.
+        Invoker::of(inner).invoke(call).instrument(self.span.clone()).await
+    }
+}
+
+impl fmt::Debug for InnerCalls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InnerCalls").field("parent", &self.parent).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,85 @@
+//! How an invoker is put together.
+
+use std::sync::Arc;
+
+use opentelemetry::metrics::Meter;
+
+use super::record::Recorder;
+use super::shape::{Shape, TruncateOutput};
+use super::{Invoker, InvokerInner};
+use crate::gate::{FitsSchema, Gate, Permission, StillWanted};
+use crate::observe::Observe;
+use crate::policy::{AllowAll, Policy};
+use crate::registry::Registry;
+
+/// An invoker to be. What is not set is: every call allowed, nobody who observes, and the global
+/// meter.
+pub struct InvokerBuilder {
+    registry: Arc<Registry>,
+    policy: Arc<dyn Policy>,
+    observers: Vec<Arc<dyn Observe>>,
+    shapes: Vec<Arc<dyn Shape>>,
+    meter: Option<Meter>,
+}
+
+impl InvokerBuilder {
+    pub(super) fn new(registry: Arc<Registry>) -> Self {
+        Self {
+            registry,
+            policy: Arc::new(AllowAll),
+            observers: Vec::new(),
+            shapes: Vec::new(),
+            meter: None,
+        }
+    }
+
+    /// Has this policy decide which calls may run.
+    #[must_use]
+    pub fn policy(self, policy: impl Policy) -> Self {
+        Self { policy: Arc::new(policy), ..self }
+    }
+
+    /// Tells this observer of every call, beside those there are.
+    #[must_use]
+    pub fn observe(mut self, observer: Arc<dyn Observe>) -> Self {
+        self.observers.push(observer);
+        self
+    }
+
+    /// Has this step shape every output, after those there are and before outputs are bounded.
+    #[must_use]
+    pub fn shape(mut self, shape: Arc<dyn Shape>) -> Self {
+        self.shapes.push(shape);
+        self
+    }
+
+    /// Counts with this meter.
+    #[must_use]
+    pub fn meter(self, meter: Meter) -> Self {
+        Self { meter: Some(meter), ..self }
+    }
+
+    /// The invoker.
+    #[must_use]
+    pub fn build(self) -> Invoker {
+        let gates = gates(Arc::clone(&self.policy));
+        self.build_with(gates)
+    }
+
+    /// The invoker with other gates.
+    pub(super) fn build_with(self, gates: Vec<Box<dyn Gate>>) -> Invoker {
+        let Self { registry, policy: _, observers, mut shapes, meter } = self;
+        let meter = meter.unwrap_or_else(|| opentelemetry::global::meter(crate::metrics::METER));
+        // Whatever the others make of an output, it leaves bounded.
+        shapes.push(Arc::new(TruncateOutput));
+
+        let recorder = Recorder::new(&meter, observers);
+        Invoker::of(Arc::new(InvokerInner { registry, gates, shapes, recorder }))
+    }
+}
+
+/// Every gate that lets pass or refuses, in the order in which a call passes them. Before them stand
+/// budget, look-up, arguments and subject; see `Invoker::pass_and_run`.
+fn gates(policy: Arc<dyn Policy>) -> Vec<Box<dyn Gate>> {
+    vec![Box::new(Permission(policy)), Box::new(FitsSchema), Box::new(StillWanted)]
+}

@@ -1,0 +1,212 @@
+//! What a call is about, who may make it, and what the calls do that it makes in turn.
+
+use toolbus_wire::message::toolbus::ToolProgress;
+
+use super::*;
+use crate::budget::Budget;
+use crate::id::ToolId;
+use crate::policy::{About, Decision};
+use crate::registry::Offer;
+use crate::subject::Subject;
+use crate::tool::{Annotations, Risk};
+use crate::view::View;
+
+/// Calls whatever tool its argument `tool` names.
+struct Gateway;
+
+impl Executor for Gateway {
+    fn execute(&self, call: Invocation) -> BoxFuture<'_, Result<Output, CallError>> {
+        Box::pin(ready(Ok(Output::text(call.subject.id.as_str()))))
+    }
+
+    fn resolve(&self, arguments: &mut Map<String, Value>) -> Result<Option<Subject>, CallError> {
+        let tool = arguments.get("tool").and_then(Value::as_str).unwrap_or_default();
+        if tool.is_empty() {
+            return Err(CallError::new(ErrorCode::ToolNotFound, "no tool is named"));
+        }
+        Ok(Some(Subject {
+            id: ToolId::of("mcp:github", &tool.to_ascii_lowercase()),
+            definition: None,
+            annotations: Annotations::default(),
+            risk: Risk::High,
+        }))
+    }
+}
+
+fn gateway() -> InvokerBuilder {
+    let registry = Registry::new();
+    registry.register(Tool::new("gateway", "", "test"), Gateway).unwrap();
+    Invoker::builder(Arc::new(registry))
+}
+
+fn through(scope: Scope, tool: &str) -> Call {
+    Call { tool: name("gateway"), ..call_in(scope, json!({"tool": tool})) }
+}
+
+#[tokio::test]
+async fn the_policy_decides_about_the_tool_that_is_really_called() {
+    let no_delete = |about: &About<'_>| match about.subject.id.as_str() {
+        "mcp:github/delete_repo" => Decision::Deny("never".into()),
+        _ => Decision::Allow,
+    };
+    let invoker = gateway().policy(no_delete).build();
+    for spelling in ["delete_repo", "Delete_Repo", "DELETE_REPO"] {
+        let error = invoker.invoke(through(scope(), spelling)).await.unwrap_err();
+        assert_eq!(error.code, ErrorCode::Denied);
+        assert_eq!(error.message, "'mcp:github/delete_repo' is not allowed: never");
+        assert_eq!(error.execution, Execution::NotStarted);
+    }
+    let output = invoker.invoke(through(scope(), "list_repos")).await.unwrap();
+    assert_eq!(output.content.as_deref(), Some("mcp:github/list_repos"));
+}
+
+#[tokio::test]
+async fn what_a_scope_may_not_see_is_not_found() {
+    let invoker = gateway().build();
+    let blind = scope().with_view(View::all().without(["mcp:github/delete*"]));
+    let error = invoker.invoke(through(blind, "delete_repo")).await.unwrap_err();
+    assert_eq!(error.code, ErrorCode::ToolNotFound);
+
+    let blind = scope().with_view(View::all().only(["script/*"]));
+    let error = invoker.invoke(through(blind, "list_repos")).await.unwrap_err();
+    assert_eq!(error, CallError::not_registered("gateway"));
+}
+
+#[tokio::test]
+async fn a_call_over_its_budget_is_refused_before_anything_else() {
+    let invoker = gateway().build();
+    let limited = scope().with_budget(Budget::calls(1));
+    assert!(invoker.invoke(through(limited.clone(), "a")).await.is_ok());
+    let unknown = Call { tool: name("missing"), ..through(limited, "a") };
+    let error = invoker.invoke(unknown).await.unwrap_err();
+    assert_eq!(
+        (error.code, error.message.as_str()),
+        (ErrorCode::Denied, "the budget of 1 calls is spent")
+    );
+}
+
+#[tokio::test]
+async fn a_tool_whose_worker_is_away_is_listed_and_unroutable() {
+    let registry = Arc::new(Registry::new());
+    let provider = registry.provider("mcp:x");
+    let offer = || vec![Offer::new(tool(), |_: Invocation| ready(Ok(Output::text("ran"))))];
+    assert!(provider.publish(offer()).is_empty());
+    let invoker = Invoker::new(Arc::clone(&registry));
+
+    provider.set_state(crate::registry::ToolState::Away);
+    let error = invoker.invoke(call(json!({}))).await.unwrap_err();
+    assert_eq!((error.code, error.is_retryable), (ErrorCode::Unroutable, true));
+    assert_eq!(registry.snapshot().tools().len(), 1);
+
+    assert!(provider.publish(offer()).is_empty());
+    assert!(invoker.invoke(call(json!({}))).await.is_ok());
+}
+
+/// A tool that calls `work`, as a chain would.
+struct Chain;
+
+impl Executor for Chain {
+    fn execute(&self, call: Invocation) -> BoxFuture<'_, Result<Output, CallError>> {
+        Box::pin(async move {
+            let scope = call.calls.scope(Door::Chain)?;
+            let scope = Arc::new(scope.with_budget(call.scope.budget.child(Default::default())));
+            call.calls.call(&scope, name("work"), json!({"n": 1})).await
+        })
+    }
+}
+
+#[tokio::test]
+async fn an_inner_call_passes_the_same_gates_within_the_same_budget() {
+    let registry = Registry::new();
+    registry.register(Tool::new("chain", "", "test"), Chain).unwrap();
+    let inner = |call: Invocation| {
+        let Scope { door, parent, depth, session, .. } = &*call.scope;
+        let parent = parent.as_ref().unwrap();
+        let session = session.as_ref().unwrap();
+        ready(Ok(Output::text(format!("{door:?} {parent} {depth} {session}"))))
+    };
+    registry.register(tool(), inner).unwrap();
+    let events: Arc<Mutex<Vec<String>>> = Arc::default();
+    let log = Arc::clone(&events);
+    let observer = Observer(move |event: &CallEvent<'_>| {
+        let what = match &event.kind {
+            CallEventKind::Began(call) => format!("began {}", call.tool),
+            CallEventKind::Ended(record) => format!("ended {:?}", record.subject),
+            other => format!("{other:?}"),
+        };
+        log.lock().push(format!("{} {what}", event.sequence));
+    });
+    let invoker = Invoker::builder(Arc::new(registry)).observe(Arc::new(observer)).build();
+
+    let budget = Budget::calls(2);
+    let chain =
+        || Call { tool: name("chain"), ..call_in(scope().with_budget(budget.clone()), json!({})) };
+    let output = invoker.invoke(chain()).await.unwrap();
+    assert_eq!(output.content.as_deref(), Some("Chain call_1 1 session/abc"));
+    assert_eq!(
+        *events.lock(),
+        [
+            "0 began chain",
+            "0 began work",
+            r#"1 ended Some(ToolId("test/work"))"#,
+            r#"1 ended Some(ToolId("test/chain"))"#
+        ]
+    );
+    assert_eq!(budget.usage().calls, 2);
+    assert_eq!(invoker.invoke(chain()).await.unwrap_err().code, ErrorCode::Denied);
+}
+
+#[tokio::test]
+async fn observers_hear_progress_in_order_and_the_caller_does_too() {
+    let numbers: Arc<Mutex<Vec<u64>>> = Arc::default();
+    let log = Arc::clone(&numbers);
+    let observer = Observer(move |event: &CallEvent<'_>| log.lock().push(event.sequence));
+    let invoker = builder(|call: Invocation| {
+        (0..3).for_each(|_| call.context.progress.send(ToolProgress::default()));
+        ready(Ok(Output::text("fine")))
+    });
+    let invoker = invoker.observe(Arc::new(observer)).build();
+    let heard = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&heard);
+    let progress = toolbus_bus::Progress::to(move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+    assert!(invoker.invoke(call(json!({})).with_progress(progress)).await.is_ok());
+    assert_eq!(*numbers.lock(), [0, 1, 2, 3, 4]);
+    assert_eq!(heard.load(Ordering::Relaxed), 3);
+}
+
+#[tokio::test]
+async fn a_read_passes_the_same_gates_and_leaves_the_same_record() {
+    let deny = |about: &About<'_>| match about.subject.id.as_str() {
+        "mcp:x/secret" => Decision::Deny("not yours".into()),
+        _ => Decision::Allow,
+    };
+    let ended: Arc<Mutex<Vec<Option<ErrorCode>>>> = Arc::default();
+    let log = Arc::clone(&ended);
+    let observer = Observer(move |event: &CallEvent<'_>| {
+        if let CallEventKind::Ended(record) = &event.kind {
+            log.lock().push(record.error.clone());
+        }
+    });
+    let invoker = gateway().policy(deny).observe(Arc::new(observer)).build();
+    let read = || Call { tool: name("resources/read"), ..call(json!({})) };
+    let subject = |name| Subject {
+        id: ToolId::of("mcp:x", name),
+        definition: None,
+        annotations: Annotations { read_only: true, idempotent: true },
+        risk: Risk::Low,
+    };
+
+    let admitted = invoker.admit(read(), subject("public")).await.unwrap();
+    assert_eq!(admitted.run(|_| async { Ok(7) }).await, Ok(7));
+    let refused = invoker.admit(read(), subject("secret")).await;
+    assert_eq!(refused.err().map(|error| error.code), Some(ErrorCode::Denied));
+    drop(invoker.admit(read(), subject("public")).await.unwrap());
+    let cancelled = read();
+    cancelled.cancelled.cancel();
+    assert!(invoker.admit(cancelled, subject("public")).await.is_err());
+    let codes =
+        [None, Some(ErrorCode::Denied), Some(ErrorCode::Cancelled), Some(ErrorCode::Cancelled)];
+    assert_eq!(*ended.lock(), codes);
+}

@@ -1,0 +1,51 @@
+//! Policies: who may call what.
+
+use std::borrow::Cow;
+
+use crate::scope::Scope;
+use crate::subject::Subject;
+
+/// What a decision is about.
+#[derive(Debug, Clone, Copy)]
+pub struct About<'a> {
+    /// Who calls, and within which bounds.
+    pub scope: &'a Scope,
+    /// The tool that the call is about.
+    pub subject: &'a Subject,
+}
+
+/// What a policy says of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Decision {
+    /// It may run.
+    Allow,
+    /// It may not, for a reason that the caller is told.
+    Deny(Cow<'static, str>),
+}
+
+/// Decides which calls may run. It is asked for each call and for each read, and answers at once:
+/// it looks at nothing but what it is asked about.
+pub trait Policy: Send + Sync + 'static {
+    /// What it says of this call.
+    fn decide(&self, about: &About<'_>) -> Decision;
+}
+
+/// Allows every call. It is what holds where the operator has set nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AllowAll;
+
+impl Policy for AllowAll {
+    fn decide(&self, _about: &About<'_>) -> Decision {
+        Decision::Allow
+    }
+}
+
+impl<F> Policy for F
+where
+    F: Fn(&About<'_>) -> Decision + Send + Sync + 'static,
+{
+    fn decide(&self, about: &About<'_>) -> Decision {
+        self(about)
+    }
+}

@@ -1,0 +1,306 @@
+//! Bounds of schemas: no check of arguments may take longer than what reading them took, whatever a
+//! provider wrote into its schema.
+//!
+//! Two things make a small schema expensive. References that double what they refer to, level by
+//! level, are found by counting what the schema is when every reference is written out. References
+//! that lead back to themselves have no such count; they are taken only where at most one of them
+//! applies to any one place of the arguments, so that each place is looked at once.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::{Map, Value};
+
+use super::Error;
+
+/// Longest schema, in bytes of JSON.
+pub const SCHEMA_BYTES_MAX: usize = 64 << 10;
+/// Most values in a schema whose references are all written out.
+pub const EXPANDED_VALUES_MAX: usize = 100_000;
+/// How deep a schema may be nested when its references are written out.
+const DEPTH_MAX: usize = 500;
+/// Most references that one definition has to definitions that lead back to it.
+const CYCLIC_REFERENCES_MAX: usize = 64;
+
+/// Keywords whose value is a schema, or a list or a map of schemas, for the very place that the
+/// schema itself is for.
+const IN_PLACE: [&str; 9] =
+    ["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"];
+/// Keywords whose value is a schema for any member of an object.
+const ANY_MEMBER: [&str; 4] =
+    ["additionalProperties", "unevaluatedProperties", "patternProperties", "propertyNames"];
+/// Keywords whose value is a schema, or a list of schemas, for any item of an array.
+const ANY_ITEM: [&str; 5] =
+    ["items", "prefixItems", "additionalItems", "unevaluatedItems", "contains"];
+
+/// One step from a value to a value in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Step<'a> {
+    Member(&'a str),
+    AnyMember,
+    AnyItem,
+}
+
+/// A reference, and the place that it applies to as seen from its definition.
+struct Reference<'a> {
+    target: &'a str,
+    place: Vec<Step<'a>>,
+}
+
+/// Checks the bounds, and answers how many values the schema has when it is written out.
+pub(super) fn check(schema: &Value) -> Result<usize, Error> {
+    let bytes = schema.to_string().len();
+    if bytes > SCHEMA_BYTES_MAX {
+        return Err(Error(format!("{bytes} bytes are over the limit of {SCHEMA_BYTES_MAX}")));
+    }
+
+    let mut expansion = Expansion { root: schema, known: HashMap::new(), open: HashSet::new() };
+    let Extent { size, height } = expansion.extent_of(schema, 0)?;
+    if height > DEPTH_MAX {
+        return Err(too_deep());
+    }
+    if size > EXPANDED_VALUES_MAX {
+        return Err(Error(format!(
+            "with its references written out it has over {EXPANDED_VALUES_MAX} values"
+        )));
+    }
+
+    check_cycles(schema)?;
+    Ok(size)
+}
+
+fn too_deep() -> Error {
+    Error(format!("with its references written out it is nested over {DEPTH_MAX} deep"))
+}
+
+/// How large a schema is when its references are written out.
+#[derive(Debug, Clone, Copy)]
+struct Extent {
+    /// How many values it has.
+    size: usize,
+    /// How deep they are nested.
+    height: usize,
+}
+
+impl Extent {
+    /// A value beside others in one that holds them all.
+    fn holding(self, value: Self) -> Self {
+        Self {
+            size: self.size.saturating_add(value.size),
+            height: self.height.max(value.height.saturating_add(1)),
+        }
+    }
+}
+
+/// Measures a schema with its references written out, each definition once.
+struct Expansion<'a> {
+    root: &'a Value,
+    known: HashMap<&'a str, Extent>,
+    /// Definitions that are being measured. One that refers to itself adds nothing.
+    open: HashSet<&'a str>,
+}
+
+impl<'a> Expansion<'a> {
+    fn extent_of(&mut self, value: &'a Value, depth: usize) -> Result<Extent, Error> {
+        if depth > DEPTH_MAX {
+            return Err(too_deep());
+        }
+
+        let mut extent = Extent { size: 1, height: 1 };
+        match value {
+            Value::Array(items) => {
+                for item in items {
+                    extent = extent.holding(self.extent_of(item, depth + 1)?);
+                }
+            }
+            Value::Object(members) => {
+                for (name, member) in members {
+                    let member = match reference_in(name, member)? {
+                        Some(pointer) => self.extent_of_definition(pointer, depth + 1)?,
+                        None => self.extent_of(member, depth + 1)?,
+                    };
+                    extent = extent.holding(member);
+                }
+            }
+            _ => {}
+        }
+        Ok(extent)
+    }
+
+    fn extent_of_definition(&mut self, pointer: &'a str, depth: usize) -> Result<Extent, Error> {
+        if let Some(extent) = self.known.get(pointer) {
+            return Ok(*extent);
+        }
+        if !self.open.insert(pointer) {
+            return Ok(Extent { size: 0, height: 0 });
+        }
+
+        let extent = self.extent_of(definition(self.root, pointer)?, depth)?;
+
+        self.open.remove(pointer);
+        self.known.insert(pointer, extent);
+        Ok(extent)
+    }
+}
+
+/// Refuses definitions that lead back to themselves in more than one way for one place, or for the
+/// very place that they are for.
+fn check_cycles(schema: &Value) -> Result<(), Error> {
+    let mut definitions: HashMap<&str, Vec<Reference<'_>>> = HashMap::new();
+    let mut to_read = vec!["#"];
+    while let Some(pointer) = to_read.pop() {
+        if definitions.contains_key(pointer) {
+            continue;
+        }
+        let mut references = Vec::new();
+        collect(definition(schema, pointer)?, &mut Vec::new(), &mut references)?;
+        to_read.extend(references.iter().map(|reference| reference.target));
+        definitions.insert(pointer, references);
+    }
+
+    for (pointer, references) in &definitions {
+        let leads_back =
+            |reference: &&Reference<'_>| leads_to(&definitions, reference.target, pointer);
+        let cyclic: Vec<_> = references.iter().filter(leads_back).collect();
+        check_places(pointer, &cyclic)?;
+    }
+
+    // Without a step between them, definitions that refer to each other in place never end.
+    let in_place = |from: &str| {
+        let references = definitions.get(from).into_iter().flatten();
+        references.filter(|reference| reference.place.is_empty()).map(|reference| reference.target)
+    };
+    for pointer in definitions.keys() {
+        let mut seen = HashSet::new();
+        let mut open: Vec<_> = in_place(pointer).collect();
+        while let Some(next) = open.pop() {
+            if next == *pointer {
+                return Err(Error(format!("'{pointer}' is defined as itself")));
+            }
+            if seen.insert(next) {
+                open.extend(in_place(next));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_places(pointer: &str, cyclic: &[&Reference<'_>]) -> Result<(), Error> {
+    if cyclic.len() > CYCLIC_REFERENCES_MAX {
+        return Err(Error(format!(
+            "'{pointer}' leads back to itself in over {CYCLIC_REFERENCES_MAX} ways"
+        )));
+    }
+    for (index, reference) in cyclic.iter().enumerate() {
+        if cyclic[..index].iter().any(|other| may_meet(&reference.place, &other.place)) {
+            return Err(Error(format!("'{pointer}' leads back to itself in several ways")));
+        }
+    }
+    Ok(())
+}
+
+/// Whether two places may be the same one, or one within the other.
+fn may_meet(one: &[Step<'_>], other: &[Step<'_>]) -> bool {
+    let meet = |(one, other): (&Step<'_>, &Step<'_>)| match (one, other) {
+        (Step::Member(one), Step::Member(other)) => one == other,
+        (Step::AnyItem, step) | (step, Step::AnyItem) => *step == Step::AnyItem,
+        _ => true,
+    };
+    one.iter().zip(other).all(meet)
+}
+
+fn leads_to(definitions: &HashMap<&str, Vec<Reference<'_>>>, from: &str, to: &str) -> bool {
+    let mut seen = HashSet::new();
+    let mut open = vec![from];
+    while let Some(next) = open.pop() {
+        if next == to {
+            return true;
+        }
+        if seen.insert(next) {
+            open.extend(definitions.get(next).into_iter().flatten().map(|r| r.target));
+        }
+    }
+    false
+}
+
+/// The references of a schema, without those of what it refers to.
+fn collect<'a>(
+    schema: &'a Value,
+    place: &mut Vec<Step<'a>>,
+    into: &mut Vec<Reference<'a>>,
+) -> Result<(), Error> {
+    let Value::Object(members) = schema else { return Ok(()) };
+    for (keyword, value) in members {
+        if let Some(target) = reference_in(keyword, value)? {
+            into.push(Reference { target, place: place.clone() });
+        } else if keyword == "properties" {
+            for (name, schema) in value.as_object().into_iter().flatten() {
+                place.push(Step::Member(name));
+                collect(schema, place, into)?;
+                place.pop();
+            }
+        } else if IN_PLACE.contains(&keyword.as_str()) {
+            collect_each(value, place, into)?;
+        } else if let Some(step) = step_of(keyword) {
+            place.push(step);
+            collect_each(value, place, into)?;
+            place.pop();
+        }
+    }
+    Ok(())
+}
+
+fn step_of(keyword: &str) -> Option<Step<'static>> {
+    if ANY_MEMBER.contains(&keyword) {
+        Some(Step::AnyMember)
+    } else {
+        ANY_ITEM.contains(&keyword).then_some(Step::AnyItem)
+    }
+}
+
+/// The value of a keyword may be a schema, or a list or map of them; a schema's own members are read
+/// as a map's as well, which finds no less.
+fn collect_each<'a>(
+    value: &'a Value,
+    place: &mut Vec<Step<'a>>,
+    into: &mut Vec<Reference<'a>>,
+) -> Result<(), Error> {
+    match value {
+        Value::Array(schemas) => schemas.iter().try_for_each(|schema| collect(schema, place, into)),
+        Value::Object(members) if is_map_of_schemas(members) => {
+            members.values().try_for_each(|schema| collect(schema, place, into))
+        }
+        schema => collect(schema, place, into),
+    }
+}
+
+/// Whether this is a map of schemas, such as `patternProperties` has, and no schema itself.
+fn is_map_of_schemas(members: &Map<String, Value>) -> bool {
+    let is_keyword = |name: &str| {
+        name.starts_with('$')
+            || matches!(name, "type" | "properties" | "enum" | "const")
+            || IN_PLACE.contains(&name)
+            || step_of(name).is_some()
+    };
+    !members.is_empty()
+        && members.values().all(Value::is_object)
+        && !members.keys().any(|name| is_keyword(name))
+}
+
+/// The pointer of a reference. Only pointers into the schema itself can be followed.
+fn reference_in<'a>(keyword: &str, value: &'a Value) -> Result<Option<&'a str>, Error> {
+    match (keyword, value) {
+        ("$ref", Value::String(pointer)) if pointer == "#" || pointer.starts_with("#/") => {
+            Ok(Some(pointer))
+        }
+        ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(target)) => {
+            Err(Error(super::cut(format!("'{target}' refers to no place in the schema"))))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn definition<'a>(root: &'a Value, pointer: &str) -> Result<&'a Value, Error> {
+    let path = pointer.trim_start_matches('#').replace("%25", "%");
+    root.pointer(&path)
+        .ok_or_else(|| Error(super::cut(format!("'{pointer}' refers to nothing in the schema"))))
+}

@@ -1,0 +1,202 @@
+//! Scopes: who calls, for which session, within which budget, and seeing what.
+//!
+//! Every door makes one scope for whoever it lets in, and every call carries it. What a call starts
+//! in turn runs in a child, which never has more than its parent.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use toolbus_wire::name::AgentName;
+
+use crate::budget::Budget;
+use crate::id::{CallId, RunId, SessionId};
+use crate::view::View;
+
+/// How deep scopes may be nested: a chain in a chain in a turn, and so on.
+pub const DEPTH_MAX: u8 = 16;
+
+/// Where calls come in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Door {
+    /// The command line.
+    CommandLine,
+    /// A message on the bus.
+    Bus,
+    /// An MCP client.
+    Mcp,
+    /// The HTTP interface.
+    Http,
+    /// A turn of an agent.
+    Turn,
+    /// A schedule.
+    Schedule,
+    /// A program that a model wrote.
+    Chain,
+    /// The program that embeds the fleet.
+    Embedded,
+}
+
+/// Who calls.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Principal {
+    /// Its name, which means nothing without the proof.
+    pub name: Arc<str>,
+    /// How that is known.
+    pub proof: Proof,
+}
+
+/// How it is known who a principal is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Proof {
+    /// Nothing but its own word.
+    Claimed,
+    /// The broker checked the user that the message was sent by.
+    Broker {
+        /// The broker's user.
+        user: Arc<str>,
+    },
+    /// It had a token that was checked.
+    Token {
+        /// Who gave the token out.
+        issuer: Arc<str>,
+    },
+    /// It is whoever runs this process.
+    Local,
+}
+
+/// Which rules hold for the calls of a scope: thresholds, limits, times to approve.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct RulesName(Arc<str>);
+
+/// Who calls, and within which bounds.
+#[derive(Debug, Clone)]
+pub struct Scope {
+    /// Where its calls come in.
+    pub door: Door,
+    /// Who calls.
+    pub principal: Principal,
+    /// The agent that it calls for.
+    pub agent: AgentName,
+    /// The namespace that the memory of its calls lives under.
+    pub session: Option<SessionId>,
+    /// What its calls belong to.
+    pub run: RunId,
+    /// The call that it is a child of.
+    pub parent: Option<CallId>,
+    /// How many scopes are above it.
+    pub depth: u8,
+    /// What it may spend.
+    pub budget: Budget,
+    /// What it may see.
+    pub view: View,
+    /// Which rules hold for its calls.
+    pub rules: RulesName,
+    /// Fires when all of it is over: every call in it and below it is cancelled.
+    pub cancelled: CancellationToken,
+}
+
+impl Principal {
+    /// Whoever runs this process.
+    #[must_use]
+    pub fn local() -> Self {
+        Self { name: "local".into(), proof: Proof::Local }
+    }
+
+    /// Somebody who says to be this. What is too long for a name is cut off.
+    #[must_use]
+    pub fn claimed(name: &str) -> Self {
+        let end = name.floor_char_boundary(crate::id::ID_BYTES_MAX);
+        Self { name: name[..end].into(), proof: Proof::Claimed }
+    }
+}
+
+impl RulesName {
+    /// The rules of these words.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self(name.into())
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for RulesName {
+    fn default() -> Self {
+        Self::new("direct")
+    }
+}
+
+impl Scope {
+    /// A scope without a session, a limit or anything that it may not see.
+    #[must_use]
+    pub fn new(door: Door, principal: Principal, agent: AgentName) -> Self {
+        Self {
+            door,
+            principal,
+            agent,
+            session: None,
+            run: RunId::random(),
+            parent: None,
+            depth: 0,
+            budget: Budget::unlimited(),
+            view: View::all(),
+            rules: RulesName::default(),
+            cancelled: CancellationToken::new(),
+        }
+    }
+
+    /// The scope of whoever runs this process.
+    #[must_use]
+    pub fn local(agent: AgentName) -> Arc<Self> {
+        Arc::new(Self::new(Door::CommandLine, Principal::local(), agent))
+    }
+
+    /// The same scope in this session.
+    #[must_use]
+    pub fn with_session(self, session: Option<SessionId>) -> Self {
+        Self { session, ..self }
+    }
+
+    /// The same scope with this budget.
+    #[must_use]
+    pub fn with_budget(self, budget: Budget) -> Self {
+        Self { budget, ..self }
+    }
+
+    /// The same scope, seeing this.
+    #[must_use]
+    pub fn with_view(self, view: View) -> Self {
+        Self { view, ..self }
+    }
+
+    /// The same scope under these rules.
+    #[must_use]
+    pub fn with_rules(self, rules: RulesName) -> Self {
+        Self { rules, ..self }
+    }
+
+    /// The scope of what a call starts: the same principal, session and run, the same budget and
+    /// view, which the caller may narrow, and cancelled with this one. `None` when scopes are nested
+    /// too deep already.
+    #[must_use]
+    pub fn child(&self, door: Door, parent: &CallId) -> Option<Self> {
+        let depth = self.depth.checked_add(1).filter(|depth| *depth <= DEPTH_MAX)?;
+
+        Some(Self {
+            door,
+            parent: Some(parent.clone()),
+            depth,
+            cancelled: self.cancelled.child_token(),
+            ..self.clone()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

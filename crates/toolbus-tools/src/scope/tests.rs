@@ -1,0 +1,36 @@
+use super::*;
+use crate::id::ToolId;
+
+fn scope() -> Scope {
+    Scope::new(Door::Turn, Principal::local(), AgentName::parse("RockBot").unwrap())
+}
+
+#[test]
+fn a_child_has_its_parents_bounds_and_ends_with_it() {
+    let parent = scope().with_budget(Budget::calls(1)).with_view(View::all().only(["script/*"]));
+    let child = parent.child(Door::Chain, &CallId::random()).unwrap();
+    assert_eq!((child.depth, &child.run, child.door), (1, &parent.run, Door::Chain));
+    assert!(!child.view.sees(&ToolId::of("mcp:x", "y")));
+    assert!(child.budget.take_call().is_ok());
+    assert!(parent.budget.take_call().is_err());
+
+    child.cancelled.cancel();
+    assert!(!parent.cancelled.is_cancelled());
+    let child = parent.child(Door::Chain, &CallId::random()).unwrap();
+    parent.cancelled.cancel();
+    assert!(child.cancelled.is_cancelled());
+}
+
+#[test]
+fn scopes_are_nested_only_so_deep() {
+    let mut scope = scope();
+    for _ in 0..DEPTH_MAX {
+        scope = scope.child(Door::Chain, &CallId::random()).unwrap();
+    }
+    assert!(scope.child(Door::Chain, &CallId::random()).is_none());
+}
+
+#[test]
+fn a_claimed_name_is_bounded() {
+    assert_eq!(Principal::claimed(&"ä".repeat(1_000)).name.len(), crate::id::ID_BYTES_MAX);
+}

@@ -1,0 +1,102 @@
+//! Views: which tools a scope may see at all.
+
+use std::sync::Arc;
+
+use crate::id::ToolId;
+
+/// Which tools are seen, by their ids. What is not seen is found nowhere: not by its name, and in no
+/// list, guide or count. Clones are the same view.
+#[derive(Debug, Clone, Default)]
+pub struct View {
+    /// Every rule has to let a tool through. `None`: everything is seen.
+    rules: Option<Arc<ViewRules>>,
+}
+
+#[derive(Debug)]
+struct ViewRules {
+    /// At least one of these patterns matches what is seen.
+    only: Option<Vec<String>>,
+    /// What one of these matches is not seen.
+    without: Vec<String>,
+    /// What this one does not see is not seen either.
+    wider: View,
+}
+
+impl View {
+    /// Everything.
+    #[must_use]
+    pub const fn all() -> Self {
+        Self { rules: None }
+    }
+
+    /// The part of this view whose ids match one of the patterns, in which `*` stands for any text:
+    /// `mcp:github/*`.
+    #[must_use]
+    pub fn only<P: Into<String>>(&self, patterns: impl IntoIterator<Item = P>) -> Self {
+        let only = patterns.into_iter().map(Into::into).collect();
+        self.narrowed(ViewRules { only: Some(only), without: Vec::new(), wider: self.clone() })
+    }
+
+    /// The part of this view whose ids match none of the patterns.
+    #[must_use]
+    pub fn without<P: Into<String>>(&self, patterns: impl IntoIterator<Item = P>) -> Self {
+        let without = patterns.into_iter().map(Into::into).collect();
+        self.narrowed(ViewRules { only: None, without, wider: self.clone() })
+    }
+
+    /// Whether everything is seen.
+    #[must_use]
+    pub fn is_all(&self) -> bool {
+        self.rules.is_none()
+    }
+
+    /// Whether this tool is seen.
+    #[must_use]
+    pub fn sees(&self, tool: &ToolId) -> bool {
+        let Some(rules) = &self.rules else { return true };
+        let matches = |patterns: &[String]| {
+            patterns.iter().any(|pattern| matches_pattern(pattern, tool.as_str()))
+        };
+        rules.only.as_ref().is_none_or(|only| matches(only))
+            && !matches(&rules.without)
+            && rules.wider.sees(tool)
+    }
+
+    fn narrowed(&self, rules: ViewRules) -> Self {
+        Self { rules: Some(Arc::new(rules)) }
+    }
+}
+
+/// Whether a text is what a pattern says, in which `*` stands for any text. Only the last star is
+/// ever tried again, so it takes at most the product of both lengths.
+#[must_use]
+pub fn matches_pattern(pattern: &str, text: &str) -> bool {
+    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
+    let mut at_pattern = 0;
+    let mut at_text = 0;
+    let mut star = None;
+
+    while at_text < text.len() {
+        match pattern.get(at_pattern) {
+            Some(b'*') => {
+                star = Some((at_pattern, at_text));
+                at_pattern += 1;
+            }
+            Some(byte) if *byte == text[at_text] => {
+                at_pattern += 1;
+                at_text += 1;
+            }
+            _ => {
+                let Some((star_pattern, star_text)) = star else { return false };
+                star = Some((star_pattern, star_text + 1));
+                at_pattern = star_pattern + 1;
+                at_text = star_text + 1;
+            }
+        }
+    }
+
+    pattern[at_pattern..].iter().all(|byte| *byte == b'*')
+}
+
+#[cfg(test)]
+mod tests;
