@@ -8,7 +8,7 @@ use anyhow::Context as _;
 
 use crate::conformance::{self, ConformanceTable};
 use crate::test_run::{self, TestOutcome};
-use crate::tidy::{self, Pending};
+use crate::tidy;
 use crate::workspace::{self, cargo_command};
 
 /// One part's name, how it ended and how long it took.
@@ -26,7 +26,7 @@ pub(crate) fn run_all_parts() -> anyhow::Result<ExitCode> {
         run_part("format", || {
             workspace::run_command(&mut cargo_command(&["fmt", "--all", "--check"]))
         }),
-        run_part("tidy", || tidy::check_tree(Pending::Count)),
+        run_part("tidy", tidy::check_tree),
         run_part("dependencies", check_dependencies),
         run_part("lints", || workspace::run_command(&mut cargo_command(&clippy))),
         run_part("tests", || {

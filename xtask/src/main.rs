@@ -29,8 +29,7 @@ fn main() -> ExitCode {
         ["conformance", "--keep"] => {
             conformance::build_and_run(conformance::ConformanceTable::Keep)
         }
-        ["tidy"] => tidy::run_checks(tidy::Pending::Count),
-        ["tidy", "--strict"] => tidy::run_checks(tidy::Pending::List),
+        ["tidy"] => tidy::run_checks(),
         ["tidy", "--figures"] => tidy::print_figures(),
         ["ci"] => ci::run_all_parts(),
         // Not for people: how cargo starts a test program.

@@ -10,7 +10,6 @@ mod source;
 mod style;
 mod tokens;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -43,23 +42,14 @@ impl std::fmt::Display for Mistake {
     }
 }
 
-/// What of the rules that are pending is printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pending {
-    /// How many mistakes each finds.
-    Count,
-    /// Every mistake, which then fails the check.
-    List,
-}
-
 /// Checks and prints.
-pub(crate) fn run_checks(pending: Pending) -> anyhow::Result<ExitCode> {
-    check_tree(pending)?;
+pub(crate) fn run_checks() -> anyhow::Result<ExitCode> {
+    check_tree()?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Checks and prints; any mistake is an error.
-pub(crate) fn check_tree(pending: Pending) -> anyhow::Result<()> {
+pub(crate) fn check_tree() -> anyhow::Result<()> {
     let files = read_files()?;
     let sources = production_sources(&files);
 
@@ -69,24 +59,13 @@ pub(crate) fn check_tree(pending: Pending) -> anyhow::Result<()> {
         mistakes.extend(files::check_file(path, text));
     }
 
-    let mut counts = BTreeMap::new();
     for source in &sources {
-        mistakes.extend(style::check_rules(style::ENFORCED, source).map(|(_, mistake)| mistake));
-        for (rule, mistake) in style::check_rules(style::PENDING, source) {
-            match pending {
-                Pending::Count => *counts.entry(rule.name).or_insert(0) += 1,
-                Pending::List => mistakes.push(mistake),
-            }
-        }
+        mistakes.extend(style::check_rules(source));
     }
 
     mistakes.sort();
     for mistake in &mistakes {
         println!("{mistake}");
-    }
-
-    for (name, count) in counts {
-        println!("not enforced yet: {count} {name}");
     }
 
     ensure!(mistakes.is_empty(), "{} things to mend", mistakes.len());

@@ -96,6 +96,7 @@ impl Person {
             }
             kind => return Err(unsupported(format!("agent-host answers no questions of {kind}"))),
         }
+
         let mut keyboard = self.keyboard.lock().await;
         let mut asked = QuestionGuard::begin(&self.is_asked);
         keyboard.discard_typed_ahead().await;
@@ -109,6 +110,7 @@ impl Person {
             Some("url") => visit(&mut keyboard, &params["url"]).await,
             Some(_) => Err(unsupported("this version knows no such form")),
         };
+
         asked.is_over = true;
 
         Ok(match answered? {
@@ -128,6 +130,7 @@ async fn fill_in(keyboard: &mut Keyboard, schema: &Value) -> Result<Option<Value
     say(
         "Enter takes the default; an empty line for a field that has none and is required declines.\n",
     );
+
     let mut content = serde_json::Map::new();
     for field in form.fields() {
         say(&shown(&field.describe()));
@@ -144,15 +147,18 @@ async fn fill_in(keyboard: &mut Keyboard, schema: &Value) -> Result<Option<Value
                 Entry::Declined => return Ok(None),
                 Entry::Wrong(why) => say(&format!("  {}\n", shown(&why))),
             }
+
             tries += 1;
             if tries >= TRIES_MAX {
                 return Ok(None);
             }
         }
     }
+
     if form.is_empty() && !confirm(keyboard, "Agree?").await? {
         return Ok(None);
     }
+
     Ok(Some(Value::Object(content)))
 }
 
@@ -199,6 +205,7 @@ impl Keyboard {
             AskError::new(AskErrorCode::Failed, format!("nothing can be read: {error}"))
         };
         let line = read.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
+
         // Even an empty line ends with its end.
         Ok(Some(line).filter(|line| !line.is_empty()))
     }

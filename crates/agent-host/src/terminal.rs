@@ -85,22 +85,26 @@ impl Line {
         let started = Instant::now();
         let mut next = SHOW_GRACE;
         let mut drawn = false;
+
         loop {
             tokio::select! {
                 () = tokio::time::sleep(next) => {}
                 () = stop.cancelled() => break,
             }
+
             next = DRAW_INTERVAL;
             if self.person.as_ref().is_some_and(Person::is_asked) {
                 // The line that is there is the question's.
                 drawn = false;
                 continue;
             }
+
             drawn = true;
             let (seconds, news) = (started.elapsed().as_secs(), self.news.lock().clone());
             let _ = write!(std::io::stderr(), "\r\x1b[2K{}: {seconds} s  {news}", self.tool);
             let _ = std::io::stderr().flush();
         }
+
         if drawn {
             let _ = write!(std::io::stderr(), "\r\x1b[2K");
         }
@@ -122,6 +126,7 @@ fn describe(progress: &ToolProgress) -> Option<String> {
         }
         _ => return None,
     };
+
     let text = terminal_text::clean(text);
     Some(text.chars().filter(|c| !c.is_control()).take(NEWS_CHARACTERS_MAX).collect())
 }

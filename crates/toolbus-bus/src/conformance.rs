@@ -48,7 +48,7 @@ use stage::Stage;
 /// anyway, and this is for what waits in no other way.
 const WAITS_MAX: u32 = 6;
 /// How long a runtime may take to end after its case. What hangs longer is left behind.
-const TEARDOWN: Duration = Duration::from_secs(5);
+const TEARDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A broker under test.
 ///
@@ -187,7 +187,7 @@ pub fn in_own_runtime(case: impl Future<Output = ()>) {
 
     // Even after a failure: a plain drop would wait for what hangs, and the failure would not be
     // seen.
-    runtime.shutdown_timeout(TEARDOWN);
+    runtime.shutdown_timeout(TEARDOWN_TIMEOUT);
     if let Err(panic) = outcome {
         resume_unwind(panic);
     }

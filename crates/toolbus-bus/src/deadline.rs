@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use toolbus_wire::header::{self, Headers};
 
 /// Longest budget that any request gets, whatever it asks for.
-pub const BUDGET_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+pub const REQUEST_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The moment at which a caller stops waiting, and what it asked for in the first place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ impl Deadline {
     /// A deadline that begins now.
     #[must_use]
     pub fn after(asked: Duration) -> Self {
-        let asked = asked.min(BUDGET_MAX);
+        let asked = asked.min(REQUEST_TIMEOUT_MAX);
         Self { at: Instant::now() + asked, asked }
     }
 
@@ -29,8 +29,9 @@ impl Deadline {
     #[must_use]
     pub fn of_request(headers: &Headers, default: Duration) -> Self {
         let number = |name| headers.get(name).and_then(|text| text.trim().parse::<u64>().ok());
-        let asked =
-            number(header::TIMEOUT_MS).map_or(default, Duration::from_millis).min(BUDGET_MAX);
+        let asked = number(header::TIMEOUT_MS)
+            .map_or(default, Duration::from_millis)
+            .min(REQUEST_TIMEOUT_MAX);
         let left = match number(header::DEADLINE_MS) {
             Some(unix_ms) => {
                 let left = Duration::from_millis(unix_ms).saturating_sub(unix_now());
@@ -38,7 +39,7 @@ impl Deadline {
             }
             None => asked,
         };
-        let left = left.min(BUDGET_MAX);
+        let left = left.min(REQUEST_TIMEOUT_MAX);
         Self { at: Instant::now() + left, asked: asked.max(left) }
     }
 

@@ -34,11 +34,11 @@ pub const REQUESTS_MAX: usize = 10_000;
 /// How many messages of its own queue a requester fetches ahead.
 const PREFETCH: NonZeroU16 = NonZeroU16::new(256).expect("256 is not zero");
 /// How often the signs of life are looked at.
-const WATCH_EVERY: Duration = Duration::from_millis(500);
+const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 /// How long to wait before a message is sent again whose confirm was lost.
-const RESEND_AFTER: Duration = Duration::from_millis(100);
+const RESEND_BACKOFF: Duration = Duration::from_millis(100);
 /// How long a cancel message may wait for its worker before it is worth nothing.
-const CANCEL_EXPIRES_AFTER: Duration = Duration::from_secs(60);
+const CANCEL_TTL: Duration = Duration::from_secs(60);
 
 /// Sends requests and correlates their replies. Clones are the same requester.
 #[derive(Clone)]
@@ -147,6 +147,7 @@ impl Requester {
         let counters = Arc::new(Counters::default());
         let asked = Arc::new(Asked::new(agent.as_str()));
         let (closed, tasks) = (CancellationToken::new(), TaskTracker::new());
+
         let reader = Reader {
             pending: Arc::clone(&pending),
             counters: Arc::clone(&counters),
@@ -159,12 +160,14 @@ impl Requester {
                 tasks.clone(),
             ),
         };
+
         let subscription = Subscription::private(
             queue::replies(&agent, instance),
             TopicPattern::from(topic::of_instance(&agent, instance)),
             Flow::Ordered { prefetch: PREFETCH },
         );
         let consumer = bus.subscribe(subscription, Arc::new(reader)).await?;
+
         let inner = Arc::new(Inner {
             reply_topic: topic::tool_result_of_instance(&agent, instance),
             progress_topic: topic::tool_progress(&agent, instance),
@@ -178,11 +181,13 @@ impl Requester {
             tasks,
             consumer: parking_lot::Mutex::new(Some(consumer)),
         });
+
         inner.tasks.spawn(watch(
             Arc::clone(&inner.bus),
             Arc::clone(&inner.pending),
             inner.closed.clone(),
         ));
+
         Ok(Self { inner })
     }
 
@@ -201,24 +206,30 @@ impl Requester {
         if cancelled.is_cancelled() {
             return Err(Error::Cancelled);
         }
+
         if deadline.is_past() {
             return Err(Error::Timeout { asked: deadline.asked() });
         }
+
         let (takes_progress, takes_questions) = (progress.is_wanted(), asker.is_there());
         let kinds = asker.kinds_header();
         let (waiting, reply) = inner.pending.add(call_id, progress, asker)?;
         let mut envelope = inner.address(envelope, &waiting, deadline);
+
         if !takes_progress {
             envelope.headers.set(header::QUIET, "1");
         }
+
         if takes_questions {
             envelope.headers.set(header::ASK_TO, inner.ask_topic.as_str());
             if let Some(kinds) = kinds {
                 envelope.headers.set(header::ASK_KINDS, kinds);
             }
         }
+
         let record = inner.asked.wait(topic.template());
         let sent = send(&*inner.bus, topic, envelope);
+
         let end = tokio::select! {
             biased;
             reply = answered(reply, sent) => reply,
@@ -227,9 +238,11 @@ impl Requester {
             }
             () = cancelled.cancelled() => Err(Error::Cancelled),
         };
+
         if let Err(error @ (Error::Timeout { .. } | Error::Cancelled)) = &end {
             inner.tell_worker_to_stop(call_id, error);
         }
+
         record.end(end.as_ref().err().map(Error::label));
         end
     }
@@ -304,7 +317,8 @@ impl Inner {
             reason: Some(why.to_string()),
         };
         let mut envelope = Envelope::of(&cancel, self.agent.as_str());
-        envelope.expires_after = Some(CANCEL_EXPIRES_AFTER);
+
+        envelope.expires_after = Some(CANCEL_TTL);
         let bus = Arc::clone(&self.bus);
         let cancel = async move {
             // Nobody may listen (a fleet of C# workers, or none at all), and then there is nobody
@@ -313,6 +327,7 @@ impl Inner {
                 tracing::debug!(%error, "nobody took a cancel message");
             }
         };
+
         self.tasks.spawn(cancel.in_current_span());
     }
 }
@@ -347,13 +362,13 @@ async fn send(bus: &dyn Bus, topic: &Topic, envelope: Envelope) -> Result<(), Pu
             Err(_) if may_be_there => return Err(PublishError::Unconfirmed),
             result => return result,
         }
-        tokio::time::sleep(RESEND_AFTER).await;
+        tokio::time::sleep(RESEND_BACKOFF).await;
     }
 }
 
 /// Looks at the signs of life and ends the requests whose worker gave none for too long.
 async fn watch(bus: Arc<dyn Bus>, pending: Arc<Pending>, closed: CancellationToken) {
-    let mut ticks = tokio::time::interval(WATCH_EVERY);
+    let mut ticks = tokio::time::interval(WATCH_INTERVAL);
     // After a pause of this very process one tick comes, not many: silence is counted in ticks, so
     // that nobody is called lost because we were asleep.
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -362,6 +377,7 @@ async fn watch(bus: Arc<dyn Bus>, pending: Arc<Pending>, closed: CancellationTok
             _ = ticks.tick() => {}
             () = closed.cancelled() => return,
         }
+
         if bus.health().is_up() {
             pending.count_silence();
         } else {

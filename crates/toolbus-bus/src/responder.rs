@@ -254,6 +254,7 @@ impl Responder {
             TopicPattern::from(topic::TOOL_CANCEL),
             flow,
         );
+
         // Cancels first: no request may run that cannot be cancelled.
         let hear_cancels = bus.subscribe(subscription, Arc::new(hear_cancels)).await?;
         let worker = Worker {
@@ -266,12 +267,14 @@ impl Responder {
             answered: Answered::new(listen.topic.template()),
             _end: end,
         };
+
         let subscription = Subscription::durable(
             listen.subscription,
             TopicPattern::from(listen.topic),
             Flow::Concurrent(listen.concurrency),
         );
         let requests = bus.subscribe(subscription, Arc::new(worker)).await?;
+
         Ok(Self { requests, cancels: hear_cancels, outbox, vitals, asks })
     }
 
@@ -319,6 +322,7 @@ impl<S: Service> Worker<S> {
             record.end(Some("dead_letter"));
             Disposition::DeadLetter { reason }
         };
+
         let reply = match (parsed, &explicit) {
             (Err(malformed), Some(_)) => {
                 tracing::info!(reason = malformed.reason, "refused a malformed request");
@@ -330,11 +334,13 @@ impl<S: Service> Worker<S> {
             }
             (Ok(call), _) => self.outcome(call, &mut delivery, &record).await,
         };
+
         let Some(reply_to) = explicit.or_else(|| self.service.default_reply_topic()) else {
             return unanswered(record, NO_REPLY_TOPIC.into());
         };
         record.end(reply.error);
         self.send(&reply_to, delivery.envelope, reply).await;
+
         Disposition::Ack
     }
 
@@ -364,6 +370,7 @@ impl<S: Service> Worker<S> {
         let Call { ids, request, default_budget, repeat } = call;
         let key = CallKey::of(&delivery.envelope, &ids.tool_call_id);
         let deadline = Deadline::of_request(&delivery.envelope.headers, default_budget);
+
         let place = match self.memory.recall(key) {
             Recalled::Done(reply) => {
                 record.repeats();
@@ -376,6 +383,7 @@ impl<S: Service> Worker<S> {
             }
             Recalled::New(place) => place,
         };
+
         let reply = if delivery.redelivered && repeat == Repeat::Never {
             tracing::warn!(
                 call_id = ids.tool_call_id,
@@ -386,8 +394,9 @@ impl<S: Service> Worker<S> {
             let execution = Execution::NotStarted;
             self.fail(&ids, Failure::Timeout { asked: deadline.asked(), execution })
         } else {
-            self.run(request, (&ids, key), delivery, deadline).await
+            self.run(request, KnownCall { ids: &ids, key, deadline }, delivery).await
         };
+
         let reply = self.bounded(reply, &ids);
         place.remember(reply.clone());
         reply
@@ -397,24 +406,28 @@ impl<S: Service> Worker<S> {
     async fn run(
         &self,
         request: S::Request,
-        (ids, key): (&CallIds, CallKey),
+        call: KnownCall<'_>,
         delivery: &mut Delivery,
-        deadline: Deadline,
     ) -> Reply {
+        let KnownCall { ids, key, deadline } = call;
         let envelope = &mut delivery.envelope;
         let running = self.cancels.running(&envelope.source, &ids.tool_call_id);
         if running.token().is_cancelled() {
             return self.fail(ids, Failure::Cancelled { execution: Execution::NotStarted });
         }
+
         let headers = std::mem::take(&mut envelope.headers);
         let topic_of = |name| headers.get(name).and_then(|text| Topic::parse(text).ok());
-        let (news_to, ask_to) = (topic_of(header::PROGRESS_TO), topic_of(header::ASK_TO));
-        let _alive = news_to.as_ref().map(|caller| self.vitals.hold(caller, running.name()));
+        let progress_to = topic_of(header::PROGRESS_TO);
+        let ask_to = topic_of(header::ASK_TO);
+        let _alive = progress_to.as_ref().map(|caller| self.vitals.hold(caller, running.name()));
         let deadline = deadline.for_next_hop();
+
         // Progress that nobody reads would cost a broker as much as any, and hold up the reply.
-        let progress_to = news_to.filter(|_| headers.get(header::QUIET).is_none());
+        let progress_to = progress_to.filter(|_| headers.get(header::QUIET).is_none());
         let sent = Arc::new(AtomicU64::new(0));
         let asker = self.asks.asker(ask_to, running.name(), deadline, running.token());
+
         let context = Context {
             source: std::mem::take(&mut envelope.source),
             key,
@@ -427,6 +440,7 @@ impl<S: Service> Worker<S> {
             },
             headers,
         };
+
         let work = async { self.service.serve(request, context).await };
         let mut work = pin!(AssertUnwindSafe(work).catch_unwind());
         let end = tokio::select! {
@@ -435,6 +449,7 @@ impl<S: Service> Worker<S> {
             () = running.token().cancelled() => End::Cancelled,
             () = tokio::time::sleep_until(deadline.at()) => End::Late,
         };
+
         // The work is dropped when its time is over or when it does not end on being told to: the
         // service promises that what it started ends with it.
         let reply = match end {
@@ -451,9 +466,11 @@ impl<S: Service> Worker<S> {
                 return self.fail(ids, Failure::Timeout { asked, execution });
             }
         };
+
         if sent.load(Ordering::Relaxed) > 0 {
             self.outbox.flush().await;
         }
+
         reply.unwrap_or_else(|_| {
             let (call_id, tool) = (&ids.tool_call_id, &ids.tool_name);
             tracing::error!(call_id, tool, "a service panicked");
@@ -486,6 +503,14 @@ impl<S: Service> Worker<S> {
         envelope.trace = request.trace;
         self.outbox.deliver(to, envelope).await;
     }
+}
+
+/// A call that may run.
+struct KnownCall<'a> {
+    ids: &'a CallIds,
+    key: CallKey,
+    /// The caller's own deadline.
+    deadline: Deadline,
 }
 
 /// How a run ends.

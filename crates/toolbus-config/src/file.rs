@@ -81,6 +81,7 @@ fn parse(path: &FilePath, text: &str, mistakes: &mut Vec<Mistake>) -> Vec<Entry>
     if is_sound {
         reader.table(table.get_ref(), &mut Path::new());
     }
+
     reader.entries
 }
 
@@ -157,6 +158,7 @@ fn json(value: &DeValue<'_>) -> Option<Value> {
         DeValue::Float(number) => {
             Value::Number(Number::from_f64(number.as_str().parse::<f64>().ok()?)?)
         }
+
         DeValue::Array(items) => {
             Value::Array(items.iter().map(|item| json(item.get_ref())).collect::<Option<_>>()?)
         }

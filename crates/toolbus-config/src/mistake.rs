@@ -146,6 +146,7 @@ impl Explainer<'_> {
             };
             place.push_str(&part);
         }
+
         place
     }
 }
@@ -196,6 +197,7 @@ impl Described<'_> {
                 }
                 None => format!("{value} is not of the format {format}"),
             },
+
             Kind::Enum { options } => format!("{value} is not one of {}", listed(options)),
             Kind::Minimum { limit } => format!("{value} is less than {limit}"),
             Kind::Maximum { limit } => format!("{value} is more than {limit}"),
@@ -206,6 +208,7 @@ impl Described<'_> {
             Kind::MaxLength { limit } => format!("{value} has more than {limit} characters"),
             Kind::MinItems { limit } => format!("{value} has fewer than {limit} items"),
             Kind::MaxItems { limit } => format!("{value} has more than {limit} items"),
+
             Kind::Required { property } => match self.variant_names() {
                 Some(names) if property.as_str() == schema::tag_of(self.node) => {
                     format!("{property} is missing: one of {names}")
@@ -257,6 +260,7 @@ pub(super) fn show(value: &Value) -> String {
         }
         _ => text,
     };
+
     match shown.char_indices().nth(SHOWN_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &shown[..end]),
         None => shown,

@@ -33,7 +33,7 @@ use crate::pending_call::{CallOutcome, ClientLinks, Reply};
 use crate::protocol_version;
 use crate::resource_requests::ReadRequest;
 use crate::subscriptions::{self, ResourceSubscriptions};
-use crate::suspended_calls::{RequestIdentity, SuspendedCalls};
+use crate::suspended_calls::{NamedRequest, RequestIdentity, SuspendedCalls};
 
 /// Who calls: the face asks nobody who they are.
 const CLIENT: &str = "mcp";
@@ -113,7 +113,8 @@ impl Handler {
         arguments: &Value,
         context: &RequestContext<RoleServer>,
     ) -> RequestIdentity {
-        self.suspended.identity(self.offer.server(), method, (name, arguments), context)
+        let request = NamedRequest { method, name, arguments };
+        self.suspended.identity(self.offer.server(), request, context)
     }
 }
 
@@ -125,18 +126,21 @@ impl Handler {
         let tools = ServerCapabilities::builder().enable_tools().enable_tool_list_changed();
         let mut capabilities = tools.build();
         capabilities.logging = Some(serde_json::Map::new());
+
         let offered = self.offer.beside_tools();
         capabilities.prompts = offered.prompts.then(|| {
             let mut prompts = PromptsCapability::default();
             prompts.list_changed = Some(true);
             prompts
         });
+
         capabilities.resources = offered.resources.then(|| {
             let mut resources = ResourcesCapability::default();
             resources.list_changed = Some(true);
             resources.subscribe = offered.subscriptions.then_some(true);
             resources
         });
+
         capabilities.completions = offered.completions.then(serde_json::Map::new);
         ServerConfig::new(capabilities).with_server_info(program.with_title(self.offer.title()))
     }
@@ -171,6 +175,7 @@ impl Handler {
         if let Some(state) = &request.request_state {
             return self.resume_call(asked, state, responses, &context).await?.into_tool_response();
         }
+
         let Ok(permit) = Arc::clone(&self.calls).try_acquire_owned() else {
             let busy = CallError::new(ErrorCode::Busy, "too many calls are running");
             return Ok(outcome::failed(&busy).into());
@@ -187,6 +192,7 @@ impl Handler {
         let is_stateless = protocol_version::is_stateless(&context);
         let scope = Arc::clone(&self.scope);
         let invoker = self.offer.deps().invoker.clone();
+
         let begin = move |means| -> BoxFuture<'static, CallOutcome> {
             let ClientLinks { cancelled, progress, asker } = means;
             let call = Call::new(&scope, CallId::random(), tool, Arguments::Value(arguments))
@@ -227,6 +233,7 @@ impl Handler {
         if !self.offer.beside_tools().prompts {
             return Err(ErrorData::method_not_found::<GetPromptRequestMethod>());
         }
+
         let arguments = Value::Object(request.arguments.clone().unwrap_or_default());
         let asked =
             self.identity(GetPromptRequestMethod::VALUE, &request.name, &arguments, &context);
@@ -234,6 +241,7 @@ impl Handler {
             responses: request.input_responses.take(),
             state: request.request_state.take(),
         };
+
         self.read(asked, back, ReadRequest::Prompt(request), &context).await?.into_prompt_response()
     }
 
@@ -287,9 +295,11 @@ impl Handler {
         if let Some(state) = &back.state {
             return self.resume_call(asked, state, back.responses, context).await;
         }
+
         let permit = self.permit()?;
         let offer = self.offer.clone();
         let scope = Arc::clone(&self.scope);
+
         let begin = move |means: ClientLinks| -> BoxFuture<'static, CallOutcome> {
             Box::pin(async move {
                 let _permit = permit;
@@ -298,6 +308,7 @@ impl Handler {
                 requests.read(wanted, &means.asker).await
             })
         };
+
         self.begin_call(asked, back.responses, context, begin).await
     }
 

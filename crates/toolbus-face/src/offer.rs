@@ -183,6 +183,7 @@ impl Offer {
         };
         let mut known = servers.iter();
         let known = known.find(|known| known.server_name.eq_ignore_ascii_case(&server.name))?;
+
         Some(match known.revisions {
             Some(McpRevisions { tools, prompts, resources }) => Lists { tools, prompts, resources },
             // An older bridge tells less.
@@ -205,6 +206,7 @@ impl Offer {
             let seen = tools.seen_by(view).map(|entry| of_agent(&entry.tool));
             return Ok(Arc::new(seen.collect()));
         };
+
         // Before the list itself: of a change meanwhile, this is told again.
         let revision = self.announced_tools();
         let call = read_call(scope, "tools/list");
@@ -298,11 +300,13 @@ pub(crate) fn page(tools: &[Tool], cursor: Option<&str>) -> Result<ListToolsResu
             last + 1
         }
     };
+
     let page: Vec<Tool> = tools.iter().skip(begin).take(PAGE).cloned().collect();
     let is_last = begin + page.len() == tools.len();
     let next = page.last().filter(|_| !is_last).map(|tool| tool.name.to_string());
     let mut result = ListToolsResult::with_all_items(page);
     result.next_cursor = next;
+
     Ok(result)
 }
 
@@ -313,9 +317,11 @@ fn of_agent(tool: &toolbus_tools::Tool) -> Tool {
         .idempotent(tool.annotations.idempotent);
     let mut told = Tool::new(tool.name.clone(), tool.description.clone(), schema)
         .with_annotations(annotations);
+
     told.title = tool.title.clone();
     told.output_schema =
         tool.output_schema.as_ref().and_then(Value::as_object).cloned().map(Arc::new);
+
     // What has another form than the protocol's is nothing that a client could read.
     told.icons = serde_json::from_value(Value::Array(tool.icons.clone()))
         .ok()
@@ -329,11 +335,13 @@ fn of_server(tool: McpToolDetails) -> Tool {
     let schema = schema.and_then(Result::ok).unwrap_or_else(any_object);
     let mut told = Tool::new(tool.name, tool.description, schema);
     told.title = tool.title;
+
     // What has another form than the protocol's is nothing that a client could read.
     let output = tool.output_schema.as_deref().map(serde_json::from_str);
     told.output_schema = output.and_then(Result::ok).map(Arc::new);
     told.annotations = tool.annotations.and_then(|told| serde_json::from_value(told).ok());
     told.icons = tool.icons.and_then(|told| serde_json::from_value(told).ok());
+
     told
 }
 

@@ -157,6 +157,7 @@ impl PendingCall {
             // A client that has gone for good has no use for it.
             drop(tell.send(ended));
         };
+
         // The call is of the trace of its first request, whose span does not wait for its end.
         suspended.spawn_call(driven.with_current_context());
 
@@ -183,6 +184,7 @@ impl PendingCall {
                     return CallEvent::NeedsInput(asked);
                 }
             }
+
             // Every arm only waits. The end goes first: what is asked after it has no use.
             tokio::select! {
                 biased;
@@ -240,9 +242,11 @@ impl PendingCall {
             Some(round) => (round.key.clone(), round.size as usize),
             None => ("question".to_owned(), 1),
         };
+
         if self.questions_received == 0 {
             self.round_ends = Instant::now() + ROUND_TIMEOUT;
         }
+
         self.questions_received += 1;
         self.questions_expected = self.questions_expected.max(size.min(QUESTIONS_OPEN_MAX));
 
@@ -307,6 +311,7 @@ fn keep_within_room(
         Ok(Reply::Resource(result)) => serde_json::to_string(result),
         Err(error) => serde_json::to_string(error),
     };
+
     let bytes = bytes.map_or(usize::MAX, |text| text.len());
     match suspended.reserve_bytes(bytes) {
         Some(room) => (ended, Some(room)),

@@ -25,7 +25,7 @@ use toolbus_wire::message::toolbus::{AskError, AskErrorCode, AskKind};
 use crate::protocol_version;
 
 /// How long a call that has ended takes to say that its questions are taken back.
-const TAKE_BACK: Duration = Duration::from_secs(1);
+const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The questions of one call.
 pub(crate) struct Questions {
@@ -62,6 +62,7 @@ impl Questions {
         if !self.is_asked {
             return Asker::none();
         }
+
         let (sender, kinds) = (self.sender.clone(), kinds(&self.client.capabilities));
         let asker = Asker::to(move |question| {
             let sender = sender.clone();
@@ -74,6 +75,7 @@ impl Questions {
                 answered.await.map_err(ended)?
             }
         });
+
         asker.with_kinds(kinds)
     }
 
@@ -83,6 +85,7 @@ impl Questions {
         let mut call = std::pin::pin!(call);
         let over = CancellationToken::new();
         let mut open = FuturesUnordered::new();
+
         // Every arm only waits. The answers are work of their own, which this task drives.
         let outcome = loop {
             let next = tokio::select! {
@@ -93,10 +96,11 @@ impl Questions {
             };
             open.push(client.answer(next, over.clone()));
         };
+
         over.cancel();
         let taken_back = async { while open.next().await.is_some() {} };
         // A client that reads nothing any more is not waited for.
-        let _ = tokio::time::timeout(TAKE_BACK, taken_back).await;
+        let _ = tokio::time::timeout(WITHDRAW_TIMEOUT, taken_back).await;
         outcome
     }
 }
@@ -120,16 +124,19 @@ impl Client {
             () = answer.closed() => None,
             () = over.cancelled() => None,
         };
+
         let Some(answered) = answered else {
             let why = Some("nobody waits for the answer any more".to_owned());
             let _ =
                 self.peer.notify_cancelled(CancelledNotificationParam::new(Some(id), why)).await;
             return;
         };
+
         let answered = answered.map_err(|error| unanswered(&error)).and_then(|result| {
             serde_json::to_value(result)
                 .map_err(|_| AskError::new(AskErrorCode::Failed, "the answer cannot be read"))
         });
+
         // Whoever asked may have gone this moment.
         drop(answer.send(answered));
     }
@@ -154,6 +161,7 @@ pub(crate) fn request(
     if kind == AskKind::Roots && params.is_null() {
         params = Value::Object(serde_json::Map::new());
     }
+
     let has = |member: &str| params.get(member).is_some();
     let (method, can_answer) = match kind {
         AskKind::Elicitation => {
@@ -176,10 +184,12 @@ pub(crate) fn request(
         AskKind::Roots => ("roots/list", client.roots.is_some()),
         _ => ("", false),
     };
+
     if !can_answer || !params.is_object() {
         let text = "the client does not answer such questions";
         return Err(AskError::new(AskErrorCode::Unsupported, text));
     }
+
     Ok(CustomRequest::new(method, Some(params)))
 }
 

@@ -173,6 +173,7 @@ impl ServerRequests<'_> {
         (completion.total, completion.has_more) = (answer.total, answer.has_more);
         completion.values = answer.values;
         completion.values.truncate(CompletionInfo::MAX_VALUES);
+
         Ok(CompleteResult::new(completion))
     }
 
@@ -187,10 +188,12 @@ impl ServerRequests<'_> {
             error.data = Some(json!({"uri": wanted.uri}));
             error
         })?;
+
         if let Some(bytes) = answer.left_out_bytes {
             let text = format!("the resource is too large: {bytes} bytes of it do not fit");
             return Err(ErrorData::internal_error(text, Some(json!({"uri": wanted.uri}))));
         }
+
         Ok(ReadResourceResult::new(answer.contents.into_iter().map(contents).collect()))
     }
 }
@@ -206,6 +209,7 @@ fn wanted_completion(
         _ => return Err(ErrorData::invalid_params("there is nothing of this kind", None)),
     };
     let decided = wanted.context.and_then(|context| context.arguments).unwrap_or_default();
+
     Ok(McpCompleteRequest {
         server_name: server.to_owned(),
         prompt_name,

@@ -146,6 +146,7 @@ impl ChangeFeed {
             (before.prompts != now.prompts, ListChange::Prompts),
             (before.resources != now.resources, ListChange::Resources),
         ];
+
         changes.into_iter().filter(|(is_other, _)| *is_other).map(|(_, changes)| changes).collect()
     }
 }
@@ -182,6 +183,7 @@ impl ChangeSink<'_> {
                 }
             }
         };
+
         let _ = timeout(NOTIFY_TIMEOUT, sending).await;
     }
 }
@@ -208,6 +210,7 @@ pub(crate) async fn listen(
     let mut feed =
         ChangeFeed { lists: offer.lists(), offer: offer.clone(), changed: Arc::clone(&changed) };
     let uris = context.accepted().resource_subscriptions.clone().unwrap_or_default();
+
     let _subscription = match uris.is_empty() {
         true => None,
         false => {
@@ -217,6 +220,7 @@ pub(crate) async fn listen(
             Some(subscription)
         }
     };
+
     loop {
         let changes = tokio::select! {
             () = context.cancelled() => return Ok(()),
@@ -242,6 +246,7 @@ async fn subscribe_at_server(
     let call = resource_requests::read_call(scope, "resources/subscribe");
     let subject = read_subject(server, "resources/subscribe");
     let subscribe = |_| deps.directory.subscribe(server, uris, report);
+
     deps.read(call, subject, subscribe).await.map_err(resource_requests::error)
 }
 

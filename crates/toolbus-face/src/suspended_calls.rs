@@ -103,6 +103,14 @@ impl From<StateError> for ErrorData {
     }
 }
 
+/// A request as its client made it.
+#[derive(Clone, Copy)]
+pub(crate) struct NamedRequest<'a> {
+    pub(crate) method: &'static str,
+    pub(crate) name: &'a str,
+    pub(crate) arguments: &'a Value,
+}
+
 impl SuspendedCalls {
     pub(crate) fn new() -> Self {
         Self::with_ttl(SUSPENDED_TTL)
@@ -123,15 +131,14 @@ impl SuspendedCalls {
     pub(crate) fn identity(
         &self,
         server: Option<&str>,
-        method: &'static str,
-        (name, arguments): (&str, &Value),
+        request: NamedRequest<'_>,
         context: &RequestContext<RoleServer>,
     ) -> RequestIdentity {
         RequestIdentity {
             server: server.map(str::to_lowercase),
-            method,
-            name: name.to_owned(),
-            arguments: self.0.hasher.hash_one(arguments),
+            method: request.method,
+            name: request.name.to_owned(),
+            arguments: self.0.hasher.hash_one(request.arguments),
             client: context.client_info(),
         }
     }

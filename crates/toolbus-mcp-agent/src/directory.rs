@@ -71,6 +71,7 @@ impl McpDirectory {
         let agent = requester.agent().clone();
         let index = Arc::new(Index::default());
         let renewed = Arc::new(Notify::new());
+
         let listener = Listener {
             index: Arc::clone(&index),
             requester: requester.clone(),
@@ -80,6 +81,7 @@ impl McpDirectory {
             provider: OnceLock::new(),
             renewed: Arc::clone(&renewed),
         };
+
         let subscription = Subscription::private(
             format!("inventory.{agent}.{instance}"),
             TopicPattern::from(topic::tool_meta_mcp(&agent)),
@@ -88,6 +90,7 @@ impl McpDirectory {
         let consumer = bus.subscribe(subscription, Arc::new(listener)).await?;
         let consumer = parking_lot::Mutex::new(Some(consumer));
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+
         tasks.spawn({
             let (requester, index, stop) = (requester.clone(), Arc::clone(&index), stop.clone());
             async move {
@@ -95,6 +98,7 @@ impl McpDirectory {
                 stop.run_until_cancelled(refresh_regularly(&renewed, &requester, &index)).await;
             }
         });
+
         let direct = OnceLock::new();
         let inner = DirectoryInner { index, requester, registry, direct, consumer, stop, tasks };
         Ok(Self { inner: Arc::new(inner) })
@@ -223,6 +227,7 @@ async fn refresh_regularly(renewed: &Notify, requester: &Requester, index: &Inde
                 None => pending().await,
             }
         };
+
         // Every arm only waits.
         tokio::select! {
             () = renewed.notified() => {
@@ -271,6 +276,7 @@ impl Listener {
             tracing::debug!(message_type = envelope.message_type, "not an announcement");
             return Disposition::Ack;
         }
+
         match json::read::<McpServersIndexed>(&envelope.body) {
             Ok(announcement) => {
                 // The tools first: who waits for the index may call them at once.
@@ -279,6 +285,7 @@ impl Listener {
             }
             Err(error) => tracing::warn!(%error, "an announcement that cannot be read"),
         }
+
         Disposition::Ack
     }
 

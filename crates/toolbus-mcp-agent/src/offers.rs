@@ -53,6 +53,7 @@ impl Offers {
             resources: some(|server| server.resource_count),
         };
         let mut current = self.wanted.lock();
+
         if *current == wanted {
             return;
         }
@@ -60,6 +61,7 @@ impl Offers {
         for (tool, error) in self.provider.publish(self.offers(wanted)) {
             tracing::error!(tool, error = &error as &dyn std::error::Error, "no MCP tool");
         }
+
         *current = wanted;
     }
 
@@ -191,6 +193,7 @@ fn prompt(answer: McpGetPromptResponse) -> Output {
             "contentType": message.content_type,
         })
     });
+
     let messages: Vec<Value> = messages.collect();
     let text = json!({"description": answer.description, "messages": messages});
     let blocks = answer.messages.into_iter().filter_map(|message| message.block).collect();
@@ -212,6 +215,7 @@ impl Executor for ListResources {
             if let Some(error) = page.error {
                 return Ok(Output::error(error));
             }
+
             let mut text = json!({"resources": page.resources});
             let mut add = |name: &str, value: Value| text[name] = value;
             if !page.templates.is_empty() {
@@ -277,9 +281,11 @@ fn contents(answer: McpReadResourceResponse) -> Output {
             }
         }
     }
+
     if let Some(bytes) = answer.left_out_bytes {
         lines.push(format!("[{bytes} bytes of this resource are left out]"));
     }
+
     Output { blocks, ..Output::text(lines.join("\n")) }
 }
 

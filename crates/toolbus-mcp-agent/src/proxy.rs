@@ -67,6 +67,7 @@ impl InvokeTool {
                 .with(header::EXACT, "1"),
             context: call.context,
         };
+
         let reply = remote.request(&self.requester).await.map_err(|error| match error {
             requester::Error::Timeout { .. } => {
                 CallError::new(ErrorCode::Timeout, timed_out(tool, asked))
@@ -77,6 +78,7 @@ impl InvokeTool {
             ),
             error => error_of(tool, error),
         })?;
+
         output_of(&reply).map_err(|error| match error.code {
             ErrorCode::ToolNotFound => self.with_hint(server, error),
             _ => error,

@@ -73,6 +73,7 @@ impl McpDirectory {
             stop: self.inner.stop.clone(),
             tasks: self.inner.tasks.clone(),
         };
+
         let lease = match desired.acquire().await {
             // To subscribe twice is to subscribe once.
             Err(error) if error.code == ErrorCode::OutcomeUnknown => {
@@ -80,11 +81,13 @@ impl McpDirectory {
             }
             acquired => acquired?,
         };
+
         let end = self.inner.stop.child_token();
         let running = end.clone();
         self.inner.tasks.spawn(async move {
             running.run_until_cancelled(desired.hold(lease)).await;
         });
+
         Ok(Subscription { _end: end.drop_guard() })
     }
 }
@@ -99,11 +102,13 @@ impl DesiredSubscription {
         let requester = self.requester.clone();
         let request = self.request.clone();
         let progress = self.progress(hold);
+
         self.tasks.spawn(async move {
             let why = request_once(&requester, &request, progress, &end).await;
             // Nobody may want to know any more.
             drop(tell.send(why));
         });
+
         let late = || CallError::new(ErrorCode::Timeout, "no MCP bridge subscribes in time");
         let acquired = async {
             tokio::select! {
@@ -112,6 +117,7 @@ impl DesiredSubscription {
                 why = &mut lease.ended => Err(why.unwrap_or_else(|_| late())),
             }
         };
+
         timeout(SUBSCRIBE_TIMEOUT, acquired).await.unwrap_or_else(|_| Err(late()))?;
         Ok(lease)
     }
@@ -136,6 +142,7 @@ impl DesiredSubscription {
                 why = &mut lease.ended => Some(why),
                 () = sleep(RENEW_INTERVAL) => None,
             };
+
             if lost.is_none() {
                 // The one before goes on until there is another, or until its end.
                 if let Ok(next) = self.acquire().await {
@@ -143,10 +150,12 @@ impl DesiredSubscription {
                     continue;
                 }
             }
+
             if let Some(Ok(why)) = &lost {
                 let server = &self.request.server_name;
                 tracing::info!(server, error = %why, "lost a subscription; subscribing again");
             }
+
             lease = self.acquire_again().await;
         }
     }
@@ -187,6 +196,7 @@ async fn request_once(
             .with_cancelled(end.clone())
             .with_progress(progress),
     };
+
     let failed = |error: String| CallError::execution_failed(error);
     match requester.request(request).await {
         Ok(reply) => match json::read::<McpSubscribeResponse>(&reply.body) {

@@ -43,6 +43,7 @@ pub(crate) fn offers(index: &Arc<Index>, requester: &Requester) -> Vec<Offer> {
         std::future::ready(Ok(Output::text(list(&listed, &call.scope.view))))
     };
     let requester = || requester.clone();
+
     vec![
         Offer::new(list_services(), list),
         Offer::new(service_details(), GetDetails { requester: requester() }),
@@ -163,6 +164,7 @@ fn seen_summary(server: &McpServerSummary, view: &View) -> Option<McpServerSumma
     let provider = provider_of(&server.server_name);
     let sees = |tool: &String| view.sees(&ToolId::of(&provider, tool));
     let tool_names: Vec<_> = server.tool_names.iter().filter(|tool| sees(tool)).cloned().collect();
+
     if tool_names.is_empty() {
         return None;
     }
@@ -273,6 +275,7 @@ impl Executor for RegisterServer {
             let list = list.or_else(|| (!text.contains(['"', '\'', '\\'])).then(words));
             arguments.extend(list.map(|list| ("args".to_owned(), list)));
         }
+
         if !arguments.contains_key("type") {
             let kind = if arguments.contains_key("command") { "stdio" } else { "sse" };
             // Without either, the check says what is missing.

@@ -100,6 +100,7 @@ pub(crate) fn completion(info: CompletionInfo) -> McpCompleteResponse {
     });
     let values: Vec<_> = values.collect();
     let is_cut = values.len() < told;
+
     McpCompleteResponse {
         values,
         total: info.total,
@@ -114,6 +115,7 @@ pub(crate) fn prompt(result: GetPromptResult) -> Result<McpGetPromptResponse, St
     if result.messages.len() > BLOCKS_MAX {
         return Err(format!("the prompt has {} messages, too many", result.messages.len()));
     }
+
     let mut messages = Vec::new();
     for message in result.messages {
         let block = to_wire(message.content);
@@ -127,6 +129,7 @@ pub(crate) fn prompt(result: GetPromptResult) -> Result<McpGetPromptResponse, St
             block: (!is_text).then_some(block),
         });
     }
+
     Ok(McpGetPromptResponse {
         description: shown(result.description),
         messages,
@@ -147,14 +150,17 @@ pub(crate) fn contents(result: ReadResourceResult) -> McpReadResourceResponse {
     let mut room = RESULT_BYTES_MAX;
     let mut left_out = 0;
     let mut contents = Vec::new();
+
     for one in result.contents {
         let Some(mut one) = content(one) else { continue };
         let body = one.text.as_ref().or(one.blob.as_ref()).map_or(0, String::len);
         let rest = one.uri.len() + one.mime_type.as_ref().map_or(0, String::len);
+
         if contents.len() >= BLOCKS_MAX || rest > room {
             left_out += body;
             continue;
         }
+
         room -= rest;
         if body > room {
             let Some(text) = &mut one.text else {
@@ -164,9 +170,11 @@ pub(crate) fn contents(result: ReadResourceResult) -> McpReadResourceResponse {
             text.truncate(text.floor_char_boundary(room));
             left_out += body - text.len();
         }
+
         room -= body.min(room);
         contents.push(one);
     }
+
     McpReadResourceResponse {
         contents,
         left_out_bytes: (left_out > 0).then_some(left_out as u64),
@@ -204,6 +212,7 @@ pub(crate) fn page(
             size: resource.size,
         })
     });
+
     let resources = room.take(resources);
     let templates = templates.into_iter().map(|template| {
         is_address(&template.uri_template).then(|| McpResourceTemplate {
@@ -214,6 +223,7 @@ pub(crate) fn page(
             mime_type: shown(template.mime_type),
         })
     });
+
     let templates = room.take(templates);
     McpListResourcesResponse {
         resources,
@@ -244,6 +254,7 @@ impl Room {
                 _ => self.left_out += 1,
             }
         }
+
         taken
     }
 }

@@ -29,7 +29,7 @@ pub(crate) const LEASE_TIMEOUT: Duration = Duration::from_secs(25);
 /// the broker has noticed its end, a minute or two later at the most.
 pub(crate) const NOTES_TTL: Duration = Duration::from_secs(600);
 /// Observations further apart than this prove nothing.
-const OBSERVATION_GAP_MAX: Duration = Duration::from_secs(15);
+const OBSERVATION_INTERVAL_MAX: Duration = Duration::from_secs(15);
 
 /// The Leases of a namespace, on behalf of one manager.
 pub(crate) struct ManagerLeases {
@@ -183,7 +183,7 @@ impl LivenessTracker {
         now: Instant,
     ) -> BTreeSet<String> {
         // This process may have stood still, and the others with it: their time starts again.
-        if self.last_look.is_none_or(|last| now - last > OBSERVATION_GAP_MAX) {
+        if self.last_look.is_none_or(|last| now - last > OBSERVATION_INTERVAL_MAX) {
             self.known.clear();
         }
 

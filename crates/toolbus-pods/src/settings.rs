@@ -56,7 +56,7 @@ pub struct WarmSettings {
 
 impl WarmSettings {
     /// The greatest age that pods may be given.
-    pub const MAX_AGE_MAX: Duration = Duration::from_secs(30 * 60);
+    pub const AGE_TTL_MAX: Duration = Duration::from_secs(30 * 60);
 }
 
 impl Default for WarmSettings {
@@ -69,7 +69,7 @@ impl KubernetesSettings {
     /// Adds what is wrong with them to the mistakes of a program that has them as `kubernetes`.
     pub fn check(&self, mistakes: &mut Mistakes<'_>) {
         let max_age = self.warm.max_age.duration();
-        if !(Duration::from_secs(1)..=WarmSettings::MAX_AGE_MAX).contains(&max_age) {
+        if !(Duration::from_secs(1)..=WarmSettings::AGE_TTL_MAX).contains(&max_age) {
             mistakes.add("kubernetes.warm.max_age", "between one second and thirty minutes");
         }
 

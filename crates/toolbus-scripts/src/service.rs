@@ -24,7 +24,7 @@ use crate::runner::{
     Error, INPUT_BYTES_MAX, LiveOutput, Outcome, PACKAGES_MAX, Run, Runner, SCRIPT_BYTES_MAX,
     Script, Stream,
 };
-use crate::tool::{PACKAGES_BUDGET, TIMEOUT_SECONDS, WAIT_BESIDE_TIMEOUT};
+use crate::tool::{PACKAGES_TIMEOUT, TIMEOUT_SECONDS, WAIT_BESIDE_TIMEOUT};
 
 /// Answers script requests with a runner, `concurrency` at a time.
 ///
@@ -75,7 +75,7 @@ impl Service for ScriptService {
         check_request_size(&request).map_err(malformed)?;
 
         let packages = request.pip_packages.as_ref().is_some_and(|list| !list.is_empty());
-        let beside = if packages { PACKAGES_BUDGET } else { Duration::ZERO };
+        let beside = if packages { PACKAGES_TIMEOUT } else { Duration::ZERO };
 
         Ok(Call {
             ids: CallIds {

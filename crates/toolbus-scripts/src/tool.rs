@@ -28,7 +28,7 @@ pub const TIMEOUT_SECONDS_DEFAULT: u64 = 30;
 /// How much longer than the script's own timeout a caller waits for the answer.
 pub const WAIT_BESIDE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How much longer still when packages have to be installed first.
-pub const PACKAGES_BUDGET: Duration = Duration::from_secs(120);
+pub const PACKAGES_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Registers the tool, and the guide that goes with it.
 ///
@@ -267,7 +267,7 @@ fn timeout_seconds(arguments: &Map<String, Value>) -> u64 {
 fn call_timeout(arguments: &Map<String, Value>) -> Duration {
     let packages = arguments.get("pip_packages").and_then(Value::as_array);
     let has_packages = packages.is_some_and(|list| !list.is_empty());
-    let beside = if has_packages { PACKAGES_BUDGET } else { Duration::ZERO };
+    let beside = if has_packages { PACKAGES_TIMEOUT } else { Duration::ZERO };
     Duration::from_secs(timeout_seconds(arguments)) + WAIT_BESIDE_TIMEOUT + beside
 }
 

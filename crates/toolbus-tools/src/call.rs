@@ -40,7 +40,7 @@ pub struct Call {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CallTime {
     /// When the caller stops waiting, whatever the call is doing. `None`: it waits for the gates as
-    /// long as they let it, at most [`PATIENCE_DEFAULT`].
+    /// long as they let it, at most [`PATIENCE_TIMEOUT_DEFAULT`].
     pub patience: Option<Deadline>,
     /// How long the tool may run. `None`: as long as the caller waits, and where that is not said
     /// either, as long as the tool says.
@@ -48,7 +48,7 @@ pub struct CallTime {
 }
 
 /// How long a caller that does not say waits for the gates.
-pub const PATIENCE_DEFAULT: Duration = Duration::from_secs(15 * 60);
+pub const PATIENCE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(15 * 60);
 
 /// Longest text of arguments, in bytes.
 pub const ARGUMENTS_BYTES_MAX: usize = 8 << 20;
@@ -169,7 +169,7 @@ impl CallTime {
 
     /// When the caller stops waiting.
     pub(crate) fn patience(&self) -> Deadline {
-        self.patience.unwrap_or_else(|| Deadline::after(PATIENCE_DEFAULT))
+        self.patience.unwrap_or_else(|| Deadline::after(PATIENCE_TIMEOUT_DEFAULT))
     }
 
     /// When a tool that starts now has to end, if it says this of itself.

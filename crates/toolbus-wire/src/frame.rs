@@ -102,6 +102,7 @@ impl Envelope {
     pub fn from_frame(frame: Frame<'_>) -> Self {
         let Frame { properties, headers, body } = frame;
         let headers = read_headers(headers);
+
         Self {
             message_id: text(properties.message_id).unwrap_or_else(envelope::new_id),
             message_type: text(properties.message_type).unwrap_or_else(|| UNKNOWN.to_owned()),

@@ -1,28 +1,14 @@
 //! Rules on how production code is written, as far as a program can tell: air, names, parameters.
 //!
-//! Test code is free of them. A rule that today's tree does not keep yet stands in [`PENDING`]: what
-//! it finds is counted, and listed only by `cargo xtask tidy --strict`. Once nothing is left, move it
-//! to [`ENFORCED`].
+//! Test code is free of them.
 
 use super::Mistake;
 use super::source::{Function, Source};
 
-/// One rule and what it is called in the count of what is pending.
-pub(super) struct Rule {
-    pub(super) name: &'static str,
-    pub(super) check: fn(&Source<'_>) -> Vec<Mistake>,
-}
+/// One rule: the mistakes that it finds in a file.
+type Rule = fn(&Source<'_>) -> Vec<Mistake>;
 
-/// Rules that hold: a mistake fails the check.
-pub(super) const ENFORCED: &[Rule] = &[];
-
-/// Rules whose mistakes are only counted.
-pub(super) const PENDING: &[Rule] = &[
-    Rule { name: "function bodies without a blank line", check: check_air },
-    Rule { name: "tuple patterns as parameters", check: check_parameters },
-    Rule { name: "imports of all that the parent has", check: check_imports },
-    Rule { name: "durations whose name does not say what for", check: check_durations },
-];
+const RULES: [Rule; 4] = [check_air, check_parameters, check_imports, check_durations];
 
 /// Lines of a function's body from which on it has a blank line.
 const BODY_LINES_WITHOUT_AIR_MAX: usize = 19;
@@ -31,12 +17,9 @@ const BODY_LINES_WITHOUT_AIR_MAX: usize = 19;
 const DURATION_SUFFIXES: [&str; 5] = ["TIMEOUT", "INTERVAL", "GRACE", "BACKOFF", "TTL"];
 const BOUND_SUFFIXES: [&str; 3] = ["_MIN", "_MAX", "_DEFAULT"];
 
-/// All mistakes that these rules find in a file of production code.
-pub(super) fn check_rules<'r>(
-    rules: &'r [Rule],
-    source: &Source<'_>,
-) -> impl Iterator<Item = (&'r Rule, Mistake)> {
-    rules.iter().flat_map(|rule| (rule.check)(source).into_iter().map(move |found| (rule, found)))
+/// All mistakes in a file of production code.
+pub(super) fn check_rules(source: &Source<'_>) -> impl Iterator<Item = Mistake> {
+    RULES.iter().flat_map(|rule| rule(source))
 }
 
 fn mistake(source: &Source<'_>, line: usize, what: String, mend: &'static str) -> Mistake {

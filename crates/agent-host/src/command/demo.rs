@@ -40,6 +40,7 @@ async fn play(stage: &Stage<'_>) -> bool {
          and a Python sandbox. Each line below is a real call that crosses the bus.\n");
     stage.one_shot.fleet.settled(SERVER_TIMEOUT).await;
     stage.one_shot.wait_for_tool("mcp_invoke_tool").await;
+
     let tools = stage.one_shot.agent.invoker().registry().snapshot();
     let names: Vec<_> = tools.tools().iter().map(|entry| entry.tool.name.as_str()).collect();
     say(&format!("{} tools are there: {}.\n", names.len(), names.join(", ")));
@@ -48,10 +49,12 @@ async fn play(stage: &Stage<'_>) -> bool {
     for step in steps() {
         went_well &= stage.show(step).await;
     }
+
     say(
         "Try it yourself:\n  agent-host invoke execute_python_script '{\"script\": \"print(6 * 7)\"}'\n  \
          agent-host tools\nMCP servers go into mcp.json, a broker into --bus. See --help.",
     );
+
     went_well
 }
 
@@ -65,6 +68,7 @@ struct Step {
 
 fn steps() -> Vec<Step> {
     let script = |source: &str| json!({"script": source});
+
     vec![
         Step {
             why: "Python in a sandbox of its own: input goes in, what is printed comes back.",
@@ -136,6 +140,7 @@ impl Stage<'_> {
         let as_expected = (step.expect)(&outcome);
         let mark = if as_expected { "ok" } else { "NOT AS EXPECTED" };
         say(&format!("{}\n  {} -> {} ({took} ms, {mark})\n", step.why, step.tool, text(&outcome)));
+
         as_expected
     }
 }

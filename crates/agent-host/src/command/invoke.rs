@@ -27,6 +27,7 @@ pub(super) async fn run(
         // The signal says how this ends.
         return Ok(Exit::FAILURE);
     };
+
     let arguments = match read {
         Ok(arguments) => arguments,
         Err(what) => {
@@ -34,6 +35,7 @@ pub(super) async fn run(
             return Ok(Exit::MISUSE);
         }
     };
+
     let tool = match ToolName::parse(&options.tool) {
         Ok(tool) => tool,
         Err(error) => {
@@ -50,6 +52,7 @@ pub(super) async fn run(
             None => return Err(error.into()),
         },
     };
+
     one_shot.wait_for(&options.tool, &arguments).await;
     let terminal = Terminal::start(&options.tool);
     let time = options.timeout.map_or_else(CallTime::default, CallTime::within);
@@ -60,6 +63,7 @@ pub(super) async fn run(
         .with_progress(terminal.progress())
         .with_asker(terminal.asker());
     let outcome = one_shot.agent.invoker().invoke(call).await;
+
     terminal.stop().await;
     let exit = print(&id, &options, outcome);
     one_shot.stop().await;
@@ -87,9 +91,11 @@ fn from_stdin() -> Result<String, String> {
         .take(limit)
         .read_to_string(&mut text)
         .map_err(|error| format!("standard input cannot be read: {error}"))?;
+
     if text.len() > ARGUMENTS_BYTES_MAX {
         return Err(format!("the arguments are over the limit of {ARGUMENTS_BYTES_MAX} bytes"));
     }
+
     Ok(text)
 }
 
@@ -103,9 +109,11 @@ fn print(id: &CallId, options: &Invoke, outcome: Outcome) -> Exit {
         Ok(output) => (output, None),
         Err(error) => (Output::default(), Some(error)),
     };
+
     let Output { content, blocks, structured, .. } = output;
     let mut exit = if error.is_none() { Exit::SUCCESS } else { Exit::FAILURE };
     let parts = save::parts(&blocks);
+
     if options.json {
         let mut outcome = json!({
             "callId": id.as_str(),
@@ -118,13 +126,16 @@ fn print(id: &CallId, options: &Invoke, outcome: Outcome) -> Exit {
                 "isRetryable": error.is_retryable,
             })),
         });
+
         // What is more than text.
         if !blocks.is_empty() {
             outcome["contentBlocks"] = json!(blocks);
         }
+
         if let Some(structured) = structured {
             outcome["structuredContent"] = structured;
         }
+
         let _ = writeln!(std::io::stdout(), "{outcome}");
     } else if let Some(error) = error {
         let message = terminal_text::for_stream(error.message.trim_end(), &std::io::stderr());
@@ -134,6 +145,7 @@ fn print(id: &CallId, options: &Invoke, outcome: Outcome) -> Exit {
         let end = if content.is_empty() || content.ends_with('\n') { "" } else { "\n" };
         let _ = write!(std::io::stdout(), "{content}{end}");
     }
+
     // After the text, which is what the files belong to.
     match &options.save {
         Some(folder) => {
@@ -146,5 +158,6 @@ fn print(id: &CallId, options: &Invoke, outcome: Outcome) -> Exit {
         None if !options.json => save::tell(&parts),
         None => {}
     }
+
     exit
 }

@@ -103,8 +103,10 @@ impl OneShot {
                     break;
                 }
             }
+
             directory.wait_until(ANNOUNCEMENT_TIMEOUT, |_| directory.is_settled()).await;
         };
+
         if self.bridged {
             // Time is up for servers that are slow.
             let _ = tokio::time::timeout(ANNOUNCEMENT_TIMEOUT, told).await;

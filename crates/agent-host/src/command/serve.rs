@@ -23,9 +23,11 @@ pub(super) async fn run(settings: Settings, context: Context) -> Result<Exit, Bo
         started => started?,
     };
     let agent = Agent::start(fleet.bus().clone(), name.clone(), &instance).await?;
+
     if settings.direct_tools {
         agent.offer_directly();
     }
+
     let concurrency = settings.bus.prefetch;
     let served = toolbus_tools::bus::serve(
         fleet.bus().clone(),
@@ -35,9 +37,11 @@ pub(super) async fn run(settings: Settings, context: Context) -> Result<Exit, Bo
         agent.invoker(),
     )
     .await?;
+
     if settings.bus.url.is_none() {
         tracing::warn!("no broker is set: nobody on a bus can call its tools");
     }
+
     match agent.directory().refresh().await {
         Ok(true) => {}
         Ok(false) => {
@@ -46,10 +50,12 @@ pub(super) async fn run(settings: Settings, context: Context) -> Result<Exit, Bo
         // It is asked again when the broker is back.
         Err(error) => tracing::warn!(%error, "could not ask for MCP servers"),
     }
+
     let face = FaceServer::open(&settings.mcp_face, &agent).await?;
     if let Some(face) = &face {
         tracing::info!(address = %face.address(), "serving MCP clients");
     }
+
     describe(&context, &agent, face.as_ref().map(FaceServer::address));
     ready.set(State::Up);
     tracing::info!(agent = %name, "serving");
@@ -63,6 +69,7 @@ pub(super) async fn run(settings: Settings, context: Context) -> Result<Exit, Bo
             face.close(grace).await;
         }
     };
+
     futures_util::future::join3(everybody, alone, clients).await;
     agent.close().await;
     fleet.stop(LEAVE_TIMEOUT).await;

@@ -55,6 +55,7 @@ fn as_json(agent: &Agent, servers: &[McpServerSummary]) -> Result<String, BoxErr
             })
         })
         .collect();
+
     let all = json!({"tools": tools, "mcpServers": servers});
     Ok(serde_json::to_string_pretty(&all)? + "\n")
 }
@@ -64,15 +65,18 @@ fn as_text(agent: &Agent, servers: &[McpServerSummary]) -> String {
     let tools = tools.tools();
     let width = tools.iter().map(|entry| entry.tool.name.len()).max().unwrap_or(0);
     let mut text = String::new();
+
     for entry in tools {
         let tool = &entry.tool;
         let line = format!("{:width$}  {}", tool.name, first_sentence(&tool.description));
         text.push_str(&line);
         text.push('\n');
     }
+
     if !servers.is_empty() {
         text.push_str("\nMCP servers (call their tools with mcp_invoke_tool):\n");
     }
+
     for server in servers {
         let offer = match &server.unavailable {
             Some(why) => format!("not available: {why}"),
@@ -80,6 +84,7 @@ fn as_text(agent: &Agent, servers: &[McpServerSummary]) -> String {
         };
         text.push_str(&format!("  {}: {offer}\n", server.server_name));
     }
+
     text
 }
 

@@ -58,11 +58,13 @@ impl Form {
         if properties.len() > FIELDS_MAX {
             return Err(format!("a form of {} fields is too long", properties.len()));
         }
+
         let required = schema["required"].as_array().map_or(&[][..], Vec::as_slice);
         let field = |(name, schema): (&String, &Value)| {
             let is_required = required.iter().any(|other| other == name);
             Field::read(name, schema, is_required)
         };
+
         Ok(Self { fields: properties.iter().map(field).collect::<Result<_, _>>()? })
     }
 
@@ -80,6 +82,7 @@ impl Field {
         let alone = json!({"type": "object", "properties": {name: schema}});
         let check = Schema::compile(&alone)
             .map_err(|error| format!("the field '{name}' is none that can be checked: {error}"))?;
+
         let kind = match schema["type"].as_str() {
             Some("boolean") => Kind::Boolean,
             Some("number" | "integer") => Kind::Number,
@@ -90,6 +93,7 @@ impl Field {
             },
             Some(other) => return Err(format!("the field '{name}' is of an unknown type {other}")),
         };
+
         Ok(Self { name: name.to_owned(), kind, schema: schema.clone(), check, is_required })
     }
 
@@ -104,12 +108,14 @@ impl Field {
         if let Some(description) = self.schema["description"].as_str() {
             text += &format!(": {description}");
         }
+
         text.push('\n');
         if let Kind::Choice(choices) | Kind::Choices(choices) = &self.kind {
             for (number, choice) in choices.iter().enumerate() {
                 text += &format!("  {}. {}\n", number + 1, choice.title);
             }
         }
+
         text
     }
 
@@ -122,11 +128,13 @@ impl Field {
             Kind::Choice(_) => "one of them",
             Kind::Choices(_) => "some of them, with commas between",
         };
+
         let empty = match (self.schema.get("default"), self.is_required) {
             (Some(default), _) => format!(", default {}", text(default)),
             (None, true) => String::new(),
             (None, false) => ", or nothing".to_owned(),
         };
+
         format!("{} ({how}{empty}): ", self.name)
     }
 
@@ -140,11 +148,13 @@ impl Field {
                 (None, false) => Entry::LeftOut,
             };
         }
+
         let value = match self.value(line) {
             Ok(value) => value,
             Err(why) => return Entry::Wrong(why),
         };
         let entered = json!({&self.name: value});
+
         match self.check.check(&entered) {
             Ok(()) => Entry::Value(value),
             Err(violations) => Entry::Wrong(describe(&violations, None)),
@@ -188,6 +198,7 @@ fn choices(schema: &Value) -> Result<Vec<Choice>, String> {
         Choice { value, title }
     };
     let list = |name: &str| schema.get(name).and_then(Value::as_array);
+
     let choices: Vec<Choice> = if let Some(choices) = list("oneOf").or_else(|| list("anyOf")) {
         choices.iter().map(titled).collect()
     } else {
@@ -199,6 +210,7 @@ fn choices(schema: &Value) -> Result<Vec<Choice>, String> {
         };
         values.iter().enumerate().map(choice).collect()
     };
+
     match choices.len() {
         ..=CHOICES_MAX => Ok(choices),
         many => Err(format!("{many} choices are too many")),

@@ -12,7 +12,7 @@ use super::stage::{Stage, at_once, in_order, message, numbers};
 use crate::{Delivery, Disposition, PublishError, Subscription, TopicPattern};
 
 /// Long enough for a consumer that has answered to come to rest.
-const IDLE: Duration = Duration::from_millis(10);
+const IDLE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Subscriptions of different names each get a copy, since each belongs to another service.
 pub(super) async fn different_names_each_get_a_copy(stage: Stage) {
@@ -65,7 +65,7 @@ pub(super) async fn one_name_shares_the_work(stage: Stage) {
         }
 
         if round % 2 == 0 {
-            tokio::time::sleep(IDLE).await;
+            tokio::time::sleep(IDLE_INTERVAL).await;
         }
     }
 

@@ -14,7 +14,7 @@ use super::{DeadLetter, Doomed, Fixture};
 use crate::{Bus, Consumer, Delivery, Disposition, Flow, Handler, Subscription, TopicPattern};
 
 /// How often a value that the broker does not announce is asked for again.
-const POLL: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Grace for buses that are closed after a case: nothing runs on them any more.
 const STRIKE_GRACE: Duration = Duration::from_secs(1);
 
@@ -151,7 +151,7 @@ impl Stage {
         let wait = async {
             while last != Some(expected) {
                 if last.is_some() {
-                    tokio::time::sleep(POLL).await;
+                    tokio::time::sleep(POLL_INTERVAL).await;
                 }
                 last = Some(self.fixture.ready_count(&name).await);
             }
@@ -171,7 +171,7 @@ impl Stage {
                 if letters.len() >= at_least {
                     break;
                 }
-                tokio::time::sleep(POLL).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         };
 
@@ -205,7 +205,7 @@ impl Stage {
     ) {
         let wait = async {
             while !ask().await {
-                tokio::time::sleep(POLL).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         };
         self.within(what, wait).await;

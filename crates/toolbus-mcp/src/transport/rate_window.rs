@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use tokio::time::{Duration, Instant, sleep_until};
 
-const SECOND: Duration = Duration::from_secs(1);
+const RATE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Counts what happened in the current second.
 pub(super) struct RateWindow {
@@ -18,7 +18,7 @@ impl RateWindow {
 
     /// Counts one more. False when there were `most` in this second already.
     pub(super) fn try_admit(&mut self, most: u32) -> bool {
-        if self.since.elapsed() >= SECOND {
+        if self.since.elapsed() >= RATE_INTERVAL {
             *self = Self::new();
         }
 
@@ -28,7 +28,7 @@ impl RateWindow {
 
     /// When the next second begins.
     fn next_second(&self) -> Instant {
-        self.since + SECOND
+        self.since + RATE_INTERVAL
     }
 }
 

@@ -72,6 +72,7 @@ fn method(cursor: &mut Cursor<'_>) -> Option<()> {
         }
         // connection.blocked and basic.cancel: text.
         (10, 60) | (60, 30) => cursor.short_text(),
+
         // basic.return: code, text, exchange, routing key.
         (60, 50) => {
             cursor.skip(2)?;
@@ -228,12 +229,14 @@ impl Cursor<'_> {
         let length = usize::from(self.u8()?);
         let end = self.end_of(length)?;
         let mut text = &mut self.bytes[self.at..end];
+
         while let Err(error) = str::from_utf8(text) {
             let begin = error.valid_up_to();
             let length = error.error_len().unwrap_or(text.len() - begin);
             text[begin..begin + length].fill(REPLACEMENT);
             text = &mut text[begin + length..];
         }
+
         self.at = end;
         Some(())
     }

@@ -37,6 +37,7 @@ impl Transport {
             .redirect(reqwest::redirect::Policy::none())
             .pool_max_idle_per_host(1)
             .build()?;
+
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .max_blocking_threads(1)
@@ -48,6 +49,7 @@ impl Transport {
                 std::mem::forget(tracing::dispatcher::set_default(&Dispatch::none()));
             })
             .build()?;
+
         let (failures, outages) = (Arc::default(), Arc::default());
         Ok(Self { runtime: Some(runtime), http, failures, outages })
     }
@@ -111,16 +113,19 @@ impl HttpClient for SignalClient {
             .headers(parts.headers)
             .timeout(self.timeout)
             .body(body);
+
         let sent = send(request);
         let outcome = match self.requests.spawn_on(sent, &self.runtime).await {
             Ok(outcome) => outcome,
             Err(_) => Err("exporting has ended".into()),
         };
+
         match &outcome {
             Ok(response) if response.status().is_success() => self.succeeded(),
             Ok(response) => self.failed(&format!("HTTP status {}", response.status()), port),
             Err(error) => self.failed(&chain(&**error), port),
         }
+
         outcome
     }
 }
@@ -154,6 +159,7 @@ async fn send(request: reqwest::RequestBuilder) -> Result<Response<Bytes>, HttpE
     if let Some(headers) = response.headers_mut() {
         *headers = std::mem::take(answer.headers_mut());
     }
+
     let mut body = Vec::new();
     while let Some(chunk) = answer.chunk().await.map_err(reqwest::Error::without_url)? {
         if body.len() + chunk.len() > ANSWER_BYTES_MAX {
@@ -161,6 +167,7 @@ async fn send(request: reqwest::RequestBuilder) -> Result<Response<Bytes>, HttpE
         }
         body.extend_from_slice(&chunk);
     }
+
     Ok(response.body(body.into())?)
 }
 

@@ -31,12 +31,14 @@ where
         if !span.is_valid() {
             return self.0.format_event(context, writer, event);
         }
+
         let mut line = String::new();
         self.0.format_event(context, Writer::new(&mut line), event)?;
         let Some(members) = line.trim_end().strip_suffix('}') else {
             return writer.write_str(&line);
         };
         let (trace, span) = (span.trace_id(), span.span_id());
+
         writeln!(writer, "{members},\"trace_id\":\"{trace}\",\"span_id\":\"{span}\"}}")
     }
 }

@@ -69,12 +69,14 @@ impl Signal {
         if !export.enabled || environment.value(&exporter) == Some("none") {
             return None;
         }
+
         let [own, _] = self.variables("ENDPOINT");
         if let Some(text) = environment.value(&own) {
             return Some(text.parse().map_err(|what: String| {
                 Mistake::new(own, format!("not the URL of an HTTP endpoint: {what}"))
             }));
         }
+
         Some(Ok(export.endpoint.as_ref()?.below(&["v1", self.name()])))
     }
 
@@ -95,6 +97,7 @@ pub(super) fn mistakes(export: &TelemetrySettings, environment: &Environment) ->
             Some(Err(mistake)) => found.push(mistake),
             Some(Ok(_)) => {}
         }
+
         for (question, problem) in QUESTIONS {
             let names = signal.variables(question);
             let set = names.into_iter().find_map(|name| Some((environment.value(&name)?, name)));
@@ -105,6 +108,7 @@ pub(super) fn mistakes(export: &TelemetrySettings, environment: &Environment) ->
             }
         }
     }
+
     found
 }
 
@@ -153,12 +157,14 @@ pub(super) fn start(options: &Options<'_>) -> Result<Option<Exports>, Error> {
     if endpoints.iter().all(Option::is_none) {
         return Ok(None);
     }
+
     let transport =
         Transport::new().map_err(|source| Error::Export { what: "telemetry", source })?;
     let resource = resource(options);
     let client =
         |signal: Signal| transport.client(signal.name(), signal.timeout(options.environment));
     let [traces, metrics, logs] = endpoints;
+
     Ok(Some(Exports {
         traces: traces.map(|url| tracer(client(Signal::Traces), &url, &resource)).transpose()?,
         metrics: metrics.map(|url| meter(client(Signal::Metrics), &url, &resource)).transpose()?,
@@ -184,10 +190,12 @@ impl Exports {
                 .with_tracked_inactivity(false);
             layers.push(layer.with_filter(span_filter(options.identity)).boxed());
         }
+
         if let Some(logs) = &self.logs {
             let filter = log_filter(options, LevelFilter::INFO);
             layers.push(OpenTelemetryTracingBridge::new(logs).with_filter(filter).boxed());
         }
+
         layers
     }
 
@@ -216,9 +224,11 @@ impl Exports {
         ];
         let deadline = tokio::time::Instant::now() + timeout;
         let mut all = true;
+
         for end in ended.into_iter().flatten() {
             all &= matches!(tokio::time::timeout_at(deadline, end).await, Ok(Ok(true)));
         }
+
         drop(transport);
         all
     }
@@ -283,10 +293,12 @@ fn resource(options: &Options<'_>) -> Resource {
         KeyValue::new("service.version", identity.version),
         KeyValue::new("service.instance.id", identity.instance.clone()),
     ];
+
     ours.extend(identity.name.clone().map(|name| KeyValue::new("toolbus.name", name)));
     let detectors: [Box<dyn ResourceDetector>; 2] =
         [Box::new(TelemetryResourceDetector), Box::new(EnvResourceDetector::new())];
     let builder = Resource::builder_empty().with_attributes(ours).with_detectors(&detectors);
+
     match &options.export.service_name {
         Some(name) => builder.with_service_name(name.clone()).build(),
         None => builder.build(),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 /// A collector that comes and goes is warned about this often at most.
-const WARNING_PAUSE: Duration = Duration::from_secs(300);
+const WARNING_INTERVAL: Duration = Duration::from_secs(300);
 /// Most causes whose last warning is remembered.
 const CAUSES_MAX: usize = 16;
 
@@ -32,13 +32,16 @@ impl Outages {
         let mut state = self.0.lock();
         let is_known = state.failing.values().any(|known| known == cause);
         state.failing.insert(signal, cause.to_owned());
-        let was_warned = |at: &Instant| at.elapsed() < WARNING_PAUSE;
+        let was_warned = |at: &Instant| at.elapsed() < WARNING_INTERVAL;
+
         if is_known || state.warned.get(cause).is_some_and(was_warned) {
             return false;
         }
+
         if state.warned.len() >= CAUSES_MAX {
             state.warned.clear();
         }
+
         state.warned.insert(cause.to_owned(), Instant::now());
         state.told.insert(cause.to_owned())
     }

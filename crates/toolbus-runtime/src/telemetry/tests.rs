@@ -27,6 +27,7 @@ fn what_is_not_supported_is_told() {
         ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "x-tenant=a,Authorization: Bearer hunter2"),
         ("OTEL_EXPORTER_OTLP_TIMEOUT", "10s"),
     ];
+
     let told = mistakes_of(Some("http://collector:4318"), variables);
     assert!(!told.contains("hunter2"));
     assert_snapshot!(told, @r#"
@@ -82,6 +83,7 @@ fn libraries_are_quiet_unless_they_are_asked_for() {
         };
         assert_eq!(log_filter(&options, LevelFilter::INFO).to_string(), expected);
     };
+
     let workers = "rmcp::transport::common::client_side_sse=error,rmcp::transport::worker=off";
     check(None, &format!("{workers},lapin=off,rmcp=warn,info"));
     check(Some("debug"), &format!("{workers},lapin=off,rmcp=warn,debug"));

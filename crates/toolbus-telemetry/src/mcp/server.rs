@@ -15,13 +15,18 @@ use tracing::Span;
 use tracing::field::Empty;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
-use super::about::shortened;
-use super::*;
+use super::about::{About, SpanName, shortened};
+use super::labels::{Labels, Tags};
+use super::meta::Meta;
+use super::{
+    ERROR, EXECUTE_TOOL, METHOD, OPERATION, PROTOCOL, SERVER, SERVER_OPERATION_DURATION,
+    SERVER_SESSION_DURATION, STATUS, TRANSPORT,
+};
 
 /// Records what clients ask. Clones are the same.
 #[derive(Debug, Clone)]
 pub struct Recorder {
-    shared: Arc<Shared>,
+    instruments: Arc<ServerInstruments>,
     /// What every point has.
     tags: Tags,
     /// What every span has.
@@ -29,7 +34,7 @@ pub struct Recorder {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ServerInstruments {
     operations: Histogram<f64>,
     sessions: Histogram<f64>,
     labels: Labels,
@@ -69,7 +74,7 @@ pub struct Operation<'a> {
 /// A session, which is recorded when it is dropped.
 #[derive(Debug)]
 pub struct Session {
-    shared: Arc<Shared>,
+    instruments: Arc<ServerInstruments>,
     tags: Tags,
     began: Instant,
 }
@@ -78,7 +83,7 @@ impl Recorder {
     /// Records with instruments of this meter, which is to be had after telemetry was started.
     #[must_use]
     pub fn new(meter: &Meter, transport: Transport) -> Self {
-        let shared = Shared {
+        let instruments = ServerInstruments {
             operations: SERVER_OPERATION_DURATION.histogram(meter),
             sessions: SERVER_SESSION_DURATION.histogram(meter),
             labels: Labels::default(),
@@ -86,14 +91,18 @@ impl Recorder {
 
         let transport = transport.attribute();
         let tags = Tags::from_iter([transport.clone()]);
-        Self { shared: Arc::new(shared), tags, attributes: SmallVec::from_iter([transport]) }
+        Self {
+            instruments: Arc::new(instruments),
+            tags,
+            attributes: SmallVec::from_iter([transport]),
+        }
     }
 
     /// The same for requests that are about what this MCP server of the fleet has.
     #[must_use]
     pub fn about_server(&self, name: &str) -> Self {
         let mut about = self.clone();
-        about.tags.push(self.shared.labels.server(name));
+        about.tags.push(self.instruments.labels.server(name));
         // Shared, so that a clone copies no text.
         let name = StringValue::from(Arc::<str>::from(name));
         about.attributes.push(KeyValue::new(SERVER, name));
@@ -127,7 +136,7 @@ impl Recorder {
         tags.push(KeyValue::new(METHOD, method));
         if let About::Tool { name, is_listed } = about {
             tags.push(KeyValue::new(OPERATION, EXECUTE_TOOL));
-            tags.extend(is_listed.then(|| self.shared.labels.tool(name)));
+            tags.extend(is_listed.then(|| self.instruments.labels.tool(name)));
         }
 
         Operation {
@@ -144,9 +153,11 @@ impl Recorder {
     /// Begins the record of a session that speaks this revision of the protocol.
     #[must_use]
     pub fn session(&self, protocol: &str) -> Session {
-        let (shared, mut tags) = (Arc::clone(&self.shared), self.tags.clone());
-        tags.push(shared.labels.protocol(protocol));
-        Session { shared, tags, began: Instant::now() }
+        let instruments = Arc::clone(&self.instruments);
+        let mut tags = self.tags.clone();
+        tags.push(instruments.labels.protocol(protocol));
+
+        Session { instruments, tags, began: Instant::now() }
     }
 }
 
@@ -193,13 +204,13 @@ impl Operation<'_> {
 
     /// The request is of this revision of the protocol.
     pub fn speaks(&mut self, revision: &str) {
-        self.tags.push(self.recorder.shared.labels.protocol(revision));
+        self.tags.push(self.recorder.instruments.labels.protocol(revision));
         self.tell(PROTOCOL, || Some(revision));
     }
 
     /// The tool that is called is listed after all: who has it was asked meanwhile.
     pub fn is_listed(&mut self, tool: &str) {
-        self.tags.push(self.recorder.shared.labels.tool(tool));
+        self.tags.push(self.recorder.instruments.labels.tool(tool));
         let exported = self.context.span();
         if exported.is_recording() {
             let about = About::Tool { name: tool, is_listed: true };
@@ -214,7 +225,8 @@ impl Operation<'_> {
 
     fn write(&mut self, failure: Option<Failure>) {
         self.ended = true;
-        let Shared { operations, labels, .. } = &*self.recorder.shared;
+        let ServerInstruments { operations, labels, .. } = &*self.recorder.instruments;
+
         let errors = match failure {
             None => [None, None],
             Some(Failure::Because(why)) => {
@@ -229,9 +241,11 @@ impl Operation<'_> {
                 [Some(KeyValue::new(ERROR, code.clone())), Some(KeyValue::new(STATUS, code))]
             }
         };
+
         if failure.is_some() {
             self.span.record("otel.status_code", "ERROR");
         }
+
         self.tags.extend(errors.into_iter().flatten());
         operations.record(self.began.elapsed().as_secs_f64(), &self.tags);
     }
@@ -247,7 +261,7 @@ impl Drop for Operation<'_> {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.shared.sessions.record(self.began.elapsed().as_secs_f64(), &self.tags);
+        self.instruments.sessions.record(self.began.elapsed().as_secs_f64(), &self.tags);
     }
 }
 

@@ -43,6 +43,7 @@ pub async fn serve(
         instance: instance.clone(),
         concurrency,
     };
+
     let registered_by = Instant::now() + REGISTRATION_GRACE;
     let service = || ToolService { invoker: invoker.clone(), agent: agent.clone(), registered_by };
     Ok([
@@ -68,6 +69,7 @@ impl Service for ToolService {
                 reason: format!("unknown message type '{}'", envelope.message_type),
             });
         }
+
         let request = read_request(envelope)?;
         let entry = self.invoker.registry().find(&request.tool_name);
 
@@ -193,5 +195,6 @@ pub fn tool_failure(ids: &CallIds, failure: Failure) -> Reply {
             format!("the result has {bytes} bytes, too many for one message"),
         ),
     };
+
     reply::error_reply(ids, CallError::new(code, text).with_execution(execution))
 }

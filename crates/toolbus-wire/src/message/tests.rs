@@ -10,6 +10,7 @@ use super::script::*;
 use super::tool::*;
 use super::toolbus::*;
 use super::*;
+use crate::Execution;
 use crate::{Envelope, ErrorCode};
 
 fn check<T: Message + PartialEq + Debug>(body: &Value, expected: &T) {
@@ -118,6 +119,20 @@ fn an_error_of_a_tool_says_whether_to_try_again() {
         &error,
         r#"{"toolCallId":"c","toolName":"t","code":"new_one","message":"m","isRetryable":false}"#,
     );
+
+    for (text, execution) in [
+        ("started", Execution::Started),
+        ("not_started", Execution::NotStarted),
+        ("a newer word", Execution::Unknown),
+    ] {
+        let body = json!({
+            "toolCallId": "c", "toolName": "t", "code": "timeout", "message": "m",
+            "execution": text, "retryAfterMs": 5, "details": {"a": [1]}
+        });
+        let error = json::read::<ToolError>(body.to_string().as_bytes()).unwrap();
+        assert_eq!((error.execution, error.retry_after_ms), (Some(execution), Some(5)), "{text}");
+        assert_eq!(error.details, Some(json!({"a": [1]})));
+    }
 }
 
 #[test]

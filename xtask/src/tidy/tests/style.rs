@@ -3,16 +3,10 @@
 use crate::tidy::source::Source;
 use crate::tidy::{history, style, tokens};
 
-const RULES: [&[style::Rule]; 2] = [style::ENFORCED, style::PENDING];
-
 /// `expected` are the mistakes as `line: what`, in order.
 fn check_style(text: &str, expected: &[&str]) {
     let source = Source::read("crates/a/src/b.rs", text);
-    let mut found: Vec<_> = RULES
-        .iter()
-        .flat_map(|rules| style::check_rules(rules, &source))
-        .map(|(_, mistake)| mistake)
-        .collect();
+    let mut found: Vec<_> = style::check_rules(&source).collect();
     found.sort();
     let found: Vec<_> =
         found.iter().map(|mistake| format!("{}: {}", mistake.line, mistake.what)).collect();

@@ -12,6 +12,7 @@ use serde_json::json;
 use toolbus_testkit::spans::Spans;
 
 use super::*;
+use crate::mcp::{PROMPT, REQUEST, RESOURCE, SESSION, TOOL, TOOL_ERROR};
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const SPAN: &str = "b7ad6b7169203331";
