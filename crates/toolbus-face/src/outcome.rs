@@ -5,14 +5,11 @@
 //! A resource without contents is a link: the bus has no other sign of one.
 
 use rmcp::model::{CallToolResult, ContentBlock as Block, ErrorData, Resource, ResourceContents};
-use serde_json::{Value, json};
+use serde_json::Value;
 use toolbus_tools::call::{CallError, Outcome, Output};
 use toolbus_wire::ErrorCode;
+use toolbus_wire::message::mcp::McpServerError;
 use toolbus_wire::message::tool::{ContentBlock, ContentKind};
-
-/// How a bridge tells the error of a server: what it is about and a colon, if anything, then this,
-/// the code, a colon and the text.
-const ERROR_OF_SERVER: &str = "MCP error ";
 
 /// The answer to a call that ended so.
 pub(crate) fn answer(outcome: Outcome) -> Result<CallToolResult, ErrorData> {
@@ -21,32 +18,27 @@ pub(crate) fn answer(outcome: Outcome) -> Result<CallToolResult, ErrorData> {
         Err(error) if error.code == ErrorCode::ToolNotFound => {
             Err(ErrorData::invalid_params(error.message, None))
         }
-        Err(error) => match of_server(&error) {
-            Some((rmcp::model::ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY, text)) => {
-                Err(incapable(text))
-            }
+        Err(error) => match server_error(&error) {
+            Some(told) if is_incapable(&told) => Err(incapable(told)),
             _ => Ok(failed(&error)),
         },
     }
 }
 
-/// The error of a server that a bridge tells, by its code and its text.
-pub(crate) fn of_server(error: &CallError) -> Option<(rmcp::model::ErrorCode, &str)> {
-    let (about, told) = error.message.split_once(ERROR_OF_SERVER)?;
-    let (code, text) =
-        told.split_once(": ").filter(|_| about.is_empty() || about.ends_with(": "))?;
-    Some((rmcp::model::ErrorCode(code.parse().ok()?), text))
+/// The server's own error, where it answered with one.
+pub(crate) fn server_error(error: &CallError) -> Option<McpServerError> {
+    McpServerError::of_details(error.details.as_deref()?)
 }
 
-/// The client does not answer what the server has to ask: its author has to mend that. The text
+/// Whether the server has to ask something that the client does not answer.
+pub(crate) fn is_incapable(error: &McpServerError) -> bool {
+    error.code == rmcp::model::ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY.0
+}
+
+/// The client does not answer what the server has to ask: its author has to mend that. The data
 /// names what it would have to answer.
-pub(crate) fn incapable(text: &str) -> ErrorData {
-    let names = text.rsplit_once(": ").map_or("", |(_, names)| names);
-    let required = names.split(", ").filter(|name| !name.is_empty());
-    let required: serde_json::Map<_, _> =
-        required.map(|name| (name.to_owned(), json!({}))).collect();
-    let code = rmcp::model::ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY;
-    ErrorData::new(code, text.to_owned(), Some(json!({"requiredCapabilities": required})))
+pub(crate) fn incapable(error: McpServerError) -> ErrorData {
+    ErrorData::new(rmcp::model::ErrorCode(error.code), error.message, error.data)
 }
 
 /// The result for a client of the older era, which takes no values but objects.

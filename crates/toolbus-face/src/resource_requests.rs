@@ -23,7 +23,7 @@ use toolbus_tools::id::{CallId, ToolName};
 use toolbus_wire::message::mcp::{
     McpCompleteRequest, McpGetPromptRequest, McpListResourcesRequest, McpListResourcesResponse,
     McpPromptMessage, McpReadResourceRequest, McpResource, McpResourceContents,
-    McpResourceTemplate,
+    McpResourceTemplate, McpServerError,
 };
 
 use crate::FaceDeps;
@@ -222,13 +222,18 @@ fn wanted_completion(
 
 /// What the client did wrong is told with the server's own code. Everything else is not its fault.
 pub(crate) fn error(error: CallError) -> ErrorData {
-    match outcome::of_server(&error) {
-        Some((ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY, text)) => outcome::incapable(text),
-        Some((code @ (ErrorCode::INVALID_PARAMS | ErrorCode::RESOURCE_NOT_FOUND), text)) => {
-            ErrorData::new(code, text.to_owned(), None)
+    match outcome::server_error(&error) {
+        Some(told) if outcome::is_incapable(&told) => outcome::incapable(told),
+        Some(told) if is_of_client(&told) => {
+            ErrorData::new(ErrorCode(told.code), told.message, None)
         }
         _ => ErrorData::internal_error(format!("{}: {}", error.code, error.message), None),
     }
+}
+
+/// Whether the client asked for what is not there, or asked wrongly.
+fn is_of_client(error: &McpServerError) -> bool {
+    [ErrorCode::INVALID_PARAMS, ErrorCode::RESOURCE_NOT_FOUND].contains(&ErrorCode(error.code))
 }
 
 fn message(message: McpPromptMessage) -> PromptMessage {

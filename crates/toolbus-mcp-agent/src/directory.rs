@@ -23,12 +23,13 @@ use toolbus_wire::message::mcp::{
     McpServerSummary, McpServersIndexed,
 };
 use toolbus_wire::name::InstanceId;
-use toolbus_wire::{ErrorCode, json, message, topic};
+use toolbus_wire::{json, message, topic};
 
 use crate::direct::DirectTools;
 use crate::index::{Index, Servers};
 use crate::offers::Offers;
 use crate::proxy::InvokeTool;
+use crate::reads::refused;
 use crate::{manage, tools};
 
 /// How many announcements are fetched ahead. They are deltas, so they are taken in order.
@@ -145,6 +146,13 @@ impl McpDirectory {
         self.inner.index.servers()
     }
 
+    /// The names of servers whose bridge is away.
+    #[must_use]
+    pub fn away_servers(&self) -> Vec<String> {
+        let (servers, _) = self.inner.index.indexed();
+        servers.into_iter().filter(|server| server.is_away).map(|server| server.name).collect()
+    }
+
     /// Waits until `enough` holds for the servers that are known, for as long as it takes.
     pub async fn until(&self, enough: impl Fn(&[McpServerSummary]) -> bool) {
         self.inner.index.wait_until(enough).await;
@@ -161,10 +169,8 @@ impl McpDirectory {
         let details: McpGetServiceDetailsResponse =
             manage::ask(&self.inner.requester, &question, context, timed_out).await?;
 
-        match details.error {
-            None => Ok(details),
-            Some(error) => Err(CallError::new(ErrorCode::ExecutionFailed, error)),
-        }
+        refused(&details)?;
+        Ok(details)
     }
 
     /// Whether any bridge has announced anything to this agent yet. From then on the MCP tools and

@@ -123,19 +123,16 @@ impl Index {
 
     /// Waits until there is a later revision than this.
     pub(crate) async fn wait_for_revision_after(&self, known: u64) {
-        self.wait_until_known(|servers| servers.revision > known).await;
+        self.wait_until(|_| self.revision() > known).await;
     }
 
+    /// Waits until this holds. It is asked without any lock, so it may look into the index itself.
     pub(crate) async fn wait_until(&self, is_enough: impl Fn(&[McpServerSummary]) -> bool) {
-        self.wait_until_known(|known| is_enough(&known.servers)).await;
-    }
-
-    async fn wait_until_known(&self, is_enough: impl Fn(&KnownServers) -> bool) {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             // Listening must begin before the look, or a change between the two is missed.
             changed.as_mut().enable();
-            if is_enough(&self.known.lock()) {
+            if is_enough(&self.servers()) {
                 return;
             }
             changed.await;

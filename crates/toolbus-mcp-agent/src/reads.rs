@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use toolbus_bus::CallContext;
 use toolbus_tools::call::CallError;
-use toolbus_wire::Message;
 use toolbus_wire::message::mcp::{
     McpCompleteRequest, McpCompleteResponse, McpGetPromptRequest, McpGetPromptResponse,
     McpListResourcesRequest, McpListResourcesResponse, McpReadResourceRequest,
-    McpReadResourceResponse,
+    McpReadResourceResponse, McpResponse,
 };
+use toolbus_wire::{ErrorCode, Message};
 
 use crate::directory::McpDirectory;
 pub use crate::manage::TIMEOUT as READ_TIMEOUT;
@@ -31,7 +31,7 @@ impl McpDirectory {
         context: CallContext,
     ) -> Result<McpGetPromptResponse, CallError> {
         let answer: McpGetPromptResponse = self.look_up(wanted, context).await?;
-        refused(answer.error.as_deref())?;
+        refused(&answer)?;
         Ok(answer)
     }
 
@@ -45,7 +45,7 @@ impl McpDirectory {
         context: CallContext,
     ) -> Result<McpListResourcesResponse, CallError> {
         let answer: McpListResourcesResponse = self.look_up(wanted, context).await?;
-        refused(answer.error.as_deref())?;
+        refused(&answer)?;
         Ok(answer)
     }
 
@@ -59,7 +59,7 @@ impl McpDirectory {
         context: CallContext,
     ) -> Result<McpReadResourceResponse, CallError> {
         let answer: McpReadResourceResponse = self.look_up(wanted, context).await?;
-        refused(answer.error.as_deref())?;
+        refused(&answer)?;
         Ok(answer)
     }
 
@@ -73,7 +73,7 @@ impl McpDirectory {
         context: CallContext,
     ) -> Result<McpCompleteResponse, CallError> {
         let answer: McpCompleteResponse = self.look_up(wanted, context).await?;
-        refused(answer.error.as_deref())?;
+        refused(&answer)?;
         Ok(answer)
     }
 
@@ -88,6 +88,12 @@ impl McpDirectory {
 }
 
 /// What the bridge says instead of an answer.
-fn refused(error: Option<&str>) -> Result<(), CallError> {
-    error.map_or(Ok(()), |error| Err(CallError::execution_failed(error)))
+pub(crate) fn refused(response: &impl McpResponse) -> Result<(), CallError> {
+    let Some(text) = response.error_text() else { return Ok(()) };
+    let code = response.error_code().unwrap_or(ErrorCode::ExecutionFailed);
+    let error = CallError::new(code, text);
+    Err(match response.server_error() {
+        Some(server_error) => error.with_details(server_error.to_details()),
+        None => error,
+    })
 }

@@ -19,6 +19,7 @@ use toolbus_wire::message::toolbus::ToolProgress;
 use toolbus_wire::{ErrorCode, json, topic};
 
 use crate::directory::McpDirectory;
+use crate::reads::refused;
 
 /// How long one request holds. A bridge that did not hear that it is cancelled holds it as long.
 const LEASE_TTL: Duration = Duration::from_secs(120);
@@ -200,15 +201,10 @@ async fn request_once(
     let failed = |error: String| CallError::execution_failed(error);
     match requester.request(request).await {
         Ok(reply) => match json::read::<McpSubscribeResponse>(&reply.body) {
-            Ok(ended) => {
-                let error = ended.error.unwrap_or_else(|| "it has ended".to_owned());
-                match ended.error_code {
-                    Some(ErrorCode::OutcomeUnknown) => {
-                        CallError::new(ErrorCode::OutcomeUnknown, error)
-                    }
-                    _ => failed(error),
-                }
-            }
+            Ok(ended) => match refused(&ended) {
+                Err(error) => error,
+                Ok(()) => failed("it has ended".to_owned()),
+            },
             Err(error) => failed(format!("the reply cannot be read: {error}")),
         },
         Err(requester::Error::Publish(PublishError::Unroutable(_))) => {

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::{Asker, CallContext, Deadline, Progress};
+use toolbus_wire::message::mcp::McpServerError;
 use toolbus_wire::{ErrorCode, Execution};
 
 /// How the names of a call are meant.
@@ -229,6 +230,8 @@ pub enum CallError {
     Failed {
         /// What happened.
         message: String,
+        /// The server's own error, where it answered with one.
+        server_error: Option<Box<McpServerError>>,
     },
 }
 
@@ -239,6 +242,15 @@ impl CallError {
         match self {
             Self::Timeout { execution, .. } | Self::Cancelled { execution, .. } => *execution,
             error => error.code().execution(),
+        }
+    }
+
+    /// The server's own error, where it answered with one.
+    #[must_use]
+    pub fn server_error(&self) -> Option<&McpServerError> {
+        match self {
+            Self::Failed { server_error, .. } => server_error.as_deref(),
+            _ => None,
         }
     }
 

@@ -251,8 +251,8 @@ impl Connection {
     }
 
     /// The text of a JSON-RPC error, as it may be passed on.
-    pub(crate) fn json_rpc_error_text(&self, error: &ErrorData) -> String {
-        AnswerReader::new(&self.sender).error_text(error)
+    pub(crate) fn json_rpc_failure(&self, error: &ErrorData) -> CallFailure {
+        AnswerReader::new(&self.sender).failure_of(error)
     }
 
     pub(crate) fn eraser(&self) -> &Eraser {

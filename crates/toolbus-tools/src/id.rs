@@ -4,9 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use toolbus_wire::envelope::new_id;
-
-/// Longest name or id that is taken from a caller, in bytes.
-pub const ID_BYTES_MAX: usize = 256;
+pub use toolbus_wire::message::tool::ID_BYTES_MAX;
 
 /// A name or id that is not taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -37,19 +35,20 @@ pub enum Error {
 }
 
 macro_rules! bounded_text {
-    ($(#[$doc:meta])* $name:ident, $what:literal) => {
+    ($(#[$doc:meta])* $name:ident, $what:literal $(, $check:ident)?) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Takes a text of at most [`ID_BYTES_MAX`] bytes without control characters.
+            /// Takes a text of at most [`ID_BYTES_MAX`] bytes.
             ///
             /// # Errors
             /// What is wrong with the text.
             pub fn parse(text: impl AsRef<str>) -> Result<Self, Error> {
                 let text = text.as_ref();
-                check_bounds($what, text)?;
+                check_length($what, text)?;
+                $($check($what, text)?;)?
                 Ok(Self(text.into()))
             }
 
@@ -70,19 +69,19 @@ macro_rules! bounded_text {
 
 bounded_text! {
     /// The id of a call, as its caller gave it. Models number their calls alike in every session,
-    /// so it is unique within a run at most.
+    /// so it is unique within a run at most. It may be any text: whoever repeats it escapes it.
     CallId, "a call id"
 }
 
 bounded_text! {
     /// The name that a tool is called by.
-    ToolName, "a tool name"
+    ToolName, "a tool name", check_characters
 }
 
 bounded_text! {
     /// Which tool a call is really about, in one spelling: `mcp:github/create_issue`, by whatever
     /// name it was called.
-    ToolId, "a tool id"
+    ToolId, "a tool id", check_characters
 }
 
 /// The namespace that the memory of calls lives under, such as `session/abc`: segments of letters,
@@ -123,7 +122,7 @@ impl SessionId {
     pub fn parse(text: impl AsRef<str>) -> Result<Self, Error> {
         const WHAT: &str = "a session id";
         let text = text.as_ref();
-        check_bounds(WHAT, text)?;
+        check_length(WHAT, text)?;
 
         let is_allowed = |c: char| c.is_alphanumeric() || "-_.:@+=~".contains(c);
         let is_segment =
@@ -162,14 +161,15 @@ impl RunId {
     }
 }
 
-fn check_bounds(what: &'static str, text: &str) -> Result<(), Error> {
-    if text.len() > ID_BYTES_MAX {
-        return Err(Error::TooLong { what, bytes: text.len() });
+fn check_length(what: &'static str, text: &str) -> Result<(), Error> {
+    match text.len() {
+        ..=ID_BYTES_MAX => Ok(()),
+        bytes => Err(Error::TooLong { what, bytes }),
     }
-    if text.chars().any(char::is_control) {
-        return Err(Error::ControlCharacter { what });
-    }
-    Ok(())
+}
+
+fn check_characters(what: &'static str, text: &str) -> Result<(), Error> {
+    if text.chars().any(char::is_control) { Err(Error::ControlCharacter { what }) } else { Ok(()) }
 }
 
 #[cfg(test)]

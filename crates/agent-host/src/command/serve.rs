@@ -88,10 +88,16 @@ fn describe(context: &Context, agent: &Agent, face: Option<SocketAddr>) {
             .iter()
             .map(|entry| entry.tool.name.clone())
             .collect();
-        let servers: Vec<_> =
-            agent.directory().servers().iter().map(|server| server.server_name.clone()).collect();
+        let away = agent.directory().away_servers();
+        let servers = agent.directory().servers();
+        let servers = servers.iter().map(|server| server.server_name.clone());
+        let servers: Vec<_> = servers.filter(|server| !away.contains(server)).collect();
+
         let mut status =
             serde_json::json!({"agent": agent.name(), "tools": tools, "mcpServers": servers});
+        if !away.is_empty() {
+            status["mcpServersAway"] = away.into();
+        }
         if let Some(face) = face {
             status["mcpFace"] = face.to_string().into();
         }

@@ -133,5 +133,14 @@ async fn what_was_announced_during_an_outage_is_known_after_it() {
     })
     .await;
     agent.process().resume().unwrap();
-    knows(&agent, json!(["new"])).await;
+
+    // Nobody says any more that the old one is gone, so it is taken for away.
+    eventually(2 * LIMIT, async || {
+        let status: Value = serde_json::from_str(&agent.look("/status").await?.1)?;
+        let details = &status["details"];
+        ensure!(details["mcpServers"] == json!(["new"]), "{status}");
+        ensure!(details["mcpServersAway"] == json!(["old"]), "{status}");
+        Ok(())
+    })
+    .await;
 }

@@ -42,7 +42,10 @@ async fn tool_invoke_is_answered_as_recorded() {
     let pairs = stage.replay(|request| request).await;
     assert_eq!(pairs.len(), 8, "every request has its answer");
     for (recorded, ours) in &pairs {
-        assert_alike(recorded, ours, &[]);
+        // The C# code advises to call again after any timeout; ours only where nothing ran.
+        let but_for: &[&str] =
+            if recorded.body["code"] == "timeout" { &["isretryable"] } else { &[] };
+        assert_alike(recorded, ours, but_for);
     }
     for responder in served {
         responder.stop(Duration::from_secs(1)).await;

@@ -75,13 +75,17 @@ fn an_error_is_for_the_model_unless_there_is_no_such_tool() {
 
 #[test]
 fn what_a_client_cannot_answer_is_for_its_author() {
-    let told = "MCP error -32021: it cannot be asked: elicitation, sampling";
-    for message in [told.to_owned(), format!("Tool 't' of MCP server 's' failed: {told}")] {
-        let error = answer(Err(CallError::execution_failed(&message))).unwrap_err();
-        assert_eq!(error.code.0, -32021, "{message}");
-        let required = json!({"requiredCapabilities": {"elicitation": {}, "sampling": {}}});
-        assert_eq!(error.data, Some(required), "{message}");
-    }
-    let quoted = format!("it says {told}");
+    let required = json!({"requiredCapabilities": {"elicitation": {}, "sampling": {}}});
+    let told = McpServerError {
+        code: -32021,
+        message: "it cannot be asked".to_owned(),
+        data: Some(required.clone()),
+    };
+    let failed = CallError::execution_failed("it failed").with_details(told.to_details());
+    let error = answer(Err(failed)).unwrap_err();
+    assert_eq!((error.code.0, error.data), (-32021, Some(required)));
+
+    // What a tool's text says is the tool's own.
+    let quoted = "MCP error -32021: it cannot be asked: elicitation, sampling";
     assert!(answer(Err(CallError::execution_failed(quoted))).is_ok());
 }

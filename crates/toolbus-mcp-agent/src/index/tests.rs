@@ -57,6 +57,14 @@ fn an_outage_empties_nothing() {
     assert_eq!(index.servers()[1].unavailable, None);
 }
 
+/// Whoever waits may ask the index, whose lock is not held meanwhile.
+#[tokio::test]
+async fn a_condition_may_look_into_the_index() {
+    let index = Index::default();
+    index.apply(announcement(&["a"], &[]), |_| {});
+    index.wait_until(|servers| servers.len() == index.indexed().0.len()).await;
+}
+
 /// What somebody waits for is never missed, however the announcement and the look fall.
 #[tokio::test]
 async fn a_change_is_seen_with_its_revision() {

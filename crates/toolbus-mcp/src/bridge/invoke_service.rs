@@ -82,6 +82,10 @@ fn naming_of(headers: &Headers) -> Naming {
 fn call_error(error: crate::call::CallError) -> CallError {
     let told = CallError::new(error.code(), error.to_string());
     let told = told.with_execution(error.execution());
+    let told = match error.server_error() {
+        Some(server_error) => told.with_details(server_error.to_details()),
+        None => told,
+    };
     if error.may_repeat() { told.of_repeatable() } else { told }
 }
 

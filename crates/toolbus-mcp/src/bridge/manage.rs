@@ -197,5 +197,8 @@ fn lookup(server_name: &str, context: Context) -> Lookup {
 
 /// The server's answer, or a response with the error.
 fn response_of<R: McpResponse>(answer: Result<R, CallError>) -> R {
-    answer.unwrap_or_else(|error| R::from_error(error.code(), error.to_string()))
+    answer.unwrap_or_else(|error| {
+        let response = R::from_error(error.code(), error.to_string());
+        response.with_server_error(error.server_error().cloned())
+    })
 }

@@ -45,8 +45,8 @@ impl Service for SubscribeService {
             let progress = context.call.progress.clone();
             let lookup = Lookup { server: server_name.clone(), context: context.call };
             let Err(error) = self.set.subscribe(lookup, &uris, &progress).await;
-            let response =
-                McpSubscribeResponse::from_error(ErrorCode::ExecutionFailed, error.to_string());
+            let response = McpSubscribeResponse::from_error(error.code(), error.to_string())
+                .with_server_error(error.server_error().cloned());
             with_headers(Reply::of(&McpSubscribeResponse { server_name, ..response }))
         })
     }

@@ -3,6 +3,8 @@
 use rmcp::model::{ErrorCode, ErrorData, ServerResult};
 use rmcp::service::ServiceError;
 use rmcp::transport::DynamicTransportError;
+use serde_json::Value;
+use toolbus_wire::message::mcp::McpServerError;
 
 use super::request_sender::RequestSender;
 use crate::auth;
@@ -12,6 +14,9 @@ use crate::eraser::shortened;
 use crate::failure::{Failure, TEXT_BYTES_MAX, is_unauthorized, is_unreachable, json_rpc_text};
 use crate::transport::intercept::CallTag;
 use crate::{http, transport};
+
+/// Longest data of a server's error that is passed on, in bytes of JSON.
+const ERROR_DATA_BYTES_MAX: usize = 16 << 10;
 
 /// Why a call has no result, and whether it may be sent again.
 #[derive(Debug)]
@@ -135,8 +140,31 @@ impl<'a> AnswerReader<'a> {
             ErrorCode::INVALID_PARAMS | ErrorCode::METHOD_NOT_FOUND => {
                 CallError::ToolUnknown { server: server.clone(), tool: tool.clone(), message: text }
             }
-            _ => CallError::Failed { message: about("failed") },
+            _ => CallError::Failed {
+                message: about("failed"),
+                server_error: Some(Box::new(self.server_error(error))),
+            },
         }
+    }
+
+    /// A JSON-RPC error as programs are told it.
+    pub(super) fn server_error(&self, error: &ErrorData) -> McpServerError {
+        let text = self.sender.eraser.erase(&error.message);
+        let is_short = |data: &Value| data.to_string().len() <= ERROR_DATA_BYTES_MAX;
+        McpServerError {
+            code: error.code.0,
+            message: shortened(&text, TEXT_BYTES_MAX).into_owned(),
+            // Credentials are erased from it where messages come in.
+            data: error.data.clone().filter(is_short),
+        }
+    }
+
+    /// The failure of a request that the server answered with a JSON-RPC error.
+    pub(super) fn failure_of(&self, error: &ErrorData) -> CallFailure {
+        CallFailure::Final(CallError::Failed {
+            message: self.error_text(error),
+            server_error: Some(Box::new(self.server_error(error))),
+        })
     }
 
     /// The text of a JSON-RPC error, as it may be passed on.
@@ -192,7 +220,7 @@ impl<'a> AnswerReader<'a> {
                 | http::Error::ResponseBodyTooLarge { .. },
             ) => {
                 let message = format!("MCP server '{server}' failed: {}", failure(error));
-                CallFailure::Final(CallError::Failed { message })
+                CallFailure::Final(CallError::Failed { message, server_error: None })
             }
             Some(http::Error::SessionExpired | http::Error::ReinitializationFailed(_)) => {
                 CallFailure::NotSent(failure(error))

@@ -15,7 +15,7 @@ use super::answers::{AnswerReader, CallFailure};
 use super::exchange::{Exchange, ExchangeScope, McpRequest};
 use super::listing::{OfferLister, PageCursor};
 use super::request_sender::RequestSender;
-use crate::call::{Call, CallError};
+use crate::call::Call;
 use crate::failure::Failure;
 use crate::lookup::{ReadRequest, ReadResponse, completion, contents, page, prompt};
 
@@ -132,10 +132,7 @@ async fn explain_failed_read(
         ServiceError::McpError(error) if error.code == ErrorCode::METHOD_NOT_FOUND => {
             sender.answer_failure(&format!("does not know {}", request.method()))
         }
-        ServiceError::McpError(error) => {
-            let message = answers.error_text(&error);
-            CallFailure::Final(CallError::Failed { message })
-        }
+        ServiceError::McpError(error) => answers.failure_of(&error),
         ServiceError::TransportClosed => CallFailure::Lost(sender.lifecycle.why_over().await),
         ServiceError::TransportSend(error) => answers.explain_unsent(error),
         other => CallFailure::Lost(Failure::request(&other, &sender.eraser)),

@@ -60,10 +60,7 @@ impl Server {
     ) -> Result<Infallible, CallFailure> {
         let connection = self.acquire_connection(cancelled, until).await?;
         let failed = |error| match error {
-            ServiceError::McpError(error) => {
-                let message = connection.json_rpc_error_text(&error);
-                CallFailure::Final(CallError::Failed { message })
-            }
+            ServiceError::McpError(error) => connection.json_rpc_failure(&error),
             other => CallFailure::NotSent(Failure::request(&other, connection.eraser())),
         };
 

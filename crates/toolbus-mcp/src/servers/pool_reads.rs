@@ -97,5 +97,8 @@ impl ServerPool {
 }
 
 fn unexpected_response() -> CallError {
-    CallError::Failed { message: "the server answered something else".to_owned() }
+    CallError::Failed {
+        message: "the server answered something else".to_owned(),
+        server_error: None,
+    }
 }

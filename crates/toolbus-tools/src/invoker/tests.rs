@@ -360,6 +360,27 @@ async fn a_gate_may_take_its_time() {
     assert_eq!(outcome, Err(CallError::new(ErrorCode::Denied, "nobody allowed it")));
 }
 
+/// Who cancels while a gate says yes is heard: nothing is run that nobody wants.
+#[tokio::test]
+async fn a_cancel_in_the_moment_of_a_yes_keeps_the_tool_from_running() {
+    let call = call(json!({}));
+    let cancelled = call.cancelled.clone();
+    let gate = Scripted(
+        "approval",
+        verdict(move |_| {
+            let cancelled = cancelled.clone();
+            Verdict::Later(Box::pin(async move {
+                cancelled.cancel();
+                Ok(())
+            }))
+        }),
+    );
+    let invoker = builder(|_| async { panic!("it was run") })
+        .build_with(vec![Box::new(gate), Box::new(crate::gate::StillWanted)]);
+    let error = invoker.invoke(call).await.unwrap_err();
+    assert_eq!((error.code, error.execution), (ErrorCode::Cancelled, Execution::NotStarted));
+}
+
 /// A person who takes long to say yes takes nothing from the tool's time.
 #[tokio::test(start_paused = true)]
 async fn what_a_gate_takes_is_not_taken_from_the_tools_time() {

@@ -179,6 +179,28 @@ impl Executor for Sleeper {
 }
 
 /// A stranger's request carries no time; the tool says how long its arguments may take.
+/// What spans, logs and replies repeat of a request is bounded before anything repeats it.
+#[tokio::test(start_paused = true)]
+async fn a_name_or_an_id_without_a_bound_is_refused_and_not_repeated() {
+    let bus = MemoryBus::new();
+    let _agent = recorded_agent(&bus).await;
+    let replies = Inbox::open(&bus, "replies").await;
+    let long = "x".repeat(1 << 20);
+    let bodies = [
+        json!({"toolCallId": "c", "toolName": long}),
+        json!({"toolCallId": long, "toolName": "echo"}),
+        json!({"toolCallId": "c", "toolName": "\u{1b}[2J"}),
+    ];
+    for (nth, body) in bodies.into_iter().enumerate() {
+        let request = strange(ToolInvokeRequest::TYPE, body.to_string().as_bytes());
+        bus.publish(&topic::TOOL_INVOKE, request).await.unwrap();
+        let reply = replies.received(nth + 1).await.remove(nth);
+        let error: ToolError = wire_json::read(&reply.body).unwrap();
+        assert_eq!(error.code, ErrorCode::InvalidArguments);
+        assert!(reply.body.len() < 2_000, "{} bytes", reply.body.len());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn without_a_time_of_the_caller_s_the_tool_s_own_counts() {
     let broker = MemoryBus::new();

@@ -1,6 +1,6 @@
 //! Workers that die in a call, that come back, and that are none of ours.
 
-use std::future::pending;
+use std::future::{pending, ready};
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,6 +102,34 @@ async fn a_redelivered_call_of_a_missing_tool_may_have_been_run_by_who_had_it() 
     let _worker = WorkerProcess::start(&broker, &tools(&Watched::default())).await;
     let error = output_of(&replies.received(1).await[0]).unwrap_err();
     assert_eq!(error.code, ErrorCode::OutcomeUnknown);
+}
+
+/// An agent that was started again takes queued calls before its workers have announced their tools.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_comes_before_its_tool_waits_for_it() {
+    let broker = MemoryBus::new();
+    let replies = Inbox::open(&broker, "replies").await;
+    let registry = Arc::new(Registry::new());
+    let _worker = WorkerProcess::start(&broker, &Invoker::new(Arc::clone(&registry))).await;
+    let call = |tool: &str| {
+        let body = json!({"toolCallId": "c", "toolName": tool}).to_string();
+        strange(ToolInvokeRequest::TYPE, body.as_bytes())
+    };
+    broker.publish(&topic::TOOL_INVOKE, call("late")).await.unwrap();
+    tokio::time::sleep(5 * SECOND).await;
+    let tool = Tool::new("late", "", "test");
+    registry.register(tool, |_: Invocation| ready(Ok(Output::text("here")))).unwrap();
+    let outcome = output_of(&replies.received(1).await[0]);
+    assert_eq!(outcome, Ok(Output::text("here")));
+
+    // What never comes is said not to be there once the grace is over, and then at once.
+    broker.publish(&topic::TOOL_INVOKE, call("never")).await.unwrap();
+    let error = output_of(&replies.received(2).await[1]).unwrap_err();
+    assert_eq!(error.code, ErrorCode::ToolNotFound);
+    let started = Instant::now();
+    broker.publish(&topic::TOOL_INVOKE, call("never")).await.unwrap();
+    let error = output_of(&replies.received(3).await[2]).unwrap_err();
+    assert_eq!((error.code, started.elapsed()), (ErrorCode::ToolNotFound, Duration::ZERO));
 }
 
 /// A C# worker: it reads none of our headers, gives no signs of life, and answers late.

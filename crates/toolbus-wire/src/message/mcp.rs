@@ -167,6 +167,9 @@ pub struct McpGetServiceDetailsResponse {
     /// Toolbus extension: which kind of error it is; absent for [`ErrorCode::ExecutionFailed`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<ErrorCode>,
+    /// Toolbus extension: the server's own error, where it answered with one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_error: Option<McpServerError>,
     /// Name that the server's program tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub implementation_name: Option<String>,
@@ -273,6 +276,9 @@ pub struct McpRegisterServerResponse {
     /// Toolbus extension: which kind of error it is; absent for [`ErrorCode::ExecutionFailed`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<ErrorCode>,
+    /// Toolbus extension: the server's own error, where it answered with one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_error: Option<McpServerError>,
 }
 
 impl Message for McpRegisterServerResponse {
@@ -305,6 +311,9 @@ pub struct McpUnregisterServerResponse {
     /// Toolbus extension: which kind of error it is; absent for [`ErrorCode::ExecutionFailed`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<ErrorCode>,
+    /// Toolbus extension: the server's own error, where it answered with one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_error: Option<McpServerError>,
 }
 
 impl Message for McpUnregisterServerResponse {
@@ -348,6 +357,9 @@ pub struct McpGetPromptResponse {
     /// Toolbus extension: which kind of error it is; absent for [`ErrorCode::ExecutionFailed`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<ErrorCode>,
+    /// Toolbus extension: the server's own error, where it answered with one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_error: Option<McpServerError>,
 }
 
 impl Message for McpGetPromptResponse {
@@ -370,14 +382,56 @@ pub struct McpPromptMessage {
     pub block: Option<ContentBlock>,
 }
 
+/// Toolbus extension: the JSON-RPC error that an MCP server answered with, for programs to read. A
+/// [`ToolError`](super::tool::ToolError) has it in its details, as [`McpServerError::DETAIL`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct McpServerError {
+    /// The code.
+    pub code: i32,
+    /// The server's text.
+    pub message: String,
+    /// What the server adds for programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Value>,
+}
+
+impl McpServerError {
+    /// The member of an error's details that it stands in.
+    pub const DETAIL: &'static str = "mcpError";
+
+    /// The details that hold it.
+    #[must_use]
+    pub fn to_details(&self) -> Value {
+        let error = serde_json::to_value(self).unwrap_or_default();
+        Value::Object(Map::from_iter([(Self::DETAIL.to_owned(), error)]))
+    }
+
+    /// The error that such details hold.
+    #[must_use]
+    pub fn of_details(details: &Value) -> Option<Self> {
+        serde_json::from_value(details.get(Self::DETAIL)?.clone()).ok()
+    }
+}
+
 /// A bridge's response to an agent, which can carry an error instead of what was asked for.
 pub trait McpResponse: Message + Default {
     /// A response with this error and nothing else.
     #[must_use]
     fn from_error(code: ErrorCode, message: String) -> Self;
 
+    /// The same response with the server's own error.
+    #[must_use]
+    fn with_server_error(self, error: Option<McpServerError>) -> Self;
+
+    /// The text of its error, or `None` when there is no error.
+    fn error_text(&self) -> Option<&str>;
+
     /// The code of its error, or `None` when there is no error.
     fn error_code(&self) -> Option<ErrorCode>;
+
+    /// The server's own error, where it answered with one.
+    fn server_error(&self) -> Option<&McpServerError>;
 }
 
 macro_rules! mcp_responses {
@@ -386,6 +440,18 @@ macro_rules! mcp_responses {
             fn from_error(code: ErrorCode, message: String) -> Self {
                 let error_code = (code != ErrorCode::ExecutionFailed).then_some(code);
                 Self { error: Some(message), error_code, ..Self::default() }
+            }
+
+            fn with_server_error(self, server_error: Option<McpServerError>) -> Self {
+                Self { server_error, ..self }
+            }
+
+            fn error_text(&self) -> Option<&str> {
+                self.error.as_deref()
+            }
+
+            fn server_error(&self) -> Option<&McpServerError> {
+                self.server_error.as_ref()
             }
 
             fn error_code(&self) -> Option<ErrorCode> {

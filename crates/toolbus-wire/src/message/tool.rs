@@ -6,6 +6,9 @@ use serde_json::Value;
 use super::{Message, field};
 use crate::{ErrorCode, Execution, json};
 
+/// Longest id of a call and longest name of a tool, in bytes.
+pub const ID_BYTES_MAX: usize = 256;
+
 /// Asks for a tool to be run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -151,9 +154,14 @@ pub struct CallIds {
 
 impl CallIds {
     /// Whatever ids there are in the body of a request that may be malformed; the others are empty.
+    /// They are cut to [`ID_BYTES_MAX`]: an id without a bound is a way to be malformed.
     #[must_use]
     pub fn of_malformed(body: &[u8]) -> Self {
-        json::read_value(body).unwrap_or_default()
+        let mut ids: Self = json::read_value(body).unwrap_or_default();
+        for id in [&mut ids.tool_call_id, &mut ids.tool_name] {
+            id.truncate(id.floor_char_boundary(ID_BYTES_MAX));
+        }
+        ids
     }
 }
 

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::McpServerError;
 use crate::ErrorCode;
 use crate::message::{Message, field};
 
@@ -42,6 +43,9 @@ pub struct McpListResourcesResponse {
     /// Toolbus extension: which kind of error it is; absent for [`ErrorCode::ExecutionFailed`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<ErrorCode>,
+    /// Toolbus extension: the server's own error, where it answered with one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_error: Option<McpServerError>,
 }
 
 impl Message for McpListResourcesResponse {
@@ -126,6 +130,9 @@ pub struct McpReadResourceResponse {
     /// Toolbus extension: which kind of error it is; absent for [`ErrorCode::ExecutionFailed`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<ErrorCode>,
+    /// Toolbus extension: the server's own error, where it answered with one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_error: Option<McpServerError>,
 }
 
 impl Message for McpReadResourceResponse {

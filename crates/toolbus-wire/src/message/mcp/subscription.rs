@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::McpServerError;
 use crate::ErrorCode;
 use crate::message::{Message, field};
 
@@ -36,6 +37,9 @@ pub struct McpSubscribeResponse {
     /// Toolbus extension: which kind of error it is; absent for [`ErrorCode::ExecutionFailed`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<ErrorCode>,
+    /// Toolbus extension: the server's own error, where it answered with one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_error: Option<McpServerError>,
 }
 
 impl Message for McpSubscribeResponse {
