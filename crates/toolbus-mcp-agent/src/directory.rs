@@ -27,9 +27,9 @@ use toolbus_wire::{json, message, topic};
 
 use crate::direct::DirectTools;
 use crate::index::{Index, Servers};
+use crate::manage::check_answer;
 use crate::offers::Offers;
 use crate::proxy::InvokeTool;
-use crate::reads::refused;
 use crate::{manage, tools};
 
 /// How many announcements are fetched ahead. They are deltas, so they are taken in order.
@@ -169,7 +169,7 @@ impl McpDirectory {
         let details: McpGetServiceDetailsResponse =
             manage::ask(&self.inner.requester, &question, context, timed_out).await?;
 
-        refused(&details)?;
+        check_answer(&details)?;
         Ok(details)
     }
 

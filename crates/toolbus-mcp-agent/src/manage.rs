@@ -5,6 +5,7 @@ use std::time::Duration;
 use toolbus_bus::requester::{self, Requester};
 use toolbus_bus::{CallContext, Envelope, Progress, PublishError};
 use toolbus_tools::call::CallError;
+use toolbus_wire::message::mcp::McpResponse;
 use toolbus_wire::{ErrorCode, Message, json, topic};
 
 /// How long a bridge may take to answer.
@@ -40,5 +41,16 @@ pub(crate) async fn ask<Q: Message, A: Message>(
             ErrorCode::OutcomeUnknown,
             format!("the reply of {} cannot be read: {error}", reply.source),
         )
+    })
+}
+
+/// Refuses an answer that tells of an error instead of what was asked for.
+pub(crate) fn check_answer(response: &impl McpResponse) -> Result<(), CallError> {
+    let Some(text) = response.error_text() else { return Ok(()) };
+    let code = response.error_code().unwrap_or(ErrorCode::ExecutionFailed);
+    let error = CallError::new(code, text);
+    Err(match response.server_error() {
+        Some(server_error) => error.with_details(server_error.to_details()),
+        None => error,
     })
 }

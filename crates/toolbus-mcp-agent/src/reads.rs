@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use toolbus_bus::CallContext;
 use toolbus_tools::call::CallError;
+use toolbus_wire::Message;
 use toolbus_wire::message::mcp::{
     McpCompleteRequest, McpCompleteResponse, McpGetPromptRequest, McpGetPromptResponse,
     McpListResourcesRequest, McpListResourcesResponse, McpReadResourceRequest,
-    McpReadResourceResponse, McpResponse,
+    McpReadResourceResponse,
 };
-use toolbus_wire::{ErrorCode, Message};
 
 use crate::directory::McpDirectory;
 pub use crate::manage::TIMEOUT as READ_TIMEOUT;
-use crate::manage::ask;
+use crate::manage::{ask, check_answer};
 
 /// How long a read may take for which somebody may be asked something first.
 pub const READ_WITH_QUESTIONS_TIMEOUT: Duration = Duration::from_secs(120);
@@ -31,7 +31,7 @@ impl McpDirectory {
         context: CallContext,
     ) -> Result<McpGetPromptResponse, CallError> {
         let answer: McpGetPromptResponse = self.look_up(wanted, context).await?;
-        refused(&answer)?;
+        check_answer(&answer)?;
         Ok(answer)
     }
 
@@ -45,7 +45,7 @@ impl McpDirectory {
         context: CallContext,
     ) -> Result<McpListResourcesResponse, CallError> {
         let answer: McpListResourcesResponse = self.look_up(wanted, context).await?;
-        refused(&answer)?;
+        check_answer(&answer)?;
         Ok(answer)
     }
 
@@ -59,7 +59,7 @@ impl McpDirectory {
         context: CallContext,
     ) -> Result<McpReadResourceResponse, CallError> {
         let answer: McpReadResourceResponse = self.look_up(wanted, context).await?;
-        refused(&answer)?;
+        check_answer(&answer)?;
         Ok(answer)
     }
 
@@ -73,7 +73,7 @@ impl McpDirectory {
         context: CallContext,
     ) -> Result<McpCompleteResponse, CallError> {
         let answer: McpCompleteResponse = self.look_up(wanted, context).await?;
-        refused(&answer)?;
+        check_answer(&answer)?;
         Ok(answer)
     }
 
@@ -85,15 +85,4 @@ impl McpDirectory {
         let timed_out = || "no bridge answers for this MCP server in time".to_owned();
         ask(&self.inner.requester, question, context, timed_out).await
     }
-}
-
-/// What the bridge says instead of an answer.
-pub(crate) fn refused(response: &impl McpResponse) -> Result<(), CallError> {
-    let Some(text) = response.error_text() else { return Ok(()) };
-    let code = response.error_code().unwrap_or(ErrorCode::ExecutionFailed);
-    let error = CallError::new(code, text);
-    Err(match response.server_error() {
-        Some(server_error) => error.with_details(server_error.to_details()),
-        None => error,
-    })
 }

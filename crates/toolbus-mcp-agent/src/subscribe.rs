@@ -19,7 +19,7 @@ use toolbus_wire::message::toolbus::ToolProgress;
 use toolbus_wire::{ErrorCode, json, topic};
 
 use crate::directory::McpDirectory;
-use crate::reads::refused;
+use crate::manage::check_answer;
 
 /// How long one request holds. A bridge that did not hear that it is cancelled holds it as long.
 const LEASE_TTL: Duration = Duration::from_secs(120);
@@ -201,7 +201,7 @@ async fn request_once(
     let failed = |error: String| CallError::execution_failed(error);
     match requester.request(request).await {
         Ok(reply) => match json::read::<McpSubscribeResponse>(&reply.body) {
-            Ok(ended) => match refused(&ended) {
+            Ok(ended) => match check_answer(&ended) {
                 Err(error) => error,
                 Ok(()) => failed("it has ended".to_owned()),
             },
