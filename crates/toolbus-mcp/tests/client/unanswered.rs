@@ -11,7 +11,7 @@ use toolbus_bus::{
     Bus, Consumer, Delivery, Disposition, Envelope, Flow, MemoryBus, Subscription, TopicPattern,
 };
 use toolbus_mcp_agent::McpDirectory;
-use toolbus_tools::call::{Call, CallError, CallTime};
+use toolbus_tools::call::{Call, CallTime};
 use toolbus_tools::{Guides, Invoker, Registry};
 use toolbus_wire::message::mcp::{McpServerSummary, McpServersIndexed};
 use toolbus_wire::name::{AgentName, InstanceId};
@@ -118,7 +118,9 @@ async fn a_bridge_that_does_not_answer_is_told_in_the_words_that_models_know() {
         let time = budget.map_or_else(CallTime::default, CallTime::within);
         let began = Instant::now();
         let told = invoker.invoke(Call { time, ..call }).await.unwrap_err();
-        assert_eq!(told, CallError::new(ErrorCode::Timeout, expected), "{tool}");
+        assert_eq!((told.code, told.message.as_str()), (ErrorCode::Timeout, expected), "{tool}");
+        // What changes nothing may be asked again.
+        assert_eq!(told.is_retryable, tool == "mcp_get_service_details", "{tool}");
         // The paused clock goes in whole milliseconds.
         let late = began.elapsed().saturating_sub(expected_after);
         assert!(began.elapsed() >= expected_after && late.as_millis() <= 1, "{tool}: {late:?}");
