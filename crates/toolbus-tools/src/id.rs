@@ -74,8 +74,8 @@ bounded_text! {
 }
 
 bounded_text! {
-    /// The name that a tool is called by.
-    ToolName, "a tool name", check_characters
+    /// The name that a tool is called by. It may be any text: one that nobody has is not found.
+    ToolName, "a tool name"
 }
 
 bounded_text! {
