@@ -142,28 +142,33 @@ impl<'a> AnswerReader<'a> {
             }
             _ => CallError::Failed {
                 message: about("failed"),
-                server_error: Some(Box::new(self.server_error(error))),
+                server_error: self.server_error(error),
             },
         }
     }
 
-    /// A JSON-RPC error as programs are told it.
-    pub(super) fn server_error(&self, error: &ErrorData) -> McpServerError {
+    /// A JSON-RPC error as programs are told it; nothing where the server's answer could not be used
+    /// and the error is ours.
+    fn server_error(&self, error: &ErrorData) -> Option<Box<McpServerError>> {
+        if transport::is_replaced_answer(error) {
+            return None;
+        }
+
         let text = self.sender.eraser.erase(&error.message);
         let is_short = |data: &Value| data.to_string().len() <= ERROR_DATA_BYTES_MAX;
-        McpServerError {
+        Some(Box::new(McpServerError {
             code: error.code.0,
             message: shortened(&text, TEXT_BYTES_MAX).into_owned(),
             // Credentials are erased from it where messages come in.
             data: error.data.clone().filter(is_short),
-        }
+        }))
     }
 
     /// The failure of a request that the server answered with a JSON-RPC error.
     pub(super) fn failure_of(&self, error: &ErrorData) -> CallFailure {
         CallFailure::Final(CallError::Failed {
             message: self.error_text(error),
-            server_error: Some(Box::new(self.server_error(error))),
+            server_error: self.server_error(error),
         })
     }
 
