@@ -100,6 +100,7 @@ impl Embedded {
         let set = mcp.start_servers()?;
         let options = mcp.bridge_options(vec![agent.clone()], instance.clone());
         let bridge = Bridge::start(bus, set, options).await?;
+
         let runner: Arc<dyn Runner> = match scripts.runner().await {
             Ok(runner) => runner,
             // The tool stays, and says why it does not work: a model that is told can tell.
@@ -110,6 +111,7 @@ impl Embedded {
                 Arc::new(Unavailable(unavailable.to_string()))
             }
         };
+
         let concurrency = scripts.max_concurrent;
         let scripts =
             toolbus_scripts::serve(Arc::clone(bus), &instance, concurrency, runner).await?;

@@ -120,11 +120,11 @@ impl Invoker {
         passage: &mut Passage,
         recording: &Recording<'_>,
     ) -> Result<(), CallError> {
+        let tool = passage.call.tool.clone();
+        let cancelled = passage.call.cancelled.clone();
+
         for gate in &self.inner.gates {
             let patience = passage.patience;
-            let tool = passage.call.tool.clone();
-            let cancelled = passage.call.cancelled.clone();
-
             let verdict = match gate.check(passage) {
                 Verdict::Now(verdict) => verdict,
                 Verdict::Later(verdict) => {

@@ -22,12 +22,6 @@ pub use completion::*;
 pub use resource::*;
 pub use subscription::*;
 
-/// What the `error` of a registration begins with that policy forbids: the answer has no member for
-/// a code.
-pub const DENIED_PREFIX: &str = "denied: ";
-/// The `error` of a request that another bridge had before and may have carried out.
-pub const BRIDGE_LOST: &str = "the bridge that had it was lost";
-
 /// Which servers came, changed or went since the last such message: first `removed_servers` are
 /// forgotten, then `servers` are put in place, by name without regard to case.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
