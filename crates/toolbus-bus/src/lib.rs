@@ -20,6 +20,7 @@ pub mod port;
 pub mod progress;
 pub mod requester;
 pub mod responder;
+pub mod slot;
 pub mod trace;
 
 #[cfg(test)]
@@ -35,4 +36,5 @@ pub use port::{
     SubscribeError, Subscription,
 };
 pub use progress::Progress;
+pub use slot::{Slot, SlotPool};
 pub use toolbus_wire::{Envelope, Topic, TraceContext};

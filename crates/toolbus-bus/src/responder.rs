@@ -11,6 +11,7 @@ mod heartbeat;
 mod key;
 mod memory;
 mod outbox;
+mod parked;
 mod questions;
 
 use std::borrow::Cow;
@@ -24,6 +25,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolbus_wire::header::{self, Headers};
 use toolbus_wire::message::tool::CallIds;
@@ -36,6 +38,7 @@ use crate::port::{
     BODY_BYTES_MAX, Bus, Consumer, Delivery, Disposition, Flow, Handler, SubscribeError,
     Subscription,
 };
+use crate::slot::{Slot, SlotRequest};
 use crate::{CallContext, Deadline, Progress, TopicPattern};
 use cancel::{Cancels, Name};
 use heartbeat::Vitals;
@@ -43,6 +46,8 @@ pub use key::CallKey;
 use memory::{Memory, Recalled};
 pub use memory::{OUTCOME_TTL, REMEMBERED_BYTES};
 use outbox::Outbox;
+use parked::ParkedCalls;
+pub use parked::ParkedRequest;
 use questions::Asks;
 
 /// How long work that was told to stop may take to tidy up before it is dropped.
@@ -189,18 +194,32 @@ impl Reply {
 
 /// What surrounds a call that runs.
 pub struct Context {
-    /// Who asked, as the message says.
-    pub source: String,
+    /// The request, as it came.
+    pub envelope: Arc<Envelope>,
     /// The call's identity, which it keeps when it comes again, here or at another worker.
     pub key: CallKey,
     /// The call came before, and may have been started by a worker that was lost. Only calls that
     /// may run again come to a service then, and those of which it finds out.
     pub redelivered: bool,
-    /// The request's headers.
-    pub headers: Headers,
     /// What the call brings along. Its deadline is earlier than the caller's own, so that the
     /// answer is there in time.
     pub call: CallContext,
+    /// The delivery that the call holds, which is freed when the call is parked.
+    pub slot: Slot,
+}
+
+impl Context {
+    /// Who asked, as the message says.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        &self.envelope.source
+    }
+
+    /// The request's headers.
+    #[must_use]
+    pub fn headers(&self) -> &Headers {
+        &self.envelope.headers
+    }
 }
 
 /// How a responder hears its requests.
@@ -212,7 +231,7 @@ pub struct Listen {
     pub subscription: String,
     /// This worker's own name among them, new for each process.
     pub instance: InstanceId,
-    /// How many calls run at a time.
+    /// How many calls run at a time. Of those that were parked and go on, as many run beside them.
     pub concurrency: NonZeroU16,
 }
 
@@ -223,6 +242,7 @@ pub struct Responder {
     outbox: Outbox,
     vitals: Vitals,
     asks: Asks,
+    parked: ParkedCalls,
 }
 
 impl Responder {
@@ -235,6 +255,20 @@ impl Responder {
         listen: Listen,
         service: impl Service,
     ) -> Result<Self, SubscribeError> {
+        Self::resume(bus, listen, Vec::new(), service).await
+    }
+
+    /// Starts to answer requests, and goes on with those that an earlier process has left parked,
+    /// before any new one.
+    ///
+    /// # Errors
+    /// When a queue cannot be had.
+    pub async fn resume(
+        bus: Arc<dyn Bus>,
+        listen: Listen,
+        parked_requests: Vec<ParkedRequest>,
+        service: impl Service,
+    ) -> Result<Self, SubscribeError> {
         let stop = CancellationToken::new();
         // Whatever ends the worker ends what works for it: also a start that fails, a responder
         // that is dropped, a bus that is closed.
@@ -243,6 +277,7 @@ impl Responder {
         let asks =
             Asks::new(Arc::clone(&bus), outbox.clone(), service.source(), &listen.subscription);
         let cancels = Arc::new(Cancels::default());
+        let parked = ParkedCalls::new(listen.concurrency.get(), stop.child_token());
         let vitals = Vitals::start(outbox.clone(), &listen.instance, Arc::clone(&cancels), stop);
         let hear_cancels = {
             let cancels = Arc::clone(&cancels);
@@ -257,30 +292,39 @@ impl Responder {
 
         // Cancels first: no request may run that cannot be cancelled.
         let hear_cancels = bus.subscribe(subscription, Arc::new(hear_cancels)).await?;
-        let worker = Worker {
+        let worker = Arc::new(Worker {
             service,
+            topic: listen.topic.clone(),
             memory: Memory::default(),
             cancels,
             outbox: outbox.clone(),
             vitals: vitals.clone(),
             asks: asks.clone(),
             answered: Answered::new(listen.topic.template()),
-            _end: end,
-        };
+        });
 
+        for request in parked_requests {
+            let worker = Arc::clone(&worker);
+            parked.take_up(|slot| Box::pin(worker.answer(request.into_delivery(), slot)));
+        }
+
+        let handler = RequestHandler { worker, parked: parked.clone(), _end: end };
         let subscription = Subscription::durable(
             listen.subscription,
             TopicPattern::from(listen.topic),
             Flow::Concurrent(listen.concurrency),
         );
-        let requests = bus.subscribe(subscription, Arc::new(worker)).await?;
+        let requests = bus.subscribe(subscription, Arc::new(handler)).await?;
 
-        Ok(Self { requests, cancels: hear_cancels, outbox, vitals, asks })
+        Ok(Self { requests, cancels: hear_cancels, outbox, vitals, asks, parked })
     }
 
     /// Takes no more requests, waits up to `grace` for those that run, and gives the rest back.
+    /// Parked calls end at once: as cancelled, or without a word where they are kept in a store.
     pub async fn stop(self, grace: Duration) {
+        let ends_at = Instant::now() + grace;
         self.requests.stop(grace).await;
+        self.parked.stop(ends_at.saturating_duration_since(Instant::now())).await;
         self.cancels.stop(Duration::ZERO).await;
         self.asks.stop().await;
         self.vitals.stop().await;
@@ -296,28 +340,50 @@ fn take_cancel(cancels: &Cancels, envelope: &Envelope) -> Disposition {
     Disposition::Ack
 }
 
+/// Takes the deliveries of a worker.
+struct RequestHandler<S> {
+    worker: Arc<Worker<S>>,
+    parked: ParkedCalls,
+    _end: DropGuard,
+}
+
+impl<S: Service> Handler for RequestHandler<S> {
+    fn handle(&self, delivery: Delivery) -> BoxFuture<'_, Disposition> {
+        let slot = self.parked.slot_of_delivery();
+        let answering = Arc::clone(&self.worker).answer(delivery, slot.clone());
+        let mut answering = Box::pin(answering);
+        Box::pin(async move {
+            tokio::select! {
+                biased;
+                disposition = &mut answering => disposition,
+                () = slot.parked() => {
+                    self.worker.tell_parked(&slot);
+                    self.parked.spawn(answering, slot);
+                    Disposition::Ack
+                }
+            }
+        })
+    }
+}
+
 struct Worker<S> {
     service: S,
+    topic: Topic,
     memory: Memory,
     cancels: Arc<Cancels>,
     outbox: Outbox,
     vitals: Vitals,
     asks: Asks,
     answered: Answered,
-    _end: DropGuard,
-}
-
-impl<S: Service> Handler for Worker<S> {
-    fn handle(&self, delivery: Delivery) -> BoxFuture<'_, Disposition> {
-        Box::pin(self.answer(delivery))
-    }
 }
 
 impl<S: Service> Worker<S> {
-    async fn answer(&self, mut delivery: Delivery) -> Disposition {
-        let record = self.answered.work(&delivery.envelope.source);
-        let explicit = delivery.envelope.reply_to.clone();
-        let parsed = self.parse(&delivery.envelope);
+    async fn answer(self: Arc<Self>, delivery: Delivery, slot: Slot) -> Disposition {
+        let Delivery { envelope, redelivered, .. } = delivery;
+        let envelope = Arc::new(envelope);
+        let record = self.answered.work(&envelope.source);
+        let explicit = envelope.reply_to.clone();
+        let parsed = self.parse(&envelope);
         let unanswered = |record: AtWork<'_>, reason: Cow<'static, str>| {
             record.end(Some("dead_letter"));
             Disposition::DeadLetter { reason }
@@ -332,14 +398,17 @@ impl<S: Service> Worker<S> {
             (Ok(_), None) if self.service.default_reply_topic().is_none() => {
                 return unanswered(record, NO_REPLY_TOPIC.into());
             }
-            (Ok(call), _) => self.outcome(call, &mut delivery, &record).await,
+            (Ok(call), _) => {
+                let arrival = Arrival { envelope: &envelope, redelivered, slot };
+                self.outcome(call, arrival, &record).await
+            }
         };
 
         let Some(reply_to) = explicit.or_else(|| self.service.default_reply_topic()) else {
             return unanswered(record, NO_REPLY_TOPIC.into());
         };
         record.end(reply.error);
-        self.send(&reply_to, delivery.envelope, reply).await;
+        self.send(&reply_to, &envelope, reply).await;
 
         Disposition::Ack
     }
@@ -364,12 +433,12 @@ impl<S: Service> Worker<S> {
     async fn outcome(
         &self,
         call: Call<S::Request>,
-        delivery: &mut Delivery,
+        arrival: Arrival<'_>,
         record: &AtWork<'_>,
     ) -> Reply {
         let Call { ids, request, default_budget, repeat } = call;
-        let key = CallKey::of(&delivery.envelope, &ids.tool_call_id);
-        let deadline = Deadline::of_request(&delivery.envelope.headers, default_budget);
+        let key = CallKey::of(arrival.envelope, &ids.tool_call_id);
+        let deadline = Deadline::of_request(&arrival.envelope.headers, default_budget);
 
         let place = match self.memory.recall(key) {
             Recalled::Done(reply) => {
@@ -384,7 +453,7 @@ impl<S: Service> Worker<S> {
             Recalled::New(place) => place,
         };
 
-        let reply = if delivery.redelivered && repeat == Repeat::Never {
+        let reply = if arrival.redelivered && repeat == Repeat::Never {
             tracing::warn!(
                 call_id = ids.tool_call_id,
                 "a redelivered call that was started elsewhere: its outcome is unknown"
@@ -394,7 +463,7 @@ impl<S: Service> Worker<S> {
             let execution = Execution::NotStarted;
             self.fail(&ids, Failure::Timeout { asked: deadline.asked(), execution })
         } else {
-            self.run(request, KnownCall { ids: &ids, key, deadline }, delivery).await
+            self.run(request, KnownCall { ids: &ids, key, deadline }, arrival).await
         };
 
         let reply = self.bounded(reply, &ids);
@@ -402,25 +471,27 @@ impl<S: Service> Worker<S> {
         reply
     }
 
-    /// Takes source and headers out of the envelope, for the service.
-    async fn run(
-        &self,
-        request: S::Request,
-        call: KnownCall<'_>,
-        delivery: &mut Delivery,
-    ) -> Reply {
+    async fn run(&self, request: S::Request, call: KnownCall<'_>, arrival: Arrival<'_>) -> Reply {
         let KnownCall { ids, key, deadline } = call;
-        let envelope = &mut delivery.envelope;
+        let Arrival { envelope, redelivered, slot } = arrival;
         let running = self.cancels.running(&envelope.source, &ids.tool_call_id);
         if running.token().is_cancelled() {
             return self.fail(ids, Failure::Cancelled { execution: Execution::NotStarted });
         }
 
-        let headers = std::mem::take(&mut envelope.headers);
+        slot.set_request(SlotRequest {
+            topic: self.topic.clone(),
+            envelope: Arc::clone(envelope),
+            deadline,
+            cancelled: running.token().clone(),
+        });
+
+        let headers = &envelope.headers;
         let topic_of = |name| headers.get(name).and_then(|text| Topic::parse(text).ok());
         let progress_to = topic_of(header::PROGRESS_TO);
         let ask_to = topic_of(header::ASK_TO);
-        let _alive = progress_to.as_ref().map(|caller| self.vitals.hold(caller, running.name()));
+        let _alive =
+            progress_to.as_ref().map(|caller| self.vitals.hold(caller, running.name(), &slot));
         let deadline = deadline.for_next_hop();
 
         // Progress that nobody reads would cost a broker as much as any, and hold up the reply.
@@ -429,16 +500,16 @@ impl<S: Service> Worker<S> {
         let asker = self.asks.asker(ask_to, running.name(), deadline, running.token());
 
         let context = Context {
-            source: std::mem::take(&mut envelope.source),
+            envelope: Arc::clone(envelope),
             key,
-            redelivered: delivery.redelivered,
+            redelivered,
             call: CallContext {
                 deadline,
                 cancelled: running.token().clone(),
                 progress: self.progress(progress_to, running.name(), Arc::clone(&sent)),
                 asker: asker.with_kinds_header(headers.get(header::ASK_KINDS)),
             },
-            headers,
+            slot,
         };
 
         let work = async { self.service.serve(request, context).await };
@@ -478,6 +549,14 @@ impl<S: Service> Worker<S> {
         })
     }
 
+    /// Tells the caller of a call that was parked that it is held, and where.
+    fn tell_parked(&self, slot: &Slot) {
+        let caller = slot.header(header::PROGRESS_TO);
+        if let Some(caller) = caller.and_then(|text| Topic::parse(text).ok()) {
+            self.vitals.hurry(&caller);
+        }
+    }
+
     /// Progress to the topic; `sent` counts it.
     fn progress(&self, topic: Option<Topic>, call: &Arc<Name>, sent: Arc<AtomicU64>) -> Progress {
         let Some(topic) = topic else { return Progress::none() };
@@ -496,13 +575,20 @@ impl<S: Service> Worker<S> {
         }
     }
 
-    async fn send(&self, to: &Topic, request: Envelope, reply: Reply) {
+    async fn send(&self, to: &Topic, request: &Envelope, reply: Reply) {
         let mut envelope = Envelope::new(reply.message_type, self.service.source(), reply.body);
-        envelope.correlation_id = request.correlation_id;
+        envelope.correlation_id = request.correlation_id.clone();
         envelope.headers = reply.headers;
-        envelope.trace = request.trace;
+        envelope.trace = request.trace.clone();
         self.outbox.deliver(to, envelope).await;
     }
+}
+
+/// How a request came.
+struct Arrival<'a> {
+    envelope: &'a Arc<Envelope>,
+    redelivered: bool,
+    slot: Slot,
 }
 
 /// A call that may run.

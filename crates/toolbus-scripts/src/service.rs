@@ -113,7 +113,7 @@ impl Service for ScriptService {
 
             let run = Run {
                 call_id: request.tool_call_id.clone(),
-                source: context.source,
+                source: context.source().to_owned(),
                 key: context.key,
                 redelivered: context.redelivered,
                 deadline: context.call.deadline,

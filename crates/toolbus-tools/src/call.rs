@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
-use toolbus_bus::{Asker, CallContext, Deadline, Progress};
+use toolbus_bus::{Asker, CallContext, Deadline, Progress, Slot};
 use toolbus_wire::message::tool::ContentBlock;
 
 pub use crate::call_error::CallError;
@@ -33,6 +33,8 @@ pub struct Call {
     pub progress: Progress,
     /// Answers the call's questions.
     pub asker: Asker,
+    /// The place that it takes up where it came in, which a gate may free while the call waits.
+    pub slot: Slot,
 }
 
 /// How long a call may take, by two clocks: a caller that waits for a person's approval gives the
@@ -119,6 +121,7 @@ impl Call {
             cancelled: scope.cancelled.child_token(),
             progress: Progress::none(),
             asker: Asker::none(),
+            slot: Slot::none(),
         }
     }
 
@@ -144,6 +147,12 @@ impl Call {
     #[must_use]
     pub fn with_asker(self, asker: Asker) -> Self {
         Self { asker, ..self }
+    }
+
+    /// The same call, which takes up this slot.
+    #[must_use]
+    pub fn with_slot(self, slot: Slot) -> Self {
+        Self { slot, ..self }
     }
 
     /// The same call in the context that it came in with.

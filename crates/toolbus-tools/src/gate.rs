@@ -85,6 +85,9 @@ pub trait Gate: Send + Sync {
 pub enum Verdict<'a> {
     /// It says so at once.
     Now(Result<(), CallError>),
-    /// It has to wait, for a person's word for example.
+    /// It has to wait, for a person's word for example. Where that may take long, it parks the
+    /// call's slot, so that others may run meanwhile; the call has one again before it goes on. A
+    /// call that has a [`Slot::request`](toolbus_bus::Slot::request) can be kept over a restart:
+    /// brought back, it passes the gates again, from the first.
     Later(BoxFuture<'a, Result<(), CallError>>),
 }

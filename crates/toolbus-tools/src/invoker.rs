@@ -12,11 +12,13 @@ mod shape;
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 use toolbus_bus::CallContext;
 use toolbus_wire::Execution;
 use tracing::Instrument as _;
@@ -75,14 +77,18 @@ impl Invoker {
 
     /// Runs a call to its one outcome. Dropping the future drops the tool's work, and the call is
     /// recorded as cancelled.
-    pub async fn invoke(&self, call: Call) -> Outcome {
+    pub async fn invoke(&self, mut call: Call) -> Outcome {
         let recording = self.inner.recorder.begin(&call);
         let span = recording.span().clone();
+        let scope = Arc::clone(&call.scope);
+        let cancelled = call.cancelled.child_token();
+        call.cancelled = cancelled.clone();
         // What gates keep until the end is let go of after the record, so it stands outside.
         let mut held = Vec::new();
 
         let work = AssertUnwindSafe(self.pass_and_run(call, &recording, &mut held));
-        let outcome = work.catch_unwind().instrument(span).await;
+        let work = work.catch_unwind().instrument(span);
+        let outcome = cancel_with(&scope.cancelled, &cancelled, work).await;
         let outcome = outcome.unwrap_or_else(|_| Err(panicked(&recording)));
         let outcome = outcome.map_err(|error| recording.complete(error));
 
@@ -122,6 +128,7 @@ impl Invoker {
     ) -> Result<(), CallError> {
         let tool = passage.call.tool.clone();
         let cancelled = passage.call.cancelled.clone();
+        let slot = passage.call.slot.clone();
 
         for gate in &self.inner.gates {
             let patience = passage.patience;
@@ -129,10 +136,14 @@ impl Invoker {
                 Verdict::Now(verdict) => verdict,
                 Verdict::Later(verdict) => {
                     recording.waits(gate.name());
+                    let passing = async {
+                        verdict.await?;
+                        slot.resume().await.map_err(|_| CallError::cancelled())
+                    };
                     tokio::select! {
                         biased;
                         () = cancelled.cancelled() => Err(CallError::cancelled()),
-                        verdict = verdict => verdict,
+                        verdict = passing => verdict,
                         () = tokio::time::sleep_until(patience.at()) => {
                             Err(CallError::timeout(tool.as_str(), patience.asked()))
                         }
@@ -184,6 +195,23 @@ impl Invoker {
                 let timeout = CallError::timeout(entry.name(), deadline.asked());
                 Err(timeout.with_execution(Execution::Started))
             }
+        }
+    }
+}
+
+/// Waits for the work of a call, and cancels the call when its scope is.
+async fn cancel_with<T>(
+    scope: &CancellationToken,
+    call: &CancellationToken,
+    work: impl Future<Output = T>,
+) -> T {
+    let mut work = pin!(work);
+    tokio::select! {
+        biased;
+        ended = &mut work => ended,
+        () = scope.cancelled() => {
+            call.cancel();
+            work.await
         }
     }
 }

@@ -103,7 +103,7 @@ pub(super) async fn a_sign_of_life_is_no_span(stage: Stage) {
         let probe = stage.acks();
         let _consumer = stage.subscribe(&bus, stage.private("q", "life", at_once(1)), &probe).await;
         let topic = stage.topic("life");
-        let alive = Alive { instance: "worker".to_owned(), calls: Vec::new() };
+        let alive = Alive { instance: "worker".to_owned(), calls: Vec::new(), ..Alive::default() };
         let (first, second) = (Envelope::of(&alive, "worker"), message("after it"));
         let ids = [first.message_id.clone(), second.message_id.clone()];
         let is_of = |span: &SpanData, index: usize| {

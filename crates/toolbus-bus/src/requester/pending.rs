@@ -52,7 +52,7 @@ struct PendingRequest {
     /// What it may ask. It ends with this entry.
     questions_of: Option<Arc<CallQuestions>>,
     /// Looks for which the worker that holds the call may be silent yet. `None`: no worker has said
-    /// that it holds it.
+    /// that it holds it, or the call outlives its worker.
     looks_left: Option<u32>,
 }
 
@@ -166,6 +166,9 @@ impl Pending {
         for call_id in &alive.calls {
             table.heard(call_id);
         }
+        for call_id in &alive.kept {
+            table.is_kept(call_id);
+        }
     }
 
     /// Counts one look for every call that a worker has taken, and ends those whose worker has been
@@ -225,9 +228,17 @@ impl PendingTable {
     }
 
     fn heard(&mut self, call_id: &str) {
+        self.allow_silence(call_id, Some(SILENT_LOOKS_MAX));
+    }
+
+    fn is_kept(&mut self, call_id: &str) {
+        self.allow_silence(call_id, None);
+    }
+
+    fn allow_silence(&mut self, call_id: &str, looks: Option<u32>) {
         for id in self.by_call.get(call_id).map_or(&[][..], Vec::as_slice) {
             if let Some(entry) = self.by_correlation.get_mut(id) {
-                entry.looks_left = Some(SILENT_LOOKS_MAX);
+                entry.looks_left = looks;
             }
         }
     }

@@ -56,7 +56,7 @@ impl Stage {
     /// A sign of life of a worker that holds these calls.
     async fn sign(&self, calls: &[&str]) {
         let calls = calls.iter().map(|&call| call.to_owned()).collect();
-        self.news(&Alive { instance: "worker".to_owned(), calls }).await;
+        self.news(&Alive { instance: "worker".to_owned(), calls, ..Alive::default() }).await;
     }
 
     async fn news<M: toolbus_wire::Message>(&self, news: &M) {

@@ -20,6 +20,7 @@ use toolbus_wire::name::InstanceId;
 use super::cancel::{Cancels, Name};
 use super::outbox::Outbox;
 use crate::port::PublishError;
+use crate::slot::{Kept, Slot};
 
 /// Time between two heartbeats to one caller.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
@@ -46,9 +47,21 @@ struct VitalsInner {
 
 #[derive(Default)]
 struct CallerHeartbeat {
-    calls: Vec<Arc<Name>>,
+    calls: Vec<(Arc<Name>, Slot)>,
     sent_at: Option<Instant>,
     unroutable_in_a_row: u32,
+}
+
+impl CallerHeartbeat {
+    fn alive(&self, instance: &InstanceId) -> Alive {
+        let is_kept = |slot: &Slot| slot.kept() == Some(Kept::InStore);
+        let kept = self.calls.iter().filter(|(_, slot)| is_kept(slot));
+        Alive {
+            instance: instance.to_string(),
+            calls: self.calls.iter().map(|(call, _)| call.call_id.to_string()).collect(),
+            kept: kept.map(|(call, _)| call.call_id.to_string()).collect(),
+        }
+    }
 }
 
 impl Vitals {
@@ -73,16 +86,24 @@ impl Vitals {
     }
 
     /// Sends heartbeats for a call, until the guard is dropped.
-    pub(super) fn hold(&self, caller: &Topic, call: &Arc<Name>) -> HeldCall {
+    pub(super) fn hold(&self, caller: &Topic, call: &Arc<Name>, slot: &Slot) -> HeldCall {
         let mut callers = self.inner.callers.lock();
         let entry = callers.entry(caller.clone()).or_default();
-        entry.calls.push(Arc::clone(call));
+        entry.calls.push((Arc::clone(call), slot.clone()));
         let due = entry.sent_at.is_none();
         drop(callers);
         if due {
             self.inner.first_heartbeat.notify_one();
         }
         HeldCall { vitals: self.clone(), caller: caller.clone(), call: Arc::clone(call) }
+    }
+
+    /// Sends the next heartbeat to this caller at once.
+    pub(super) fn hurry(&self, caller: &Topic) {
+        if let Some(entry) = self.inner.callers.lock().get_mut(caller) {
+            entry.sent_at = None;
+        }
+        self.inner.first_heartbeat.notify_one();
     }
 
     pub(super) async fn stop(&self) {
@@ -128,8 +149,7 @@ impl VitalsInner {
             let rested = caller.sent_at.is_none_or(|at| now - at >= HEARTBEAT_INTERVAL);
             if rested && !caller.calls.is_empty() {
                 caller.sent_at = Some(now);
-                let calls = caller.calls.iter().map(|call| call.call_id.to_string()).collect();
-                due.push((topic.clone(), Alive { instance: self.instance.to_string(), calls }));
+                due.push((topic.clone(), caller.alive(&self.instance)));
             }
             !(rested && caller.calls.is_empty())
         });
@@ -150,7 +170,7 @@ impl VitalsInner {
 
         if caller.unroutable_in_a_row >= UNROUTABLE_MAX {
             caller.unroutable_in_a_row = 0;
-            let calls = caller.calls.clone();
+            let calls: Vec<_> = caller.calls.iter().map(|(call, _)| Arc::clone(call)).collect();
             drop(callers);
             tracing::warn!(%topic, calls = calls.len(), "caller is gone: cancelling its calls");
             for call in calls {
@@ -171,7 +191,8 @@ impl Drop for HeldCall {
     fn drop(&mut self) {
         let mut callers = self.vitals.inner.callers.lock();
         if let Some(caller) = callers.get_mut(&self.caller)
-            && let Some(at) = caller.calls.iter().position(|call| Arc::ptr_eq(call, &self.call))
+            && let Some(at) =
+                caller.calls.iter().position(|(call, _)| Arc::ptr_eq(call, &self.call))
         {
             caller.calls.swap_remove(at);
         }

@@ -6,11 +6,13 @@ use toolbus_wire::{ErrorCode, message};
 
 use super::*;
 use crate::port::PublishError;
+use crate::slot::Kept;
 use crate::testing::{Fault, Faulty, Inbox, at_once, instance, topic, until, within};
 
 mod delivery;
 mod ending;
 mod news;
+mod parking;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Where the requests of these tests go, and the name of the queue that takes them.
@@ -34,6 +36,10 @@ struct State {
     told: Vec<String>,
     /// Call ids that may end.
     released: Vec<String>,
+    /// What was written down of calls that are parked.
+    parked: Vec<ParkedRequest>,
+    /// Those that have a slot again.
+    resumed: Vec<String>,
     running: usize,
     most_running: usize,
     deadline: Option<Deadline>,
@@ -77,6 +83,19 @@ impl Scripted {
                 return Reply::of(&ToolInvokeResponse { content, ..response(request) });
             }
             "held" => self.released(id).await,
+            "parked" | "stored" => {
+                let kept = match &*request.tool_name {
+                    "parked" => Kept::InMemory,
+                    _ => Kept::InStore,
+                };
+                let parked = context.slot.request().unwrap();
+                self.state.send_modify(|state| state.parked.push(parked));
+                context.slot.park(kept);
+                self.released(id).await;
+                context.slot.resume().await.unwrap();
+                self.state.send_modify(|state| state.resumed.push(id.to_owned()));
+                self.released(&format!("{id} after")).await;
+            }
             "found out" => {
                 let content = Some(format!("{id} again: {} {}", context.redelivered, context.key));
                 return Reply::of(&ToolInvokeResponse { content, ..response(request) });
@@ -101,7 +120,7 @@ impl Scripted {
             _ => {}
         }
 
-        let content = Some(format!("{id} was run {}", context.source));
+        let content = Some(format!("{id} was run {}", context.source()));
         let reply = Reply::of(&ToolInvokeResponse { content, ..response(request) });
         Reply { headers: Headers::new().with("rb-content-trust", "tool-output"), ..reply }
     }

@@ -62,10 +62,10 @@ impl InvokeService {
     async fn call(&self, request: ToolInvokeRequest, context: Context) -> Outcome {
         let arguments = Arguments::Text(request.arguments).object()?;
         let call = Call {
-            server: context.headers.get(header::MCP_SERVER).map(str::to_owned),
+            server: context.headers().get(header::MCP_SERVER).map(str::to_owned),
             tool: request.tool_name,
             arguments,
-            naming: naming_of(&context.headers),
+            naming: naming_of(context.headers()),
             context: context.call,
         };
 

@@ -7,7 +7,8 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 use toolbus_bus::responder::{
-    Call as Request, Context, Failure, Listen, Malformed, Repeat, Reply, Responder, Service,
+    Call as Request, Context, Failure, Listen, Malformed, ParkedRequest, Repeat, Reply, Responder,
+    Service,
 };
 use toolbus_bus::{Bus, Envelope, SubscribeError, Topic};
 use toolbus_wire::message::tool::{CallIds, ToolInvokeRequest};
@@ -37,6 +38,21 @@ pub async fn serve(
     concurrency: NonZeroU16,
     invoker: &Invoker,
 ) -> Result<[Responder; 2], SubscribeError> {
+    resume(bus, agent, instance, concurrency, invoker, Vec::new()).await
+}
+
+/// The same, and goes on with the calls that an earlier process has left parked, before any new one.
+///
+/// # Errors
+/// When a queue cannot be had.
+pub async fn resume(
+    bus: Arc<dyn Bus>,
+    agent: &AgentName,
+    instance: &InstanceId,
+    concurrency: NonZeroU16,
+    invoker: &Invoker,
+    parked: Vec<ParkedRequest>,
+) -> Result<[Responder; 2], SubscribeError> {
     let listen = |topic: Topic| Listen {
         subscription: queue::of_agent(agent, topic.as_str()),
         topic,
@@ -46,9 +62,12 @@ pub async fn serve(
 
     let registered_by = Instant::now() + REGISTRATION_GRACE;
     let service = || ToolService { invoker: invoker.clone(), agent: agent.clone(), registered_by };
+    let own_topic = topic::tool_invoke_agent(agent);
+    let (own, shared) = parked.into_iter().partition(|request| *request.topic() == own_topic);
+    let shared_topic = listen(topic::TOOL_INVOKE);
     Ok([
-        Responder::start(Arc::clone(&bus), listen(topic::TOOL_INVOKE), service()).await?,
-        Responder::start(bus, listen(topic::tool_invoke_agent(agent)), service()).await?,
+        Responder::resume(Arc::clone(&bus), shared_topic, shared, service()).await?,
+        Responder::resume(bus, listen(own_topic), own, service()).await?,
     ])
 }
 
@@ -119,10 +138,11 @@ impl ToolService {
         let session = request.session_id.as_deref().filter(|session| !session.is_empty());
         let session = session.map(SessionId::parse).transpose()?;
 
-        let principal = Principal::claimed(&context.source);
+        let principal = Principal::claimed(context.source());
         let scope = Scope::new(Door::Bus, principal, self.agent.clone()).with_session(session);
         let arguments = Arguments::Text(request.arguments);
-        Ok(Call::new(&Arc::new(scope), id, tool, arguments).with_context(context.call))
+        let call = Call::new(&Arc::new(scope), id, tool, arguments).with_context(context.call);
+        Ok(call.with_slot(context.slot))
     }
 
     /// Shortly after the start, waits for a tool that is not there yet: calls that were queued while

@@ -18,6 +18,7 @@ pub struct InvokerBuilder {
     registry: Arc<Registry>,
     policy: Arc<dyn Policy>,
     observers: Vec<Arc<dyn Observe>>,
+    gates: Vec<Box<dyn Gate>>,
     shapes: Vec<Arc<dyn Shape>>,
     meter: Option<Meter>,
 }
@@ -28,6 +29,7 @@ impl InvokerBuilder {
             registry,
             policy: Arc::new(AllowAll),
             observers: Vec::new(),
+            gates: Vec::new(),
             shapes: Vec::new(),
             meter: None,
         }
@@ -46,6 +48,14 @@ impl InvokerBuilder {
         self
     }
 
+    /// Has every call pass this gate, after those there are: permission and schema, and those that
+    /// were added before.
+    #[must_use]
+    pub fn gate(mut self, gate: impl Gate + 'static) -> Self {
+        self.gates.push(Box::new(gate));
+        self
+    }
+
     /// Has this step shape every output, after those there are and before outputs are bounded.
     #[must_use]
     pub fn shape(mut self, shape: Arc<dyn Shape>) -> Self {
@@ -61,14 +71,15 @@ impl InvokerBuilder {
 
     /// The invoker.
     #[must_use]
-    pub fn build(self) -> Invoker {
-        let gates = gates(Arc::clone(&self.policy));
+    pub fn build(mut self) -> Invoker {
+        let added = std::mem::take(&mut self.gates);
+        let gates = gates(Arc::clone(&self.policy), added);
         self.build_with(gates)
     }
 
     /// The invoker with other gates.
     pub(super) fn build_with(self, gates: Vec<Box<dyn Gate>>) -> Invoker {
-        let Self { registry, policy: _, observers, mut shapes, meter } = self;
+        let Self { registry, observers, mut shapes, meter, .. } = self;
         let meter = meter.unwrap_or_else(|| opentelemetry::global::meter(crate::metrics::METER));
         // Whatever the others make of an output, it leaves bounded.
         shapes.push(Arc::new(TruncateOutput));
@@ -80,6 +91,9 @@ impl InvokerBuilder {
 
 /// Every gate that lets pass or refuses, in the order in which a call passes them. Before them stand
 /// budget, look-up, arguments and subject; see `Invoker::pass_and_run`.
-fn gates(policy: Arc<dyn Policy>) -> Vec<Box<dyn Gate>> {
-    vec![Box::new(Permission(policy)), Box::new(FitsSchema), Box::new(StillWanted)]
+fn gates(policy: Arc<dyn Policy>, added: Vec<Box<dyn Gate>>) -> Vec<Box<dyn Gate>> {
+    let mut gates: Vec<Box<dyn Gate>> = vec![Box::new(Permission(policy)), Box::new(FitsSchema)];
+    gates.extend(added);
+    gates.push(Box::new(StillWanted));
+    gates
 }

@@ -5,7 +5,8 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Map, json};
 use tokio::time::Instant;
-use toolbus_bus::Deadline;
+use toolbus_bus::slot::Kept;
+use toolbus_bus::{Deadline, SlotPool};
 use toolbus_wire::ErrorCode;
 
 use toolbus_wire::name::AgentName;
@@ -436,6 +437,80 @@ async fn what_a_gate_holds_is_let_go_after_the_record() {
     let invoker = invoker.observe(Arc::new(observer)).build_with(vec![Box::new(gate)]);
     assert!(invoker.invoke(call(json!({}))).await.is_ok());
     assert_eq!(*log.lock(), ["ran", "recorded", "let go"]);
+}
+
+/// A gate that parks the call until it is told to go on.
+struct Parks(tokio_util::sync::CancellationToken);
+
+impl Gate for Parks {
+    fn name(&self) -> &'static str {
+        "approval"
+    }
+
+    fn check<'a>(&'a self, passage: &'a mut Passage) -> Verdict<'a> {
+        let slot = passage.call.slot.clone();
+        Verdict::Later(Box::pin(async move {
+            slot.park(Kept::InMemory);
+            self.0.cancelled().await;
+            Ok(())
+        }))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_a_gate_parks_frees_its_slot_and_has_one_again_when_it_runs() {
+    let slots = SlotPool::new(1, 1);
+    let decided = tokio_util::sync::CancellationToken::new();
+    let free = slots.clone();
+    let invoker = builder(move |_| ready(Ok(Output::text(free.try_take().is_some().to_string()))));
+    let invoker = invoker.gate(Parks(decided.clone())).build();
+
+    let slot = slots.try_take().unwrap();
+    let waiting = invoker.invoke(call(json!({})).with_slot(slot.clone()));
+    let other = async {
+        tokio::time::sleep(SECOND).await;
+        let other = slots.try_take().expect("it is free");
+        decided.cancel();
+        tokio::time::sleep(SECOND).await;
+        drop(other);
+        Instant::now()
+    };
+    let (outcome, freed) = tokio::join!(waiting, other);
+    assert_eq!(outcome.unwrap().content.unwrap(), "false", "it has the only one while it runs");
+    assert_eq!(freed.elapsed(), Duration::ZERO);
+    drop(slot);
+    assert!(slots.try_take().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parked_call_whose_slots_are_closed_was_not_started() {
+    let slots = SlotPool::new(1, 1);
+    let decided = tokio_util::sync::CancellationToken::new();
+    let invoker = builder(|_| pending()).gate(Parks(decided.clone())).build();
+    let waiting = invoker.invoke(call(json!({})).with_slot(slots.try_take().unwrap()));
+    let closing = async {
+        tokio::time::sleep(SECOND).await;
+        assert_eq!(slots.close(SECOND).await, 0);
+        decided.cancel();
+    };
+    let error = tokio::join!(waiting, closing).0.unwrap_err();
+    assert_eq!((error.code, error.execution), (ErrorCode::Cancelled, Execution::NotStarted));
+}
+
+/// Whoever ends a scope ends the calls in it, whoever else may cancel them.
+#[tokio::test(start_paused = true)]
+async fn a_scope_that_is_cancelled_ends_the_calls_that_run_in_it() {
+    let invoker = invoker(|_| pending());
+    let scope = Arc::new(scope());
+    let running = Call { scope: Arc::clone(&scope), ..call(json!({})) };
+    let own = running.cancelled.clone();
+    let (outcome, ()) = tokio::join!(invoker.invoke(running), async {
+        tokio::time::sleep(SECOND).await;
+        scope.cancelled.cancel();
+    });
+    let error = outcome.unwrap_err();
+    assert_eq!((error.code, error.execution), (ErrorCode::Cancelled, Execution::Unknown));
+    assert!(!own.is_cancelled(), "that is its caller's");
 }
 
 /// Takes events by a function.

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test too")]
 
 mod calls;
+mod parking;
 mod strangers;
 mod support;
 mod trace;

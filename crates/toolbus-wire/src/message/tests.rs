@@ -354,7 +354,8 @@ fn our_own_messages_leave_out_what_is_absent() {
     let body = r#"{"toolCallId":"c","askId":"a","error":{"code":"unsupported","message":"no model here"}}"#;
     check_written(&refused, body);
     check(&body.parse().unwrap(), &refused);
-    let alive = Alive { instance: "i".to_owned(), calls: vec!["c".to_owned()] };
+    let calls = vec!["c".to_owned()];
+    let alive = Alive { instance: "i".to_owned(), calls, kept: Vec::new() };
     check_written(&alive, r#"{"instance":"i","calls":["c"]}"#);
 }
 

@@ -196,6 +196,14 @@ pub struct Alive {
     /// Ids of the caller's calls that it holds.
     #[serde(default, deserialize_with = "field::or_default")]
     pub calls: Vec<String>,
+    /// Those of them that have not been started and are kept in a store: they outlive the worker,
+    /// so its silence says nothing about them.
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "field::or_default"
+    )]
+    pub kept: Vec<String>,
 }
 
 impl Message for Alive {

@@ -18,7 +18,11 @@ fn however_a_request_ends_its_places_are_given_up() {
     let (dropped, _) = add();
     pending.answer(reply_to(answered.correlation_id()));
     drop(dropped);
-    pending.heard(&Alive { instance: String::new(), calls: vec!["c".to_owned()] });
+    pending.heard(&Alive {
+        instance: String::new(),
+        calls: vec!["c".to_owned()],
+        ..Alive::default()
+    });
 
     for _ in 0..=SILENT_LOOKS_MAX {
         pending.count_silence();
@@ -32,7 +36,7 @@ fn however_a_request_ends_its_places_are_given_up() {
 #[test]
 fn a_worker_that_was_heard_may_take_longer_to_come_back_after_an_outage() {
     let pending = Arc::new(Pending::default());
-    let alive = Alive { instance: String::new(), calls: vec!["c".to_owned()] };
+    let alive = Alive { instance: String::new(), calls: vec!["c".to_owned()], ..Alive::default() };
     let (_waiting, mut reply) = pending.add("c", Progress::none(), Asker::none()).unwrap();
     pending.heard(&alive);
     pending.forgive_silence();
@@ -44,6 +48,24 @@ fn a_worker_that_was_heard_may_take_longer_to_come_back_after_an_outage() {
     (0..SILENT_LOOKS_MAX).for_each(|_| pending.count_silence());
     assert!(reply.try_recv().is_err(), "it still waits");
     pending.count_silence();
+    assert!(matches!(reply.try_recv(), Ok(Err(Error::WorkerLost))));
+}
+
+#[test]
+fn a_call_that_is_kept_outlives_a_worker_that_is_silent() {
+    let pending = Arc::new(Pending::default());
+    let (_waiting, mut reply) = pending.add("c", Progress::none(), Asker::none()).unwrap();
+    let calls = vec!["c".to_owned()];
+    let alive = Alive { calls: calls.clone(), kept: calls, ..Alive::default() };
+    pending.heard(&alive);
+    (0..=SILENT_LOOKS_AFTER_OUTAGE_MAX).for_each(|_| pending.count_silence());
+    pending.forgive_silence();
+    (0..=SILENT_LOOKS_AFTER_OUTAGE_MAX).for_each(|_| pending.count_silence());
+    assert!(reply.try_recv().is_err(), "it still waits");
+
+    // Another worker runs it now.
+    pending.heard(&Alive { kept: Vec::new(), ..alive });
+    (0..=SILENT_LOOKS_MAX).for_each(|_| pending.count_silence());
     assert!(matches!(reply.try_recv(), Ok(Err(Error::WorkerLost))));
 }
 

@@ -11,8 +11,8 @@ async fn a_caller_without_calls_is_forgotten() {
     let vitals = Vitals::start(outbox.clone(), &instance("one"), Arc::clone(&cancels), stop);
     let news = Inbox::open(&*bus, "news").await;
     let calls = ["c", "d"].map(|call| cancels.running("RockBot", call));
-    let held = vitals.hold(&topic("news"), calls[0].name());
-    let never_signed = vitals.hold(&topic("elsewhere"), calls[1].name());
+    let held = vitals.hold(&topic("news"), calls[0].name(), &Slot::none());
+    let never_signed = vitals.hold(&topic("elsewhere"), calls[1].name(), &Slot::none());
     drop(never_signed);
     news.received(1).await;
     drop(held);

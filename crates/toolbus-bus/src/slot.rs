@@ -1,0 +1,229 @@
+//! Slots: the place that a call takes up where it came in.
+//!
+//! A worker is handed so many requests at a time, and a face runs so many calls. A call that waits
+//! for a person would keep others out for as long, so it is parked: its slot is free meanwhile, and
+//! it takes one again before it goes on. Whoever made the call still waits for it, hears that it is
+//! held, and may cancel it.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use crate::Deadline;
+use crate::responder::ParkedRequest;
+use toolbus_wire::{Envelope, Topic};
+
+/// So many slots, and room for so many parked calls. Clones are the same.
+#[derive(Clone)]
+pub struct SlotPool(Arc<PoolInner>);
+
+struct PoolInner {
+    size: u32,
+    free: Arc<Semaphore>,
+    /// Room for parked calls, which take memory all the same.
+    parking: Arc<Semaphore>,
+}
+
+/// The slot of one call. Clones are of the same call; the slot is free again when the last of them
+/// is dropped.
+#[derive(Clone, Default)]
+pub struct Slot(Option<Arc<SlotInner>>);
+
+struct SlotInner {
+    pool: SlotPool,
+    state: Mutex<SlotState>,
+    /// Hears of the parking.
+    has_parked: Notify,
+    request: OnceLock<SlotRequest>,
+}
+
+/// What becomes of a slot.
+enum SlotState {
+    /// The call has it. There is no permit where somebody else counts, such as a broker.
+    Taken { _permit: Option<OwnedSemaphorePermit> },
+    /// It is free.
+    Parked { kept: Kept, _room: OwnedSemaphorePermit },
+}
+
+/// The request that a call stands for.
+pub(crate) struct SlotRequest {
+    pub(crate) topic: Topic,
+    pub(crate) envelope: Arc<Envelope>,
+    pub(crate) deadline: Deadline,
+    pub(crate) cancelled: CancellationToken,
+}
+
+/// Where a call is kept that is parked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// In this process: the call ends with it, as cancelled before it was started.
+    InMemory,
+    /// By somebody who has written down [`Slot::request`] and will bring it back: a stop says
+    /// nothing to the caller, who goes on waiting.
+    InStore,
+}
+
+/// Why a slot cannot be taken again: those who handed out slots have closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no more calls are run here")]
+pub struct Closed;
+
+impl SlotPool {
+    /// So many slots, and room for so many parked calls.
+    #[must_use]
+    pub fn new(slots: u16, parked: u16) -> Self {
+        Self(Arc::new(PoolInner {
+            size: u32::from(slots),
+            free: Arc::new(Semaphore::new(usize::from(slots))),
+            parking: Arc::new(Semaphore::new(usize::from(parked))),
+        }))
+    }
+
+    /// A slot, where one is free.
+    #[must_use]
+    pub fn try_take(&self) -> Option<Slot> {
+        let permit = Arc::clone(&self.0.free).try_acquire_owned().ok()?;
+        Some(Slot::new(self, Some(permit)))
+    }
+
+    /// A slot, once one is free.
+    ///
+    /// # Errors
+    /// When the pool is closed.
+    pub async fn take(&self) -> Result<Slot, Closed> {
+        Ok(Slot::new(self, Some(self.permit().await?)))
+    }
+
+    /// The slot of a call that somebody else counts until it is parked.
+    pub(crate) fn counted_elsewhere(&self) -> Slot {
+        Slot::new(self, None)
+    }
+
+    async fn permit(&self) -> Result<OwnedSemaphorePermit, Closed> {
+        Arc::clone(&self.0.free).acquire_owned().await.map_err(|_| Closed)
+    }
+
+    /// Hands out no more, and waits up to `grace` until every slot is free. Says how many are taken
+    /// after that; parked calls are none of them.
+    pub async fn close(&self, grace: Duration) -> usize {
+        let Self(pool) = self;
+        // Whoever has all permits knows that no call has one, and none can have one any more.
+        let all = pool.free.acquire_many(pool.size);
+        let is_free = matches!(tokio::time::timeout(grace, all).await, Ok(Ok(_)));
+        let taken = if is_free { 0 } else { pool.size as usize - pool.free.available_permits() };
+
+        pool.free.close();
+        pool.parking.close();
+        taken
+    }
+}
+
+impl Slot {
+    /// The slot of a call that takes up none, and that ends with its caller: one of this process.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self(None)
+    }
+
+    fn new(pool: &SlotPool, permit: Option<OwnedSemaphorePermit>) -> Self {
+        Self(Some(Arc::new(SlotInner {
+            pool: pool.clone(),
+            state: Mutex::new(SlotState::Taken { _permit: permit }),
+            has_parked: Notify::new(),
+            request: OnceLock::new(),
+        })))
+    }
+
+    /// Frees the slot while the call waits for long. Where there is no room for another parked call,
+    /// and where there is no slot, nothing happens: the call waits where it is.
+    pub fn park(&self, kept: Kept) {
+        let Some(slot) = &self.0 else { return };
+        let mut state = slot.state.lock();
+
+        if matches!(*state, SlotState::Taken { .. })
+            && let Ok(room) = Arc::clone(&slot.pool.0.parking).try_acquire_owned()
+        {
+            *state = SlotState::Parked { kept, _room: room };
+            slot.has_parked.notify_one();
+        }
+    }
+
+    /// Takes a slot again, once one is free; calls that come back go before new ones. A call that is
+    /// not parked has its slot.
+    ///
+    /// # Errors
+    /// When no more calls are run.
+    pub async fn resume(&self) -> Result<(), Closed> {
+        let Some(slot) = &self.0 else { return Ok(()) };
+        if self.kept().is_none() {
+            return Ok(());
+        }
+        let permit = slot.pool.permit().await?;
+        *slot.state.lock() = SlotState::Taken { _permit: Some(permit) };
+        Ok(())
+    }
+
+    /// Where the call is kept, while it is parked.
+    #[must_use]
+    pub fn kept(&self) -> Option<Kept> {
+        match *self.0.as_ref()?.state.lock() {
+            SlotState::Taken { .. } => None,
+            SlotState::Parked { kept, .. } => Some(kept),
+        }
+    }
+
+    /// What brings the call back after a restart, reply address and all. `None` where nobody would
+    /// wait for it: its caller is of this process, or ends with its connection.
+    #[must_use]
+    pub fn request(&self) -> Option<ParkedRequest> {
+        let request = self.0.as_ref()?.request.get()?;
+        Some(ParkedRequest::new(&request.topic, &request.envelope, request.deadline))
+    }
+
+    /// A header of the request that the call stands for.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.0.as_ref()?.request.get()?.envelope.headers.get(name)
+    }
+
+    /// The call stands for this request.
+    pub(crate) fn set_request(&self, request: SlotRequest) {
+        if let Some(slot) = &self.0 {
+            // A slot is of one call, which has one request.
+            let _ = slot.request.set(request);
+        }
+    }
+
+    /// Cancels the call.
+    pub(crate) fn cancel(&self) {
+        if let Some(request) = self.0.as_ref().and_then(|slot| slot.request.get()) {
+            request.cancelled.cancel();
+        }
+    }
+
+    /// Waits until the call is parked for the first time.
+    pub(crate) async fn parked(&self) {
+        match &self.0 {
+            Some(slot) => slot.has_parked.notified().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match (&self.0, self.kept()) {
+            (None, _) => "none",
+            (Some(_), None) => "taken",
+            (Some(_), Some(Kept::InMemory)) => "parked in memory",
+            (Some(_), Some(Kept::InStore)) => "parked in a store",
+        };
+        write!(f, "Slot({state})")
+    }
+}
+
+#[cfg(test)]
+mod tests;
