@@ -18,7 +18,7 @@ use rmcp::model::{
 };
 use rmcp::service::{Peer, RequestContext, SubscriptionContext};
 use serde_json::Value;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use toolbus_bus::{Slot, SlotPool};
 use toolbus_tools::call::{Arguments, Call, CallError};
 use toolbus_tools::id::{CallId, SessionId, ToolName};
 use toolbus_tools::{Door, Principal, Scope};
@@ -50,7 +50,7 @@ pub(crate) struct Handler {
     offer: Offer,
     /// The client.
     scope: Arc<Scope>,
-    calls: Arc<Semaphore>,
+    calls: SlotPool,
     suspended: SuspendedCalls,
     log: SessionLog,
     subscriptions: ResourceSubscriptions,
@@ -66,7 +66,7 @@ fn client_scope(agent: &AgentName) -> Arc<Scope> {
 impl Handler {
     /// Answers with what `offer` has; `calls` bounds how many calls and other requests
     /// over the bus run, over all paths, and `suspended` has those whose clients are away.
-    pub(crate) fn new(offer: Offer, calls: Arc<Semaphore>, suspended: SuspendedCalls) -> Self {
+    pub(crate) fn new(offer: Offer, calls: SlotPool, suspended: SuspendedCalls) -> Self {
         Self {
             scope: client_scope(&offer.deps().agent),
             offer,
@@ -99,10 +99,10 @@ impl Handler {
         &self.log
     }
 
-    /// Room for a request that is answered over the bus.
-    fn permit(&self) -> Result<OwnedSemaphorePermit, ErrorData> {
-        let permit = Arc::clone(&self.calls).try_acquire_owned();
-        permit.map_err(|_| ErrorData::internal_error("busy: too many calls are running", None))
+    /// A slot for a request that is answered over the bus.
+    fn slot(&self) -> Result<Slot, ErrorData> {
+        let busy = || ErrorData::internal_error("busy: too many calls are running", None);
+        self.calls.try_take().ok_or_else(busy)
     }
 
     /// Which request this is, for a client that comes back with answers.
@@ -151,7 +151,7 @@ impl Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         // Those of a server are asked for over the bus, as other requests are.
-        let _permit = self.offer.server().map(|_| self.permit()).transpose()?;
+        let _slot = self.offer.server().map(|_| self.slot()).transpose()?;
         let tools = self.offer.tools(&self.scope).await.map_err(unavailable)?;
 
         let cursor = request.and_then(|request| request.cursor);
@@ -176,7 +176,7 @@ impl Handler {
             return self.resume_call(asked, state, responses, &context).await?.into_tool_response();
         }
 
-        let Ok(permit) = Arc::clone(&self.calls).try_acquire_owned() else {
+        let Some(slot) = self.calls.try_take() else {
             let busy = CallError::new(ErrorCode::Busy, "too many calls are running");
             return Ok(outcome::failed(&busy).into());
         };
@@ -193,14 +193,17 @@ impl Handler {
         let scope = Arc::clone(&self.scope);
         let invoker = self.offer.deps().invoker.clone();
 
+        let of_call = slot.clone();
         let begin = move |means| -> BoxFuture<'static, CallOutcome> {
             let ClientLinks { cancelled, progress, asker } = means;
             let call = Call::new(&scope, CallId::random(), tool, Arguments::Value(arguments))
                 .with_cancelled(cancelled)
                 .with_progress(progress)
-                .with_asker(asker);
+                .with_asker(asker)
+                .with_slot(of_call.clone());
             Box::pin(async move {
-                let _permit = permit;
+                // The call gives its own away when it has passed the gates.
+                let _slot = of_call;
                 let result = outcome::answer(invoker.invoke(call).await)?;
                 let result =
                     if is_stateless { result } else { outcome::without_bare_values(result) };
@@ -208,7 +211,7 @@ impl Handler {
             })
         };
 
-        self.begin_call(asked, responses, &context, begin).await?.into_tool_response()
+        self.begin_call(asked, responses, &context, slot, begin).await?.into_tool_response()
     }
 
     // What is not offered is not there, rather than empty, as rmcp has it by itself.
@@ -218,7 +221,7 @@ impl Handler {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let _permit = self.permit()?;
+        let _slot = self.slot()?;
         let requests = self.offer.prompts(&self.scope, &context.ct);
         let requests =
             requests.ok_or_else(ErrorData::method_not_found::<ListPromptsRequestMethod>)?;
@@ -250,7 +253,7 @@ impl Handler {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let _permit = self.permit()?;
+        let _slot = self.slot()?;
         let requests = self.offer.resources(&self.scope, &context.ct);
         let requests =
             requests.ok_or_else(ErrorData::method_not_found::<ListResourcesRequestMethod>)?;
@@ -262,7 +265,7 @@ impl Handler {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        let _permit = self.permit()?;
+        let _slot = self.slot()?;
         let requests = self.offer.resources(&self.scope, &context.ct);
         let requests = requests
             .ok_or_else(ErrorData::method_not_found::<ListResourceTemplatesRequestMethod>)?;
@@ -296,20 +299,21 @@ impl Handler {
             return self.resume_call(asked, state, back.responses, context).await;
         }
 
-        let permit = self.permit()?;
+        let slot = self.slot()?;
         let offer = self.offer.clone();
         let scope = Arc::clone(&self.scope);
 
+        let of_call = slot.clone();
         let begin = move |means: ClientLinks| -> BoxFuture<'static, CallOutcome> {
             Box::pin(async move {
-                let _permit = permit;
+                let _slot = of_call;
                 let nothing = || ErrorData::invalid_request("there is no server here", None);
                 let requests = offer.requests(&scope, &means.cancelled).ok_or_else(nothing)?;
                 requests.read(wanted, &means.asker).await
             })
         };
 
-        self.begin_call(asked, back.responses, context, begin).await
+        self.begin_call(asked, back.responses, context, slot, begin).await
     }
 
     /// Tells the client of this session what changes from now on.
@@ -318,7 +322,7 @@ impl Handler {
     }
 
     pub(crate) async fn subscribe(&self, request: SubscribeRequestParams) -> Result<(), ErrorData> {
-        let _permit = self.permit()?;
+        let _slot = self.slot()?;
         if !self.offer.beside_tools().subscriptions {
             return Err(ErrorData::method_not_found::<SubscribeRequestMethod>());
         }
@@ -342,7 +346,7 @@ impl Handler {
         request: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        let _permit = self.permit()?;
+        let _slot = self.slot()?;
         let requests = self.offer.requests(&self.scope, &context.ct);
         let requests = requests.filter(|_| self.offer.beside_tools().completions);
         let requests = requests.ok_or_else(ErrorData::method_not_found::<CompleteRequestMethod>)?;

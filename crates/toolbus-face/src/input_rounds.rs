@@ -10,6 +10,7 @@ use rmcp::model::{
     ReadResourceResponse,
 };
 use rmcp::service::RequestContext;
+use toolbus_bus::Slot;
 use toolbus_wire::message::toolbus::{AskError, AskErrorCode};
 
 use crate::handler::Handler;
@@ -32,6 +33,7 @@ impl Handler {
         request: RequestIdentity,
         early_answers: Option<InputResponses>,
         context: &RequestContext<RoleServer>,
+        slot: Slot,
         begin: impl FnOnce(ClientLinks) -> BoxFuture<'static, CallOutcome>,
     ) -> Result<RequestAnswer, ErrorData> {
         let relay = ProgressRelay::of(context, self.log().threshold(context));
@@ -43,6 +45,7 @@ impl Handler {
                 client,
                 early_answers,
                 relay.progress(),
+                slot,
                 begin,
             );
             return self.await_event(call, request, relay, context).await;
@@ -66,6 +69,12 @@ impl Handler {
         context: &RequestContext<RoleServer>,
     ) -> Result<RequestAnswer, ErrorData> {
         let mut call = self.suspended().resume(state, &request)?;
+        // Those that come back go before new ones. A client that gives up gives the call up.
+        match context.ct.run_until_cancelled(call.slot.resume()).await {
+            Some(Ok(())) => {}
+            Some(Err(closed)) => return Err(ErrorData::internal_error(closed.to_string(), None)),
+            None => return Err(cancelled()),
+        }
 
         let client = context.client_capabilities().unwrap_or_default();
         call.answer(responses.unwrap_or_default(), client);
@@ -91,7 +100,7 @@ impl Handler {
                     biased;
                     event = call.next() => event,
                     () = context.ct.cancelled() => {
-                        return Err(ErrorData::internal_error("the request was cancelled", None));
+                        return Err(cancelled());
                     }
                 };
                 let questions = match event {
@@ -115,6 +124,10 @@ impl Handler {
         };
         relay.relay_during(waiting).await
     }
+}
+
+fn cancelled() -> ErrorData {
+    ErrorData::internal_error("the request was cancelled", None)
 }
 
 impl RequestAnswer {

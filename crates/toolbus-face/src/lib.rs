@@ -36,20 +36,18 @@ mod session_slots;
 mod subscriptions;
 mod suspended_calls;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use futures_util::future::BoxFuture;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use toolbus_bus::CallContext;
+use toolbus_bus::{CallContext, SlotPool};
 use toolbus_mcp_agent::McpDirectory;
 use toolbus_tools::{Call, CallError, Invoker, Subject};
 use toolbus_wire::name::AgentName;
 
-use limits::CALLS_MAX;
 pub use limits::CONNECTIONS_MAX;
+use limits::{CALLS_MAX, PARKED_CALLS_MAX};
 use suspended_calls::SuspendedCalls;
 
 /// Whose requests the face answers.
@@ -95,7 +93,7 @@ impl FaceDeps {
 /// [`Face::close`] it afterwards.
 pub struct Face {
     router: Router,
-    calls: Arc<Semaphore>,
+    calls: SlotPool,
     suspended: SuspendedCalls,
     stop: CancellationToken,
 }
@@ -104,11 +102,10 @@ impl Face {
     /// Opens the face of an agent.
     #[must_use]
     pub fn new(settings: &FaceSettings, deps: FaceDeps) -> Self {
-        let calls = Arc::new(Semaphore::new(CALLS_MAX));
+        let calls = SlotPool::new(CALLS_MAX, PARKED_CALLS_MAX);
         let stop = CancellationToken::new();
         let suspended = SuspendedCalls::new();
-        let router =
-            mounts::router(settings, deps, Arc::clone(&calls), suspended.clone(), stop.clone());
+        let router = mounts::router(settings, deps, calls.clone(), suspended.clone(), stop.clone());
 
         Self { router, calls, suspended, stop }
     }
@@ -125,14 +122,10 @@ impl Face {
         // Clients that are away to answer would come back to nobody.
         self.suspended.cancel();
 
-        // Whoever has all permits knows that no call runs, and none can begin any more.
-        let all = u32::try_from(CALLS_MAX).expect("it is small");
-        if tokio::time::timeout(grace, self.calls.acquire_many(all)).await.is_err() {
-            let running = CALLS_MAX - self.calls.available_permits();
+        let running = self.calls.close(grace).await;
+        if running > 0 {
             tracing::warn!(running, "calls of MCP clients are cut off");
         }
-
-        self.calls.close();
         self.stop.cancel();
     }
 

@@ -5,7 +5,9 @@ use toolbus_tools::call::ARGUMENTS_BYTES_MAX;
 /// Most connections at once. A client has one for each call that runs, and one to listen.
 pub const CONNECTIONS_MAX: usize = 1_024;
 /// Calls that run at the same time, over all clients; more are refused as busy.
-pub(crate) const CALLS_MAX: usize = 256;
+pub(crate) const CALLS_MAX: u16 = 256;
+/// Calls that wait for a person, over all clients; more of them wait among those that run.
+pub(crate) const PARKED_CALLS_MAX: u16 = 256;
 /// Sessions of one path, which only clients of the older era have; no more are begun above it. One
 /// that is idle for five minutes ends.
 pub(crate) const SESSIONS_MAX: usize = 256;

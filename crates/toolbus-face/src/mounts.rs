@@ -13,8 +13,8 @@ use opentelemetry::global;
 use parking_lot::Mutex;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+use toolbus_bus::SlotPool;
 use toolbus_telemetry::mcp::{Recorder, Transport};
 
 use crate::handler::Handler;
@@ -30,7 +30,7 @@ type Service = StreamableHttpService<InstrumentedHandler, LocalSessionManager>;
 /// Everything behind the face.
 struct Mounts {
     deps: FaceDeps,
-    calls: Arc<Semaphore>,
+    calls: SlotPool,
     suspended: SuspendedCalls,
     config: StreamableHttpServerConfig,
     recorder: Recorder,
@@ -51,13 +51,13 @@ struct Mount {
 pub(crate) fn router(
     settings: &FaceSettings,
     deps: FaceDeps,
-    calls: Arc<Semaphore>,
+    calls: SlotPool,
     suspended: SuspendedCalls,
     stop: CancellationToken,
 ) -> Router {
     let config = config(settings, stop);
 
-    let own = Handler::new(Offer::of_agent(deps.clone()), Arc::clone(&calls), suspended.clone());
+    let own = Handler::new(Offer::of_agent(deps.clone()), calls.clone(), suspended.clone());
     let recorder = Recorder::new(&global::meter("toolbus.face"), Transport::Tcp);
     let own = Mount::new(own, recorder.clone(), &config);
     let mounts =
@@ -116,7 +116,7 @@ impl Mounts {
         let mount = servers.entry(key).or_insert_with(|| {
             let recorder = self.recorder.about_server(&server.server_name);
             let offer = Offer::of_server(self.deps.clone(), server.server_name.clone());
-            let handler = Handler::new(offer, Arc::clone(&self.calls), self.suspended.clone());
+            let handler = Handler::new(offer, self.calls.clone(), self.suspended.clone());
             Mount::new(handler, recorder, &self.config)
         });
         Some(mount.clone())

@@ -23,7 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolbus_bus::asker::QUESTIONS_OPEN_MAX;
-use toolbus_bus::{Asker, Progress, Question};
+use toolbus_bus::{Asker, Progress, Question, Slot};
 use toolbus_wire::message::toolbus::{AskError, AskErrorCode, ToolProgress};
 
 use crate::questions::{kinds, request};
@@ -75,6 +75,8 @@ pub(crate) struct PendingCall {
     early_answers: InputResponses,
     capabilities: ClientCapabilities,
     pub(crate) progress: ProgressSwitch,
+    /// Parked while the client is away.
+    pub(crate) slot: Slot,
 }
 
 /// A question that has come from the call.
@@ -132,6 +134,7 @@ impl PendingCall {
         capabilities: ClientCapabilities,
         early_answers: InputResponses,
         progress: Progress,
+        slot: Slot,
         begin: impl FnOnce(ClientLinks) -> BoxFuture<'static, CallOutcome>,
     ) -> Self {
         let (sender, questions) = mpsc::channel(QUESTIONS_OPEN_MAX);
@@ -172,6 +175,7 @@ impl PendingCall {
             early_answers,
             capabilities,
             progress: line,
+            slot,
         }
     }
 

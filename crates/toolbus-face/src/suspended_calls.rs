@@ -19,13 +19,13 @@ use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
+use toolbus_bus::slot::Kept;
 use toolbus_wire::envelope::new_id;
 
 use crate::pending_call::PendingCall;
 
-/// Calls whose clients are away, over all paths: a quarter of those that may run, so that nobody who
-/// stays away stands in the way of the others.
-const SUSPENDED_MAX: usize = crate::limits::CALLS_MAX / 4;
+/// Calls whose clients are away, over all paths: a quarter of those that may run beside them.
+const SUSPENDED_MAX: usize = crate::limits::CALLS_MAX as usize / 4;
 /// How long a client may stay away at a time. The call's own time goes on and may end before.
 const SUSPENDED_TTL: Duration = Duration::from_secs(300);
 /// Bytes of questions that wait for their answers, and of outcomes that wait for their clients.
@@ -162,8 +162,8 @@ impl SuspendedCalls {
         });
     }
 
-    /// Suspends a call while its client is away, and makes the state to come back with. Gives the call
-    /// back when there is no room for it.
+    /// Suspends a call while its client is away, which frees its slot, and makes the state to come
+    /// back with. Gives the call back when there is no room for it.
     pub(crate) fn suspend(
         &self,
         call: PendingCall,
@@ -174,6 +174,7 @@ impl SuspendedCalls {
             return Err(Box::new(call));
         }
 
+        call.slot.park(Kept::InMemory);
         // Two ids of 122 random bits each.
         let state = format!("{}.{}", new_id(), new_id());
         let back = CancellationToken::new();

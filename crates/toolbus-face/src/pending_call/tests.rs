@@ -31,6 +31,7 @@ fn call(
         client,
         early_answers,
         Progress::none(),
+        Slot::none(),
         |means: ClientLinks| {
             Box::pin(async move {
                 let mut told = Vec::new();

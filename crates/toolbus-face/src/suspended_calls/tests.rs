@@ -1,5 +1,5 @@
 use rmcp::model::ClientCapabilities;
-use toolbus_bus::{Progress, Question};
+use toolbus_bus::{Progress, Question, Slot, SlotPool};
 use toolbus_wire::message::toolbus::AskKind;
 
 use super::*;
@@ -18,6 +18,11 @@ fn identity(name: &str) -> RequestIdentity {
 
 /// A call that asks once, and the token that fires when it is cancelled.
 fn asking(suspended: &SuspendedCalls) -> (PendingCall, CancellationToken) {
+    asking_in(suspended, Slot::none())
+}
+
+/// The same, in a slot.
+fn asking_in(suspended: &SuspendedCalls, slot: Slot) -> (PendingCall, CancellationToken) {
     let client = serde_json::from_value::<ClientCapabilities>(json!({"elicitation": {}})).unwrap();
     let told = CancellationToken::new();
     let tell = told.clone();
@@ -26,6 +31,7 @@ fn asking(suspended: &SuspendedCalls) -> (PendingCall, CancellationToken) {
         client,
         Default::default(),
         Progress::none(),
+        slot,
         |means: ClientLinks| {
             Box::pin(async move {
                 let params = json!({"message": "?", "requestedSchema": {"type": "object", "properties": {}}});
@@ -53,6 +59,22 @@ async fn away(suspended: &SuspendedCalls, name: &str) -> (String, CancellationTo
     let (mut call, cancelled) = asking(suspended);
     assert!(matches!(call.next().await, CallEvent::NeedsInput(asked) if asked.len() == 1));
     (suspended.suspend(call, identity(name)).ok().unwrap(), cancelled)
+}
+
+#[tokio::test]
+async fn the_slot_of_a_call_is_free_while_its_client_is_away() {
+    let (suspended, slots) = (SuspendedCalls::new(), SlotPool::new(1, 1));
+    let (mut call, _) = asking_in(&suspended, slots.try_take().unwrap());
+    assert!(matches!(call.next().await, CallEvent::NeedsInput(_)));
+    assert!(slots.try_take().is_none());
+    let state = suspended.suspend(call, identity("a")).ok().unwrap();
+    assert!(slots.try_take().is_some());
+
+    let call = suspended.resume(&state, &identity("a")).unwrap();
+    call.slot.resume().await.unwrap();
+    assert!(slots.try_take().is_none());
+    drop(call);
+    assert!(slots.try_take().is_some());
 }
 
 fn why(taken: Result<PendingCall, StateError>) -> Option<StateError> {
