@@ -1,6 +1,7 @@
 //! The conformance suite: what every implementation of the [port](crate::port) must do, one case a
 //! rule, so that code on top of the port behaves the same on every broker. The questions of calls
-//! are put to the test here as well, with both ends: they make a queue while a call runs.
+//! are put to the test here as well, with both ends: they make a queue while a call runs. So are
+//! parked calls, which are acknowledged before they are answered.
 //!
 //! A broker's test implements [`Fixture`] and hands it to the macro, which makes one test a case:
 //!
@@ -26,6 +27,7 @@ mod ending;
 mod expiry;
 mod flow;
 mod lifetime;
+mod parking;
 mod probe;
 mod publishing;
 mod routing;
@@ -245,6 +247,10 @@ macro_rules! conformance_tests {
                 questions_are_bounded_in_number_and_size,
                 a_question_ends_with_its_call,
                 what_a_call_tells_before_it_asks_is_heard_before,
+            }
+            parking {
+                a_parked_call_frees_its_permit,
+                a_parked_call_outlives_its_process,
             }
             flow {
                 no_more_handlers_run_than_permits,

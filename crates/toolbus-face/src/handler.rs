@@ -29,7 +29,7 @@ use crate::input_rounds::RequestAnswer;
 use crate::log::SessionLog;
 use crate::offer::{self, Offer, Target};
 use crate::outcome;
-use crate::pending_call::{CallOutcome, ClientLinks, Reply};
+use crate::pending_call::{CallOutcome, ClientLinks, NewCall, Reply};
 use crate::protocol_version;
 use crate::resource_requests::ReadRequest;
 use crate::subscriptions::{self, ResourceSubscriptions};
@@ -211,7 +211,9 @@ impl Handler {
             })
         };
 
-        self.begin_call(asked, responses, &context, slot, begin).await?.into_tool_response()
+        self.begin_call(asked, responses, &context, NewCall { slot, begin })
+            .await?
+            .into_tool_response()
     }
 
     // What is not offered is not there, rather than empty, as rmcp has it by itself.
@@ -313,7 +315,7 @@ impl Handler {
             })
         };
 
-        self.begin_call(asked, back.responses, context, slot, begin).await
+        self.begin_call(asked, back.responses, context, NewCall { slot, begin }).await
     }
 
     /// Tells the client of this session what changes from now on.

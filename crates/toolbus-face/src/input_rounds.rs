@@ -10,11 +10,10 @@ use rmcp::model::{
     ReadResourceResponse,
 };
 use rmcp::service::RequestContext;
-use toolbus_bus::Slot;
 use toolbus_wire::message::toolbus::{AskError, AskErrorCode};
 
 use crate::handler::Handler;
-use crate::pending_call::{CallEvent, CallOutcome, ClientLinks, PendingCall, Reply};
+use crate::pending_call::{CallEvent, CallOutcome, ClientLinks, NewCall, PendingCall, Reply};
 use crate::progress_relay::ProgressRelay;
 use crate::protocol_version;
 use crate::questions::{Questions, kinds};
@@ -33,26 +32,19 @@ impl Handler {
         request: RequestIdentity,
         early_answers: Option<InputResponses>,
         context: &RequestContext<RoleServer>,
-        slot: Slot,
-        begin: impl FnOnce(ClientLinks) -> BoxFuture<'static, CallOutcome>,
+        new: NewCall<impl FnOnce(ClientLinks) -> BoxFuture<'static, CallOutcome>>,
     ) -> Result<RequestAnswer, ErrorData> {
         let relay = ProgressRelay::of(context, self.log().threshold(context));
         let client = context.client_capabilities().unwrap_or_default();
         if protocol_version::is_stateless(context) && !kinds(&client).is_empty() {
             let early_answers = early_answers.unwrap_or_default();
-            let call = PendingCall::begin(
-                self.suspended(),
-                client,
-                early_answers,
-                relay.progress(),
-                slot,
-                begin,
-            );
-            return self.await_event(call, request, relay, context).await;
+            let call =
+                PendingCall::begin(self.suspended(), client, early_answers, relay.progress(), new);
+            return Box::pin(self.await_event(call, request, relay, context)).await;
         }
 
         let questions = Questions::of(context);
-        let call = begin(ClientLinks {
+        let call = (new.begin)(ClientLinks {
             cancelled: context.ct.clone(),
             progress: relay.progress(),
             asker: questions.asker(),
@@ -81,7 +73,7 @@ impl Handler {
 
         let relay = ProgressRelay::of(context, self.log().threshold(context));
         call.progress.redirect_to(relay.progress());
-        self.await_event(call, request, relay, context).await
+        Box::pin(self.await_event(call, request, relay, context)).await
     }
 
     /// Waits for the end of the call, or for what it asks. A client that gives the request up

@@ -51,6 +51,14 @@ pub(crate) struct ClientLinks {
     pub(crate) asker: Asker,
 }
 
+/// A call that is to begin.
+pub(crate) struct NewCall<F> {
+    /// The slot that it takes up.
+    pub(crate) slot: Slot,
+    /// Makes the call.
+    pub(crate) begin: F,
+}
+
 /// What a pending call reports next to its client.
 pub(crate) enum CallEvent {
     /// It is over.
@@ -127,16 +135,16 @@ impl ProgressSwitch {
 }
 
 impl PendingCall {
-    /// Begins a call for a client that can be asked. `begin` makes the call, which runs until it
-    /// ends or the handle is dropped; `progress` is that of the first request.
+    /// Begins a call for a client that can be asked. It runs until it ends or the handle is dropped;
+    /// `progress` is that of the first request.
     pub(crate) fn begin(
         suspended: &SuspendedCalls,
         capabilities: ClientCapabilities,
         early_answers: InputResponses,
         progress: Progress,
-        slot: Slot,
-        begin: impl FnOnce(ClientLinks) -> BoxFuture<'static, CallOutcome>,
+        new: NewCall<impl FnOnce(ClientLinks) -> BoxFuture<'static, CallOutcome>>,
     ) -> Self {
+        let NewCall { slot, begin } = new;
         let (sender, questions) = mpsc::channel(QUESTIONS_OPEN_MAX);
         let (tell, ended) = oneshot::channel();
         let (cancelled, line) = (CancellationToken::new(), ProgressSwitch::default());

@@ -9,4 +9,4 @@ mod service;
 
 pub use remote::{Remote, RemoteCall, error_of};
 pub use reply::{output_of, reply_to};
-pub use service::{read_request, resume, serve, tool_failure};
+pub use service::{ServeOptions, read_request, serve, tool_failure};

@@ -6,6 +6,7 @@ use toolbus_bus::responder::Responder;
 use toolbus_rabbitmq::{Start, join};
 use toolbus_runtime::health::{Need, State};
 use toolbus_runtime::service::{BoxError, Context, Exit};
+use toolbus_tools::bus::ServeOptions;
 use toolbus_wire::name::{AgentName, InstanceId};
 
 use super::LEAVE_TIMEOUT;
@@ -28,15 +29,13 @@ pub(super) async fn run(settings: Settings, context: Context) -> Result<Exit, Bo
         agent.offer_directly();
     }
 
-    let concurrency = settings.bus.prefetch;
-    let served = toolbus_tools::bus::serve(
-        fleet.bus().clone(),
-        &name,
-        &instance,
-        concurrency,
-        agent.invoker(),
-    )
-    .await?;
+    let options = ServeOptions {
+        agent: name.clone(),
+        instance,
+        concurrency: settings.bus.prefetch,
+        parked: Vec::new(),
+    };
+    let served = toolbus_tools::bus::serve(fleet.bus().clone(), agent.invoker(), options).await?;
 
     if settings.bus.url.is_none() {
         tracing::warn!("no broker is set: nobody on a bus can call its tools");

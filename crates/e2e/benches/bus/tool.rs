@@ -8,7 +8,7 @@ use e2e::bench::Lane;
 use toolbus_bus::Bus;
 use toolbus_bus::requester::Requester;
 use toolbus_bus::responder::Responder;
-use toolbus_tools::bus::{Remote, serve};
+use toolbus_tools::bus::{Remote, ServeOptions, serve};
 use toolbus_tools::call::{Call, Invocation};
 use toolbus_tools::{Invoker, Output, Registry, Scope, Tool};
 use toolbus_wire::name::{AgentName, InstanceId};
@@ -30,8 +30,13 @@ impl Worker {
         registry.register(tool(), |_call: Invocation| async { Ok(Output::text("")) })?;
         let invoker = Invoker::new(Arc::new(registry));
         let permits = NonZeroU16::new(IN_FLIGHT).expect("some are under way");
-        let name = AgentName::parse(WORKER)?;
-        let answering = serve(bus, &name, &InstanceId::random(), permits, &invoker).await?;
+        let options = ServeOptions {
+            agent: AgentName::parse(WORKER)?,
+            instance: InstanceId::random(),
+            concurrency: permits,
+            parked: Vec::new(),
+        };
+        let answering = serve(bus, &invoker, options).await?;
         Ok(Self { _answering: answering })
     }
 }

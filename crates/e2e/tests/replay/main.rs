@@ -17,6 +17,7 @@ use toolbus_bus::Bus;
 use toolbus_mcp::bridge::{Bridge, Options, StdioRegistration};
 use toolbus_mcp::config::{self, Variables};
 use toolbus_mcp::servers::{self, ServerPool};
+use toolbus_tools::bus::ServeOptions;
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::{Invoker, Registry, Tool};
 use toolbus_wire::ErrorCode;
@@ -33,11 +34,15 @@ async fn tool_invoke_is_answered_as_recorded() {
     let registry = Arc::new(Registry::new());
     six_tools(&registry);
     let agent = AgentName::standard();
-    let instance = InstanceId::random();
-    let served =
-        toolbus_tools::bus::serve(stage.bus(), &agent, &instance, FOUR, &Invoker::new(registry))
-            .await
-            .expect("the tools are served");
+    let options = ServeOptions {
+        agent,
+        instance: InstanceId::random(),
+        concurrency: FOUR,
+        parked: Vec::new(),
+    };
+    let served = toolbus_tools::bus::serve(stage.bus(), &Invoker::new(registry), options)
+        .await
+        .expect("the tools are served");
 
     let pairs = stage.replay(|request| request).await;
     assert_eq!(pairs.len(), 8, "every request has its answer");

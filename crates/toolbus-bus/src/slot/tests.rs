@@ -49,11 +49,12 @@ async fn a_pool_that_closes_waits_for_calls_that_run_and_for_no_parked_ones() {
     let pool = SlotPool::new(3, 3);
     let [runs, ends, parked] = [(); 3].map(|()| pool.try_take().unwrap());
     parked.park(Kept::InMemory);
-    tokio::spawn(async move {
+    let ending = async {
         tokio::time::sleep(SECOND).await;
         drop(ends);
-    });
-    assert_eq!(pool.close(3 * SECOND).await, 1);
+    };
+    let (taken, ()) = tokio::join!(pool.close(3 * SECOND), ending);
+    assert_eq!(taken, 1);
     assert!(pool.try_take().is_none());
     assert_eq!(parked.resume().await, Err(Closed));
     drop(runs);

@@ -31,18 +31,20 @@ fn call(
         client,
         early_answers,
         Progress::none(),
-        Slot::none(),
-        |means: ClientLinks| {
-            Box::pin(async move {
-                let mut told = Vec::new();
-                for round in rounds {
-                    let asked = round.into_iter().map(|question| means.asker.ask(question));
-                    for answer in futures_util::future::join_all(asked).await {
-                        told.push(answer.unwrap_or_else(|error| json!(error.code.as_str())));
+        NewCall {
+            slot: Slot::none(),
+            begin: |means: ClientLinks| -> BoxFuture<'static, CallOutcome> {
+                Box::pin(async move {
+                    let mut told = Vec::new();
+                    for round in rounds {
+                        let asked = round.into_iter().map(|question| means.asker.ask(question));
+                        for answer in futures_util::future::join_all(asked).await {
+                            told.push(answer.unwrap_or_else(|error| json!(error.code.as_str())));
+                        }
                     }
-                }
-                Err(ErrorData::internal_error(Value::from(told).to_string(), None))
-            })
+                    Err(ErrorData::internal_error(Value::from(told).to_string(), None))
+                })
+            },
         },
     )
 }

@@ -1,9 +1,10 @@
+use futures_util::future::BoxFuture;
 use rmcp::model::ClientCapabilities;
 use toolbus_bus::{Progress, Question, Slot, SlotPool};
 use toolbus_wire::message::toolbus::AskKind;
 
 use super::*;
-use crate::pending_call::{CallEvent, ClientLinks};
+use crate::pending_call::{CallEvent, CallOutcome, ClientLinks, NewCall};
 
 fn identity(name: &str) -> RequestIdentity {
     let client = Some(Implementation::new("client", "1"));
@@ -31,24 +32,26 @@ fn asking_in(suspended: &SuspendedCalls, slot: Slot) -> (PendingCall, Cancellati
         client,
         Default::default(),
         Progress::none(),
-        slot,
-        |means: ClientLinks| {
-            Box::pin(async move {
-                let params = json!({"message": "?", "requestedSchema": {"type": "object", "properties": {}}});
-                let question =
-                    Question { kind: AskKind::Elicitation, from: None, params, round: None };
-                tokio::select! {
-                    biased;
-                    () = means.cancelled.cancelled() => {
-                        tell.cancel();
-                        Err(ErrorData::internal_error("cancelled", None))
+        NewCall {
+            slot,
+            begin: |means: ClientLinks| -> BoxFuture<'static, CallOutcome> {
+                Box::pin(async move {
+                    let params = json!({"message": "?", "requestedSchema": {"type": "object", "properties": {}}});
+                    let question =
+                        Question { kind: AskKind::Elicitation, from: None, params, round: None };
+                    tokio::select! {
+                        biased;
+                        () = means.cancelled.cancelled() => {
+                            tell.cancel();
+                            Err(ErrorData::internal_error("cancelled", None))
+                        }
+                        answer = means.asker.ask(question) => {
+                            let answer = answer.map_err(|error| error.to_string());
+                            Err(ErrorData::internal_error(format!("{answer:?}"), None))
+                        }
                     }
-                    answer = means.asker.ask(question) => {
-                        let answer = answer.map_err(|error| error.to_string());
-                        Err(ErrorData::internal_error(format!("{answer:?}"), None))
-                    }
-                }
-            })
+                })
+            },
         },
     );
     (call, told)

@@ -27,34 +27,31 @@ use crate::tool::TIMEOUT_DEFAULT;
 /// before it says of a queued call that there is no such tool.
 const REGISTRATION_GRACE: Duration = Duration::from_secs(10);
 
+/// How tool calls are answered from the bus.
+#[derive(Debug, Clone)]
+pub struct ServeOptions {
+    /// The agent that answers.
+    pub agent: AgentName,
+    /// This process.
+    pub instance: InstanceId,
+    /// How many calls run at a time, of each kind.
+    pub concurrency: NonZeroU16,
+    /// Calls that an earlier process has left parked; they go before new ones.
+    pub parked: Vec<ParkedRequest>,
+}
+
 /// Answers tool calls from the bus: those that every agent hears, and those for this one alone.
 ///
 /// # Errors
 /// When a queue cannot be had.
 pub async fn serve(
     bus: Arc<dyn Bus>,
-    agent: &AgentName,
-    instance: &InstanceId,
-    concurrency: NonZeroU16,
     invoker: &Invoker,
+    options: ServeOptions,
 ) -> Result<[Responder; 2], SubscribeError> {
-    resume(bus, agent, instance, concurrency, invoker, Vec::new()).await
-}
-
-/// The same, and goes on with the calls that an earlier process has left parked, before any new one.
-///
-/// # Errors
-/// When a queue cannot be had.
-pub async fn resume(
-    bus: Arc<dyn Bus>,
-    agent: &AgentName,
-    instance: &InstanceId,
-    concurrency: NonZeroU16,
-    invoker: &Invoker,
-    parked: Vec<ParkedRequest>,
-) -> Result<[Responder; 2], SubscribeError> {
+    let ServeOptions { agent, instance, concurrency, parked } = options;
     let listen = |topic: Topic| Listen {
-        subscription: queue::of_agent(agent, topic.as_str()),
+        subscription: queue::of_agent(&agent, topic.as_str()),
         topic,
         instance: instance.clone(),
         concurrency,
@@ -62,7 +59,7 @@ pub async fn resume(
 
     let registered_by = Instant::now() + REGISTRATION_GRACE;
     let service = || ToolService { invoker: invoker.clone(), agent: agent.clone(), registered_by };
-    let own_topic = topic::tool_invoke_agent(agent);
+    let own_topic = topic::tool_invoke_agent(&agent);
     let (own, shared) = parked.into_iter().partition(|request| *request.topic() == own_topic);
     let shared_topic = listen(topic::TOOL_INVOKE);
     Ok([

@@ -12,7 +12,7 @@ use toolbus_bus::requester::Requester;
 use toolbus_bus::responder::{ParkedRequest, Responder};
 use toolbus_bus::slot::Kept;
 use toolbus_bus::{Bus, MemoryBus};
-use toolbus_tools::bus::{Remote, resume};
+use toolbus_tools::bus::{Remote, ServeOptions, serve};
 use toolbus_tools::call::Invocation;
 use toolbus_tools::gate::{Gate, Passage, Verdict};
 use toolbus_tools::{Invoker, Output, Registry, Tool};
@@ -52,11 +52,14 @@ async fn agent(broker: &MemoryBus, approval: &Approval, parked: Vec<ParkedReques
         |call: Invocation| std::future::ready(Ok(Output::text(format!("{}", call.arguments["n"]))));
     registry.register(Tool::new("add", "", "test"), add).unwrap();
     let invoker = Invoker::builder(Arc::new(registry)).gate(approval.clone()).build();
-    let (name, instance) = (AgentName::standard(), InstanceId::random());
     let connection = broker.connect();
-    let bus: Arc<dyn Bus> = Arc::new(connection.clone());
-    let responders =
-        resume(bus, &name, &instance, NonZeroU16::MIN, &invoker, parked).await.unwrap();
+    let options = ServeOptions {
+        agent: AgentName::standard(),
+        instance: InstanceId::random(),
+        concurrency: NonZeroU16::MIN,
+        parked,
+    };
+    let responders = serve(Arc::new(connection.clone()), &invoker, options).await.unwrap();
     Agent { connection, responders }
 }
 

@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use toolbus_bus::responder::Responder;
 use toolbus_bus::{Bus, Envelope, MemoryBus, Topic};
-use toolbus_tools::bus::{output_of, serve};
+use toolbus_tools::bus::{ServeOptions, output_of, serve};
 use toolbus_tools::call::Invocation;
 use toolbus_tools::{CallError, Executor, Invoker, Outcome, Output, Registry, Tool};
 use toolbus_wire::fixtures::{self, RecordedFrame};
@@ -40,7 +40,13 @@ async fn recorded_agent(bus: &MemoryBus) -> [Responder; 2] {
     let invoker = Invoker::new(Arc::new(registry));
     let agent = AgentName::standard();
     let bus: Arc<dyn Bus> = Arc::new(bus.clone());
-    serve(bus, &agent, &InstanceId::random(), NonZeroU16::MIN, &invoker).await.unwrap()
+    let options = ServeOptions {
+        agent,
+        instance: InstanceId::random(),
+        concurrency: NonZeroU16::MIN,
+        parked: Vec::new(),
+    };
+    serve(bus, &invoker, options).await.unwrap()
 }
 
 /// What two answers have to agree in: everything but message ids, times and span ids.

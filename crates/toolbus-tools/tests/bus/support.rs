@@ -13,7 +13,7 @@ use toolbus_bus::responder::Responder;
 use toolbus_bus::{
     Bus, Delivery, Disposition, Envelope, Flow, MemoryBus, Subscription, Topic, TopicPattern,
 };
-use toolbus_tools::bus::{Remote, serve};
+use toolbus_tools::bus::{Remote, ServeOptions, serve};
 use toolbus_tools::call::{Arguments, Call, CallTime, Invocation};
 use toolbus_tools::id::{CallId, SessionId, ToolName};
 use toolbus_tools::{CallError, Door, Invoker, Outcome, Output, Principal, Registry, Scope, Tool};
@@ -123,9 +123,13 @@ impl WorkerProcess {
     pub(crate) async fn start(broker: &MemoryBus, invoker: &Invoker) -> Self {
         let connection = broker.connect();
         let bus: Arc<dyn Bus> = Arc::new(connection.clone());
-        let concurrency = NonZeroU16::new(4).unwrap();
-        let instance = InstanceId::random();
-        let responders = serve(bus, &worker_name(), &instance, concurrency, invoker).await;
+        let options = ServeOptions {
+            agent: worker_name(),
+            instance: InstanceId::random(),
+            concurrency: NonZeroU16::new(4).unwrap(),
+            parked: Vec::new(),
+        };
+        let responders = serve(bus, invoker, options).await;
         Self { connection, _responders: responders.unwrap() }
     }
 

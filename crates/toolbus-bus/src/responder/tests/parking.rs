@@ -129,11 +129,11 @@ async fn a_call_that_came_back_has_the_grace_that_every_call_has() {
     stage.service.release("ends");
     stage.service.until("it goes on", |state| !state.resumed.is_empty()).await;
     let service = stage.service.clone();
-    tokio::spawn(async move {
+    let ending = async {
         tokio::time::sleep(2 * SECOND).await;
         service.release("ends after");
-    });
-    stage.stop(5 * SECOND).await;
+    };
+    tokio::join!(stage.stop(5 * SECOND), ending);
     assert_eq!(stage.outcomes(1).await, ["ends was run RockBot"]);
 
     let mut stage = Stage::start(1).await;
