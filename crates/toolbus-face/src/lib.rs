@@ -134,3 +134,6 @@ impl Face {
         self.suspended.close().await;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -45,8 +45,10 @@ pub(super) async fn a_parked_call_outlives_its_process(stage: Stage) {
 
     let restarting = async {
         let parked = waits.parked(&stage, 1).await;
-        // The only permit is free again, so the broker has the answer for the parked request.
+        // The only permit is free again, so the broker knows that the parked request is done with.
         assert_eq!(caller.call("echo").await, "echo again: false");
+        // The same of this one, or it would be handed out again.
+        stage.quiet().await;
         kill.await;
         let lives = waits.serve(&stage, stage.bus().await, parked).await;
         waits.parked(&stage, 2).await;

@@ -109,6 +109,21 @@ async fn each_tool_is_called_by_a_name_of_its_own() {
 }
 
 #[tokio::test]
+async fn a_tool_is_as_rich_as_its_server_has_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let agent = agent(start(servers(folder.path(), &[("rich", "rich")])).await).await;
+    agent.until_tools(1).await;
+    let echo = agent.registry.find("rich__echo").unwrap();
+    assert_eq!(echo.tool.title.as_deref(), Some("Say it again"));
+    let schema = json!({"type": "object", "properties": {"sum": {"type": "number"}}});
+    assert_eq!(echo.tool.output_schema, Some(schema));
+    let icon = json!({"src": "data:image/png;base64,AAAA", "mimeType": "image/png"});
+    assert_eq!(echo.tool.icons, [icon]);
+    assert!(echo.tool.annotations.read_only && echo.tool.annotations.idempotent);
+    agent.end().await;
+}
+
+#[tokio::test]
 async fn tools_come_change_and_go_with_their_servers() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = options();

@@ -145,6 +145,12 @@ class Server:
             return {"tools": [evil, tool("change")]}
         if KIND == "rug":
             return {"tools": [tool("echo"), tool("change")]}
+        if KIND == "rich":
+            given = {"type": "object", "properties": {"sum": {"type": "number"}}}
+            icons = [{"src": "data:image/png;base64,AAAA", "mimeType": "image/png"}]
+            hints = {"readOnlyHint": True, "idempotentHint": True}
+            return {"tools": [tool("echo", title="Say it again", outputSchema=given,
+                                   annotations=hints, icons=icons)]}
         if KIND == "aggregator":
             return {"tools": [tool("invoke_tool"), tool("Add-Task", title="Add a Task")]}
         extra = [tool(f"extra{number}") for number in range(self.extra_tools)]
