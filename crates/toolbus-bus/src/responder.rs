@@ -509,10 +509,16 @@ impl<S: Service> Worker<S> {
                 progress: self.progress(progress_to, running.name(), Arc::clone(&sent)),
                 asker: asker.with_kinds_header(headers.get(header::ASK_KINDS)),
             },
-            slot,
+            slot: slot.clone(),
         };
 
-        let work = async { self.service.serve(request, context).await };
+        let work = async {
+            // A call that is brought back waits for its turn; any other has its slot.
+            match slot.resume().await {
+                Ok(()) => self.service.serve(request, context).await,
+                Err(_) => self.fail(ids, Failure::Cancelled { execution: slot.execution() }),
+            }
+        };
         let mut work = pin!(AssertUnwindSafe(work).catch_unwind());
         let end = tokio::select! {
             biased;
@@ -528,12 +534,12 @@ impl<S: Service> Worker<S> {
             End::Cancelled => match tokio::time::timeout(CANCEL_GRACE, work).await {
                 Ok(reply) => reply,
                 Err(_) => {
-                    return self.fail(ids, Failure::Cancelled { execution: Execution::Started });
+                    return self.fail(ids, Failure::Cancelled { execution: slot.execution() });
                 }
             },
             End::Late => {
                 running.token().cancel();
-                let (asked, execution) = (deadline.asked(), Execution::Started);
+                let (asked, execution) = (deadline.asked(), slot.execution());
                 return self.fail(ids, Failure::Timeout { asked, execution });
             }
         };

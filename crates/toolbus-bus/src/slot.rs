@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Deadline;
 use crate::responder::ParkedRequest;
-use toolbus_wire::{Envelope, Topic};
+use toolbus_wire::{Envelope, Execution, Topic};
 
 /// So many slots, and room for so many parked calls. Clones are the same.
 #[derive(Clone)]
@@ -46,7 +46,7 @@ enum SlotState {
     /// The call has it. There is no permit where somebody else counts, such as a broker.
     Taken { _permit: Option<OwnedSemaphorePermit> },
     /// It is free.
-    Parked { kept: Kept, _room: OwnedSemaphorePermit },
+    Parked { kept: Kept, _room: Option<OwnedSemaphorePermit> },
 }
 
 /// The request that a call stands for.
@@ -90,17 +90,15 @@ impl SlotPool {
         Some(Slot::new(self, Some(permit)))
     }
 
-    /// A slot, once one is free.
-    ///
-    /// # Errors
-    /// When the pool is closed.
-    pub async fn take(&self) -> Result<Slot, Closed> {
-        Ok(Slot::new(self, Some(self.permit().await?)))
-    }
-
     /// The slot of a call that somebody else counts until it is parked.
     pub(crate) fn counted_elsewhere(&self) -> Slot {
         Slot::new(self, None)
+    }
+
+    /// The slot of a call that is brought back: it is parked until the call has a slot again.
+    pub(crate) fn brought_back(&self) -> Slot {
+        let room = Arc::clone(&self.0.parking).try_acquire_owned().ok();
+        Slot::in_state(self, SlotState::Parked { kept: Kept::InStore, _room: room })
     }
 
     async fn permit(&self) -> Result<OwnedSemaphorePermit, Closed> {
@@ -130,15 +128,20 @@ impl Slot {
     }
 
     fn new(pool: &SlotPool, permit: Option<OwnedSemaphorePermit>) -> Self {
+        Self::in_state(pool, SlotState::Taken { _permit: permit })
+    }
+
+    fn in_state(pool: &SlotPool, state: SlotState) -> Self {
         Self(Some(Arc::new(SlotInner {
             pool: pool.clone(),
-            state: Mutex::new(SlotState::Taken { _permit: permit }),
+            state: Mutex::new(state),
             has_parked: Notify::new(),
             request: OnceLock::new(),
         })))
     }
 
-    /// Frees the slot while the call waits for long. Where there is no room for another parked call,
+    /// Frees the slot while the call waits for long; over the bus, only a call whose work has not been
+    /// started is parked. Where there is no room for another parked call,
     /// and where there is no slot, nothing happens: the call waits where it is.
     pub fn park(&self, kept: Kept) {
         let Some(slot) = &self.0 else { return };
@@ -147,7 +150,7 @@ impl Slot {
         if matches!(*state, SlotState::Taken { .. })
             && let Ok(room) = Arc::clone(&slot.pool.0.parking).try_acquire_owned()
         {
-            *state = SlotState::Parked { kept, _room: room };
+            *state = SlotState::Parked { kept, _room: Some(room) };
             slot.has_parked.notify_one();
         }
     }
@@ -174,6 +177,11 @@ impl Slot {
             SlotState::Taken { .. } => None,
             SlotState::Parked { kept, .. } => Some(kept),
         }
+    }
+
+    /// Whether work that was handed the call has started it: not while it is parked.
+    pub(crate) fn execution(&self) -> Execution {
+        if self.kept().is_some() { Execution::NotStarted } else { Execution::Started }
     }
 
     /// What brings the call back after a restart, reply address and all. `None` where nobody would

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -139,21 +140,19 @@ impl ParkedCalls {
         self.slots.counted_elsewhere()
     }
 
-    /// Takes up a request that an earlier process has left, once there is a slot.
-    pub(super) fn take_up(
-        &self,
-        answer: impl FnOnce(Slot) -> BoxFuture<'static, Disposition> + Send + 'static,
-    ) {
-        let parked = self.clone();
-        self.tasks.spawn(async move {
-            let stop = parked.stop.clone();
-            if let Some(Ok(slot)) = stop.run_until_cancelled(parked.slots.take()).await {
-                parked.finish(answer(slot.clone()), slot).await;
-            }
-        });
+    /// Takes up a request that an earlier process has left: it is known from now on, and runs once
+    /// there is a slot.
+    pub(super) fn take_up(&self, answer: impl FnOnce(Slot) -> BoxFuture<'static, Disposition>) {
+        let slot = self.slots.brought_back();
+        let mut answering = answer(slot.clone());
+        // The first step takes the call's place in the outcome memory, so that a request that comes
+        // again finds it there.
+        if (&mut answering).now_or_never().is_none() {
+            self.spawn(answering, slot);
+        }
     }
 
-    /// Has the call of a delivery that was parked go on without it.
+    /// Has a call go on without a delivery.
     pub(super) fn spawn(&self, answering: BoxFuture<'static, Disposition>, slot: Slot) {
         let parked = self.clone();
         let finishing = async move { parked.finish(answering, slot).await };

@@ -95,7 +95,7 @@ async fn who_joined_a_run_that_was_lost_is_told_so() {
 }
 
 /// Lets a worker by hand take a request and die with it.
-async fn redelivered(bus: &Faulty, request: Envelope) {
+pub(super) async fn redelivered(bus: &Faulty, request: Envelope) {
     let taken = watch::Sender::new(false);
     let take = taken.clone();
     let handler = move |_: Delivery| {

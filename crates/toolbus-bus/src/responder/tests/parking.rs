@@ -2,6 +2,7 @@
 
 use toolbus_wire::TraceContext;
 
+use super::delivery::redelivered;
 use super::*;
 
 /// The requests that were written down, as a store has them.
@@ -63,7 +64,7 @@ async fn the_caller_of_a_parked_call_hears_that_it_is_held_and_may_cancel_it() {
     assert!(alive.iter().all(|alive| alive.calls == ["c"] && alive.kept.is_empty()));
 
     stage.cancel("RockBot", "c").await;
-    assert_eq!(stage.outcomes(1).await, ["c: Cancelled { execution: Started }"]);
+    assert_eq!(stage.outcomes(1).await, ["c: Cancelled { execution: NotStarted }"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -119,7 +120,7 @@ async fn a_stop_ends_what_is_parked_in_memory_and_says_so() {
     let began = Instant::now();
     stage.stop(60 * SECOND).await;
     assert!(began.elapsed() < SECOND, "{:?}", began.elapsed());
-    assert_eq!(stage.outcomes(1).await, ["c: Cancelled { execution: Started }"]);
+    assert_eq!(stage.outcomes(1).await, ["c: Cancelled { execution: NotStarted }"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -186,7 +187,35 @@ async fn requests_that_were_parked_go_before_new_ones_and_can_be_cancelled() {
     has_parked(&stage.service, 2).await;
     assert_eq!(stage.service.look(|state| state.started.clone()), ["c", "d"]);
     stage.cancel("RockBot", "c").await;
-    assert_eq!(stage.outcomes(1).await, ["c: Cancelled { execution: Started }"]);
+    assert_eq!(stage.outcomes(1).await, ["c: Cancelled { execution: NotStarted }"]);
+}
+
+/// The broker hands out again what the last process had not acknowledged before it died.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_redelivered_joins_the_call_that_was_brought_back() {
+    let mut stage = Stage::start(1).await;
+    let asked = request("c", "stored", "");
+    stage.publish(asked.clone()).await;
+    has_parked(&stage.service, 1).await;
+    let written = written(&stage.service);
+    stage.responder = None;
+    stage.service = Scripted::default();
+
+    redelivered(&stage.bus, asked).await;
+    // Others that are brought back, more than run at a time, change nothing about it.
+    let text = serde_json::to_string(&ParkedRequest::new(
+        &topic(WORK),
+        &request("first", "held", ""),
+        Deadline::after(50 * SECOND),
+    ));
+    resume(&mut stage, "two", &[text.unwrap(), written[0].clone()]).await;
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(stage.service.look(|state| state.started.clone()), ["first"]);
+    ["first", "c", "c after"].into_iter().for_each(|call| stage.service.release(call));
+    let mut outcomes = stage.outcomes(3).await;
+    outcomes.sort();
+    let c = "c was run RockBot";
+    assert_eq!(outcomes, [c, c, "first was run RockBot"]);
 }
 
 #[test]
