@@ -509,39 +509,12 @@ impl<S: Service> Worker<S> {
                 progress: self.progress(progress_to, running.name(), Arc::clone(&sent)),
                 asker: asker.with_kinds_header(headers.get(header::ASK_KINDS)),
             },
-            slot: slot.clone(),
+            slot,
         };
 
-        let work = async {
-            // A call that is brought back waits for its turn; any other has its slot.
-            match slot.resume().await {
-                Ok(()) => self.service.serve(request, context).await,
-                Err(_) => self.fail(ids, Failure::Cancelled { execution: slot.execution() }),
-            }
-        };
-        let mut work = pin!(AssertUnwindSafe(work).catch_unwind());
-        let end = tokio::select! {
-            biased;
-            reply = &mut work => End::Reply(reply),
-            () = running.token().cancelled() => End::Cancelled,
-            () = tokio::time::sleep_until(deadline.at()) => End::Late,
-        };
-
-        // The work is dropped when its time is over or when it does not end on being told to: the
-        // service promises that what it started ends with it.
-        let reply = match end {
-            End::Reply(reply) => reply,
-            End::Cancelled => match tokio::time::timeout(CANCEL_GRACE, work).await {
-                Ok(reply) => reply,
-                Err(_) => {
-                    return self.fail(ids, Failure::Cancelled { execution: slot.execution() });
-                }
-            },
-            End::Late => {
-                running.token().cancel();
-                let (asked, execution) = (deadline.asked(), slot.execution());
-                return self.fail(ids, Failure::Timeout { asked, execution });
-            }
+        let reply = match self.serve_in_time(request, context, ids).await {
+            Ok(reply) => reply,
+            Err(failure) => return self.fail(ids, failure),
         };
 
         if sent.load(Ordering::Relaxed) > 0 {
@@ -553,6 +526,44 @@ impl<S: Service> Worker<S> {
             tracing::error!(call_id, tool, "a service panicked");
             self.fail(ids, Failure::Crashed)
         })
+    }
+
+    /// Has the service do the work, until it ends, is cancelled or is out of time.
+    ///
+    /// # Errors
+    /// Why it has no reply of its own.
+    async fn serve_in_time(
+        &self,
+        request: S::Request,
+        context: Context,
+        ids: &CallIds,
+    ) -> Result<std::thread::Result<Reply>, Failure> {
+        let slot = context.slot.clone();
+        let CallContext { deadline, cancelled, .. } = context.call.clone();
+        let work = async {
+            // A call that is brought back waits for its turn; any other has its slot.
+            match slot.resume().await {
+                Ok(()) => self.service.serve(request, context).await,
+                Err(_) => self.fail(ids, Failure::Cancelled { execution: slot.execution() }),
+            }
+        };
+
+        // The work is dropped when its time is over or when it does not end on being told to: the
+        // service promises that what it started ends with it.
+        let mut work = pin!(AssertUnwindSafe(work).catch_unwind());
+        tokio::select! {
+            biased;
+            reply = &mut work => Ok(reply),
+            () = cancelled.cancelled() => {
+                let ended = tokio::time::timeout(CANCEL_GRACE, work).await;
+                ended.map_err(|_| Failure::Cancelled { execution: slot.execution() })
+            }
+            () = tokio::time::sleep_until(deadline.at()) => {
+                cancelled.cancel();
+                let (asked, execution) = (deadline.asked(), slot.execution());
+                Err(Failure::Timeout { asked, execution })
+            }
+        }
     }
 
     /// Tells the caller of a call that was parked that it is held, and where.
@@ -603,13 +614,6 @@ struct KnownCall<'a> {
     key: CallKey,
     /// The caller's own deadline.
     deadline: Deadline,
-}
-
-/// How a run ends.
-enum End {
-    Reply(std::thread::Result<Reply>),
-    Cancelled,
-    Late,
 }
 
 #[cfg(test)]
