@@ -2,10 +2,12 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use toolbus_wire::message::tool::{ToolError, ToolInvokeRequest, ToolInvokeResponse};
 use toolbus_wire::message::toolbus::{Alive, ToolProgress};
-use toolbus_wire::{ErrorCode, message};
+use toolbus_wire::{ErrorCode, header, message};
 
+use super::worker::CANCEL_GRACE;
 use super::*;
-use crate::port::PublishError;
+use crate::Deadline;
+use crate::port::{BODY_BYTES_MAX, PublishError};
 use crate::slot::Kept;
 use crate::testing::{Fault, Faulty, Inbox, at_once, instance, topic, until, within};
 

@@ -1,5 +1,7 @@
 //! Signs of life and progress.
 
+use futures_util::FutureExt as _;
+
 use super::*;
 use crate::responder::heartbeat::CHECK_INTERVAL;
 

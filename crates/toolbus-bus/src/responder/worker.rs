@@ -1,0 +1,317 @@
+//! The worker: answers the deliveries of a responder, each once.
+
+use std::borrow::Cow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use tokio_util::sync::DropGuard;
+use toolbus_wire::header;
+use toolbus_wire::message::tool::CallIds;
+use toolbus_wire::{Envelope, Execution, Topic};
+
+use super::cancel::{Cancels, Name};
+use super::heartbeat::Vitals;
+use super::memory::{Memory, Recalled};
+use super::outbox::Outbox;
+use super::parked::ParkedCalls;
+use super::questions::Asks;
+use super::{Call, CallKey, Context, Failure, Malformed, Repeat, Reply, Service};
+use crate::metrics::{Answered, AtWork};
+use crate::port::{BODY_BYTES_MAX, Delivery, Disposition, Handler};
+use crate::slot::{Slot, SlotRequest};
+use crate::{CallContext, Deadline, Progress};
+
+/// How long work that was told to stop may take to tidy up before it is dropped.
+pub(super) const CANCEL_GRACE: Duration = Duration::from_millis(300);
+/// Why a request becomes a dead letter that nobody can be told the outcome of.
+const NO_REPLY_TOPIC: &str = "the request names no reply topic";
+
+/// Takes the deliveries of a worker.
+pub(super) struct RequestHandler<S> {
+    worker: Arc<Worker<S>>,
+    parked: ParkedCalls,
+    _end: DropGuard,
+}
+
+impl<S> RequestHandler<S> {
+    /// Dropped, it ends what works for the responder.
+    pub(super) fn new(worker: Arc<Worker<S>>, parked: ParkedCalls, end: DropGuard) -> Self {
+        Self { worker, parked, _end: end }
+    }
+}
+
+impl<S: Service> Handler for RequestHandler<S> {
+    fn handle(&self, delivery: Delivery) -> BoxFuture<'_, Disposition> {
+        let slot = self.parked.slot_of_delivery();
+        let answering = Arc::clone(&self.worker).answer(delivery, slot.clone());
+        let mut answering = Box::pin(answering);
+        Box::pin(async move {
+            tokio::select! {
+                biased;
+                disposition = &mut answering => disposition,
+                () = slot.parked() => {
+                    self.worker.tell_parked(&slot);
+                    self.parked.spawn(answering, slot);
+                    Disposition::Ack
+                }
+            }
+        })
+    }
+}
+
+/// What the deliveries of a responder share.
+pub(super) struct Worker<S> {
+    pub(super) service: S,
+    pub(super) topic: Topic,
+    pub(super) memory: Memory,
+    pub(super) cancels: Arc<Cancels>,
+    pub(super) outbox: Outbox,
+    pub(super) vitals: Vitals,
+    pub(super) asks: Asks,
+    pub(super) answered: Answered,
+}
+
+impl<S: Service> Worker<S> {
+    /// Answers one request.
+    pub(super) async fn answer(self: Arc<Self>, delivery: Delivery, slot: Slot) -> Disposition {
+        let Delivery { envelope, redelivered, .. } = delivery;
+        let envelope = Arc::new(envelope);
+        let record = self.answered.work(&envelope.source);
+        let explicit = envelope.reply_to.clone();
+        let parsed = self.parse(&envelope);
+        let unanswered = |record: AtWork<'_>, reason: Cow<'static, str>| {
+            record.end(Some("dead_letter"));
+            Disposition::DeadLetter { reason }
+        };
+
+        let reply = match (parsed, &explicit) {
+            (Err(malformed), Some(_)) => {
+                tracing::info!(reason = malformed.reason, "refused a malformed request");
+                self.fail(&malformed.ids, Failure::Malformed(malformed.reason))
+            }
+            (Err(malformed), None) => return unanswered(record, malformed.reason.into()),
+            (Ok(_), None) if self.service.default_reply_topic().is_none() => {
+                return unanswered(record, NO_REPLY_TOPIC.into());
+            }
+            (Ok(call), _) => {
+                let arrival = Arrival { envelope: &envelope, redelivered, slot };
+                self.outcome(call, arrival, &record).await
+            }
+        };
+
+        let Some(reply_to) = explicit.or_else(|| self.service.default_reply_topic()) else {
+            return unanswered(record, NO_REPLY_TOPIC.into());
+        };
+        record.end(reply.error);
+        self.send(&reply_to, &envelope, reply).await;
+
+        Disposition::Ack
+    }
+
+    /// The service's reply to a failure, marked as one.
+    fn fail(&self, ids: &CallIds, failure: Failure) -> Reply {
+        let label = failure.label();
+        self.service.fail(ids, failure).failing(label)
+    }
+
+    fn parse(&self, envelope: &Envelope) -> Result<Call<S::Request>, Malformed> {
+        catch_unwind(AssertUnwindSafe(|| self.service.parse(envelope))).unwrap_or_else(|_| {
+            tracing::error!(message_id = envelope.message_id, "a service panicked at a request");
+            Err(Malformed {
+                ids: CallIds::of_malformed(&envelope.body),
+                reason: "the worker panicked when it read the request".to_owned(),
+            })
+        })
+    }
+
+    /// The call's outcome: remembered, shared with a run that is under way, or new.
+    async fn outcome(
+        &self,
+        call: Call<S::Request>,
+        arrival: Arrival<'_>,
+        record: &AtWork<'_>,
+    ) -> Reply {
+        let Call { ids, request, default_budget, repeat } = call;
+        let key = CallKey::of(arrival.envelope, &ids.tool_call_id);
+        let deadline = Deadline::of_request(&arrival.envelope.headers, default_budget);
+
+        let place = match self.memory.recall(key) {
+            Recalled::Done(reply) => {
+                record.repeats();
+                return reply;
+            }
+            Recalled::Running(run) => {
+                record.repeats();
+                let outcome = run.outcome().await;
+                return outcome.unwrap_or_else(|| self.fail(&ids, Failure::OutcomeUnknown));
+            }
+            Recalled::New(place) => place,
+        };
+
+        let reply = if arrival.redelivered && repeat == Repeat::Never {
+            tracing::warn!(
+                call_id = ids.tool_call_id,
+                "a redelivered call that was started elsewhere: its outcome is unknown"
+            );
+            self.fail(&ids, Failure::OutcomeUnknown)
+        } else if deadline.is_past() {
+            let execution = Execution::NotStarted;
+            self.fail(&ids, Failure::Timeout { asked: deadline.asked(), execution })
+        } else {
+            self.run(request, KnownCall { ids: &ids, key, deadline }, arrival).await
+        };
+
+        let reply = self.bounded(reply, &ids);
+        place.remember(reply.clone());
+        reply
+    }
+
+    async fn run(&self, request: S::Request, call: KnownCall<'_>, arrival: Arrival<'_>) -> Reply {
+        let KnownCall { ids, key, deadline } = call;
+        let Arrival { envelope, redelivered, slot } = arrival;
+        let running = self.cancels.running(&envelope.source, &ids.tool_call_id);
+        if running.token().is_cancelled() {
+            return self.fail(ids, Failure::Cancelled { execution: Execution::NotStarted });
+        }
+
+        slot.set_request(SlotRequest {
+            topic: self.topic.clone(),
+            envelope: Arc::clone(envelope),
+            deadline,
+            cancelled: running.token().clone(),
+        });
+
+        let headers = &envelope.headers;
+        let topic_of = |name| headers.get(name).and_then(|text| Topic::parse(text).ok());
+        let progress_to = topic_of(header::PROGRESS_TO);
+        let ask_to = topic_of(header::ASK_TO);
+        let _alive =
+            progress_to.as_ref().map(|caller| self.vitals.hold(caller, running.name(), &slot));
+        let deadline = deadline.for_next_hop();
+
+        // Progress that nobody reads would cost a broker as much as any, and hold up the reply.
+        let progress_to = progress_to.filter(|_| headers.get(header::QUIET).is_none());
+        let sent = Arc::new(AtomicU64::new(0));
+        let asker = self.asks.asker(ask_to, running.name(), deadline, running.token());
+
+        let context = Context {
+            envelope: Arc::clone(envelope),
+            key,
+            redelivered,
+            call: CallContext {
+                deadline,
+                cancelled: running.token().clone(),
+                progress: self.progress(progress_to, running.name(), Arc::clone(&sent)),
+                asker: asker.with_kinds_header(headers.get(header::ASK_KINDS)),
+            },
+            slot,
+        };
+
+        let reply = match self.serve_in_time(request, context, ids).await {
+            Ok(reply) => reply,
+            Err(failure) => return self.fail(ids, failure),
+        };
+
+        if sent.load(Ordering::Relaxed) > 0 {
+            self.outbox.flush().await;
+        }
+
+        reply.unwrap_or_else(|_| {
+            let (call_id, tool) = (&ids.tool_call_id, &ids.tool_name);
+            tracing::error!(call_id, tool, "a service panicked");
+            self.fail(ids, Failure::Crashed)
+        })
+    }
+
+    /// Has the service do the work, until it ends, is cancelled or is out of time.
+    ///
+    /// # Errors
+    /// Why it has no reply of its own.
+    async fn serve_in_time(
+        &self,
+        request: S::Request,
+        context: Context,
+        ids: &CallIds,
+    ) -> Result<std::thread::Result<Reply>, Failure> {
+        let slot = context.slot.clone();
+        let CallContext { deadline, cancelled, .. } = context.call.clone();
+        let work = async {
+            // A call that is brought back waits for its turn; any other has its slot.
+            match slot.resume().await {
+                Ok(()) => self.service.serve(request, context).await,
+                Err(_) => self.fail(ids, Failure::Cancelled { execution: slot.execution() }),
+            }
+        };
+
+        // The work is dropped when its time is over or when it does not end on being told to: the
+        // service promises that what it started ends with it.
+        let mut work = pin!(AssertUnwindSafe(work).catch_unwind());
+        tokio::select! {
+            biased;
+            reply = &mut work => Ok(reply),
+            () = cancelled.cancelled() => {
+                let ended = tokio::time::timeout(CANCEL_GRACE, work).await;
+                ended.map_err(|_| Failure::Cancelled { execution: slot.execution() })
+            }
+            () = tokio::time::sleep_until(deadline.at()) => {
+                cancelled.cancel();
+                let (asked, execution) = (deadline.asked(), slot.execution());
+                Err(Failure::Timeout { asked, execution })
+            }
+        }
+    }
+
+    /// Tells the caller of a call that was parked that it is held, and where.
+    fn tell_parked(&self, slot: &Slot) {
+        let caller = slot.header(header::PROGRESS_TO);
+        if let Some(caller) = caller.and_then(|text| Topic::parse(text).ok()) {
+            self.vitals.hurry(&caller);
+        }
+    }
+
+    /// Progress to the topic; `sent` counts it.
+    fn progress(&self, topic: Option<Topic>, call: &Arc<Name>, sent: Arc<AtomicU64>) -> Progress {
+        let Some(topic) = topic else { return Progress::none() };
+        let (outbox, call) = (self.outbox.clone(), Arc::clone(call));
+        Progress::to(move |mut progress| {
+            progress.tool_call_id = call.call_id.to_string();
+            progress.seq = sent.fetch_add(1, Ordering::Relaxed);
+            outbox.post(&topic, &progress);
+        })
+    }
+
+    fn bounded(&self, reply: Reply, ids: &CallIds) -> Reply {
+        match reply.body.len() {
+            ..=BODY_BYTES_MAX => reply,
+            bytes => self.fail(ids, Failure::TooLarge { bytes }),
+        }
+    }
+
+    async fn send(&self, to: &Topic, request: &Envelope, reply: Reply) {
+        let mut envelope = Envelope::new(reply.message_type, self.service.source(), reply.body);
+        envelope.correlation_id = request.correlation_id.clone();
+        envelope.headers = reply.headers;
+        envelope.trace = request.trace.clone();
+        self.outbox.deliver(to, envelope).await;
+    }
+}
+
+/// How a request came.
+struct Arrival<'a> {
+    envelope: &'a Arc<Envelope>,
+    redelivered: bool,
+    slot: Slot,
+}
+
+/// A call that may run.
+struct KnownCall<'a> {
+    ids: &'a CallIds,
+    key: CallKey,
+    /// The caller's own deadline.
+    deadline: Deadline,
+}
