@@ -45,7 +45,7 @@ pub(crate) async fn run(
 async fn ask_for_trust(mut settings: Settings) -> Result<Settings, BoxError> {
     // A person may take long to answer, and nothing else waits for that.
     let checked = tokio::task::spawn_blocking(move || {
-        folder_trust::check(&mut settings);
+        folder_trust::drop_untrusted(&mut settings);
         settings
     });
     Ok(checked.await?)

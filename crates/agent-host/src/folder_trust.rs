@@ -47,21 +47,21 @@ struct FoundList {
 
 /// Leaves the `mcp.json` of the current folder out of the settings, unless it is trusted or nothing
 /// would be started of it. Asks where somebody is there to answer. Blocks.
-pub(crate) fn check(settings: &mut Settings) {
+pub(crate) fn drop_untrusted(settings: &mut Settings) {
     let uses_default_list = settings.bus.url.is_none() && settings.mcp.config.is_none();
     if !uses_default_list || settings.trust_folder {
         return;
     }
     let Some(found) = FoundList::in_folder(Path::new(".")) else { return };
     let answers = answers_path();
-    if answers.as_deref().is_some_and(|path| TrustedFolders::read(path).trusts(&found)) {
+    if answers.as_deref().is_some_and(|path| TrustedFolders::read_file(path).trusts_list(&found)) {
         return;
     }
 
     let can_answer = io::stdin().is_terminal() && io::stderr().is_terminal();
-    if can_answer && ask(&found, &mut io::stdin().lock(), &mut io::stderr()) {
+    if can_answer && ask_person(&found, &mut io::stdin().lock(), &mut io::stderr()) {
         if let Some(path) = answers
-            && let Err(error) = TrustedFolders::add(&path, &found)
+            && let Err(error) = TrustedFolders::remember_list(&path, &found)
         {
             tracing::warn!(%error, path = %path.display(), "trust in a folder is not remembered");
         }
@@ -116,7 +116,11 @@ impl FoundList {
 }
 
 /// Asks whether the servers of a list may be started.
-fn ask(found: &FoundList, input: &mut impl io::BufRead, output: &mut impl io::Write) -> bool {
+fn ask_person(
+    found: &FoundList,
+    input: &mut impl io::BufRead,
+    output: &mut impl io::Write,
+) -> bool {
     let folder = terminal_text::clean(&found.folder.display().to_string());
     let mut question =
         format!("{folder} has an {DEFAULT_FILE}, which starts or connects these MCP servers:\n");
@@ -144,7 +148,7 @@ fn answers_path() -> Option<PathBuf> {
 
 impl TrustedFolders {
     /// The answers of this file; none where it cannot be read.
-    fn read(path: &Path) -> Self {
+    fn read_file(path: &Path) -> Self {
         let Ok(file) = std::fs::File::open(path) else { return Self::default() };
         let mut text = Vec::new();
         if file.take(ANSWERS_BYTES_MAX).read_to_end(&mut text).is_err() {
@@ -153,14 +157,14 @@ impl TrustedFolders {
         serde_json::from_slice(&text).unwrap_or_default()
     }
 
-    fn trusts(&self, found: &FoundList) -> bool {
+    fn trusts_list(&self, found: &FoundList) -> bool {
         let folder = found.folder.to_string_lossy();
         self.folders.get(folder.as_ref()).is_some_and(|digest| *digest == found.digest)
     }
 
     /// Writes down that a person trusts this list, for the user only.
-    fn add(path: &Path, found: &FoundList) -> io::Result<()> {
-        let mut all = Self::read(path);
+    fn remember_list(path: &Path, found: &FoundList) -> io::Result<()> {
+        let mut all = Self::read_file(path);
         let folder = found.folder.to_string_lossy().into_owned();
         if all.folders.len() >= FOLDERS_MAX && !all.folders.contains_key(&folder) {
             all.folders.pop_first();

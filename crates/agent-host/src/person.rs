@@ -79,7 +79,7 @@ impl Person {
         let person = self.clone();
         Asker::to(move |question| {
             let person = person.clone();
-            async move { person.answer(question).await }
+            async move { person.answer_question(question).await }
         })
     }
 
@@ -88,13 +88,17 @@ impl Person {
         self.is_asked.load(Ordering::Acquire)
     }
 
-    async fn answer(&self, question: Question) -> Result<Value, AskError> {
+    async fn answer_question(&self, question: Question) -> Result<Value, AskError> {
         match question.kind {
             AskKind::Elicitation => {}
             AskKind::Sampling => {
-                return Err(unsupported("agent-host has no model that could give a completion"));
+                return Err(unsupported_error(
+                    "agent-host has no model that could give a completion",
+                ));
             }
-            kind => return Err(unsupported(format!("agent-host answers no questions of {kind}"))),
+            kind => {
+                return Err(unsupported_error(format!("agent-host answers no questions of {kind}")));
+            }
         }
 
         let mut keyboard = self.keyboard.lock().await;
@@ -103,12 +107,12 @@ impl Person {
 
         let from = question.from.as_deref().unwrap_or("A tool");
         let message = question.params["message"].as_str().unwrap_or_default();
-        say(&format!("\r\x1b[2K\n{} asks: {}\n", shown(from), shown(message)));
+        write_line(&format!("\r\x1b[2K\n{} asks: {}\n", printable(from), printable(message)));
         let params = &question.params;
         let answered = match params["mode"].as_str() {
             None | Some("form") => fill_in(&mut keyboard, &params["requestedSchema"]).await,
-            Some("url") => visit(&mut keyboard, &params["url"]).await,
-            Some(_) => Err(unsupported("this version knows no such form")),
+            Some("url") => show_address(&mut keyboard, &params["url"]).await,
+            Some(_) => Err(unsupported_error("this version knows no such form")),
         };
 
         asked.is_over = true;
@@ -117,7 +121,7 @@ impl Person {
             Some(content) if content.is_null() => json!({"action": "accept"}),
             Some(content) => json!({"action": "accept", "content": content}),
             None => {
-                say("Declined.\n");
+                write_line("Declined.\n");
                 json!({"action": "decline"})
             }
         })
@@ -126,26 +130,26 @@ impl Person {
 
 /// Asks field by field. `None`: the person does not want to.
 async fn fill_in(keyboard: &mut Keyboard, schema: &Value) -> Result<Option<Value>, AskError> {
-    let form = Form::read(schema).map_err(unsupported)?;
-    say(
+    let form = Form::from_schema(schema).map_err(unsupported_error)?;
+    write_line(
         "Enter takes the default; an empty line for a field that has none and is required declines.\n",
     );
 
     let mut content = serde_json::Map::new();
     for field in form.fields() {
-        say(&shown(&field.describe()));
+        write_line(&printable(&field.describe()));
         let mut tries = 0;
         loop {
-            say(&shown(&field.prompt()));
-            let Some(line) = keyboard.line().await? else { return Ok(None) };
-            match field.enter(&line) {
+            write_line(&printable(&field.prompt()));
+            let Some(line) = keyboard.next_line().await? else { return Ok(None) };
+            match field.read_line(&line) {
                 Entry::Value(value) => {
                     content.insert(field.name().to_owned(), value);
                     break;
                 }
                 Entry::LeftOut => break,
                 Entry::Declined => return Ok(None),
-                Entry::Wrong(why) => say(&format!("  {}\n", shown(&why))),
+                Entry::Wrong(why) => write_line(&format!("  {}\n", printable(&why))),
             }
 
             tries += 1;
@@ -163,18 +167,21 @@ async fn fill_in(keyboard: &mut Keyboard, schema: &Value) -> Result<Option<Value
 }
 
 /// Shows an address, for the person to go there.
-async fn visit(keyboard: &mut Keyboard, url: &Value) -> Result<Option<Value>, AskError> {
+async fn show_address(keyboard: &mut Keyboard, url: &Value) -> Result<Option<Value>, AskError> {
     let url = url.as_str().unwrap_or_default();
     if !(url.starts_with("https://") || url.starts_with("http://")) {
-        return Err(unsupported("the address is none of the web"));
+        return Err(unsupported_error("the address is none of the web"));
     }
-    say(&format!("Open this address in a browser, if you trust it:\n  {}\n", shown(url)));
+    write_line(&format!(
+        "Open this address in a browser, if you trust it:\n  {}\n",
+        printable(url)
+    ));
     Ok(confirm(keyboard, "Have you done so?").await?.then_some(Value::Null))
 }
 
 async fn confirm(keyboard: &mut Keyboard, what: &str) -> Result<bool, AskError> {
-    say(&format!("{what} [y/N] "));
-    let line = keyboard.line().await?;
+    write_line(&format!("{what} [y/N] "));
+    let line = keyboard.next_line().await?;
     Ok(line.is_some_and(|line| matches!(line.trim(), "y" | "Y" | "yes" | "Yes")))
 }
 
@@ -186,7 +193,7 @@ impl Keyboard {
     async fn discard_typed_ahead(&mut self) {
         if let Some(pending) = &mut self.pending_read {
             if !pending.is_finished() {
-                say("\r\x1b[2K\nThere is another question. Press Enter to see it.\n");
+                write_line("\r\x1b[2K\nThere is another question. Press Enter to see it.\n");
             }
             let _ = pending.await;
             self.pending_read = None;
@@ -195,7 +202,7 @@ impl Keyboard {
     }
 
     /// The next line; `None` at the end of input.
-    async fn line(&mut self) -> Result<Option<String>, AskError> {
+    async fn next_line(&mut self) -> Result<Option<String>, AskError> {
         let source = Arc::clone(&self.source);
         let read =
             self.pending_read.insert(tokio::task::spawn_blocking(move || source.read_line())).await;
@@ -228,24 +235,24 @@ impl<'a> QuestionGuard<'a> {
 impl Drop for QuestionGuard<'_> {
     fn drop(&mut self) {
         if !self.is_over {
-            say("\nThe question was withdrawn: what is typed now answers nothing.\n");
+            write_line("\nThe question was withdrawn: what is typed now answers nothing.\n");
         }
         self.is_asked.store(false, Ordering::Release);
     }
 }
 
-fn unsupported(why: impl Into<String>) -> AskError {
+fn unsupported_error(why: impl Into<String>) -> AskError {
     AskError::new(AskErrorCode::Unsupported, why)
 }
 
-fn say(text: &str) {
+fn write_line(text: &str) {
     // A terminal that is gone takes the person along.
     let _ = write!(std::io::stderr(), "{text}");
     let _ = std::io::stderr().flush();
 }
 
 /// A text of a stranger as a terminal may have it, and not too much of it.
-fn shown(text: &str) -> String {
+fn printable(text: &str) -> String {
     terminal_text::clean(text).chars().take(SHOWN_CHARACTERS_MAX).collect()
 }
 

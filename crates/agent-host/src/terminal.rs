@@ -53,7 +53,7 @@ impl Terminal {
             Some(news) => {
                 let news = Arc::clone(news);
                 Progress::to(move |progress| {
-                    if let Some(text) = describe(&progress) {
+                    if let Some(text) = progress_line(&progress) {
                         *news.lock() = text;
                     }
                 })
@@ -112,7 +112,7 @@ impl Line {
 }
 
 /// The news in a few words. Control characters of a tool's output never reach the terminal.
-fn describe(progress: &ToolProgress) -> Option<String> {
+fn progress_line(progress: &ToolProgress) -> Option<String> {
     let text = match progress {
         ToolProgress { text: Some(text), .. } => {
             text.lines().rfind(|line| !line.trim().is_empty())?

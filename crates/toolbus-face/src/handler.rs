@@ -100,13 +100,13 @@ impl Handler {
     }
 
     /// A slot for a request that is answered over the bus.
-    fn slot(&self) -> Result<Slot, ErrorData> {
+    fn take_slot(&self) -> Result<Slot, ErrorData> {
         let busy = || ErrorData::internal_error("busy: too many calls are running", None);
         self.calls.try_take().ok_or_else(busy)
     }
 
     /// Which request this is, for a client that comes back with answers.
-    fn identity(
+    fn request_identity(
         &self,
         method: &'static str,
         name: &str,
@@ -121,7 +121,7 @@ impl Handler {
 /// What clients ask, by the protocol's names.
 impl Handler {
     /// What clients are told of this server.
-    pub(crate) fn info(&self) -> ServerConfig {
+    pub(crate) fn server_info(&self) -> ServerConfig {
         let program = Implementation::new("toolbus", env!("CARGO_PKG_VERSION"));
         let tools = ServerCapabilities::builder().enable_tools().enable_tool_list_changed();
         let mut capabilities = tools.build();
@@ -151,11 +151,11 @@ impl Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         // Those of a server are asked for over the bus, as other requests are.
-        let _slot = self.offer.server().map(|_| self.slot()).transpose()?;
-        let tools = self.offer.tools(&self.scope).await.map_err(unavailable)?;
+        let _slot = self.offer.server().map(|_| self.take_slot()).transpose()?;
+        let tools = self.offer.tools(&self.scope).await.map_err(unavailable_error)?;
 
         let cursor = request.and_then(|request| request.cursor);
-        let mut page = offer::page(&tools, cursor.as_deref())?;
+        let mut page = offer::list_page(&tools, cursor.as_deref())?;
         if !protocol_version::is_stateless(&context) {
             offer::for_the_older_era(&mut page.tools);
         }
@@ -169,7 +169,8 @@ impl Handler {
     ) -> Result<CallToolResponse, ErrorData> {
         let tool = request.name.clone();
         let arguments = Value::Object(request.arguments.unwrap_or_default());
-        let asked = self.identity(CallToolRequestMethod::VALUE, &tool, &arguments, &context);
+        let asked =
+            self.request_identity(CallToolRequestMethod::VALUE, &tool, &arguments, &context);
         let responses = request.input_responses;
 
         if let Some(state) = &request.request_state {
@@ -178,10 +179,13 @@ impl Handler {
 
         let Some(slot) = self.calls.try_take() else {
             let busy = CallError::new(ErrorCode::Busy, "too many calls are running");
-            return Ok(outcome::failed(&busy).into());
+            return Ok(outcome::error_result(&busy).into());
         };
-        let target =
-            self.offer.target(&self.scope, request.name, arguments).await.map_err(unavailable)?;
+        let target = self
+            .offer
+            .resolve_call(&self.scope, request.name, arguments)
+            .await
+            .map_err(unavailable_error)?;
         let Some(Target { tool, arguments }) = target else {
             return Err(ErrorData::invalid_params(format!("there is no tool {tool:?}"), None));
         };
@@ -204,7 +208,7 @@ impl Handler {
             Box::pin(async move {
                 // The call gives its own away when it has passed the gates.
                 let _slot = of_call;
-                let result = outcome::answer(invoker.invoke(call).await)?;
+                let result = outcome::to_result(invoker.invoke(call).await)?;
                 let result =
                     if is_stateless { result } else { outcome::without_bare_values(result) };
                 Ok(Reply::Tool(result))
@@ -223,7 +227,7 @@ impl Handler {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let _slot = self.slot()?;
+        let _slot = self.take_slot()?;
         let requests = self.offer.prompts(&self.scope, &context.ct);
         let requests =
             requests.ok_or_else(ErrorData::method_not_found::<ListPromptsRequestMethod>)?;
@@ -240,14 +244,20 @@ impl Handler {
         }
 
         let arguments = Value::Object(request.arguments.clone().unwrap_or_default());
-        let asked =
-            self.identity(GetPromptRequestMethod::VALUE, &request.name, &arguments, &context);
+        let asked = self.request_identity(
+            GetPromptRequestMethod::VALUE,
+            &request.name,
+            &arguments,
+            &context,
+        );
         let back = ResumeRequest {
             responses: request.input_responses.take(),
             state: request.request_state.take(),
         };
 
-        self.read(asked, back, ReadRequest::Prompt(request), &context).await?.into_prompt_response()
+        self.read_or_resume(asked, back, ReadRequest::Prompt(request), &context)
+            .await?
+            .into_prompt_response()
     }
 
     pub(crate) async fn list_resources(
@@ -255,7 +265,7 @@ impl Handler {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let _slot = self.slot()?;
+        let _slot = self.take_slot()?;
         let requests = self.offer.resources(&self.scope, &context.ct);
         let requests =
             requests.ok_or_else(ErrorData::method_not_found::<ListResourcesRequestMethod>)?;
@@ -267,7 +277,7 @@ impl Handler {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        let _slot = self.slot()?;
+        let _slot = self.take_slot()?;
         let requests = self.offer.resources(&self.scope, &context.ct);
         let requests = requests
             .ok_or_else(ErrorData::method_not_found::<ListResourceTemplatesRequestMethod>)?;
@@ -283,14 +293,17 @@ impl Handler {
             return Err(ErrorData::method_not_found::<ReadResourceRequestMethod>());
         }
         let (uri, nothing) = (request.uri, Value::Null);
-        let asked = self.identity(ReadResourceRequestMethod::VALUE, &uri, &nothing, &context);
+        let asked =
+            self.request_identity(ReadResourceRequestMethod::VALUE, &uri, &nothing, &context);
         let back =
             ResumeRequest { responses: request.input_responses, state: request.request_state };
-        self.read(asked, back, ReadRequest::Resource(uri), &context).await?.into_resource_response()
+        self.read_or_resume(asked, back, ReadRequest::Resource(uri), &context)
+            .await?
+            .into_resource_response()
     }
 
     /// Asks the server for something, or goes on with that where its client comes back.
-    async fn read(
+    async fn read_or_resume(
         &self,
         asked: RequestIdentity,
         back: ResumeRequest,
@@ -301,7 +314,7 @@ impl Handler {
             return self.resume_call(asked, state, back.responses, context).await;
         }
 
-        let slot = self.slot()?;
+        let slot = self.take_slot()?;
         let offer = self.offer.clone();
         let scope = Arc::clone(&self.scope);
 
@@ -320,11 +333,12 @@ impl Handler {
 
     /// Tells the client of this session what changes from now on.
     pub(crate) fn spawn_change_notifications(&self, client: Peer<RoleServer>) {
-        self.suspended.spawn_while_open(self.subscriptions.tell(self.offer.clone(), client));
+        self.suspended
+            .spawn_while_open(self.subscriptions.notify_changes(self.offer.clone(), client));
     }
 
     pub(crate) async fn subscribe(&self, request: SubscribeRequestParams) -> Result<(), ErrorData> {
-        let _slot = self.slot()?;
+        let _slot = self.take_slot()?;
         if !self.offer.beside_tools().subscriptions {
             return Err(ErrorData::method_not_found::<SubscribeRequestMethod>());
         }
@@ -348,7 +362,7 @@ impl Handler {
         request: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        let _slot = self.slot()?;
+        let _slot = self.take_slot()?;
         let requests = self.offer.requests(&self.scope, &context.ct);
         let requests = requests.filter(|_| self.offer.beside_tools().completions);
         let requests = requests.ok_or_else(ErrorData::method_not_found::<CompleteRequestMethod>)?;
@@ -357,6 +371,6 @@ impl Handler {
 }
 
 /// The bridge does not say what its server has.
-fn unavailable(error: CallError) -> ErrorData {
+fn unavailable_error(error: CallError) -> ErrorData {
     ErrorData::internal_error(format!("{}: {}", error.code, error.message), None)
 }

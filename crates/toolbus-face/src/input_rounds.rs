@@ -16,7 +16,7 @@ use crate::handler::Handler;
 use crate::pending_call::{CallEvent, CallOutcome, ClientLinks, NewCall, PendingCall, Reply};
 use crate::progress_relay::ProgressRelay;
 use crate::protocol_version;
-use crate::questions::{Questions, kinds};
+use crate::questions::{Questions, question_kinds};
 use crate::suspended_calls::RequestIdentity;
 
 /// What a client is answered.
@@ -36,7 +36,7 @@ impl Handler {
     ) -> Result<RequestAnswer, ErrorData> {
         let relay = ProgressRelay::of(context, self.log().threshold(context));
         let client = context.client_capabilities().unwrap_or_default();
-        if protocol_version::is_stateless(context) && !kinds(&client).is_empty() {
+        if protocol_version::is_stateless(context) && !question_kinds(&client).is_empty() {
             let early_answers = early_answers.unwrap_or_default();
             let call =
                 PendingCall::begin(self.suspended(), client, early_answers, relay.progress(), new);
@@ -69,7 +69,7 @@ impl Handler {
         }
 
         let client = context.client_capabilities().unwrap_or_default();
-        call.answer(responses.unwrap_or_default(), client);
+        call.take_answers(responses.unwrap_or_default(), client);
 
         let relay = ProgressRelay::of(context, self.log().threshold(context));
         call.progress.redirect_to(relay.progress());
@@ -90,7 +90,7 @@ impl Handler {
             loop {
                 let event = tokio::select! {
                     biased;
-                    event = call.next() => event,
+                    event = call.next_event() => event,
                     () = context.ct.cancelled() => {
                         return Err(cancelled());
                     }
@@ -100,7 +100,7 @@ impl Handler {
                     CallEvent::NeedsInput(questions) => questions,
                 };
 
-                call.pause();
+                call.disconnect_progress();
                 call = match self.suspended().suspend(call, request.clone()) {
                     Ok(state) => {
                         let result = InputRequiredResult::new(Some(questions), Some(state));
@@ -110,7 +110,7 @@ impl Handler {
                 };
 
                 let text = "too many clients are away to answer questions";
-                call.refuse(&AskError::new(AskErrorCode::Busy, text));
+                call.refuse_questions(&AskError::new(AskErrorCode::Busy, text));
                 call.progress.redirect_to(progress.clone());
             }
         };

@@ -40,7 +40,7 @@ impl InstrumentedHandler {
         Self { handler, recorder, session: OnceLock::new() }
     }
 
-    fn begin(
+    fn begin_record(
         &self,
         method: &'static str,
         about: About<'_>,
@@ -67,7 +67,7 @@ impl InstrumentedHandler {
         method: &'static str,
         context: &RequestContext<RoleServer>,
     ) -> RecordedRequest<'_> {
-        self.begin(method, About::Nothing, context)
+        self.begin_record(method, About::Nothing, context)
     }
 }
 
@@ -103,7 +103,7 @@ fn failure_of_result(response: &CallToolResponse) -> Option<Failure> {
 
 impl ServerHandler for InstrumentedHandler {
     fn get_info(&self) -> ServerConfig {
-        self.handler.info()
+        self.handler.server_info()
     }
 
     /// Without waiting, for the check of headers that repeat arguments.
@@ -157,16 +157,16 @@ impl ServerHandler for InstrumentedHandler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let is_listed = self.handler.offer().knows(&request.name);
+        let is_listed = self.handler.offer().knows_tool(&request.name);
         let about = About::Tool { name: &request.name, is_listed };
-        let mut recorded = self.begin(CallToolRequestMethod::VALUE, about, &context);
+        let mut recorded = self.begin_record(CallToolRequestMethod::VALUE, about, &context);
         // Not copied but where it may be found meanwhile.
         let unknown = (!is_listed).then(|| request.name.clone());
         let span = recorded.operation.span().clone();
 
         let answer = self.handler.call_tool(request, context).instrument(span).await;
 
-        if let Some(name) = unknown.filter(|name| self.handler.offer().knows(name)) {
+        if let Some(name) = unknown.filter(|name| self.handler.offer().knows_tool(name)) {
             recorded.operation.is_listed(&name);
         }
         recorded.end(&answer, failure_of_result);
@@ -199,7 +199,7 @@ impl ServerHandler for InstrumentedHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
         let about = About::Prompt(&request.name);
-        let recorded = self.begin(GetPromptRequestMethod::VALUE, about, &context);
+        let recorded = self.begin_record(GetPromptRequestMethod::VALUE, about, &context);
         // Boxed: seldom, and larger than the rest.
         recorded.record(Box::pin(self.handler.get_prompt(request, context))).await
     }
@@ -228,7 +228,7 @@ impl ServerHandler for InstrumentedHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let about = About::Resource(&request.uri);
-        let recorded = self.begin(ReadResourceRequestMethod::VALUE, about, &context);
+        let recorded = self.begin_record(ReadResourceRequestMethod::VALUE, about, &context);
         recorded.record(self.handler.read_resource(request, context)).await
     }
 
@@ -238,7 +238,7 @@ impl ServerHandler for InstrumentedHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let about = About::Resource(&request.uri);
-        let recorded = self.begin(SubscribeRequestMethod::VALUE, about, &context);
+        let recorded = self.begin_record(SubscribeRequestMethod::VALUE, about, &context);
         recorded.record(self.handler.subscribe(request)).await
     }
 
@@ -248,7 +248,7 @@ impl ServerHandler for InstrumentedHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let about = About::Resource(&request.uri);
-        let recorded = self.begin(UnsubscribeRequestMethod::VALUE, about, &context);
+        let recorded = self.begin_record(UnsubscribeRequestMethod::VALUE, about, &context);
         let answer = self.handler.unsubscribe(&request);
         recorded.end(&answer, |()| None);
         answer
@@ -258,7 +258,7 @@ impl ServerHandler for InstrumentedHandler {
         &self,
         requested: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
-        Some(subscriptions::accepted(requested))
+        Some(subscriptions::accepted_filter(requested))
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {

@@ -42,12 +42,12 @@ impl SessionLog {
 
 impl Threshold {
     /// Whether any line is heard.
-    pub(crate) fn hears(self) -> bool {
+    pub(crate) fn is_enabled(self) -> bool {
         self.0.is_some()
     }
 
     /// The line that the news are, where it is one that the client hears.
-    fn line(self, news: &ToolProgress) -> Option<LoggingMessageNotificationParam> {
+    fn log_line(self, news: &ToolProgress) -> Option<LoggingMessageNotificationParam> {
         let level = Value::String(news.level.clone()?);
         let level: LoggingLevel = serde_json::from_value(level).ok()?;
         let is_heard = self.0.is_some_and(|least| level as u8 >= least as u8);
@@ -57,11 +57,11 @@ impl Threshold {
 
     /// Tells a line of a log, and says whether the news were one that only logs are about.
     pub(crate) async fn notify(self, peer: &Peer<RoleServer>, news: &ToolProgress) -> bool {
-        if let Some(line) = self.line(news) {
+        if let Some(line) = self.log_line(news) {
             // A client that has gone needs no log.
             let _ = peer.notify_logging_message(line).await;
         }
-        news.level.is_some() && self.hears()
+        news.level.is_some() && self.is_enabled()
     }
 }
 

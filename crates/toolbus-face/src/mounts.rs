@@ -55,7 +55,7 @@ pub(crate) fn router(
     suspended: SuspendedCalls,
     stop: CancellationToken,
 ) -> Router {
-    let config = config(settings, stop);
+    let config = server_config(settings, stop);
 
     let own = Handler::new(Offer::of_agent(deps.clone()), calls.clone(), suspended.clone());
     let recorder = Recorder::new(&global::meter("toolbus.face"), Transport::Tcp);
@@ -67,7 +67,7 @@ pub(crate) fn router(
         .route(
             "/mcp",
             any(async |State(mounts): State<Arc<Mounts>>, request| {
-                mounts.own.clone().answer(request).await
+                mounts.own.clone().serve_request(request).await
             }),
         )
         .route("/mcp/{server}", any(serve_at_server))
@@ -82,10 +82,10 @@ async fn serve_at_server(
     let Some(mount) = mounts.mount_of_server(&server) else {
         return (StatusCode::NOT_FOUND, "no MCP server of this name is there\n").into_response();
     };
-    mount.answer(request).await
+    mount.serve_request(request).await
 }
 
-fn config(settings: &FaceSettings, stop: CancellationToken) -> StreamableHttpServerConfig {
+fn server_config(settings: &FaceSettings, stop: CancellationToken) -> StreamableHttpServerConfig {
     let config = StreamableHttpServerConfig::default();
     let hosts = config.allowed_hosts.iter().chain(&settings.allowed_hosts).cloned();
     let hosts: Vec<_> = hosts.collect();
@@ -131,7 +131,7 @@ impl Mount {
         Self { service, sessions, slots: SessionSlots::default() }
     }
 
-    async fn answer(self, request: Request) -> Response {
+    async fn serve_request(self, request: Request) -> Response {
         // Only the older era has sessions, and only its first request comes without one.
         let begins_a_session = {
             let headers = request.headers();

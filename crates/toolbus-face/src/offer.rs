@@ -158,7 +158,7 @@ impl Offer {
 
     /// Waits until a list is another than it was. A server that is not known has the lists that it
     /// had: it may come back.
-    pub(crate) async fn other_lists(&self, known: Lists) -> Lists {
+    pub(crate) async fn changed_lists(&self, known: Lists) -> Lists {
         if self.server.is_none() {
             let registry = self.deps.invoker.registry();
             registry.wait_until(|tools| tools.revision() != known.tools).await;
@@ -232,7 +232,7 @@ impl Offer {
     }
 
     /// Whether there is a tool of this name, as far as is known without asking anybody.
-    pub(crate) fn knows(&self, name: &str) -> bool {
+    pub(crate) fn knows_tool(&self, name: &str) -> bool {
         match &self.server {
             None => self.deps.invoker.registry().find(name).is_some(),
             Some(server) => server.catalogue.read().find(name).is_some(),
@@ -247,8 +247,8 @@ impl Offer {
     /// Whether there is a tool of this name. What is not known may have come since, so whoever has
     /// the tools is asked where its list is another than the one that is known: not for every
     /// name that a client makes up.
-    async fn has(&self, scope: &Arc<Scope>, name: &str) -> Result<bool, CallError> {
-        if self.knows(name) {
+    async fn has_tool(&self, scope: &Arc<Scope>, name: &str) -> Result<bool, CallError> {
+        if self.knows_tool(name) {
             return Ok(true);
         }
         let Some(server) = &self.server else { return Ok(false) };
@@ -263,13 +263,13 @@ impl Offer {
     ///
     /// # Errors
     /// When the bridge does not tell the tools of its server.
-    pub(crate) async fn target(
+    pub(crate) async fn resolve_call(
         &self,
         scope: &Arc<Scope>,
         tool: Cow<'static, str>,
         arguments: Value,
     ) -> Result<Option<Target>, CallError> {
-        if !self.has(scope, &tool).await? {
+        if !self.has_tool(scope, &tool).await? {
             return Ok(None);
         }
 
@@ -291,7 +291,10 @@ impl Offer {
 ///
 /// # Errors
 /// When the cursor is none.
-pub(crate) fn page(tools: &[Tool], cursor: Option<&str>) -> Result<ListToolsResult, ErrorData> {
+pub(crate) fn list_page(
+    tools: &[Tool],
+    cursor: Option<&str>,
+) -> Result<ListToolsResult, ErrorData> {
     let begin = match cursor {
         None => 0,
         Some(cursor) => {
@@ -315,34 +318,34 @@ fn of_agent(tool: &toolbus_tools::Tool) -> Tool {
     let annotations = ToolAnnotations::new()
         .read_only(tool.annotations.read_only)
         .idempotent(tool.annotations.idempotent);
-    let mut told = Tool::new(tool.name.clone(), tool.description.clone(), schema)
+    let mut offered = Tool::new(tool.name.clone(), tool.description.clone(), schema)
         .with_annotations(annotations);
 
-    told.title = tool.title.clone();
-    told.output_schema =
+    offered.title = tool.title.clone();
+    offered.output_schema =
         tool.output_schema.as_ref().and_then(Value::as_object).cloned().map(Arc::new);
 
     // What has another form than the protocol's is nothing that a client could read.
-    told.icons = serde_json::from_value(Value::Array(tool.icons.clone()))
+    offered.icons = serde_json::from_value(Value::Array(tool.icons.clone()))
         .ok()
         .filter(|icons: &Vec<_>| !icons.is_empty());
-    told
+    offered
 }
 
 fn of_server(tool: McpToolDetails) -> Tool {
     let schema = tool.parameters_schema.as_deref().map(serde_json::from_str);
     // A schema that is none takes everything: the server itself says what it does not take.
     let schema = schema.and_then(Result::ok).unwrap_or_else(any_object);
-    let mut told = Tool::new(tool.name, tool.description, schema);
-    told.title = tool.title;
+    let mut offered = Tool::new(tool.name, tool.description, schema);
+    offered.title = tool.title;
 
     // What has another form than the protocol's is nothing that a client could read.
     let output = tool.output_schema.as_deref().map(serde_json::from_str);
-    told.output_schema = output.and_then(Result::ok).map(Arc::new);
-    told.annotations = tool.annotations.and_then(|told| serde_json::from_value(told).ok());
-    told.icons = tool.icons.and_then(|told| serde_json::from_value(told).ok());
+    offered.output_schema = output.and_then(Result::ok).map(Arc::new);
+    offered.annotations = tool.annotations.and_then(|value| serde_json::from_value(value).ok());
+    offered.icons = tool.icons.and_then(|value| serde_json::from_value(value).ok());
 
-    told
+    offered
 }
 
 /// The tools as a client of the older era takes them: there, a value is an object.

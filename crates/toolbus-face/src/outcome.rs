@@ -12,15 +12,15 @@ use toolbus_wire::message::mcp::McpServerError;
 use toolbus_wire::message::tool::{ContentBlock, ContentKind};
 
 /// The answer to a call that ended so.
-pub(crate) fn answer(outcome: Outcome) -> Result<CallToolResult, ErrorData> {
+pub(crate) fn to_result(outcome: Outcome) -> Result<CallToolResult, ErrorData> {
     match outcome {
-        Ok(output) => Ok(result(output)),
+        Ok(output) => Ok(call_result(output)),
         Err(error) if error.code == ErrorCode::ToolNotFound => {
             Err(ErrorData::invalid_params(error.message, None))
         }
         Err(error) => match server_error(&error) {
-            Some(told) if is_incapable(&told) => Err(incapable(told)),
-            _ => Ok(failed(&error)),
+            Some(error) if is_incapable(&error) => Err(incapable_error(error)),
+            _ => Ok(error_result(&error)),
         },
     }
 }
@@ -37,7 +37,7 @@ pub(crate) fn is_incapable(error: &McpServerError) -> bool {
 
 /// The client does not answer what the server has to ask: its author has to mend that. The data
 /// names what it would have to answer.
-pub(crate) fn incapable(error: McpServerError) -> ErrorData {
+pub(crate) fn incapable_error(error: McpServerError) -> ErrorData {
     ErrorData::new(rmcp::model::ErrorCode(error.code), error.message, error.data)
 }
 
@@ -48,16 +48,16 @@ pub(crate) fn without_bare_values(mut result: CallToolResult) -> CallToolResult 
 }
 
 /// A result that tells of an error.
-pub(crate) fn failed(error: &CallError) -> CallToolResult {
+pub(crate) fn error_result(error: &CallError) -> CallToolResult {
     CallToolResult::error(vec![Block::text(format!("{}: {}", error.code, error.message))])
 }
 
 /// Without blocks the text is all there is; with blocks it is in them. The value goes beside them.
-fn result(output: Output) -> CallToolResult {
+fn call_result(output: Output) -> CallToolResult {
     let content = if output.blocks.is_empty() {
         output.content.into_iter().map(Block::text).collect()
     } else {
-        output.blocks.into_iter().map(block).collect()
+        output.blocks.into_iter().map(to_content_block).collect()
     };
     let mut result = if output.is_error {
         CallToolResult::error(content)
@@ -68,20 +68,20 @@ fn result(output: Output) -> CallToolResult {
     result
 }
 
-pub(crate) fn block(block: ContentBlock) -> Block {
+pub(crate) fn to_content_block(block: ContentBlock) -> Block {
     let ContentBlock { kind, text, data, mime_type, uri } = block;
     let kind_of_data = || mime_type.clone().unwrap_or_else(|| "application/octet-stream".into());
     match (kind, text, data) {
         (ContentKind::Image, _, Some(data)) => Block::image(data, kind_of_data()),
         (ContentKind::Audio, _, Some(data)) => Block::audio(data, kind_of_data()),
         (ContentKind::Resource, text, data) => {
-            resource(uri.unwrap_or_default(), mime_type, text, data)
+            to_resource_contents(uri.unwrap_or_default(), mime_type, text, data)
         }
         (_, text, _) => Block::text(text.unwrap_or_default()),
     }
 }
 
-fn resource(
+fn to_resource_contents(
     uri: String,
     mime_type: Option<String>,
     text: Option<String>,

@@ -26,7 +26,7 @@ use toolbus_bus::asker::QUESTIONS_OPEN_MAX;
 use toolbus_bus::{Asker, Progress, Question, Slot};
 use toolbus_wire::message::toolbus::{AskError, AskErrorCode, ToolProgress};
 
-use crate::questions::{kinds, request};
+use crate::questions::{client_request, question_kinds};
 use crate::suspended_calls::SuspendedCalls;
 
 /// How long the questions of one round may be apart; what comes later is asked later.
@@ -154,7 +154,8 @@ impl PendingCall {
         let call = begin(ClientLinks {
             cancelled: cancelled.clone(),
             progress: if is_heard { line.progress() } else { Progress::none() },
-            asker: asker(suspended.clone(), sender).with_kinds(kinds(&capabilities)),
+            asker: question_asker(suspended.clone(), sender)
+                .with_kinds(question_kinds(&capabilities)),
         });
 
         let (room, waits) = (suspended.clone(), line.clone());
@@ -188,7 +189,7 @@ impl PendingCall {
     }
 
     /// Waits for what the client has to know next.
-    pub(crate) async fn next(&mut self) -> CallEvent {
+    pub(crate) async fn next_event(&mut self) -> CallEvent {
         loop {
             if self.questions_received >= self.questions_expected {
                 let asked = self.take_round();
@@ -213,7 +214,11 @@ impl PendingCall {
     }
 
     /// Goes on with what the client answers. What it does not answer it is asked again.
-    pub(crate) fn answer(&mut self, mut responses: InputResponses, client: ClientCapabilities) {
+    pub(crate) fn take_answers(
+        &mut self,
+        mut responses: InputResponses,
+        client: ClientCapabilities,
+    ) {
         self.capabilities = client;
         // Taken back, or out of time.
         self.round.retain(|_, waiting| !waiting.answer.is_closed());
@@ -227,14 +232,14 @@ impl PendingCall {
     }
 
     /// Refuses what the client was to be asked.
-    pub(crate) fn refuse(&mut self, error: &AskError) {
+    pub(crate) fn refuse_questions(&mut self, error: &AskError) {
         for waiting in std::mem::take(&mut self.round).into_values() {
             drop(waiting.answer.send(Err(error.clone())));
         }
     }
 
     /// The request that waited has an answer: what comes now has to wait.
-    pub(crate) fn pause(&self) {
+    pub(crate) fn disconnect_progress(&self) {
         self.progress.disconnect();
     }
 
@@ -284,7 +289,7 @@ impl PendingCall {
 }
 
 /// Leads the questions of a call to the request that waits for it, within the room that there is.
-fn asker(suspended: SuspendedCalls, sender: mpsc::Sender<OpenQuestion>) -> Asker {
+fn question_asker(suspended: SuspendedCalls, sender: mpsc::Sender<OpenQuestion>) -> Asker {
     Asker::to(move |question| {
         let (suspended, sender) = (suspended.clone(), sender.clone());
         async move {
@@ -304,7 +309,7 @@ fn input_request(
     question: Question,
     client: &ClientCapabilities,
 ) -> Result<InputRequest, AskError> {
-    let request = request(question, client)?;
+    let request = client_request(question, client)?;
     let request = json!({"method": request.method, "params": request.params});
     serde_json::from_value(request).map_err(|error| {
         tracing::info!(%error, "a question that the protocol has no form for");

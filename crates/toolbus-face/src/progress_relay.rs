@@ -35,7 +35,7 @@ impl ProgressRelay {
     /// Where the call's progress goes. Nowhere when the client wants no news.
     pub(crate) fn progress(&self) -> Progress {
         let wants_progress = self.token.is_some();
-        if !wants_progress && !self.threshold.hears() {
+        if !wants_progress && !self.threshold.is_enabled() {
             return Progress::none();
         }
         let sender = self.sender.clone();

@@ -52,7 +52,8 @@ impl Questions {
     pub(crate) fn of(context: &RequestContext<RoleServer>) -> Self {
         let (sender, waiting) = mpsc::channel(QUESTIONS_OPEN_MAX);
         let capabilities = Arc::new(context.client_capabilities().unwrap_or_default());
-        let is_asked = !kinds(&capabilities).is_empty() && !protocol_version::is_stateless(context);
+        let is_asked =
+            !question_kinds(&capabilities).is_empty() && !protocol_version::is_stateless(context);
         let client = Client { peer: context.peer.clone(), capabilities };
         Self { client, is_asked, sender, waiting }
     }
@@ -63,7 +64,7 @@ impl Questions {
             return Asker::none();
         }
 
-        let (sender, kinds) = (self.sender.clone(), kinds(&self.client.capabilities));
+        let (sender, kinds) = (self.sender.clone(), question_kinds(&self.client.capabilities));
         let asker = Asker::to(move |question| {
             let sender = sender.clone();
             async move {
@@ -108,14 +109,14 @@ impl Questions {
 impl Client {
     async fn answer(&self, open: OpenQuestion, over: CancellationToken) {
         let OpenQuestion { question, mut answer } = open;
-        let request = match request(question, &self.capabilities) {
+        let request = match client_request(question, &self.capabilities) {
             Ok(request) => ServerRequest::CustomRequest(request),
             Err(error) => return drop(answer.send(Err(error))),
         };
         let options = PeerRequestOptions::no_options();
         let handle = match self.peer.send_cancellable_request(request, options).await {
             Ok(handle) => handle,
-            Err(error) => return drop(answer.send(Err(unanswered(&error)))),
+            Err(error) => return drop(answer.send(Err(ask_error(&error)))),
         };
         let id = handle.id.clone();
         let answered = tokio::select! {
@@ -132,7 +133,7 @@ impl Client {
             return;
         };
 
-        let answered = answered.map_err(|error| unanswered(&error)).and_then(|result| {
+        let answered = answered.map_err(|error| ask_error(&error)).and_then(|result| {
             serde_json::to_value(result)
                 .map_err(|_| AskError::new(AskErrorCode::Failed, "the answer cannot be read"))
         });
@@ -143,7 +144,7 @@ impl Client {
 }
 
 /// What a client answers.
-pub(crate) fn kinds(client: &ClientCapabilities) -> Vec<AskKind> {
+pub(crate) fn question_kinds(client: &ClientCapabilities) -> Vec<AskKind> {
     let kinds = [
         (AskKind::Elicitation, client.elicitation.is_some()),
         (AskKind::Sampling, client.sampling.is_some()),
@@ -153,7 +154,7 @@ pub(crate) fn kinds(client: &ClientCapabilities) -> Vec<AskKind> {
 }
 
 /// The request to the client, as the tool's server made it. Refused where the client cannot answer.
-pub(crate) fn request(
+pub(crate) fn client_request(
     question: Question,
     client: &ClientCapabilities,
 ) -> Result<CustomRequest, AskError> {
@@ -193,7 +194,7 @@ pub(crate) fn request(
     Ok(CustomRequest::new(method, Some(params)))
 }
 
-fn unanswered(error: &ServiceError) -> AskError {
+fn ask_error(error: &ServiceError) -> AskError {
     match error {
         ServiceError::McpError(error) => {
             AskError::new(AskErrorCode::Failed, format!("the client refuses: {}", error.message))

@@ -128,7 +128,7 @@ impl ServerRequests<'_> {
         cursor: Option<String>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let page = self.page(cursor).await?;
-        let resources = page.resources.into_iter().map(resource).collect();
+        let resources = page.resources.into_iter().map(to_resource).collect();
         let mut listed = ListResourcesResult::with_all_items(resources);
         listed.next_cursor = page.next_cursor;
         Ok(listed)
@@ -143,7 +143,7 @@ impl ServerRequests<'_> {
             return Err(ErrorData::invalid_params("the cursor is none", None));
         }
         let page = self.page(None).await?;
-        let templates = page.templates.into_iter().map(template).collect();
+        let templates = page.templates.into_iter().map(to_template).collect();
         Ok(ListResourceTemplatesResult::with_all_items(templates))
     }
 
@@ -194,7 +194,7 @@ impl ServerRequests<'_> {
             return Err(ErrorData::internal_error(text, Some(json!({"uri": wanted.uri}))));
         }
 
-        Ok(ReadResourceResult::new(answer.contents.into_iter().map(contents).collect()))
+        Ok(ReadResourceResult::new(answer.contents.into_iter().map(to_contents).collect()))
     }
 }
 
@@ -223,9 +223,9 @@ fn wanted_completion(
 /// What the client did wrong is told with the server's own code. Everything else is not its fault.
 pub(crate) fn error(error: CallError) -> ErrorData {
     match outcome::server_error(&error) {
-        Some(told) if outcome::is_incapable(&told) => outcome::incapable(told),
-        Some(told) if is_of_client(&told) => {
-            ErrorData::new(ErrorCode(told.code), told.message, None)
+        Some(error) if outcome::is_incapable(&error) => outcome::incapable_error(error),
+        Some(error) if is_of_client(&error) => {
+            ErrorData::new(ErrorCode(error.code), error.message, None)
         }
         _ => ErrorData::internal_error(format!("{}: {}", error.code, error.message), None),
     }
@@ -239,31 +239,31 @@ fn is_of_client(error: &McpServerError) -> bool {
 fn message(message: McpPromptMessage) -> PromptMessage {
     let role = if message.role == "assistant" { Role::Assistant } else { Role::User };
     let content = match message.block {
-        Some(block) => outcome::block(block),
+        Some(block) => outcome::to_content_block(block),
         None => ContentBlock::text(message.content.unwrap_or_default()),
     };
     PromptMessage::new(role, content)
 }
 
-fn resource(told: McpResource) -> Resource {
-    let mut resource = Resource::new(told.uri, told.name);
-    resource.title = told.title;
-    resource.description = told.description;
-    resource.mime_type = told.mime_type;
-    resource.size = told.size;
+fn to_resource(listed: McpResource) -> Resource {
+    let mut resource = Resource::new(listed.uri, listed.name);
+    resource.title = listed.title;
+    resource.description = listed.description;
+    resource.mime_type = listed.mime_type;
+    resource.size = listed.size;
     resource
 }
 
-fn template(told: McpResourceTemplate) -> ResourceTemplate {
-    let mut template = ResourceTemplate::new(told.uri_template, told.name);
-    template.title = told.title;
-    template.description = told.description;
-    template.mime_type = told.mime_type;
+fn to_template(listed: McpResourceTemplate) -> ResourceTemplate {
+    let mut template = ResourceTemplate::new(listed.uri_template, listed.name);
+    template.title = listed.title;
+    template.description = listed.description;
+    template.mime_type = listed.mime_type;
     template
 }
 
-fn contents(told: McpResourceContents) -> ResourceContents {
-    let McpResourceContents { uri, mime_type, text, blob } = told;
+fn to_contents(contents: McpResourceContents) -> ResourceContents {
+    let McpResourceContents { uri, mime_type, text, blob } = contents;
     match (text, blob) {
         (None, Some(blob)) => {
             ResourceContents::BlobResourceContents { uri, mime_type, blob, meta: None }

@@ -50,7 +50,7 @@ impl ChangedResources {
     }
 
     /// Waits for resources that have changed.
-    async fn next(&self) -> BTreeSet<String> {
+    async fn next_resources(&self) -> BTreeSet<String> {
         loop {
             let uris = std::mem::take(&mut *self.uris.lock());
             if !uris.is_empty() {
@@ -98,7 +98,7 @@ impl ResourceSubscriptions {
     }
 
     /// Tells the client of this session what changes, until the session is over.
-    pub(crate) fn tell(
+    pub(crate) fn notify_changes(
         &self,
         offer: Offer,
         peer: Peer<RoleServer>,
@@ -110,7 +110,7 @@ impl ResourceSubscriptions {
             loop {
                 let changes = tokio::select! {
                     () = over.cancelled() => return,
-                    changes = feed.next() => changes,
+                    changes = feed.next_changes() => changes,
                 };
                 ChangeSink::Session(&peer).notify(changes).await;
             }
@@ -135,10 +135,10 @@ enum ListChange {
 
 impl ChangeFeed {
     /// Waits for the next. A future of this may be dropped at any time.
-    async fn next(&mut self) -> Vec<ListChange> {
+    async fn next_changes(&mut self) -> Vec<ListChange> {
         let now = tokio::select! {
-            uris = self.changed.next() => return uris.into_iter().map(ListChange::Resource).collect(),
-            now = self.offer.other_lists(self.lists) => now,
+            uris = self.changed.next_resources() => return uris.into_iter().map(ListChange::Resource).collect(),
+            now = self.offer.changed_lists(self.lists) => now,
         };
         let before = std::mem::replace(&mut self.lists, now);
         let changes = [
@@ -189,7 +189,7 @@ impl ChangeSink<'_> {
 }
 
 /// What a client of the newer era may ask to hear.
-pub(crate) fn accepted(requested: &SubscriptionFilter) -> SubscriptionFilter {
+pub(crate) fn accepted_filter(requested: &SubscriptionFilter) -> SubscriptionFilter {
     let mut accepted = requested.clone();
     if let Some(uris) = &mut accepted.resource_subscriptions {
         uris.truncate(RESOURCES_MAX);
@@ -224,7 +224,7 @@ pub(crate) async fn listen(
     loop {
         let changes = tokio::select! {
             () = context.cancelled() => return Ok(()),
-            changes = feed.next() => changes,
+            changes = feed.next_changes() => changes,
         };
         ChangeSink::Stream(context.sink()).notify(changes).await;
     }

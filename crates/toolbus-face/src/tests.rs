@@ -94,7 +94,7 @@ async fn a_tool_that_no_bridge_has_announced_changes_the_list() {
         let run = |_| std::future::ready(Ok(Output::text("")));
         registry.register(Tool::new("new", "", "a toolkit"), run).unwrap();
     };
-    let changed = async { tokio::join!(offer.other_lists(known), registering).0 };
+    let changed = async { tokio::join!(offer.changed_lists(known), registering).0 };
     let changed = tokio::time::timeout(SECOND, changed).await.expect("it is told");
     assert_ne!(changed, known);
     assert_eq!(changed, offer.lists());

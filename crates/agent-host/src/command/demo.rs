@@ -28,29 +28,31 @@ pub(super) async fn run(mut settings: Settings, context: &Context) -> Result<Exi
     let folder = demo_server(&mut settings)?;
     let one_shot = OneShot::start(&settings, context).await?;
     let stage = Stage { one_shot: &one_shot, stop: context.shutdown.requested().clone() };
-    let went_well = play(&stage).await;
+    let went_well = run_steps(&stage).await;
     one_shot.stop().await;
     // The system cleans its folder for temporary files; nothing depends on this one being gone.
     let _ = std::fs::remove_dir_all(folder);
     Ok(if went_well { Exit::SUCCESS } else { Exit::FAILURE })
 }
 
-async fn play(stage: &Stage<'_>) -> bool {
-    say("This is the whole fleet in one process: an agent's tools, a message bus, an MCP bridge \
-         and a Python sandbox. Each line below is a real call that crosses the bus.\n");
+async fn run_steps(stage: &Stage<'_>) -> bool {
+    write_line(
+        "This is the whole fleet in one process: an agent's tools, a message bus, an MCP bridge \
+         and a Python sandbox. Each line below is a real call that crosses the bus.\n",
+    );
     stage.one_shot.fleet.settled(SERVER_TIMEOUT).await;
     stage.one_shot.wait_for_tool("mcp_invoke_tool").await;
 
     let tools = stage.one_shot.agent.invoker().registry().snapshot();
     let names: Vec<_> = tools.tools().iter().map(|entry| entry.tool.name.as_str()).collect();
-    say(&format!("{} tools are there: {}.\n", names.len(), names.join(", ")));
+    write_line(&format!("{} tools are there: {}.\n", names.len(), names.join(", ")));
 
     let mut went_well = true;
     for step in steps() {
-        went_well &= stage.show(step).await;
+        went_well &= stage.show_step(step).await;
     }
 
-    say(
+    write_line(
         "Try it yourself:\n  agent-host invoke execute_python_script '{\"script\": \"print(6 * 7)\"}'\n  \
          agent-host tools\nMCP servers go into mcp.json, a broker into --bus. See --help.",
     );
@@ -79,7 +81,7 @@ fn steps() -> Vec<Step> {
                            print('mean', statistics.mean(numbers))",
                 "input_data": "40 41.5 44.5",
             }),
-            expect: |outcome| contains(outcome, "mean 42.0"),
+            expect: |outcome| has_text(outcome, "mean 42.0"),
         },
         Step {
             why: "The sandbox has no network: a script that calls home gets nowhere.",
@@ -88,37 +90,37 @@ fn steps() -> Vec<Step> {
                 "import socket\ntry:\n    socket.create_connection(('1.1.1.1', 53), 2)\n    \
                  print('REACHED')\nexcept OSError as error:\n    print('refused:', error)",
             ),
-            expect: |outcome| contains(outcome, "refused:"),
+            expect: |outcome| has_text(outcome, "refused:"),
         },
         Step {
             why: "Nor does it see this process's environment, where an agent keeps its keys.",
             tool: "execute_python_script",
             arguments: script("import os\nprint(sorted(os.environ))"),
-            expect: |outcome| contains(outcome, "'ROCKBOT_INPUT'"),
+            expect: |outcome| has_text(outcome, "'ROCKBOT_INPUT'"),
         },
         Step {
             why: "A script that never ends is killed at its own timeout, with all it started.",
             tool: "execute_python_script",
             arguments: json!({"script": "while True: pass", "timeout_seconds": 1}),
-            expect: |outcome| contains(outcome, "timed out after 1s"),
+            expect: |outcome| has_text(outcome, "timed out after 1s"),
         },
         Step {
             why: "Arguments are checked before anything runs, and every mistake is told at once.",
             tool: "execute_python_script",
             arguments: json!({"timeout_seconds": "soon", "pip_packages": [1]}),
-            expect: |outcome| fails(outcome, ErrorCode::InvalidArguments),
+            expect: |outcome| fails_with(outcome, ErrorCode::InvalidArguments),
         },
         Step {
             why: "MCP servers are programs of their own behind the bridge; this one tells the date.",
             tool: "mcp_invoke_tool",
             arguments: json!({"server_name": "demo", "tool_name": "today", "arguments": {}}),
-            expect: |outcome| contains(outcome, "Today is"),
+            expect: |outcome| has_text(outcome, "Today is"),
         },
         Step {
             why: "A server that nobody knows is an error with a code, at once, never silence.",
             tool: "mcp_invoke_tool",
             arguments: json!({"server_name": "nobody", "tool_name": "x"}),
-            expect: |outcome| fails(outcome, ErrorCode::ToolNotFound),
+            expect: |outcome| fails_with(outcome, ErrorCode::ToolNotFound),
         },
     ]
 }
@@ -129,7 +131,7 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    async fn show(&self, step: Step) -> bool {
+    async fn show_step(&self, step: Step) -> bool {
         let started = Instant::now();
         let scope = self.one_shot.agent.local_scope();
         let call = Call::by_name(&scope, step.tool, step.arguments);
@@ -139,13 +141,18 @@ impl Stage<'_> {
         let took = started.elapsed().as_millis();
         let as_expected = (step.expect)(&outcome);
         let mark = if as_expected { "ok" } else { "NOT AS EXPECTED" };
-        say(&format!("{}\n  {} -> {} ({took} ms, {mark})\n", step.why, step.tool, text(&outcome)));
+        write_line(&format!(
+            "{}\n  {} -> {} ({took} ms, {mark})\n",
+            step.why,
+            step.tool,
+            outcome_text(&outcome)
+        ));
 
         as_expected
     }
 }
 
-fn text(outcome: &Outcome) -> String {
+fn outcome_text(outcome: &Outcome) -> String {
     let text = match outcome {
         Ok(output) => output.content.clone().unwrap_or_default(),
         Err(error) => format!("{}: {}", error.code, error.message),
@@ -158,15 +165,15 @@ fn text(outcome: &Outcome) -> String {
     }
 }
 
-fn contains(outcome: &Outcome, text: &str) -> bool {
+fn has_text(outcome: &Outcome, text: &str) -> bool {
     matches!(outcome, Ok(output) if output.content.as_deref().is_some_and(|c| c.contains(text)))
 }
 
-fn fails(outcome: &Outcome, code: ErrorCode) -> bool {
+fn fails_with(outcome: &Outcome, code: ErrorCode) -> bool {
     matches!(outcome, Err(error) if error.code == code)
 }
 
-fn say(text: &str) {
+fn write_line(text: &str) {
     // Whoever closed our standard output wants no more of it.
     let _ = writeln!(std::io::stdout(), "{text}");
 }

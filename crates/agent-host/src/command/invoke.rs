@@ -23,7 +23,8 @@ pub(super) async fn run(
     context: &Context,
 ) -> Result<Exit, BoxError> {
     let stop = context.shutdown.requested();
-    let Some(read) = stop.run_until_cancelled(read(options.arguments.clone())).await else {
+    let Some(read) = stop.run_until_cancelled(read_arguments(options.arguments.clone())).await
+    else {
         // The signal says how this ends.
         return Ok(Exit::FAILURE);
     };
@@ -48,7 +49,7 @@ pub(super) async fn run(
     let one_shot = match OneShot::start(settings, context).await {
         Ok(one_shot) => one_shot,
         Err(error) => match error.outcome() {
-            Some(outcome) => return Ok(print(&id, &options, Err(outcome))),
+            Some(outcome) => return Ok(print_outcome(&id, &options, Err(outcome))),
             None => return Err(error.into()),
         },
     };
@@ -65,13 +66,13 @@ pub(super) async fn run(
     let outcome = one_shot.agent.invoker().invoke(call).await;
 
     terminal.stop().await;
-    let exit = print(&id, &options, outcome);
+    let exit = print_outcome(&id, &options, outcome);
     one_shot.stop().await;
     Ok(exit)
 }
 
 /// The arguments: none, JSON text, or what standard input holds.
-async fn read(text: Option<String>) -> Result<Value, String> {
+async fn read_arguments(text: Option<String>) -> Result<Value, String> {
     let text = match text.as_deref() {
         None => return Ok(json!({})),
         // On a thread of its own, which is left alone when a signal comes first.
@@ -100,7 +101,7 @@ fn from_stdin() -> Result<String, String> {
 }
 
 /// Prints an outcome: content on standard output, failures on standard error.
-fn print(id: &CallId, options: &Invoke, outcome: Outcome) -> Exit {
+fn print_outcome(id: &CallId, options: &Invoke, outcome: Outcome) -> Exit {
     let (output, error) = match outcome {
         Ok(output) if output.is_error => {
             let message = output.content.clone().unwrap_or_default();
@@ -112,7 +113,7 @@ fn print(id: &CallId, options: &Invoke, outcome: Outcome) -> Exit {
 
     let Output { content, blocks, structured, .. } = output;
     let mut exit = if error.is_none() { Exit::SUCCESS } else { Exit::FAILURE };
-    let parts = save::parts(&blocks);
+    let parts = save::file_parts(&blocks);
 
     if options.json {
         let mut outcome = json!({
@@ -149,13 +150,13 @@ fn print(id: &CallId, options: &Invoke, outcome: Outcome) -> Exit {
     // After the text, which is what the files belong to.
     match &options.save {
         Some(folder) => {
-            if let Err(error) = save::save(folder, &parts) {
+            if let Err(error) = save::write_files(folder, &parts) {
                 let folder = folder.display();
                 let _ = writeln!(std::io::stderr(), "error: cannot save into {folder}: {error}");
                 exit = Exit::FAILURE;
             }
         }
-        None if !options.json => save::tell(&parts),
+        None if !options.json => save::print_names(&parts),
         None => {}
     }
 

@@ -25,7 +25,7 @@ pub(super) struct Part {
 }
 
 /// The blocks that hold bytes, or text that stands somewhere; text to read is none.
-pub(super) fn parts(blocks: &[ContentBlock]) -> Vec<Part> {
+pub(super) fn file_parts(blocks: &[ContentBlock]) -> Vec<Part> {
     let parts = blocks.iter().enumerate().filter_map(|(index, block)| {
         let content = match (&block.data, &block.text, &block.kind) {
             (Some(data), ..) => STANDARD.decode(data).ok()?,
@@ -34,14 +34,14 @@ pub(super) fn parts(blocks: &[ContentBlock]) -> Vec<Part> {
         };
         let kind = block.mime_type.as_deref().unwrap_or("application/octet-stream");
         let uri = block.uri.as_deref().unwrap_or_default();
-        let name = name(uri).unwrap_or_else(|| made_up(index + 1, kind));
+        let name = name_of(uri).unwrap_or_else(|| made_up(index + 1, kind));
         Some(Part { name, kind: kind.to_owned(), content })
     });
     parts.collect()
 }
 
 /// Says on standard error which files there are.
-pub(super) fn tell(parts: &[Part]) {
+pub(super) fn print_names(parts: &[Part]) {
     for Part { name, kind, content } in parts {
         let bytes = content.len();
         let _ = writeln!(io::stderr(), "file: {name} ({kind}, {bytes} bytes; --save keeps it)");
@@ -49,13 +49,13 @@ pub(super) fn tell(parts: &[Part]) {
 }
 
 /// Writes the files into a folder, which is made where it is missing, and says where each is.
-pub(super) fn save(folder: &Path, parts: &[Part]) -> io::Result<()> {
+pub(super) fn write_files(folder: &Path, parts: &[Part]) -> io::Result<()> {
     if parts.is_empty() {
         return Ok(());
     }
     fs::create_dir_all(folder)?;
     for part in parts {
-        let (mut file, path) = create(folder, part.name.as_str())?;
+        let (mut file, path) = create_new(folder, part.name.as_str())?;
         file.write_all(&part.content)?;
         let _ = writeln!(io::stderr(), "file: {}", path.display());
     }
@@ -63,7 +63,7 @@ pub(super) fn save(folder: &Path, parts: &[Part]) -> io::Result<()> {
 }
 
 /// A new file under this name, or under one that begins with it where that is taken.
-fn create(folder: &Path, name: &str) -> io::Result<(File, PathBuf)> {
+fn create_new(folder: &Path, name: &str) -> io::Result<(File, PathBuf)> {
     let (stem, ending) = match name.rsplit_once('.') {
         Some((stem, ending)) => (stem, format!(".{ending}")),
         None => (name, String::new()),
@@ -83,7 +83,7 @@ fn create(folder: &Path, name: &str) -> io::Result<(File, PathBuf)> {
 }
 
 /// The last part of an address, where it is the name of a file.
-fn name(uri: &str) -> Option<FileName> {
+fn name_of(uri: &str) -> Option<FileName> {
     let (_, last) = uri.rsplit_once('/')?;
     let decoded = percent_decode_str(last).decode_utf8().ok()?;
     FileName::parse(&decoded).ok()

@@ -55,7 +55,7 @@ pub(super) async fn run(settings: Settings, context: Context) -> Result<Exit, Bo
         tracing::info!(address = %face.address(), "serving MCP clients");
     }
 
-    describe(&context, &agent, face.as_ref().map(FaceServer::address));
+    set_status(&context, &agent, face.as_ref().map(FaceServer::address));
     ready.set(State::Up);
     tracing::info!(agent = %name, "serving");
 
@@ -76,7 +76,7 @@ pub(super) async fn run(settings: Settings, context: Context) -> Result<Exit, Bo
 }
 
 /// What `/status` tells of the agent.
-fn describe(context: &Context, agent: &Agent, face: Option<SocketAddr>) {
+fn set_status(context: &Context, agent: &Agent, face: Option<SocketAddr>) {
     let agent = agent.clone();
     context.health.describe(move || {
         let tools: Vec<_> = agent

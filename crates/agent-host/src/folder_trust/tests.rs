@@ -25,15 +25,15 @@ fn an_answer_holds_for_the_folder_and_the_content_of_its_file() {
     let answers = state.path().join("toolbus").join(ANSWERS_FILE);
     let found = |folder: &tempfile::TempDir| FoundList::in_folder(folder.path()).expect("a list");
 
-    assert!(!TrustedFolders::read(&answers).trusts(&found(&folder)));
-    TrustedFolders::add(&answers, &found(&folder)).expect("it is written");
-    assert!(TrustedFolders::read(&answers).trusts(&found(&folder)));
-    assert!(!TrustedFolders::read(&answers).trusts(&found(&other)), "another folder");
+    assert!(!TrustedFolders::read_file(&answers).trusts_list(&found(&folder)));
+    TrustedFolders::remember_list(&answers, &found(&folder)).expect("it is written");
+    assert!(TrustedFolders::read_file(&answers).trusts_list(&found(&folder)));
+    assert!(!TrustedFolders::read_file(&answers).trusts_list(&found(&other)), "another folder");
     let mode = std::fs::metadata(&answers).expect("the file").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 
     std::fs::write(folder.path().join(DEFAULT_FILE), "{\"mcpServers\": {}}").expect("a file");
-    assert!(!TrustedFolders::read(&answers).trusts(&found(&folder)), "another content");
+    assert!(!TrustedFolders::read_file(&answers).trusts_list(&found(&folder)), "another content");
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn only_a_yes_is_one_and_the_servers_are_shown() {
         [("y\n", true), ("yes\n", true), ("n\n", false), ("\n", false), ("", false)]
     {
         let mut shown = Vec::new();
-        assert_eq!(ask(&found, &mut line.as_bytes(), &mut shown), expected, "{line:?}");
+        assert_eq!(ask_person(&found, &mut line.as_bytes(), &mut shown), expected, "{line:?}");
         let shown = String::from_utf8(shown).expect("text");
         assert!(shown.contains("  time: uvx mcp-server-time \n"), "{shown}");
         assert!(shown.contains("  todo: https://todo.example.org/mcp\n"), "{shown}");

@@ -52,7 +52,7 @@ pub(super) enum Entry {
 
 impl Form {
     /// Reads the schema of a form.
-    pub(super) fn read(schema: &Value) -> Result<Self, String> {
+    pub(super) fn from_schema(schema: &Value) -> Result<Self, String> {
         let empty = Map::new();
         let properties = schema["properties"].as_object().unwrap_or(&empty);
         if properties.len() > FIELDS_MAX {
@@ -62,7 +62,7 @@ impl Form {
         let required = schema["required"].as_array().map_or(&[][..], Vec::as_slice);
         let field = |(name, schema): (&String, &Value)| {
             let is_required = required.iter().any(|other| other == name);
-            Field::read(name, schema, is_required)
+            Field::from_schema(name, schema, is_required)
         };
 
         Ok(Self { fields: properties.iter().map(field).collect::<Result<_, _>>()? })
@@ -78,7 +78,7 @@ impl Form {
 }
 
 impl Field {
-    fn read(name: &str, schema: &Value, is_required: bool) -> Result<Self, String> {
+    fn from_schema(name: &str, schema: &Value, is_required: bool) -> Result<Self, String> {
         let alone = json!({"type": "object", "properties": {name: schema}});
         let check = Schema::compile(&alone)
             .map_err(|error| format!("the field '{name}' is none that can be checked: {error}"))?;
@@ -86,8 +86,8 @@ impl Field {
         let kind = match schema["type"].as_str() {
             Some("boolean") => Kind::Boolean,
             Some("number" | "integer") => Kind::Number,
-            Some("array") => Kind::Choices(choices(&schema["items"])?),
-            Some("string") | None => match choices(schema)? {
+            Some("array") => Kind::Choices(read_choices(&schema["items"])?),
+            Some("string") | None => match read_choices(schema)? {
                 choices if choices.is_empty() => Kind::Text,
                 choices => Kind::Choice(choices),
             },
@@ -130,7 +130,7 @@ impl Field {
         };
 
         let empty = match (self.schema.get("default"), self.is_required) {
-            (Some(default), _) => format!(", default {}", text(default)),
+            (Some(default), _) => format!(", default {}", plain_text(default)),
             (None, true) => String::new(),
             (None, false) => ", or nothing".to_owned(),
         };
@@ -139,7 +139,7 @@ impl Field {
     }
 
     /// What a line means.
-    pub(super) fn enter(&self, line: &str) -> Entry {
+    pub(super) fn read_line(&self, line: &str) -> Entry {
         let line = line.trim();
         if line.is_empty() {
             return match (self.schema.get("default"), self.is_required) {
@@ -149,7 +149,7 @@ impl Field {
             };
         }
 
-        let value = match self.value(line) {
+        let value = match self.parse_value(line) {
             Ok(value) => value,
             Err(why) => return Entry::Wrong(why),
         };
@@ -161,7 +161,7 @@ impl Field {
         }
     }
 
-    fn value(&self, line: &str) -> Result<Value, String> {
+    fn parse_value(&self, line: &str) -> Result<Value, String> {
         match &self.kind {
             Kind::Text => Ok(json!(line)),
             Kind::Number => match serde_json::from_str(line) {
@@ -173,9 +173,9 @@ impl Field {
                 "n" | "no" | "false" | "0" => Ok(json!(false)),
                 _ => Err("y or n, please".to_owned()),
             },
-            Kind::Choice(choices) => choose(choices, line),
+            Kind::Choice(choices) => find_choice(choices, line),
             Kind::Choices(choices) => {
-                let chosen = line.split(',').map(|part| choose(choices, part.trim()));
+                let chosen = line.split(',').map(|part| find_choice(choices, part.trim()));
                 chosen.collect::<Result<Vec<_>, _>>().map(Value::Array)
             }
         }
@@ -183,18 +183,18 @@ impl Field {
 }
 
 /// A choice by its value or title, else by its number.
-fn choose(choices: &[Choice], line: &str) -> Result<Value, String> {
-    let is_named = |choice: &&Choice| text(&choice.value) == line || choice.title == line;
+fn find_choice(choices: &[Choice], line: &str) -> Result<Value, String> {
+    let is_named = |choice: &&Choice| plain_text(&choice.value) == line || choice.title == line;
     let by_number = || choices.get(line.parse::<usize>().ok()?.checked_sub(1)?);
     let chosen = choices.iter().find(is_named).or_else(by_number);
     chosen.map(|choice| choice.value.clone()).ok_or_else(|| format!("{line} is none of them"))
 }
 
 /// The choices that a schema leaves, by any of the ways in which MCP writes them.
-fn choices(schema: &Value) -> Result<Vec<Choice>, String> {
+fn read_choices(schema: &Value) -> Result<Vec<Choice>, String> {
     let titled = |choice: &Value| {
         let value = choice["const"].clone();
-        let title = choice["title"].as_str().map_or_else(|| text(&value), str::to_owned);
+        let title = choice["title"].as_str().map_or_else(|| plain_text(&value), str::to_owned);
         Choice { value, title }
     };
     let list = |name: &str| schema.get(name).and_then(Value::as_array);
@@ -206,7 +206,10 @@ fn choices(schema: &Value) -> Result<Vec<Choice>, String> {
         let values = list("enum").map_or(&[][..], Vec::as_slice);
         let choice = |(at, value): (usize, &Value)| {
             let title = titles.get(at).and_then(Value::as_str);
-            Choice { title: title.map_or_else(|| text(value), str::to_owned), value: value.clone() }
+            Choice {
+                title: title.map_or_else(|| plain_text(value), str::to_owned),
+                value: value.clone(),
+            }
         };
         values.iter().enumerate().map(choice).collect()
     };
@@ -217,10 +220,10 @@ fn choices(schema: &Value) -> Result<Vec<Choice>, String> {
     }
 }
 
-fn text(value: &Value) -> String {
+fn plain_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        Value::Array(items) => items.iter().map(text).collect::<Vec<_>>().join(", "),
+        Value::Array(items) => items.iter().map(plain_text).collect::<Vec<_>>().join(", "),
         other => other.to_string(),
     }
 }

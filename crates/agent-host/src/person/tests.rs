@@ -47,11 +47,11 @@ fn type_line(typed: &mpsc::SyncSender<String>, line: &str) {
 async fn what_was_typed_for_a_withdrawn_question_does_not_answer_the_next() {
     let (person, typed) = person();
 
-    let first = timeout(READ_TIMEOUT, person.answer(question("Continue?"))).await;
+    let first = timeout(READ_TIMEOUT, person.answer_question(question("Continue?"))).await;
     assert!(first.is_err(), "nobody has typed");
     type_line(&typed, "y");
 
-    let mut second = Box::pin(person.answer(question("Delete all?")));
+    let mut second = Box::pin(person.answer_question(question("Delete all?")));
     assert!(timeout(READ_TIMEOUT, &mut second).await.is_err(), "the old line answered");
     type_line(&typed, "n");
     assert_eq!(second.await.expect("an answer"), json!({"action": "decline"}));
@@ -61,8 +61,8 @@ async fn what_was_typed_for_a_withdrawn_question_does_not_answer_the_next() {
 async fn what_is_typed_while_the_read_still_waits_only_shows_the_next_question() {
     let (person, typed) = person();
 
-    assert!(timeout(READ_TIMEOUT, person.answer(question("Continue?"))).await.is_err());
-    let mut second = Box::pin(person.answer(question("Delete all?")));
+    assert!(timeout(READ_TIMEOUT, person.answer_question(question("Continue?"))).await.is_err());
+    let mut second = Box::pin(person.answer_question(question("Delete all?")));
     assert!(timeout(READ_TIMEOUT, &mut second).await.is_err(), "the read of the first waits");
     type_line(&typed, "y");
     assert!(timeout(READ_TIMEOUT, &mut second).await.is_err(), "that line was for the first");
@@ -76,7 +76,7 @@ async fn what_was_typed_ahead_of_any_question_answers_none() {
     let (person, typed) = person();
 
     type_line(&typed, "y");
-    let mut asked = Box::pin(person.answer(question("Delete all?")));
+    let mut asked = Box::pin(person.answer_question(question("Delete all?")));
     assert!(timeout(READ_TIMEOUT, &mut asked).await.is_err());
     type_line(&typed, "y");
     assert_eq!(asked.await.expect("an answer")["action"], "accept");

@@ -6,7 +6,7 @@ fn heard(threshold: Option<LoggingLevel>, level: Option<&str>) -> bool {
         message: Some("hi".to_owned()),
         ..ToolProgress::default()
     };
-    Threshold(threshold).line(&news).is_some_and(|line| line.data == "hi")
+    Threshold(threshold).log_line(&news).is_some_and(|line| line.data == "hi")
 }
 
 #[test]

@@ -9,7 +9,7 @@ fn check_pages(count: usize, expected: &[usize]) {
     let tools = tools(count);
     let (mut sizes, mut seen, mut cursor) = (Vec::new(), Vec::new(), None);
     loop {
-        let result = page(&tools, cursor.as_deref()).unwrap();
+        let result = list_page(&tools, cursor.as_deref()).unwrap();
         sizes.push(result.tools.len());
         seen.extend(result.tools);
         cursor = result.next_cursor;
@@ -32,7 +32,7 @@ fn pages_have_every_tool_once() {
 
 #[test]
 fn a_cursor_of_nobody_is_refused() {
-    let error = page(&tools(3), Some("gone")).unwrap_err();
+    let error = list_page(&tools(3), Some("gone")).unwrap_err();
     assert_eq!(error.code, rmcp::model::ErrorCode::INVALID_PARAMS);
 }
 

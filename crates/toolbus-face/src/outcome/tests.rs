@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 
 fn check(outcome: Outcome, expected: Value) {
-    let mut result = serde_json::to_value(answer(outcome).unwrap()).unwrap();
+    let mut result = serde_json::to_value(to_result(outcome).unwrap()).unwrap();
     result.as_object_mut().unwrap().remove("resultType");
     assert_eq!(result, expected);
 }
@@ -58,7 +58,7 @@ fn a_value_goes_beside_the_text() {
     let failed = Output { is_error: true, ..of(object.clone()) };
     check(Ok(failed), json!({"content": text, "structuredContent": object, "isError": true}));
     let suspended =
-        |value: Value| without_bare_values(answer(Ok(of(value))).unwrap()).structured_content;
+        |value: Value| without_bare_values(to_result(Ok(of(value))).unwrap()).structured_content;
     assert_eq!(suspended(object.clone()), Some(object));
     assert_eq!(suspended(json!([3])), None);
 }
@@ -68,7 +68,7 @@ fn an_error_is_for_the_model_unless_there_is_no_such_tool() {
     let error = CallError::new(ErrorCode::Timeout, "too slow");
     let text = json!([{"type": "text", "text": "timeout: too slow"}]);
     check(Err(error), json!({"content": text, "isError": true}));
-    let error = answer(Err(CallError::not_registered("t"))).unwrap_err();
+    let error = to_result(Err(CallError::not_registered("t"))).unwrap_err();
     assert_eq!(error.code, rmcp::model::ErrorCode::INVALID_PARAMS);
     assert_eq!(error.message, "Tool 't' is not registered.");
 }
@@ -76,16 +76,16 @@ fn an_error_is_for_the_model_unless_there_is_no_such_tool() {
 #[test]
 fn what_a_client_cannot_answer_is_for_its_author() {
     let required = json!({"requiredCapabilities": {"elicitation": {}, "sampling": {}}});
-    let told = McpServerError {
+    let error = McpServerError {
         code: -32021,
         message: "it cannot be asked".to_owned(),
         data: Some(required.clone()),
     };
-    let failed = CallError::execution_failed("it failed").with_details(told.to_details());
-    let error = answer(Err(failed)).unwrap_err();
+    let failed = CallError::execution_failed("it failed").with_details(error.to_details());
+    let error = to_result(Err(failed)).unwrap_err();
     assert_eq!((error.code.0, error.data), (-32021, Some(required)));
 
     // What a tool's text says is the tool's own.
     let quoted = "MCP error -32021: it cannot be asked: elicitation, sampling";
-    assert!(answer(Err(CallError::execution_failed(quoted))).is_ok());
+    assert!(to_result(Err(CallError::execution_failed(quoted))).is_ok());
 }

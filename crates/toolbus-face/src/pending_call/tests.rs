@@ -20,7 +20,7 @@ fn question(kind: AskKind, params: Value, round: Option<(&str, u32)>) -> Questio
 }
 
 /// A call that puts rounds of questions and ends with everything that it was told.
-fn call(
+fn begin_call(
     client: ClientCapabilities,
     early_answers: Value,
     rounds: Vec<Vec<Question>>,
@@ -50,8 +50,8 @@ fn call(
 }
 
 /// The methods that are asked, by their keys.
-async fn asked(talk: &mut PendingCall) -> Value {
-    match talk.next().await {
+async fn asked(call: &mut PendingCall) -> Value {
+    match call.next_event().await {
         CallEvent::NeedsInput(asked) => {
             let asked = serde_json::to_value(asked).unwrap();
             let methods = asked.as_object().unwrap().iter();
@@ -61,8 +61,8 @@ async fn asked(talk: &mut PendingCall) -> Value {
     }
 }
 
-async fn ended(mut talk: PendingCall) -> Value {
-    match talk.next().await {
+async fn ended(mut call: PendingCall) -> Value {
+    match call.next_event().await {
         CallEvent::Finished(Err(ended)) => serde_json::from_str(&ended.message).unwrap(),
         CallEvent::Finished(Ok(reply)) => panic!("{reply:?}"),
         CallEvent::NeedsInput(asked) => panic!("it asks {asked:?}"),
@@ -82,29 +82,29 @@ async fn the_questions_of_a_round_are_put_together_and_rounds_follow_each_other(
         question(AskKind::Roots, Value::Null, Some(("roots", 3))),
     ];
     let second = vec![question(AskKind::Elicitation, form(), Some(("name", 1)))];
-    let mut talk = call(everything(), json!({}), vec![first, second]);
+    let mut call = begin_call(everything(), json!({}), vec![first, second]);
     let expected = json!({
         "name": "elicitation/create", "greeting": "sampling/createMessage", "roots": "roots/list",
     });
-    assert_eq!(asked(&mut talk).await, expected);
+    assert_eq!(asked(&mut call).await, expected);
     let given = json!({"name": {"n": 1}, "greeting": {"n": 2}, "roots": {"n": 3}, "other": {}});
-    talk.answer(responses(given), everything());
-    assert_eq!(asked(&mut talk).await, json!({"name": "elicitation/create"}));
-    talk.answer(responses(json!({"name": {"n": 4}})), everything());
-    assert_eq!(ended(talk).await, json!([{"n": 1}, {"n": 2}, {"n": 3}, {"n": 4}]));
+    call.take_answers(responses(given), everything());
+    assert_eq!(asked(&mut call).await, json!({"name": "elicitation/create"}));
+    call.take_answers(responses(json!({"name": {"n": 4}})), everything());
+    assert_eq!(ended(call).await, json!([{"n": 1}, {"n": 2}, {"n": 3}, {"n": 4}]));
 }
 
 #[tokio::test]
 async fn what_is_not_answered_is_asked_again() {
     let round = ["a", "b"].map(|key| question(AskKind::Elicitation, form(), Some((key, 2))));
-    let mut talk = call(everything(), json!({}), vec![round.into()]);
-    asked(&mut talk).await;
-    talk.answer(responses(json!({"b": {"n": 2}, "a": 12345, "c": {}})), everything());
-    assert_eq!(asked(&mut talk).await, json!({"a": "elicitation/create"}));
-    talk.answer(responses(json!({})), everything());
-    assert_eq!(asked(&mut talk).await, json!({"a": "elicitation/create"}));
-    talk.answer(responses(json!({"a": {"n": 1}})), everything());
-    assert_eq!(ended(talk).await, json!([{"n": 1}, {"n": 2}]));
+    let mut call = begin_call(everything(), json!({}), vec![round.into()]);
+    asked(&mut call).await;
+    call.take_answers(responses(json!({"b": {"n": 2}, "a": 12345, "c": {}})), everything());
+    assert_eq!(asked(&mut call).await, json!({"a": "elicitation/create"}));
+    call.take_answers(responses(json!({})), everything());
+    assert_eq!(asked(&mut call).await, json!({"a": "elicitation/create"}));
+    call.take_answers(responses(json!({"a": {"n": 1}})), everything());
+    assert_eq!(ended(call).await, json!([{"n": 1}, {"n": 2}]));
 }
 
 #[tokio::test]
@@ -116,38 +116,38 @@ async fn what_a_client_cannot_answer_is_refused_and_the_rest_is_asked() {
         // Nothing of the protocol has this form.
         question(AskKind::Sampling, json!({"messages": 1}), Some(("odd", 3))),
     ];
-    let mut talk = call(sampling.clone(), json!({}), vec![round]);
-    assert_eq!(asked(&mut talk).await, json!({"text": "sampling/createMessage"}));
-    talk.answer(responses(json!({"text": {}})), sampling.clone());
-    assert_eq!(ended(talk).await, json!(["unsupported", {}, "unsupported"]));
+    let mut call = begin_call(sampling.clone(), json!({}), vec![round]);
+    assert_eq!(asked(&mut call).await, json!({"text": "sampling/createMessage"}));
+    call.take_answers(responses(json!({"text": {}})), sampling.clone());
+    assert_eq!(ended(call).await, json!(["unsupported", {}, "unsupported"]));
 
     let refused = vec![question(AskKind::Roots, Value::Null, Some(("roots", 1)))];
     let alone = vec![question(AskKind::Sampling, json!({"messages": [], "maxTokens": 1}), None)];
-    let mut talk = call(sampling.clone(), json!({}), vec![refused, alone.clone(), alone]);
-    assert_eq!(asked(&mut talk).await, json!({"question": "sampling/createMessage"}));
-    talk.refuse(&AskError::new(AskErrorCode::Busy, "full"));
-    assert_eq!(asked(&mut talk).await, json!({"question": "sampling/createMessage"}));
-    talk.answer(responses(json!({"question": {}})), sampling);
-    assert_eq!(ended(talk).await, json!(["unsupported", "busy", {}]));
+    let mut call = begin_call(sampling.clone(), json!({}), vec![refused, alone.clone(), alone]);
+    assert_eq!(asked(&mut call).await, json!({"question": "sampling/createMessage"}));
+    call.refuse_questions(&AskError::new(AskErrorCode::Busy, "full"));
+    assert_eq!(asked(&mut call).await, json!({"question": "sampling/createMessage"}));
+    call.take_answers(responses(json!({"question": {}})), sampling);
+    assert_eq!(ended(call).await, json!(["unsupported", "busy", {}]));
 }
 
 #[tokio::test]
 async fn answers_that_come_first_are_taken_for_the_first_round_alone() {
     let one = || question(AskKind::Elicitation, form(), Some(("name", 1)));
     let early_answers = json!({"name": {"n": 1}, "other": {}});
-    let talk = call(everything(), early_answers, vec![vec![one()]]);
-    assert_eq!(ended(talk).await, json!([{"n": 1}]));
+    let call = begin_call(everything(), early_answers, vec![vec![one()]]);
+    assert_eq!(ended(call).await, json!([{"n": 1}]));
 
-    let mut talk = call(everything(), json!({"name": 12345}), vec![vec![one()], vec![one()]]);
-    assert_eq!(asked(&mut talk).await, json!({"name": "elicitation/create"}));
+    let mut call = begin_call(everything(), json!({"name": 12345}), vec![vec![one()], vec![one()]]);
+    assert_eq!(asked(&mut call).await, json!({"name": "elicitation/create"}));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_round_that_does_not_come_whole_is_not_waited_for() {
     let round = vec![question(AskKind::Elicitation, form(), Some(("a", 2)))];
-    let mut talk = call(everything(), json!({}), vec![round]);
+    let mut call = begin_call(everything(), json!({}), vec![round]);
     let began = Instant::now();
-    assert_eq!(asked(&mut talk).await, json!({"a": "elicitation/create"}));
+    assert_eq!(asked(&mut call).await, json!({"a": "elicitation/create"}));
     assert_eq!(began.elapsed().as_secs(), ROUND_TIMEOUT.as_secs());
 }
 

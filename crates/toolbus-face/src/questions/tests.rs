@@ -4,7 +4,7 @@ use super::*;
 
 fn asked(capabilities: Value, kind: AskKind, params: Value) -> Option<(String, Value)> {
     let client = serde_json::from_value(capabilities).unwrap();
-    let request = request(Question { kind, from: None, params, round: None }, &client);
+    let request = client_request(Question { kind, from: None, params, round: None }, &client);
     match request {
         Ok(request) => Some((request.method, request.params.unwrap())),
         Err(error) => {

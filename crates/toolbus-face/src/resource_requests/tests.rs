@@ -53,7 +53,7 @@ fn contents_are_text_or_bytes() {
             text: text.map(str::to_owned),
             blob: blob.map(str::to_owned),
         };
-        serde_json::to_value(contents(told)).unwrap()
+        serde_json::to_value(to_contents(told)).unwrap()
     };
     assert_eq!(of(Some("hi"), None), json!({"uri": "a:b", "text": "hi"}));
     assert_eq!(of(None, Some("AAAA")), json!({"uri": "a:b", "blob": "AAAA"}));

@@ -18,7 +18,7 @@ fn at(mut block: ContentBlock, uri: &str, kind: &str) -> ContentBlock {
 
 fn named(uri: &str) -> String {
     let block = at(block(ContentKind::Image, Some(b"x"), None), uri, "image/png");
-    parts(&[block])[0].name.to_string()
+    file_parts(&[block])[0].name.to_string()
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn blocks_with_bytes_or_a_place_are_files() {
         at(block(ContentKind::Resource, None, None), "file:///a/link", "text/plain"),
         block(ContentKind::Audio, Some(b"x"), None),
     ];
-    let found = parts(&blocks);
+    let found = file_parts(&blocks);
     let found: Vec<(&str, &str, &[u8])> = found
         .iter()
         .map(|part| (part.name.as_str(), part.kind.as_str(), part.content.as_slice()))
@@ -65,10 +65,10 @@ fn what_is_there_is_not_overwritten() {
         kind: "text/plain".to_owned(),
         content: content.to_vec(),
     };
-    save(&inner, &[part(b"one"), part(b"two")]).unwrap();
-    save(&inner, &[part(b"three")]).unwrap();
+    write_files(&inner, &[part(b"one"), part(b"two")]).unwrap();
+    write_files(&inner, &[part(b"three")]).unwrap();
     for (name, content) in [("a.txt", "one"), ("a-1.txt", "two"), ("a-2.txt", "three")] {
         assert_eq!(fs::read_to_string(inner.join(name)).unwrap(), content);
     }
-    assert!(save(&inner.join("a.txt"), &[part(b"x")]).is_err());
+    assert!(write_files(&inner.join("a.txt"), &[part(b"x")]).is_err());
 }

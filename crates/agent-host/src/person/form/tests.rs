@@ -4,10 +4,10 @@ use super::*;
 fn check(schema: Value, is_required: bool, entries: &[(&str, Entry)]) {
     let required = if is_required { json!(["f"]) } else { json!([]) };
     let form = json!({"type": "object", "properties": {"f": schema}, "required": required});
-    let form = Form::read(&form).unwrap_or_else(|error| panic!("{error}"));
+    let form = Form::from_schema(&form).unwrap_or_else(|error| panic!("{error}"));
     let [field] = form.fields() else { panic!("one field") };
     for (line, expected) in entries {
-        let entry = field.enter(line);
+        let entry = field.read_line(line);
         match (&entry, expected) {
             // How it is worded is the checker's.
             (Entry::Wrong(_), Entry::Wrong(any)) if any.is_empty() => {}
@@ -75,7 +75,7 @@ fn choices_go_by_value_title_or_number() {
 
 #[test]
 fn a_field_says_what_it_is() {
-    let form = Form::read(&json!({"properties": {
+    let form = Form::from_schema(&json!({"properties": {
         "email": {"type": "string", "title": "Mail", "format": "email", "description": "Yours"},
         "colour": {"type": "string", "enum": ["red", "green"], "default": "red"},
     }, "required": ["email"]}));
@@ -91,7 +91,7 @@ fn a_field_says_what_it_is() {
 #[test]
 fn a_form_that_is_none_is_told_as_such() {
     let check = |properties: Value, expected: &str| {
-        let error = Form::read(&json!({"properties": properties})).err().expect("refused");
+        let error = Form::from_schema(&json!({"properties": properties})).err().expect("refused");
         assert!(error.contains(expected), "{error}");
     };
     let many: Map<String, Value> =
@@ -100,5 +100,5 @@ fn a_form_that_is_none_is_told_as_such() {
     check(json!({"f": {"type": "object"}}), "unknown type object");
     check(json!({"f": {"type": "string", "enum": (0..201).collect::<Vec<_>>()}}), "too many");
     check(json!({"f": {"type": "string", "minLength": "x"}}), "none that can be checked");
-    assert!(Form::read(&json!(null)).is_ok_and(|form| form.is_empty()));
+    assert!(Form::from_schema(&json!(null)).is_ok_and(|form| form.is_empty()));
 }
