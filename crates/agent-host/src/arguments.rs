@@ -79,7 +79,7 @@ pub struct Invoke {
     pub arguments: Option<String>,
 
     /// How long to wait, such as 30s or 2m; the tool's own time when not given
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub timeout: Option<Duration>,
 
     /// Print the outcome as JSON, errors too
@@ -92,7 +92,7 @@ pub struct Invoke {
     pub save: Option<PathBuf>,
 }
 
-fn time(text: &str) -> Result<Duration, String> {
+fn parse_time(text: &str) -> Result<Duration, String> {
     let time = text.parse::<TimeSpan>().map_err(|error| error.to_string())?.duration();
     if time.is_zero() { Err("a call needs some time".to_owned()) } else { Ok(time) }
 }

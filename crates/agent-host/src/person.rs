@@ -159,7 +159,7 @@ async fn fill_in(keyboard: &mut Keyboard, schema: &Value) -> Result<Option<Value
         }
     }
 
-    if form.is_empty() && !confirm(keyboard, "Agree?").await? {
+    if form.is_empty() && !ask_to_confirm(keyboard, "Agree?").await? {
         return Ok(None);
     }
 
@@ -176,10 +176,10 @@ async fn show_address(keyboard: &mut Keyboard, url: &Value) -> Result<Option<Val
         "Open this address in a browser, if you trust it:\n  {}\n",
         printable(url)
     ));
-    Ok(confirm(keyboard, "Have you done so?").await?.then_some(Value::Null))
+    Ok(ask_to_confirm(keyboard, "Have you done so?").await?.then_some(Value::Null))
 }
 
-async fn confirm(keyboard: &mut Keyboard, what: &str) -> Result<bool, AskError> {
+async fn ask_to_confirm(keyboard: &mut Keyboard, what: &str) -> Result<bool, AskError> {
     write_line(&format!("{what} [y/N] "));
     let line = keyboard.next_line().await?;
     Ok(line.is_some_and(|line| matches!(line.trim(), "y" | "Y" | "yes" | "Yes")))

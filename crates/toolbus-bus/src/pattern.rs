@@ -27,7 +27,7 @@ impl TopicPattern {
     /// Whether a topic falls under this pattern.
     #[must_use]
     pub fn matches(&self, topic: &str) -> bool {
-        matches(&self.0, topic)
+        matches_topic(&self.0, topic)
     }
 }
 
@@ -52,21 +52,21 @@ impl fmt::Debug for TopicPattern {
 
 /// Greedy matching with one place to come back to: the last `#`. Linear in the topic for each `#`,
 /// so a hostile pattern of 255 bytes costs thousands of steps at most, never exponentially many.
-fn matches(pattern: &str, topic: &str) -> bool {
+fn matches_topic(pattern: &str, topic: &str) -> bool {
     let mut pattern = Some(pattern);
     let mut topic = Some(topic);
     let mut come_back = None;
 
     loop {
-        match (head(pattern), head(topic)) {
+        match (first_segment(pattern), first_segment(topic)) {
             (None, None) => return true,
             (Some("#"), _) => {
-                pattern = tail(pattern);
+                pattern = after_first_segment(pattern);
                 come_back = Some((pattern, topic));
                 continue;
             }
             (Some(want), Some(have)) if want == "*" || want == have => {
-                (pattern, topic) = (tail(pattern), tail(topic));
+                (pattern, topic) = (after_first_segment(pattern), after_first_segment(topic));
                 continue;
             }
             _ => {}
@@ -75,7 +75,7 @@ fn matches(pattern: &str, topic: &str) -> bool {
         // No match from here: let the last `#` swallow one segment more.
         match come_back {
             Some((after_hash, at)) if at.is_some() => {
-                (pattern, topic) = (after_hash, tail(at));
+                (pattern, topic) = (after_hash, after_first_segment(at));
                 come_back = Some((after_hash, topic));
             }
             _ => return false,
@@ -83,11 +83,11 @@ fn matches(pattern: &str, topic: &str) -> bool {
     }
 }
 
-fn head(text: Option<&str>) -> Option<&str> {
+fn first_segment(text: Option<&str>) -> Option<&str> {
     text.map(|text| text.split_once('.').map_or(text, |(head, _)| head))
 }
 
-fn tail(text: Option<&str>) -> Option<&str> {
+fn after_first_segment(text: Option<&str>) -> Option<&str> {
     text.and_then(|text| text.split_once('.')).map(|(_, tail)| tail)
 }
 

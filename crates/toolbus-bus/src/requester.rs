@@ -182,7 +182,7 @@ impl Requester {
             consumer: parking_lot::Mutex::new(Some(consumer)),
         });
 
-        inner.tasks.spawn(watch(
+        inner.tasks.spawn(watch_heartbeats(
             Arc::clone(&inner.bus),
             Arc::clone(&inner.pending),
             inner.closed.clone(),
@@ -228,11 +228,11 @@ impl Requester {
         }
 
         let record = inner.asked.wait(topic.template());
-        let sent = send(&*inner.bus, topic, envelope);
+        let sent = publish_request(&*inner.bus, topic, envelope);
 
         let end = tokio::select! {
             biased;
-            reply = answered(reply, sent) => reply,
+            reply = reply_or_error(reply, sent) => reply,
             () = tokio::time::sleep_until(deadline.at()) => {
                 Err(Error::Timeout { asked: deadline.asked() })
             }
@@ -334,7 +334,7 @@ impl Inner {
 
 /// The reply, or why it cannot come. The reply often overtakes the broker's confirm, and then the
 /// confirm is not waited for.
-async fn answered(
+async fn reply_or_error(
     reply: oneshot::Receiver<Result<Envelope, Error>>,
     sent: impl Future<Output = Result<(), PublishError>>,
 ) -> Result<Envelope, Error> {
@@ -352,7 +352,7 @@ async fn answered(
 /// correlation id tell the worker that it is the same call. The request's deadline ends it.
 ///
 /// Once a confirm was lost, a worker may have the call, and no later failure may say otherwise.
-async fn send(bus: &dyn Bus, topic: &Topic, envelope: Envelope) -> Result<(), PublishError> {
+async fn publish_request(bus: &dyn Bus, topic: &Topic, envelope: Envelope) -> Result<(), PublishError> {
     let mut may_be_there = false;
     loop {
         match bus.publish(topic, envelope.clone()).await {
@@ -367,7 +367,7 @@ async fn send(bus: &dyn Bus, topic: &Topic, envelope: Envelope) -> Result<(), Pu
 }
 
 /// Looks at the signs of life and ends the requests whose worker gave none for too long.
-async fn watch(bus: Arc<dyn Bus>, pending: Arc<Pending>, closed: CancellationToken) {
+async fn watch_heartbeats(bus: Arc<dyn Bus>, pending: Arc<Pending>, closed: CancellationToken) {
     let mut ticks = tokio::time::interval(WATCH_INTERVAL);
     // After a pause of this very process one tick comes, not many: silence is counted in ticks, so
     // that nobody is called lost because we were asleep.

@@ -60,7 +60,7 @@ pub(crate) fn process_span(system: &str, delivery: &Delivery) -> Span {
         messaging.result = tracing::field::Empty,
         error.type = tracing::field::Empty,
     );
-    if let (false, Some(parent)) = (span.is_disabled(), envelope.trace.as_ref().and_then(remote)) {
+    if let (false, Some(parent)) = (span.is_disabled(), envelope.trace.as_ref().and_then(to_span_context)) {
         // It fails only where no OpenTelemetry layer is installed, and then there is no trace.
         let _ = span.set_parent(opentelemetry::Context::new().with_remote_span_context(parent));
     }
@@ -83,11 +83,11 @@ pub fn inject(span: &Span, envelope: &mut Envelope) {
     let context = span.context();
     let context = context.span().span_context().clone();
     if context.is_valid() {
-        envelope.trace = local(&context);
+        envelope.trace = to_trace_context(&context);
     }
 }
 
-fn local(context: &SpanContext) -> Option<TraceContext> {
+fn to_trace_context(context: &SpanContext) -> Option<TraceContext> {
     let traceparent = format!(
         "00-{}-{}-{:02x}",
         context.trace_id(),
@@ -97,7 +97,7 @@ fn local(context: &SpanContext) -> Option<TraceContext> {
     TraceContext::parse(&traceparent, Some(&context.trace_state().header()))
 }
 
-fn remote(trace: &TraceContext) -> Option<SpanContext> {
+fn to_span_context(trace: &TraceContext) -> Option<SpanContext> {
     let mut parts = trace.traceparent().split('-').skip(1);
     let trace_id = TraceId::from_hex(parts.next()?).ok()?;
     let span_id = SpanId::from_hex(parts.next()?).ok()?;

@@ -183,7 +183,7 @@ pub(super) fn entries(
             Some(path) => {
                 entries.push(text_entry(schema, path, text, Origin::Named(name.to_owned())));
             }
-            None => warnings.push(unknown(schema, name)),
+            None => warnings.push(unknown_variable(schema, name)),
         }
     }
 
@@ -210,7 +210,7 @@ pub(super) fn name_of(path: &[String]) -> String {
     format!("{PREFIX}{}", path.iter().map(part).collect::<Vec<_>>().join(SEPARATOR))
 }
 
-fn unknown(schema: &Value, name: &str) -> String {
+fn unknown_variable(schema: &Value, name: &str) -> String {
     let leaves = schema::leaves(schema);
     let settable = leaves.iter().filter(|leaf| !leaf.is_in_list());
     let known: Vec<String> = settable.map(|leaf| name_of(&leaf.path)).collect();

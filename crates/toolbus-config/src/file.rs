@@ -106,7 +106,7 @@ impl Reader<'_> {
 
     fn leaf(&mut self, offset: usize, value: &Spanned<DeValue<'_>>, path: &Path) {
         let origin = self.origin(offset);
-        let Some(json) = json(value.get_ref()) else {
+        let Some(json) = to_json(value.get_ref()) else {
             let mistake = Mistake::new(super::schema::dotted(path), "a number out of range");
             self.mistakes.push(mistake.given_by(Some(origin)));
             return;
@@ -147,7 +147,7 @@ impl Reader<'_> {
 }
 
 /// The value as JSON; `None` for a number that JSON or 64 bits cannot hold.
-fn json(value: &DeValue<'_>) -> Option<Value> {
+fn to_json(value: &DeValue<'_>) -> Option<Value> {
     Some(match value {
         DeValue::String(text) => Value::String(text.to_string()),
         DeValue::Boolean(flag) => Value::Bool(*flag),
@@ -160,12 +160,12 @@ fn json(value: &DeValue<'_>) -> Option<Value> {
         }
 
         DeValue::Array(items) => {
-            Value::Array(items.iter().map(|item| json(item.get_ref())).collect::<Option<_>>()?)
+            Value::Array(items.iter().map(|item| to_json(item.get_ref())).collect::<Option<_>>()?)
         }
         DeValue::Table(table) => {
             let mut object = Map::new();
             for (key, value) in table {
-                object.insert(key.get_ref().to_string(), json(value.get_ref())?);
+                object.insert(key.get_ref().to_string(), to_json(value.get_ref())?);
             }
             Value::Object(object)
         }

@@ -97,12 +97,12 @@ pub fn load<T: Settings>(sources: Sources<'_>) -> Result<Loaded<T>, Errors> {
     let schema = schema::of::<T>();
     let mut mistakes = Vec::new();
 
-    let (merged, warnings) = merge(sources, &schema, &mut mistakes);
+    let (merged, warnings) = merge_sources(sources, &schema, &mut mistakes);
     let (values, origins) = merged.into_parts(|values, path, text| {
         let node = schema::at(&schema, values, path).unwrap_or(&Value::Null);
         environment::coerce(node, text)
     });
-    validate(&schema, &values, &origins, &mut mistakes);
+    check_values(&schema, &values, &origins, &mut mistakes);
     Errors::of(mistakes)?;
 
     let read = serde_path_to_error::deserialize::<_, T>(values);
@@ -118,7 +118,7 @@ pub fn load<T: Settings>(sources: Sources<'_>) -> Result<Loaded<T>, Errors> {
     Ok(Loaded { settings, warnings, origins })
 }
 
-fn merge(
+fn merge_sources(
     sources: Sources<'_>,
     schema: &Value,
     mistakes: &mut Vec<Mistake>,
@@ -150,7 +150,7 @@ fn merge(
     (merged, warnings)
 }
 
-fn validate(schema: &Value, values: &Value, origins: &Origins, mistakes: &mut Vec<Mistake>) {
+fn check_values(schema: &Value, values: &Value, origins: &Origins, mistakes: &mut Vec<Mistake>) {
     let options = values::FORMATS
         .iter()
         .fold(jsonschema::options().should_validate_formats(true), |options, format| {

@@ -198,7 +198,7 @@ impl Described<'_> {
                 None => format!("{value} is not of the format {format}"),
             },
 
-            Kind::Enum { options } => format!("{value} is not one of {}", listed(options)),
+            Kind::Enum { options } => format!("{value} is not one of {}", list_options(options)),
             Kind::Minimum { limit } => format!("{value} is less than {limit}"),
             Kind::Maximum { limit } => format!("{value} is more than {limit}"),
             Kind::MinLength { limit: 1 } | Kind::MinItems { limit: 1 } => {
@@ -223,7 +223,7 @@ impl Described<'_> {
     /// The variants of a tagged enum.
     fn variant_names(&self) -> Option<String> {
         let tag = schema::tag_of(self.node)?;
-        self.node.get("properties")?.get(tag)?.get("enum").map(listed)
+        self.node.get("properties")?.get(tag)?.get("enum").map(list_options)
     }
 
     fn shown(&self) -> String {
@@ -267,7 +267,7 @@ pub(super) fn show(value: &Value) -> String {
     }
 }
 
-fn listed(options: &Value) -> String {
+fn list_options(options: &Value) -> String {
     let options = options.as_array().map(Vec::as_slice).unwrap_or_default();
     options.iter().map(Value::to_string).collect::<Vec<_>>().join(", ")
 }

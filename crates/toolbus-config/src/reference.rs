@@ -22,15 +22,15 @@ pub fn reference<T: Settings>(title: &str, aliases: &[Alias]) -> String {
 
     for leaf in schema::leaves(&schema) {
         let variable =
-            if leaf.is_in_list() { String::new() } else { code(&environment::name_of(&leaf.path)) };
+            if leaf.is_in_list() { String::new() } else { as_code(&environment::name_of(&leaf.path)) };
         let cells = [
-            code(&schema::dotted(&leaf.path)),
+            as_code(&schema::dotted(&leaf.path)),
             variable,
             type_name(leaf.node),
             default_of(&defaults, &leaf.path),
-            meaning(&leaf),
+            describe_leaf(&leaf),
         ];
-        row(&mut page, &cells);
+        push_row(&mut page, &cells);
     }
 
     let known: Vec<&Alias> = aliases.iter().filter(|alias| is_known(&schema, alias)).collect();
@@ -39,7 +39,7 @@ pub fn reference<T: Settings>(title: &str, aliases: &[Alias]) -> String {
             "\nRead below the names above, a later line winning over an earlier one:\n\n\
              | environment | key |\n|---|---|\n",
         );
-        known.iter().for_each(|alias| row(&mut page, &[code(alias.name), code(alias.key)]));
+        known.iter().for_each(|alias| push_row(&mut page, &[as_code(alias.name), as_code(alias.key)]));
     }
 
     page
@@ -54,18 +54,18 @@ fn default_of(defaults: &Value, path: &[String]) -> String {
         return String::new();
     }
     let value = path.iter().try_fold(defaults, |value, key| value.get(key));
-    value.and_then(print::literal).map_or_else(|| "not set".to_owned(), |text| code(&text))
+    value.and_then(print::literal).map_or_else(|| "not set".to_owned(), |text| as_code(&text))
 }
 
 fn type_name(node: &Value) -> String {
     let text = |key| node.get(key).and_then(Value::as_str).unwrap_or_default();
     if let Some(options) = node.get("enum").and_then(Value::as_array) {
-        let options: Vec<String> = options.iter().filter_map(Value::as_str).map(code).collect();
+        let options: Vec<String> = options.iter().filter_map(Value::as_str).map(as_code).collect();
         return options.join(" or ");
     }
 
     if let Some(known) = FORMATS.iter().find(|known| known.name == text("format")) {
-        return format!("{}, such as {}", known.what, code(known.examples[0]));
+        return format!("{}, such as {}", known.what, as_code(known.examples[0]));
     }
 
     let base = match schema::type_of(node) {
@@ -90,12 +90,12 @@ fn type_name(node: &Value) -> String {
 }
 
 /// What the doc comment says, and with which variants the key is there.
-fn meaning(leaf: &Leaf<'_>) -> String {
+fn describe_leaf(leaf: &Leaf<'_>) -> String {
     let description = one_line(schema::description(leaf.node));
     let Some(choice) = &leaf.only_with else { return description };
 
-    let variants: Vec<String> = choice.variants.iter().map(|name| code(name)).collect();
-    let condition = format!("Where {} is {}.", code(choice.tag), variants.join(" or "));
+    let variants: Vec<String> = choice.variants.iter().map(|name| as_code(name)).collect();
+    let condition = format!("Where {} is {}.", as_code(choice.tag), variants.join(" or "));
     format!("{condition} {description}").trim_end().to_owned()
 }
 
@@ -103,11 +103,11 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn code(text: &str) -> String {
+fn as_code(text: &str) -> String {
     format!("`{text}`")
 }
 
-fn row(page: &mut String, cells: &[String]) {
+fn push_row(page: &mut String, cells: &[String]) {
     let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
     writeln!(page, "| {} |", cells.join(" | ")).expect("a string takes any text");
 }

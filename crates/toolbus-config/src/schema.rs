@@ -334,7 +334,7 @@ fn drop_null(schema: &mut Schema) {
     if let [Value::Object(only)] = choices.as_mut_slice() {
         let only = std::mem::take(only);
         schema.remove("anyOf");
-        adopt(schema, only);
+        merge_into(schema, only);
     }
 }
 
@@ -387,12 +387,12 @@ fn split_variants(schema: &mut Schema) {
 
     schema.remove("oneOf");
     if let Value::Object(what) = what {
-        adopt(schema, what);
+        merge_into(schema, what);
     }
 }
 
 /// Takes over what the inner schema says, except where the field itself says something.
-fn adopt(schema: &mut Schema, inner: serde_json::Map<String, Value>) {
+fn merge_into(schema: &mut Schema, inner: serde_json::Map<String, Value>) {
     for (key, value) in inner {
         if schema.get(&key).is_none() {
             schema.insert(key, value);

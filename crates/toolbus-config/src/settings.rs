@@ -144,7 +144,7 @@ pub const SHARED_ALIASES: &[Alias] = &[
     Alias::new("Telemetry__Enabled", "telemetry.enabled"),
     Alias { name: "Telemetry__OtlpEndpoint", key: "telemetry.endpoint", translate: http_endpoint },
     Alias::new("Telemetry__ServiceName", "telemetry.service_name"),
-    Alias { name: "OTEL_SDK_DISABLED", key: "telemetry.enabled", translate: negated },
+    Alias { name: "OTEL_SDK_DISABLED", key: "telemetry.enabled", translate: negate_flag },
     Alias::new("OTEL_EXPORTER_OTLP_ENDPOINT", "telemetry.endpoint"),
     Alias::new("OTEL_SERVICE_NAME", "telemetry.service_name"),
     Alias::new("RUST_LOG", "log.filter"),
@@ -193,6 +193,6 @@ fn http_endpoint(text: &str) -> Result<String, String> {
     })
 }
 
-fn negated(text: &str) -> Result<String, String> {
+fn negate_flag(text: &str) -> Result<String, String> {
     Ok((!text.trim().eq_ignore_ascii_case("true")).to_string())
 }

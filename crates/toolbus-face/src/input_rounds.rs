@@ -65,7 +65,7 @@ impl Handler {
         match context.ct.run_until_cancelled(call.slot.resume()).await {
             Some(Ok(())) => {}
             Some(Err(closed)) => return Err(ErrorData::internal_error(closed.to_string(), None)),
-            None => return Err(cancelled()),
+            None => return Err(cancelled_error()),
         }
 
         let client = context.client_capabilities().unwrap_or_default();
@@ -92,7 +92,7 @@ impl Handler {
                     biased;
                     event = call.next_event() => event,
                     () = context.ct.cancelled() => {
-                        return Err(cancelled());
+                        return Err(cancelled_error());
                     }
                 };
                 let questions = match event {
@@ -118,7 +118,7 @@ impl Handler {
     }
 }
 
-fn cancelled() -> ErrorData {
+fn cancelled_error() -> ErrorData {
     ErrorData::internal_error("the request was cancelled", None)
 }
 

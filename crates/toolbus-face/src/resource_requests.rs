@@ -118,7 +118,7 @@ impl ServerRequests<'_> {
         let read = |context| directory.prompt(&wanted, context);
         let answer = self.admit("prompts/get", asker, read).await.map_err(error)?;
 
-        let mut prompt = GetPromptResult::new(answer.messages.into_iter().map(message).collect());
+        let mut prompt = GetPromptResult::new(answer.messages.into_iter().map(to_prompt_message).collect());
         prompt.description = answer.description;
         Ok(prompt)
     }
@@ -236,7 +236,7 @@ fn is_of_client(error: &McpServerError) -> bool {
     [ErrorCode::INVALID_PARAMS, ErrorCode::RESOURCE_NOT_FOUND].contains(&ErrorCode(error.code))
 }
 
-fn message(message: McpPromptMessage) -> PromptMessage {
+fn to_prompt_message(message: McpPromptMessage) -> PromptMessage {
     let role = if message.role == "assistant" { Role::Assistant } else { Role::User };
     let content = match message.block {
         Some(block) => outcome::to_content_block(block),

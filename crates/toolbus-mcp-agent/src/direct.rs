@@ -195,7 +195,7 @@ impl DirectTools {
         for details in tools {
             let known = offered.names.get(&details.name).cloned();
             let free = |name: &String| !taken.contains(name) && self.is_free(name, offered);
-            let name = known.or_else(|| candidates(server, &details.name).find(free));
+            let name = known.or_else(|| candidate_names(server, &details.name).find(free));
             let Some(name) = name.filter(|_| listed.len() < room) else {
                 left_out += 1;
                 continue;
@@ -268,7 +268,7 @@ impl DirectTools {
 }
 
 /// The names that a tool may get, the best first.
-fn candidates(server: &ServerName, tool: &str) -> impl Iterator<Item = String> {
+fn candidate_names(server: &ServerName, tool: &str) -> impl Iterator<Item = String> {
     let marked = (1..NAMES_TRIED_MAX).map(move |attempt| marked_name(server, tool, attempt));
     std::iter::once(direct_name(server, tool)).chain(marked)
 }

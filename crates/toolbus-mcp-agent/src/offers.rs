@@ -174,7 +174,7 @@ impl Executor for GetPrompt {
                 ask(&self.0, &question, call.context.clone(), timed_out).await?;
             Ok(match answer.error {
                 Some(error) => Output::error(error),
-                None => prompt(answer),
+                None => prompt_output(answer),
             })
         })
     }
@@ -185,7 +185,7 @@ impl Executor for GetPrompt {
     }
 }
 
-fn prompt(answer: McpGetPromptResponse) -> Output {
+fn prompt_output(answer: McpGetPromptResponse) -> Output {
     let messages = answer.messages.iter().map(|message| {
         json!({
             "role": message.role,
@@ -251,7 +251,7 @@ impl Executor for ReadResource {
                 ask(&self.0, &question, call.context.clone(), timed_out).await?;
             Ok(match answer.error {
                 Some(error) => Output::error(error),
-                None => contents(answer),
+                None => resource_output(answer),
             })
         })
     }
@@ -263,14 +263,14 @@ impl Executor for ReadResource {
 }
 
 /// The texts, and a word about each of the other contents, which go along as blocks.
-fn contents(answer: McpReadResourceResponse) -> Output {
+fn resource_output(answer: McpReadResourceResponse) -> Output {
     let mut lines = Vec::new();
     let mut blocks = Vec::new();
     for one in answer.contents {
         match one.text {
             Some(text) => lines.push(text),
             None => {
-                lines.push(about(&one));
+                lines.push(describe_contents(&one));
                 blocks.push(ContentBlock {
                     kind: ContentKind::Resource,
                     text: None,
@@ -289,7 +289,7 @@ fn contents(answer: McpReadResourceResponse) -> Output {
     Output { blocks, ..Output::text(lines.join("\n")) }
 }
 
-fn about(contents: &McpResourceContents) -> String {
+fn describe_contents(contents: &McpResourceContents) -> String {
     let kind = contents.mime_type.as_deref().unwrap_or("unknown type");
     let bytes = contents.blob.as_ref().map_or(0, |blob| blob.len() / 4 * 3);
     format!("[about {bytes} bytes of {kind} at {}]", contents.uri)

@@ -40,8 +40,8 @@ impl Executor for InvokeTool {
 
 impl InvokeTool {
     async fn invoke(&self, mut call: Invocation) -> Result<Output, CallError> {
-        let server = text(&mut call.arguments, "server_name");
-        let tool = text(&mut call.arguments, "tool_name");
+        let server = take_text(&mut call.arguments, "server_name");
+        let tool = take_text(&mut call.arguments, "tool_name");
         let arguments = call.arguments.remove("arguments");
         let arguments = arguments.unwrap_or_else(|| Value::Object(Map::new()));
         self.call(&server, &tool, arguments, call).await
@@ -110,7 +110,7 @@ fn timed_out(tool: &str, asked: Duration) -> String {
     )
 }
 
-fn text(arguments: &mut Map<String, Value>, name: &str) -> String {
+fn take_text(arguments: &mut Map<String, Value>, name: &str) -> String {
     match arguments.remove(name) {
         Some(Value::String(text)) => text,
         _ => String::new(),

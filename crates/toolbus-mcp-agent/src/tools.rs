@@ -40,7 +40,7 @@ pub(crate) fn guide() -> Guide {
 pub(crate) fn offers(index: &Arc<Index>, requester: &Requester) -> Vec<Offer> {
     let listed = Arc::clone(index);
     let list = move |call: Invocation| {
-        std::future::ready(Ok(Output::text(list(&listed, &call.scope.view))))
+        std::future::ready(Ok(Output::text(list_servers(&listed, &call.scope.view))))
     };
     let requester = || requester.clone();
 
@@ -146,7 +146,7 @@ fn unregister_server() -> Tool {
 }
 
 /// The servers as a view sees them: with the tools that it sees, and no server without one.
-fn list(index: &Index, view: &View) -> String {
+fn list_servers(index: &Index, view: &View) -> String {
     let servers = index.servers();
     let text = |servers: &[McpServerSummary]| {
         serde_json::to_string(servers).expect("a summary has only text and numbers")
@@ -205,7 +205,7 @@ impl Executor for GetDetails {
                 .iter()
                 .filter(|tool| wanted.is_none_or(|name| tool.name.eq_ignore_ascii_case(name)))
                 .filter(|tool| view.sees(&ToolId::of(&provider, &tool.name)))
-                .map(describe)
+                .map(describe_tool)
                 .collect();
             if let (Some(name), true) = (wanted, tools.is_empty()) {
                 return Ok(Output::error(format!(
@@ -232,7 +232,7 @@ impl Executor for GetDetails {
     }
 }
 
-fn describe(tool: &McpToolDetails) -> Value {
+fn describe_tool(tool: &McpToolDetails) -> Value {
     let schema = tool.parameters_schema.as_deref();
     // As JSON, not as text in JSON: that is half as long and easier to read for a model.
     let schema = schema.and_then(|text| serde_json::from_str::<Value>(text).ok());
@@ -246,7 +246,7 @@ struct RegisterServer {
 impl Executor for RegisterServer {
     fn execute(&self, call: Invocation) -> BoxFuture<'_, Result<Output, CallError>> {
         Box::pin(async move {
-            let question = registration(&call.arguments);
+            let question = read_registration(&call.arguments);
             let name = question.server_name.clone();
             let timed_out = || "Timed out waiting for server registration response".to_owned();
             let answer: McpRegisterServerResponse =
@@ -266,8 +266,8 @@ impl Executor for RegisterServer {
     }
 
     fn coerce(&self, arguments: &mut Map<String, Value>) {
-        rename(arguments, "server_name", "name");
-        rename(arguments, "arguments", "args");
+        rename_argument(arguments, "server_name", "name");
+        rename_argument(arguments, "arguments", "args");
         if let Some(Value::String(text)) = arguments.get("args") {
             let list = serde_json::from_str(text).ok().filter(Value::is_array);
             // As one writes a command line, where nothing in it means more than itself.
@@ -286,7 +286,7 @@ impl Executor for RegisterServer {
     }
 }
 
-fn registration(arguments: &Map<String, Value>) -> McpRegisterServerRequest {
+fn read_registration(arguments: &Map<String, Value>) -> McpRegisterServerRequest {
     let text = |name| arguments.get(name).and_then(Value::as_str).map(str::to_owned);
     let list = |name| arguments.get(name).and_then(Value::as_array);
     let map = |name| arguments.get(name).and_then(Value::as_object);
@@ -332,7 +332,7 @@ impl Executor for UnregisterServer {
     }
 
     fn coerce(&self, arguments: &mut Map<String, Value>) {
-        rename(arguments, "name", "server_name");
+        rename_argument(arguments, "name", "server_name");
     }
 }
 
@@ -341,7 +341,7 @@ pub(crate) fn argument<'a>(arguments: &'a Map<String, Value>, name: &str) -> &'a
 }
 
 /// Takes another spelling of a name, when the right one is not there.
-fn rename(arguments: &mut Map<String, Value>, from: &str, to: &str) {
+fn rename_argument(arguments: &mut Map<String, Value>, from: &str, to: &str) {
     if !arguments.contains_key(to)
         && let Some(value) = arguments.remove(from)
     {

@@ -123,7 +123,7 @@ pub(crate) fn prompt(result: GetPromptResult) -> Result<McpGetPromptResponse, St
         room = room.checked_sub(bytes).ok_or("the prompt is too long")?;
         let is_text = block.kind == toolbus_wire::message::tool::ContentKind::Text;
         messages.push(McpPromptMessage {
-            role: role(&message.role).to_owned(),
+            role: role_name(&message.role).to_owned(),
             content: block.text.clone(),
             content_type: Some(block.kind.to_string()),
             block: (!is_text).then_some(block),
@@ -131,13 +131,13 @@ pub(crate) fn prompt(result: GetPromptResult) -> Result<McpGetPromptResponse, St
     }
 
     Ok(McpGetPromptResponse {
-        description: shown(result.description),
+        description: clean_text(result.description),
         messages,
         ..McpGetPromptResponse::default()
     })
 }
 
-fn role(role: &Role) -> &'static str {
+fn role_name(role: &Role) -> &'static str {
     match role {
         Role::Assistant => "assistant",
         _ => "user",
@@ -152,7 +152,7 @@ pub(crate) fn contents(result: ReadResourceResult) -> McpReadResourceResponse {
     let mut contents = Vec::new();
 
     for one in result.contents {
-        let Some(mut one) = content(one) else { continue };
+        let Some(mut one) = to_contents(one) else { continue };
         let body = one.text.as_ref().or(one.blob.as_ref()).map_or(0, String::len);
         let rest = one.uri.len() + one.mime_type.as_ref().map_or(0, String::len);
 
@@ -182,7 +182,7 @@ pub(crate) fn contents(result: ReadResourceResult) -> McpReadResourceResponse {
     }
 }
 
-fn content(contents: ResourceContents) -> Option<McpResourceContents> {
+fn to_contents(contents: ResourceContents) -> Option<McpResourceContents> {
     let empty = McpResourceContents::default();
     match contents {
         ResourceContents::TextResourceContents { uri, mime_type, text, .. } => {
@@ -205,10 +205,10 @@ pub(crate) fn page(
     let resources = resources.into_iter().map(|resource| {
         is_address(&resource.uri).then(|| McpResource {
             uri: resource.uri,
-            name: shown(Some(resource.name)).unwrap_or_default(),
-            title: shown(resource.title),
-            description: shown(resource.description),
-            mime_type: shown(resource.mime_type),
+            name: clean_text(Some(resource.name)).unwrap_or_default(),
+            title: clean_text(resource.title),
+            description: clean_text(resource.description),
+            mime_type: clean_text(resource.mime_type),
             size: resource.size,
         })
     });
@@ -217,10 +217,10 @@ pub(crate) fn page(
     let templates = templates.into_iter().map(|template| {
         is_address(&template.uri_template).then(|| McpResourceTemplate {
             uri_template: template.uri_template,
-            name: shown(Some(template.name)).unwrap_or_default(),
-            title: shown(template.title),
-            description: shown(template.description),
-            mime_type: shown(template.mime_type),
+            name: clean_text(Some(template.name)).unwrap_or_default(),
+            title: clean_text(template.title),
+            description: clean_text(template.description),
+            mime_type: clean_text(template.mime_type),
         })
     });
 
@@ -260,7 +260,7 @@ impl Room {
 }
 
 /// A text of a server about itself, without what is hidden in it.
-fn shown(text: Option<String>) -> Option<String> {
+fn clean_text(text: Option<String>) -> Option<String> {
     let mut found = hidden::HiddenCounts::default();
     text.map(|text| hidden::clean_text(&text, &mut found).into_owned())
 }

@@ -150,7 +150,7 @@ impl PodClaim<'_> {
                 }
                 Err(error) => {
                     *may_be_claimed = before || !errors::is_refusal(&error);
-                    return Err(interrupted(&error));
+                    return Err(interrupted_claim(&error));
                 }
             }
         }
@@ -161,7 +161,7 @@ impl PodClaim<'_> {
     async fn inspect_pod(&self) -> Result<ClaimView, ClaimRefusal> {
         let deps = self.deps;
         let pod = with_retry(|| deps.pods.get_metadata_opt(&self.pod.name)).await;
-        let pod = pod.map_err(|error| interrupted(&error))?;
+        let pod = pod.map_err(|error| interrupted_claim(&error))?;
         let pod = pod.ok_or_else(|| ClaimRefusal::PodLost("it was deleted".to_owned()))?;
 
         match pod_spec::manager_for_call(&pod.metadata, self.call.run.key) {
@@ -178,7 +178,7 @@ impl PodClaim<'_> {
     }
 }
 
-fn interrupted(error: &kube::Error) -> ClaimRefusal {
+fn interrupted_claim(error: &kube::Error) -> ClaimRefusal {
     tracing::warn!(error = %errors::error_chain(error), "failed to claim a warm pod");
     ClaimRefusal::Interrupted
 }

@@ -156,7 +156,7 @@ impl FakeState {
             return Err((409, "Conflict"));
         }
         self.version += 1;
-        merge(object, patch);
+        apply_merge_patch(object, patch);
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         Ok(object.clone())
     }
@@ -175,7 +175,7 @@ impl FakeState {
 }
 
 /// As RFC 7386 says.
-fn merge(target: &mut Value, patch: &Value) {
+fn apply_merge_patch(target: &mut Value, patch: &Value) {
     let Value::Object(members) = patch else {
         *target = patch.clone();
         return;
@@ -189,7 +189,7 @@ fn merge(target: &mut Value, patch: &Value) {
         if value.is_null() {
             target.as_object_mut().expect("an object").remove(name);
         } else {
-            merge(&mut target[name.as_str()], value);
+            apply_merge_patch(&mut target[name.as_str()], value);
         }
     }
 }

@@ -65,7 +65,7 @@ pub(crate) async fn detect_start(
         // Asked first: once a container has ended, its log has all that there ever will be.
         let observed = follower.observed.borrow().clone();
         let error = match timeout_at(deadline, read_log(session)).await {
-            Ok(Ok(log)) => return conclude(log, observed.container_end.as_ref()),
+            Ok(Ok(log)) => return conclude_start(log, observed.container_end.as_ref()),
             // Its container is not there yet.
             Ok(Err(kube::Error::Api(status))) if status.code == 400 => {
                 return Ok(StartState::NotYet);
@@ -86,7 +86,7 @@ pub(crate) async fn detect_start(
     }
 }
 
-fn conclude(log: LogEvidence, ended: Option<&ContainerEnd>) -> Result<StartState, Error> {
+fn conclude_start(log: LogEvidence, ended: Option<&ContainerEnd>) -> Result<StartState, Error> {
     match (log, ended) {
         (LogEvidence::Started, _) => Ok(StartState::Started),
         (_, None) => Ok(StartState::NotYet),

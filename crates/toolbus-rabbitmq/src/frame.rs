@@ -81,14 +81,14 @@ pub(crate) fn envelope_of(properties: &BasicProperties, body: Bytes) -> Envelope
 
     Envelope::from_frame(Frame {
         properties: Properties {
-            content_type: text(properties.content_type()),
+            content_type: as_text(properties.content_type()),
             delivery_mode: *properties.delivery_mode(),
-            correlation_id: text(properties.correlation_id()),
-            reply_to: text(properties.reply_to()),
-            expiration: text(properties.expiration()),
-            message_id: text(properties.message_id()),
+            correlation_id: as_text(properties.correlation_id()),
+            reply_to: as_text(properties.reply_to()),
+            expiration: as_text(properties.expiration()),
+            message_id: as_text(properties.message_id()),
             timestamp: *properties.timestamp(),
-            message_type: text(properties.kind()),
+            message_type: as_text(properties.kind()),
         },
         headers: headers.collect(),
         body,
@@ -160,7 +160,7 @@ pub(crate) fn short(text: &str) -> ShortString {
 
 const PERSISTENT: u8 = 2;
 
-fn text(value: &Option<ShortString>) -> Option<Cow<'_, str>> {
+fn as_text(value: &Option<ShortString>) -> Option<Cow<'_, str>> {
     value.as_ref().map(|text| Cow::Borrowed(text.as_str()))
 }
 

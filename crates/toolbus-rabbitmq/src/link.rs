@@ -58,7 +58,7 @@ impl Link {
                 async move |uri, _| {
                     silence_this_thread();
                     // On the library's thread, which nothing else would stop.
-                    let stream = tokio::time::timeout(limit, connect(&uri, &socket)).await;
+                    let stream = tokio::time::timeout(limit, connect_socket(&uri, &socket)).await;
                     let stream = stream.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
                     Ok(AsyncTcpStream::Plain(FilteredStream::new(stream, frame_bytes_max)))
                 }
@@ -114,7 +114,7 @@ impl Socket {
     }
 }
 
-async fn connect(uri: &AMQPUri, socket: &Socket) -> io::Result<Transport> {
+async fn connect_socket(uri: &AMQPUri, socket: &Socket) -> io::Result<Transport> {
     let runtime = async_rs::Runtime::tokio_current();
     let address = (uri.authority.host.clone(), uri.authority.port);
     let stream = Transport::connect(&runtime, runtime.to_socket_addrs(address)).await?;

@@ -15,11 +15,11 @@ const BYTES_MAX: usize = 1024;
 
 /// Reads the password; line ends after it do not count.
 pub(crate) async fn read(file: &Path) -> Result<String, ConnectError> {
-    let text = contents(file).await;
+    let text = read_password(file).await;
     text.map_err(|source| ConnectError::Password { file: file.to_owned(), source })
 }
 
-async fn contents(file: &Path) -> io::Result<String> {
+async fn read_password(file: &Path) -> io::Result<String> {
     let wrong = |reason| io::Error::new(io::ErrorKind::InvalidInput, reason);
     // Opening a pipe would wait for somebody to write into it.
     if !tokio::fs::metadata(file).await?.is_file() {

@@ -153,7 +153,7 @@ impl Publisher {
                     is_open = count > 0;
                     // A caller that gave up before its message was sent does not want it sent.
                     let wanted = taken.drain(..).filter(|command| !command.outcome.is_closed());
-                    in_flight.extend(wanted.map(|command| send(channel.clone(), command)));
+                    in_flight.extend(wanted.map(|command| publish_command(channel.clone(), command)));
                 }
                 () = &mut drained, if !self.commands.is_closed() => self.commands.close(),
             }
@@ -184,7 +184,7 @@ enum ConfirmResult {
     Failed(lapin::Error),
 }
 
-async fn send(channel: Channel, command: PublishCommand) -> SettledMessage {
+async fn publish_command(channel: Channel, command: PublishCommand) -> SettledMessage {
     let PublishCommand { outgoing, outcome } = command;
     let key = MessageKey::of(&outgoing);
 

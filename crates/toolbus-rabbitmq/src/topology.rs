@@ -91,7 +91,7 @@ impl Topology {
         subscription: &Subscription,
     ) -> lapin::Result<()> {
         let name = queue::queue(&subscription.name);
-        bind(channel, &name, &self.exchange, subscription.pattern.as_str()).await
+        bind_queue(channel, &name, &self.exchange, subscription.pattern.as_str()).await
     }
 
     /// Says that something is there with other arguments, the first time.
@@ -225,11 +225,11 @@ impl<'a> Declarer<'a> {
     }
 
     async fn bind(&self, queue: &str, exchange: &str, key: &str) -> lapin::Result<()> {
-        bind(&self.channel, queue, exchange, key).await
+        bind_queue(&self.channel, queue, exchange, key).await
     }
 }
 
-async fn bind(channel: &Channel, queue: &str, exchange: &str, key: &str) -> lapin::Result<()> {
+async fn bind_queue(channel: &Channel, queue: &str, exchange: &str, key: &str) -> lapin::Result<()> {
     let options = QueueBindOptions::default();
     let none = FieldTable::default();
     channel.queue_bind(short(queue), short(exchange), short(key), options, none).await

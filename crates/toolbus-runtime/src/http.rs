@@ -102,7 +102,7 @@ async fn serve_within(
     limits: Limits,
     body_timeouts: BodyTimeouts,
 ) -> io::Result<Server> {
-    let listener = bind(address).await?;
+    let listener = bind_listener(address).await?;
     let stop = CancellationToken::new();
     let ending = stop.child_token();
     let tasks = TaskTracker::new();
@@ -122,7 +122,7 @@ async fn serve_within(
     Ok(server)
 }
 
-async fn bind(address: &ListenAddress) -> io::Result<TcpListener> {
+async fn bind_listener(address: &ListenAddress) -> io::Result<TcpListener> {
     if !address.host().is_empty() {
         return TcpListener::bind((address.host(), address.port())).await;
     }
@@ -193,7 +193,7 @@ impl Acceptor {
             }
 
             if progress.is_unread() {
-                let _ = linger(connection.into_parts().io.into_inner()).await;
+                let _ = close_gently(connection.into_parts().io.into_inner()).await;
             }
         };
 
@@ -214,7 +214,7 @@ impl Acceptor {
 }
 
 /// Ends a connection whose client may still be sending what nobody wants.
-async fn linger(mut stream: TcpStream) -> io::Result<()> {
+async fn close_gently(mut stream: TcpStream) -> io::Result<()> {
     stream.shutdown().await?;
 
     let mut unwanted = vec![0; 8 << 10];

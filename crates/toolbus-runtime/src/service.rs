@@ -164,7 +164,7 @@ where
     let Loaded { settings, warnings, .. } = loaded;
     let frame = settings.frame();
     if arguments.probe {
-        return probe(frame.health);
+        return probe_health(frame.health);
     }
 
     let frame = Frame::start(program, &frame, &environment).inspect(|_| {
@@ -187,7 +187,7 @@ where
 }
 
 /// Asks the process that serves the health port of these settings.
-fn probe(settings: &HealthSettings) -> Exit {
+fn probe_health(settings: &HealthSettings) -> Exit {
     let asked = match &settings.address {
         Some(address) => health::probe(address),
         None => {

@@ -153,7 +153,7 @@ pub fn start(options: &Options<'_>) -> Result<Telemetry, Error> {
         LogFormat::Json => false,
     };
     let subscriber = Registry::default()
-        .with(console(human).with_filter(log_filter(options, options.default_level)))
+        .with(console_layer(human).with_filter(log_filter(options, options.default_level)))
         .with(exports.as_ref().map(|exports| exports.layers(options)));
     tracing::subscriber::set_global_default(subscriber).map_err(Error::AlreadyStarted)?;
 
@@ -181,7 +181,7 @@ fn log_filter(options: &Options<'_>, level: LevelFilter) -> Targets {
     directives.expect("ours are right, and those of the settings were checked when they were read")
 }
 
-fn console(human: bool) -> Box<dyn Layer<Registry> + Send + Sync> {
+fn console_layer(human: bool) -> Box<dyn Layer<Registry> + Send + Sync> {
     // Complaints about a closed standard error must not go to standard error.
     let base =
         tracing_subscriber::fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);

@@ -156,9 +156,9 @@ impl Launcher {
         Ok(LaunchedProgram {
             processes,
             control: UnixStream::from_std(control)?,
-            stdout: receiver(stdout)?,
-            stderr: receiver(stderr)?,
-            bwrap_stderr: receiver(bwrap_stderr)?,
+            stdout: async_receiver(stdout)?,
+            stderr: async_receiver(stderr)?,
+            bwrap_stderr: async_receiver(bwrap_stderr)?,
             gate,
         })
     }
@@ -229,7 +229,7 @@ impl Launcher {
     }
 }
 
-fn receiver(pipe: PipeReader) -> io::Result<pipe::Receiver> {
+fn async_receiver(pipe: PipeReader) -> io::Result<pipe::Receiver> {
     pipe::Receiver::from_owned_fd(pipe.into())
 }
 
@@ -284,7 +284,7 @@ impl ScriptProcesses {
     /// Reads the pid of the first process from bubblewrap's report and opens a pidfd for it.
     async fn find_first_process(&mut self, info: PipeReader) -> io::Result<()> {
         let mut text = String::new();
-        receiver(info)?.take(INFO_BYTES_MAX).read_to_string(&mut text).await?;
+        async_receiver(info)?.take(INFO_BYTES_MAX).read_to_string(&mut text).await?;
 
         // Without it, bubblewrap failed, and says why on its standard error.
         let Some(pid) = parse_child_pid(&text) else { return Ok(()) };

@@ -28,7 +28,7 @@ pub(crate) fn staged_path(index: usize) -> PathBuf {
 /// `trees` can be reached under [`staged_path`].
 pub(crate) fn mount_trees(trees: &[PathBuf]) -> io::Result<()> {
     unshare_mounts()?;
-    mount(None, c"/", None, libc::MS_REC | libc::MS_SLAVE, None)?;
+    mount_at(None, c"/", None, libc::MS_REC | libc::MS_SLAVE, None)?;
 
     // Opened first, since one of them may be below the place.
     let opened = trees
@@ -43,7 +43,7 @@ pub(crate) fn mount_trees(trees: &[PathBuf]) -> io::Result<()> {
     let place = c_string(STAGING_MOUNT)?;
     let options = c"mode=0755,size=1m";
 
-    mount(Some(c"tmpfs"), &place, Some(c"tmpfs"), libc::MS_NOSUID | libc::MS_NODEV, Some(options))?;
+    mount_at(Some(c"tmpfs"), &place, Some(c"tmpfs"), libc::MS_NOSUID | libc::MS_NODEV, Some(options))?;
 
     for (index, tree) in opened.iter().enumerate() {
         let target = staged_path(index);
@@ -53,7 +53,7 @@ pub(crate) fn mount_trees(trees: &[PathBuf]) -> io::Result<()> {
             File::create(&target)?;
         }
         let from = c_string(format!("/proc/self/fd/{}", tree.as_raw_fd()))?;
-        mount(Some(&from), &c_string(&target)?, None, libc::MS_BIND | libc::MS_REC, None)?;
+        mount_at(Some(&from), &c_string(&target)?, None, libc::MS_BIND | libc::MS_REC, None)?;
     }
 
     Ok(())
@@ -69,7 +69,7 @@ fn unshare_mounts() -> io::Result<()> {
 }
 
 #[allow(unsafe_code)]
-fn mount(
+fn mount_at(
     source: Option<&CStr>,
     target: &CStr,
     kind: Option<&CStr>,

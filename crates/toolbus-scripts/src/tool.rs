@@ -44,10 +44,10 @@ pub fn register(
         summary: "Run Python in an isolated sandbox: calculation, parsing, data work".to_owned(),
         document: include_str!("guide.md").to_owned(),
     });
-    registry.register(tool(), ExecutePython { requester })
+    registry.register(script_tool(), ExecutePython { requester })
 }
 
-fn tool() -> Tool {
+fn script_tool() -> Tool {
     Tool::new(
         NAME,
         "Runs a Python script in an isolated sandbox without network and returns what it prints. \

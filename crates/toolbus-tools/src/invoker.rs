@@ -89,7 +89,7 @@ impl Invoker {
         let work = AssertUnwindSafe(self.pass_and_run(call, &recording, &mut held));
         let work = work.catch_unwind().instrument(span);
         let outcome = cancel_with(&scope.cancelled, &cancelled, work).await;
-        let outcome = outcome.unwrap_or_else(|_| Err(panicked(&recording)));
+        let outcome = outcome.unwrap_or_else(|_| Err(panic_error(&recording)));
         let outcome = outcome.map_err(|error| recording.complete(error));
 
         recording.end(&outcome);
@@ -217,7 +217,7 @@ async fn cancel_with<T>(
 }
 
 /// A panic is caught around the gates as well: what a tool makes of its arguments runs there.
-fn panicked(recording: &Recording<'_>) -> CallError {
+fn panic_error(recording: &Recording<'_>) -> CallError {
     let tool = recording.tool();
     tracing::error!(tool, "a tool panicked");
     CallError::execution_failed(format!("tool '{tool}' failed: it panicked"))

@@ -69,7 +69,7 @@ impl Schema {
             .with_pattern_options(patterns)
             .build(schema)
             .map(|validator| Self { validator, size })
-            .map_err(|error| Error(cut(error.to_string())))
+            .map_err(|error| Error(cut_text(error.to_string())))
     }
 
     /// Checks arguments, which are an object, and lists what is wrong with them.
@@ -90,7 +90,7 @@ impl Schema {
         if self.validator.is_valid(arguments) {
             return Ok(());
         }
-        Err(self.validator.iter_errors(arguments).take(VIOLATIONS_MAX).map(violation).collect())
+        Err(self.validator.iter_errors(arguments).take(VIOLATIONS_MAX).map(to_violation).collect())
     }
 }
 
@@ -116,19 +116,19 @@ fn describes_object(schema: &Value) -> bool {
     }
 }
 
-fn violation(error: jsonschema::ValidationError<'_>) -> Violation {
+fn to_violation(error: jsonschema::ValidationError<'_>) -> Violation {
     // Names in it come from the caller, as long as it likes.
-    let at = cut(error.instance_path().to_string());
+    let at = cut_text(error.instance_path().to_string());
     match error.kind() {
         jsonschema::error::ValidationErrorKind::Required { property } => Violation::Missing {
             at,
             name: property.as_str().map_or_else(|| property.to_string(), str::to_owned),
         },
-        _ => Violation::Other { at, message: cut(error.to_string()) },
+        _ => Violation::Other { at, message: cut_text(error.to_string()) },
     }
 }
 
-fn cut(mut text: String) -> String {
+fn cut_text(mut text: String) -> String {
     if text.len() > VIOLATION_BYTES_MAX {
         let end = text.floor_char_boundary(VIOLATION_BYTES_MAX);
         text.truncate(end);

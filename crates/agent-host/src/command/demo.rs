@@ -48,7 +48,7 @@ async fn run_steps(stage: &Stage<'_>) -> bool {
     write_line(&format!("{} tools are there: {}.\n", names.len(), names.join(", ")));
 
     let mut went_well = true;
-    for step in steps() {
+    for step in demo_steps() {
         went_well &= stage.show_step(step).await;
     }
 
@@ -68,7 +68,7 @@ struct Step {
     expect: fn(&Outcome) -> bool,
 }
 
-fn steps() -> Vec<Step> {
+fn demo_steps() -> Vec<Step> {
     let script = |source: &str| json!({"script": source});
 
     vec![

@@ -128,7 +128,7 @@ impl Pending {
             };
         };
 
-        remember(&mut table.answered, id, ANSWERED_MAX);
+        remember_ended(&mut table.answered, id, ANSWERED_MAX);
         // The caller is woken outside the lock: it is the next to want it.
         drop(table);
 
@@ -211,7 +211,7 @@ impl PendingTable {
     fn end_requests(&mut self, correlation_ids: Vec<Arc<str>>, error: &Error) {
         for correlation_id in correlation_ids {
             if let Some((id, entry)) = self.remove_request(&correlation_id) {
-                remember(&mut self.expired, id, EXPIRED_MAX);
+                remember_ended(&mut self.expired, id, EXPIRED_MAX);
                 // The receiver is gone when the caller gave up in this very moment.
                 let _ = entry.reply.send(Err(error.clone()));
             }
@@ -244,7 +244,7 @@ impl PendingTable {
     }
 }
 
-fn remember(ended: &mut VecDeque<Arc<str>>, correlation_id: Arc<str>, max: usize) {
+fn remember_ended(ended: &mut VecDeque<Arc<str>>, correlation_id: Arc<str>, max: usize) {
     if ended.len() >= max {
         ended.pop_front();
     }
@@ -262,7 +262,7 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         let mut table = self.pending.table.lock();
         if let Some((id, _)) = table.remove_request(&self.correlation_id) {
-            remember(&mut table.expired, id, EXPIRED_MAX);
+            remember_ended(&mut table.expired, id, EXPIRED_MAX);
         }
     }
 }

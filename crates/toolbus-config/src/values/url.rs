@@ -70,7 +70,7 @@ macro_rules! masked_url {
     ($type:ident) => {
         impl fmt::Display for $type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(masked(&self.0).as_str())
+                f.write_str(mask_password(&self.0).as_str())
             }
         }
 
@@ -85,7 +85,7 @@ macro_rules! masked_url {
 masked_url!(BusUrl);
 masked_url!(HttpUrl);
 
-fn masked(url: &Url) -> Url {
+fn mask_password(url: &Url) -> Url {
     let mut shown = url.clone();
     if shown.password().is_some() {
         // Only a URL without a host refuses a password, and those were refused when it was read.

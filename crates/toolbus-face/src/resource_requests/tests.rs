@@ -35,7 +35,7 @@ fn a_message_keeps_what_is_more_than_text() {
         content_type: None,
         block,
     };
-    let told = [of("user", None), of("assistant", Some(picture))].map(message);
+    let told = [of("user", None), of("assistant", Some(picture))].map(to_prompt_message);
     let expected = json!([
         {"role": "user", "content": {"type": "text", "text": "hi"}},
         {"role": "assistant",

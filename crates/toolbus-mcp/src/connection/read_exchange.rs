@@ -75,13 +75,13 @@ async fn read_at_once(
     request: &ReadRequest,
 ) -> Result<ReadResponse, ServiceError> {
     match request {
-        ReadRequest::Completion(request) => complete(sender, request).await,
+        ReadRequest::Completion(request) => complete_argument(sender, request).await,
         ReadRequest::Resources { cursor } => read_resource_page(sender, cursor.clone()).await,
         _ => Err(ServiceError::UnexpectedResponse),
     }
 }
 
-async fn complete(
+async fn complete_argument(
     sender: &RequestSender,
     request: &McpCompleteRequest,
 ) -> Result<ReadResponse, ServiceError> {

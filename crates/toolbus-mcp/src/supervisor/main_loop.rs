@@ -213,13 +213,13 @@ impl WakeSources {
         requests.input_ended |= awaited[2..].iter().any(is_ready);
 
         drop(awaited);
-        drain(&mut self.end_signals);
-        drain(&mut self.child_signals);
+        drain_stream(&mut self.end_signals);
+        drain_stream(&mut self.child_signals);
     }
 }
 
 /// Reads everything that is in a stream.
-fn drain(stream: &mut UnixStream) {
+fn drain_stream(stream: &mut UnixStream) {
     let mut bytes = [0; 64];
     while stream.read(&mut bytes).is_ok_and(|length| length == bytes.len()) {}
 }

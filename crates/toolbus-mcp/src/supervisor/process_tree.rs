@@ -77,7 +77,7 @@ impl ProcessTree {
         }
 
         let group = rustix::process::getpgrp();
-        for child in children() {
+        for child in list_children() {
             let is_of_the_group = rustix::process::getpgid(Some(child)) == Ok(group);
             if !is_of_the_group && self.terminated.insert(child) {
                 let _ = kill_process(child, Signal::TERM);
@@ -87,7 +87,7 @@ impl ProcessTree {
 
     /// Kills every child. Their children become ours then, so it is repeated until none is left.
     pub(super) fn kill(&self) {
-        for child in children() {
+        for child in list_children() {
             // Fails for a child that changed its user, and then there is nothing to be done.
             let _ = kill_process(child, Signal::KILL);
         }
@@ -98,7 +98,7 @@ impl ProcessTree {
 ///
 /// The kernel's own list may leave one out while another ends. The caller repeats this until there
 /// are none, which is known from the reaping.
-fn children() -> Vec<Pid> {
+fn list_children() -> Vec<Pid> {
     read_child_list().unwrap_or_else(|_| scan_for_children())
 }
 

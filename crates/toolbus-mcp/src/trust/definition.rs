@@ -21,7 +21,7 @@ impl Definition {
     /// The definition that these members make.
     pub(crate) fn new(members: Map<String, Value>) -> Self {
         let mut text = String::new();
-        write(&Value::Object(members), &mut text);
+        write_canonical(&Value::Object(members), &mut text);
         Self { digest: digest(text.as_bytes()), text }
     }
 }
@@ -37,21 +37,21 @@ pub(crate) fn digest(bytes: &[u8]) -> String {
 /// Members by name, the names in `required` too: those are a set, and servers that keep them in
 /// one list them in another order each time. Everything else keeps its order, which may mean
 /// something. Values are as deep as the parser lets them be, which is not deep.
-fn write(value: &Value, text: &mut String) {
+fn write_canonical(value: &Value, text: &mut String) {
     match value {
         Value::Object(members) => {
             let mut members: Vec<_> = members.iter().collect();
             members.sort_unstable_by_key(|(name, _)| *name);
-            enclosed(text, ['{', '}'], members, |(name, value), text| {
+            write_enclosed(text, ['{', '}'], members, |(name, value), text| {
                 text.push_str(&Value::from(name.as_str()).to_string());
                 text.push(':');
                 match value {
                     Value::Array(names) if name == "required" => write_set(names, text),
-                    value => write(value, text),
+                    value => write_canonical(value, text),
                 }
             });
         }
-        Value::Array(items) => enclosed(text, ['[', ']'], items, write),
+        Value::Array(items) => write_enclosed(text, ['[', ']'], items, write_canonical),
         plain => text.push_str(&plain.to_string()),
     }
 }
@@ -61,15 +61,15 @@ fn write_set(items: &[Value], text: &mut String) {
         .iter()
         .map(|item| {
             let mut text = String::new();
-            write(item, &mut text);
+            write_canonical(item, &mut text);
             text
         })
         .collect();
     items.sort_unstable();
-    enclosed(text, ['[', ']'], items, |item, text| text.push_str(&item));
+    write_enclosed(text, ['[', ']'], items, |item, text| text.push_str(&item));
 }
 
-fn enclosed<T>(
+fn write_enclosed<T>(
     text: &mut String,
     [open, close]: [char; 2],
     items: impl IntoIterator<Item = T>,

@@ -9,7 +9,7 @@ fn ended(reason: &str, exit_code: Option<i32>) -> ContainerEnd {
 #[test]
 fn only_a_whole_log_of_a_container_that_was_seen_to_end_proves_that_nothing_began() {
     let check = |text: &str, reason: &str, never: bool| {
-        let begun = conclude(classify_log("n0", text.as_bytes()), Some(&ended(reason, Some(137))));
+        let begun = conclude_start(classify_log("n0", text.as_bytes()), Some(&ended(reason, Some(137))));
         assert_eq!(
             matches!(begun, Ok(StartState::NeverStarted(_))),
             never,
@@ -37,12 +37,12 @@ fn only_a_whole_log_of_a_container_that_was_seen_to_end_proves_that_nothing_bega
 #[test]
 fn what_runs_has_begun_and_what_lives_may() {
     let started = classify_log("n0", b"n0 0 ready \nn0 1 started \nn0 9 out\n");
-    assert_eq!(conclude(started, Some(&ended("Error", Some(1)))), Ok(StartState::Started));
-    assert_eq!(conclude(started, None), Ok(StartState::Started));
+    assert_eq!(conclude_start(started, Some(&ended("Error", Some(1)))), Ok(StartState::Started));
+    assert_eq!(conclude_start(started, None), Ok(StartState::Started));
     for text in ["", "n0 0 ready \n", "n0 4 ready \n"] {
-        assert_eq!(conclude(classify_log("n0", text.as_bytes()), None), Ok(StartState::NotYet));
+        assert_eq!(conclude_start(classify_log("n0", text.as_bytes()), None), Ok(StartState::NotYet));
     }
     // Nobody looked into the container: its pod failed as a whole.
-    let begun = conclude(classify_log("n0", b"n0 0 ready \n"), Some(&ended("Error", None)));
+    let begun = conclude_start(classify_log("n0", b"n0 0 ready \n"), Some(&ended("Error", None)));
     assert!(matches!(begun, Err(Error::OutcomeUnknown(_))), "{begun:?}");
 }

@@ -56,14 +56,14 @@ pub(super) fn repair(kind: Kind, payload: &mut [u8]) {
     let mut cursor = Cursor { bytes: payload, at: 0 };
     // `None` says that the payload is not of its form, and then the library is the one to say so.
     let _ = match kind {
-        Kind::Method => method(&mut cursor),
-        Kind::Header => header(&mut cursor),
+        Kind::Method => repair_method(&mut cursor),
+        Kind::Header => repair_header(&mut cursor),
     };
 }
 
 /// The methods that repeat a stranger's text, or the broker's words about it, which it cuts off in
 /// the middle of a character.
-fn method(cursor: &mut Cursor<'_>) -> Option<()> {
+fn repair_method(cursor: &mut Cursor<'_>) -> Option<()> {
     match (cursor.u16()?, cursor.u16()?) {
         // connection.close and channel.close: code, text.
         (10, 50) | (20, 40) => {
@@ -122,7 +122,7 @@ const PROPERTIES: [Property; 14] = {
     ]
 };
 
-fn header(cursor: &mut Cursor<'_>) -> Option<()> {
+fn repair_header(cursor: &mut Cursor<'_>) -> Option<()> {
     // Class, weight and size of the body.
     cursor.skip(12)?;
     let flags = cursor.u16()?;
@@ -136,7 +136,7 @@ fn header(cursor: &mut Cursor<'_>) -> Option<()> {
             Property::Text => cursor.short_text()?,
             Property::Table => {
                 let length = cursor.length()?;
-                table(cursor, length, 0)?;
+                repair_table(cursor, length, 0)?;
             }
             Property::Octets(count) => cursor.skip(count)?,
         }
@@ -145,24 +145,24 @@ fn header(cursor: &mut Cursor<'_>) -> Option<()> {
     Some(())
 }
 
-fn table(cursor: &mut Cursor<'_>, length: usize, depth: usize) -> Option<()> {
+fn repair_table(cursor: &mut Cursor<'_>, length: usize, depth: usize) -> Option<()> {
     let end = cursor.end_of(length)?;
     while cursor.at < end {
         cursor.short_text()?;
-        value(cursor, depth)?;
+        repair_value(cursor, depth)?;
     }
     Some(())
 }
 
-fn array(cursor: &mut Cursor<'_>, length: usize, depth: usize) -> Option<()> {
+fn repair_array(cursor: &mut Cursor<'_>, length: usize, depth: usize) -> Option<()> {
     let end = cursor.end_of(length)?;
     while cursor.at < end {
-        value(cursor, depth)?;
+        repair_value(cursor, depth)?;
     }
     Some(())
 }
 
-fn value(cursor: &mut Cursor<'_>, depth: usize) -> Option<()> {
+fn repair_value(cursor: &mut Cursor<'_>, depth: usize) -> Option<()> {
     let kind_at = cursor.at;
     let kind = cursor.u8()?;
 
@@ -184,7 +184,7 @@ fn value(cursor: &mut Cursor<'_>, depth: usize) -> Option<()> {
                 cursor.bytes[kind_at] = b'x';
                 return cursor.skip(length);
             }
-            let inside = if kind == b'F' { table } else { array };
+            let inside = if kind == b'F' { repair_table } else { repair_array };
             inside(cursor, length, depth + 1)
         }
         _ => None,

@@ -44,7 +44,7 @@ pub fn probe(address: &ListenAddress) -> Result<(), ProbeError> {
 }
 
 fn request_readiness(address: &ListenAddress) -> io::Result<(u16, String)> {
-    let mut stream = connect(address)?;
+    let mut stream = connect_local(address)?;
     stream.set_read_timeout(Some(STEP_TIMEOUT))?;
     stream.set_write_timeout(Some(STEP_TIMEOUT))?;
     stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
@@ -66,7 +66,7 @@ fn request_readiness(address: &ListenAddress) -> io::Result<(u16, String)> {
 }
 
 /// A port of every address of the machine is asked at the one that is always there.
-fn connect(address: &ListenAddress) -> io::Result<TcpStream> {
+fn connect_local(address: &ListenAddress) -> io::Result<TcpStream> {
     let port = address.port();
     let mut addresses: Vec<SocketAddr> = match address.host() {
         "" => Vec::new(),

@@ -114,7 +114,7 @@ impl HttpClient for SignalClient {
             .timeout(self.timeout)
             .body(body);
 
-        let sent = send(request);
+        let sent = send_request(request);
         let outcome = match self.requests.spawn_on(sent, &self.runtime).await {
             Ok(outcome) => outcome,
             Err(_) => Err("exporting has ended".into()),
@@ -123,7 +123,7 @@ impl HttpClient for SignalClient {
         match &outcome {
             Ok(response) if response.status().is_success() => self.succeeded(),
             Ok(response) => self.failed(&format!("HTTP status {}", response.status()), port),
-            Err(error) => self.failed(&chain(&**error), port),
+            Err(error) => self.failed(&error_chain(&**error), port),
         }
 
         outcome
@@ -152,7 +152,7 @@ impl SignalClient {
     }
 }
 
-async fn send(request: reqwest::RequestBuilder) -> Result<Response<Bytes>, HttpError> {
+async fn send_request(request: reqwest::RequestBuilder) -> Result<Response<Bytes>, HttpError> {
     // Errors name no URL: it may hold a password.
     let mut answer = request.send().await.map_err(reqwest::Error::without_url)?;
     let mut response = Response::builder().status(answer.status());
@@ -171,7 +171,7 @@ async fn send(request: reqwest::RequestBuilder) -> Result<Response<Bytes>, HttpE
     Ok(response.body(body.into())?)
 }
 
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     std::iter::successors(Some(error), |error| error.source())
         .map(ToString::to_string)
         .collect::<Vec<_>>()

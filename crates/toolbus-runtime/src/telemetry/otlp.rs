@@ -160,15 +160,15 @@ pub(super) fn start(options: &Options<'_>) -> Result<Option<Exports>, Error> {
 
     let transport =
         Transport::new().map_err(|source| Error::Export { what: "telemetry", source })?;
-    let resource = resource(options);
+    let resource = service_resource(options);
     let client =
         |signal: Signal| transport.client(signal.name(), signal.timeout(options.environment));
     let [traces, metrics, logs] = endpoints;
 
     Ok(Some(Exports {
-        traces: traces.map(|url| tracer(client(Signal::Traces), &url, &resource)).transpose()?,
-        metrics: metrics.map(|url| meter(client(Signal::Metrics), &url, &resource)).transpose()?,
-        logs: logs.map(|url| logger(client(Signal::Logs), &url, &resource)).transpose()?,
+        traces: traces.map(|url| tracer_provider(client(Signal::Traces), &url, &resource)).transpose()?,
+        metrics: metrics.map(|url| meter_provider(client(Signal::Metrics), &url, &resource)).transpose()?,
+        logs: logs.map(|url| logger_provider(client(Signal::Logs), &url, &resource)).transpose()?,
         transport,
     }))
 }
@@ -236,7 +236,7 @@ impl Exports {
 
 /// Each provider's queue is bounded by the SDK (2048 items unless an `OTEL_` variable says
 /// otherwise) and drops what does not fit.
-fn tracer(
+fn tracer_provider(
     client: SignalClient,
     url: &HttpUrl,
     resource: &Resource,
@@ -252,7 +252,7 @@ fn tracer(
     Ok(provider.with_batch_exporter(exporter).build())
 }
 
-fn meter(
+fn meter_provider(
     client: SignalClient,
     url: &HttpUrl,
     resource: &Resource,
@@ -268,7 +268,7 @@ fn meter(
     Ok(provider.with_periodic_exporter(exporter).build())
 }
 
-fn logger(
+fn logger_provider(
     client: SignalClient,
     url: &HttpUrl,
     resource: &Resource,
@@ -286,7 +286,7 @@ fn logger(
 
 /// What every span, metric and log line says of its process. `OTEL_RESOURCE_ATTRIBUTES` wins over
 /// what we know; a service name in the settings, which is `OTEL_SERVICE_NAME` too, wins over it.
-fn resource(options: &Options<'_>) -> Resource {
+fn service_resource(options: &Options<'_>) -> Resource {
     let identity = options.identity;
     let mut ours = vec![
         KeyValue::new("service.name", identity.program),

@@ -125,7 +125,7 @@ unsafe extern "C" fn start(stack: *const usize) -> ! {
     unsafe {
         let count = *stack;
         if count < 3 {
-            exit(NOT_STARTED);
+            exit_process(NOT_STARTED);
         }
 
         let arguments = stack.add(1);
@@ -158,7 +158,7 @@ unsafe extern "C" fn start(stack: *const usize) -> ! {
         }
 
         if child < 0 {
-            report(b'X', -child as i32);
+            send_report(b'X', -child as i32);
         }
 
         // The script's end of file must not wait for this process.
@@ -182,8 +182,8 @@ unsafe fn become_script(arguments: *const usize, environment: *const usize) -> !
             let limit = [processes_max, processes_max];
             let error = call(number::PRLIMIT64, [0, RLIMIT_NPROC, (&raw const limit).addr(), 0, 0]);
             if error < 0 {
-                report(b'X', -error as i32);
-                exit(NOT_STARTED);
+                send_report(b'X', -error as i32);
+                exit_process(NOT_STARTED);
             }
         }
 
@@ -194,8 +194,8 @@ unsafe fn become_script(arguments: *const usize, environment: *const usize) -> !
         let program = *arguments.add(2);
         let error =
             call(number::EXECVE, [program, arguments.add(2).addr(), environment.addr(), 0, 0]);
-        report(b'X', -error as i32);
-        exit(NOT_STARTED)
+        send_report(b'X', -error as i32);
+        exit_process(NOT_STARTED)
     }
 }
 
@@ -208,7 +208,7 @@ fn wait_for(child: isize) -> ! {
         let ended = unsafe { call(number::WAIT4, [usize::MAX, (&raw mut status).addr(), 0, 0, 0]) };
 
         if ended == child {
-            report(b'E', status);
+            send_report(b'E', status);
         } else if ended == ECHILD {
             // Nothing is left to reap: sleep until the one who reads the reports kills this
             // process, or is gone itself, which reads as the end of the file.
@@ -218,20 +218,20 @@ fn wait_for(child: isize) -> ! {
                 call(number::READ, [fds::CONTROL as usize, (&raw mut byte).addr(), 1, 0, 0])
             };
             if read <= 0 && read != EINTR {
-                exit(0);
+                exit_process(0);
             }
         }
     }
 }
 
-fn report(kind: u8, value: i32) {
+fn send_report(kind: u8, value: i32) {
     let value = value.to_le_bytes();
     let message = [kind, value[0], value[1], value[2], value[3]];
     // SAFETY: `message` is a live local of five bytes.
     unsafe { call(number::WRITE, [fds::CONTROL as usize, message.as_ptr().addr(), 5, 0, 0]) };
 }
 
-fn exit(code: usize) -> ! {
+fn exit_process(code: usize) -> ! {
     loop {
         // SAFETY: the call takes no pointers and does not return.
         unsafe { call(number::EXIT_GROUP, [code, 0, 0, 0, 0]) };
@@ -268,5 +268,5 @@ unsafe extern "C" fn memset(start: *mut u8, byte: i32, count: usize) -> *mut u8 
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    exit(NOT_STARTED)
+    exit_process(NOT_STARTED)
 }

@@ -104,20 +104,20 @@ impl fmt::Display for Requirement {
 
 fn parse(text: &str) -> Result<Requirement, &'static str> {
     let mut scanner = Scanner::new(text);
-    let name = name(&mut scanner)?;
-    let extras = if scanner.take_if('[') { extras(&mut scanner)? } else { BTreeSet::new() };
+    let name = scan_name(&mut scanner)?;
+    let extras = if scanner.take_if('[') { scan_extras(&mut scanner)? } else { BTreeSet::new() };
 
     let versions = if scanner.take_if('(') {
-        let versions = versions(&mut scanner)?;
+        let versions = scan_versions(&mut scanner)?;
         scanner.expect(')', "expected `)` after the versions")?;
         versions
     } else if matches!(scanner.peek(), None | Some(';')) {
         BTreeSet::new()
     } else {
-        versions(&mut scanner)?
+        scan_versions(&mut scanner)?
     };
 
-    let marker = if scanner.take_if(';') { marker(&mut scanner)? } else { String::new() };
+    let marker = if scanner.take_if(';') { scan_marker(&mut scanner)? } else { String::new() };
 
     match scanner.peek() {
         None => Ok(Requirement { name, extras, versions, marker }),
@@ -127,7 +127,7 @@ fn parse(text: &str) -> Result<Requirement, &'static str> {
 }
 
 /// A name as package indexes compare it (PEP 503).
-fn name(scanner: &mut Scanner<'_>) -> Result<String, &'static str> {
+fn scan_name(scanner: &mut Scanner<'_>) -> Result<String, &'static str> {
     let text = scanner.word(|char| char.is_ascii_alphanumeric() || "._-".contains(char));
 
     let is_edge = |char: Option<char>| char.is_some_and(|char| char.is_ascii_alphanumeric());
@@ -144,14 +144,14 @@ fn name(scanner: &mut Scanner<'_>) -> Result<String, &'static str> {
     Ok(parts.collect::<Vec<_>>().join("-"))
 }
 
-fn extras(scanner: &mut Scanner<'_>) -> Result<BTreeSet<String>, &'static str> {
+fn scan_extras(scanner: &mut Scanner<'_>) -> Result<BTreeSet<String>, &'static str> {
     let mut extras = BTreeSet::new();
     if scanner.take_if(']') {
         return Ok(extras);
     }
 
     loop {
-        extras.insert(name(scanner)?);
+        extras.insert(scan_name(scanner)?);
         if scanner.take_if(']') {
             return Ok(extras);
         }
@@ -159,7 +159,7 @@ fn extras(scanner: &mut Scanner<'_>) -> Result<BTreeSet<String>, &'static str> {
     }
 }
 
-fn versions(scanner: &mut Scanner<'_>) -> Result<BTreeSet<String>, &'static str> {
+fn scan_versions(scanner: &mut Scanner<'_>) -> Result<BTreeSet<String>, &'static str> {
     let mut versions = BTreeSet::new();
     loop {
         let operator = scanner.word(|char| "<>=!~".contains(char)).to_owned();
@@ -262,7 +262,7 @@ fn are_suffixes(mut text: &str) -> bool {
 }
 
 /// A condition on the environment, as its tokens with one space between them.
-fn marker(scanner: &mut Scanner<'_>) -> Result<String, &'static str> {
+fn scan_marker(scanner: &mut Scanner<'_>) -> Result<String, &'static str> {
     let mut tokens = Vec::new();
     let mut open = 0_usize;
 

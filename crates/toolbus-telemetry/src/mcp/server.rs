@@ -124,7 +124,7 @@ impl Recorder {
             otel.status_code = Empty,
         );
 
-        let context = if span.is_disabled() { Context::new() } else { context(&span, meta) };
+        let context = if span.is_disabled() { Context::new() } else { span_context(&span, meta) };
         let exported = context.span();
         if exported.is_recording() {
             exported.set_attributes(self.attributes.iter().cloned());
@@ -174,7 +174,7 @@ impl Transport {
 }
 
 /// The context of a new span, a child of the one that `meta` names.
-fn context(span: &Span, meta: &Map<String, Value>) -> Context {
+fn span_context(span: &Span, meta: &Map<String, Value>) -> Context {
     let parent = global::get_text_map_propagator(|propagator| {
         propagator.extract_with_context(&Context::new(), &Meta(meta))
     });

@@ -48,7 +48,7 @@ impl Invoker {
             passed
         };
         let passed = AssertUnwindSafe(passing).catch_unwind().instrument(span).await;
-        let passed = passed.unwrap_or_else(|_| Err(super::panicked(&recording)));
+        let passed = passed.unwrap_or_else(|_| Err(super::panic_error(&recording)));
 
         match passed {
             Ok(()) => {

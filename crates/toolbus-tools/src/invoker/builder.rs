@@ -73,7 +73,7 @@ impl InvokerBuilder {
     #[must_use]
     pub fn build(mut self) -> Invoker {
         let added = std::mem::take(&mut self.gates);
-        let gates = gates(Arc::clone(&self.policy), added);
+        let gates = ordered_gates(Arc::clone(&self.policy), added);
         self.build_with(gates)
     }
 
@@ -91,7 +91,7 @@ impl InvokerBuilder {
 
 /// Every gate that lets pass or refuses, in the order in which a call passes them. Before them stand
 /// budget, look-up, arguments and subject; see `Invoker::pass_and_run`.
-fn gates(policy: Arc<dyn Policy>, added: Vec<Box<dyn Gate>>) -> Vec<Box<dyn Gate>> {
+fn ordered_gates(policy: Arc<dyn Policy>, added: Vec<Box<dyn Gate>>) -> Vec<Box<dyn Gate>> {
     let mut gates: Vec<Box<dyn Gate>> = vec![Box::new(Permission(policy)), Box::new(FitsSchema)];
     gates.extend(added);
     gates.push(Box::new(StillWanted));

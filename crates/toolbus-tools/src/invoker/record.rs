@@ -71,7 +71,7 @@ impl Events {
 }
 
 /// The span of a call.
-fn span(call: &Call) -> Span {
+fn call_span(call: &Call) -> Span {
     tracing::info_span!(
         "tool.invoke",
         otel.name = format!("tool.invoke {}", call.tool),
@@ -118,7 +118,7 @@ impl Recorder {
             tool: OnceLock::new(),
             subject: OnceLock::new(),
             events,
-            span: span(call),
+            span: call_span(call),
             begun_at: Instant::now(),
             is_started: AtomicBool::new(false),
             has_ended: false,

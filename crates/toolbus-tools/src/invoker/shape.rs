@@ -22,7 +22,7 @@ pub(super) struct TruncateOutput;
 
 impl Shape for TruncateOutput {
     fn shape(&self, output: Output) -> BoxFuture<'_, Output> {
-        Box::pin(std::future::ready(truncated(output)))
+        Box::pin(std::future::ready(truncate_output(output)))
     }
 }
 
@@ -37,7 +37,7 @@ impl Invoker {
 }
 
 /// The output, cut to what a caller can take.
-fn truncated(mut output: Output) -> Output {
+fn truncate_output(mut output: Output) -> Output {
     if let Some(content) = &mut output.content
         && content.len() > CONTENT_BYTES_MAX
     {

@@ -134,7 +134,7 @@ impl<'a> Expansion<'a> {
             return Ok(Extent { size: 0, height: 0 });
         }
 
-        let extent = self.extent_of(definition(self.root, pointer)?, depth)?;
+        let extent = self.extent_of(find_definition(self.root, pointer)?, depth)?;
 
         self.open.remove(pointer);
         self.known.insert(pointer, extent);
@@ -152,7 +152,7 @@ fn check_cycles(schema: &Value) -> Result<(), Error> {
             continue;
         }
         let mut references = Vec::new();
-        collect(definition(schema, pointer)?, &mut Vec::new(), &mut references)?;
+        collect_references(find_definition(schema, pointer)?, &mut Vec::new(), &mut references)?;
         to_read.extend(references.iter().map(|reference| reference.target));
         definitions.insert(pointer, references);
     }
@@ -223,7 +223,7 @@ fn leads_to(definitions: &HashMap<&str, Vec<Reference<'_>>>, from: &str, to: &st
 }
 
 /// The references of a schema, without those of what it refers to.
-fn collect<'a>(
+fn collect_references<'a>(
     schema: &'a Value,
     place: &mut Vec<Step<'a>>,
     into: &mut Vec<Reference<'a>>,
@@ -235,7 +235,7 @@ fn collect<'a>(
         } else if keyword == "properties" {
             for (name, schema) in value.as_object().into_iter().flatten() {
                 place.push(Step::Member(name));
-                collect(schema, place, into)?;
+                collect_references(schema, place, into)?;
                 place.pop();
             }
         } else if IN_PLACE.contains(&keyword.as_str()) {
@@ -265,11 +265,11 @@ fn collect_each<'a>(
     into: &mut Vec<Reference<'a>>,
 ) -> Result<(), Error> {
     match value {
-        Value::Array(schemas) => schemas.iter().try_for_each(|schema| collect(schema, place, into)),
+        Value::Array(schemas) => schemas.iter().try_for_each(|schema| collect_references(schema, place, into)),
         Value::Object(members) if is_map_of_schemas(members) => {
-            members.values().try_for_each(|schema| collect(schema, place, into))
+            members.values().try_for_each(|schema| collect_references(schema, place, into))
         }
-        schema => collect(schema, place, into),
+        schema => collect_references(schema, place, into),
     }
 }
 
@@ -293,14 +293,14 @@ fn reference_in<'a>(keyword: &str, value: &'a Value) -> Result<Option<&'a str>, 
             Ok(Some(pointer))
         }
         ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(target)) => {
-            Err(Error(super::cut(format!("'{target}' refers to no place in the schema"))))
+            Err(Error(super::cut_text(format!("'{target}' refers to no place in the schema"))))
         }
         _ => Ok(None),
     }
 }
 
-fn definition<'a>(root: &'a Value, pointer: &str) -> Result<&'a Value, Error> {
+fn find_definition<'a>(root: &'a Value, pointer: &str) -> Result<&'a Value, Error> {
     let path = pointer.trim_start_matches('#').replace("%25", "%");
     root.pointer(&path)
-        .ok_or_else(|| Error(super::cut(format!("'{pointer}' refers to nothing in the schema"))))
+        .ok_or_else(|| Error(super::cut_text(format!("'{pointer}' refers to nothing in the schema"))))
 }

@@ -18,7 +18,7 @@ fn text(text: &[u8]) -> Vec<u8> {
     [&[u8::try_from(text.len()).unwrap()], text].concat()
 }
 
-fn table(entries: &[u8]) -> Vec<u8> {
+fn repair_table(entries: &[u8]) -> Vec<u8> {
     [&u32::try_from(entries.len()).unwrap().to_be_bytes()[..], entries].concat()
 }
 
@@ -44,7 +44,7 @@ fn texts_become_utf8_and_keep_their_length() {
 
 #[test]
 fn every_text_of_a_message_is_repaired() {
-    let headers = table(&[text(b"h\xff"), b"t\x01".to_vec()].concat());
+    let headers = repair_table(&[text(b"h\xff"), b"t\x01".to_vec()].concat());
     let flags = 0b1111_1111_1111_1100;
     let properties = [
         text(b"type\xff"),
@@ -88,10 +88,10 @@ fn every_kind_of_header_is_passed() {
         b"D\x02\xff\xff\xff\xff".to_vec(),
         b"T\xff\xff\xff\xff\xff\xff\xff\xff".to_vec(),
         b"V".to_vec(),
-        [b"S".to_vec(), table(b"\xff\xfe")].concat(),
-        [b"x".to_vec(), table(b"\xff\xfe")].concat(),
-        [b"F".to_vec(), table(&inner)].concat(),
-        [b"A".to_vec(), table(&[b"V".to_vec(), b"F".to_vec(), table(&inner)].concat())].concat(),
+        [b"S".to_vec(), repair_table(b"\xff\xfe")].concat(),
+        [b"x".to_vec(), repair_table(b"\xff\xfe")].concat(),
+        [b"F".to_vec(), repair_table(&inner)].concat(),
+        [b"A".to_vec(), repair_table(&[b"V".to_vec(), b"F".to_vec(), repair_table(&inner)].concat())].concat(),
     ];
     let count = values.len();
     let entries: Vec<u8> = values
@@ -101,7 +101,7 @@ fn every_kind_of_header_is_passed() {
             [text(&[0xff, b'a' + u8::try_from(number).unwrap()]), value].concat()
         })
         .collect();
-    let mut payload = header_payload(0x2000, &table(&entries));
+    let mut payload = header_payload(0x2000, &repair_table(&entries));
     repair(Kind::Header, &mut payload);
     let headers = parse(&payload).headers().clone().unwrap();
     assert_eq!(headers.inner().len(), count);
@@ -123,10 +123,10 @@ fn nothing_is_nested_deeper_than_the_library_can_bear() {
         let mut value = vec![b'V'];
         for _ in 0..5_000 {
             let name = if kind == b'F' { text(b"a") } else { Vec::new() };
-            value = [vec![kind], table(&[name, value].concat())].concat();
+            value = [vec![kind], repair_table(&[name, value].concat())].concat();
         }
 
-        let mut payload = header_payload(0x2000, &table(&[text(b"a"), value].concat()));
+        let mut payload = header_payload(0x2000, &repair_table(&[text(b"a"), value].concat()));
         let length = payload.len();
         repair(Kind::Header, &mut payload);
         assert_eq!(payload.len(), length);
@@ -179,7 +179,7 @@ fn methods_with_a_strangers_text_are_repaired() {
 fn a_payload_of_no_form_is_left_as_it_is() {
     let good = header_payload(
         0x2080,
-        &[table(&[text(b"a"), b"V".to_vec()].concat()), text(b"id")].concat(),
+        &[repair_table(&[text(b"a"), b"V".to_vec()].concat()), text(b"id")].concat(),
     );
     for length in 0..good.len() {
         let mut cut = good[..length].to_vec();

@@ -3,9 +3,9 @@ use super::*;
 #[test]
 fn a_text_at_the_limit_passes_and_one_above_is_cut_between_characters() {
     let at_limit = "x".repeat(CONTENT_BYTES_MAX);
-    assert_eq!(truncated(Output::text(&at_limit)), Output::text(&at_limit));
+    assert_eq!(truncate_output(Output::text(&at_limit)), Output::text(&at_limit));
     let above = "x".repeat(CONTENT_BYTES_MAX - 1) + "éé";
-    let shaped = truncated(Output::text(above)).content.unwrap();
+    let shaped = truncate_output(Output::text(above)).content.unwrap();
     assert!(shaped.ends_with("x\n[result truncated — 2 chars omitted]"));
 }
 
@@ -23,7 +23,7 @@ fn parts_and_the_value_are_bounded_together() {
         structured: Some(serde_json::json!([1, 2, 3])),
         ..Output::text("text")
     };
-    let shaped = truncated(output);
+    let shaped = truncate_output(output);
     assert_eq!(shaped.blocks.len(), 2, "what fits is kept");
     assert_eq!(shaped.structured, None);
     assert_eq!(
@@ -33,5 +33,5 @@ fn parts_and_the_value_are_bounded_together() {
     );
 
     let small = Output { blocks: vec![part(1)], structured: Some(1.into()), ..Output::default() };
-    assert_eq!(truncated(small.clone()), small);
+    assert_eq!(truncate_output(small.clone()), small);
 }
