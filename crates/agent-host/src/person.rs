@@ -16,7 +16,7 @@ use toolbus_bus::{Asker, Question};
 use toolbus_wire::message::toolbus::{AskError, AskErrorCode, AskKind};
 
 use crate::terminal_text;
-use form::{Entry, Form};
+use form::{FieldEntry, Form};
 
 /// Longest line that is read, in bytes.
 const LINE_BYTES_MAX: u64 = 64 << 10;
@@ -97,7 +97,9 @@ impl Person {
                 ));
             }
             kind => {
-                return Err(unsupported_error(format!("agent-host answers no questions of {kind}")));
+                return Err(unsupported_error(format!(
+                    "agent-host answers no questions of {kind}"
+                )));
             }
         }
 
@@ -143,13 +145,13 @@ async fn fill_in(keyboard: &mut Keyboard, schema: &Value) -> Result<Option<Value
             write_line(&printable(&field.prompt()));
             let Some(line) = keyboard.next_line().await? else { return Ok(None) };
             match field.read_line(&line) {
-                Entry::Value(value) => {
+                FieldEntry::Value(value) => {
                     content.insert(field.name().to_owned(), value);
                     break;
                 }
-                Entry::LeftOut => break,
-                Entry::Declined => return Ok(None),
-                Entry::Wrong(why) => write_line(&format!("  {}\n", printable(&why))),
+                FieldEntry::LeftOut => break,
+                FieldEntry::Declined => return Ok(None),
+                FieldEntry::Wrong(why) => write_line(&format!("  {}\n", printable(&why))),
             }
 
             tries += 1;

@@ -39,8 +39,11 @@ impl Terminal {
         let types = news.is_some() && std::io::stdin().is_terminal();
         let person = types.then(Person::new);
         if let Some(news) = &news {
-            let line =
-                Line { tool: tool.to_owned(), news: Arc::clone(news), person: person.clone() };
+            let line = ProgressLine {
+                tool: tool.to_owned(),
+                news: Arc::clone(news),
+                person: person.clone(),
+            };
             tasks.spawn(line.draw(stop.clone()));
         }
         Self { news, person, stop, tasks }
@@ -74,13 +77,13 @@ impl Terminal {
     }
 }
 
-struct Line {
+struct ProgressLine {
     tool: String,
     news: Arc<Mutex<String>>,
     person: Option<Person>,
 }
 
-impl Line {
+impl ProgressLine {
     async fn draw(self, stop: CancellationToken) {
         let started = Instant::now();
         let mut next = SHOW_GRACE;

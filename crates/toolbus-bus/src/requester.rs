@@ -148,7 +148,7 @@ impl Requester {
         let asked = Arc::new(Asked::new(agent.as_str()));
         let (closed, tasks) = (CancellationToken::new(), TaskTracker::new());
 
-        let reader = Reader {
+        let reader = ReplyReader {
             pending: Arc::clone(&pending),
             counters: Arc::clone(&counters),
             asked: Arc::clone(&asked),
@@ -352,7 +352,11 @@ async fn reply_or_error(
 /// correlation id tell the worker that it is the same call. The request's deadline ends it.
 ///
 /// Once a confirm was lost, a worker may have the call, and no later failure may say otherwise.
-async fn publish_request(bus: &dyn Bus, topic: &Topic, envelope: Envelope) -> Result<(), PublishError> {
+async fn publish_request(
+    bus: &dyn Bus,
+    topic: &Topic,
+    envelope: Envelope,
+) -> Result<(), PublishError> {
     let mut may_be_there = false;
     loop {
         match bus.publish(topic, envelope.clone()).await {
@@ -387,21 +391,21 @@ async fn watch_heartbeats(bus: Arc<dyn Bus>, pending: Arc<Pending>, closed: Canc
     }
 }
 
-struct Reader {
+struct ReplyReader {
     pending: Arc<Pending>,
     counters: Arc<Counters>,
     asked: Arc<Asked>,
     questions: Questions,
 }
 
-impl Handler for Reader {
+impl Handler for ReplyReader {
     fn handle(&self, delivery: Delivery) -> BoxFuture<'_, Disposition> {
         self.read(delivery.envelope);
         Box::pin(std::future::ready(Disposition::Ack))
     }
 }
 
-impl Reader {
+impl ReplyReader {
     fn read(&self, envelope: Envelope) {
         if message::is::<Alive>(&envelope) {
             match json::read::<Alive>(&envelope.body) {

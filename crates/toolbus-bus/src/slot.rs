@@ -19,9 +19,9 @@ use toolbus_wire::{Envelope, Execution, Topic};
 
 /// So many slots, and room for so many parked calls. Clones are the same.
 #[derive(Clone)]
-pub struct SlotPool(Arc<PoolInner>);
+pub struct SlotPool(Arc<SlotPoolInner>);
 
-struct PoolInner {
+struct SlotPoolInner {
     size: u32,
     free: Arc<Semaphore>,
     /// Room for parked calls, which take memory all the same.
@@ -76,7 +76,7 @@ impl SlotPool {
     /// So many slots, and room for so many parked calls.
     #[must_use]
     pub fn new(slots: u16, parked: u16) -> Self {
-        Self(Arc::new(PoolInner {
+        Self(Arc::new(SlotPoolInner {
             size: u32::from(slots),
             free: Arc::new(Semaphore::new(usize::from(slots))),
             parking: Arc::new(Semaphore::new(usize::from(parked))),

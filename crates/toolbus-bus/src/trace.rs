@@ -60,7 +60,9 @@ pub(crate) fn process_span(system: &str, delivery: &Delivery) -> Span {
         messaging.result = tracing::field::Empty,
         error.type = tracing::field::Empty,
     );
-    if let (false, Some(parent)) = (span.is_disabled(), envelope.trace.as_ref().and_then(to_span_context)) {
+    if let (false, Some(parent)) =
+        (span.is_disabled(), envelope.trace.as_ref().and_then(to_span_context))
+    {
         // It fails only where no OpenTelemetry layer is installed, and then there is no trace.
         let _ = span.set_parent(opentelemetry::Context::new().with_remote_span_context(parent));
     }

@@ -76,7 +76,7 @@ fn parse(path: &FilePath, text: &str, mistakes: &mut Vec<Mistake>) -> Vec<Entry>
         mistakes.push(Mistake::new(place, error.message()));
     }
 
-    let mut reader = Reader { path, lines, entries: Vec::new(), mistakes };
+    let mut reader = FileReader { path, lines, entries: Vec::new(), mistakes };
     // What a broken file seems to say would only make mistakes that nobody made.
     if is_sound {
         reader.table(table.get_ref(), &mut Path::new());
@@ -85,14 +85,14 @@ fn parse(path: &FilePath, text: &str, mistakes: &mut Vec<Mistake>) -> Vec<Entry>
     reader.entries
 }
 
-struct Reader<'a> {
+struct FileReader<'a> {
     path: &'a FilePath,
     lines: Lines<'a>,
     entries: Vec<Entry>,
     mistakes: &'a mut Vec<Mistake>,
 }
 
-impl Reader<'_> {
+impl FileReader<'_> {
     fn table(&mut self, table: &DeTable<'_>, path: &mut Path) {
         for (key, value) in table {
             path.push(key.get_ref().to_string());

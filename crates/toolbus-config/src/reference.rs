@@ -21,8 +21,11 @@ pub fn reference<T: Settings>(title: &str, aliases: &[Alias]) -> String {
     );
 
     for leaf in schema::leaves(&schema) {
-        let variable =
-            if leaf.is_in_list() { String::new() } else { as_code(&environment::name_of(&leaf.path)) };
+        let variable = if leaf.is_in_list() {
+            String::new()
+        } else {
+            as_code(&environment::name_of(&leaf.path))
+        };
         let cells = [
             as_code(&schema::dotted(&leaf.path)),
             variable,
@@ -39,7 +42,9 @@ pub fn reference<T: Settings>(title: &str, aliases: &[Alias]) -> String {
             "\nRead below the names above, a later line winning over an earlier one:\n\n\
              | environment | key |\n|---|---|\n",
         );
-        known.iter().for_each(|alias| push_row(&mut page, &[as_code(alias.name), as_code(alias.key)]));
+        known
+            .iter()
+            .for_each(|alias| push_row(&mut page, &[as_code(alias.name), as_code(alias.key)]));
     }
 
     page

@@ -29,9 +29,9 @@ use crate::input_rounds::RequestAnswer;
 use crate::log::SessionLog;
 use crate::offer::{self, Offer, Target};
 use crate::outcome;
-use crate::pending_call::{CallOutcome, ClientLinks, NewCall, Reply};
+use crate::pending_call::{CallOutcome, ClientLinks, MethodResult, NewCall};
 use crate::protocol_version;
-use crate::resource_requests::ReadRequest;
+use crate::resource_requests::ClientRead;
 use crate::subscriptions::{self, ResourceSubscriptions};
 use crate::suspended_calls::{NamedRequest, RequestIdentity, SuspendedCalls};
 
@@ -211,7 +211,7 @@ impl Handler {
                 let result = outcome::to_result(invoker.invoke(call).await)?;
                 let result =
                     if is_stateless { result } else { outcome::without_bare_values(result) };
-                Ok(Reply::Tool(result))
+                Ok(MethodResult::Tool(result))
             })
         };
 
@@ -255,7 +255,7 @@ impl Handler {
             state: request.request_state.take(),
         };
 
-        self.read_or_resume(asked, back, ReadRequest::Prompt(request), &context)
+        self.read_or_resume(asked, back, ClientRead::Prompt(request), &context)
             .await?
             .into_prompt_response()
     }
@@ -297,7 +297,7 @@ impl Handler {
             self.request_identity(ReadResourceRequestMethod::VALUE, &uri, &nothing, &context);
         let back =
             ResumeRequest { responses: request.input_responses, state: request.request_state };
-        self.read_or_resume(asked, back, ReadRequest::Resource(uri), &context)
+        self.read_or_resume(asked, back, ClientRead::Resource(uri), &context)
             .await?
             .into_resource_response()
     }
@@ -307,7 +307,7 @@ impl Handler {
         &self,
         asked: RequestIdentity,
         back: ResumeRequest,
-        wanted: ReadRequest,
+        wanted: ClientRead,
         context: &RequestContext<RoleServer>,
     ) -> Result<RequestAnswer, ErrorData> {
         if let Some(state) = &back.state {

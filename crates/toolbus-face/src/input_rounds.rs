@@ -13,7 +13,9 @@ use rmcp::service::RequestContext;
 use toolbus_wire::message::toolbus::{AskError, AskErrorCode};
 
 use crate::handler::Handler;
-use crate::pending_call::{CallEvent, CallOutcome, ClientLinks, NewCall, PendingCall, Reply};
+use crate::pending_call::{
+    CallOutcome, ClientLinks, MethodResult, NewCall, PendingCall, PendingCallEvent,
+};
 use crate::progress_relay::ProgressRelay;
 use crate::protocol_version;
 use crate::questions::{Questions, question_kinds};
@@ -21,7 +23,7 @@ use crate::suspended_calls::RequestIdentity;
 
 /// What a client is answered.
 pub(crate) enum RequestAnswer {
-    Complete(Reply),
+    Complete(MethodResult),
     InputRequired(InputRequiredResult),
 }
 
@@ -96,8 +98,8 @@ impl Handler {
                     }
                 };
                 let questions = match event {
-                    CallEvent::Finished(ended) => return ended.map(RequestAnswer::Complete),
-                    CallEvent::NeedsInput(questions) => questions,
+                    PendingCallEvent::Finished(ended) => return ended.map(RequestAnswer::Complete),
+                    PendingCallEvent::NeedsInput(questions) => questions,
                 };
 
                 call.disconnect_progress();
@@ -126,7 +128,7 @@ impl RequestAnswer {
     pub(crate) fn into_tool_response(self) -> Result<CallToolResponse, ErrorData> {
         match self {
             Self::InputRequired(result) => Ok(result.into()),
-            Self::Complete(Reply::Tool(result)) => Ok(result.into()),
+            Self::Complete(MethodResult::Tool(result)) => Ok(result.into()),
             Self::Complete(_) => Err(wrong_method()),
         }
     }
@@ -134,7 +136,7 @@ impl RequestAnswer {
     pub(crate) fn into_prompt_response(self) -> Result<GetPromptResponse, ErrorData> {
         match self {
             Self::InputRequired(result) => Ok(result.into()),
-            Self::Complete(Reply::Prompt(result)) => Ok(result.into()),
+            Self::Complete(MethodResult::Prompt(result)) => Ok(result.into()),
             Self::Complete(_) => Err(wrong_method()),
         }
     }
@@ -142,7 +144,7 @@ impl RequestAnswer {
     pub(crate) fn into_resource_response(self) -> Result<ReadResourceResponse, ErrorData> {
         match self {
             Self::InputRequired(result) => Ok(result.into()),
-            Self::Complete(Reply::Resource(result)) => Ok(result.into()),
+            Self::Complete(MethodResult::Resource(result)) => Ok(result.into()),
             Self::Complete(_) => Err(wrong_method()),
         }
     }

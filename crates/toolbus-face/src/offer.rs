@@ -34,18 +34,18 @@ pub(crate) struct Offer {
 /// One MCP server, and its tools as it listed them when last asked.
 struct ServerOffer {
     name: String,
-    catalogue: RwLock<Catalogue>,
+    catalogue: RwLock<ListedTools>,
 }
 
 /// The tools of one MCP server as they were listed last.
 #[derive(Default)]
-struct Catalogue {
+struct ListedTools {
     tools: Arc<Vec<Tool>>,
     /// The number that the list had when it was asked for; `None` where it was not, or had none.
     revision: Option<u64>,
 }
 
-impl Catalogue {
+impl ListedTools {
     fn find(&self, name: &str) -> Option<&Tool> {
         self.tools.iter().find(|tool| tool.name == name)
     }
@@ -219,7 +219,7 @@ impl Offer {
         let seen = seen.filter(|tool| view.sees(&ToolId::of(&provider, &tool.name)));
         let tools: Arc<Vec<_>> = Arc::new(seen.map(of_server).collect());
 
-        *server.catalogue.write() = Catalogue { tools: Arc::clone(&tools), revision };
+        *server.catalogue.write() = ListedTools { tools: Arc::clone(&tools), revision };
         Ok(tools)
     }
 

@@ -34,14 +34,14 @@ const ROUND_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What becomes of a request.
 #[derive(Debug)]
-pub(crate) enum Reply {
+pub(crate) enum MethodResult {
     Tool(CallToolResult),
     Prompt(GetPromptResult),
     Resource(ReadResourceResult),
 }
 
 /// How a call ends.
-pub(crate) type CallOutcome = Result<Reply, ErrorData>;
+pub(crate) type CallOutcome = Result<MethodResult, ErrorData>;
 
 /// What a call is given when it starts.
 pub(crate) struct ClientLinks {
@@ -60,7 +60,7 @@ pub(crate) struct NewCall<F> {
 }
 
 /// What a pending call reports next to its client.
-pub(crate) enum CallEvent {
+pub(crate) enum PendingCallEvent {
     /// It is over.
     Finished(CallOutcome),
     /// It wants to know this first.
@@ -189,12 +189,12 @@ impl PendingCall {
     }
 
     /// Waits for what the client has to know next.
-    pub(crate) async fn next_event(&mut self) -> CallEvent {
+    pub(crate) async fn next_event(&mut self) -> PendingCallEvent {
         loop {
             if self.questions_received >= self.questions_expected {
                 let asked = self.take_round();
                 if !asked.is_empty() {
-                    return CallEvent::NeedsInput(asked);
+                    return PendingCallEvent::NeedsInput(asked);
                 }
             }
 
@@ -203,11 +203,11 @@ impl PendingCall {
                 biased;
                 ended = &mut self.ended => {
                     let lost = || ErrorData::internal_error("the call has broken off", None);
-                    return CallEvent::Finished(ended.map_or_else(|_| Err(lost()), |(ended, _)| ended));
+                    return PendingCallEvent::Finished(ended.map_or_else(|_| Err(lost()), |(ended, _)| ended));
                 }
                 Some(open) = self.questions.recv() => self.take_question(open),
                 () = sleep_until(self.round_ends), if !self.round.is_empty() => {
-                    return CallEvent::NeedsInput(self.take_round());
+                    return PendingCallEvent::NeedsInput(self.take_round());
                 }
             }
         }
@@ -323,9 +323,9 @@ fn keep_within_room(
     ended: CallOutcome,
 ) -> (CallOutcome, Option<OwnedSemaphorePermit>) {
     let bytes = match &ended {
-        Ok(Reply::Tool(result)) => serde_json::to_string(result),
-        Ok(Reply::Prompt(result)) => serde_json::to_string(result),
-        Ok(Reply::Resource(result)) => serde_json::to_string(result),
+        Ok(MethodResult::Tool(result)) => serde_json::to_string(result),
+        Ok(MethodResult::Prompt(result)) => serde_json::to_string(result),
+        Ok(MethodResult::Resource(result)) => serde_json::to_string(result),
         Err(error) => serde_json::to_string(error),
     };
 

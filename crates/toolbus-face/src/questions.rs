@@ -31,8 +31,8 @@ const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct Questions {
     client: Client,
     is_asked: bool,
-    sender: mpsc::Sender<OpenQuestion>,
-    waiting: mpsc::Receiver<OpenQuestion>,
+    sender: mpsc::Sender<ForwardedQuestion>,
+    waiting: mpsc::Receiver<ForwardedQuestion>,
 }
 
 /// Whom they go to.
@@ -43,7 +43,7 @@ struct Client {
 }
 
 /// A question that waits for its answer.
-struct OpenQuestion {
+struct ForwardedQuestion {
     question: Question,
     answer: oneshot::Sender<Result<Value, AskError>>,
 }
@@ -69,7 +69,7 @@ impl Questions {
             let sender = sender.clone();
             async move {
                 let (answer, answered) = oneshot::channel();
-                if sender.try_send(OpenQuestion { question, answer }).is_err() {
+                if sender.try_send(ForwardedQuestion { question, answer }).is_err() {
                     return Err(AskError::new(AskErrorCode::Busy, "too many questions are open"));
                 }
                 let ended = |_| AskError::new(AskErrorCode::Cancelled, "the call has ended");
@@ -107,8 +107,8 @@ impl Questions {
 }
 
 impl Client {
-    async fn answer(&self, open: OpenQuestion, over: CancellationToken) {
-        let OpenQuestion { question, mut answer } = open;
+    async fn answer(&self, open: ForwardedQuestion, over: CancellationToken) {
+        let ForwardedQuestion { question, mut answer } = open;
         let request = match client_request(question, &self.capabilities) {
             Ok(request) => ServerRequest::CustomRequest(request),
             Err(error) => return drop(answer.send(Err(error))),

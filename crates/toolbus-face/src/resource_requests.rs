@@ -28,7 +28,7 @@ use toolbus_wire::message::mcp::{
 
 use crate::FaceDeps;
 use crate::outcome;
-use crate::pending_call::{CallOutcome, Reply};
+use crate::pending_call::{CallOutcome, MethodResult};
 
 /// One server, for one request. Every read passes the invoker's gates.
 pub(crate) struct ServerRequests<'a> {
@@ -41,7 +41,7 @@ pub(crate) struct ServerRequests<'a> {
 }
 
 /// What a server may ask something for before it gives it.
-pub(crate) enum ReadRequest {
+pub(crate) enum ClientRead {
     Prompt(GetPromptRequestParams),
     /// The resource at this address.
     Resource(String),
@@ -80,10 +80,14 @@ impl ServerRequests<'_> {
         self.deps.read(call, subject, read)
     }
 
-    pub(crate) async fn read(&self, wanted: ReadRequest, asker: &Asker) -> CallOutcome {
+    pub(crate) async fn read(&self, wanted: ClientRead, asker: &Asker) -> CallOutcome {
         match wanted {
-            ReadRequest::Prompt(wanted) => self.prompt(wanted, asker).await.map(Reply::Prompt),
-            ReadRequest::Resource(uri) => self.resource(uri, asker).await.map(Reply::Resource),
+            ClientRead::Prompt(wanted) => {
+                self.prompt(wanted, asker).await.map(MethodResult::Prompt)
+            }
+            ClientRead::Resource(uri) => {
+                self.resource(uri, asker).await.map(MethodResult::Resource)
+            }
         }
     }
 
@@ -118,7 +122,8 @@ impl ServerRequests<'_> {
         let read = |context| directory.prompt(&wanted, context);
         let answer = self.admit("prompts/get", asker, read).await.map_err(error)?;
 
-        let mut prompt = GetPromptResult::new(answer.messages.into_iter().map(to_prompt_message).collect());
+        let mut prompt =
+            GetPromptResult::new(answer.messages.into_iter().map(to_prompt_message).collect());
         prompt.description = answer.description;
         Ok(prompt)
     }

@@ -46,8 +46,8 @@ struct FakeState {
 }
 
 /// A code, and the reason of a refusal.
-type Refusal = (u16, &'static str);
-const GONE: Refusal = (404, "NotFound");
+type ApiRefusal = (u16, &'static str);
+const GONE: ApiRefusal = (404, "NotFound");
 
 impl FakeCluster {
     /// From now on.
@@ -95,13 +95,13 @@ fn lease_of(manager: &str) -> (String, String) {
 }
 
 impl FakeState {
-    fn hear(&mut self, request: &Request<()>, body: &Value) -> Option<Result<Value, Refusal>> {
+    fn hear(&mut self, request: &Request<()>, body: &Value) -> Option<Result<Value, ApiRefusal>> {
         let arrives = self.hearing != Hearing::Deaf;
         let answer = arrives.then(|| self.answer(request, body));
         answer.filter(|_| self.hearing == Hearing::Well)
     }
 
-    fn answer(&mut self, request: &Request<()>, body: &Value) -> Result<Value, Refusal> {
+    fn answer(&mut self, request: &Request<()>, body: &Value) -> Result<Value, ApiRefusal> {
         let (_, place) = request.uri().path().split_once(NAMESPACE).ok_or(GONE)?;
         let mut place = place.trim_matches('/').splitn(2, '/').map(str::to_owned);
         let collection = place.next().unwrap_or_default();
@@ -135,7 +135,7 @@ impl FakeState {
         json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items})
     }
 
-    fn create(&mut self, collection: String, body: &Value) -> Result<Value, Refusal> {
+    fn create(&mut self, collection: String, body: &Value) -> Result<Value, ApiRefusal> {
         let name = body["metadata"]["name"].as_str().ok_or((422, "Invalid"))?.to_owned();
         if self.objects.contains_key(&(collection.clone(), name.clone())) {
             return Err((409, "AlreadyExists"));
@@ -148,7 +148,7 @@ impl FakeState {
         Ok(object)
     }
 
-    fn patch(&mut self, place: &(String, String), patch: &Value) -> Result<Value, Refusal> {
+    fn patch(&mut self, place: &(String, String), patch: &Value) -> Result<Value, ApiRefusal> {
         let object = self.objects.get_mut(place).ok_or(GONE)?;
         let seen = &patch["metadata"]["resourceVersion"];
         let current = &object["metadata"]["resourceVersion"];
@@ -161,7 +161,7 @@ impl FakeState {
         Ok(object.clone())
     }
 
-    fn delete(&mut self, place: &(String, String), options: &Value) -> Result<Value, Refusal> {
+    fn delete(&mut self, place: &(String, String), options: &Value) -> Result<Value, ApiRefusal> {
         let object = self.objects.get(place).ok_or(GONE)?;
         for what in ["uid", "resourceVersion"] {
             let expected = &options["preconditions"][what];

@@ -141,7 +141,7 @@ impl IncomingMessage {
         match disposition {
             Disposition::Ack => source.ack(tag),
             Disposition::DeadLetter { reason } => {
-                let held = UnackedMessage { source: &source, tag, properties, body, topic };
+                let held = UnackedDelivery { source: &source, tag, properties, body, topic };
                 held.dead_letter(&reason).await;
             }
         }
@@ -149,7 +149,7 @@ impl IncomingMessage {
 }
 
 /// A message that its handler did not ack.
-struct UnackedMessage<'a> {
+struct UnackedDelivery<'a> {
     source: &'a SubscriptionChannel,
     tag: u64,
     properties: BasicProperties,
@@ -157,7 +157,7 @@ struct UnackedMessage<'a> {
     topic: Topic,
 }
 
-impl UnackedMessage<'_> {
+impl UnackedDelivery<'_> {
     /// Keeps the message where people can look at it, and says why.
     async fn dead_letter(self, why: &str) {
         let source = self.source;

@@ -7,7 +7,7 @@ use opentelemetry::metrics::Counter;
 use opentelemetry::{KeyValue, global};
 use toolbus_telemetry::{Kind, Metric};
 
-use crate::publisher::Outcome;
+use crate::publisher::PublishOutcome;
 use crate::shared::{ConnectionState, Shared};
 
 /// The name of the meter, which is the scope of these metrics.
@@ -92,13 +92,13 @@ impl Metrics {
     }
 
     /// What became of a message on the channel.
-    pub(crate) fn settled(&self, outcome: &Outcome) {
+    pub(crate) fn settled(&self, outcome: &PublishOutcome) {
         self.answered(match outcome {
-            Outcome::Confirmed => "confirmed",
-            Outcome::Unroutable => "unroutable",
-            Outcome::Refused(_) => "refused",
-            Outcome::Unconfirmed => "unconfirmed",
-            Outcome::NotSent(_) => "not_sent",
+            PublishOutcome::Confirmed => "confirmed",
+            PublishOutcome::Unroutable => "unroutable",
+            PublishOutcome::Refused(_) => "refused",
+            PublishOutcome::Unconfirmed => "unconfirmed",
+            PublishOutcome::NotSent(_) => "not_sent",
         });
     }
 

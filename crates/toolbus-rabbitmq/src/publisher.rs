@@ -7,7 +7,7 @@
 //! [`Returns`] puts that right.
 //!
 //! Nothing here retries. A message that was not sent goes back to its caller, a message whose
-//! answer is lost is [`Outcome::Unconfirmed`].
+//! answer is lost is [`PublishOutcome::Unconfirmed`].
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub(crate) struct Outgoing {
 }
 
 /// What became of a message.
-pub(crate) enum Outcome {
+pub(crate) enum PublishOutcome {
     /// The broker has it.
     Confirmed,
     /// No queue takes it.
@@ -61,7 +61,7 @@ pub(crate) enum Outcome {
 /// A message and who waits for its outcome.
 pub(crate) struct PublishCommand {
     pub(crate) outgoing: Outgoing,
-    pub(crate) outcome: oneshot::Sender<Outcome>,
+    pub(crate) outcome: oneshot::Sender<PublishOutcome>,
 }
 
 /// Publishes what comes in until the channel cannot be had any more, which ends in the reason, or
@@ -108,7 +108,7 @@ impl Publisher {
 
         self.commands.close();
         while let Some(command) = self.commands.recv().await {
-            let _ = command.outcome.send(Outcome::NotSent(Box::new(command.outgoing)));
+            let _ = command.outcome.send(PublishOutcome::NotSent(Box::new(command.outgoing)));
         }
 
         end
@@ -172,7 +172,7 @@ struct SettledMessage {
     answer: ConfirmResult,
     /// The returned message that came with the answer: this one, or another.
     returned: Option<MessageKey>,
-    outcome: oneshot::Sender<Outcome>,
+    outcome: oneshot::Sender<PublishOutcome>,
     /// Its share of what may be in flight: the caller may be gone, the message is not.
     _share: Option<OwnedSemaphorePermit>,
 }
@@ -286,13 +286,13 @@ impl SettledMessage {
     /// what closed the channel.
     fn report_outcome(self, returns: &mut Returns, alone: bool, metrics: &Metrics) {
         let outcome = match self.answer {
-            _ if returns.take(&self.key) => Outcome::Unroutable,
-            ConfirmResult::Acked => Outcome::Confirmed,
-            ConfirmResult::Nacked => Outcome::Refused("no queue had room for it".to_owned()),
-            ConfirmResult::NotSent(outgoing) => Outcome::NotSent(outgoing),
+            _ if returns.take(&self.key) => PublishOutcome::Unroutable,
+            ConfirmResult::Acked => PublishOutcome::Confirmed,
+            ConfirmResult::Nacked => PublishOutcome::Refused("no queue had room for it".to_owned()),
+            ConfirmResult::NotSent(outgoing) => PublishOutcome::NotSent(outgoing),
             ConfirmResult::Failed(error) => match protocol_error(&error) {
-                Some(AMQPErrorKind::Soft(_)) if alone => Outcome::Refused(reason(&error)),
-                _ => Outcome::Unconfirmed,
+                Some(AMQPErrorKind::Soft(_)) if alone => PublishOutcome::Refused(reason(&error)),
+                _ => PublishOutcome::Unconfirmed,
             },
         };
 

@@ -18,7 +18,7 @@ use crate::Config;
 use crate::frame;
 use crate::link::Link;
 use crate::metrics::Metrics;
-use crate::publisher::{IN_FLIGHT_MAX, Outcome, Outgoing, PublishCommand};
+use crate::publisher::{IN_FLIGHT_MAX, Outgoing, PublishCommand, PublishOutcome};
 use crate::topology::Topology;
 
 /// Bytes of body that go under one permit of what may be in flight: all permits are 64 MiB.
@@ -187,12 +187,12 @@ impl Shared {
 
             let answer = tokio::time::timeout(self.config.confirm_within, answer);
             match answer.await {
-                Ok(Ok(Outcome::Confirmed)) => return Ok(()),
-                Ok(Ok(Outcome::Unroutable)) => return Err(SendError::Unroutable),
-                Ok(Ok(Outcome::Refused(reason))) => return Err(SendError::Refused(reason)),
-                Ok(Ok(Outcome::NotSent(back))) => outgoing = *back,
+                Ok(Ok(PublishOutcome::Confirmed)) => return Ok(()),
+                Ok(Ok(PublishOutcome::Unroutable)) => return Err(SendError::Unroutable),
+                Ok(Ok(PublishOutcome::Refused(reason))) => return Err(SendError::Refused(reason)),
+                Ok(Ok(PublishOutcome::NotSent(back))) => outgoing = *back,
                 // The task of the publisher has ended without a word.
-                Ok(Ok(Outcome::Unconfirmed) | Err(_)) => return Err(SendError::Unconfirmed),
+                Ok(Ok(PublishOutcome::Unconfirmed) | Err(_)) => return Err(SendError::Unconfirmed),
                 Err(_) => {
                     self.metrics.late();
                     return Err(SendError::Unconfirmed);

@@ -229,7 +229,12 @@ impl<'a> Declarer<'a> {
     }
 }
 
-async fn bind_queue(channel: &Channel, queue: &str, exchange: &str, key: &str) -> lapin::Result<()> {
+async fn bind_queue(
+    channel: &Channel,
+    queue: &str,
+    exchange: &str,
+    key: &str,
+) -> lapin::Result<()> {
     let options = QueueBindOptions::default();
     let none = FieldTable::default();
     channel.queue_bind(short(queue), short(exchange), short(key), options, none).await

@@ -167,7 +167,7 @@ where
         return probe_health(frame.health);
     }
 
-    let frame = Frame::start(program, &frame, &environment).inspect(|_| {
+    let frame = ProcessFrame::start(program, &frame, &environment).inspect(|_| {
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     });
 
@@ -246,7 +246,7 @@ pub fn configure<S: ServiceSettings>(
 }
 
 /// All that surrounds the work, started.
-struct Frame {
+struct ProcessFrame {
     role: Role,
     grace: Duration,
     runtime: Runtime,
@@ -255,7 +255,7 @@ struct Frame {
     context: Context,
 }
 
-impl Frame {
+impl ProcessFrame {
     fn start(
         program: &Program,
         settings: &FrameSettings<'_>,

@@ -43,7 +43,13 @@ pub(crate) fn mount_trees(trees: &[PathBuf]) -> io::Result<()> {
     let place = c_string(STAGING_MOUNT)?;
     let options = c"mode=0755,size=1m";
 
-    mount_at(Some(c"tmpfs"), &place, Some(c"tmpfs"), libc::MS_NOSUID | libc::MS_NODEV, Some(options))?;
+    mount_at(
+        Some(c"tmpfs"),
+        &place,
+        Some(c"tmpfs"),
+        libc::MS_NOSUID | libc::MS_NODEV,
+        Some(options),
+    )?;
 
     for (index, tree) in opened.iter().enumerate() {
         let target = staged_path(index);

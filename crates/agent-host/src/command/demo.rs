@@ -61,18 +61,18 @@ async fn run_steps(stage: &Stage<'_>) -> bool {
 }
 
 /// One call of the demo, and what is expected of it.
-struct Step {
+struct DemoStep {
     why: &'static str,
     tool: &'static str,
     arguments: Value,
     expect: fn(&Outcome) -> bool,
 }
 
-fn demo_steps() -> Vec<Step> {
+fn demo_steps() -> Vec<DemoStep> {
     let script = |source: &str| json!({"script": source});
 
     vec![
-        Step {
+        DemoStep {
             why: "Python in a sandbox of its own: input goes in, what is printed comes back.",
             tool: "execute_python_script",
             arguments: json!({
@@ -83,7 +83,7 @@ fn demo_steps() -> Vec<Step> {
             }),
             expect: |outcome| has_text(outcome, "mean 42.0"),
         },
-        Step {
+        DemoStep {
             why: "The sandbox has no network: a script that calls home gets nowhere.",
             tool: "execute_python_script",
             arguments: script(
@@ -92,31 +92,31 @@ fn demo_steps() -> Vec<Step> {
             ),
             expect: |outcome| has_text(outcome, "refused:"),
         },
-        Step {
+        DemoStep {
             why: "Nor does it see this process's environment, where an agent keeps its keys.",
             tool: "execute_python_script",
             arguments: script("import os\nprint(sorted(os.environ))"),
             expect: |outcome| has_text(outcome, "'ROCKBOT_INPUT'"),
         },
-        Step {
+        DemoStep {
             why: "A script that never ends is killed at its own timeout, with all it started.",
             tool: "execute_python_script",
             arguments: json!({"script": "while True: pass", "timeout_seconds": 1}),
             expect: |outcome| has_text(outcome, "timed out after 1s"),
         },
-        Step {
+        DemoStep {
             why: "Arguments are checked before anything runs, and every mistake is told at once.",
             tool: "execute_python_script",
             arguments: json!({"timeout_seconds": "soon", "pip_packages": [1]}),
             expect: |outcome| fails_with(outcome, ErrorCode::InvalidArguments),
         },
-        Step {
+        DemoStep {
             why: "MCP servers are programs of their own behind the bridge; this one tells the date.",
             tool: "mcp_invoke_tool",
             arguments: json!({"server_name": "demo", "tool_name": "today", "arguments": {}}),
             expect: |outcome| has_text(outcome, "Today is"),
         },
-        Step {
+        DemoStep {
             why: "A server that nobody knows is an error with a code, at once, never silence.",
             tool: "mcp_invoke_tool",
             arguments: json!({"server_name": "nobody", "tool_name": "x"}),
@@ -131,7 +131,7 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    async fn show_step(&self, step: Step) -> bool {
+    async fn show_step(&self, step: DemoStep) -> bool {
         let started = Instant::now();
         let scope = self.one_shot.agent.local_scope();
         let call = Call::by_name(&scope, step.tool, step.arguments);

@@ -18,14 +18,14 @@ const NAMES_MAX: usize = 1000;
 
 /// A block that is a file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct FilePart {
     pub(super) name: FileName,
     pub(super) kind: String,
     pub(super) content: Vec<u8>,
 }
 
 /// The blocks that hold bytes, or text that stands somewhere; text to read is none.
-pub(super) fn file_parts(blocks: &[ContentBlock]) -> Vec<Part> {
+pub(super) fn file_parts(blocks: &[ContentBlock]) -> Vec<FilePart> {
     let parts = blocks.iter().enumerate().filter_map(|(index, block)| {
         let content = match (&block.data, &block.text, &block.kind) {
             (Some(data), ..) => STANDARD.decode(data).ok()?,
@@ -35,21 +35,21 @@ pub(super) fn file_parts(blocks: &[ContentBlock]) -> Vec<Part> {
         let kind = block.mime_type.as_deref().unwrap_or("application/octet-stream");
         let uri = block.uri.as_deref().unwrap_or_default();
         let name = name_of(uri).unwrap_or_else(|| made_up(index + 1, kind));
-        Some(Part { name, kind: kind.to_owned(), content })
+        Some(FilePart { name, kind: kind.to_owned(), content })
     });
     parts.collect()
 }
 
 /// Says on standard error which files there are.
-pub(super) fn print_names(parts: &[Part]) {
-    for Part { name, kind, content } in parts {
+pub(super) fn print_names(parts: &[FilePart]) {
+    for FilePart { name, kind, content } in parts {
         let bytes = content.len();
         let _ = writeln!(io::stderr(), "file: {name} ({kind}, {bytes} bytes; --save keeps it)");
     }
 }
 
 /// Writes the files into a folder, which is made where it is missing, and says where each is.
-pub(super) fn write_files(folder: &Path, parts: &[Part]) -> io::Result<()> {
+pub(super) fn write_files(folder: &Path, parts: &[FilePart]) -> io::Result<()> {
     if parts.is_empty() {
         return Ok(());
     }

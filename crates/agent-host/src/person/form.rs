@@ -29,18 +29,18 @@ enum Kind {
     Text,
     Number,
     Boolean,
-    Choice(Vec<Choice>),
-    Choices(Vec<Choice>),
+    Choice(Vec<FieldChoice>),
+    Choices(Vec<FieldChoice>),
 }
 
-struct Choice {
+struct FieldChoice {
     value: Value,
     title: String,
 }
 
 /// What a typed line comes to.
 #[derive(Debug, PartialEq)]
-pub(super) enum Entry {
+pub(super) enum FieldEntry {
     Value(Value),
     /// The field stays empty.
     LeftOut,
@@ -139,25 +139,25 @@ impl Field {
     }
 
     /// What a line means.
-    pub(super) fn read_line(&self, line: &str) -> Entry {
+    pub(super) fn read_line(&self, line: &str) -> FieldEntry {
         let line = line.trim();
         if line.is_empty() {
             return match (self.schema.get("default"), self.is_required) {
-                (Some(default), _) => Entry::Value(default.clone()),
-                (None, true) => Entry::Declined,
-                (None, false) => Entry::LeftOut,
+                (Some(default), _) => FieldEntry::Value(default.clone()),
+                (None, true) => FieldEntry::Declined,
+                (None, false) => FieldEntry::LeftOut,
             };
         }
 
         let value = match self.parse_value(line) {
             Ok(value) => value,
-            Err(why) => return Entry::Wrong(why),
+            Err(why) => return FieldEntry::Wrong(why),
         };
         let entered = json!({&self.name: value});
 
         match self.check.check(&entered) {
-            Ok(()) => Entry::Value(value),
-            Err(violations) => Entry::Wrong(describe(&violations, None)),
+            Ok(()) => FieldEntry::Value(value),
+            Err(violations) => FieldEntry::Wrong(describe(&violations, None)),
         }
     }
 
@@ -183,30 +183,31 @@ impl Field {
 }
 
 /// A choice by its value or title, else by its number.
-fn find_choice(choices: &[Choice], line: &str) -> Result<Value, String> {
-    let is_named = |choice: &&Choice| plain_text(&choice.value) == line || choice.title == line;
+fn find_choice(choices: &[FieldChoice], line: &str) -> Result<Value, String> {
+    let is_named =
+        |choice: &&FieldChoice| plain_text(&choice.value) == line || choice.title == line;
     let by_number = || choices.get(line.parse::<usize>().ok()?.checked_sub(1)?);
     let chosen = choices.iter().find(is_named).or_else(by_number);
     chosen.map(|choice| choice.value.clone()).ok_or_else(|| format!("{line} is none of them"))
 }
 
 /// The choices that a schema leaves, by any of the ways in which MCP writes them.
-fn read_choices(schema: &Value) -> Result<Vec<Choice>, String> {
+fn read_choices(schema: &Value) -> Result<Vec<FieldChoice>, String> {
     let titled = |choice: &Value| {
         let value = choice["const"].clone();
         let title = choice["title"].as_str().map_or_else(|| plain_text(&value), str::to_owned);
-        Choice { value, title }
+        FieldChoice { value, title }
     };
     let list = |name: &str| schema.get(name).and_then(Value::as_array);
 
-    let choices: Vec<Choice> = if let Some(choices) = list("oneOf").or_else(|| list("anyOf")) {
+    let choices: Vec<FieldChoice> = if let Some(choices) = list("oneOf").or_else(|| list("anyOf")) {
         choices.iter().map(titled).collect()
     } else {
         let titles = list("enumNames").map_or(&[][..], Vec::as_slice);
         let values = list("enum").map_or(&[][..], Vec::as_slice);
         let choice = |(at, value): (usize, &Value)| {
             let title = titles.get(at).and_then(Value::as_str);
-            Choice {
+            FieldChoice {
                 title: title.map_or_else(|| plain_text(value), str::to_owned),
                 value: value.clone(),
             }

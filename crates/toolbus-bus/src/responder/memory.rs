@@ -47,7 +47,7 @@ pub(super) enum Recalled {
     /// It ended with this.
     Done(Reply),
     /// It runs at this moment.
-    Running(Run),
+    Running(JoinedRun),
     /// Nothing. Whoever recalled it is to run the call now.
     New(Place),
 }
@@ -61,7 +61,7 @@ impl Memory {
         match table.entries.entry(key) {
             hash_map::Entry::Occupied(known) => match known.get() {
                 CallEntry::Done(reply) => Recalled::Done(reply.clone()),
-                CallEntry::Running(slot) => Recalled::Running(Run(Arc::clone(slot))),
+                CallEntry::Running(slot) => Recalled::Running(JoinedRun(Arc::clone(slot))),
             },
             hash_map::Entry::Vacant(place) => {
                 let slot = Arc::new(OutcomeSlot::default());
@@ -99,12 +99,12 @@ impl OutcomeTable {
 /// The outcome of a run, once it has one.
 #[derive(Default)]
 struct OutcomeSlot {
-    outcome: Mutex<Outcome>,
+    outcome: Mutex<RunOutcome>,
     ended: Notify,
 }
 
 #[derive(Clone, Default)]
-enum Outcome {
+enum RunOutcome {
     #[default]
     Open,
     /// The run was dropped.
@@ -113,23 +113,23 @@ enum Outcome {
 }
 
 impl OutcomeSlot {
-    fn end(&self, outcome: Outcome) {
+    fn end(&self, outcome: RunOutcome) {
         *self.outcome.lock() = outcome;
         self.ended.notify_waiters();
     }
 }
 
 /// Somebody else's run of the same call.
-pub(super) struct Run(Arc<OutcomeSlot>);
+pub(super) struct JoinedRun(Arc<OutcomeSlot>);
 
-impl Run {
+impl JoinedRun {
     /// How it ends; `None` when it was dropped without an outcome.
     pub(super) async fn outcome(self) -> Option<Reply> {
         // Listening begins here, before the look, or an end between the two would be missed.
         let ended = self.0.ended.notified();
         let outcome = self.0.outcome.lock().clone();
         let outcome = match outcome {
-            Outcome::Open => {
+            RunOutcome::Open => {
                 ended.await;
                 self.0.outcome.lock().clone()
             }
@@ -137,8 +137,8 @@ impl Run {
         };
 
         match outcome {
-            Outcome::Reply(reply) => Some(reply),
-            Outcome::Lost | Outcome::Open => None,
+            RunOutcome::Reply(reply) => Some(reply),
+            RunOutcome::Lost | RunOutcome::Open => None,
         }
     }
 }
@@ -156,7 +156,7 @@ impl Place {
     pub(super) fn remember(mut self, reply: Reply) {
         self.memory.table.lock().remember(self.key, reply.clone(), Instant::now());
         if let Some(slot) = self.slot.take() {
-            slot.end(Outcome::Reply(reply));
+            slot.end(RunOutcome::Reply(reply));
         }
     }
 }
@@ -165,7 +165,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take() {
             self.memory.table.lock().entries.remove(&self.key);
-            slot.end(Outcome::Lost);
+            slot.end(RunOutcome::Lost);
         }
     }
 }

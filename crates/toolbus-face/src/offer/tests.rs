@@ -85,11 +85,11 @@ fn a_tool_is_as_rich_as_its_server_has_it() {
 
 #[test]
 fn a_catalogue_is_asked_for_again_only_when_the_list_is_another() {
-    let never_asked = Catalogue::default();
+    let never_asked = ListedTools::default();
     assert!(never_asked.is_outdated(None));
     assert!(never_asked.is_outdated(Some(1)));
 
-    let listed = Catalogue { tools: Arc::new(tools(2)), revision: Some(1) };
+    let listed = ListedTools { tools: Arc::new(tools(2)), revision: Some(1) };
     assert!(!listed.is_outdated(Some(1)));
     assert!(listed.is_outdated(Some(2)));
     assert!(listed.is_outdated(None), "the server is not announced");

@@ -52,20 +52,20 @@ fn begin_call(
 /// The methods that are asked, by their keys.
 async fn asked(call: &mut PendingCall) -> Value {
     match call.next_event().await {
-        CallEvent::NeedsInput(asked) => {
+        PendingCallEvent::NeedsInput(asked) => {
             let asked = serde_json::to_value(asked).unwrap();
             let methods = asked.as_object().unwrap().iter();
             methods.map(|(key, request)| (key.clone(), request["method"].clone())).collect()
         }
-        CallEvent::Finished(ended) => panic!("it has ended: {ended:?}"),
+        PendingCallEvent::Finished(ended) => panic!("it has ended: {ended:?}"),
     }
 }
 
 async fn ended(mut call: PendingCall) -> Value {
     match call.next_event().await {
-        CallEvent::Finished(Err(ended)) => serde_json::from_str(&ended.message).unwrap(),
-        CallEvent::Finished(Ok(reply)) => panic!("{reply:?}"),
-        CallEvent::NeedsInput(asked) => panic!("it asks {asked:?}"),
+        PendingCallEvent::Finished(Err(ended)) => serde_json::from_str(&ended.message).unwrap(),
+        PendingCallEvent::Finished(Ok(reply)) => panic!("{reply:?}"),
+        PendingCallEvent::NeedsInput(asked) => panic!("it asks {asked:?}"),
     }
 }
 
@@ -174,7 +174,7 @@ async fn an_outcome_that_finds_no_room_is_told_as_unknown() {
     let (suspended, text) = (SuspendedCalls::new(), "x".repeat(100));
     let result = || {
         let block = rmcp::model::ContentBlock::text(text.clone());
-        Ok(Reply::Tool(CallToolResult::success(vec![block])))
+        Ok(MethodResult::Tool(CallToolResult::success(vec![block])))
     };
     let (ended, room) = keep_within_room(&suspended, result());
     assert!(ended.is_ok() && room.is_some());

@@ -4,7 +4,7 @@ use toolbus_bus::{Progress, Question, Slot, SlotPool};
 use toolbus_wire::message::toolbus::AskKind;
 
 use super::*;
-use crate::pending_call::{CallEvent, CallOutcome, ClientLinks, NewCall};
+use crate::pending_call::{CallOutcome, ClientLinks, NewCall, PendingCallEvent};
 
 fn identity(name: &str) -> RequestIdentity {
     let client = Some(Implementation::new("client", "1"));
@@ -60,7 +60,9 @@ fn asking_in(suspended: &SuspendedCalls, slot: Slot) -> (PendingCall, Cancellati
 /// A call whose client is away, and the state to come back with.
 async fn away(suspended: &SuspendedCalls, name: &str) -> (String, CancellationToken) {
     let (mut call, cancelled) = asking(suspended);
-    assert!(matches!(call.next_event().await, CallEvent::NeedsInput(asked) if asked.len() == 1));
+    assert!(
+        matches!(call.next_event().await, PendingCallEvent::NeedsInput(asked) if asked.len() == 1)
+    );
     (suspended.suspend(call, identity(name)).ok().unwrap(), cancelled)
 }
 
@@ -68,7 +70,7 @@ async fn away(suspended: &SuspendedCalls, name: &str) -> (String, CancellationTo
 async fn the_slot_of_a_call_is_free_while_its_client_is_away() {
     let (suspended, slots) = (SuspendedCalls::new(), SlotPool::new(1, 1));
     let (mut call, _) = asking_in(&suspended, slots.try_take().unwrap());
-    assert!(matches!(call.next_event().await, CallEvent::NeedsInput(_)));
+    assert!(matches!(call.next_event().await, PendingCallEvent::NeedsInput(_)));
     assert!(slots.try_take().is_none());
     let state = suspended.suspend(call, identity("a")).ok().unwrap();
     assert!(slots.try_take().is_some());
@@ -110,7 +112,9 @@ async fn a_state_is_good_once_for_the_request_it_was_given_to() {
     let answer = json!({"action": "decline"});
     let client = serde_json::from_value(json!({"elicitation": {}})).unwrap();
     call.take_answers([("question".to_owned(), answer)].into(), client);
-    let CallEvent::Finished(Err(ended)) = call.next_event().await else { panic!("it asks again") };
+    let PendingCallEvent::Finished(Err(ended)) = call.next_event().await else {
+        panic!("it asks again")
+    };
     assert!(ended.message.contains("decline"), "{ended:?}");
     assert!(!cancelled.is_cancelled());
 }
@@ -133,7 +137,7 @@ async fn only_so_many_may_be_away_and_none_after_the_end() {
         states.push(away(&suspended, "t").await);
     }
     let (mut call, cancelled) = asking(&suspended);
-    assert!(matches!(call.next_event().await, CallEvent::NeedsInput(_)));
+    assert!(matches!(call.next_event().await, PendingCallEvent::NeedsInput(_)));
     let back = suspended.suspend(call, identity("t"));
     assert!(back.is_err() && !cancelled.is_cancelled());
     drop(back);

@@ -25,7 +25,7 @@ use tracing::Instrument as _;
 use super::CallFailure;
 use super::caller_questions::CallerQuestions;
 use super::client_handler::capabilities;
-use super::request_sender::{PendingRequest, RequestSender};
+use super::request_sender::{RequestSender, SentRequest};
 use crate::record::{About, Operation};
 use crate::transport::intercept::CallTag;
 
@@ -142,7 +142,7 @@ impl<'a> Exchange<'a> {
             let sending = Box::pin(self.sender.peer.send_cancellable_request(request, options));
             let handle = sending.await?;
             operation.set_request_id(&handle.id);
-            PendingRequest::new(self.sender, handle).wait_response().await
+            SentRequest::new(self.sender, handle).wait_response().await
         };
         answering.instrument(operation.span().clone()).await
     }

@@ -48,7 +48,7 @@ impl RequestSender {
         let answering = async {
             let handle = self.peer.send_cancellable_request(request, options).await?;
             operation.set_request_id(&handle.id);
-            let mut pending = PendingRequest::new(self, handle);
+            let mut pending = SentRequest::new(self, handle);
             tokio::select! {
                 biased;
                 response = pending.wait_response() => response,
@@ -83,13 +83,13 @@ impl RequestSender {
 }
 
 /// A request that was sent. Dropped without its response, it is cancelled at the server.
-pub(super) struct PendingRequest<'a> {
+pub(super) struct SentRequest<'a> {
     sender: &'a RequestSender,
     handle: Option<RequestHandle<RoleClient>>,
     _counted: TaskTrackerToken,
 }
 
-impl<'a> PendingRequest<'a> {
+impl<'a> SentRequest<'a> {
     pub(super) fn new(sender: &'a RequestSender, handle: RequestHandle<RoleClient>) -> Self {
         Self { sender, handle: Some(handle), _counted: sender.pending.token() }
     }
@@ -103,7 +103,7 @@ impl<'a> PendingRequest<'a> {
     }
 }
 
-impl Drop for PendingRequest<'_> {
+impl Drop for SentRequest<'_> {
     fn drop(&mut self) {
         let Some(handle) = self.handle.take() else { return };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };

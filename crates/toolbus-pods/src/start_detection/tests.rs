@@ -9,7 +9,8 @@ fn ended(reason: &str, exit_code: Option<i32>) -> ContainerEnd {
 #[test]
 fn only_a_whole_log_of_a_container_that_was_seen_to_end_proves_that_nothing_began() {
     let check = |text: &str, reason: &str, never: bool| {
-        let begun = conclude_start(classify_log("n0", text.as_bytes()), Some(&ended(reason, Some(137))));
+        let begun =
+            conclude_start(classify_log("n0", text.as_bytes()), Some(&ended(reason, Some(137))));
         assert_eq!(
             matches!(begun, Ok(StartState::NeverStarted(_))),
             never,
@@ -40,7 +41,10 @@ fn what_runs_has_begun_and_what_lives_may() {
     assert_eq!(conclude_start(started, Some(&ended("Error", Some(1)))), Ok(StartState::Started));
     assert_eq!(conclude_start(started, None), Ok(StartState::Started));
     for text in ["", "n0 0 ready \n", "n0 4 ready \n"] {
-        assert_eq!(conclude_start(classify_log("n0", text.as_bytes()), None), Ok(StartState::NotYet));
+        assert_eq!(
+            conclude_start(classify_log("n0", text.as_bytes()), None),
+            Ok(StartState::NotYet)
+        );
     }
     // Nobody looked into the container: its pod failed as a whole.
     let begun = conclude_start(classify_log("n0", b"n0 0 ready \n"), Some(&ended("Error", None)));

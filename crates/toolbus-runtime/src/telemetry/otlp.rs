@@ -166,8 +166,12 @@ pub(super) fn start(options: &Options<'_>) -> Result<Option<Exports>, Error> {
     let [traces, metrics, logs] = endpoints;
 
     Ok(Some(Exports {
-        traces: traces.map(|url| tracer_provider(client(Signal::Traces), &url, &resource)).transpose()?,
-        metrics: metrics.map(|url| meter_provider(client(Signal::Metrics), &url, &resource)).transpose()?,
+        traces: traces
+            .map(|url| tracer_provider(client(Signal::Traces), &url, &resource))
+            .transpose()?,
+        metrics: metrics
+            .map(|url| meter_provider(client(Signal::Metrics), &url, &resource))
+            .transpose()?,
         logs: logs.map(|url| logger_provider(client(Signal::Logs), &url, &resource)).transpose()?,
         transport,
     }))

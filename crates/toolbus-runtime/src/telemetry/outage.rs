@@ -13,10 +13,10 @@ const CAUSES_MAX: usize = 16;
 
 /// The outages of all signals.
 #[derive(Debug, Default)]
-pub(super) struct Outages(Mutex<State>);
+pub(super) struct Outages(Mutex<OutageState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct OutageState {
     /// Why each signal is not exported that is not.
     failing: BTreeMap<&'static str, String>,
     /// When each cause was warned about last.

@@ -43,18 +43,18 @@ fn write_members(
     fields: impl RecordFields,
     is_first: bool,
 ) -> fmt::Result {
-    let mut members = Members { writer, is_first, result: Ok(()) };
+    let mut members = FieldMembers { writer, is_first, result: Ok(()) };
     fields.record(&mut members);
     members.result
 }
 
-struct Members<'a, 'w> {
+struct FieldMembers<'a, 'w> {
     writer: &'a mut Writer<'w>,
     is_first: bool,
     result: fmt::Result,
 }
 
-impl Members<'_, '_> {
+impl FieldMembers<'_, '_> {
     fn write(&mut self, field: &Field, value: impl Serialize) {
         if self.result.is_ok() {
             self.result = self.try_write(field.name(), value);
@@ -71,7 +71,7 @@ impl Members<'_, '_> {
     }
 }
 
-impl Visit for Members<'_, '_> {
+impl Visit for FieldMembers<'_, '_> {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.write(field, value);
     }

@@ -265,7 +265,9 @@ fn collect_each<'a>(
     into: &mut Vec<Reference<'a>>,
 ) -> Result<(), Error> {
     match value {
-        Value::Array(schemas) => schemas.iter().try_for_each(|schema| collect_references(schema, place, into)),
+        Value::Array(schemas) => {
+            schemas.iter().try_for_each(|schema| collect_references(schema, place, into))
+        }
         Value::Object(members) if is_map_of_schemas(members) => {
             members.values().try_for_each(|schema| collect_references(schema, place, into))
         }
@@ -301,6 +303,7 @@ fn reference_in<'a>(keyword: &str, value: &'a Value) -> Result<Option<&'a str>, 
 
 fn find_definition<'a>(root: &'a Value, pointer: &str) -> Result<&'a Value, Error> {
     let path = pointer.trim_start_matches('#').replace("%25", "%");
-    root.pointer(&path)
-        .ok_or_else(|| Error(super::cut_text(format!("'{pointer}' refers to nothing in the schema"))))
+    root.pointer(&path).ok_or_else(|| {
+        Error(super::cut_text(format!("'{pointer}' refers to nothing in the schema")))
+    })
 }

@@ -60,7 +60,7 @@ fn a_name_that_leads_elsewhere_is_not_taken() {
 fn what_is_there_is_not_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     let inner = folder.path().join("new");
-    let part = |content: &[u8]| Part {
+    let part = |content: &[u8]| FilePart {
         name: FileName::parse("a.txt").unwrap(),
         kind: "text/plain".to_owned(),
         content: content.to_vec(),

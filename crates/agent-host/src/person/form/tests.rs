@@ -1,7 +1,7 @@
 use super::*;
 
 /// What lines typed into one field come to.
-fn check(schema: Value, is_required: bool, entries: &[(&str, Entry)]) {
+fn check(schema: Value, is_required: bool, entries: &[(&str, FieldEntry)]) {
     let required = if is_required { json!(["f"]) } else { json!([]) };
     let form = json!({"type": "object", "properties": {"f": schema}, "required": required});
     let form = Form::from_schema(&form).unwrap_or_else(|error| panic!("{error}"));
@@ -10,18 +10,18 @@ fn check(schema: Value, is_required: bool, entries: &[(&str, Entry)]) {
         let entry = field.read_line(line);
         match (&entry, expected) {
             // How it is worded is the checker's.
-            (Entry::Wrong(_), Entry::Wrong(any)) if any.is_empty() => {}
+            (FieldEntry::Wrong(_), FieldEntry::Wrong(any)) if any.is_empty() => {}
             _ => assert_eq!(&entry, expected, "{line:?}"),
         }
     }
 }
 
-fn wrong() -> Entry {
-    Entry::Wrong(String::new())
+fn wrong() -> FieldEntry {
+    FieldEntry::Wrong(String::new())
 }
 
-fn value(value: Value) -> Entry {
-    Entry::Value(value)
+fn value(value: Value) -> FieldEntry {
+    FieldEntry::Value(value)
 }
 
 #[test]
@@ -41,8 +41,8 @@ fn a_line_is_read_by_the_type_of_its_field() {
 fn nothing_is_the_default_or_left_out_or_a_no() {
     check(json!({"type": "integer", "default": 42}), true, &[("\n", value(json!(42)))]);
     check(json!({"type": "boolean", "default": false}), false, &[("", value(json!(false)))]);
-    check(json!({"type": "string"}), false, &[("  \n", Entry::LeftOut)]);
-    check(json!({"type": "string"}), true, &[("\n", Entry::Declined)]);
+    check(json!({"type": "string"}), false, &[("  \n", FieldEntry::LeftOut)]);
+    check(json!({"type": "string"}), true, &[("\n", FieldEntry::Declined)]);
 }
 
 #[test]

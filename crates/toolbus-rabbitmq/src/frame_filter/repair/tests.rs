@@ -91,7 +91,11 @@ fn every_kind_of_header_is_passed() {
         [b"S".to_vec(), repair_table(b"\xff\xfe")].concat(),
         [b"x".to_vec(), repair_table(b"\xff\xfe")].concat(),
         [b"F".to_vec(), repair_table(&inner)].concat(),
-        [b"A".to_vec(), repair_table(&[b"V".to_vec(), b"F".to_vec(), repair_table(&inner)].concat())].concat(),
+        [
+            b"A".to_vec(),
+            repair_table(&[b"V".to_vec(), b"F".to_vec(), repair_table(&inner)].concat()),
+        ]
+        .concat(),
     ];
     let count = values.len();
     let entries: Vec<u8> = values
