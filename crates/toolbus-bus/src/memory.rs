@@ -128,7 +128,7 @@ impl MemoryBus {
             return Err(PublishError::TooLarge { bytes });
         }
 
-        let queues = self.broker.route(topic);
+        let queues = self.broker.route_message(topic);
         let Some((last, others)) = queues.split_last() else {
             return Err(PublishError::Unroutable(topic.clone()));
         };
@@ -212,7 +212,7 @@ impl Broker {
     }
 
     /// The queues that take a topic.
-    fn route(&self, topic: &Topic) -> Arc<[Arc<Queue>]> {
+    fn route_message(&self, topic: &Topic) -> Arc<[Arc<Queue>]> {
         if let Some(queues) = self.routes.read().by_topic.get(topic.as_str()) {
             return Arc::clone(queues);
         }

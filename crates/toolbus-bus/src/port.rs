@@ -246,7 +246,7 @@ where
 pub async fn dispatch(handler: &dyn Handler, delivery: Delivery, traffic: &Traffic) -> Disposition {
     let destination = delivery.topic.template();
     let span = trace::process_span(traffic.system(), &delivery);
-    let mut record = traffic.processing(destination, delivery.redelivered);
+    let mut record = traffic.record_process(destination, delivery.redelivered);
     record.error = Some("dropped");
     let handled = AssertUnwindSafe(async { handler.handle(delivery).await })
         .catch_unwind()

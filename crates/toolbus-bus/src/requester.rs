@@ -429,12 +429,12 @@ impl ReplyReader {
             pending::Answer::Taken => {}
             pending::Answer::Late => {
                 self.counters.late.fetch_add(1, Ordering::Relaxed);
-                self.asked.dropped("late");
+                self.asked.record_dropped("late");
                 tracing::debug!("dropped a reply that came late");
             }
             pending::Answer::Unknown(correlation_id) => {
                 self.counters.unknown.fetch_add(1, Ordering::Relaxed);
-                self.asked.dropped("unknown");
+                self.asked.record_dropped("unknown");
                 tracing::warn!(correlation_id, "dropped a reply to nothing that was asked");
             }
         }

@@ -253,7 +253,7 @@ impl Authorization {
 
         known.manager = Some(manager);
         let token = Token::from_response(&given, SystemTime::now());
-        self.eraser.learn(&token.value);
+        self.eraser.add_secrets(&token.value);
         tracing::debug!(server = %self.server, "obtained an access token");
 
         Ok(Some(token))

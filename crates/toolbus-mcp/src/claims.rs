@@ -67,7 +67,7 @@ impl Claims {
     }
 
     /// Names that a server lists and another has, with that other.
-    pub(crate) fn clashes(&self, server: Position) -> Vec<(Box<str>, Position)> {
+    pub(crate) fn name_clashes(&self, server: Position) -> Vec<(Box<str>, Position)> {
         let inner = self.0.read();
         let tools = inner.by_server.get(&server).into_iter().flatten();
         let first = |tool: &str| inner.by_tool.get(tool)?.first().map(|(_, owner)| *owner);

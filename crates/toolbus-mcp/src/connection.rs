@@ -201,7 +201,8 @@ impl Connection {
         let answers = AnswerReader::new(&self.sender);
         match outcome.response {
             Ok(result) => answers.read_call_result(result),
-            Err(error) => match answers.explain(call, &outcome.tag, error, is_listed).await {
+            Err(error) => match answers.explain_failure(call, &outcome.tag, error, is_listed).await
+            {
                 // What was there before the server asked for more may have taken effect.
                 CallFailure::NotSent(failure) if outcome.is_repeated => {
                     Err(CallFailure::Lost(failure))

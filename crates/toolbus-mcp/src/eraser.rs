@@ -62,7 +62,7 @@ impl Eraser {
 
     /// Erases this too from now on, such as a token that was just given. Of many, the oldest are
     /// forgotten.
-    pub(crate) fn learn(&self, secret: &Secret) {
+    pub(crate) fn add_secrets(&self, secret: &Secret) {
         let mut learned = self.learned.write();
         if !is_long_enough(secret) || learned.secrets.contains(secret) {
             return;
@@ -76,7 +76,7 @@ impl Eraser {
     }
 
     /// Length of the longest secret, in bytes.
-    pub(crate) fn longest(&self) -> usize {
+    pub(crate) fn longest_secret(&self) -> usize {
         let learned = self.learned.read();
         let secrets = learned.secrets.iter().chain(&self.configured);
         secrets.map(|secret| secret.expose().len()).max().unwrap_or_default()

@@ -70,7 +70,7 @@ impl Registrations {
     }
 
     /// Waits for a turn: as long as others of this process take, each a few disk accesses.
-    pub(crate) fn turn(&self) -> RegistrationsTurn<'_> {
+    pub(crate) fn take_turn(&self) -> RegistrationsTurn<'_> {
         RegistrationsTurn { registrations: self, _turn: self.turn.lock() }
     }
 }

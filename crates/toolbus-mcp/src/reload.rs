@@ -55,7 +55,7 @@ impl Sources {
 
     /// Starts what agents have registered, and follows the files from now on until the set is
     /// closed. Blocks for a moment. Needs a tokio runtime to be running.
-    pub(crate) fn follow(self, set: &ServerPool) {
+    pub(crate) fn follow_files(self, set: &ServerPool) {
         self.follow_and_poll(POLL_INTERVAL, set);
     }
 
@@ -75,7 +75,7 @@ impl Sources {
 
         // From here on, not from when the task is first run.
         let watch = FolderWatch::for_files(self.paths().iter().map(PathBuf::as_path));
-        let set = set.downgrade();
+        let set = set.to_weak();
         tracker.spawn(async move {
             stop.run_until_cancelled(follow_files(self, watch, pause, set)).await;
         });
@@ -94,7 +94,7 @@ impl Sources {
         self.operator.update_from(read_list(self.operator.path()));
         let registrations = Arc::clone(&self.registrations);
         // A registration that is being written down is in the file after this turn or before it.
-        let _turn = registrations.turn();
+        let _turn = registrations.take_turn();
         self.update_registered();
         set.apply(&self.wanted_servers());
     }

@@ -174,7 +174,7 @@ impl Server {
     }
 
     /// Ends everything at once, without waiting for it.
-    pub(crate) fn abandon(&self) {
+    pub(crate) fn abandon_connection(&self) {
         self.stop.cancel();
     }
 

@@ -239,7 +239,7 @@ impl ServerPool {
         let roster = ServerRoster::new(servers.collect(), context.stop.clone());
 
         let pool = Self(Arc::new(PoolInner { context, roster }));
-        pool_gauges::observe_servers(pool.downgrade());
+        pool_gauges::observe_servers(pool.to_weak());
         Ok(pool)
     }
 
@@ -277,7 +277,7 @@ impl ServerPool {
     /// How long a call may take when its caller does not say.
     #[must_use]
     pub fn call_timeout(&self, server: Option<&str>, tool: &str) -> Duration {
-        let route = self.router().find_route(server, tool).ok();
+        let route = self.shared_router().find_route(server, tool).ok();
         let granted = route.and_then(|route| route.server.entry.timeout_of(route.tool_name(tool)));
         granted.unwrap_or(self.0.context.options.call_timeout)
     }
@@ -286,7 +286,7 @@ impl ServerPool {
     /// nothing, or nothing more the second time.
     #[must_use]
     pub fn may_repeat(&self, server: Option<&str>, tool: &str) -> bool {
-        let route = self.router().find_route(server, tool);
+        let route = self.shared_router().find_route(server, tool);
         route.is_ok_and(|route| route.server.catalogue.may_repeat(route.tool_name(tool)))
     }
 
@@ -300,7 +300,7 @@ impl ServerPool {
     /// # Errors
     /// When there is no result; see [`CallError`].
     pub async fn call(&self, call: Call) -> Result<CallResult, CallError> {
-        let router = self.router();
+        let router = self.shared_router();
         let mut call = match call.naming {
             Naming::Exact => call,
             Naming::Forgiving => router.unwrap_call(call),
@@ -419,17 +419,17 @@ impl ServerPool {
     }
 
     /// A handle that does not keep the servers running.
-    pub(crate) fn downgrade(&self) -> WeakServerPool {
+    pub(crate) fn to_weak(&self) -> WeakServerPool {
         WeakServerPool(Arc::downgrade(&self.0))
     }
 
-    fn router(&self) -> ToolRouter<'_> {
+    fn shared_router(&self) -> ToolRouter<'_> {
         ToolRouter { roster: &self.0.roster, claims: &self.0.context.claims }
     }
 
     fn status_of(&self, server: &Server) -> ServerStatus {
         let mut notices = server.catalogue.notices(Reader::Operator);
-        let clashes = self.0.context.claims.clashes(server.position);
+        let clashes = self.0.context.claims.name_clashes(server.position);
         for (tool, position) in clashes.iter().take(CLASHES_REPORTED_MAX) {
             let owner = self.0.roster.find_by_position(*position);
             let owner = owner.as_ref().map(|server| server.entry.name.as_str());

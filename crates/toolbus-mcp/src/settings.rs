@@ -158,7 +158,7 @@ impl McpSettings {
         }
 
         let stdio_registration = self.stdio_registration();
-        Sources::new(path, text, config, registrations, stdio_registration).follow(&set);
+        Sources::new(path, text, config, registrations, stdio_registration).follow_files(&set);
         Ok(set)
     }
 

@@ -148,7 +148,7 @@ impl Trust {
             tokio::time::sleep(EDIT_POLL_INTERVAL).await;
             let pins = self.pins.clone();
             let name = entry.name.clone();
-            let now = tokio::task::spawn_blocking(move || pins.stamp(&name)).await;
+            let now = tokio::task::spawn_blocking(move || pins.file_stamp(&name)).await;
             if now.is_ok_and(|now| now != stamp) {
                 return;
             }

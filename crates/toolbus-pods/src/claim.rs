@@ -89,7 +89,7 @@ pub(crate) async fn hand_over_script(
     match done {
         Ok(()) => Ok(ClaimedPod { pod, ready }),
         Err(refused @ (ClaimRefusal::PodTaken | ClaimRefusal::CallConflict(_))) => {
-            pod.disown();
+            pod.remove_owner();
             Err(refused)
         }
         // No other manager finds it by this call.

@@ -51,7 +51,7 @@ const GONE: ApiRefusal = (404, "NotFound");
 
 impl FakeCluster {
     /// From now on.
-    pub(crate) fn hears(&self, hearing: Hearing) {
+    pub(crate) fn is_watching(&self, hearing: Hearing) {
         self.state.lock().hearing = hearing;
     }
 
@@ -95,7 +95,11 @@ fn lease_of(manager: &str) -> (String, String) {
 }
 
 impl FakeState {
-    fn hear(&mut self, request: &Request<()>, body: &Value) -> Option<Result<Value, ApiRefusal>> {
+    fn record_request(
+        &mut self,
+        request: &Request<()>,
+        body: &Value,
+    ) -> Option<Result<Value, ApiRefusal>> {
         let arrives = self.hearing != Hearing::Deaf;
         let answer = arrives.then(|| self.answer(request, body));
         answer.filter(|_| self.hearing == Hearing::Well)
@@ -210,7 +214,7 @@ impl Service<Request<Body>> for FakeCluster {
             let body = body.collect().await?.to_bytes();
             let body = serde_json::from_slice(&body).unwrap_or_default();
 
-            let answer = state.lock().hear(&Request::from_parts(head, ()), &body);
+            let answer = state.lock().record_request(&Request::from_parts(head, ()), &body);
             let Some(answer) = answer else { return pending().await };
             let (code, answer) = answer.map_or_else(
                 |(code, reason)| {

@@ -176,7 +176,7 @@ pub(crate) struct LivenessTracker {
 
 impl LivenessTracker {
     /// Takes the Leases, and the managers that own pods. Returns the dead managers.
-    pub(crate) fn observe(
+    pub(crate) fn observe_lease(
         &mut self,
         leases: &[ManagerLease],
         owners: &BTreeSet<String>,

@@ -140,7 +140,7 @@ impl PodKeeper {
         by: Instant,
     ) -> Result<PodCreation, Error> {
         description.metadata.owner_references = self.owner.references();
-        let owned = self.track(&identity.name, &identity.nonce);
+        let owned = self.track_pod(&identity.name, &identity.nonce);
         let stop = cancelled.clone();
 
         // What is created is dropped, and so the pod deleted, when no caller waits for it any more:
@@ -203,7 +203,7 @@ impl PodKeeper {
         let Some(nonce) = pod_spec::nonce_of(&pod) else { return Ok(None) };
         let mut owned = match held.take() {
             Some(owned) if owned.nonce == nonce => owned,
-            _ => self.track(&pod.name_any(), nonce),
+            _ => self.track_pod(&pod.name_any(), nonce),
         };
 
         // Not owned before the patch, and not to be deleted if that fails.
@@ -272,7 +272,7 @@ impl PodKeeper {
         self.delete_when(&pod.name_any(), as_seen).await
     }
 
-    fn track(self: &Arc<Self>, name: &str, nonce: &str) -> OwnedPod {
+    fn track_pod(self: &Arc<Self>, name: &str, nonce: &str) -> OwnedPod {
         self.held.lock().insert(nonce.to_owned());
         OwnedPod {
             keeper: Arc::clone(self),
@@ -335,7 +335,7 @@ impl PodKeeper {
 
 impl OwnedPod {
     /// Disowns a pod that another manager owns by now, so that it is not deleted.
-    pub(crate) fn disown(mut self) {
+    pub(crate) fn remove_owner(mut self) {
         self.is_disowned = true;
     }
 

@@ -120,7 +120,7 @@ impl PodStartup<'_> {
         };
 
         let hello: Bytes = protocol::hello_message(self.nonce);
-        let mut reports = ReportReader::joining(self.nonce);
+        let mut reports = ReportReader::joining_late(self.nonce);
         loop {
             input.send(&hello).await.ok()?;
             let again = Instant::now() + HELLO_INTERVAL;

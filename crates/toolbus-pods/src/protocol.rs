@@ -219,7 +219,7 @@ impl ReportReader {
     }
 
     /// A reader from the next `ready` on, which may have been reported before on another connection.
-    pub(crate) fn joining(nonce: &str) -> Self {
+    pub(crate) fn joining_late(nonce: &str) -> Self {
         Self { next: None, ..Self::new(nonce) }
     }
 

@@ -53,7 +53,7 @@ impl Reaper {
         let pods = self.keeper.list_pods().await?;
         let owners: BTreeSet<String> = pods.iter().map(|pod| manager_of(pod).to_owned()).collect();
         let now = Instant::now();
-        let dead = self.liveness.observe(&leases, &owners, now);
+        let dead = self.liveness.observe_lease(&leases, &owners, now);
 
         for pod in pods.iter().filter(|pod| {
             let owner = manager_of(pod);

@@ -175,7 +175,7 @@ impl KubernetesRunner {
 
         let background = TaskTracker::new();
         let background_stop = stop.child_token();
-        background.spawn(Arc::clone(&warm).maintain(background_stop.clone()));
+        background.spawn(Arc::clone(&warm).maintain_pool(background_stop.clone()));
 
         let admitted_max = max_concurrent + WAITING_MAX;
         let inner = RunnerInner {

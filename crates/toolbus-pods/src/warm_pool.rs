@@ -139,7 +139,7 @@ impl WarmPool {
     }
 
     /// Keeps the pool filled until stopped; then deletes the pods in it.
-    pub(crate) async fn maintain(self: Arc<Self>, stop: CancellationToken) {
+    pub(crate) async fn maintain_pool(self: Arc<Self>, stop: CancellationToken) {
         let mut making = JoinSet::new();
         while self.target_size() > 0 && !stop.is_cancelled() {
             self.drop_unusable();

@@ -164,7 +164,7 @@ impl RunningSubscription {
         let (channel, mut consumer) = tokio::select! {
             biased;
             () = self.stop.cancelled() => return Ok(ConsumeEnd::Stopped),
-            established = self.establish(session) => established?,
+            established = self.establish_consumer(session) => established?,
         };
 
         self.shared.set_interruption(&self.subscription, None);
@@ -196,7 +196,10 @@ impl RunningSubscription {
         Ok(end)
     }
 
-    async fn establish(&self, session: &Session) -> lapin::Result<(Channel, lapin::Consumer)> {
+    async fn establish_consumer(
+        &self,
+        session: &Session,
+    ) -> lapin::Result<(Channel, lapin::Consumer)> {
         let Self { shared, subscription, .. } = self;
         let channel = shared.topology.subscribe(&session.link, subscription).await?;
         let name = short(&queue::queue(&subscription.name));

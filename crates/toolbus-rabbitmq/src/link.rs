@@ -67,7 +67,7 @@ impl Link {
         );
 
         match tokio::time::timeout(config.connect_within, opening).await {
-            Ok(Ok(connection)) => Ok(Self { connection, socket: attempt.succeeded() }),
+            Ok(Ok(connection)) => Ok(Self { connection, socket: attempt.record_success() }),
             Ok(Err(error)) => Err(ConnectError::of(&error, address)),
             Err(_) => Err(ConnectError::TimedOut {
                 address: address.to_string(),
@@ -93,7 +93,7 @@ impl Link {
             let goodbye = self.connection.close(200, "closed".into());
             let _ = tokio::time::timeout(CLOSE_TIMEOUT, goodbye).await;
         }
-        self.socket.shut();
+        self.socket.shut_down();
     }
 }
 
@@ -106,7 +106,7 @@ impl Socket {
         *self.0.lock() = Some(stream);
     }
 
-    fn shut(&self) {
+    fn shut_down(&self) {
         if let Some(stream) = self.0.lock().take() {
             // It fails only when the socket is shut already.
             let _ = stream.shutdown(Shutdown::Both);
@@ -137,14 +137,14 @@ struct Attempt(Socket);
 
 impl Attempt {
     /// What is open now is not ended with the attempt.
-    fn succeeded(mut self) -> Socket {
+    fn record_success(mut self) -> Socket {
         std::mem::take(&mut self.0)
     }
 }
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        self.0.shut();
+        self.0.shut_down();
     }
 }
 

@@ -92,7 +92,7 @@ impl Metrics {
     }
 
     /// What became of a message on the channel.
-    pub(crate) fn settled(&self, outcome: &PublishOutcome) {
+    pub(crate) fn record_settled(&self, outcome: &PublishOutcome) {
         self.answered(match outcome {
             PublishOutcome::Confirmed => "confirmed",
             PublishOutcome::Unroutable => "unroutable",
@@ -103,7 +103,7 @@ impl Metrics {
     }
 
     /// The answer to a message was not waited for any longer.
-    pub(crate) fn late(&self) {
+    pub(crate) fn record_late(&self) {
         self.answered("late");
     }
 
@@ -119,7 +119,7 @@ impl Metrics {
         self.lost.add(1, &[]);
     }
 
-    pub(crate) fn blocked(&self) {
+    pub(crate) fn record_blocked(&self) {
         self.blocks.add(1, &[]);
     }
 

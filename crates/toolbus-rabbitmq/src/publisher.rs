@@ -296,7 +296,7 @@ impl SettledMessage {
             },
         };
 
-        metrics.settled(&outcome);
+        metrics.record_settled(&outcome);
         // The caller may have given up waiting.
         let _ = self.outcome.send(outcome);
     }

@@ -194,7 +194,7 @@ impl Shared {
                 // The task of the publisher has ended without a word.
                 Ok(Ok(PublishOutcome::Unconfirmed) | Err(_)) => return Err(SendError::Unconfirmed),
                 Err(_) => {
-                    self.metrics.late();
+                    self.metrics.record_late();
                     return Err(SendError::Unconfirmed);
                 }
             }

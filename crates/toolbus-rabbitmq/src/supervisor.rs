@@ -169,7 +169,7 @@ async fn serve_connection(shared: &Shared, ready: ReadyConnection) -> Option<Str
             event = events.next() => match event {
                 Some(Event::ConnectionBlocked(reason)) => {
                     tracing::warn!(reason, "the broker takes no messages");
-                    shared.metrics.blocked();
+                    shared.metrics.record_blocked();
                     let blocked = ConnectionState::Blocked(Arc::clone(&session), reason.into());
                     shared.state.send_replace(blocked);
                 }

@@ -54,7 +54,7 @@ impl State {
         Self::Down { reason: reason.to_string() }
     }
 
-    fn serves(&self) -> bool {
+    fn is_served(&self) -> bool {
         matches!(self, Self::Up | Self::Degraded { .. })
     }
 
@@ -163,7 +163,7 @@ impl HealthRegistry {
     fn is_ready(&self) -> bool {
         let mut required = self.components.values().filter(|entry| entry.need == Need::Required);
         let has_components = !self.components.is_empty();
-        has_components && !self.stopping && required.all(|entry| entry.state.serves())
+        has_components && !self.stopping && required.all(|entry| entry.state.is_served())
     }
 
     fn readiness(&self) -> Value {

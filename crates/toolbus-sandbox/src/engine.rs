@@ -220,9 +220,9 @@ impl ScriptEngine {
 
     /// Path of the packages as the script sees it.
     fn packages_path<'a>(&self, lease: Option<&'a PackageLease>) -> Option<&'a Path> {
-        lease.map(
-            |lease| if self.deps.launcher.is_bare() { lease.tree() } else { Path::new(PACKAGES) },
-        )
+        lease.map(|lease| {
+            if self.deps.launcher.is_bare() { lease.directory_tree() } else { Path::new(PACKAGES) }
+        })
     }
 
     /// Puts the first process, and all that it will start, under the memory limit.

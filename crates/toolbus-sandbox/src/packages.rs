@@ -93,7 +93,7 @@ pub(crate) struct PackageLease {
 
 impl PackageLease {
     /// Its folder.
-    pub(crate) fn tree(&self) -> &Path {
+    pub(crate) fn directory_tree(&self) -> &Path {
         &self.held.tree
     }
 

@@ -82,7 +82,7 @@ impl MemoryConsumer {
                     self.count(&message, DeadLetterReason::Expired);
                     self.dead_letter(message, "expired".to_owned());
                 }
-                QueueHead::Empty => self.queue.arrival().await,
+                QueueHead::Empty => self.queue.next_arrival().await,
             }
         }
     }

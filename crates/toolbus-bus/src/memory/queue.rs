@@ -137,7 +137,7 @@ impl Queue {
     }
 
     /// Waits until a message may be there.
-    pub(super) async fn arrival(&self) {
+    pub(super) async fn next_arrival(&self) {
         self.arrived.notified().await;
     }
 

@@ -45,7 +45,7 @@ impl Asked {
         Waiting { asked: self, tags, started_at: Instant::now(), error: Some("cancelled") }
     }
 
-    pub(crate) fn dropped(&self, reason: &'static str) {
+    pub(crate) fn record_dropped(&self, reason: &'static str) {
         self.dropped.add(1, &[self.caller(), KeyValue::new(REASON, reason)]);
     }
 
@@ -130,7 +130,7 @@ pub(crate) struct AtWork<'a> {
 
 impl AtWork<'_> {
     /// It is answered with the outcome of its first time.
-    pub(crate) fn repeats(&self) {
+    pub(crate) fn mark_repeat(&self) {
         self.answered.repeated.add(1, &self.tags);
     }
 

@@ -79,8 +79,8 @@ fn what_is_moved_is_counted_with_how_it_went() {
     let traffic = Traffic::of_meter("rabbitmq", &store.meter());
     drop(traffic.publishing("mcp.manage"));
     traffic.publishing("mcp.manage").error = Some("unroutable");
-    drop(traffic.processing("tool.invoke", true));
-    traffic.processing("tool.invoke", false).error = Some("panic");
+    drop(traffic.record_process("tool.invoke", true));
+    traffic.record_process("tool.invoke", false).error = Some("panic");
     traffic.dead_letter("tool.invoke", DeadLetterReason::Expired);
     store.check(&[
         ("messaging.client.sent.messages mcp.manage publish rabbitmq", 1),
@@ -103,7 +103,7 @@ fn a_request_waits_until_its_end_and_one_that_is_dropped_was_cancelled() {
     asked.wait("script.invoke").end(Some("timeout"));
     drop(asked.wait("script.invoke"));
     let _waits = asked.wait("script.invoke");
-    asked.dropped("late");
+    asked.record_dropped("late");
     store.check(&[
         ("toolbus.bus.requests.waiting script.invoke RockBot", 1),
         ("toolbus.bus.request.duration script.invoke RockBot", 1),
@@ -121,7 +121,7 @@ fn calls_are_counted_by_their_caller_and_callers_are_bounded() {
     answered.work("one").end(Some("timeout"));
     drop(answered.work("one"));
     let repeated = answered.work("two");
-    repeated.repeats();
+    repeated.mark_repeat();
     let points = store.points();
     assert_eq!(points["toolbus.bus.calls tool.invoke.mcp one ok"], 1);
     assert_eq!(points["toolbus.bus.calls tool.invoke.mcp one timeout"], 1);

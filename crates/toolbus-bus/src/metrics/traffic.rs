@@ -97,7 +97,7 @@ impl Traffic {
         self.record_operation(TrafficOperation::Publish, destination)
     }
 
-    pub(crate) fn processing(
+    pub(crate) fn record_process(
         &self,
         destination: &'static str,
         redelivered: bool,

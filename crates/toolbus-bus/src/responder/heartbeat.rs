@@ -53,7 +53,7 @@ struct CallerHeartbeat {
 }
 
 impl CallerHeartbeat {
-    fn alive(&self, instance: &InstanceId) -> Alive {
+    fn to_message(&self, instance: &InstanceId) -> Alive {
         let is_kept = |slot: &Slot| slot.kept() == Some(Kept::InStore);
         let kept = self.calls.iter().filter(|(_, slot)| is_kept(slot));
         Alive {
@@ -99,7 +99,7 @@ impl Vitals {
     }
 
     /// Sends the next heartbeat to this caller at once.
-    pub(super) fn hurry(&self, caller: &Topic) {
+    pub(super) fn send_soon(&self, caller: &Topic) {
         if let Some(entry) = self.inner.callers.lock().get_mut(caller) {
             entry.sent_at = None;
         }
@@ -149,7 +149,7 @@ impl VitalsInner {
             let rested = caller.sent_at.is_none_or(|at| now - at >= HEARTBEAT_INTERVAL);
             if rested && !caller.calls.is_empty() {
                 caller.sent_at = Some(now);
-                due.push((topic.clone(), caller.alive(&self.instance)));
+                due.push((topic.clone(), caller.to_message(&self.instance)));
             }
             !(rested && caller.calls.is_empty())
         });

@@ -89,7 +89,7 @@ impl Outbox {
     }
 
     /// Queues a notification, which is sent in order with the others, or drops it when too many wait.
-    pub(super) fn post<M: Message>(&self, topic: &Topic, notification: &M) {
+    pub(super) fn post_notification<M: Message>(&self, topic: &Topic, notification: &M) {
         let envelope = Box::new(self.wrap_notification(notification));
         let bytes = u32::try_from(envelope.body.len()).unwrap_or(u32::MAX);
         let notification_bytes =
@@ -110,7 +110,7 @@ impl Outbox {
 
     /// Waits until the notifications that were queued before are sent, but not for long: a reply that
     /// comes before the progress of its call makes it worthless. Returns at once where none are queued.
-    pub(super) async fn flush(&self) {
+    pub(super) async fn flush_notifications(&self) {
         // Notifications hold their share of bytes until they are sent, and none are empty.
         if self.inner.notification_bytes.available_permits() == NOTIFICATIONS_BYTES_MAX {
             return;

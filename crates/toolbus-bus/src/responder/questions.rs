@@ -188,7 +188,7 @@ impl QuestionPermit {
         envelope.reply_to = Some(topic.clone());
         self.asks.listen_for_answers().await?;
         // Progress that the call sent before it asks arrives before: the caller may read none after.
-        outbox.flush().await;
+        outbox.flush_notifications().await;
         let (_place, mut answer) = open.register(ask_id)?;
         let gone = |_| AskError::new(AskErrorCode::Cancelled, "the worker stops");
 

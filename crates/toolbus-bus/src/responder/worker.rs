@@ -142,11 +142,11 @@ impl<S: Service> Worker<S> {
 
         let place = match self.memory.recall(key) {
             Recalled::Done(reply) => {
-                record.repeats();
+                record.mark_repeat();
                 return reply;
             }
             Recalled::Running(run) => {
-                record.repeats();
+                record.mark_repeat();
                 let outcome = run.outcome().await;
                 return outcome.unwrap_or_else(|| self.fail(&ids, Failure::OutcomeUnknown));
             }
@@ -166,7 +166,7 @@ impl<S: Service> Worker<S> {
             self.run(request, KnownCall { ids: &ids, key, deadline }, arrival).await
         };
 
-        let reply = self.bounded(reply, &ids);
+        let reply = self.within_limit(reply, &ids);
         place.remember(reply.clone());
         reply
     }
@@ -218,7 +218,7 @@ impl<S: Service> Worker<S> {
         };
 
         if sent.load(Ordering::Relaxed) > 0 {
-            self.outbox.flush().await;
+            self.outbox.flush_notifications().await;
         }
 
         reply.unwrap_or_else(|_| {
@@ -270,7 +270,7 @@ impl<S: Service> Worker<S> {
     fn tell_parked(&self, slot: &Slot) {
         let caller = slot.header(header::PROGRESS_TO);
         if let Some(caller) = caller.and_then(|text| Topic::parse(text).ok()) {
-            self.vitals.hurry(&caller);
+            self.vitals.send_soon(&caller);
         }
     }
 
@@ -281,11 +281,11 @@ impl<S: Service> Worker<S> {
         Progress::to(move |mut progress| {
             progress.tool_call_id = call.call_id.to_string();
             progress.seq = sent.fetch_add(1, Ordering::Relaxed);
-            outbox.post(&topic, &progress);
+            outbox.post_notification(&topic, &progress);
         })
     }
 
-    fn bounded(&self, reply: Reply, ids: &CallIds) -> Reply {
+    fn within_limit(&self, reply: Reply, ids: &CallIds) -> Reply {
         match reply.body.len() {
             ..=BODY_BYTES_MAX => reply,
             bytes => self.fail(ids, Failure::TooLarge { bytes }),

@@ -144,12 +144,12 @@ impl TokenStore {
         if let Some(given) = credentials.and_then(|given| given.token_response.as_ref()) {
             let refresh = given.refresh_token().map(|token| token.secret());
             for secret in [Some(given.access_token().secret()), refresh].into_iter().flatten() {
-                self.eraser.learn(&Secret::from(secret.clone()));
+                self.eraser.add_secrets(&Secret::from(secret.clone()));
             }
         }
 
         if let Some(secret) = &kept.client_secret {
-            self.eraser.learn(secret);
+            self.eraser.add_secrets(secret);
         }
 
         Ok(Some(kept))

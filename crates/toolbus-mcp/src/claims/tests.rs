@@ -12,8 +12,8 @@ fn the_first_keeps_a_name() {
     claims.set(2, tools(&["echo", "add"], 100));
     claims.set(1, tools(&["echo"], 200));
     assert_eq!(claims.owner("echo"), Some(2), "first seen goes before the order");
-    assert_eq!(claims.clashes(1), [("echo".into(), 2)]);
-    assert_eq!(claims.clashes(2), []);
+    assert_eq!(claims.name_clashes(1), [("echo".into(), 2)]);
+    assert_eq!(claims.name_clashes(2), []);
     claims.set(0, tools(&["add"], 100));
     assert_eq!(claims.owner("add"), Some(0), "seen at the same time, the order decides");
     claims.set(2, tools(&["add"], 100));

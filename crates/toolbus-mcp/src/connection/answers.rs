@@ -90,7 +90,7 @@ impl<'a> AnswerReader<'a> {
     }
 
     /// Explains an error in the place of an answer.
-    pub(super) async fn explain(
+    pub(super) async fn explain_failure(
         &self,
         call: &Call,
         tag: &CallTag,

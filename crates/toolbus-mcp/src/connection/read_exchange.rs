@@ -64,7 +64,7 @@ pub(super) async fn read(
             Err(explain_failed_read(sender, request, ServiceError::McpError(error)).await)
         }
         Err(error) => {
-            Err(AnswerReader::new(sender).explain(call, &outcome.tag, error, || true).await)
+            Err(AnswerReader::new(sender).explain_failure(call, &outcome.tag, error, || true).await)
         }
     }
 }

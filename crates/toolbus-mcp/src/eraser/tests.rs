@@ -16,9 +16,9 @@ fn what_one_clone_learns_all_erase_and_the_oldest_is_forgotten() {
     let eraser = Eraser::new([]);
     let clone = eraser.clone();
     let token = |number: usize| Secret::from(format!("token-{number:03}"));
-    eraser.learn(&Secret::from("short".to_owned()));
-    (0..17).for_each(|number| eraser.learn(&token(number)));
-    (0..17).for_each(|_| eraser.learn(&token(16)));
+    eraser.add_secrets(&Secret::from("short".to_owned()));
+    (0..17).for_each(|number| eraser.add_secrets(&token(number)));
+    (0..17).for_each(|_| eraser.add_secrets(&token(16)));
     assert_eq!(clone.erase("short token-000 token-001 token-016"), "short token-000 *** ***");
 }
 

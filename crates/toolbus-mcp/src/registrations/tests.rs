@@ -17,17 +17,17 @@ fn members(url: &str) -> Map<String, Value> {
 fn a_registration_is_written_replaced_and_taken_out() {
     let folder = tempfile::tempdir().unwrap();
     let registrations = Registrations::at(folder.path().join("r.json"));
-    registrations.turn().remove("a").unwrap();
+    registrations.take_turn().remove("a").unwrap();
     assert!(!registrations.path().exists(), "nothing is written for nothing");
 
-    registrations.turn().save("A", members("http://one/")).unwrap();
-    registrations.turn().save("b", members("http://two/")).unwrap();
+    registrations.take_turn().save("A", members("http://one/")).unwrap();
+    registrations.take_turn().save("b", members("http://two/")).unwrap();
     assert_eq!(names(&registrations), ["A", "b"]);
     let mode = registrations.path().metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "there may be credentials in it");
-    registrations.turn().save("a", members("http://three/")).unwrap();
+    registrations.take_turn().save("a", members("http://three/")).unwrap();
     assert_eq!(names(&registrations), ["b", "a"]);
-    registrations.turn().remove("B").unwrap();
+    registrations.take_turn().remove("B").unwrap();
     assert_eq!(names(&registrations), ["a"]);
     let files = std::fs::read_dir(folder.path()).unwrap().count();
     assert_eq!(files, 1, "nothing else is left in the folder");
@@ -40,13 +40,13 @@ fn what_is_not_ours_is_left_alone() {
     for text in ["{\"mcpServers\": ", "[]", "{\"mcpServers\": 1}", "{}", ""] {
         std::fs::write(&path, text).unwrap();
         let registrations = Registrations::at(path.clone());
-        let error = registrations.turn().save("a", members("http://one/")).unwrap_err();
+        let error = registrations.take_turn().save("a", members("http://one/")).unwrap_err();
         assert!(matches!(error, RegistrationsError::NotOurs(_)), "{text}: {error}");
-        assert!(registrations.turn().remove("a").is_err(), "{text}");
+        assert!(registrations.take_turn().remove("a").is_err(), "{text}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
     }
     let nowhere = Registrations::at(folder.path().join("none/r.json"));
-    let error = nowhere.turn().save("a", members("http://one/")).unwrap_err();
+    let error = nowhere.take_turn().save("a", members("http://one/")).unwrap_err();
     assert!(matches!(error, RegistrationsError::Write { .. }), "{error}");
 }
 
@@ -61,7 +61,7 @@ fn several_processes_may_change_one_file() {
             scope.spawn(move || {
                 for server in 0..5 {
                     let name = format!("p{process}s{server}");
-                    registrations.turn().save(&name, members("http://x/")).unwrap();
+                    registrations.take_turn().save(&name, members("http://x/")).unwrap();
                 }
             });
         }

@@ -189,7 +189,7 @@ impl ToolCatalogueCache {
             tracing::warn!(%server, notice, "suspicious text in an MCP server's listing");
         }
 
-        let clashes = self.context.claims.clashes(self.position);
+        let clashes = self.context.claims.name_clashes(self.position);
         if !clashes.is_empty() {
             let tools = clashes.iter().take(CLASHES_LOGGED_MAX).map(|(tool, _)| &**tool);
             let tools: Vec<&str> = tools.collect();

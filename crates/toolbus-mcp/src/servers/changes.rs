@@ -43,7 +43,7 @@ impl ServerPool {
     pub fn changes(&self) -> Changes {
         let mut signal = self.0.context.change_signal.subscribe();
         signal.mark_changed();
-        Changes { pool: self.downgrade(), signal, reported: HashMap::new() }
+        Changes { pool: self.to_weak(), signal, reported: HashMap::new() }
     }
 }
 

@@ -86,12 +86,12 @@ impl ServerPool {
         uris: &[String],
         progress: &Progress,
     ) -> Result<Infallible, CallError> {
-        let route = self.router().find_route(Some(&lookup.server), "resources/subscribe")?;
+        let route = self.shared_router().find_route(Some(&lookup.server), "resources/subscribe")?;
         route.server.watch_resources(lookup, uris, progress).await
     }
 
     async fn read(&self, lookup: Lookup, request: ReadRequest) -> Result<ReadResponse, CallError> {
-        let route = self.router().find_route(Some(&lookup.server), request.method())?;
+        let route = self.shared_router().find_route(Some(&lookup.server), request.method())?;
         route.server.read(lookup, &request).await
     }
 }

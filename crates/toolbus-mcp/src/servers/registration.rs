@@ -94,7 +94,7 @@ impl ServerPool {
         let pool = self.clone();
         let name = name.to_owned();
         run_blocking(move || {
-            let turn = registrations.turn();
+            let turn = registrations.take_turn();
             turn.remove(&name)?;
             pool.remove(&name);
             Ok(())
@@ -136,7 +136,7 @@ impl ServerPool {
         };
 
         run_blocking(move || {
-            let turn = registrations.turn();
+            let turn = registrations.take_turn();
             turn.save(server.entry.name.as_str(), members)?;
             // Within the turn: a reader of the file after it finds the server in it.
             server.is_persisted.store(true, Ordering::Relaxed);
@@ -168,7 +168,7 @@ impl Drop for PendingAddition<'_> {
     fn drop(&mut self) {
         if let Some(server) = self.server.take() {
             self.pool.0.roster.discard(&server);
-            server.abandon();
+            server.abandon_connection();
         }
     }
 }

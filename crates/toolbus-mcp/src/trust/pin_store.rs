@@ -181,7 +181,7 @@ impl Pins {
 
     /// The stamp of a server's pins, to notice edits of other programs. `None` where there can be
     /// none.
-    pub(crate) fn stamp(&self, server: &ServerName) -> Option<FileStamp> {
+    pub(crate) fn file_stamp(&self, server: &ServerName) -> Option<FileStamp> {
         match &*self.0 {
             PinStorage::Memory(_) => None,
             PinStorage::Folder(folder) => file_stamp(&PinPaths::new(folder, server).document),

@@ -174,14 +174,14 @@ impl PinDocument {
                 }
             };
 
-            self.withhold(name, definition, refusal, &mut verdict);
+            self.withhold_changes(name, definition, refusal, &mut verdict);
         }
 
         self.drop_unneeded(listed, &mut verdict);
         verdict
     }
 
-    fn withhold(
+    fn withhold_changes(
         &mut self,
         name: &str,
         definition: &Definition,

@@ -24,7 +24,7 @@ fn watch(
     let (mut dead, mut first) = (BTreeSet::new(), None);
     for look in 0..looks {
         let passed = RENEW_INTERVAL * look;
-        dead = liveness.observe(&seen(look), &owners, start + passed);
+        dead = liveness.observe_lease(&seen(look), &owners, start + passed);
         if !dead.is_empty() {
             first.get_or_insert(passed);
         }
@@ -60,5 +60,5 @@ fn what_was_seen_before_an_interruption_proves_nothing() {
     let awake = later + Duration::from_secs(3600);
     assert_eq!(watch(&mut liveness, awake, 5, seen).0, Vec::<String>::new());
     // Looking on without an interruption proves it.
-    assert_eq!(liveness.observe(&seen(0), &BTreeSet::new(), awake + LEASE_TIMEOUT).len(), 2);
+    assert_eq!(liveness.observe_lease(&seen(0), &BTreeSet::new(), awake + LEASE_TIMEOUT).len(), 2);
 }

@@ -100,7 +100,7 @@ async fn no_pod_that_is_done_with_stays_for_long() {
 async fn a_pod_that_is_not_made_in_time_is_told_with_the_reason() {
     let cluster = FakeCluster::default();
     for hearing in [Hearing::Deaf, Hearing::Mute] {
-        cluster.hears(hearing);
+        cluster.is_watching(hearing);
         let start = Instant::now();
         let (keeper, made) = make(&cluster, Duration::from_secs(9)).await;
         assert_eq!(start.elapsed(), Duration::from_secs(9), "{hearing:?}");
@@ -108,7 +108,7 @@ async fn a_pod_that_is_not_made_in_time_is_told_with_the_reason() {
         assert!(why.contains("does not answer: ") && why.contains("within 9.0s"), "{why}");
         // What was made unheard is deleted, once the cluster answers.
         assert_eq!(cluster.names("pods").len(), usize::from(hearing == Hearing::Mute));
-        cluster.hears(Hearing::Well);
+        cluster.is_watching(Hearing::Well);
         keeper.tasks.close();
         keeper.tasks.wait().await;
         assert_eq!(cluster.names("pods"), [""; 0], "{hearing:?}");
@@ -142,12 +142,12 @@ async fn whose_a_pod_is_that_the_cluster_does_not_tell_of_is_unknown() {
             panic!("no pod")
         };
         let (name, start) = (pod.name.clone(), Instant::now());
-        cluster.hears(Hearing::Deaf);
+        cluster.is_watching(Hearing::Deaf);
         assert_eq!(pod.release(start + left).await, ReleaseOutcome::Unknown);
         assert!(start.elapsed() <= left.min(Duration::from_secs(6)), "{:?}", start.elapsed());
         // Somebody takes it over meanwhile, and it is his as soon as there are answers again.
         cluster.take_over(&name, "another");
-        cluster.hears(Hearing::Well);
+        cluster.is_watching(Hearing::Well);
         drop(pod);
         sleep(LIMIT).await;
         assert!(cluster.names("pods").contains(&name), "another's pod was deleted");

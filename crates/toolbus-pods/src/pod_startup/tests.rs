@@ -10,7 +10,7 @@ const LEFT: Duration = Duration::from_millis(9400);
 async fn a_pod_that_cannot_be_attached_to_is_given_up_in_its_time() {
     let check = async |hearing: Hearing, expected: &str| {
         let cluster = FakeCluster::default();
-        cluster.hears(hearing);
+        cluster.is_watching(hearing);
         let start = Instant::now();
         let wait = PodStartup {
             client: &Client::new(cluster, NAMESPACE),

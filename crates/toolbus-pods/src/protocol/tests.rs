@@ -94,7 +94,7 @@ fn strangers_are_not_heard_and_losses_are_noticed() {
 
 #[test]
 fn who_comes_later_hears_from_the_next_ready_on() {
-    let mut reader = ReportReader::joining("n0");
+    let mut reader = ReportReader::joining_late("n0");
     let accepted = reader.accept(b"n0 6 out aA==\nn0 7 ready \nn0 8 started \n");
     assert_eq!(accepted, Ok(vec![Report::Ready, Report::Started]));
     assert_eq!(reader.accept(b"n0 10 ready \n"), Err(Error::Gap { expected: 9 }));

@@ -53,7 +53,7 @@ impl Signal {
     }
 
     /// The variables for one question, such as `ENDPOINT`: the signal's own before the common one.
-    fn variables(self, question: &str) -> [String; 2] {
+    fn environment_variables(self, question: &str) -> [String; 2] {
         let own = self.name().to_ascii_uppercase();
         [format!("OTEL_EXPORTER_OTLP_{own}_{question}"), format!("OTEL_EXPORTER_OTLP_{question}")]
     }
@@ -70,7 +70,7 @@ impl Signal {
             return None;
         }
 
-        let [own, _] = self.variables("ENDPOINT");
+        let [own, _] = self.environment_variables("ENDPOINT");
         if let Some(text) = environment.value(&own) {
             return Some(text.parse().map_err(|what: String| {
                 Mistake::new(own, format!("not the URL of an HTTP endpoint: {what}"))
@@ -82,7 +82,7 @@ impl Signal {
 
     /// How long one request may take; milliseconds in the variable.
     fn timeout(self, environment: &Environment) -> Duration {
-        let own_or_common = self.variables("TIMEOUT");
+        let own_or_common = self.environment_variables("TIMEOUT");
         let text = own_or_common.iter().find_map(|name| environment.value(name));
         text.and_then(|text| text.parse().ok()).map_or(REQUEST_TIMEOUT, Duration::from_millis)
     }
@@ -99,7 +99,7 @@ pub(super) fn mistakes(export: &TelemetrySettings, environment: &Environment) ->
         }
 
         for (question, problem) in QUESTIONS {
-            let names = signal.variables(question);
+            let names = signal.environment_variables(question);
             let set = names.into_iter().find_map(|name| Some((environment.value(&name)?, name)));
             if let Some((text, name)) = set
                 && let Some(what) = problem(text)

@@ -253,25 +253,28 @@ async fn news_are_bounded_in_number_and_bytes() {
     let post = |bytes: usize, count: usize| {
         for _ in 0..count {
             let message = Some("x".repeat(bytes));
-            outbox.post(&topic("news"), &ToolProgress { message, ..ToolProgress::default() });
+            outbox.post_notification(
+                &topic("news"),
+                &ToolProgress { message, ..ToolProgress::default() },
+            );
         }
     };
 
-    assert!(outbox.flush().now_or_never().is_some(), "there is nothing to wait for");
+    assert!(outbox.flush_notifications().now_or_never().is_some(), "there is nothing to wait for");
     // Nothing is sent before this task waits for something.
     post(1, 2_000);
-    assert!(outbox.flush().now_or_never().is_none());
-    outbox.flush().await;
-    assert!(outbox.flush().now_or_never().is_some());
+    assert!(outbox.flush_notifications().now_or_never().is_none());
+    outbox.flush_notifications().await;
+    assert!(outbox.flush_notifications().now_or_never().is_some());
     assert_eq!(bus.published(&topic("news")).len(), 1_024);
     post(1 << 20, 100);
-    outbox.flush().await;
+    outbox.flush_notifications().await;
     assert_eq!(bus.published(&topic("news")).len(), 1_024 + 15);
 
     // There is room again.
     post(1, 1);
-    outbox.flush().await;
+    outbox.flush_notifications().await;
     assert_eq!(bus.published(&topic("news")).len(), 1_024 + 16);
     within("the end", outbox.stop()).await;
-    within("a flush after the end", outbox.flush()).await;
+    within("a flush after the end", outbox.flush_notifications()).await;
 }

@@ -52,7 +52,7 @@ impl StderrLogger {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             let text = part.strip_suffix(b"\n").unwrap_or(part);
             // So that a secret that begins in the logged part is held to its end.
-            let held_max = LINE_BYTES_MAX + self.eraser.longest();
+            let held_max = LINE_BYTES_MAX + self.eraser.longest_secret();
             let room = held_max.saturating_sub(self.line.len());
             self.line.extend_from_slice(&text[..room.min(text.len())]);
             self.is_cut |= room < text.len();
@@ -77,7 +77,7 @@ impl StderrLogger {
         let text = String::from_utf8_lossy(&self.line);
         let text = self.eraser.erase(text.trim());
         // A cut line may end with a part of a secret, in which half a character is a whole one now.
-        let unclear = if self.is_cut { self.eraser.longest() + 1 } else { 0 };
+        let unclear = if self.is_cut { self.eraser.longest_secret() + 1 } else { 0 };
         let logged = text.len().saturating_sub(unclear).min(LINE_BYTES_MAX);
         shortened(&text, logged).into_owned()
     }

@@ -52,11 +52,11 @@ fn nothing_is_written_when_nothing_has_changed() {
     let folder = tempfile::tempdir().expect("a folder");
     let pins = Pins::in_folder(folder.path()).expect("made");
     list(&pins, "s", "x").expect("pinned");
-    let before = pins.stamp(&name("s"));
+    let before = pins.file_stamp(&name("s"));
     list(&pins, "s", "x").expect("pinned");
-    assert_eq!(pins.stamp(&name("s")), before);
+    assert_eq!(pins.file_stamp(&name("s")), before);
     list(&pins, "s", "y").expect("pinned");
-    assert_ne!(pins.stamp(&name("s")), before);
+    assert_ne!(pins.file_stamp(&name("s")), before);
 }
 
 #[test]
