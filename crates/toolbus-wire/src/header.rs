@@ -8,6 +8,7 @@
 //! it is read and gets it back when it is written, as in the C# code.
 
 use std::borrow::Cow;
+use std::fmt;
 
 /// Put before every logical name on the wire.
 const PREFIX: &str = "rb-";
@@ -34,6 +35,9 @@ well_known! {
     /// Toolbus extension: there (with any value) when server and tool are named exactly, so that a
     /// bridge takes them to the letter instead of guessing what was meant.
     EXACT = "rb-exact", on the wire "rb-rb-exact";
+    /// Toolbus extension: the grant by which a worker knows that the request has passed the gates. It
+    /// is a proof, so it is never logged.
+    GRANT = "rb-grant", on the wire "rb-rb-grant";
     /// Ours: when the caller stops waiting, in Unix milliseconds.
     DEADLINE_MS = "rb-deadline-ms", on the wire "rb-rb-deadline-ms";
     /// Ours: the topic that takes progress and signs of life.
@@ -51,7 +55,9 @@ well_known! {
 }
 
 /// Logical headers of a message, few enough that a list is the fastest map.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+///
+/// Its `Debug` form leaves out the value of a grant.
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Headers(Vec<(Cow<'static, str>, String)>);
 
 impl Headers {
@@ -98,6 +104,14 @@ impl Headers {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+}
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown =
+            self.iter().map(|(name, value)| (name, if name == GRANT { "***" } else { value }));
+        f.debug_map().entries(shown).finish()
     }
 }
 
