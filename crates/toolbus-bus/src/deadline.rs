@@ -47,7 +47,13 @@ impl Deadline {
     /// which is all that a C# worker reads.
     pub fn write(&self, headers: &mut Headers) {
         headers.set(header::TIMEOUT_MS, self.asked.as_millis().to_string());
-        headers.set(header::DEADLINE_MS, (unix_now() + self.left()).as_millis().to_string());
+        headers.set(header::DEADLINE_MS, self.unix_ms().to_string());
+    }
+
+    /// The moment in Unix milliseconds, as it goes over the wire; now, when it is past.
+    #[must_use]
+    pub fn unix_ms(&self) -> u64 {
+        (unix_now() + self.left()).as_millis().try_into().unwrap_or(u64::MAX)
     }
 
     /// The moment itself.

@@ -6,6 +6,7 @@
 
 mod pending;
 mod questions;
+mod seal;
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -28,6 +29,8 @@ use crate::port::{
 use crate::{CallContext, Deadline, TopicPattern};
 use pending::Pending;
 use questions::Questions;
+pub use seal::Seal;
+use seal::Unsealed;
 
 /// Most requests that are under way at a time.
 pub const REQUESTS_MAX: usize = 10_000;
@@ -198,6 +201,18 @@ impl Requester {
     /// See [`Error`]; each is final, and nothing is sent again behind the caller's back but a
     /// message whose confirm was lost, which its worker knows to be the same.
     pub async fn request(&self, request: Request<'_>) -> Result<Envelope, Error> {
+        self.request_sealed(request, &Unsealed).await
+    }
+
+    /// The same with a seal on the request, set once it is complete.
+    ///
+    /// # Errors
+    /// As of [`Requester::request`].
+    pub async fn request_sealed(
+        &self,
+        request: Request<'_>,
+        seal: &dyn Seal,
+    ) -> Result<Envelope, Error> {
         let Request { topic, envelope, call_id, context } = request;
         let CallContext { deadline, cancelled, progress, asker } = context;
         let inner = &self.inner;
@@ -226,6 +241,8 @@ impl Requester {
                 envelope.headers.set(header::ASK_KINDS, kinds);
             }
         }
+
+        seal.seal(topic, deadline, &mut envelope);
 
         let record = inner.asked.wait(topic.template());
         let sent = publish_request(&*inner.bus, topic, envelope);

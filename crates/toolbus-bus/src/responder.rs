@@ -1,10 +1,11 @@
 //! The answering end of a call: runs each request at most once and answers it once.
 //!
 //! A [`Service`] knows its messages and its work; the responder around it knows everything about
-//! delivery. In order: a request that cannot be read is answered or becomes a dead letter; one
-//! whose deadline is over is not started; one that is known already gets the outcome that it had;
-//! one that somebody else started and did not finish ends as "outcome unknown"; the rest run, with
-//! signs of life to the caller, until they end, are cancelled, or are out of time.
+//! delivery. In order: a request that cannot be read is answered or becomes a dead letter; one that
+//! the service does not authorize is refused; one that is known already gets the outcome that it had;
+//! one that somebody else started and did not finish ends as "outcome unknown"; one whose deadline is
+//! over is not started; the rest run, with signs of life to the caller, until they end, are
+//! cancelled, or are out of time.
 
 mod cancel;
 mod heartbeat;
@@ -56,6 +57,16 @@ pub trait Service: Send + Sync + 'static {
     /// A reply that says what is wrong with it.
     fn parse(&self, envelope: &Envelope) -> Result<Call<Self::Request>, Malformed>;
 
+    /// Says whether a request may be made at all, before anything else becomes of it: one that may
+    /// not is answered with the refusal, which is not remembered, and learns of no other's outcome.
+    ///
+    /// # Errors
+    /// The reply that refuses it.
+    fn authorize(&self, call: &Call<Self::Request>, received: Received<'_>) -> Result<(), Reply> {
+        let _ = (call, received);
+        Ok(())
+    }
+
     /// Does the work. The future is dropped when time is up, so what it started must end with it.
     fn serve(&self, request: Self::Request, context: Context) -> BoxFuture<'_, Reply>;
 
@@ -79,6 +90,15 @@ pub struct Call<R> {
     pub default_budget: Duration,
     /// Whether it may run again when nobody knows whether it ran.
     pub repeat: Repeat,
+}
+
+/// A request as it came.
+#[derive(Debug, Clone, Copy)]
+pub struct Received<'a> {
+    /// The message.
+    pub envelope: &'a Envelope,
+    /// It came before, to a worker that did not answer it, and that may have started it.
+    pub redelivered: bool,
 }
 
 /// Whether a call may run twice.

@@ -92,6 +92,39 @@ async fn each_of_a_thousand_requests_gets_its_own_reply() {
     assert_eq!(stage.requester.stats(), Stats::default());
 }
 
+/// Writes down all that a seal may cover.
+struct Stamp;
+
+impl Seal for Stamp {
+    fn seal(&self, topic: &Topic, deadline: Deadline, envelope: &mut Envelope) {
+        let correlation = envelope.correlation_id.as_deref().unwrap();
+        let reply_to = envelope.reply_to.as_ref().unwrap();
+        let until = envelope.headers.get(header::DEADLINE_MS).unwrap();
+        let is_until = until.parse::<u64>().unwrap().abs_diff(deadline.unix_ms()) < 1_000;
+        let stamp = format!("{topic} {correlation} {reply_to} {} {is_until}", envelope.source);
+        envelope.headers.set("stamp", stamp);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_sealed_when_it_is_complete_and_sent_again_with_the_same_seal() {
+    let stage = Stage::start().await;
+    let worker = stage.silent_worker().await;
+    stage.bus.fail([Fault::ArrivesBut(PublishError::Unconfirmed)]);
+    let context = CallContext::until(Deadline::after(SECOND));
+    let envelope = Envelope::new("Test", "", Bytes::new());
+    let request = Request { topic: &stage.topic, envelope, call_id: "c", context };
+    assert!(stage.requester.request_sealed(request, &Stamp).await.is_err());
+
+    let requests = worker.received(2).await;
+    for request in &requests {
+        let correlation = request.correlation_id.as_deref().unwrap();
+        let expected = format!("work {correlation} tool.result.RockBot.one RockBot true");
+        assert_eq!(request.headers.get("stamp"), Some(expected.as_str()));
+    }
+    assert_eq!(requests[0].headers, requests[1].headers);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_request_says_who_asks_where_the_reply_goes_and_until_when() {
     let stage = Stage::start().await;

@@ -189,6 +189,20 @@ impl Service for Scripted {
         Ok(Call { ids: CallIds::from(&request), request, default_budget: 60 * SECOND, repeat })
     }
 
+    fn authorize(
+        &self,
+        call: &Call<ToolInvokeRequest>,
+        received: Received<'_>,
+    ) -> Result<(), Reply> {
+        match received.envelope.headers.get("refuse") {
+            None => Ok(()),
+            Some(why) => {
+                let text = format!("{why}, redelivered {}", received.redelivered);
+                Err(Reply::of(&ToolError::new(call.ids.clone(), ErrorCode::Denied, text)))
+            }
+        }
+    }
+
     fn serve(&self, request: ToolInvokeRequest, context: Context) -> BoxFuture<'_, Reply> {
         assert_ne!(request.tool_name, "panic at once", "on request");
         Box::pin(async move {

@@ -20,7 +20,7 @@ use super::memory::{Memory, Recalled};
 use super::outbox::Outbox;
 use super::parked::ParkedCalls;
 use super::questions::Asks;
-use super::{Call, CallKey, Context, Failure, Malformed, Repeat, Reply, Service};
+use super::{Call, CallKey, Context, Failure, Malformed, Received, Repeat, Reply, Service};
 use crate::metrics::{Answered, AtWork};
 use crate::port::{BODY_BYTES_MAX, Delivery, Disposition, Handler};
 use crate::slot::{Slot, SlotRequest};
@@ -136,6 +136,11 @@ impl<S: Service> Worker<S> {
         arrival: Arrival<'_>,
         record: &AtWork<'_>,
     ) -> Reply {
+        let received = Received { envelope: arrival.envelope, redelivered: arrival.redelivered };
+        if let Err(refusal) = self.service.authorize(&call, received) {
+            return refusal;
+        }
+
         let Call { ids, request, default_budget, repeat } = call;
         let key = CallKey::of(arrival.envelope, &ids.tool_call_id);
         let deadline = Deadline::of_request(&arrival.envelope.headers, default_budget);

@@ -39,6 +39,32 @@ async fn a_request_that_comes_twice_runs_once_and_is_answered_twice_alike() {
     assert_eq!(stage.service.look(|state| state.started.len()), 2);
 }
 
+/// Whoever repeats another's request without leave learns nothing of its outcome, and spoils none.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_not_authorized_has_no_part_in_the_call() {
+    let stage = Stage::start(4).await;
+    let held = request("h", "held", "");
+    let forged = |request: &Envelope| request.clone().with_header("refuse", "not you");
+    stage.publish(forged(&held)).await;
+    assert_eq!(stage.outcomes(1).await, ["h: not you, redelivered false"]);
+    assert_eq!(stage.service.look(|state| state.started.len()), 0);
+
+    // While it runs, and when it has ended.
+    stage.publish(held.clone()).await;
+    stage.service.started(1).await;
+    stage.publish(forged(&held)).await;
+    stage.outcomes(2).await;
+    stage.service.release("h");
+    stage.outcomes(3).await;
+    stage.publish(forged(&held)).await;
+    let told = "h: not you, redelivered false";
+    assert_eq!(stage.outcomes(4).await, [told, told, "h was run RockBot", told]);
+
+    stage.publish(held).await;
+    assert_eq!(stage.outcomes(5).await[4], "h was run RockBot");
+    assert_eq!(stage.service.look(|state| state.started.len()), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_an_outcome_and_is_remembered_too() {
     let stage = Stage::start(4).await;
