@@ -41,8 +41,9 @@ use std::time::Duration;
 use axum::Router;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
-use toolbus_bus::{CallContext, SlotPool};
+use toolbus_bus::SlotPool;
 use toolbus_mcp_agent::McpDirectory;
+use toolbus_tools::invoker::ReadContext;
 use toolbus_tools::{Call, CallError, Invoker, Subject};
 use toolbus_wire::name::AgentName;
 
@@ -78,7 +79,7 @@ impl FaceDeps {
         &'a self,
         call: Call,
         subject: Subject,
-        read: impl FnOnce(CallContext) -> Fut + Send + 'a,
+        read: impl FnOnce(ReadContext) -> Fut + Send + 'a,
     ) -> BoxFuture<'a, Result<T, CallError>>
     where
         T: Send + 'a,

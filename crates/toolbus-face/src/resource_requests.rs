@@ -14,12 +14,13 @@ use rmcp::model::{
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-use toolbus_bus::{Asker, CallContext};
+use toolbus_bus::Asker;
 use toolbus_mcp_agent::read_subject;
 use toolbus_mcp_agent::reads::{READ_TIMEOUT, READ_WITH_QUESTIONS_TIMEOUT};
 use toolbus_tools::Scope;
 use toolbus_tools::call::{Arguments, Call, CallError, CallTime};
 use toolbus_tools::id::{CallId, ToolName};
+use toolbus_tools::invoker::ReadContext;
 use toolbus_wire::message::mcp::{
     McpCompleteRequest, McpGetPromptRequest, McpListResourcesRequest, McpListResourcesResponse,
     McpPromptMessage, McpReadResourceRequest, McpResource, McpResourceContents,
@@ -60,7 +61,7 @@ impl ServerRequests<'_> {
         &'a self,
         method: &'static str,
         asker: &Asker,
-        read: impl FnOnce(CallContext) -> Fut + Send + 'a,
+        read: impl FnOnce(ReadContext) -> Fut + Send + 'a,
     ) -> BoxFuture<'a, Result<T, CallError>>
     where
         T: Send + 'a,

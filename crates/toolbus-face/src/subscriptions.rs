@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolbus_mcp_agent::{ResourceSubscription as Subscription, read_subject};
 use toolbus_tools::Scope;
+use toolbus_tools::invoker::ReadContext;
 
 use crate::offer::{Lists, Offer};
 use crate::resource_requests;
@@ -245,7 +246,8 @@ async fn subscribe_at_server(
     let deps = offer.deps();
     let call = resource_requests::read_call(scope, "resources/subscribe");
     let subject = read_subject(server, "resources/subscribe");
-    let subscribe = |_| deps.directory.subscribe(server, uris, report);
+    let subscribe =
+        |context: ReadContext| deps.directory.subscribe(server, uris, context.permit, report);
 
     deps.read(call, subject, subscribe).await.map_err(resource_requests::error)
 }

@@ -172,7 +172,7 @@ impl DirectTools {
         let context = CallContext::until(Deadline::after(manage::TIMEOUT));
         let context = context.with_cancelled(stop.clone());
         let answer: McpGetServiceDetailsResponse =
-            ask(&self.gateway.requester, &question, context, timed_out).await?;
+            ask(&self.gateway.requester, &question, context, None, timed_out).await?;
 
         match answer.error {
             Some(error) => Err(CallError::execution_failed(error)),

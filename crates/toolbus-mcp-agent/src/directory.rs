@@ -167,7 +167,7 @@ impl McpDirectory {
         let context = CallContext::until(Deadline::after(manage::TIMEOUT));
         let timed_out = || format!("no bridge describes MCP server '{server}' in time");
         let details: McpGetServiceDetailsResponse =
-            manage::ask(&self.inner.requester, &question, context, timed_out).await?;
+            manage::ask(&self.inner.requester, &question, context, None, timed_out).await?;
 
         check_answer(&details)?;
         Ok(details)

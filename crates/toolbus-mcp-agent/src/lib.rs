@@ -22,6 +22,7 @@ mod tools;
 
 pub use directory::McpDirectory;
 pub use index::Servers;
-pub use resolve::{provider_of, read_subject, subject_of};
+pub use resolve::{management_id, provider_of, read_subject, subject_of};
 pub use server_name::ServerName;
 pub use subscribe::Subscription as ResourceSubscription;
+pub use tools::{REGISTER_SERVER, UNREGISTER_SERVER};

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use toolbus_bus::requester::{self, Requester};
 use toolbus_bus::{CallContext, Envelope, Progress, PublishError};
+use toolbus_tools::Permit;
 use toolbus_tools::call::CallError;
 use toolbus_wire::message::mcp::McpResponse;
 use toolbus_wire::{ErrorCode, Message, json, topic};
@@ -11,12 +12,14 @@ use toolbus_wire::{ErrorCode, Message, json, topic};
 /// How long a bridge may take to answer.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Asks the bridge, in the context of a call; progress is not reported. `timed_out` is what the
-/// model is told when the bridge does not answer.
+/// Asks the bridge, in the context of a call; progress is not reported. Without a permit, only what is
+/// announced anyway may be asked for. `timed_out` is what the model is told when the bridge does not
+/// answer.
 pub(crate) async fn ask<Q: Message, A: Message>(
     requester: &Requester,
     question: &Q,
     context: CallContext,
+    permit: Option<&Permit>,
     timed_out: impl FnOnce() -> String,
 ) -> Result<A, CallError> {
     let envelope = Envelope::of(question, requester.agent().as_str());
@@ -27,7 +30,11 @@ pub(crate) async fn ask<Q: Message, A: Message>(
         envelope,
         context: context.with_progress(Progress::none()),
     };
-    let reply = requester.request(request).await.map_err(|error| match error {
+    let replied = match permit {
+        Some(permit) => requester.request_sealed(request, permit).await,
+        None => requester.request(request).await,
+    };
+    let reply = replied.map_err(|error| match error {
         requester::Error::Timeout { .. } => CallError::new(ErrorCode::Timeout, timed_out()),
         requester::Error::Publish(PublishError::Unroutable(_)) => CallError::new(
             ErrorCode::Unroutable,
@@ -42,6 +49,15 @@ pub(crate) async fn ask<Q: Message, A: Message>(
             format!("the reply of {} cannot be read: {error}", reply.source),
         )
     })
+}
+
+/// Refuses an answer by which the bridge denies what was asked for. Other errors are for the model to
+/// read.
+pub(crate) fn check_denied(response: &impl McpResponse) -> Result<(), CallError> {
+    match response.error_code() {
+        Some(ErrorCode::Denied) => check_answer(response),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses an answer that tells of an error instead of what was asked for.

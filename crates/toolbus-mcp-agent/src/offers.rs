@@ -17,7 +17,7 @@ use toolbus_wire::message::mcp::{
 };
 use toolbus_wire::message::tool::{ContentBlock, ContentKind};
 
-use crate::manage::ask;
+use crate::manage::{ask, check_denied};
 use crate::resolve::read_subject;
 use crate::tools::{GROUP, MISSING, SOURCE, argument};
 
@@ -171,7 +171,9 @@ impl Executor for GetPrompt {
             };
             let timed_out = || format!("Timed out waiting for prompt '{}'", question.prompt_name);
             let answer: McpGetPromptResponse =
-                ask(&self.0, &question, call.context.clone(), timed_out).await?;
+                ask(&self.0, &question, call.context.clone(), Some(&call.permit), timed_out)
+                    .await?;
+            check_denied(&answer)?;
             Ok(match answer.error {
                 Some(error) => Output::error(error),
                 None => prompt_output(answer),
@@ -211,7 +213,9 @@ impl Executor for ListResources {
             let question = McpListResourcesRequest { server_name: server_name.clone(), cursor };
             let timed_out = || format!("Timed out waiting for the resources of '{server_name}'");
             let page: McpListResourcesResponse =
-                ask(&self.0, &question, call.context.clone(), timed_out).await?;
+                ask(&self.0, &question, call.context.clone(), Some(&call.permit), timed_out)
+                    .await?;
+            check_denied(&page)?;
             if let Some(error) = page.error {
                 return Ok(Output::error(error));
             }
@@ -248,7 +252,9 @@ impl Executor for ReadResource {
             };
             let timed_out = || format!("Timed out waiting for resource '{}'", question.uri);
             let answer: McpReadResourceResponse =
-                ask(&self.0, &question, call.context.clone(), timed_out).await?;
+                ask(&self.0, &question, call.context.clone(), Some(&call.permit), timed_out)
+                    .await?;
+            check_denied(&answer)?;
             Ok(match answer.error {
                 Some(error) => Output::error(error),
                 None => resource_output(answer),

@@ -65,6 +65,7 @@ impl InvokeTool {
                 .with(header::TOOL_PROVIDER, "mcp")
                 .with(header::MCP_SERVER, server.to_lowercase())
                 .with(header::EXACT, "1"),
+            permit: &call.permit,
             context: call.context,
         };
 

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use toolbus_bus::CallContext;
 use toolbus_tools::call::CallError;
+use toolbus_tools::invoker::ReadContext;
 use toolbus_wire::Message;
 use toolbus_wire::message::mcp::{
     McpCompleteRequest, McpCompleteResponse, McpGetPromptRequest, McpGetPromptResponse,
@@ -28,7 +28,7 @@ impl McpDirectory {
     pub async fn prompt(
         &self,
         wanted: &McpGetPromptRequest,
-        context: CallContext,
+        context: ReadContext,
     ) -> Result<McpGetPromptResponse, CallError> {
         let answer: McpGetPromptResponse = self.look_up(wanted, context).await?;
         check_answer(&answer)?;
@@ -42,7 +42,7 @@ impl McpDirectory {
     pub async fn resources(
         &self,
         wanted: &McpListResourcesRequest,
-        context: CallContext,
+        context: ReadContext,
     ) -> Result<McpListResourcesResponse, CallError> {
         let answer: McpListResourcesResponse = self.look_up(wanted, context).await?;
         check_answer(&answer)?;
@@ -56,7 +56,7 @@ impl McpDirectory {
     pub async fn resource(
         &self,
         wanted: &McpReadResourceRequest,
-        context: CallContext,
+        context: ReadContext,
     ) -> Result<McpReadResourceResponse, CallError> {
         let answer: McpReadResourceResponse = self.look_up(wanted, context).await?;
         check_answer(&answer)?;
@@ -70,7 +70,7 @@ impl McpDirectory {
     pub async fn complete(
         &self,
         wanted: &McpCompleteRequest,
-        context: CallContext,
+        context: ReadContext,
     ) -> Result<McpCompleteResponse, CallError> {
         let answer: McpCompleteResponse = self.look_up(wanted, context).await?;
         check_answer(&answer)?;
@@ -80,9 +80,10 @@ impl McpDirectory {
     async fn look_up<Q: Message, A: Message>(
         &self,
         question: &Q,
-        context: CallContext,
+        context: ReadContext,
     ) -> Result<A, CallError> {
         let timed_out = || "no bridge answers for this MCP server in time".to_owned();
-        ask(&self.inner.requester, question, context, timed_out).await
+        let ReadContext { call, permit, .. } = context;
+        ask(&self.inner.requester, question, call, Some(&permit), timed_out).await
     }
 }

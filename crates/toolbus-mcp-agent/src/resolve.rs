@@ -11,6 +11,7 @@ use toolbus_tools::tool::{Annotations, Risk};
 use toolbus_wire::message::mcp::McpServerSummary;
 
 use crate::nearest::{loose, only};
+use crate::tools::SOURCE;
 
 /// How often a call is taken out of a call that it was wrapped into.
 const UNWRAPPED_MAX: usize = 3;
@@ -70,6 +71,12 @@ pub fn read_subject(server_name: &str, method: &str) -> Subject {
         annotations: Annotations { read_only: true, idempotent: true },
         risk: Risk::Low,
     }
+}
+
+/// What a call of one of the tools is about that manage servers, such as `mcp_register_server`.
+#[must_use]
+pub fn management_id(tool: &str) -> ToolId {
+    ToolId::of(SOURCE, tool)
 }
 
 /// The provider of a server's tools, which its subjects and sources are named by.

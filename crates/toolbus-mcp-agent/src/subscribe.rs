@@ -13,6 +13,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use toolbus_bus::requester::{self, Requester};
 use toolbus_bus::{CallContext, Deadline, Envelope, Progress, PublishError};
+use toolbus_tools::Permit;
 use toolbus_tools::call::CallError;
 use toolbus_wire::message::mcp::{McpSubscribeRequest, McpSubscribeResponse};
 use toolbus_wire::message::toolbus::ToolProgress;
@@ -43,9 +44,19 @@ pub struct Subscription {
 struct DesiredSubscription {
     requester: Requester,
     request: McpSubscribeRequest,
+    /// That it was let pass. It lasts as long as the subscription: to make that again is no other one.
+    permit: Permit,
     changed: Changed,
     stop: CancellationToken,
     tasks: TaskTracker,
+}
+
+/// One request, before it holds.
+struct LastingRequest {
+    requester: Requester,
+    request: McpSubscribeRequest,
+    permit: Permit,
+    progress: Progress,
 }
 
 /// One request that holds.
@@ -64,12 +75,14 @@ impl McpDirectory {
         &self,
         server: &str,
         uris: Vec<String>,
+        permit: Permit,
         changed: impl Fn(&str) + Send + Sync + 'static,
     ) -> Result<Subscription, CallError> {
         let request = McpSubscribeRequest { server_name: server.to_owned(), uris };
         let desired = DesiredSubscription {
             requester: self.inner.requester.clone(),
             request,
+            permit,
             changed: Arc::new(changed),
             stop: self.inner.stop.clone(),
             tasks: self.inner.tasks.clone(),
@@ -100,12 +113,15 @@ impl DesiredSubscription {
         let (hold, holds) = oneshot::channel();
         let end = self.stop.child_token();
         let mut lease = Lease { ended, _end: end.clone().drop_guard() };
-        let requester = self.requester.clone();
-        let request = self.request.clone();
-        let progress = self.progress(hold);
+        let lasting = LastingRequest {
+            requester: self.requester.clone(),
+            request: self.request.clone(),
+            permit: self.permit.clone(),
+            progress: self.progress(hold),
+        };
 
         self.tasks.spawn(async move {
-            let why = request_once(&requester, &request, progress, &end).await;
+            let why = lasting.run(&end).await;
             // Nobody may want to know any more.
             drop(tell.send(why));
         });
@@ -181,35 +197,33 @@ impl DesiredSubscription {
     }
 }
 
-/// Makes the request and waits for its end.
-async fn request_once(
-    requester: &Requester,
-    request: &McpSubscribeRequest,
-    progress: Progress,
-    end: &CancellationToken,
-) -> CallError {
-    let envelope = Envelope::of(request, requester.agent().as_str());
-    let request = requester::Request {
-        topic: &topic::MCP_SUBSCRIBE,
-        call_id: &envelope.message_id.clone(),
-        envelope,
-        context: CallContext::until(Deadline::after(LEASE_TTL))
-            .with_cancelled(end.clone())
-            .with_progress(progress),
-    };
+impl LastingRequest {
+    /// Makes the request and waits for its end.
+    async fn run(self, end: &CancellationToken) -> CallError {
+        let Self { requester, request, permit, progress } = self;
+        let envelope = Envelope::of(&request, requester.agent().as_str());
+        let request = requester::Request {
+            topic: &topic::MCP_SUBSCRIBE,
+            call_id: &envelope.message_id.clone(),
+            envelope,
+            context: CallContext::until(Deadline::after(LEASE_TTL))
+                .with_cancelled(end.clone())
+                .with_progress(progress),
+        };
 
-    let failed = |error: String| CallError::execution_failed(error);
-    match requester.request(request).await {
-        Ok(reply) => match json::read::<McpSubscribeResponse>(&reply.body) {
-            Ok(ended) => match check_answer(&ended) {
-                Err(error) => error,
-                Ok(()) => failed("it has ended".to_owned()),
+        let failed = |error: String| CallError::execution_failed(error);
+        match requester.request_sealed(request, &permit).await {
+            Ok(reply) => match json::read::<McpSubscribeResponse>(&reply.body) {
+                Ok(ended) => match check_answer(&ended) {
+                    Err(error) => error,
+                    Ok(()) => failed("it has ended".to_owned()),
+                },
+                Err(error) => failed(format!("the reply cannot be read: {error}")),
             },
-            Err(error) => failed(format!("the reply cannot be read: {error}")),
-        },
-        Err(requester::Error::Publish(PublishError::Unroutable(_))) => {
-            CallError::new(ErrorCode::Unroutable, "no MCP bridge is running that subscribes")
+            Err(requester::Error::Publish(PublishError::Unroutable(_))) => {
+                CallError::new(ErrorCode::Unroutable, "no MCP bridge is running that subscribes")
+            }
+            Err(error) => toolbus_tools::bus::error_of("mcp.subscribe", error),
         }
-        Err(error) => toolbus_tools::bus::error_of("mcp.subscribe", error),
     }
 }

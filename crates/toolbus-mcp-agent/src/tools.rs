@@ -22,6 +22,10 @@ use crate::proxy::InvokeTool;
 use crate::resolve::provider_of;
 
 pub(crate) const SOURCE: &str = "mcp:management";
+/// The tool that registers a server.
+pub const REGISTER_SERVER: &str = "mcp_register_server";
+/// The tool that takes one out.
+pub const UNREGISTER_SERVER: &str = "mcp_unregister_server";
 /// The group of the tools, which is the name of their guide.
 pub(crate) const GROUP: &str = "mcp";
 pub(crate) const MISSING: &str = "Missing required parameter: {}";
@@ -106,7 +110,7 @@ fn invoke_tool() -> Tool {
 
 fn register_server() -> Tool {
     Tool::new(
-        "mcp_register_server",
+        REGISTER_SERVER,
         "Connects a new MCP server by its URL (type 'sse' or 'http'), or by a command where the \
          operator allows that (type 'stdio').",
         SOURCE,
@@ -132,7 +136,7 @@ fn register_server() -> Tool {
 }
 
 fn unregister_server() -> Tool {
-    Tool::new("mcp_unregister_server", "Disconnects an MCP server and forgets it.", SOURCE)
+    Tool::new(UNREGISTER_SERVER, "Disconnects an MCP server and forgets it.", SOURCE)
         .in_group(GROUP)
         .with_timeout(manage::TIMEOUT)
         .with_missing_argument(MISSING)
@@ -193,7 +197,7 @@ impl Executor for GetDetails {
             let question = McpGetServiceDetailsRequest { server_name: server_name.clone() };
             let timed_out = || format!("Timed out waiting for service details for '{server_name}'");
             let details: McpGetServiceDetailsResponse =
-                ask(&self.requester, &question, call.context.clone(), timed_out).await?;
+                ask(&self.requester, &question, call.context.clone(), None, timed_out).await?;
             if let Some(error) = details.error {
                 return Ok(Output::error(error));
             }
@@ -249,8 +253,14 @@ impl Executor for RegisterServer {
             let question = read_registration(&call.arguments);
             let name = question.server_name.clone();
             let timed_out = || "Timed out waiting for server registration response".to_owned();
-            let answer: McpRegisterServerResponse =
-                ask(&self.requester, &question, call.context.clone(), timed_out).await?;
+            let answer: McpRegisterServerResponse = ask(
+                &self.requester,
+                &question,
+                call.context.clone(),
+                Some(&call.permit),
+                timed_out,
+            )
+            .await?;
             Ok(if answer.success {
                 let summary = answer.summary.unwrap_or_default();
                 Output::text(format!("Server '{name}' registered successfully. {summary}"))
@@ -316,8 +326,9 @@ impl Executor for UnregisterServer {
             let name = argument(&call.arguments, "server_name").to_lowercase();
             let question = McpUnregisterServerRequest { server_name: name.clone() };
             let timed_out = || "Timed out waiting for server unregistration response".to_owned();
+            let context = call.context.clone();
             let answer: McpUnregisterServerResponse =
-                ask(&self.requester, &question, call.context.clone(), timed_out).await?;
+                ask(&self.requester, &question, context, Some(&call.permit), timed_out).await?;
             Ok(if answer.success {
                 Output::text(format!("Server '{name}' removed successfully."))
             } else {

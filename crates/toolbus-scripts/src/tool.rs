@@ -12,6 +12,7 @@ use toolbus_bus::requester::{self, Requester};
 use toolbus_bus::{Envelope, Progress, PublishError};
 use toolbus_tools::bus::{error_of, output_of};
 use toolbus_tools::call::{CallError, Invocation, Output};
+use toolbus_tools::id::ToolId;
 use toolbus_tools::registry::{self, Registry};
 use toolbus_tools::{Executor, Guide, Guides, Tool};
 use toolbus_wire::envelope::new_id;
@@ -21,6 +22,7 @@ use toolbus_wire::{ErrorCode, json, message, topic};
 
 /// Name of the tool.
 pub const NAME: &str = "execute_python_script";
+const SOURCE: &str = "script";
 /// Bounds of a script's own timeout, in seconds.
 pub const TIMEOUT_SECONDS: RangeInclusive<u64> = 1..=300;
 /// How long a script may take when nobody says.
@@ -47,6 +49,11 @@ pub fn register(
     registry.register(script_tool(), ExecutePython { requester })
 }
 
+/// What a call of the tool is about.
+pub(crate) fn subject_id() -> ToolId {
+    ToolId::of(SOURCE, NAME)
+}
+
 fn script_tool() -> Tool {
     Tool::new(
         NAME,
@@ -55,7 +62,7 @@ fn script_tool() -> Tool {
          structure. Files that it leaves in the folder `output` of its working folder, such as \
          output/plot.png or output/table.csv, come back too: pictures, text and data, 32 files of 4 MiB \
          together. Nothing is kept between two scripts.",
-        "script",
+        SOURCE,
     )
     .in_group("scripts")
     .with_timeout(Duration::from_secs(TIMEOUT_SECONDS_DEFAULT) + WAIT_BESIDE_TIMEOUT)
@@ -111,13 +118,14 @@ impl ExecutePython {
         let request = build_request(call.arguments, seconds)?;
         let requester = &self.requester;
 
+        let sent = requester::Request {
+            topic: &topic::SCRIPT_INVOKE,
+            envelope: Envelope::of(&request, requester.agent().as_str()),
+            call_id: &request.tool_call_id,
+            context,
+        };
         let reply = requester
-            .request(requester::Request {
-                topic: &topic::SCRIPT_INVOKE,
-                envelope: Envelope::of(&request, requester.agent().as_str()),
-                call_id: &request.tool_call_id,
-                context,
-            })
+            .request_sealed(sent, &call.permit)
             .await
             .map_err(|error| request_error(error, asked, seconds))?;
 

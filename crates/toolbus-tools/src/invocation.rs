@@ -10,6 +10,7 @@ use tracing::{Instrument as _, Span};
 
 use crate::call::{Arguments, Call, CallTime, Outcome};
 use crate::call_error::CallError;
+use crate::grant::Permit;
 use crate::id::{CallId, ToolName};
 use crate::invoker::{Invoker, InvokerInner};
 use crate::scope::{Door, Scope};
@@ -25,6 +26,8 @@ pub struct Invocation {
     pub tool: Arc<str>,
     /// The tool that it is really about.
     pub subject: Subject,
+    /// Leave to have a worker run it.
+    pub permit: Permit,
     /// The arguments, checked.
     pub arguments: Map<String, Value>,
     /// Who calls, and within which bounds.

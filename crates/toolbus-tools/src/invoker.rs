@@ -27,8 +27,9 @@ use crate::call::{Call, CallError, InnerCalls, Invocation, Outcome};
 use crate::gate::{
     Gate, Passage, Verdict, look_up, read_arguments, resolve_subject, take_of_budget,
 };
+use crate::grant::{GrantKey, Permit};
 use crate::registry::{Registry, ToolEntry};
-pub use admit::Admitted;
+pub use admit::{Admitted, ReadContext};
 pub use builder::InvokerBuilder;
 use record::{Recorder, Recording};
 pub use shape::Shape;
@@ -49,6 +50,8 @@ pub(crate) struct InvokerInner {
     gates: Vec<Box<dyn Gate>>,
     shapes: Vec<Arc<dyn Shape>>,
     recorder: Recorder,
+    /// What permits are sealed with, where workers are to check them.
+    grant_key: Option<GrantKey>,
 }
 
 impl Invoker {
@@ -177,8 +180,9 @@ impl Invoker {
         let calls = InnerCalls::new(invoker, &call.scope, &call.id, &context);
         let tool = Arc::clone(entry.name());
         let scope = call.scope;
-        let invocation =
-            Invocation { id: call.id, tool, subject, arguments, scope, context, calls };
+        let permit = Permit::new(&subject, &scope, self.inner.grant_key.as_ref());
+        let id = call.id;
+        let invocation = Invocation { id, tool, subject, permit, arguments, scope, context, calls };
         recording.started();
         let mut work = entry.executor.execute(invocation);
 

@@ -3,13 +3,14 @@
 //! A [`Tool`] is a description and an [`Executor`]; the [`Registry`] holds them by name; a [`Scope`]
 //! says who calls, and within which bounds; the [`Invoker`] runs every call there is, through the
 //! same gates in the same order. Nothing else may run a tool. [`bus`] is both ends of a call that
-//! crosses the bus.
+//! crosses the bus, and [`grant`] proves to the other end that the gates were passed.
 
 pub mod budget;
 pub mod bus;
 pub mod call;
 pub mod call_error;
 pub mod gate;
+pub mod grant;
 pub mod guide;
 pub mod id;
 pub mod invocation;
@@ -27,6 +28,7 @@ pub mod view;
 pub use budget::Budget;
 pub use call::{Call, CallTime, Outcome, Output};
 pub use call_error::CallError;
+pub use grant::{GrantCheck, GrantKey, Permit};
 pub use guide::{Guide, Guides};
 pub use invoker::Invoker;
 pub use registry::Registry;

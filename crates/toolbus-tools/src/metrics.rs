@@ -9,6 +9,7 @@ pub(crate) const METER: &str = "RockBot.Tools";
 pub(crate) const TOOL: &str = "rockbot.tool.name";
 pub(crate) const STATUS: &str = "rockbot.tool.status";
 pub(crate) const SUBJECT: &str = "toolbus.tool.subject";
+pub(crate) const GRANT_RESULT: &str = "toolbus.grant.result";
 
 /// Bounds in milliseconds: from a local tool to one that is given minutes.
 const MILLISECONDS: &[f64] = &[
@@ -32,8 +33,18 @@ pub(crate) const INVOCATIONS: Metric = Metric {
     attributes: &[TOOL, STATUS],
 };
 
+pub(crate) const GRANT_CHECKS: Metric = Metric {
+    name: "toolbus.grant.checks",
+    kind: Kind::Counter,
+    unit: "{request}",
+    description: "Requests whose grant a worker has checked, by what it found: `valid`, `missing`, \
+                  `malformed`, `unknown_version`, `expired` or `mismatch`; only workers with a key \
+                  count them",
+    attributes: &[GRANT_RESULT],
+};
+
 /// Every metric of this crate.
-pub const METRICS: &[Metric] = &[DURATION, INVOCATIONS];
+pub const METRICS: &[Metric] = &[DURATION, INVOCATIONS, GRANT_CHECKS];
 
 /// Every span of this crate.
 pub const SPANS: &[Span] = &[Span {

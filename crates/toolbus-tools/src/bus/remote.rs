@@ -11,6 +11,7 @@ use toolbus_wire::message::tool::ToolInvokeRequest;
 
 use super::reply::output_of;
 use crate::call::{CallError, Invocation, Outcome, Output};
+use crate::grant::Permit;
 use crate::id::SessionId;
 use crate::tool::Executor;
 
@@ -32,6 +33,8 @@ pub struct RemoteCall<'a> {
     pub session: Option<SessionId>,
     /// Headers beside those of every call.
     pub headers: Headers,
+    /// That it has passed the gates: whoever has no permit sends no call.
+    pub permit: &'a Permit,
     /// When to give up, and who cancels, hears and answers meanwhile.
     pub context: CallContext,
 }
@@ -53,6 +56,7 @@ impl Executor for Remote {
                 arguments: Value::Object(call.arguments),
                 session: call.scope.session.clone(),
                 headers: Headers::new(),
+                permit: &call.permit,
                 context: call.context,
             };
             remote.send(&self.requester).await
@@ -95,7 +99,7 @@ impl RemoteCall<'_> {
         let context = self.context;
         let request =
             requester::Request { topic: self.topic, envelope, call_id: &call_id, context };
-        requester.request(request).await
+        requester.request_sealed(request, self.permit).await
     }
 }
 

@@ -11,6 +11,7 @@ use tracing::Instrument as _;
 use super::{Invoker, Recording};
 use crate::call::{Call, CallError};
 use crate::gate::{Passage, take_of_budget};
+use crate::grant::Permit;
 use crate::subject::Subject;
 use crate::tool::TIMEOUT_DEFAULT;
 
@@ -19,8 +20,19 @@ use crate::tool::TIMEOUT_DEFAULT;
 pub struct Admitted<'a> {
     recording: Recording<'a>,
     context: CallContext,
+    permit: Permit,
     /// Let go of after the record.
     _held: Vec<Box<dyn Any + Send>>,
+}
+
+/// What a read is made with.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ReadContext {
+    /// Deadline, cancellation, progress and questions.
+    pub call: CallContext,
+    /// Leave to have a worker make it.
+    pub permit: Permit,
 }
 
 impl Invoker {
@@ -38,6 +50,7 @@ impl Invoker {
         let progress = recording.stamped(call.progress.clone());
         let asker = call.asker.clone();
         let span = recording.span().clone();
+        let grant_key = self.inner.grant_key.as_ref();
         let mut held = Vec::new();
 
         let passing = async {
@@ -45,17 +58,17 @@ impl Invoker {
             let mut passage = Passage::new(call, None, subject, Value::Null);
             let passed = self.pass_gates(&mut passage, &recording).await;
             held = passage.take_held();
-            passed
+            passed.map(|()| Permit::new(&passage.subject, &passage.call.scope, grant_key))
         };
         let passed = AssertUnwindSafe(passing).catch_unwind().instrument(span).await;
         let passed = passed.unwrap_or_else(|_| Err(super::panic_error(&recording)));
 
         match passed {
-            Ok(()) => {
+            Ok(permit) => {
                 // Its time begins only now, as a tool's does.
                 let deadline = time.execution_deadline(TIMEOUT_DEFAULT);
                 let context = CallContext { deadline, cancelled, progress, asker };
-                Ok(Admitted { recording, context, _held: held })
+                Ok(Admitted { recording, context, permit, _held: held })
             }
             Err(error) => {
                 let error = recording.complete(error);
@@ -71,16 +84,16 @@ impl Admitted<'_> {
     ///
     /// # Errors
     /// The error of the read, or that it was cancelled or out of time.
-    pub async fn run<T, Fut>(self, read: impl FnOnce(CallContext) -> Fut) -> Result<T, CallError>
+    pub async fn run<T, Fut>(self, read: impl FnOnce(ReadContext) -> Fut) -> Result<T, CallError>
     where
         Fut: Future<Output = Result<T, CallError>>,
     {
-        let Self { recording, context, _held } = self;
+        let Self { recording, context, permit, _held } = self;
         let deadline = context.deadline;
         let cancelled = context.cancelled.clone();
         let span = recording.span().clone();
         recording.started();
-        let read = read(context);
+        let read = read(ReadContext { call: context, permit });
 
         // Every arm only waits; a read that is dropped has no effect.
         let ended = async {

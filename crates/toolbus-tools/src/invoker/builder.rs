@@ -8,12 +8,13 @@ use super::record::Recorder;
 use super::shape::{Shape, TruncateOutput};
 use super::{Invoker, InvokerInner};
 use crate::gate::{FitsSchema, Gate, Permission, StillWanted};
+use crate::grant::GrantKey;
 use crate::observe::Observe;
 use crate::policy::{AllowAll, Policy};
 use crate::registry::Registry;
 
-/// An invoker to be. What is not set is: every call allowed, nobody who observes, and the global
-/// meter.
+/// An invoker to be. What is not set is: every call allowed, nobody who observes, no grants, and the
+/// global meter.
 pub struct InvokerBuilder {
     registry: Arc<Registry>,
     policy: Arc<dyn Policy>,
@@ -21,6 +22,7 @@ pub struct InvokerBuilder {
     gates: Vec<Box<dyn Gate>>,
     shapes: Vec<Arc<dyn Shape>>,
     meter: Option<Meter>,
+    grant_key: Option<GrantKey>,
 }
 
 impl InvokerBuilder {
@@ -32,6 +34,7 @@ impl InvokerBuilder {
             gates: Vec::new(),
             shapes: Vec::new(),
             meter: None,
+            grant_key: None,
         }
     }
 
@@ -63,6 +66,12 @@ impl InvokerBuilder {
         self
     }
 
+    /// Seals what leaves for workers with this key, so that they can demand it.
+    #[must_use]
+    pub fn grants(self, key: GrantKey) -> Self {
+        Self { grant_key: Some(key), ..self }
+    }
+
     /// Counts with this meter.
     #[must_use]
     pub fn meter(self, meter: Meter) -> Self {
@@ -79,13 +88,13 @@ impl InvokerBuilder {
 
     /// The invoker with other gates.
     pub(super) fn build_with(self, gates: Vec<Box<dyn Gate>>) -> Invoker {
-        let Self { registry, observers, mut shapes, meter, .. } = self;
+        let Self { registry, observers, mut shapes, meter, grant_key, .. } = self;
         let meter = meter.unwrap_or_else(|| opentelemetry::global::meter(crate::metrics::METER));
         // Whatever the others make of an output, it leaves bounded.
         shapes.push(Arc::new(TruncateOutput));
 
         let recorder = Recorder::new(&meter, observers);
-        Invoker::of(Arc::new(InvokerInner { registry, gates, shapes, recorder }))
+        Invoker::of(Arc::new(InvokerInner { registry, gates, shapes, recorder, grant_key }))
     }
 }
 

@@ -9,9 +9,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use toolbus_bus::requester::Requester;
-use toolbus_bus::{
-    Bus, CallContext, Deadline, Delivery, Disposition, Flow, MemoryBus, Subscription, TopicPattern,
-};
+use toolbus_bus::{Bus, Delivery, Disposition, Flow, MemoryBus, Subscription, TopicPattern};
 use toolbus_tools::bus::{RemoteCall, output_of};
 use toolbus_tools::call::Invocation;
 use toolbus_tools::{Invoker, Output, Registry, Tool};
@@ -162,13 +160,24 @@ async fn a_worker_that_knows_none_of_our_headers_is_waited_for() {
     let subscription = Subscription::durable("mcp-bridge.RockBot", pattern, flow);
     let _worker = bus.subscribe(subscription, Arc::new(worker)).await.unwrap();
     let requester = Requester::start(bus, AgentName::standard(), &InstanceId::random()).await;
-    let call = RemoteCall {
-        topic: &topic::TOOL_INVOKE_MCP,
-        tool: "add_task",
-        arguments: json!({"a": 1}),
-        session: None,
-        headers: Headers::new().with(header::MCP_SERVER, "todo"),
-        context: CallContext::until(Deadline::after(60 * SECOND)),
+    let requester = requester.unwrap();
+    let registry = Registry::new();
+    let executor = move |call: Invocation| {
+        let requester = requester.clone();
+        async move {
+            let remote = RemoteCall {
+                topic: &topic::TOOL_INVOKE_MCP,
+                tool: "add_task",
+                arguments: json!({"a": 1}),
+                session: None,
+                headers: Headers::new().with(header::MCP_SERVER, "todo"),
+                permit: &call.permit,
+                context: call.context,
+            };
+            remote.send(&requester).await
+        }
     };
-    assert_eq!(call.send(&requester.unwrap()).await, Ok(Output::text("at last")));
+    registry.register(Tool::new("work", "", "test"), executor).unwrap();
+    let invoker = Invoker::new(Arc::new(registry));
+    assert_eq!(invoker.invoke(call("work", "")).await, Ok(Output::text("at last")));
 }

@@ -1,0 +1,218 @@
+//! The worker's end: what is looked at before a request may have any effect.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use hmac::Mac as _;
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::{Counter, Meter};
+use toolbus_bus::responder::Received;
+use toolbus_bus::{Envelope, Topic};
+use toolbus_wire::{ErrorCode, Execution, header};
+
+use super::Claims;
+use super::header_value::{Unreadable, read_header};
+use super::key::GrantKey;
+use super::mac::SealedRequest;
+use crate::call_error::CallError;
+use crate::id::ToolId;
+use crate::metrics::{GRANT_CHECKS, GRANT_RESULT, METER};
+
+/// How far the clocks of an agent and a worker may differ.
+pub const CLOCK_SKEW_GRACE: Duration = Duration::from_secs(30);
+
+/// What a worker does about grants. Clones are the same check; without a key nothing is looked at.
+#[derive(Clone, Default)]
+pub struct GrantCheck(Option<Arc<ActiveCheck>>);
+
+/// Which requests a worker with a key refuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GrantPolicy {
+    /// Those with a grant that is not valid. One without any is taken.
+    CheckPresent,
+    /// All without a valid grant.
+    Require,
+}
+
+struct ActiveCheck {
+    /// What the worker is called before callers.
+    worker: &'static str,
+    /// The current key, and the one before it while that still counts.
+    keys: Vec<GrantKey>,
+    policy: GrantPolicy,
+    checks: Counter<u64>,
+}
+
+/// Why a request has no valid grant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error("this one has none")]
+    Missing,
+    #[error("that of this one cannot be read")]
+    Malformed,
+    #[error("that of this one is of a version that is not known here")]
+    UnknownVersion,
+    #[error("that of this one has expired")]
+    Expired,
+    #[error("that of this one was made for another request, or with another key")]
+    Mismatch,
+}
+
+impl GrantCheck {
+    /// Looks at nothing.
+    #[must_use]
+    pub fn off() -> Self {
+        Self(None)
+    }
+
+    /// Checks with this key, and with the one before it while that still counts. `worker` is what
+    /// callers are told who refuses, such as `bridge`. It counts with the global meter, so telemetry
+    /// is to be set up before.
+    #[must_use]
+    pub fn new(
+        worker: &'static str,
+        policy: GrantPolicy,
+        key: GrantKey,
+        previous: Option<GrantKey>,
+    ) -> Self {
+        let meter = opentelemetry::global::meter(METER);
+        Self::of_meter(worker, policy, [key].into_iter().chain(previous).collect(), &meter)
+    }
+
+    pub(super) fn of_meter(
+        worker: &'static str,
+        policy: GrantPolicy,
+        keys: Vec<GrantKey>,
+        meter: &Meter,
+    ) -> Self {
+        let checks = GRANT_CHECKS.counter(meter);
+        Self(Some(Arc::new(ActiveCheck { worker, keys, policy, checks })))
+    }
+
+    /// Whether a request that was let pass has a grant, so that it is to be taken to the letter.
+    #[must_use]
+    pub fn is_granted(&self, headers: &header::Headers) -> bool {
+        self.0.is_some() && headers.get(header::GRANT).is_some()
+    }
+
+    /// Checks a request for `topic` that is about `subject`, by the worker's own reading of it.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Denied`], where it may not be made; that is logged and counted.
+    pub fn check(
+        &self,
+        topic: &Topic,
+        received: Received<'_>,
+        subject: impl FnOnce() -> ToolId,
+    ) -> Result<(), CallError> {
+        let Some(check) = &self.0 else { return Ok(()) };
+
+        let envelope = received.envelope;
+        let subject = subject();
+        let verdict = check.verify(topic, envelope, &subject, unix_now());
+        check.count(&verdict);
+
+        match verdict {
+            Ok(claims) => {
+                let principal = claims.principal;
+                tracing::debug!(principal, %subject, "a request has a valid grant");
+                Ok(())
+            }
+            Err(Refusal::Missing) if check.policy == GrantPolicy::CheckPresent => {
+                let source = &envelope.source;
+                tracing::debug!(source, %topic, "took a request without a grant");
+                Ok(())
+            }
+            Err(refusal) => {
+                report(refusal, topic, envelope);
+                Err(check.error_of(refusal, received))
+            }
+        }
+    }
+}
+
+impl ActiveCheck {
+    /// What the grant of a request claims, when it is one for this request.
+    fn verify(
+        &self,
+        topic: &Topic,
+        envelope: &Envelope,
+        subject: &ToolId,
+        now: Duration,
+    ) -> Result<Claims, Refusal> {
+        let value = envelope.headers.get(header::GRANT).ok_or(Refusal::Missing)?;
+        let grant = read_header(value).map_err(|unreadable| match unreadable {
+            Unreadable::Malformed => Refusal::Malformed,
+            Unreadable::UnknownVersion => Refusal::UnknownVersion,
+        })?;
+
+        let expires = Duration::from_millis(grant.claims.expires_unix_ms);
+        if expires.saturating_add(CLOCK_SKEW_GRACE) < now {
+            return Err(Refusal::Expired);
+        }
+
+        let request = SealedRequest::new(topic, envelope, subject);
+        // In constant time: how much of a guess was right is not to be measured.
+        let is_of =
+            |key: &GrantKey| request.mac(key, &grant.claims).verify_slice(&grant.mac).is_ok();
+        if self.keys.iter().any(is_of) { Ok(grant.claims) } else { Err(Refusal::Mismatch) }
+    }
+
+    fn count(&self, verdict: &Result<Claims, Refusal>) {
+        let result = verdict.as_ref().map_or_else(Refusal::label, |_| "valid");
+        self.checks.add(1, &[KeyValue::new(GRANT_RESULT, result)]);
+    }
+
+    fn error_of(&self, refusal: Refusal, received: Received<'_>) -> CallError {
+        let worker = self.worker;
+        let demand = match self.policy {
+            GrantPolicy::Require => "runs only requests with a grant",
+            GrantPolicy::CheckPresent => "checks the grants of requests",
+        };
+        let error = CallError::new(ErrorCode::Denied, format!("this {worker} {demand}: {refusal}"));
+
+        if received.redelivered {
+            // The worker before this one may have demanded none, and started it.
+            error.with_execution(Execution::Unknown)
+        } else {
+            error.with_execution(Execution::NotStarted)
+        }
+    }
+}
+
+impl Refusal {
+    /// Which of them it is, for metrics and logs.
+    fn label(&self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Malformed => "malformed",
+            Self::UnknownVersion => "unknown_version",
+            Self::Expired => "expired",
+            Self::Mismatch => "mismatch",
+        }
+    }
+}
+
+/// Writes a refusal to the log. What has expired on its way is nobody's fault.
+fn report(refusal: Refusal, topic: &Topic, envelope: &Envelope) {
+    let (source, reason) = (&envelope.source, refusal.label());
+    if refusal == Refusal::Expired {
+        tracing::info!(source, %topic, reason, "refused a request whose grant has expired");
+    } else {
+        tracing::warn!(source, %topic, reason, "refused a request without a valid grant");
+    }
+}
+
+fn unix_now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+impl fmt::Debug for GrantCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("GrantCheck").field(&self.0.as_ref().map(|check| check.policy)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! What a grant is about, as bytes: the request as both of its ends have it.
+
+use hmac::{Hmac, Mac as _};
+use sha2::{Digest as _, Sha256};
+use toolbus_bus::{Envelope, Topic};
+use toolbus_wire::header;
+
+use super::Claims;
+use super::key::GrantKey;
+use crate::id::ToolId;
+
+/// What these MACs are for, so that the key can be mistaken for no other use of it.
+const DOMAIN: &[u8] = b"toolbus-grant";
+/// The version of all that is here; it leads the header.
+pub(super) const VERSION: &str = "1";
+
+/// Every header that a worker acts on. The body is sealed as it is, and with it the call's id and its
+/// arguments. The trace is not: it decides about nothing.
+pub(super) const SEALED_HEADERS: [&str; 9] = [
+    header::TOOL_PROVIDER,
+    header::MCP_SERVER,
+    header::EXACT,
+    header::TIMEOUT_MS,
+    header::DEADLINE_MS,
+    header::PROGRESS_TO,
+    header::QUIET,
+    header::ASK_TO,
+    header::ASK_KINDS,
+];
+
+/// A request, and what it is about to the one who looks at it: to the agent what its gates let pass,
+/// to the worker what it is about to do.
+pub(super) struct SealedRequest<'a> {
+    topic: &'a Topic,
+    envelope: &'a Envelope,
+    subject: &'a ToolId,
+    body_digest: [u8; 32],
+}
+
+impl<'a> SealedRequest<'a> {
+    pub(super) fn new(topic: &'a Topic, envelope: &'a Envelope, subject: &'a ToolId) -> Self {
+        let body_digest = Sha256::digest(&envelope.body).into();
+        Self { topic, envelope, subject, body_digest }
+    }
+
+    /// The MAC over it and these claims.
+    pub(super) fn mac(&self, key: &GrantKey, claims: &Claims) -> Hmac<Sha256> {
+        let Self { topic, envelope, subject, body_digest } = self;
+        let mut mac = key.start_mac();
+        let mut add = |part: &[u8]| {
+            // With its length, so that parts that are shifted against each other are other parts.
+            mac.update(&(part.len() as u64).to_be_bytes());
+            mac.update(part);
+        };
+
+        add(DOMAIN);
+        add(VERSION.as_bytes());
+        add(claims.principal.as_bytes());
+        add(&claims.expires_unix_ms.to_be_bytes());
+
+        add(topic.as_str().as_bytes());
+        add(subject.as_str().as_bytes());
+
+        // Absent and empty are one on the wire.
+        add(envelope.message_type.as_bytes());
+        add(envelope.source.as_bytes());
+        add(envelope.message_id.as_bytes());
+        add(envelope.correlation_id.as_deref().unwrap_or_default().as_bytes());
+        add(envelope.reply_to.as_ref().map_or("", Topic::as_str).as_bytes());
+
+        for name in SEALED_HEADERS {
+            let value = envelope.headers.get(name);
+            add(&[u8::from(value.is_some())]);
+            add(value.unwrap_or_default().as_bytes());
+        }
+
+        add(body_digest);
+        mac
+    }
+}
