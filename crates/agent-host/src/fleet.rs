@@ -14,6 +14,7 @@ use toolbus_runtime::health::{Health, Need, State};
 use toolbus_runtime::service::Context;
 use toolbus_sandbox::settings::ScriptsSettings;
 use toolbus_scripts::{Runner, Unavailable};
+use toolbus_tools::GrantCheck;
 use toolbus_wire::name::{AgentName, InstanceId};
 
 use crate::settings::Settings;
@@ -113,8 +114,10 @@ impl Embedded {
         };
 
         let concurrency = scripts.max_concurrent;
+        // Nobody else is on this bus.
+        let grants = GrantCheck::off();
         let scripts =
-            toolbus_scripts::serve(Arc::clone(bus), &instance, concurrency, runner).await?;
+            toolbus_scripts::serve(Arc::clone(bus), &instance, concurrency, runner, grants).await?;
         Ok(Self { scripts, bridge })
     }
 }

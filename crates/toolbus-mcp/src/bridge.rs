@@ -17,6 +17,7 @@ use toolbus_bus::responder::{Listen, Responder};
 use toolbus_bus::{
     Bus, Consumer, Delivery, Flow, SubscribeError, Subscription, Topic, TopicPattern,
 };
+use toolbus_tools::GrantCheck;
 use toolbus_wire::name::{self, AgentName, InstanceId};
 use toolbus_wire::{queue, topic};
 
@@ -47,6 +48,8 @@ pub struct Options {
     pub concurrency: NonZeroU16,
     /// Whether agents may register servers that are programs to start here.
     pub stdio_registration: StdioRegistration,
+    /// Which requests need a grant.
+    pub grants: GrantCheck,
 }
 
 /// A bridge at work. Stop it with [`Bridge::stop`].
@@ -87,6 +90,7 @@ impl Bridge {
                 set: set.clone(),
                 source: source.clone(),
                 stdio_registration: options.stdio_registration,
+                grants: options.grants.clone(),
             },
         )
         .await?;
@@ -94,7 +98,11 @@ impl Bridge {
         let subscribe = Responder::start(
             Arc::clone(bus),
             listen(topic::MCP_SUBSCRIBE, queue::mcp_bridge_subscribe(&agent), SUBSCRIPTIONS_MAX),
-            subscribe_service::SubscribeService { set: set.clone(), source: source.clone() },
+            subscribe_service::SubscribeService {
+                set: set.clone(),
+                source: source.clone(),
+                grants: options.grants.clone(),
+            },
         )
         .await?;
 
@@ -111,7 +119,12 @@ impl Bridge {
         let invoke = Responder::start(
             Arc::clone(bus),
             listen(topic::TOOL_INVOKE_MCP, queue::mcp_bridge_invoke(&agent), options.concurrency),
-            invoke_service::InvokeService { set: set.clone(), agent, source },
+            invoke_service::InvokeService {
+                set: set.clone(),
+                agent,
+                source,
+                grants: options.grants,
+            },
         )
         .await?;
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolbus_config::TimeSpan;
+use toolbus_tools::GrantCheck;
 use toolbus_wire::name::{AgentName, InstanceId};
 
 use crate::bridge::{self, StdioRegistration};
@@ -162,7 +163,8 @@ impl McpSettings {
         Ok(set)
     }
 
-    /// How a bridge of these servers is set up for these agents, in this process.
+    /// How a bridge of these servers is set up for these agents, in this process. It looks at no
+    /// grants.
     #[must_use]
     pub fn bridge_options(&self, agents: Vec<AgentName>, instance: InstanceId) -> bridge::Options {
         bridge::Options {
@@ -170,6 +172,7 @@ impl McpSettings {
             instance,
             concurrency: self.concurrency,
             stdio_registration: self.stdio_registration(),
+            grants: GrantCheck::off(),
         }
     }
 

@@ -16,6 +16,8 @@ mod direct;
 mod eras;
 #[path = "client/files.rs"]
 mod files;
+#[path = "client/grants.rs"]
+mod grants;
 #[path = "client/hostile.rs"]
 mod hostile;
 #[path = "client/hostile_http.rs"]

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use toolbus_bus::responder::{
-    Call, Context, Failure, Listen, Malformed, Repeat, Reply, Responder, Service,
+    Call, Context, Failure, Listen, Malformed, Received, Repeat, Reply, Responder, Service,
 };
 use toolbus_bus::{Bus, Envelope, Progress, SubscribeError, Topic};
-use toolbus_tools::bus::tool_failure;
+use toolbus_tools::GrantCheck;
+use toolbus_tools::bus::{reply_to, tool_failure};
 use toolbus_wire::message::script::{ScriptInvokeRequest, ScriptInvokeResponse, ScriptReason};
 use toolbus_wire::message::tool::CallIds;
 use toolbus_wire::message::toolbus::{OutputStream, ToolProgress};
@@ -26,7 +27,7 @@ use crate::runner::{
 };
 use crate::tool::{PACKAGES_TIMEOUT, TIMEOUT_SECONDS, WAIT_BESIDE_TIMEOUT};
 
-/// Answers script requests with a runner, `concurrency` at a time.
+/// Answers script requests with a runner, `concurrency` at a time, as far as `grants` lets them pass.
 ///
 /// # Errors
 /// When a queue cannot be had.
@@ -35,6 +36,7 @@ pub async fn serve(
     instance: &InstanceId,
     concurrency: NonZeroU16,
     runner: Arc<dyn Runner>,
+    grants: GrantCheck,
 ) -> Result<Responder, SubscribeError> {
     let listen = Listen {
         topic: topic::SCRIPT_INVOKE,
@@ -43,7 +45,7 @@ pub async fn serve(
         concurrency,
     };
     let metrics = ScriptMetrics::new(runner.name());
-    Responder::start(bus, listen, ScriptService { runner, metrics }).await
+    Responder::start(bus, listen, ScriptService { runner, metrics, grants }).await
 }
 
 /// A runner that refuses every script and says why none is available.
@@ -62,6 +64,7 @@ impl Runner for Unavailable {
 struct ScriptService {
     runner: Arc<dyn Runner>,
     metrics: ScriptMetrics,
+    grants: GrantCheck,
 }
 
 impl Service for ScriptService {
@@ -88,6 +91,16 @@ impl Service for ScriptService {
             repeat: if self.runner.adopts() { Repeat::FoundOut } else { Repeat::Never },
             request,
         })
+    }
+
+    fn authorize(
+        &self,
+        call: &Call<ScriptInvokeRequest>,
+        received: Received<'_>,
+    ) -> Result<(), Reply> {
+        let checked = self.grants.check(&topic::SCRIPT_INVOKE, received, crate::tool::subject_id);
+        // No reason of a script's end: it is no script's, and every caller of tools reads this one.
+        checked.map_err(|error| reply_to(&call.ids, Err(error)))
     }
 
     fn serve(&self, request: ScriptInvokeRequest, context: Context) -> BoxFuture<'_, Reply> {

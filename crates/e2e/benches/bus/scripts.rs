@@ -11,7 +11,7 @@ use toolbus_bus::requester::Requester;
 use toolbus_bus::{Bus, MemoryBus};
 use toolbus_sandbox::{Config, Sandbox};
 use toolbus_tools::call::Call;
-use toolbus_tools::{Guides, Invoker, Registry, Scope};
+use toolbus_tools::{GrantCheck, Guides, Invoker, Registry, Scope};
 use toolbus_wire::name::{AgentName, InstanceId};
 
 const ROUNDS: usize = 15;
@@ -29,7 +29,9 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     let (_serving, caller) = runtime.block_on(async {
         let one = NonZeroU16::MIN;
         let instance = InstanceId::random();
-        let serving = toolbus_scripts::serve(Arc::clone(&bus), &instance, one, sandbox).await?;
+        let serving =
+            toolbus_scripts::serve(Arc::clone(&bus), &instance, one, sandbox, GrantCheck::off())
+                .await?;
         anyhow::Ok((serving, Caller::start(bus).await?))
     })?;
 

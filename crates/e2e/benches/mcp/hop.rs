@@ -17,8 +17,8 @@ use toolbus_mcp::config::{self, Variables};
 use toolbus_mcp::servers::{self, ServerPool};
 use toolbus_rabbitmq::{Config, RabbitBus, Start};
 use toolbus_testkit::process::{Launch, Service};
-use toolbus_tools::Scope;
 use toolbus_tools::call::{Call, Outcome};
+use toolbus_tools::{GrantCheck, Scope};
 use toolbus_wire::name::{AgentName, InstanceId};
 
 use crate::server::{ECHO, WAIT};
@@ -84,6 +84,7 @@ impl Embedded {
             instance: InstanceId::random(),
             concurrency: NonZeroU16::new(CONCURRENCY).expect("some are under way"),
             stdio_registration: StdioRegistration::Denied,
+            grants: GrantCheck::off(),
         };
         let bridge = Bridge::start(&bus, set, options).await?;
         Ok(Self { agent: agent(bus, 1).await?, _bridge: bridge })
@@ -91,7 +92,7 @@ impl Embedded {
 }
 
 async fn agent(bus: Arc<dyn Bus>, servers: usize) -> anyhow::Result<Agent> {
-    let agent = Agent::start(bus, AgentName::standard(), &InstanceId::random()).await?;
+    let agent = Agent::start(bus, AgentName::standard(), &InstanceId::random(), None).await?;
     agent.directory().refresh().await?;
     let is_there = agent.directory().wait_until(READY_WITHIN, |known| known.len() == servers).await;
     ensure!(is_there, "the bridge does not announce {servers} servers");

@@ -19,7 +19,7 @@ use toolbus_mcp::config::{self, Variables};
 use toolbus_mcp::servers::{self, ServerPool};
 use toolbus_tools::bus::ServeOptions;
 use toolbus_tools::call::{CallError, Invocation, Output};
-use toolbus_tools::{Invoker, Registry, Tool};
+use toolbus_tools::{GrantCheck, Invoker, Registry, Tool};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::name::{AgentName, InstanceId};
 
@@ -192,7 +192,9 @@ async fn scripts_are_answered_as_recorded() {
         .runner()
         .await
         .expect("a sandbox that works");
-    let worker = toolbus_scripts::serve(stage.bus(), &InstanceId::random(), FOUR, runner)
+    let instance = InstanceId::random();
+    let grants = GrantCheck::off();
+    let worker = toolbus_scripts::serve(stage.bus(), &instance, FOUR, runner, grants)
         .await
         .expect("scripts are served");
 
@@ -231,6 +233,7 @@ async fn bridge(bus: &Arc<dyn Bus>, url: &str) -> Bridge {
         instance: InstanceId::random(),
         concurrency: FOUR,
         stdio_registration: StdioRegistration::Denied,
+        grants: GrantCheck::off(),
     };
     Bridge::start(bus, set, options).await.expect("the bridge listens")
 }

@@ -2,11 +2,14 @@
 
 use futures_util::future::BoxFuture;
 use toolbus_bus::responder::{
-    Call as ReceivedCall, Context, Failure, Malformed, Repeat, Reply, Service,
+    Call as ReceivedCall, Context, Failure, Malformed, Received, Repeat, Reply, Service,
 };
 use toolbus_bus::{Envelope, Topic};
+use toolbus_mcp_agent::provider_of;
+use toolbus_tools::GrantCheck;
 use toolbus_tools::bus::{read_request, reply_to, tool_failure};
 use toolbus_tools::call::{Arguments, CallError, Outcome, Output};
+use toolbus_tools::id::ToolId;
 use toolbus_wire::header::{self, Headers};
 use toolbus_wire::message::tool::{CallIds, ContentKind, ToolInvokeRequest};
 use toolbus_wire::name::AgentName;
@@ -20,6 +23,7 @@ pub(super) struct InvokeService {
     pub(super) set: ServerPool,
     pub(super) agent: AgentName,
     pub(super) source: String,
+    pub(super) grants: GrantCheck,
 }
 
 impl Service for InvokeService {
@@ -36,6 +40,21 @@ impl Service for InvokeService {
             repeat: if may_repeat { Repeat::Harmless } else { Repeat::Never },
             request,
         })
+    }
+
+    fn authorize(
+        &self,
+        call: &ReceivedCall<ToolInvokeRequest>,
+        received: Received<'_>,
+    ) -> Result<(), Reply> {
+        let subject = || {
+            // No agent names a server so; without the header a grant is none for this request.
+            let server = received.envelope.headers.get(header::MCP_SERVER).unwrap_or_default();
+            ToolId::of(&provider_of(server), &call.request.tool_name)
+        };
+
+        let checked = self.grants.check(&topic::TOOL_INVOKE_MCP, received, subject);
+        checked.map_err(|error| with_headers(reply_to(&call.ids, Err(error))))
     }
 
     fn serve(&self, request: ToolInvokeRequest, context: Context) -> BoxFuture<'_, Reply> {
@@ -65,17 +84,19 @@ impl InvokeService {
             server: context.headers().get(header::MCP_SERVER).map(str::to_owned),
             tool: request.tool_name,
             arguments,
-            naming: naming_of(context.headers()),
+            naming: self.naming_of(context.headers()),
             context: context.call,
         };
 
         self.set.call(call).await.map(output_of).map_err(call_error)
     }
-}
 
-/// Whoever looked the names up says so.
-fn naming_of(headers: &Headers) -> Naming {
-    if headers.get(header::EXACT).is_some() { Naming::Exact } else { Naming::Forgiving }
+    /// Whoever looked the names up says so. A grant is for just the names that the request has, so
+    /// that no others are guessed from them.
+    fn naming_of(&self, headers: &Headers) -> Naming {
+        let is_exact = headers.get(header::EXACT).is_some() || self.grants.is_granted(headers);
+        if is_exact { Naming::Exact } else { Naming::Forgiving }
+    }
 }
 
 /// The error as callers are told it, with what is known of whether the server had the call.

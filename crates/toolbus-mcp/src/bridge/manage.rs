@@ -6,15 +6,17 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use toolbus_bus::responder::{Call, Context, Failure, Malformed, Repeat, Reply, Service};
+use toolbus_bus::responder::{Call, Context, Failure, Malformed, Received, Repeat, Reply, Service};
 use toolbus_bus::{Envelope, Topic};
+use toolbus_tools::GrantCheck;
+use toolbus_tools::id::ToolId;
 use toolbus_wire::message::mcp::{
     McpCompleteRequest, McpGetPromptRequest, McpGetServiceDetailsRequest, McpListResourcesRequest,
     McpReadResourceRequest, McpRegisterServerRequest, McpResponse, McpUnregisterServerRequest,
     unknown_request_response,
 };
 use toolbus_wire::message::tool::CallIds;
-use toolbus_wire::{ErrorCode, Message, json, message};
+use toolbus_wire::{ErrorCode, Message, json, message, topic};
 
 use super::invoke_service::with_headers;
 use crate::call::CallError;
@@ -47,6 +49,7 @@ pub(super) struct ManageService {
     pub(super) set: ServerPool,
     pub(super) source: String,
     pub(super) stdio_registration: StdioRegistration,
+    pub(super) grants: GrantCheck,
 }
 
 /// A request that the bridge answers at `mcp.manage`.
@@ -56,6 +59,10 @@ trait ManageRequest: Message + Send {
 
     /// Whether it may run again when it is unknown whether it ran.
     const REPEAT: Repeat = Repeat::Harmless;
+
+    /// What it is about, as the gates of an agent see it: what runs, changes or reads something at a
+    /// server needs a grant for that. `None`: it tells what is announced anyway, and needs none.
+    fn subject(&self) -> Option<ToolId>;
 
     /// Does what is requested. A refusal is a response with an error.
     fn handle(
@@ -83,6 +90,14 @@ macro_rules! manage_requests {
 
                 let message_type = envelope.message_type.clone();
                 Ok((Self::Unknown { message_type }, Repeat::Harmless))
+            }
+
+            fn subject(&self) -> Option<ToolId> {
+                match self {
+                    $(Self::$request(request) => ManageRequest::subject(request),)+
+                    // Nothing becomes of it.
+                    Self::Unknown { .. } => None,
+                }
             }
 
             async fn handle(self, service: &ManageService, context: Context) -> Reply {
@@ -133,6 +148,15 @@ impl Service for ManageService {
             }
             Err(error) => Err(Malformed { ids, reason: error.to_string() }),
         }
+    }
+
+    fn authorize(&self, call: &Call<ReceivedRequest>, received: Received<'_>) -> Result<(), Reply> {
+        let Some(subject) = call.request.subject() else { return Ok(()) };
+
+        let checked = self.grants.check(&topic::MCP_MANAGE, received, || subject);
+        checked.map_err(|error| {
+            with_headers(failure_reply(&call.ids.tool_name, error.code, error.message))
+        })
     }
 
     fn serve(&self, request: ReceivedRequest, context: Context) -> BoxFuture<'_, Reply> {

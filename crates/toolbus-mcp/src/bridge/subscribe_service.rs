@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use toolbus_bus::responder::{Call, Context, Failure, Malformed, Repeat, Reply, Service};
+use toolbus_bus::responder::{Call, Context, Failure, Malformed, Received, Repeat, Reply, Service};
 use toolbus_bus::{Envelope, Topic};
+use toolbus_mcp_agent::read_subject;
+use toolbus_tools::GrantCheck;
 use toolbus_wire::message::mcp::{McpResponse as _, McpSubscribeRequest, McpSubscribeResponse};
 use toolbus_wire::message::tool::CallIds;
-use toolbus_wire::{ErrorCode, Message as _, json};
+use toolbus_wire::{ErrorCode, Message as _, json, topic};
 
 use super::invoke_service::with_headers;
 use crate::lookup::Lookup;
@@ -19,6 +21,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 pub(super) struct SubscribeService {
     pub(super) set: ServerPool,
     pub(super) source: String,
+    pub(super) grants: GrantCheck,
 }
 
 impl Service for SubscribeService {
@@ -37,6 +40,20 @@ impl Service for SubscribeService {
             }
             Err(error) => Err(Malformed { ids, reason: error.to_string() }),
         }
+    }
+
+    fn authorize(
+        &self,
+        call: &Call<McpSubscribeRequest>,
+        received: Received<'_>,
+    ) -> Result<(), Reply> {
+        let subject = || read_subject(&call.request.server_name, "resources/subscribe").id;
+        let checked = self.grants.check(&topic::MCP_SUBSCRIBE, received, subject);
+
+        checked.map_err(|error| {
+            let response = McpSubscribeResponse::from_error(error.code, error.message);
+            with_headers(Reply::of(&response).failing(ErrorCode::Denied.label()))
+        })
     }
 
     fn serve(&self, request: McpSubscribeRequest, context: Context) -> BoxFuture<'_, Reply> {

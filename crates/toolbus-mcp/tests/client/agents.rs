@@ -13,7 +13,7 @@ use toolbus_mcp::bridge::{self, Bridge, StdioRegistration};
 use toolbus_mcp::servers::ServerPool;
 use toolbus_mcp_agent::McpDirectory;
 use toolbus_testkit::eventually;
-use toolbus_tools::{Guides, Invoker, Registry};
+use toolbus_tools::{GrantCheck, Guides, Invoker, Registry};
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::topic;
 
@@ -65,6 +65,7 @@ async fn serve(bus: &Arc<dyn Bus>, set: &ServerPool, agents: &[&str]) -> Bridge 
         instance: InstanceId::random(),
         concurrency: NonZeroU16::new(8).unwrap(),
         stdio_registration: StdioRegistration::Denied,
+        grants: GrantCheck::off(),
     };
     Bridge::start(bus, set.clone(), options).await.unwrap()
 }

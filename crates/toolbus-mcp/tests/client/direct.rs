@@ -15,7 +15,7 @@ use toolbus_mcp::{TOOLS_MAX, config::ToolChanges};
 use toolbus_mcp_agent::McpDirectory;
 use toolbus_testkit::eventually;
 use toolbus_tools::call::Outcome;
-use toolbus_tools::{Guides, Invoker, Registry};
+use toolbus_tools::{GrantCheck, Guides, Invoker, Registry};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::name::{AgentName, InstanceId};
 
@@ -43,6 +43,7 @@ async fn agent(set: ServerPool) -> Agent {
         instance: InstanceId::random(),
         concurrency: NonZeroU16::new(8).unwrap(),
         stdio_registration: StdioRegistration::Denied,
+        grants: GrantCheck::off(),
     };
     let bridge = Bridge::start(&bus, set, options).await.unwrap();
     let invoker = Invoker::new(Arc::clone(&registry));

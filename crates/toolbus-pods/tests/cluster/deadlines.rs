@@ -20,7 +20,7 @@ use toolbus_pods::settings::KubernetesSettings;
 use toolbus_scripts::FairRunner;
 use toolbus_scripts::fair_runner::Shares;
 use toolbus_tools::call::{Call, Outcome};
-use toolbus_tools::{Guides, Invoker, Registry, Scope};
+use toolbus_tools::{GrantCheck, Guides, Invoker, Registry, Scope};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::name::{AgentName, InstanceId};
 
@@ -47,7 +47,14 @@ impl Service {
         let turns = Arc::new(FairRunner::new(Arc::new(runner.clone()), shares));
         let concurrency = NonZeroU16::new(17).expect("not zero");
         let instance = InstanceId::random();
-        let worker = toolbus_scripts::serve(Arc::clone(&bus), &instance, concurrency, turns).await;
+        let worker = toolbus_scripts::serve(
+            Arc::clone(&bus),
+            &instance,
+            concurrency,
+            turns,
+            GrantCheck::off(),
+        )
+        .await;
         Self { bus, runner, worker: worker.expect("a worker") }
     }
 

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use toolbus_bus::requester::{self, Requester};
 use toolbus_bus::responder::Responder;
 use toolbus_bus::{Bus, CallContext, Deadline, Envelope, MemoryBus, Progress};
+use toolbus_tools::GrantCheck;
 use toolbus_wire::envelope::new_id;
 use toolbus_wire::message::script::{ScriptInvokeRequest, ScriptInvokeResponse, ScriptReason};
 use toolbus_wire::name::{AgentName, InstanceId};
@@ -49,7 +50,9 @@ impl Stage {
         let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
         let here = InstanceId::random();
         let there = InstanceId::random();
-        let worker = crate::serve(Arc::clone(&bus), &there, CONCURRENCY, fixture.runner()).await;
+        let grants = GrantCheck::off();
+        let worker =
+            crate::serve(Arc::clone(&bus), &there, CONCURRENCY, fixture.runner(), grants).await;
         let worker = worker.expect("the in-memory bus takes a subscription");
         let requester = Requester::start(bus, AgentName::standard(), &here).await;
         let requester = requester.expect("the in-memory bus takes a subscription");

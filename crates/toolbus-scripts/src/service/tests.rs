@@ -14,6 +14,8 @@ use super::*;
 use crate::files::{FILES_BYTES_MAX, File, FileName, Produced, Refused};
 use crate::runner::{Captured, Ending, OUTPUT_BYTES_MAX};
 
+mod grants;
+
 type Answer = dyn Fn(&Script) -> Result<Outcome, Error> + Send + Sync;
 
 /// Answers every script with what it was told, and remembers what it was asked.
@@ -67,7 +69,9 @@ async fn fixture(
 async fn fixture_of(runner: Arc<dyn Runner>, asked: Arc<Mutex<Vec<Script>>>) -> Fixture {
     let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
     let four = NonZeroU16::new(4).unwrap();
-    let worker = serve(Arc::clone(&bus), &InstanceId::random(), four, runner).await.unwrap();
+    let worker = serve(Arc::clone(&bus), &InstanceId::random(), four, runner, GrantCheck::off())
+        .await
+        .unwrap();
     let requester =
         Requester::start(bus, AgentName::standard(), &InstanceId::random()).await.unwrap();
     let registry = Arc::new(Registry::new());

@@ -1,12 +1,18 @@
 //! A prompt of a server, filled in.
 
 use toolbus_bus::responder::Context;
+use toolbus_mcp_agent::read_subject;
+use toolbus_tools::id::ToolId;
 use toolbus_wire::message::mcp::{McpGetPromptRequest, McpGetPromptResponse};
 
 use super::{ManageRequest, ManageService, lookup, response_of};
 
 impl ManageRequest for McpGetPromptRequest {
     type Response = McpGetPromptResponse;
+
+    fn subject(&self) -> Option<ToolId> {
+        Some(read_subject(&self.server_name, "prompts/get").id)
+    }
 
     async fn handle(self, service: &ManageService, context: Context) -> Self::Response {
         let Self { server_name, prompt_name, arguments } = self;

@@ -1,12 +1,18 @@
 //! One page of a server's resources.
 
 use toolbus_bus::responder::Context;
+use toolbus_mcp_agent::read_subject;
+use toolbus_tools::id::ToolId;
 use toolbus_wire::message::mcp::{McpListResourcesRequest, McpListResourcesResponse};
 
 use super::{ManageRequest, ManageService, lookup, response_of};
 
 impl ManageRequest for McpListResourcesRequest {
     type Response = McpListResourcesResponse;
+
+    fn subject(&self) -> Option<ToolId> {
+        Some(read_subject(&self.server_name, "resources/list").id)
+    }
 
     async fn handle(self, service: &ManageService, context: Context) -> Self::Response {
         let Self { server_name, cursor } = self;

@@ -1,12 +1,18 @@
 //! The contents of a server's resource.
 
 use toolbus_bus::responder::Context;
+use toolbus_mcp_agent::read_subject;
+use toolbus_tools::id::ToolId;
 use toolbus_wire::message::mcp::{McpReadResourceRequest, McpReadResourceResponse};
 
 use super::{ManageRequest, ManageService, lookup, response_of};
 
 impl ManageRequest for McpReadResourceRequest {
     type Response = McpReadResourceResponse;
+
+    fn subject(&self) -> Option<ToolId> {
+        Some(read_subject(&self.server_name, "resources/read").id)
+    }
 
     async fn handle(self, service: &ManageService, context: Context) -> Self::Response {
         let Self { server_name, uri } = self;

@@ -3,7 +3,9 @@
 use serde_json::{Map, Value, json};
 use toolbus_bus::responder::{Context, Repeat};
 use toolbus_config::on_one_line;
+use toolbus_mcp_agent::{REGISTER_SERVER, management_id};
 use toolbus_tools::call::CallError;
+use toolbus_tools::id::ToolId;
 use toolbus_wire::ErrorCode;
 use toolbus_wire::message::mcp::{
     McpRegisterServerRequest, McpRegisterServerResponse, McpResponse as _,
@@ -21,6 +23,10 @@ impl ManageRequest for McpRegisterServerRequest {
 
     /// It starts a program or connects somewhere, so it runs once at most.
     const REPEAT: Repeat = Repeat::Never;
+
+    fn subject(&self) -> Option<ToolId> {
+        Some(management_id(REGISTER_SERVER))
+    }
 
     async fn handle(self, service: &ManageService, _: Context) -> Self::Response {
         let server_name = self.server_name.clone();

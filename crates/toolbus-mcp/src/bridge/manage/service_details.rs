@@ -1,6 +1,7 @@
 //! The details of one server: its tools, its prompts and how it describes itself.
 
 use toolbus_bus::responder::Context;
+use toolbus_tools::id::ToolId;
 use toolbus_wire::ErrorCode;
 use toolbus_wire::message::mcp::{
     McpGetServiceDetailsRequest, McpGetServiceDetailsResponse, McpResponse as _,
@@ -10,6 +11,10 @@ use super::{ManageRequest, ManageService};
 
 impl ManageRequest for McpGetServiceDetailsRequest {
     type Response = McpGetServiceDetailsResponse;
+
+    fn subject(&self) -> Option<ToolId> {
+        None
+    }
 
     async fn handle(self, service: &ManageService, _: Context) -> Self::Response {
         let server_name = self.server_name;

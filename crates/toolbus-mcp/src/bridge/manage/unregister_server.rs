@@ -2,6 +2,8 @@
 
 use toolbus_bus::responder::Context;
 use toolbus_config::on_one_line;
+use toolbus_mcp_agent::{UNREGISTER_SERVER, management_id};
+use toolbus_tools::id::ToolId;
 use toolbus_wire::ErrorCode;
 use toolbus_wire::message::mcp::{
     McpResponse as _, McpUnregisterServerRequest, McpUnregisterServerResponse,
@@ -12,6 +14,10 @@ use crate::servers::UnregisterError;
 
 impl ManageRequest for McpUnregisterServerRequest {
     type Response = McpUnregisterServerResponse;
+
+    fn subject(&self) -> Option<ToolId> {
+        Some(management_id(UNREGISTER_SERVER))
+    }
 
     async fn handle(self, service: &ManageService, _: Context) -> Self::Response {
         let server_name = self.server_name;
