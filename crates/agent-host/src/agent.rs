@@ -6,7 +6,7 @@ use std::time::Duration;
 use toolbus_bus::requester::Requester;
 use toolbus_bus::{Bus, SubscribeError};
 use toolbus_mcp_agent::McpDirectory;
-use toolbus_tools::{Guides, Invoker, Registry, Scope};
+use toolbus_tools::{GrantKey, Guides, Invoker, Registry, Scope};
 use toolbus_wire::name::{AgentName, InstanceId};
 
 /// An agent on a bus. Clones are the same agent.
@@ -29,7 +29,8 @@ pub enum Error {
 }
 
 impl Agent {
-    /// Starts an agent of this name, with every tool there is.
+    /// Starts an agent of this name, with every tool there is. With a key, what leaves it for workers
+    /// carries a grant.
     ///
     /// # Errors
     /// When a queue cannot be had.
@@ -37,6 +38,7 @@ impl Agent {
         bus: Arc<dyn Bus>,
         name: AgentName,
         instance: &InstanceId,
+        grant_key: Option<GrantKey>,
     ) -> Result<Self, Error> {
         let registry = Arc::new(Registry::new());
         let guides = Guides::default();
@@ -46,7 +48,12 @@ impl Agent {
         let directory =
             McpDirectory::start(&bus, requester.clone(), instance, Arc::clone(&registry), guides)
                 .await?;
-        Ok(Self { requester, invoker: Invoker::new(registry), directory })
+        let mut invoker = Invoker::builder(registry);
+        if let Some(key) = grant_key {
+            invoker = invoker.grants(key);
+        }
+
+        Ok(Self { requester, invoker: invoker.build(), directory })
     }
 
     /// Runs its tools.

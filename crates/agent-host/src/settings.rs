@@ -9,6 +9,7 @@ use toolbus_config::{Alias, Mistakes, Setting};
 use toolbus_mcp::settings::McpSettings;
 use toolbus_runtime::service::{FrameSettings, ServiceSettings};
 use toolbus_sandbox::settings::ScriptsSettings;
+use toolbus_tools::grant::settings::GrantSettings;
 use toolbus_wire::name::AgentName;
 
 use crate::arguments::{Arguments, Command};
@@ -30,6 +31,8 @@ pub struct Settings {
     pub scripts: ScriptsSettings,
     /// Which MCP servers run when embedded.
     pub mcp: McpSettings,
+    /// What tells workers on the bus that a request has passed the gates.
+    pub grants: GrantSettings,
     /// The agent's tools for MCP clients, while it serves.
     pub mcp_face: McpFaceSettings,
     /// Whether the `mcp.json` of the current folder is used without asking, though nobody named it.
@@ -56,6 +59,7 @@ impl Default for Settings {
             bus: BusSettings::default(),
             scripts: ScriptsSettings::default(),
             mcp: McpSettings::default(),
+            grants: GrantSettings::default(),
             mcp_face: McpFaceSettings::default(),
             trust_folder: false,
             direct_tools: false,
@@ -73,6 +77,7 @@ impl toolbus_config::Settings for Settings {
             mistakes.add("name", error.to_string());
         }
         self.mcp_face.check("mcp_face", mistakes);
+        self.grants.check(mistakes);
     }
 }
 

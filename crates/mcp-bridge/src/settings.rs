@@ -8,6 +8,7 @@ use toolbus_config::settings::{
 use toolbus_config::{Alias, Mistakes};
 use toolbus_mcp::settings::McpSettings;
 use toolbus_runtime::service::{FrameSettings, ServiceSettings};
+use toolbus_tools::grant::settings::GrantCheckSettings;
 use toolbus_wire::name::AgentName;
 
 /// Names that settings are read from as well.
@@ -39,6 +40,8 @@ pub struct Settings {
     pub bus: BusSettings,
     /// The servers.
     pub mcp: McpSettings,
+    /// Whose requests are taken.
+    pub grants: GrantCheckSettings,
     /// The health port.
     pub health: HealthSettings,
     /// Logs.
@@ -56,6 +59,7 @@ impl Default for Settings {
             agents: vec![AgentName::standard().to_string()],
             bus: BusSettings::default(),
             mcp: McpSettings::default(),
+            grants: GrantCheckSettings::default(),
             health: HealthSettings::default(),
             log: LogSettings::default(),
             telemetry: TelemetrySettings::default(),
@@ -70,6 +74,7 @@ impl toolbus_config::Settings for Settings {
         if self.bus.url.is_none() {
             mistakes.add("bus.url", "a bridge needs a broker: --bus or TOOLBUS_BUS names it");
         }
+        self.grants.check(mistakes);
     }
 }
 

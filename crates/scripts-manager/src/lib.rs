@@ -41,6 +41,7 @@ pub fn main(arguments: Arguments) -> Exit {
 
 async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     let ready = context.health.component("scripts", Need::Required);
+    let grants = settings.grants.load_check("scripts manager")?;
     // Both at once, and the first failure is reported: without a runner there is nothing to serve,
     // though the broker may be away for long.
     let joining = async { Ok(join_bus(&settings.bus, &context).await?) };
@@ -58,7 +59,8 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     // One call more than may run and wait is taken, so that it can be refused as busy.
     let concurrency = u16::try_from(shares.running + shares.waiting + 1).unwrap_or(u16::MAX);
     let concurrency = NonZeroU16::new(concurrency).expect("one more than nothing");
-    let worker = toolbus_scripts::serve(bus.clone(), &instance, concurrency, runner).await?;
+    let worker =
+        toolbus_scripts::serve(bus.clone(), &instance, concurrency, runner, grants).await?;
 
     let warm = pods.clone();
     context.health.describe(move || match &warm {

@@ -12,6 +12,7 @@ use toolbus_pods::settings::KubernetesSettings;
 use toolbus_runtime::service::{FrameSettings, ServiceSettings};
 use toolbus_sandbox::settings::ScriptsSettings;
 use toolbus_scripts::fair_runner::Shares;
+use toolbus_tools::grant::settings::GrantCheckSettings;
 
 /// Scripts of all agents that may wait, for each that may run. Those that wait are taken from the
 /// broker, and when this process is killed other managers have to find out whether they had run: so not
@@ -34,6 +35,8 @@ pub struct Settings {
     pub agents: AgentsSettings,
     /// How scripts run in pods.
     pub kubernetes: KubernetesSettings,
+    /// Whose requests are taken.
+    pub grants: GrantCheckSettings,
     /// The health port.
     pub health: HealthSettings,
     /// Logs.
@@ -89,6 +92,7 @@ impl toolbus_config::Settings for Settings {
             mistakes.add("bus.url", "a worker needs a broker: --bus or TOOLBUS_BUS names it");
         }
         self.kubernetes.check(mistakes);
+        self.grants.check(mistakes);
     }
 }
 

@@ -38,6 +38,9 @@ pub(super) enum Error {
     /// The agent's name is none.
     #[error("the agent's name cannot be used")]
     Name(#[from] toolbus_wire::name::Error),
+    /// The key of grants cannot be used.
+    #[error(transparent)]
+    Grants(#[from] toolbus_tools::grant::settings::Error),
     /// There is no fleet.
     #[error(transparent)]
     Fleet(#[from] fleet::Error),
@@ -58,7 +61,7 @@ impl Error {
             Self::Fleet(fleet::Error::Join(_)) | Self::Agent(_) | Self::Refresh(_) => {
                 ErrorCode::Unroutable
             }
-            Self::Name(_) | Self::Fleet(_) => return None,
+            Self::Name(_) | Self::Grants(_) | Self::Fleet(_) => return None,
         };
         Some(CallError::new(code, toolbus_config::on_one_line(self)))
     }
@@ -67,9 +70,11 @@ impl Error {
 impl OneShot {
     pub(super) async fn start(settings: &Settings, context: &Context) -> Result<Self, Error> {
         let name = AgentName::parse(&settings.name)?;
+        let grant_key = settings.grants.load_key()?;
         let start = Start::Within(JOIN_TIMEOUT);
         let fleet = fleet::Fleet::start(settings, context, &name, start).await?;
-        let agent = agent::Agent::start(fleet.bus().clone(), name, &InstanceId::random()).await?;
+        let instance = InstanceId::random();
+        let agent = agent::Agent::start(fleet.bus().clone(), name, &instance, grant_key).await?;
         if settings.direct_tools {
             agent.offer_directly();
         }

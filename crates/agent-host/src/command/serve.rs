@@ -19,11 +19,12 @@ pub(super) async fn run(settings: Settings, context: Context) -> Result<Exit, Bo
     let ready = context.health.component("tools", Need::Required);
     let name = AgentName::parse(&settings.name)?;
     let instance = InstanceId::parse(&context.identity.instance)?;
+    let grant_key = settings.grants.load_key()?;
     let fleet = match Fleet::start(&settings, &context, &name, Start::Whenever).await {
         Err(fleet::Error::Join(join::Error::Stopped)) => return Ok(Exit::SUCCESS),
         started => started?,
     };
-    let agent = Agent::start(fleet.bus().clone(), name.clone(), &instance).await?;
+    let agent = Agent::start(fleet.bus().clone(), name.clone(), &instance, grant_key).await?;
 
     if settings.direct_tools {
         agent.offer_directly();
