@@ -15,6 +15,7 @@ use crate::support::*;
 
 mod answers;
 mod changes;
+mod grants;
 mod recorded;
 
 const ERAS: [(&str, &str); 2] = [("legacy", "2025-11-25"), ("auto", "2026-07-28")];

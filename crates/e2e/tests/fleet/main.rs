@@ -15,6 +15,7 @@ mod crash;
 mod credentials;
 mod embedded;
 mod face;
+mod grants;
 mod others;
 mod reference;
 mod registered;

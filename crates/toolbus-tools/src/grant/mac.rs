@@ -16,8 +16,7 @@ pub(super) const VERSION: &str = "1";
 
 /// Every header that a worker acts on. The body is sealed as it is, and with it the call's id and its
 /// arguments. The trace is not: it decides about nothing.
-pub(super) const SEALED_HEADERS: [&str; 9] = [
-    header::TOOL_PROVIDER,
+const SEALED_HEADERS: [&str; 8] = [
     header::MCP_SERVER,
     header::EXACT,
     header::TIMEOUT_MS,

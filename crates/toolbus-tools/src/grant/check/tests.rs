@@ -15,7 +15,6 @@ use toolbus_wire::name::AgentName;
 use toolbus_wire::topic;
 
 use super::super::header_value::HEADER_BYTES_MAX;
-use super::super::mac::SEALED_HEADERS;
 use super::super::{KeyTooShort, Permit};
 use super::*;
 use crate::scope::{Door, Principal, Proof, Scope};
@@ -23,6 +22,17 @@ use crate::subject::Subject;
 use crate::tool::{Annotations, Risk};
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
+/// Every header that a worker acts on, listed again: one that is left out of the MAC shows here.
+const ACTED_ON: [&str; 8] = [
+    header::MCP_SERVER,
+    header::EXACT,
+    header::TIMEOUT_MS,
+    header::DEADLINE_MS,
+    header::PROGRESS_TO,
+    header::QUIET,
+    header::ASK_TO,
+    header::ASK_KINDS,
+];
 const OTHER_SECRET: &str = "fedcba9876543210fedcba9876543210";
 
 fn key(secret: &str) -> GrantKey {
@@ -59,7 +69,7 @@ fn request() -> Envelope {
     let mut envelope = Envelope::of(&body, "RockBot")
         .with_correlation_id("correlation")
         .with_reply_to(Topic::parse("tool.result.RockBot.1").unwrap());
-    for name in SEALED_HEADERS {
+    for name in ACTED_ON {
         envelope.headers.set(name, "1");
     }
     envelope
@@ -162,7 +172,7 @@ fn every_part_of_a_request_is_sealed() {
             }),
         ),
     ];
-    for name in SEALED_HEADERS {
+    for name in ACTED_ON {
         changes.push((format!("{name} changed"), Box::new(move |e| e.headers.set(name, "2"))));
         changes.push((format!("{name} emptied"), Box::new(move |e| e.headers.set(name, ""))));
         changes.push((
