@@ -147,16 +147,21 @@ impl ActiveCheck {
             Unreadable::UnknownVersion => Refusal::UnknownVersion,
         })?;
 
+        let request = SealedRequest::new(topic, envelope, subject);
+        // In constant time: how much of a guess was right is not to be measured.
+        let is_of =
+            |key: &GrantKey| request.mac(key, &grant.claims).verify_slice(&grant.mac).is_ok();
+        if !self.keys.iter().any(is_of) {
+            return Err(Refusal::Mismatch);
+        }
+
+        // Only now is it the agent's word: what has expired was made by one of ours.
         let expires = Duration::from_millis(grant.claims.expires_unix_ms);
         if expires.saturating_add(CLOCK_SKEW_GRACE) < now {
             return Err(Refusal::Expired);
         }
 
-        let request = SealedRequest::new(topic, envelope, subject);
-        // In constant time: how much of a guess was right is not to be measured.
-        let is_of =
-            |key: &GrantKey| request.mac(key, &grant.claims).verify_slice(&grant.mac).is_ok();
-        if self.keys.iter().any(is_of) { Ok(grant.claims) } else { Err(Refusal::Mismatch) }
+        Ok(grant.claims)
     }
 
     fn count(&self, verdict: &Result<Claims, Refusal>) {

@@ -227,6 +227,8 @@ fn every_claim_is_sealed() {
     assert_eq!(changed(0, "2"), Err(Refusal::UnknownVersion));
     assert_eq!(changed(0, ""), Err(Refusal::UnknownVersion));
     assert_eq!(changed(1, &later), Err(Refusal::Mismatch));
+    // Whoever claims to be late is no less wrong.
+    assert_eq!(changed(1, "0"), Err(Refusal::Mismatch));
     assert_eq!(changed(1, "soon"), Err(Refusal::Malformed));
     assert_eq!(changed(1, "-1"), Err(Refusal::Malformed));
     // "local:eve"
