@@ -261,6 +261,7 @@ impl Executor for RegisterServer {
                 timed_out,
             )
             .await?;
+
             Ok(if answer.success {
                 let summary = answer.summary.unwrap_or_default();
                 Output::text(format!("Server '{name}' registered successfully. {summary}"))

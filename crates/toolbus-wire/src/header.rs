@@ -22,6 +22,8 @@ macro_rules! well_known {
     };
 }
 
+// One that a worker acts on belongs into `SEALED_HEADERS` of `toolbus_tools::grant`, too: what is not
+// there, whoever is on the bus can change.
 well_known! {
     /// How far a receiver may trust the content: `system`, `user-input`, `tool-request`,
     /// `tool-output` or `agent-message`.
