@@ -47,6 +47,44 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- .Values.broker.existingSecret | default (printf "%s-broker" (include "toolbus.fullname" .)) -}}
 {{- end -}}
 
+{{- define "toolbus.grantsSecret" -}}
+{{- .Values.grants.existingSecret | default (printf "%s-grants" (include "toolbus.fullname" .)) -}}
+{{- end -}}
+
+{{/* The key of the key before the current one in that secret, where there is one. */}}
+{{- define "toolbus.previousGrantKey" -}}
+{{- if .Values.grants.existingSecret -}}
+{{- .Values.grants.previousKeyKey -}}
+{{- else if .Values.grants.previousKey -}}
+previous-key
+{{- end -}}
+{{- end -}}
+
+{{/* The settings of grants: (dict "root" . "grants" "agent" or "worker") */}}
+{{- define "toolbus.grantsEnvironment" -}}
+- {name: TOOLBUS_GRANTS__KEY_FILE, value: /etc/toolbus/grants/key}
+{{- if eq .grants "worker" }}
+{{- if include "toolbus.previousGrantKey" .root }}
+- {name: TOOLBUS_GRANTS__PREVIOUS_KEY_FILE, value: /etc/toolbus/grants/previous-key}
+{{- end }}
+- {name: TOOLBUS_GRANTS__REQUIRED, value: {{ .root.Values.grants.required | quote }}}
+{{- end }}
+{{- end -}}
+
+{{/* The volume that the keys are in: (dict "root" . "grants" "agent" or "worker") */}}
+{{- define "toolbus.grantsVolume" -}}
+{{- $previous := include "toolbus.previousGrantKey" .root -}}
+- name: grants
+  secret:
+    secretName: {{ include "toolbus.grantsSecret" .root }}
+    defaultMode: 0440
+    items:
+      - {key: {{ .root.Values.grants.keyKey }}, path: key}
+      {{- if and $previous (eq .grants "worker") }}
+      - {key: {{ $previous }}, path: previous-key}
+      {{- end }}
+{{- end -}}
+
 {{- define "toolbus.openrouterSecret" -}}
 {{- .Values.openrouterMcp.existingSecret | default (printf "%s-openrouter" (include "toolbus.fullname" .)) -}}
 {{- end -}}
@@ -85,7 +123,7 @@ capabilities: {drop: [ALL]}
 {{/*
 A service's Deployment:
 (dict "root" . "component" "mcp-bridge" "image" "mcp-bridge" "values" .Values.mcpBridge "bus" true "token" false "scaled" false
-      "strategy" "Recreate" "arguments" (list …) "environment" (list …) "mounts" (list …) "volumes" (list …) "ports" (list …))
+      "grants" "worker" "strategy" "Recreate" "arguments" (list …) "environment" (list …) "mounts" (list …) "volumes" (list …) "ports" (list …))
 */}}
 {{- define "toolbus.deployment" -}}
 {{- $root := .root -}}
@@ -146,6 +184,9 @@ spec:
             - {name: TOOLBUS_BUS__URL, value: {{ include "toolbus.brokerUrl" $root | quote }}}
             - {name: TOOLBUS_BUS__PASSWORD_FILE, value: /etc/toolbus/broker/password}
             {{- end }}
+            {{- if and .grants $root.Values.grants.enabled }}
+            {{- include "toolbus.grantsEnvironment" . | nindent 12 }}
+            {{- end }}
             {{- range .environment }}
             - {{ toJson . }}
             {{- end }}
@@ -182,6 +223,9 @@ spec:
             {{- if .bus }}
             - {name: broker, mountPath: /etc/toolbus/broker, readOnly: true}
             {{- end }}
+            {{- if and .grants $root.Values.grants.enabled }}
+            - {name: grants, mountPath: /etc/toolbus/grants, readOnly: true}
+            {{- end }}
             {{- range .mounts }}
             - {{ toJson . }}
             {{- end }}
@@ -192,6 +236,9 @@ spec:
             secretName: {{ include "toolbus.brokerSecret" $root }}
             defaultMode: 0440
             items: [{key: {{ $root.Values.broker.passwordKey }}, path: password}]
+        {{- end }}
+        {{- if and .grants $root.Values.grants.enabled }}
+        {{- include "toolbus.grantsVolume" . | nindent 8 }}
         {{- end }}
         {{- range .volumes }}
         - {{ toJson . }}

@@ -40,6 +40,9 @@ const EVERYTHING: &[&str] = &[
     "broker.password=secret",
     "broker.policies.enabled=true",
     "broker.policies.managementUrl=https://rabbit.example:15671",
+    "grants.enabled=true",
+    "grants.key=the-key-of-this-release-of-32-bytes",
+    "grants.previousKey=the-key-before-it-of-32-bytes-too",
     "agentHost.replicas=2",
     "agentHost.mcp.enabled=true",
     "agentHost.mcp.allowedHosts={tools.example.com}",
@@ -104,6 +107,8 @@ fn wrong_values_are_named() {
     check("agentHost.replica=2", "additional properties 'replica' not allowed");
     check("broker.port=70000", "'/broker/port'");
     check("broker.tls=maybe", "'/broker/tls'");
+    check("grants.key=short", "'/grants/key'");
+    check("grants.required=often", "'/grants/required'");
     check("image.pullPolicy=Sometimes", "'/image/pullPolicy'");
     check("image.tag=a b", "'/image/tag'");
     check("agent.name=mcp", "'/agent/name'");
@@ -178,14 +183,18 @@ fn the_guides_commands_are_taken() {
 fn secrets_are_referred_to() {
     let Some(helm) = tools::helm() else { return };
     let key = ["openrouterMcp.enabled=true", "openrouterMcp.existingSecret=router"];
-    let rendered = render(&helm, &[SMALLEST, &key].concat()).unwrap();
+    let grants =
+        ["grants.enabled=true", "grants.existingSecret=proofs", "grants.previousKeyKey=old"];
+    let rendered = render(&helm, &[SMALLEST, &key, &grants].concat()).unwrap();
     assert!(!rendered.contains("kind: Secret"), "{rendered}");
-    for name in ["secretName: rabbit", "secretName\":\"router"] {
+    // The workers have the key before the current one, the agent does not.
+    assert_eq!(rendered.matches("{key: old, path: previous-key}").count(), 2);
+    for name in ["secretName: rabbit", "secretName\":\"router", "secretName: proofs"] {
         assert!(rendered.contains(name), "no {name}");
     }
     let rendered = render(&helm, EVERYTHING).unwrap();
-    assert_eq!(rendered.matches("kind: Secret").count(), 3);
-    for secret in ["sk-or-1", "reader:secret"] {
+    assert_eq!(rendered.matches("kind: Secret").count(), 4);
+    for secret in ["sk-or-1", "reader:secret", "the-key-of-this", "the-key-before"] {
         assert!(!rendered.contains(secret), "{secret} is in more than its secret");
     }
 }

@@ -171,8 +171,10 @@ fn check_secrets(fleet: &Fleet) {
         let container = fleet.inspect(service);
         assert!(!container.to_string().contains(&password), "{service} shows the password");
         let mounts = container["Mounts"].to_string();
-        let has_it = mounts.contains("/run/secrets/broker-password");
-        assert_eq!(has_it, service != "openrouter-mcp", "{service}: {mounts}");
+        for secret in ["broker-password", "grant-key"] {
+            let has_it = mounts.contains(&format!("/run/secrets/{secret}"));
+            assert_eq!(has_it, service != "openrouter-mcp", "{service}, {secret}: {mounts}");
+        }
     }
 }
 
