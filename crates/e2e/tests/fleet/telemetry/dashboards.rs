@@ -129,7 +129,9 @@ impl Stage<'_> {
     }
 
     async fn bridge(&self) -> Service {
-        start(self.launch("mcp-bridge").arg("--mcp-config").arg(self.servers.file())).await
+        let bridge = self.launch("mcp-bridge").arg("--mcp-config").arg(self.servers.file());
+        // It requires no grant, and counts those that are wrong.
+        start(bridge.env("TOOLBUS_GRANTS__KEY", "a key of grants that nobody else has")).await
     }
 
     /// Asks the agent to run a tool, and waits for what becomes of it.
@@ -212,6 +214,8 @@ async fn servers_die(stage: &Stage<'_>, stranger: &Stranger<'_>, mut bridge: Ser
 async fn strange_messages(stage: &Stage<'_>, stranger: &Stranger<'_>) {
     let unreadable = Frame::new("tool.invoke", "RockBot.Tools.ToolInvokeRequest", "{");
     stranger.send(&unreadable.without_reply_topic()).await;
+    let wrong = Frame::tool("tool.invoke.mcp", "mark", &json!({}));
+    stranger.ask(&wrong.header("rb-rb-grant", json!("1.2.bm9ib2R5.bm9uZQ"))).await;
     let bindings = stage.vhost.bindings().await.unwrap();
     let mut patterns = bindings.iter().map(|binding| &binding.routing_key);
     let of_agent = patterns.find_map(|key| key.strip_prefix("tool.*.RockBot.")).unwrap();
