@@ -64,7 +64,7 @@ pub(crate) struct Server {
 pub enum ServerState {
     /// No attempt was made yet.
     Configured,
-    /// An attempt is being made.
+    /// The first attempt is being made.
     Connecting,
     /// The server is connected.
     Connected {
@@ -81,7 +81,7 @@ pub enum ServerState {
         failure: Failure,
         /// How many attempts have failed in a row.
         attempts: u32,
-        /// When the next one is made, unless a call wants it sooner.
+        /// When the next one is made, unless a call wants it sooner. Zero while it is being made.
         next_try_in: Duration,
     },
     /// It was removed or everything is closed.

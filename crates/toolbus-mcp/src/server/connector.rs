@@ -48,7 +48,8 @@ pub(crate) struct ServerConnector {
 #[derive(Clone)]
 enum ConnectionPhase {
     Configured,
-    Connecting,
+    /// An attempt is being made, after the one that failed.
+    Connecting(Option<Arc<FailedAttempt>>),
     Connected(Arc<Connection>, Instant),
     Failed(Arc<FailedAttempt>),
     Stopped,
@@ -61,6 +62,16 @@ struct FailedAttempt {
     failed_in_a_row: u32,
     at: Instant,
     next_at: Instant,
+}
+
+impl FailedAttempt {
+    fn state(&self) -> ServerState {
+        ServerState::Failed {
+            failure: self.failure.clone(),
+            attempts: self.failed_in_a_row,
+            next_try_in: self.next_at.saturating_duration_since(Instant::now()),
+        }
+    }
 }
 
 /// An attempt that a waiting call may request, and when the one before it failed.
@@ -92,18 +103,17 @@ impl ServerConnector {
     pub(super) fn state(&self, tool_count: usize) -> ServerState {
         match &*self.phase.borrow() {
             ConnectionPhase::Configured => ServerState::Configured,
-            ConnectionPhase::Connecting => ServerState::Connecting,
+            ConnectionPhase::Connecting(None) => ServerState::Connecting,
             ConnectionPhase::Stopped => ServerState::Stopped,
             ConnectionPhase::Connected(connection, since) => ServerState::Connected {
                 since: since.elapsed(),
                 tools: tool_count,
                 protocol: connection.identity.protocol.clone(),
             },
-            ConnectionPhase::Failed(failed) => ServerState::Failed {
-                failure: failed.failure.clone(),
-                attempts: failed.failed_in_a_row,
-                next_try_in: failed.next_at.saturating_duration_since(Instant::now()),
-            },
+            // A server that is retried is as failed as it was: what people see does not flap.
+            ConnectionPhase::Connecting(Some(failed)) | ConnectionPhase::Failed(failed) => {
+                failed.state()
+            }
         }
     }
 
@@ -128,11 +138,13 @@ impl ServerConnector {
     pub(super) async fn wait_first_attempt(&self) -> Result<(), Failure> {
         let mut phase = self.phase.subscribe();
         let has_ended = |phase: &ConnectionPhase| {
-            !matches!(phase, ConnectionPhase::Configured | ConnectionPhase::Connecting)
+            !matches!(phase, ConnectionPhase::Configured | ConnectionPhase::Connecting(None))
         };
 
         match phase.wait_for(has_ended).await.as_deref() {
-            Ok(ConnectionPhase::Failed(failed)) => Err(failed.failure.clone()),
+            Ok(ConnectionPhase::Connecting(Some(failed)) | ConnectionPhase::Failed(failed)) => {
+                Err(failed.failure.clone())
+            }
             Ok(ConnectionPhase::Stopped) | Err(_) => Err(Failure::new("it was closed")),
             Ok(_) => Ok(()),
         }
@@ -172,7 +184,7 @@ impl ServerConnector {
                 }
                 ConnectionPhase::Stopped => return Err(CallFailure::closed()),
                 // The outcome of an attempt that is being made is this call's answer.
-                ConnectionPhase::Connecting | ConnectionPhase::Configured => {
+                ConnectionPhase::Connecting(_) | ConnectionPhase::Configured => {
                     attempt_before.get_or_insert(0);
                 }
                 // A connection that is over: the connector is about to see that.
@@ -203,8 +215,9 @@ impl ServerConnector {
         cache.claim_pinned_names().await;
 
         let mut failed_in_a_row = 0;
+        let mut failed_before = None;
         for attempt in 1.. {
-            self.phase.send_replace(ConnectionPhase::Connecting);
+            self.phase.send_replace(ConnectionPhase::Connecting(failed_before.take()));
             let began = Instant::now();
             let connected = self.stop.run_until_cancelled(self.connect_and_follow(cache)).await;
             let Some(failure) = connected else { break };
@@ -221,8 +234,10 @@ impl ServerConnector {
 
             let now = Instant::now();
             let next_at = now + retry_backoff(failed_in_a_row);
-            let failed = FailedAttempt { failure, attempt, failed_in_a_row, at: now, next_at };
-            self.phase.send_replace(ConnectionPhase::Failed(Arc::new(failed)));
+            let failed =
+                Arc::new(FailedAttempt { failure, attempt, failed_in_a_row, at: now, next_at });
+            self.phase.send_replace(ConnectionPhase::Failed(Arc::clone(&failed)));
+            failed_before = Some(failed);
 
             let mut requested = self.requested_attempt.subscribe();
             tokio::select! {

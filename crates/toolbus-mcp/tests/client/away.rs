@@ -100,3 +100,27 @@ async fn one_that_stays_away_is_tried_later_each_time() {
     }
     set.close(Duration::ZERO).await;
 }
+
+#[tokio::test]
+async fn one_that_is_retried_still_says_why_it_is_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let retried = folder.path().join("retried");
+    let script = "[ -e $0/retry ] || exit 3; : > $0/retried; exec sleep 60";
+    let entry = json!({"command": "sh", "args": ["-c", script, folder.path()]});
+    let set = start(json!({"away": entry})).await;
+
+    std::fs::write(folder.path().join("retry"), "").unwrap();
+    timeout(PATIENCE, async {
+        while !retried.exists() {
+            sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+    .unwrap();
+    let ServerState::Failed { failure, attempts, next_try_in } = state(&set, "away") else {
+        panic!("{:?}", state(&set, "away"))
+    };
+    assert!(failure.to_string().ends_with("(exit status: 3)"), "{failure}");
+    assert_eq!((attempts, next_try_in), (1, Duration::ZERO));
+    set.close(Duration::ZERO).await;
+}
