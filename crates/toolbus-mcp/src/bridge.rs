@@ -13,6 +13,7 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio_util::sync::DropGuard;
 use toolbus_bus::responder::{Listen, Responder};
 use toolbus_bus::{
     Bus, Consumer, Delivery, Flow, SubscribeError, Subscription, Topic, TopicPattern,
@@ -60,6 +61,8 @@ pub struct Bridge {
     subscribe: Responder,
     refresh: Consumer,
     announcer: Arc<Announcer>,
+    /// Whoever drops a bridge instead of stopping it leaves no server running.
+    _announcing: DropGuard,
 }
 
 impl Bridge {
@@ -131,7 +134,8 @@ impl Bridge {
         // Last: an agent that hears of a server may call it at once.
         announcer.follow_changes();
 
-        Ok(Self { set, invoke, manage, subscribe, refresh, announcer })
+        let _announcing = announcer.stop_on_drop();
+        Ok(Self { set, invoke, manage, subscribe, refresh, announcer, _announcing })
     }
 
     /// The servers.

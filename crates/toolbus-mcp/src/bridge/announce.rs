@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use toolbus_bus::port::BODY_BYTES_MAX;
 use toolbus_bus::{Bus, Disposition, Envelope, PublishError};
@@ -64,6 +64,11 @@ impl Announcer {
                 }
             }
         });
+    }
+
+    /// Ends the announcing, at the latest, when the guard is dropped.
+    pub(super) fn stop_on_drop(&self) -> DropGuard {
+        self.stop.clone().drop_guard()
     }
 
     pub(super) async fn stop(&self) {
