@@ -15,7 +15,7 @@ use crate::arguments::Command;
 use crate::folder_trust;
 use crate::settings::Settings;
 
-/// How long a one-shot command waits for what it started to end, and `serve` for the bus.
+/// How long a command waits for what it started to end.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Does what the command says.

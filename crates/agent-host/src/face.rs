@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use toolbus::Toolbus;
 use toolbus_config::ListenAddress;
 use toolbus_face::{CONNECTIONS_MAX, Face, FaceDeps, FaceSettings};
 use toolbus_runtime::http;
 
-use crate::agent::Agent;
 use crate::face_settings::McpFaceSettings;
 
 /// What holds for the port.
@@ -33,16 +33,19 @@ impl FaceServer {
     ///
     /// # Errors
     /// When the address is in use, not of this machine, or its name does not resolve.
-    pub async fn open(settings: &McpFaceSettings, agent: &Agent) -> Result<Option<Self>, Error> {
+    pub async fn open(
+        settings: &McpFaceSettings,
+        toolbus: &Toolbus,
+    ) -> Result<Option<Self>, Error> {
         let Some(address) = &settings.address else { return Ok(None) };
         let visitors = FaceSettings {
             allowed_hosts: settings.allowed_hosts.clone(),
             allowed_origins: settings.allowed_origins.clone(),
         };
         let deps = FaceDeps {
-            agent: agent.name().clone(),
-            invoker: agent.invoker().clone(),
-            directory: agent.directory().clone(),
+            agent: toolbus.name().clone(),
+            invoker: toolbus.invoker().clone(),
+            directory: toolbus.directory().clone(),
         };
         let face = Face::new(&visitors, deps);
 

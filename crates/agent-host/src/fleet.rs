@@ -1,33 +1,38 @@
 //! The fleet around the agent: joined over a broker, or embedded in this process.
 
+use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
-use toolbus_bus::responder::Responder;
-use toolbus_bus::{Bus, MemoryBus, SubscribeError};
+use toolbus::{InstanceId, McpServers, Scripts, Toolbus, ToolbusBuilder};
+use toolbus_bus::Bus;
 use toolbus_config::settings::BusSettings;
-use toolbus_mcp::bridge::Bridge;
-use toolbus_mcp::settings::McpSettings;
 use toolbus_rabbitmq::Start;
 use toolbus_rabbitmq::join::{self, BusHealth, JoinDeps};
 use toolbus_runtime::health::{Health, Need, State};
 use toolbus_runtime::service::Context;
 use toolbus_sandbox::settings::ScriptsSettings;
 use toolbus_scripts::{Runner, Unavailable};
-use toolbus_tools::GrantCheck;
-use toolbus_wire::name::{AgentName, InstanceId};
 
 use crate::settings::Settings;
 
-/// A bus, with the services on it that live in this process.
+/// How long leaving the bus may take.
+const BUS_CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// An agent on a bus, with the services on it that live in this process.
 pub struct Fleet {
-    bus: Arc<dyn Bus>,
-    embedded: Option<Embedded>,
+    toolbus: Toolbus,
+    is_embedded: bool,
 }
 
-struct Embedded {
-    scripts: Responder,
-    bridge: Bridge,
+/// How a command takes part in a fleet.
+pub struct Membership {
+    /// How long to try to reach the broker.
+    pub start: Start,
+    /// What tells this process from others of its name.
+    pub instance: InstanceId,
+    /// How many calls from the bus are answered at a time. `None`: none are.
+    pub concurrency: Option<NonZeroU16>,
 }
 
 /// Why there is no fleet.
@@ -36,12 +41,12 @@ pub enum Error {
     /// The broker could not be joined.
     #[error("the broker cannot be joined")]
     Join(#[from] join::Error),
-    /// An embedded service could not listen.
-    #[error("an embedded service cannot listen")]
-    Subscribe(#[from] SubscribeError),
-    /// The MCP servers could not be started.
+    /// The key of grants cannot be used.
     #[error(transparent)]
-    Mcp(#[from] toolbus_mcp::settings::Error),
+    Grants(#[from] toolbus_tools::grant::settings::Error),
+    /// The agent, or an embedded service, could not be started.
+    #[error(transparent)]
+    Open(#[from] toolbus::Error),
 }
 
 impl Fleet {
@@ -52,73 +57,71 @@ impl Fleet {
     pub async fn start(
         settings: &Settings,
         context: &Context,
-        agent: &AgentName,
-        start: Start,
+        membership: Membership,
     ) -> Result<Self, Error> {
-        if settings.bus.url.is_some() {
-            let bus = join_bus(&settings.bus, context, start).await?;
-            return Ok(Self { bus, embedded: None });
+        let Membership { start, instance, concurrency } = membership;
+        let mut builder = Toolbus::builder().name(&settings.name).instance(instance);
+        if settings.direct_tools {
+            builder = builder.direct_tools();
         }
-        let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
-        let embedded =
-            Embedded::start(&bus, &settings.scripts, &settings.mcp, agent, &context.health).await?;
-        Ok(Self { bus, embedded: Some(embedded) })
+        if let Some(key) = settings.grants.load_key()? {
+            builder = builder.grants(key);
+        }
+        if let Some(concurrency) = concurrency {
+            builder = builder.serve_calls(concurrency);
+        }
+
+        let is_embedded = settings.bus.url.is_none();
+        let builder = if is_embedded {
+            embed_services(builder, settings, &context.health).await
+        } else {
+            let bus = join_bus(&settings.bus, context, start).await?;
+            builder.bus(bus).scripts(Scripts::remote())
+        };
+        Ok(Self { toolbus: builder.open().await?, is_embedded })
     }
 
-    /// The bus.
+    /// The agent and what it calls.
     #[must_use]
-    pub fn bus(&self) -> &Arc<dyn Bus> {
-        &self.bus
+    pub fn toolbus(&self) -> &Toolbus {
+        &self.toolbus
     }
 
-    /// Waits until every embedded MCP server has been tried, at most `limit`. Answers whether the
-    /// fleet is embedded at all.
-    pub async fn settled(&self, limit: Duration) -> bool {
-        let Some(embedded) = &self.embedded else { return false };
-        // Time is up for servers that are slow; they are announced when they come.
-        let _ = tokio::time::timeout(limit, embedded.bridge.servers().wait_settled()).await;
-        true
+    /// Whether the fleet is embedded in this process.
+    #[must_use]
+    pub fn is_embedded(&self) -> bool {
+        self.is_embedded
     }
 
     /// Stops what lives here, with `grace` for calls that run, and leaves the bus.
     pub async fn stop(self, grace: Duration) {
-        if let Some(Embedded { scripts, bridge }) = self.embedded {
-            futures_util::future::join(scripts.stop(grace), bridge.stop(grace)).await;
-        }
-        self.bus.close(Duration::from_secs(1)).await;
+        self.toolbus.close_within(grace).await;
+        self.toolbus.bus().close(BUS_CLOSE_TIMEOUT).await;
     }
 }
 
-impl Embedded {
-    async fn start(
-        bus: &Arc<dyn Bus>,
-        scripts: &ScriptsSettings,
-        mcp: &McpSettings,
-        agent: &AgentName,
-        health: &Health,
-    ) -> Result<Self, Error> {
-        let instance = InstanceId::random();
-        let set = mcp.start_servers()?;
-        let options = mcp.bridge_options(vec![agent.clone()], instance.clone());
-        let bridge = Bridge::start(bus, set, options).await?;
+/// The same with the services of the other binaries, as the settings want them.
+async fn embed_services(
+    builder: ToolbusBuilder,
+    settings: &Settings,
+    health: &Health,
+) -> ToolbusBuilder {
+    let runner = find_runner(&settings.scripts, health).await;
+    let scripts = Scripts::local(runner).concurrency(settings.scripts.max_concurrent);
+    builder.scripts(scripts).mcp(McpServers::settings(settings.mcp.clone()))
+}
 
-        let runner: Arc<dyn Runner> = match scripts.runner().await {
-            Ok(runner) => runner,
-            // The tool stays, and says why it does not work: a model that is told can tell.
-            Err(unavailable) => {
-                tracing::warn!(%unavailable, "scripts do not run here");
-                let component = health.component("scripts", Need::Optional);
-                component.set(State::down(&unavailable));
-                Arc::new(Unavailable(unavailable.to_string()))
-            }
-        };
-
-        let concurrency = scripts.max_concurrent;
-        // Nobody else is on this bus.
-        let grants = GrantCheck::off();
-        let scripts =
-            toolbus_scripts::serve(Arc::clone(bus), &instance, concurrency, runner, grants).await?;
-        Ok(Self { scripts, bridge })
+/// The runner of the settings. Where there is none the tool stays, and says why it does not work: a
+/// model that is told can tell.
+async fn find_runner(settings: &ScriptsSettings, health: &Health) -> Arc<dyn Runner> {
+    match settings.runner().await {
+        Ok(runner) => runner,
+        Err(unavailable) => {
+            tracing::warn!(%unavailable, "scripts do not run here");
+            let component = health.component("scripts", Need::Optional);
+            component.set(State::down(&unavailable));
+            Arc::new(Unavailable(unavailable.to_string()))
+        }
     }
 }
 

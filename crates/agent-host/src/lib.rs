@@ -3,7 +3,6 @@
 //! Without a broker it is the whole fleet in one process: the services of the other binaries,
 //! attached to the in-memory broker. With one it is a member of the fleet, and holds none of them.
 
-pub mod agent;
 pub mod arguments;
 mod command;
 pub mod face;

@@ -20,6 +20,8 @@ const LAYERS: &[&[&str]] = &[
     &["toolbus-mcp-agent", "toolbus-mcp", "toolbus-pods", "toolbus-sandbox", "toolbus-scripts"],
     // doors
     &["toolbus-face"],
+    // the facade: what a program embeds, which has a frame of its own
+    &["toolbus"],
     // the frame of a process: libraries work without one
     &["toolbus-runtime"],
     SERVICES,
@@ -46,8 +48,8 @@ const RESERVED: [(&str, &[&str]); 7] = [
     ),
 ];
 
-/// A crate that must not have another anywhere below it.
-const FORBIDDEN_BELOW: [(&str, &str); 8] = [
+/// A crate that must not have another anywhere below it, as it is by default.
+const FORBIDDEN_BELOW: [(&str, &str); 10] = [
     ("toolbus-wire", "tokio"),
     // They face models and MCP clients, and hold neither credentials nor programs.
     ("toolbus-mcp-agent", "rmcp"),
@@ -58,6 +60,17 @@ const FORBIDDEN_BELOW: [(&str, &str); 8] = [
     // It holds a credential, and whoever is on the bus has no business with it.
     ("openrouter-mcp", "toolbus-wire"),
     ("openrouter-mcp", "lapin"),
+    // An agent alone, on any platform.
+    ("toolbus", "rmcp"),
+    ("toolbus", "reqwest"),
+];
+
+/// The same, with every feature: what an embedding program has, or wants, of its own.
+const FORBIDDEN_BELOW_ALL_FEATURES: [(&str, &str); 4] = [
+    ("toolbus", "axum"),
+    ("toolbus", "clap"),
+    ("toolbus", "opentelemetry-otlp"),
+    ("toolbus", "tikv-jemallocator"),
 ];
 
 /// One of our packages, as far as the laws go.
@@ -83,11 +96,13 @@ pub(super) fn check_workspace() -> anyhow::Result<Vec<Mistake>> {
     let mut mistakes: Vec<_> = packages.iter().flat_map(check_package).collect();
     mistakes.extend(check_places(&packages));
 
-    for (name, forbidden) in FORBIDDEN_BELOW {
+    let by_default = FORBIDDEN_BELOW.map(|law| (law, None));
+    let with_features = FORBIDDEN_BELOW_ALL_FEATURES.map(|law| (law, Some("--all-features")));
+    for ((name, forbidden), features) in by_default.into_iter().chain(with_features) {
         let Some(package) = packages.iter().find(|package| package.name == name) else { continue };
         let arguments = ["tree", "--locked", "--edges", "normal,build", "--prefix", "none"];
-        let tree =
-            workspace::read_output(workspace::cargo_command(&arguments).args(["--package", name]))?;
+        let mut tree = workspace::cargo_command(&arguments);
+        let tree = workspace::read_output(tree.args(["--package", name]).args(features))?;
         if tree.lines().any(|line| line.split(' ').next() == Some(forbidden)) {
             mistakes.push(package.mistake(
                 "",

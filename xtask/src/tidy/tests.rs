@@ -139,6 +139,10 @@ fn dependencies_point_downwards() {
     let up = "3: toolbus-bus depends on toolbus-tools, which is in a layer above it";
     check_package("toolbus-bus", &["toolbus-tools"], &[up]);
     check_package("toolbus-bus", &["dev toolbus-tools"], &[]);
+    check_package("toolbus", &["toolbus-face", "toolbus-mcp", "toolbus-sandbox"], &[]);
+    let frame = "3: toolbus depends on toolbus-runtime, which is in a layer above it";
+    check_package("toolbus", &["toolbus-runtime"], &[frame]);
+    check_package("agent-host", &["toolbus"], &[]);
     let place = "1: toolbus-common has no place among the layers";
     check_package("toolbus-common", &["serde"], &[place]);
 }

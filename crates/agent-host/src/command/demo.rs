@@ -40,10 +40,10 @@ async fn run_steps(stage: &Stage<'_>) -> bool {
         "This is the whole fleet in one process: an agent's tools, a message bus, an MCP bridge \
          and a Python sandbox. Each line below is a real call that crosses the bus.\n",
     );
-    stage.one_shot.fleet.settled(SERVER_TIMEOUT).await;
+    stage.one_shot.toolbus().wait_for_servers(SERVER_TIMEOUT).await;
     stage.one_shot.wait_for_tool("mcp_invoke_tool").await;
 
-    let tools = stage.one_shot.agent.invoker().registry().snapshot();
+    let tools = stage.one_shot.toolbus().tools();
     let names: Vec<_> = tools.tools().iter().map(|entry| entry.tool.name.as_str()).collect();
     write_line(&format!("{} tools are there: {}.\n", names.len(), names.join(", ")));
 
@@ -133,11 +133,11 @@ struct Stage<'a> {
 impl Stage<'_> {
     async fn show_step(&self, step: DemoStep) -> bool {
         let started = Instant::now();
-        let scope = self.one_shot.agent.local_scope();
+        let scope = self.one_shot.scope();
         let call = Call::by_name(&scope, step.tool, step.arguments);
         let call = call.expect("a name of ours is short").with_cancelled(self.stop.clone());
 
-        let outcome = self.one_shot.agent.invoker().invoke(call).await;
+        let outcome = self.one_shot.toolbus().invoke(call).await;
         let took = started.elapsed().as_millis();
         let as_expected = (step.expect)(&outcome);
         let mark = if as_expected { "ok" } else { "NOT AS EXPECTED" };

@@ -57,13 +57,13 @@ pub(super) async fn run(
     one_shot.wait_for(&options.tool, &arguments).await;
     let terminal = Terminal::start(&options.tool);
     let time = options.timeout.map_or_else(CallTime::default, CallTime::within);
-    let scope = one_shot.agent.local_scope();
+    let scope = one_shot.scope();
     let call = Call::new(&scope, id.clone(), tool, Arguments::Value(arguments))
         .with_time(time)
         .with_cancelled(stop.clone())
         .with_progress(terminal.progress())
         .with_asker(terminal.asker());
-    let outcome = one_shot.agent.invoker().invoke(call).await;
+    let outcome = one_shot.toolbus().invoke(call).await;
 
     terminal.stop().await;
     let exit = print_outcome(&id, &options, outcome);

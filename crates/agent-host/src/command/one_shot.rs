@@ -4,18 +4,20 @@
 //! Bridges announce server by server and never say that they have told all. So whoever needs to
 //! know waits for the one thing that it needs, and never longer than [`ANNOUNCEMENT_TIMEOUT`].
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use toolbus::{InstanceId, Toolbus};
 use toolbus_rabbitmq::Start;
 use toolbus_runtime::service::Context;
+use toolbus_tools::Scope;
 use toolbus_tools::call::CallError;
 use toolbus_wire::ErrorCode;
-use toolbus_wire::name::{AgentName, InstanceId};
 
 use super::LEAVE_TIMEOUT;
+use crate::fleet::{self, Fleet, Membership};
 use crate::settings::Settings;
-use crate::{agent, fleet};
 
 /// How long to wait for tools and servers that have yet to be announced.
 pub(super) const ANNOUNCEMENT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -24,10 +26,9 @@ const ANNOUNCEMENT_GRACE: Duration = Duration::from_millis(300);
 /// How long to try to reach the broker.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A fleet and an agent for one command.
+/// A fleet for one command.
 pub(super) struct OneShot {
-    pub(super) fleet: fleet::Fleet,
-    pub(super) agent: agent::Agent,
+    fleet: Fleet,
     /// Whether there is a bridge that announces servers.
     bridged: bool,
 }
@@ -35,18 +36,9 @@ pub(super) struct OneShot {
 /// Why there is nothing to run a command on.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    /// The agent's name is none.
-    #[error("the agent's name cannot be used")]
-    Name(#[from] toolbus_wire::name::Error),
-    /// The key of grants cannot be used.
-    #[error(transparent)]
-    Grants(#[from] toolbus_tools::grant::settings::Error),
     /// There is no fleet.
     #[error(transparent)]
     Fleet(#[from] fleet::Error),
-    /// There is no agent.
-    #[error(transparent)]
-    Agent(#[from] agent::Error),
     /// The bridges could not be asked what they have.
     #[error("the bridges cannot be asked for their servers")]
     Refresh(#[source] toolbus_bus::PublishError),
@@ -58,10 +50,10 @@ impl Error {
     pub(super) fn outcome(&self) -> Option<CallError> {
         let code = match self {
             Self::Fleet(fleet::Error::Join(error)) if error.is_refusal() => ErrorCode::Denied,
-            Self::Fleet(fleet::Error::Join(_)) | Self::Agent(_) | Self::Refresh(_) => {
-                ErrorCode::Unroutable
-            }
-            Self::Name(_) | Self::Grants(_) | Self::Fleet(_) => return None,
+            Self::Fleet(fleet::Error::Join(_))
+            | Self::Fleet(fleet::Error::Open(toolbus::Error::Subscribe(_)))
+            | Self::Refresh(_) => ErrorCode::Unroutable,
+            Self::Fleet(fleet::Error::Grants(_) | fleet::Error::Open(_)) => return None,
         };
         Some(CallError::new(code, toolbus_config::on_one_line(self)))
     }
@@ -69,17 +61,23 @@ impl Error {
 
 impl OneShot {
     pub(super) async fn start(settings: &Settings, context: &Context) -> Result<Self, Error> {
-        let name = AgentName::parse(&settings.name)?;
-        let grant_key = settings.grants.load_key()?;
-        let start = Start::Within(JOIN_TIMEOUT);
-        let fleet = fleet::Fleet::start(settings, context, &name, start).await?;
-        let instance = InstanceId::random();
-        let agent = agent::Agent::start(fleet.bus().clone(), name, &instance, grant_key).await?;
-        if settings.direct_tools {
-            agent.offer_directly();
-        }
-        let bridged = agent.directory().refresh().await.map_err(Error::Refresh)?;
-        Ok(Self { fleet, agent, bridged })
+        let membership = Membership {
+            start: Start::Within(JOIN_TIMEOUT),
+            instance: InstanceId::random(),
+            concurrency: None,
+        };
+        let fleet = Fleet::start(settings, context, membership).await?;
+        let bridged = fleet.toolbus().has_bridge().map_err(Error::Refresh)?;
+        Ok(Self { fleet, bridged })
+    }
+
+    pub(super) fn toolbus(&self) -> &Toolbus {
+        self.fleet.toolbus()
+    }
+
+    /// The scope of calls that a person makes by the command line.
+    pub(super) fn scope(&self) -> Arc<Scope> {
+        Scope::local(self.toolbus().name().clone())
     }
 
     /// Waits for what a call of this tool needs and somebody may still announce.
@@ -98,9 +96,17 @@ impl OneShot {
 
     /// Waits until the bridges have told of their servers.
     pub(super) async fn wait_for_servers(&self) {
-        let directory = self.agent.directory();
+        if !self.bridged {
+            return;
+        }
+        if self.fleet.is_embedded() {
+            // Time is up for servers that are slow; they are announced when they come.
+            self.toolbus().wait_for_servers(ANNOUNCEMENT_TIMEOUT).await;
+            return;
+        }
+
+        let directory = self.toolbus().directory();
         let told = async {
-            self.fleet.settled(ANNOUNCEMENT_TIMEOUT).await;
             self.wait_for_announcement().await;
             loop {
                 let known = directory.servers();
@@ -111,26 +117,24 @@ impl OneShot {
 
             directory.wait_until(ANNOUNCEMENT_TIMEOUT, |_| directory.is_settled()).await;
         };
-
-        if self.bridged {
-            // Time is up for servers that are slow.
-            let _ = tokio::time::timeout(ANNOUNCEMENT_TIMEOUT, told).await;
-        }
+        // Here too.
+        let _ = tokio::time::timeout(ANNOUNCEMENT_TIMEOUT, told).await;
     }
 
     /// Waits for a tool that is not there yet.
     pub(super) async fn wait_for_tool(&self, name: &str) {
         if self.bridged {
-            self.agent.wait_for_tool(name, ANNOUNCEMENT_TIMEOUT).await;
+            self.toolbus().wait_for_tool(name, ANNOUNCEMENT_TIMEOUT).await;
         }
     }
 
     async fn wait_for_server(&self, name: &str) {
-        self.wait_for_announcement().await;
-        if self.bridged && !self.fleet.settled(ANNOUNCEMENT_TIMEOUT).await {
-            let directory = self.agent.directory();
+        if self.fleet.is_embedded() {
+            self.wait_for_servers().await;
+        } else if self.bridged {
             let is_known = |server: &str| server.eq_ignore_ascii_case(name);
-            directory
+            self.toolbus()
+                .directory()
                 .wait_until(ANNOUNCEMENT_TIMEOUT, |servers| {
                     servers.iter().any(|server| is_known(&server.server_name))
                 })
@@ -140,9 +144,9 @@ impl OneShot {
 
     /// Waits for a tool that comes with some server, not with the first one.
     async fn wait_for_offer(&self, tool: &str) {
-        let registry = self.agent.invoker().registry();
+        let registry = self.toolbus().invoker().registry();
         let offered = async {
-            self.fleet.settled(ANNOUNCEMENT_TIMEOUT).await;
+            self.toolbus().wait_for_servers(ANNOUNCEMENT_TIMEOUT).await;
             registry.wait_until(|tools| tools.find(tool).is_some()).await;
         };
         if self.bridged {
@@ -153,13 +157,12 @@ impl OneShot {
 
     async fn wait_for_announcement(&self) {
         if self.bridged {
-            let directory = self.agent.directory();
+            let directory = self.toolbus().directory();
             directory.wait_until(ANNOUNCEMENT_TIMEOUT, |_| directory.has_heard()).await;
         }
     }
 
     pub(super) async fn stop(self) {
-        self.agent.close().await;
         self.fleet.stop(LEAVE_TIMEOUT).await;
     }
 }

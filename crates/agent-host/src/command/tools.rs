@@ -3,11 +3,11 @@
 use std::io::Write as _;
 
 use serde_json::{Value, json};
+use toolbus::Toolbus;
 use toolbus_runtime::service::{BoxError, Context, Exit};
 use toolbus_wire::message::mcp::McpServerSummary;
 
 use super::one_shot::OneShot;
-use crate::agent::Agent;
 use crate::arguments::Tools;
 use crate::settings::Settings;
 use crate::terminal_text;
@@ -19,11 +19,11 @@ pub(super) async fn run(
 ) -> Result<Exit, BoxError> {
     let one_shot = OneShot::start(settings, context).await?;
     one_shot.wait_for_servers().await;
-    let servers = one_shot.agent.directory().servers();
+    let servers = one_shot.toolbus().directory().servers();
     let text = if options.json {
-        as_json(&one_shot.agent, &servers)?
+        as_json(one_shot.toolbus(), &servers)?
     } else {
-        let text = as_text(&one_shot.agent, &servers);
+        let text = as_text(one_shot.toolbus(), &servers);
         // Names, descriptions and reasons are the servers' own words.
         terminal_text::for_stream(&text, &std::io::stdout()).into_owned()
     };
@@ -34,11 +34,9 @@ pub(super) async fn run(
     Ok(Exit::SUCCESS)
 }
 
-fn as_json(agent: &Agent, servers: &[McpServerSummary]) -> Result<String, BoxError> {
-    let tools: Vec<Value> = agent
-        .invoker()
-        .registry()
-        .snapshot()
+fn as_json(toolbus: &Toolbus, servers: &[McpServerSummary]) -> Result<String, BoxError> {
+    let tools: Vec<Value> = toolbus
+        .tools()
         .tools()
         .iter()
         .map(|entry| {
@@ -60,8 +58,8 @@ fn as_json(agent: &Agent, servers: &[McpServerSummary]) -> Result<String, BoxErr
     Ok(serde_json::to_string_pretty(&all)? + "\n")
 }
 
-fn as_text(agent: &Agent, servers: &[McpServerSummary]) -> String {
-    let tools = agent.invoker().registry().snapshot();
+fn as_text(toolbus: &Toolbus, servers: &[McpServerSummary]) -> String {
+    let tools = toolbus.tools();
     let tools = tools.tools();
     let width = tools.iter().map(|entry| entry.tool.name.len()).max().unwrap_or(0);
     let mut text = String::new();

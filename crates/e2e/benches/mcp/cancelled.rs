@@ -23,14 +23,14 @@ pub(crate) fn measure(
     let bridge = fleet.bridge.process().id();
     let held = || anyhow::Ok((process::descriptors(bridge)?, process::children(bridge)?));
     let before = held()?;
-    let agent = fleet.agent.clone();
+    let toolbus = fleet.toolbus.clone();
     runtime.block_on(async {
         let mut running = JoinSet::new();
         for _ in 0..IN_FLIGHT {
-            let agent = agent.clone();
+            let toolbus = toolbus.clone();
             running.spawn(async move {
                 for _ in 0..CALLS / usize::from(IN_FLIGHT) {
-                    call_and_cancel(&agent, WANTED).await?;
+                    call_and_cancel(&toolbus, WANTED).await?;
                 }
                 anyhow::Ok(())
             });

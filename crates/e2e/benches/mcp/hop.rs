@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_host::agent::Agent;
 use anyhow::ensure;
 use e2e::bench::Lane;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
+use toolbus::Toolbus;
 use toolbus_bus::{Bus, MemoryBus};
 use toolbus_mcp::bridge::{self, Bridge, StdioRegistration};
 use toolbus_mcp::config::{self, Variables};
@@ -37,7 +37,7 @@ pub(crate) fn arguments() -> Value {
 
 /// The fleet: this process is the agent, the bridge is one of its own.
 pub(crate) struct Fleet {
-    pub(crate) agent: Agent,
+    pub(crate) toolbus: Toolbus,
     pub(crate) bridge: Service,
 }
 
@@ -62,13 +62,13 @@ impl Fleet {
         let mut config = Config::new(broker)?;
         config.start = Start::Within(READY_WITHIN);
         let bus: Arc<dyn Bus> = RabbitBus::connect(config).await?;
-        Ok(Self { agent: agent(bus, count).await?, bridge })
+        Ok(Self { toolbus: join(bus, count).await?, bridge })
     }
 }
 
 /// The same services in one process, on the broker in memory.
 pub(crate) struct Embedded {
-    pub(crate) agent: Agent,
+    pub(crate) toolbus: Toolbus,
     _bridge: Bridge,
 }
 
@@ -87,35 +87,35 @@ impl Embedded {
             grants: GrantCheck::off(),
         };
         let bridge = Bridge::start(&bus, set, options).await?;
-        Ok(Self { agent: agent(bus, 1).await?, _bridge: bridge })
+        Ok(Self { toolbus: join(bus, 1).await?, _bridge: bridge })
     }
 }
 
-async fn agent(bus: Arc<dyn Bus>, servers: usize) -> anyhow::Result<Agent> {
-    let agent = Agent::start(bus, AgentName::standard(), &InstanceId::random(), None).await?;
-    agent.directory().refresh().await?;
-    let is_there = agent.directory().wait_until(READY_WITHIN, |known| known.len() == servers).await;
+async fn join(bus: Arc<dyn Bus>, servers: usize) -> anyhow::Result<Toolbus> {
+    let toolbus = Toolbus::builder().bus(bus).open().await?;
+    let directory = toolbus.directory();
+    let is_there = directory.wait_until(READY_WITHIN, |known| known.len() == servers).await;
     ensure!(is_there, "the bridge does not announce {servers} servers");
-    Ok(agent)
+    Ok(toolbus)
 }
 
 /// Calls the tool that repeats.
 #[derive(Clone)]
 pub(crate) struct Caller {
-    pub(crate) agent: Agent,
+    pub(crate) toolbus: Toolbus,
     pub(crate) server: &'static str,
 }
 
 impl Caller {
     /// Calls the server that the other parts are about.
-    pub(crate) fn of(agent: &Agent) -> Self {
-        Self { agent: agent.clone(), server: SERVER }
+    pub(crate) fn of(toolbus: &Toolbus) -> Self {
+        Self { toolbus: toolbus.clone(), server: SERVER }
     }
 }
 
 impl Lane for Caller {
     async fn call(&mut self) -> anyhow::Result<()> {
-        let output = invoke(&self.agent, (self.server, ECHO), CancellationToken::new()).await?;
+        let output = invoke(&self.toolbus, (self.server, ECHO), CancellationToken::new()).await?;
         let length = output.content.as_ref().map_or(0, String::len);
         ensure!(!output.is_error && length == TEXT_BYTES, "not what was sent: {length} bytes");
         Ok(())
@@ -123,9 +123,9 @@ impl Lane for Caller {
 }
 
 /// Calls the tool that waits, and wants its outcome no more after a moment.
-pub(crate) async fn call_and_cancel(agent: &Agent, after: Duration) -> anyhow::Result<()> {
+pub(crate) async fn call_and_cancel(toolbus: &Toolbus, after: Duration) -> anyhow::Result<()> {
     let cancelled = CancellationToken::new();
-    let call = invoke(agent, (SERVER, WAIT), cancelled.clone());
+    let call = invoke(toolbus, (SERVER, WAIT), cancelled.clone());
     let cancel = async {
         tokio::time::sleep(after).await;
         cancelled.cancel();
@@ -137,7 +137,7 @@ pub(crate) async fn call_and_cancel(agent: &Agent, after: Duration) -> anyhow::R
 
 /// Calls a tool of a server with [`arguments`].
 pub(crate) async fn invoke(
-    agent: &Agent,
+    toolbus: &Toolbus,
     (server, tool): (&str, &str),
     cancelled: CancellationToken,
 ) -> Outcome {
@@ -145,5 +145,5 @@ pub(crate) async fn invoke(
     let call = Call::by_name(&Scope::local(AgentName::standard()), "mcp_invoke_tool", arguments)
         .expect("a short name")
         .with_cancelled(cancelled);
-    agent.invoker().invoke(call).await
+    toolbus.invoker().invoke(call).await
 }

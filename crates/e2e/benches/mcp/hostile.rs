@@ -46,7 +46,7 @@ impl Measured {
         let (began, mut latencies) = (Instant::now(), Latencies::default());
         while began.elapsed() < ROUND {
             let lanes = [SERVER, GOOD].into_iter().flat_map(|server| {
-                (0..LANES).map(move |_| Caller { agent: fleet.agent.clone(), server })
+                (0..LANES).map(move |_| Caller { toolbus: fleet.toolbus.clone(), server })
             });
             latencies.append(at_once(runtime, lanes, CALLS)?.latencies);
         }
@@ -96,7 +96,7 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime, server: &str) -> a
     }
 
     for fleet in [fleet, fleet_apart] {
-        runtime.block_on(fleet.agent.close());
+        runtime.block_on(fleet.toolbus.close());
     }
 
     for ((kind, _), ends) in HOSTILE.iter().zip(ends) {
@@ -133,11 +133,11 @@ impl Hostility {
         let (stop, mut running) = (CancellationToken::new(), JoinSet::new());
         for (number, (kind, callers)) in HOSTILE.into_iter().enumerate() {
             for _ in 0..callers {
-                let (agent, stop) = (fleet.agent.clone(), stop.clone());
+                let (toolbus, stop) = (fleet.toolbus.clone(), stop.clone());
                 let calls = async move {
                     let mut ends = 0;
                     loop {
-                        let outcome = invoke(&agent, (kind, ECHO), stop.clone()).await;
+                        let outcome = invoke(&toolbus, (kind, ECHO), stop.clone()).await;
                         if stop.is_cancelled() {
                             return Ok((number, ends));
                         }

@@ -79,7 +79,7 @@ fn main() -> anyhow::Result<ExitCode> {
         if is_wanted("sustained") {
             sustained::measure(&mut report, &runtime, &mut fleet)?;
         }
-        runtime.block_on(fleet.agent.close());
+        runtime.block_on(fleet.toolbus.close());
     }
 
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is within a folder");

@@ -52,8 +52,8 @@ pub(crate) fn measure(
 
     // The first round is for caches, allocators and the outcome memory to fill.
     for round in 0..=ROUNDS {
-        ours.round(runtime, || Caller::of(&fleet.agent))?;
-        embedded.round(runtime, || Caller::of(&one_process.agent))?;
+        ours.round(runtime, || Caller::of(&fleet.toolbus))?;
+        embedded.round(runtime, || Caller::of(&one_process.toolbus))?;
         plain.round(runtime, || direct.clone())?;
         bare.round(runtime, || peer.lane())?;
         if round == 0 {

@@ -53,7 +53,7 @@ fn calls_for(runtime: &Runtime, fleet: &Fleet, time: Duration) -> anyhow::Result
     let started = Instant::now();
     let mut calls = 0;
     while started.elapsed() < time {
-        let lanes = (0..IN_FLIGHT).map(|_| Caller::of(&fleet.agent));
+        let lanes = (0..IN_FLIGHT).map(|_| Caller::of(&fleet.toolbus));
         calls += at_once(runtime, lanes, CALLS)?.latencies.len();
     }
     Ok(calls)

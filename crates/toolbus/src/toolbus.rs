@@ -1,0 +1,282 @@
+//! The open [`Toolbus`]: calls, and how everything ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde_json::Value;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use toolbus_bus::responder::Responder;
+use toolbus_bus::{Bus, PublishError};
+use toolbus_mcp_agent::McpDirectory;
+use toolbus_tools::call::Outcome;
+use toolbus_tools::registry::{Provider, Snapshot};
+use toolbus_tools::{Call, CallError, Door, Invoker, Principal, Scope};
+use toolbus_wire::name::AgentName;
+use toolbus_wire::{ErrorCode, Execution};
+
+use crate::agent::Agent;
+use crate::builder::ToolbusBuilder;
+use crate::embedded::Embedded;
+
+/// How long calls that run may take to end when [`Toolbus::close`] is called, before they are
+/// cancelled.
+pub const CLOSE_GRACE_DEFAULT: Duration = Duration::from_secs(5);
+/// How long a bus of our own may take to close.
+const BUS_CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// An agent on a bus, with the services that run in this process. Clones are the same.
+///
+/// It is ended by [`close`](Toolbus::close). When the last clone is dropped without that,
+/// everything is told to end and nothing is waited for.
+#[derive(Clone)]
+pub struct Toolbus {
+    inner: Arc<Inner>,
+}
+
+/// What a [`Toolbus`] is made of.
+pub(crate) struct ToolbusDeps {
+    pub(crate) bus: Arc<dyn Bus>,
+    pub(crate) own_bus: bool,
+    pub(crate) agent: Agent,
+    pub(crate) running: Running,
+    pub(crate) bridge_answer: Result<bool, PublishError>,
+}
+
+/// What runs until it is stopped.
+pub(crate) struct Running {
+    pub(crate) served: Option<[Responder; 2]>,
+    pub(crate) embedded: Embedded,
+    pub(crate) local_tools: Provider,
+}
+
+struct Inner {
+    bus: Arc<dyn Bus>,
+    own_bus: bool,
+    agent: Agent,
+    bridge_answer: Result<bool, PublishError>,
+    #[cfg(feature = "mcp")]
+    servers: Option<toolbus_mcp::servers::ServerPool>,
+    /// Calls that were made here and run.
+    calls: TaskTracker,
+    /// Fires when no more calls are taken.
+    closing: CancellationToken,
+    /// Fires when the calls that still run are cancelled.
+    closed: CancellationToken,
+    served: Mutex<Option<[Responder; 2]>>,
+    /// Held while it is being closed, so that whoever closes it as well waits.
+    rest: Mutex<Option<Rest>>,
+}
+
+/// What ends after the last call.
+struct Rest {
+    embedded: Embedded,
+    local_tools: Provider,
+}
+
+impl Toolbus {
+    /// A [`Toolbus`] to be put together.
+    pub fn builder() -> ToolbusBuilder {
+        ToolbusBuilder::new()
+    }
+
+    pub(crate) fn new(deps: ToolbusDeps) -> Self {
+        let ToolbusDeps { bus, own_bus, agent, running, bridge_answer } = deps;
+        let Running { served, embedded, local_tools } = running;
+
+        let inner = Inner {
+            bus,
+            own_bus,
+            agent,
+            bridge_answer,
+            #[cfg(feature = "mcp")]
+            servers: embedded.servers(),
+            calls: TaskTracker::new(),
+            closing: CancellationToken::new(),
+            closed: CancellationToken::new(),
+            served: Mutex::new(served),
+            rest: Mutex::new(Some(Rest { embedded, local_tools })),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Calls a tool and waits for its one outcome. Dropping the future drops the tool's work.
+    ///
+    /// Without a deadline of the scope's budget the call takes as long as its tool says. For
+    /// progress, questions or a time of its own, make a [`Call`] and [`invoke`](Toolbus::invoke) it.
+    ///
+    /// # Errors
+    /// Why there is no output; see [`CallError`]. Once [`close`](Toolbus::close) was called it is
+    /// [`ErrorCode::Cancelled`]: not started for a new call, and for one that runs when the grace
+    /// is over.
+    pub async fn call(&self, scope: &Arc<Scope>, tool: &str, arguments: Value) -> Outcome {
+        match Call::by_name(scope, tool, arguments) {
+            Ok(call) => self.invoke(call).await,
+            Err(error) => Err(CallError::invalid_arguments(error.to_string())),
+        }
+    }
+
+    /// Makes a call and waits for its one outcome, as [`call`](Toolbus::call) does.
+    ///
+    /// # Errors
+    /// Those of [`call`](Toolbus::call).
+    pub async fn invoke(&self, call: Call) -> Outcome {
+        let Inner { agent, calls, closing, closed, .. } = &*self.inner;
+        if closing.is_cancelled() {
+            let error =
+                CallError::new(ErrorCode::Cancelled, "the agent was closed before the call");
+            return Err(error.with_execution(Execution::NotStarted));
+        }
+
+        let cancelled = call.cancelled.child_token();
+        let call = call.with_cancelled(cancelled.clone());
+        let mut work = std::pin::pin!(calls.track_future(agent.invoker().invoke(call)));
+
+        // Both arms only wait. A call that is cancelled still has an outcome.
+        tokio::select! {
+            biased;
+            outcome = &mut work => return outcome,
+            () = closed.cancelled() => cancelled.cancel(),
+        }
+        work.await
+    }
+
+    /// A scope of calls that this program makes for somebody, without limits; see the `with_`
+    /// functions of [`Scope`] for session, budget and view.
+    #[must_use]
+    pub fn scope(&self, principal: Principal) -> Scope {
+        Scope::new(Door::Embedded, principal, self.name().clone())
+    }
+
+    /// A scope of calls that this program makes for itself, without limits. Calls of one scope
+    /// belong to one run.
+    #[must_use]
+    pub fn local_scope(&self) -> Arc<Scope> {
+        Arc::new(self.scope(Principal::local()))
+    }
+
+    /// The agent's name.
+    #[must_use]
+    pub fn name(&self) -> &AgentName {
+        self.inner.agent.name()
+    }
+
+    /// The agent.
+    #[must_use]
+    pub fn agent(&self) -> &Agent {
+        &self.inner.agent
+    }
+
+    /// The invoker of the agent's tools; see [`Agent::invoker`].
+    #[must_use]
+    pub fn invoker(&self) -> &Invoker {
+        self.inner.agent.invoker()
+    }
+
+    /// What the agent knows of MCP servers.
+    #[must_use]
+    pub fn directory(&self) -> &McpDirectory {
+        self.inner.agent.directory()
+    }
+
+    /// The tools as they are now, in the order in which models should see them.
+    #[must_use]
+    pub fn tools(&self) -> Arc<Snapshot> {
+        self.invoker().registry().snapshot()
+    }
+
+    /// The bus.
+    #[must_use]
+    pub fn bus(&self) -> &Arc<dyn Bus> {
+        &self.inner.bus
+    }
+
+    /// Whether a bridge was there to be asked for its MCP servers when this was opened. One that
+    /// comes later announces itself.
+    ///
+    /// # Errors
+    /// When the bus did not take the request. It is sent again when the broker is back.
+    pub fn has_bridge(&self) -> Result<bool, PublishError> {
+        self.inner.bridge_answer.clone()
+    }
+
+    /// Waits up to `limit` for a tool that has yet to be announced, and says whether it is there;
+    /// see [`Agent::wait_for_tool`].
+    pub async fn wait_for_tool(&self, name: &str, limit: Duration) -> bool {
+        self.inner.agent.wait_for_tool(name, limit).await
+    }
+
+    /// Waits up to `limit` until each MCP server of this process has been connected to or could not
+    /// be, and the agent knows which of it. Answers whether that is so; it is where there are none.
+    #[cfg(feature = "mcp")]
+    pub async fn wait_for_servers(&self, limit: Duration) -> bool {
+        let Some(servers) = &self.inner.servers else { return true };
+        let directory = self.directory();
+        let is_announced = |known: &[toolbus_wire::message::mcp::McpServerSummary]| {
+            let mut listed = servers.list().into_iter().filter_map(|status| status.summary);
+            listed.all(|summary| known.iter().any(|known| is_same_offer(known, &summary)))
+        };
+
+        let settled = async {
+            servers.wait_settled().await;
+            let is_known = |known: &_| directory.has_heard() && is_announced(known);
+            directory.until(|known| is_known(known) && directory.is_settled()).await;
+        };
+        timeout(limit, settled).await.is_ok()
+    }
+
+    /// Takes no more calls from the bus, and waits up to `grace` for those that run; then they are
+    /// given back to their queues. Calls of this program go on.
+    pub async fn drain(&self, grace: Duration) {
+        let served = self.inner.served.lock().await.take();
+        join_all(served.into_iter().flatten().map(|responder| responder.stop(grace))).await;
+    }
+
+    /// Ends everything that this started, with [`CLOSE_GRACE_DEFAULT`] for calls that run.
+    pub async fn close(&self) {
+        self.close_within(CLOSE_GRACE_DEFAULT).await;
+    }
+
+    /// Ends everything that this started: refuses new calls, waits up to `grace` for those that
+    /// run and cancels the rest, withdraws the tools, and stops the services and the MCP servers of
+    /// this process, those of a call from elsewhere on the bus within what is left of `grace`. A bus
+    /// that was given stays open. Whoever closes it a second time waits for the first.
+    pub async fn close_within(&self, grace: Duration) {
+        let Inner { bus, own_bus, agent, calls, closing, closed, rest, .. } = &*self.inner;
+        let begun_at = Instant::now();
+        closing.cancel();
+        let mut rest = rest.lock().await;
+        let Some(Rest { embedded, local_tools }) = rest.take() else { return };
+
+        calls.close();
+        let own_calls = async {
+            if timeout(grace, calls.wait()).await.is_err() {
+                closed.cancel();
+                // The invoker gives a cancelled call a moment and drops it then.
+                calls.wait().await;
+            }
+        };
+        futures_util::future::join(self.drain(grace), own_calls).await;
+
+        drop(local_tools);
+        agent.close().await;
+        embedded.stop(grace.saturating_sub(begun_at.elapsed())).await;
+        if *own_bus {
+            bus.close(BUS_CLOSE_TIMEOUT).await;
+        }
+    }
+}
+
+/// Whether the agent knows of a server what its bridge says now.
+#[cfg(feature = "mcp")]
+fn is_same_offer(
+    known: &toolbus_wire::message::mcp::McpServerSummary,
+    listed: &toolbus_wire::message::mcp::McpServerSummary,
+) -> bool {
+    known.server_name == listed.server_name
+        && known.tool_names == listed.tool_names
+        && known.unavailable.is_some() == listed.unavailable.is_some()
+}
