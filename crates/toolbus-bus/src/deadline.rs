@@ -1,8 +1,15 @@
-//! Deadlines: when a caller stops waiting, and how much of that a hop may use.
+//! Deadlines: when a caller stops waiting, how much of that a hop may use, and how work is held to
+//! it.
+//!
+//! Every wait of a call that has an end goes through [`Deadline::enforce`]: at the caller
+//! ([`requester`](crate::requester)), at the worker ([`responder`](crate::responder)) and around a
+//! tool (the invoker of `toolbus-tools`).
 
+use std::pin::pin;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use toolbus_wire::header::{self, Headers};
 
 /// Longest budget that any request gets, whatever it asks for.
@@ -15,12 +22,29 @@ pub struct Deadline {
     asked: Duration,
 }
 
+/// Why work was given up before it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interruption {
+    /// It was cancelled, and did not end within the grace for that.
+    Cancelled,
+    /// Its deadline was over.
+    TimedOut,
+}
+
 impl Deadline {
     /// A deadline that begins now.
     #[must_use]
     pub fn after(asked: Duration) -> Self {
         let asked = asked.min(REQUEST_TIMEOUT_MAX);
         Self { at: Instant::now() + asked, asked }
+    }
+
+    /// The deadline at a moment in Unix milliseconds, of which `asked` were asked for.
+    #[must_use]
+    pub(crate) fn at_unix_ms(unix_ms: u64, asked: Duration) -> Self {
+        let left = Duration::from_millis(unix_ms).saturating_sub(unix_now());
+        let left = left.min(REQUEST_TIMEOUT_MAX);
+        Self { at: Instant::now() + left, asked: asked.max(left) }
     }
 
     /// What a request that has just been received asks for: `rb-deadline-ms`, bounded by
@@ -78,6 +102,32 @@ impl Deadline {
     #[must_use]
     pub fn is_past(&self) -> bool {
         self.left().is_zero()
+    }
+
+    /// Waits for work until it ends, until the deadline, or, once `cancelled` fires, for as long as
+    /// `cancel_grace` allows it to tidy up. Work that ends in the same moment has ended. The caller
+    /// drops what was interrupted, so whatever the work started must end with it.
+    ///
+    /// # Errors
+    /// Why it was interrupted.
+    pub async fn enforce<T>(
+        self,
+        cancelled: &CancellationToken,
+        cancel_grace: Duration,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Interruption> {
+        let mut work = pin!(work);
+
+        // Every arm only waits.
+        tokio::select! {
+            biased;
+            ended = &mut work => Ok(ended),
+            () = cancelled.cancelled() => {
+                let ended = tokio::time::timeout(cancel_grace, work).await;
+                ended.map_err(|_| Interruption::Cancelled)
+            }
+            () = tokio::time::sleep_until(self.at) => Err(Interruption::TimedOut),
+        }
     }
 
     /// The deadline for the next hop: earlier by the smaller of two seconds and a tenth of what is

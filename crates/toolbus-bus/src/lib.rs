@@ -28,7 +28,7 @@ mod testing;
 
 pub use asker::{Asker, Question};
 pub use context::CallContext;
-pub use deadline::Deadline;
+pub use deadline::{Deadline, Interruption};
 pub use memory::MemoryBus;
 pub use pattern::TopicPattern;
 pub use port::{

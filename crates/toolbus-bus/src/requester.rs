@@ -1,9 +1,10 @@
 //! The asking end of a call: sends a request and finds its one reply.
 //!
 //! A requester has a queue of its own, so nobody else takes its answers, and on it come replies,
-//! progress, questions and signs of life, in the order in which a worker sent them. A request ends in exactly
-//! one way: its reply, or a typed [`Error`]. What comes after that is dropped and counted.
+//! progress, questions and heartbeats, in the order in which a worker sent them. A request ends in
+//! exactly one way: its reply, or a typed [`Error`]. What comes after that is dropped and counted.
 
+mod cancel;
 mod pending;
 mod questions;
 mod seal;
@@ -17,16 +18,16 @@ use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolbus_wire::message::toolbus::{Alive, ToolAsk, ToolCancel, ToolProgress};
+use toolbus_wire::message::toolbus::{Alive, ToolAsk, ToolProgress};
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{Envelope, Topic, header, json, message, queue, topic};
-use tracing::Instrument as _;
 
 use crate::metrics::Asked;
 use crate::port::{
     Bus, Consumer, Delivery, Disposition, Flow, Handler, PublishError, SubscribeError, Subscription,
 };
-use crate::{CallContext, Deadline, TopicPattern};
+use crate::{CallContext, Deadline, Interruption, TopicPattern};
+use cancel::CancelSender;
 use pending::Pending;
 use questions::Questions;
 pub use seal::Seal;
@@ -36,12 +37,10 @@ use seal::Unsealed;
 pub const REQUESTS_MAX: usize = 10_000;
 /// How many messages of its own queue a requester fetches ahead.
 const PREFETCH: NonZeroU16 = NonZeroU16::new(256).expect("256 is not zero");
-/// How often the signs of life are looked at.
+/// How often silent workers are counted.
 const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 /// How long to wait before a message is sent again whose confirm was lost.
 const RESEND_BACKOFF: Duration = Duration::from_millis(100);
-/// How long a cancel message may wait for its worker before it is worth nothing.
-const CANCEL_TTL: Duration = Duration::from_secs(60);
 
 /// Sends requests and correlates their replies. Clones are the same requester.
 #[derive(Clone)]
@@ -58,6 +57,7 @@ struct Inner {
     pending: Arc<Pending>,
     counters: Arc<Counters>,
     asked: Arc<Asked>,
+    cancels: Arc<CancelSender>,
     closed: CancellationToken,
     tasks: TaskTracker,
     consumer: parking_lot::Mutex<Option<Consumer>>,
@@ -70,7 +70,7 @@ pub struct Request<'a> {
     /// The request itself. Correlation id, reply topic, source, deadline and the topics for
     /// progress and questions are the requester's to fill in.
     pub envelope: Envelope,
-    /// The call that the request is about, as its body names it: what signs of life and cancel
+    /// The call that the request is about, as its body names it: what heartbeats and cancel
     /// messages speak of.
     pub call_id: &'a str,
     /// When to give up, and who cancels, hears and answers meanwhile. A request that is given up
@@ -149,12 +149,16 @@ impl Requester {
         let pending = Arc::new(Pending::default());
         let counters = Arc::new(Counters::default());
         let asked = Arc::new(Asked::new(agent.as_str()));
-        let (closed, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let closed = CancellationToken::new();
+        let tasks = TaskTracker::new();
+        let cancels = CancelSender::new(Arc::clone(&bus), agent.as_str(), tasks.clone());
+        let cancels = Arc::new(cancels);
 
         let reader = ReplyReader {
             pending: Arc::clone(&pending),
             counters: Arc::clone(&counters),
             asked: Arc::clone(&asked),
+            cancels: Arc::clone(&cancels),
             questions: Questions::new(
                 Arc::clone(&bus),
                 agent.as_str(),
@@ -180,6 +184,7 @@ impl Requester {
             pending,
             counters,
             asked,
+            cancels,
             closed,
             tasks,
             consumer: parking_lot::Mutex::new(Some(consumer)),
@@ -194,12 +199,13 @@ impl Requester {
         Ok(Self { inner })
     }
 
-    /// Sends a request and waits for its end. Dropping the future forgets the request; the worker
-    /// then goes on to its deadline.
+    /// Sends a request and waits for its end. Dropping the future forgets the request; its worker is
+    /// told so when it next speaks of the call, and stops.
     ///
     /// # Errors
     /// See [`Error`]; each is final, and nothing is sent again behind the caller's back but a
-    /// message whose confirm was lost, which its worker knows to be the same.
+    /// message whose confirm was lost: the same worker knows it to be the same, another replica may
+    /// run it once more.
     pub async fn request(&self, request: Request<'_>) -> Result<Envelope, Error> {
         self.request_sealed(request, &Unsealed).await
     }
@@ -247,17 +253,15 @@ impl Requester {
         let record = inner.asked.wait(topic.template());
         let sent = publish_request(&*inner.bus, topic, envelope);
 
-        let end = tokio::select! {
-            biased;
-            reply = reply_or_error(reply, sent) => reply,
-            () = tokio::time::sleep_until(deadline.at()) => {
-                Err(Error::Timeout { asked: deadline.asked() })
-            }
-            () = cancelled.cancelled() => Err(Error::Cancelled),
+        let answered = reply_or_error(reply, sent);
+        let end = match deadline.enforce(&cancelled, Duration::ZERO, answered).await {
+            Ok(end) => end,
+            Err(Interruption::Cancelled) => Err(Error::Cancelled),
+            Err(Interruption::TimedOut) => Err(Error::Timeout { asked: deadline.asked() }),
         };
 
         if let Err(error @ (Error::Timeout { .. } | Error::Cancelled)) = &end {
-            inner.tell_worker_to_stop(call_id, error);
+            inner.cancels.send(call_id, &error.to_string());
         }
 
         record.end(end.as_ref().err().map(Error::label));
@@ -326,27 +330,6 @@ impl Inner {
         deadline.write(&mut envelope.headers);
         envelope
     }
-
-    fn tell_worker_to_stop(&self, call_id: &str, why: &Error) {
-        let cancel = ToolCancel {
-            source: self.agent.as_str().to_owned(),
-            tool_call_id: call_id.to_owned(),
-            reason: Some(why.to_string()),
-        };
-        let mut envelope = Envelope::of(&cancel, self.agent.as_str());
-
-        envelope.expires_after = Some(CANCEL_TTL);
-        let bus = Arc::clone(&self.bus);
-        let cancel = async move {
-            // Nobody may listen (a fleet of C# workers, or none at all), and then there is nobody
-            // to stop.
-            if let Err(error) = bus.publish(&topic::TOOL_CANCEL, envelope).await {
-                tracing::debug!(%error, "nobody took a cancel message");
-            }
-        };
-
-        self.tasks.spawn(cancel.in_current_span());
-    }
 }
 
 /// The reply, or why it cannot come. The reply often overtakes the broker's confirm, and then the
@@ -387,7 +370,7 @@ async fn publish_request(
     }
 }
 
-/// Looks at the signs of life and ends the requests whose worker gave none for too long.
+/// Counts for how long workers are silent, and ends the requests of those that are lost.
 async fn watch_heartbeats(bus: Arc<dyn Bus>, pending: Arc<Pending>, closed: CancellationToken) {
     let mut ticks = tokio::time::interval(WATCH_INTERVAL);
     // After a pause of this very process one tick comes, not many: silence is counted in ticks, so
@@ -402,7 +385,7 @@ async fn watch_heartbeats(bus: Arc<dyn Bus>, pending: Arc<Pending>, closed: Canc
         if bus.health().is_up() {
             pending.count_silence();
         } else {
-            // No sign can reach us; the count begins anew when it can, and gives more time.
+            // No heartbeat can reach us; the count starts again when one can, and gives more time.
             pending.forgive_silence();
         }
     }
@@ -412,6 +395,7 @@ struct ReplyReader {
     pending: Arc<Pending>,
     counters: Arc<Counters>,
     asked: Arc<Asked>,
+    cancels: Arc<CancelSender>,
     questions: Questions,
 }
 
@@ -426,13 +410,13 @@ impl ReplyReader {
     fn read(&self, envelope: Envelope) {
         if message::is::<Alive>(&envelope) {
             match json::read::<Alive>(&envelope.body) {
-                Ok(alive) => self.pending.heard(&alive),
-                Err(error) => tracing::warn!(%error, "a sign of life that cannot be read"),
+                Ok(alive) => self.take_heartbeat(&alive),
+                Err(error) => tracing::warn!(%error, "dropped a malformed heartbeat"),
             }
         } else if message::is::<ToolProgress>(&envelope) {
             match json::read::<ToolProgress>(&envelope.body) {
                 Ok(progress) => self.pending.progress(progress),
-                Err(error) => tracing::warn!(%error, "progress that cannot be read"),
+                Err(error) => tracing::warn!(%error, "dropped malformed progress"),
             }
         } else if message::is::<ToolAsk>(&envelope) {
             self.questions.take(&envelope);
@@ -441,18 +425,26 @@ impl ReplyReader {
         }
     }
 
+    /// Its worker lives, and is told which of its calls nobody waits for any more.
+    fn take_heartbeat(&self, alive: &Alive) {
+        for call_id in self.pending.take_heartbeat(alive) {
+            tracing::debug!(call_id, worker = alive.instance, "a worker runs an abandoned call");
+            self.cancels.send(call_id, "its caller does not wait for it any more");
+        }
+    }
+
     fn count(&self, answer: pending::Answer) {
         match answer {
             pending::Answer::Taken => {}
-            pending::Answer::Late => {
+            pending::Answer::Late(correlation_id) => {
                 self.counters.late.fetch_add(1, Ordering::Relaxed);
                 self.asked.record_dropped("late");
-                tracing::debug!("dropped a reply that came late");
+                tracing::debug!(correlation_id, "dropped a late reply");
             }
             pending::Answer::Unknown(correlation_id) => {
                 self.counters.unknown.fetch_add(1, Ordering::Relaxed);
                 self.asked.record_dropped("unknown");
-                tracing::warn!(correlation_id, "dropped a reply to nothing that was asked");
+                tracing::warn!(correlation_id, "dropped a reply to an unknown request");
             }
         }
     }

@@ -1,5 +1,4 @@
-//! The requests under way: by correlation id for replies, by call id for progress and signs of
-//! life.
+//! The requests under way: by correlation id for replies, by call id for progress and heartbeats.
 
 use std::collections::{HashMap, VecDeque, hash_map};
 use std::sync::Arc;
@@ -15,17 +14,19 @@ use super::{Error, REQUESTS_MAX};
 use crate::{Asker, Progress};
 
 /// A worker is lost when a call that it had taken was in none of its heartbeats for this many
-/// looks: three heartbeats, one a second, and one look to spare.
-const SILENT_LOOKS_MAX: u32 = 7;
+/// checks: three heartbeats, one a second, and one check to spare.
+const SILENT_CHECKS_MAX: u32 = 7;
 /// The same, after the broker was away from the caller: a worker that lost it too may find its way
 /// back later than the caller did. It waits up to 6.25 s between two attempts, of which the last
 /// may take some seconds more; this is 15 s.
-const SILENT_LOOKS_AFTER_OUTAGE_MAX: u32 = 30;
+const SILENT_CHECKS_AFTER_OUTAGE_MAX: u32 = 30;
 /// How many ended requests are remembered, to tell a late reply from a stray one: those that ended
 /// without a reply, and those that had one, which comes again now and then since delivery is at
 /// least once.
 const EXPIRED_MAX: usize = 1_024;
 const ANSWERED_MAX: usize = 256;
+/// Most calls of one heartbeat that its worker is told to stop; the next one names the rest.
+const ABANDONED_MAX: usize = 64;
 
 #[derive(Default)]
 pub(super) struct Pending {
@@ -40,9 +41,14 @@ struct PendingTable {
     /// Ended without a reply, oldest first.
     expired: VecDeque<Arc<str>>,
     /// Ended with one, oldest first.
-    answered: VecDeque<Arc<str>>,
+    answered: VecDeque<AnsweredRequest>,
     /// No request begins any more.
     closed: bool,
+}
+
+struct AnsweredRequest {
+    correlation_id: Arc<str>,
+    call_id: Arc<str>,
 }
 
 struct PendingRequest {
@@ -51,15 +57,15 @@ struct PendingRequest {
     progress: Progress,
     /// What it may ask. It ends with this entry.
     questions_of: Option<Arc<CallQuestions>>,
-    /// Looks for which the worker that holds the call may be silent yet. `None`: no worker has said
+    /// Checks for which the worker that holds the call may be silent yet. `None`: no worker has said
     /// that it holds it, or the call outlives its worker.
-    looks_left: Option<u32>,
+    checks_left: Option<u32>,
 }
 
 /// What became of a reply.
 pub(super) enum Answer {
     Taken,
-    Late,
+    Late(String),
     Unknown(String),
 }
 
@@ -85,7 +91,7 @@ impl Pending {
             reply,
             progress,
             questions_of: CallQuestions::new(asker),
-            looks_left: None,
+            checks_left: None,
         };
 
         let mut table = self.table.lock();
@@ -122,20 +128,21 @@ impl Pending {
         let mut table = self.table.lock();
         let Some((id, entry)) = table.remove_request(correlation_id) else {
             return if table.has_ended(correlation_id) {
-                Answer::Late
+                Answer::Late(correlation_id.to_owned())
             } else {
                 Answer::Unknown(correlation_id.to_owned())
             };
         };
 
-        remember_ended(&mut table.answered, id, ANSWERED_MAX);
+        table.remember_answered(id, Arc::clone(&entry.call_id));
         // The caller is woken outside the lock: it is the next to want it.
         drop(table);
 
+        let correlation_id = envelope.correlation_id.clone();
         match entry.reply.send(Ok(envelope)) {
             Ok(()) => Answer::Taken,
             // The receiver is gone when the caller gave up in this very moment.
-            Err(_) => Answer::Late,
+            Err(_) => Answer::Late(correlation_id.unwrap_or_default()),
         }
     }
 
@@ -143,7 +150,7 @@ impl Pending {
         let listeners: Vec<Progress> = {
             let mut table = self.table.lock();
             // Who reports progress is alive.
-            table.heard(&progress.tool_call_id);
+            table.reset_silence(&progress.tool_call_id);
             table.entries_of(&progress.tool_call_id).map(|entry| entry.progress.clone()).collect()
         };
         // Outside the lock: a listener is the caller's code.
@@ -157,27 +164,36 @@ impl Pending {
     pub(super) fn questions_of(&self, call_id: &str) -> Option<Arc<CallQuestions>> {
         let mut table = self.table.lock();
         // Who asks is alive.
-        table.heard(call_id);
+        table.reset_silence(call_id);
         table.entries_of(call_id).find_map(|entry| entry.questions_of.clone())
     }
 
-    pub(super) fn heard(&self, alive: &Alive) {
+    /// Takes the heartbeat of a worker, and says which of its calls nobody waits for any more.
+    pub(super) fn take_heartbeat<'a>(&self, alive: &'a Alive) -> Vec<&'a str> {
         let mut table = self.table.lock();
+        let mut abandoned = Vec::new();
+
         for call_id in &alive.calls {
-            table.heard(call_id);
+            if table.by_call.contains_key(call_id.as_str()) {
+                table.reset_silence(call_id);
+            } else if abandoned.len() < ABANDONED_MAX && !table.was_answered(call_id) {
+                abandoned.push(call_id.as_str());
+            }
         }
+
         for call_id in &alive.kept {
-            table.is_kept(call_id);
+            table.allow_any_silence(call_id);
         }
+        abandoned
     }
 
-    /// Counts one look for every call that a worker has taken, and ends those whose worker has been
+    /// Counts one check for every call that a worker has taken, and ends those whose worker has been
     /// silent for too long.
     pub(super) fn count_silence(&self) {
         let mut table = self.table.lock();
         let mut lost = Vec::new();
         for (correlation_id, entry) in &mut table.by_correlation {
-            if let Some(left) = &mut entry.looks_left {
+            if let Some(left) = &mut entry.checks_left {
                 match left.checked_sub(1) {
                     Some(fewer) => *left = fewer,
                     None => lost.push(Arc::clone(correlation_id)),
@@ -190,7 +206,7 @@ impl Pending {
     /// The broker is away: no worker can be heard, and each gets time to come back after it.
     pub(super) fn forgive_silence(&self) {
         for entry in self.table.lock().by_correlation.values_mut() {
-            entry.looks_left = entry.looks_left.map(|_| SILENT_LOOKS_AFTER_OUTAGE_MAX);
+            entry.checks_left = entry.checks_left.map(|_| SILENT_CHECKS_AFTER_OUTAGE_MAX);
         }
     }
 }
@@ -211,7 +227,7 @@ impl PendingTable {
     fn end_requests(&mut self, correlation_ids: Vec<Arc<str>>, error: &Error) {
         for correlation_id in correlation_ids {
             if let Some((id, entry)) = self.remove_request(&correlation_id) {
-                remember_ended(&mut self.expired, id, EXPIRED_MAX);
+                self.remember_expired(id);
                 // The receiver is gone when the caller gave up in this very moment.
                 let _ = entry.reply.send(Err(error.clone()));
             }
@@ -219,7 +235,28 @@ impl PendingTable {
     }
 
     fn has_ended(&self, correlation_id: &str) -> bool {
-        self.expired.iter().chain(&self.answered).any(|ended| **ended == *correlation_id)
+        let mut answered = self.answered.iter().map(|request| &request.correlation_id);
+        self.expired.iter().any(|ended| **ended == *correlation_id)
+            || answered.any(|ended| **ended == *correlation_id)
+    }
+
+    /// Whether a call has had its reply a moment ago: a heartbeat that names it was on its way then.
+    fn was_answered(&self, call_id: &str) -> bool {
+        self.answered.iter().any(|request| *request.call_id == *call_id)
+    }
+
+    fn remember_answered(&mut self, correlation_id: Arc<str>, call_id: Arc<str>) {
+        if self.answered.len() >= ANSWERED_MAX {
+            self.answered.pop_front();
+        }
+        self.answered.push_back(AnsweredRequest { correlation_id, call_id });
+    }
+
+    fn remember_expired(&mut self, correlation_id: Arc<str>) {
+        if self.expired.len() >= EXPIRED_MAX {
+            self.expired.pop_front();
+        }
+        self.expired.push_back(correlation_id);
     }
 
     fn entries_of(&self, call_id: &str) -> impl Iterator<Item = &PendingRequest> {
@@ -227,28 +264,21 @@ impl PendingTable {
         ids.iter().filter_map(|id| self.by_correlation.get(id))
     }
 
-    fn heard(&mut self, call_id: &str) {
-        self.allow_silence(call_id, Some(SILENT_LOOKS_MAX));
+    fn reset_silence(&mut self, call_id: &str) {
+        self.allow_silence(call_id, Some(SILENT_CHECKS_MAX));
     }
 
-    fn is_kept(&mut self, call_id: &str) {
+    fn allow_any_silence(&mut self, call_id: &str) {
         self.allow_silence(call_id, None);
     }
 
-    fn allow_silence(&mut self, call_id: &str, looks: Option<u32>) {
+    fn allow_silence(&mut self, call_id: &str, checks: Option<u32>) {
         for id in self.by_call.get(call_id).map_or(&[][..], Vec::as_slice) {
             if let Some(entry) = self.by_correlation.get_mut(id) {
-                entry.looks_left = looks;
+                entry.checks_left = checks;
             }
         }
     }
-}
-
-fn remember_ended(ended: &mut VecDeque<Arc<str>>, correlation_id: Arc<str>, max: usize) {
-    if ended.len() >= max {
-        ended.pop_front();
-    }
-    ended.push_back(correlation_id);
 }
 
 impl Waiting {
@@ -262,7 +292,7 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         let mut table = self.pending.table.lock();
         if let Some((id, _)) = table.remove_request(&self.correlation_id) {
-            remember_ended(&mut table.expired, id, EXPIRED_MAX);
+            table.remember_expired(id);
         }
     }
 }

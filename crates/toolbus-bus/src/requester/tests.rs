@@ -514,6 +514,42 @@ async fn closing_ends_every_request() {
     assert_eq!(gone, Err(PublishError::Unroutable(reply_topic.clone())));
 }
 
+/// The cancel message may have been lost, or have come before the call: heartbeats put that right.
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_runs_an_abandoned_call_is_told_to_stop_it() {
+    let stage = Stage::start().await;
+    let _worker = stage.silent_worker().await;
+    let cancels = Inbox::open(&*stage.bus, topic::TOOL_CANCEL.as_str()).await;
+    let signing = async {
+        tokio::time::sleep(SECOND / 10).await;
+        stage.sign(&["waits", "gone"]).await;
+        tokio::time::sleep(SECOND).await;
+        stage.sign(&["waits", "gone"]).await;
+    };
+    let (waiting, ()) = tokio::join!(stage.ask("waits", 2 * SECOND), signing);
+    assert!(matches!(waiting, Err(Error::Timeout { .. })));
+
+    let cancelled: Vec<ToolCancel> = cancels.read(3).await;
+    let calls: Vec<_> = cancelled.iter().map(|cancel| cancel.tool_call_id.as_str()).collect();
+    assert_eq!(calls, ["gone", "gone", "waits"], "as often as they are named");
+    assert!(cancelled.iter().all(|cancel| cancel.source == "RockBot"));
+}
+
+/// A heartbeat may be overtaken by the reply to a call that it names.
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_has_just_answered_is_not_told_to_stop() {
+    let stage = Stage::start().await;
+    let worker = stage.silent_worker().await;
+    let cancels = Inbox::open(&*stage.bus, topic::TOOL_CANCEL.as_str()).await;
+    let answering = async { stage.answer(&worker.received(1).await[0]).await };
+    let (reply, ()) = tokio::join!(stage.ask("c", 20 * SECOND), answering);
+    reply.unwrap();
+
+    stage.sign(&["c"]).await;
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(cancels.len(), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_dropped_request_leaves_nothing_behind() {
     let stage = Stage::start().await;

@@ -18,13 +18,13 @@ fn however_a_request_ends_its_places_are_given_up() {
     let (dropped, _) = add();
     pending.answer(reply_to(answered.correlation_id()));
     drop(dropped);
-    pending.heard(&Alive {
+    pending.take_heartbeat(&Alive {
         instance: String::new(),
         calls: vec!["c".to_owned()],
         ..Alive::default()
     });
 
-    for _ in 0..=SILENT_LOOKS_MAX {
+    for _ in 0..=SILENT_CHECKS_MAX {
         pending.count_silence();
     }
 
@@ -38,14 +38,14 @@ fn a_worker_that_was_heard_may_take_longer_to_come_back_after_an_outage() {
     let pending = Arc::new(Pending::default());
     let alive = Alive { instance: String::new(), calls: vec!["c".to_owned()], ..Alive::default() };
     let (_waiting, mut reply) = pending.add("c", Progress::none(), Asker::none()).unwrap();
-    pending.heard(&alive);
+    pending.take_heartbeat(&alive);
     pending.forgive_silence();
-    (0..SILENT_LOOKS_AFTER_OUTAGE_MAX).for_each(|_| pending.count_silence());
+    (0..SILENT_CHECKS_AFTER_OUTAGE_MAX).for_each(|_| pending.count_silence());
     assert!(reply.try_recv().is_err(), "it still waits");
 
     // Once it is back, it is expected to be heard as before.
-    pending.heard(&alive);
-    (0..SILENT_LOOKS_MAX).for_each(|_| pending.count_silence());
+    pending.take_heartbeat(&alive);
+    (0..SILENT_CHECKS_MAX).for_each(|_| pending.count_silence());
     assert!(reply.try_recv().is_err(), "it still waits");
     pending.count_silence();
     assert!(matches!(reply.try_recv(), Ok(Err(Error::WorkerLost))));
@@ -57,15 +57,15 @@ fn a_call_that_is_kept_outlives_a_worker_that_is_silent() {
     let (_waiting, mut reply) = pending.add("c", Progress::none(), Asker::none()).unwrap();
     let calls = vec!["c".to_owned()];
     let alive = Alive { calls: calls.clone(), kept: calls, ..Alive::default() };
-    pending.heard(&alive);
-    (0..=SILENT_LOOKS_AFTER_OUTAGE_MAX).for_each(|_| pending.count_silence());
+    pending.take_heartbeat(&alive);
+    (0..=SILENT_CHECKS_AFTER_OUTAGE_MAX).for_each(|_| pending.count_silence());
     pending.forgive_silence();
-    (0..=SILENT_LOOKS_AFTER_OUTAGE_MAX).for_each(|_| pending.count_silence());
+    (0..=SILENT_CHECKS_AFTER_OUTAGE_MAX).for_each(|_| pending.count_silence());
     assert!(reply.try_recv().is_err(), "it still waits");
 
     // Another worker runs it now.
-    pending.heard(&Alive { kept: Vec::new(), ..alive });
-    (0..=SILENT_LOOKS_MAX).for_each(|_| pending.count_silence());
+    pending.take_heartbeat(&Alive { kept: Vec::new(), ..alive });
+    (0..=SILENT_CHECKS_MAX).for_each(|_| pending.count_silence());
     assert!(matches!(reply.try_recv(), Ok(Err(Error::WorkerLost))));
 }
 
@@ -93,7 +93,7 @@ fn what_has_ended_is_remembered_for_a_while_and_never_without_bound() {
     };
 
     let oldest = end(EXPIRED_MAX);
-    assert!(matches!(pending.answer(reply_to(&oldest)), Answer::Late));
+    assert!(matches!(pending.answer(reply_to(&oldest)), Answer::Late(_)));
     end(1);
     assert!(matches!(pending.answer(reply_to(&oldest)), Answer::Unknown(id) if id == oldest));
     assert_eq!(pending.table.lock().expired.len(), EXPIRED_MAX);
@@ -105,6 +105,6 @@ fn what_has_ended_is_remembered_for_a_while_and_never_without_bound() {
         pending.answer(reply_to(waiting.correlation_id()));
     }
 
-    assert!(matches!(pending.answer(reply_to(&late)), Answer::Late));
+    assert!(matches!(pending.answer(reply_to(&late)), Answer::Late(_)));
     assert_eq!(pending.table.lock().answered.len(), ANSWERED_MAX);
 }
