@@ -10,8 +10,8 @@
 mod cancel;
 mod heartbeat;
 mod key;
-mod memory;
 mod outbox;
+mod outcome_memory;
 mod parked;
 mod questions;
 mod worker;
@@ -24,23 +24,24 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use toolbus_wire::header::Headers;
 use toolbus_wire::message::tool::CallIds;
 use toolbus_wire::message::toolbus::ToolCancel;
 use toolbus_wire::name::InstanceId;
 use toolbus_wire::{Envelope, ErrorCode, Execution, Message, Topic, json, topic};
 
+use crate::deadline::REQUEST_TIMEOUT_MAX;
 use crate::metrics::Answered;
 use crate::port::{Bus, Consumer, Delivery, Disposition, Flow, SubscribeError, Subscription};
 use crate::slot::Slot;
 use crate::{CallContext, TopicPattern};
 use cancel::Cancels;
-use heartbeat::Vitals;
+use heartbeat::Heartbeats;
 pub use key::CallKey;
-use memory::Memory;
-pub use memory::{OUTCOME_TTL, REMEMBERED_BYTES};
 use outbox::Outbox;
+use outcome_memory::OutcomeMemory;
+pub use outcome_memory::{OUTCOME_TTL, REMEMBERED_BYTES};
 use parked::ParkedCalls;
 pub use parked::ParkedRequest;
 use questions::Asks;
@@ -237,7 +238,7 @@ impl Context {
 pub struct Listen {
     /// The topic of the requests.
     pub topic: Topic,
-    /// Name of the subscription, shared by all workers of the kind.
+    /// CallName of the subscription, shared by all workers of the kind.
     pub subscription: String,
     /// This worker's own name among them, new for each process.
     pub instance: InstanceId,
@@ -250,9 +251,10 @@ pub struct Responder {
     requests: Consumer,
     cancels: Consumer,
     outbox: Outbox,
-    vitals: Vitals,
+    heartbeats: Heartbeats,
     asks: Asks,
     parked: ParkedCalls,
+    _expire_parked: DropGuard,
 }
 
 impl Responder {
@@ -280,15 +282,16 @@ impl Responder {
         service: impl Service,
     ) -> Result<Self, SubscribeError> {
         let stop = CancellationToken::new();
-        // Whatever ends the worker ends what works for it: also a start that fails, a responder
-        // that is dropped, a bus that is closed.
-        let end = stop.clone().drop_guard();
         let outbox = Outbox::start(Arc::clone(&bus), service.source(), stop.clone());
         let asks =
             Asks::new(Arc::clone(&bus), outbox.clone(), service.source(), &listen.subscription);
         let cancels = Arc::new(Cancels::default());
-        let parked = ParkedCalls::new(listen.concurrency.get(), stop.child_token());
-        let vitals = Vitals::start(outbox.clone(), &listen.instance, Arc::clone(&cancels), stop);
+        let parked = ParkedCalls::new(listen.concurrency.get());
+        let (instance, calls) = (&listen.instance, Arc::clone(&cancels));
+        let heartbeats = Heartbeats::start(outbox.clone(), instance, calls, stop.clone());
+        // Whatever ends the worker ends what works for it: also a start that fails, a responder
+        // that is dropped, a bus that is closed.
+        let end = stop.drop_guard();
         let hear_cancels = {
             let cancels = Arc::clone(&cancels);
             move |delivery: Delivery| std::future::ready(take_cancel(&cancels, &delivery.envelope))
@@ -305,39 +308,49 @@ impl Responder {
         let worker = Arc::new(Worker {
             service,
             topic: listen.topic.clone(),
-            memory: Memory::default(),
+            memory: OutcomeMemory::default(),
             cancels,
             outbox: outbox.clone(),
-            vitals: vitals.clone(),
+            heartbeats: heartbeats.clone(),
             asks: asks.clone(),
             answered: Answered::new(listen.topic.template()),
+            _end: end,
         });
 
+        // They are known at once, and started when nothing can keep this responder from working.
+        let held_back = parked.hold_back();
         for request in parked_requests {
             let worker = Arc::clone(&worker);
-            parked.take_up(|slot| Box::pin(worker.answer(request.into_delivery(), slot)));
+            let deadline = Some(request.deadline());
+            let delivery = request.into_delivery();
+            parked.take_up(|slot| Box::pin(worker.answer(delivery, slot, deadline)));
         }
 
-        let handler = RequestHandler::new(worker, parked.clone(), end);
+        let opened = CancellationToken::new();
+        let handler = RequestHandler::new(worker, parked.clone(), opened.clone());
         let subscription = Subscription::durable(
             listen.subscription,
             TopicPattern::from(listen.topic),
             Flow::Concurrent(listen.concurrency),
         );
         let requests = bus.subscribe(subscription, Arc::new(handler)).await?;
+        drop(held_back);
+        opened.cancel();
 
-        Ok(Self { requests, cancels: hear_cancels, outbox, vitals, asks, parked })
+        let _expire_parked = parked.expire_guard();
+        let cancels = hear_cancels;
+        Ok(Self { requests, cancels, outbox, heartbeats, asks, parked, _expire_parked })
     }
 
     /// Takes no more requests, waits up to `grace` for those that run, and gives the rest back.
     /// Parked calls end at once: as cancelled, or without a word where they are kept in a store.
     pub async fn stop(self, grace: Duration) {
-        let ends_at = Instant::now() + grace;
+        let ends_at = Instant::now() + grace.min(REQUEST_TIMEOUT_MAX);
         self.requests.stop(grace).await;
         self.parked.stop(ends_at.saturating_duration_since(Instant::now())).await;
         self.cancels.stop(Duration::ZERO).await;
         self.asks.stop().await;
-        self.vitals.stop().await;
+        self.heartbeats.stop().await;
         self.outbox.stop().await;
     }
 }

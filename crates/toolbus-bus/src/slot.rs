@@ -24,8 +24,18 @@ pub struct SlotPool(Arc<SlotPoolInner>);
 struct SlotPoolInner {
     size: u32,
     free: Arc<Semaphore>,
-    /// Room for parked calls, which take memory all the same.
+    /// Room for parked calls, which take memory all the same: so many, and so many bytes.
     parking: Arc<Semaphore>,
+    parking_kib: Arc<Semaphore>,
+}
+
+/// Most bytes of parked requests of one pool, in KiB: 64 MiB.
+const PARKED_KIB_MAX: usize = 64 << 10;
+
+/// The room that a parked call takes up.
+struct ParkingRoom {
+    _place: OwnedSemaphorePermit,
+    _kib: OwnedSemaphorePermit,
 }
 
 /// The slot of one call. Clones are of the same call; the slot is free again when the last of them
@@ -41,12 +51,19 @@ struct SlotInner {
     request: OnceLock<SlotRequest>,
 }
 
+impl SlotInner {
+    /// Bytes of the request that the call stands for.
+    fn request_bytes(&self) -> usize {
+        self.request.get().map_or(0, |request| request.envelope.body.len())
+    }
+}
+
 /// What becomes of a slot.
 enum SlotState {
     /// The call has it. There is no permit where somebody else counts, such as a broker.
     Taken { _permit: Option<OwnedSemaphorePermit> },
     /// It is free.
-    Parked { kept: Kept, _room: Option<OwnedSemaphorePermit> },
+    Parked { kept: Kept, _room: Option<ParkingRoom> },
 }
 
 /// The request that a call stands for.
@@ -80,6 +97,7 @@ impl SlotPool {
             size: u32::from(slots),
             free: Arc::new(Semaphore::new(usize::from(slots))),
             parking: Arc::new(Semaphore::new(usize::from(parked))),
+            parking_kib: Arc::new(Semaphore::new(PARKED_KIB_MAX)),
         }))
     }
 
@@ -91,18 +109,32 @@ impl SlotPool {
     }
 
     /// The slot of a call that somebody else counts until it is parked.
-    pub(crate) fn counted_elsewhere(&self) -> Slot {
+    pub(crate) fn slot_of_delivery(&self) -> Slot {
         Slot::new(self, None)
     }
 
     /// The slot of a call that is brought back: it is parked until the call has a slot again.
-    pub(crate) fn brought_back(&self) -> Slot {
-        let room = Arc::clone(&self.0.parking).try_acquire_owned().ok();
+    pub(crate) fn restored_slot(&self) -> Slot {
+        let room = self.reserve_parking(0);
         Slot::in_state(self, SlotState::Parked { kept: Kept::InStore, _room: room })
     }
 
-    async fn permit(&self) -> Result<OwnedSemaphorePermit, Closed> {
+    /// Room for one more parked call, whose request has so many bytes.
+    fn reserve_parking(&self, bytes: usize) -> Option<ParkingRoom> {
+        let kib = u32::try_from(bytes.div_ceil(1 << 10)).ok()?;
+        let _place = Arc::clone(&self.0.parking).try_acquire_owned().ok()?;
+        let _kib = Arc::clone(&self.0.parking_kib).try_acquire_many_owned(kib).ok()?;
+        Some(ParkingRoom { _place, _kib })
+    }
+
+    async fn acquire_permit(&self) -> Result<OwnedSemaphorePermit, Closed> {
         Arc::clone(&self.0.free).acquire_owned().await.map_err(|_| Closed)
+    }
+
+    /// Takes all slots, so that no call can be resumed until they are dropped. `None` where one
+    /// is taken already.
+    pub(crate) fn take_all(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0.free).try_acquire_many_owned(self.0.size).ok()
     }
 
     /// Hands out no more, and waits up to `grace` until every slot is free. Says how many are taken
@@ -148,7 +180,7 @@ impl Slot {
         let mut state = slot.state.lock();
 
         if matches!(*state, SlotState::Taken { .. })
-            && let Ok(room) = Arc::clone(&slot.pool.0.parking).try_acquire_owned()
+            && let Some(room) = slot.pool.reserve_parking(slot.request_bytes())
         {
             *state = SlotState::Parked { kept, _room: Some(room) };
             slot.has_parked.notify_one();
@@ -165,9 +197,18 @@ impl Slot {
         if self.kept().is_none() {
             return Ok(());
         }
-        let permit = slot.pool.permit().await?;
+        let permit = slot.pool.acquire_permit().await?;
         *slot.state.lock() = SlotState::Taken { _permit: Some(permit) };
         Ok(())
+    }
+
+    /// Says that whoever kept the call in a store has let it go: from now on it ends with this
+    /// process, as cancelled, unless it has a slot again before.
+    pub fn leave_store(&self) {
+        let Some(slot) = &self.0 else { return };
+        if let SlotState::Parked { kept, .. } = &mut *slot.state.lock() {
+            *kept = Kept::InMemory;
+        }
     }
 
     /// Where the call is kept, while it is parked.
@@ -192,6 +233,13 @@ impl Slot {
         Some(ParkedRequest::new(&request.topic, &request.envelope, request.deadline))
     }
 
+    /// Whether the call is parked and its answer goes where that of `request` would.
+    pub(crate) fn will_answer_later(&self, request: &Envelope) -> bool {
+        let stands_for = self.0.as_ref().and_then(|slot| slot.request.get());
+        let is_same = stands_for.is_some_and(|own| own.envelope.reply_to == request.reply_to);
+        is_same && self.kept().is_some()
+    }
+
     /// A header of the request that the call stands for.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.0.as_ref()?.request.get()?.envelope.headers.get(name)
@@ -213,7 +261,7 @@ impl Slot {
     }
 
     /// Waits until the call is parked for the first time.
-    pub(crate) async fn parked(&self) {
+    pub(crate) async fn wait_parked(&self) {
         match &self.0 {
             Some(slot) => slot.has_parked.notified().await,
             None => std::future::pending().await,

@@ -23,19 +23,19 @@ pub(super) struct Cancels {
 struct CancelTable {
     /// By number, because calls of one name may be several at a time. There are no more of them
     /// than run at once, so a cancel message, which is rare, looks at them all.
-    running: HashMap<u64, (Arc<Name>, CancellationToken)>,
+    running: HashMap<u64, (Arc<CallName>, CancellationToken)>,
     started: u64,
-    early: VecDeque<(Instant, Name)>,
+    early: VecDeque<(Instant, CallName)>,
 }
 
 /// The name of a call: the source of its request, and the call's id.
 #[derive(PartialEq, Eq)]
-pub(super) struct Name {
+pub(super) struct CallName {
     pub(super) source: Box<str>,
     pub(super) call_id: Box<str>,
 }
 
-impl Name {
+impl CallName {
     fn new(source: &str, call_id: &str) -> Self {
         Self { source: source.into(), call_id: call_id.into() }
     }
@@ -44,7 +44,7 @@ impl Name {
 impl Cancels {
     /// Cancels every call of this name that runs; if none does, the next one to come.
     pub(super) fn cancel(&self, source: &str, call_id: &str) {
-        let name = Name::new(source, call_id);
+        let name = CallName::new(source, call_id);
         let mut table = self.table.lock();
         let mut reached = false;
 
@@ -68,8 +68,8 @@ impl Cancels {
     }
 
     /// Registers a call that runs from now on.
-    pub(super) fn running(self: &Arc<Self>, source: &str, call_id: &str) -> Running {
-        let name = Arc::new(Name::new(source, call_id));
+    pub(super) fn register(self: &Arc<Self>, source: &str, call_id: &str) -> Running {
+        let name = Arc::new(CallName::new(source, call_id));
         let token = CancellationToken::new();
         let mut table = self.table.lock();
 
@@ -101,13 +101,13 @@ impl CancelTable {
 /// A call that runs.
 pub(super) struct Running {
     cancels: Arc<Cancels>,
-    name: Arc<Name>,
+    name: Arc<CallName>,
     number: u64,
     token: CancellationToken,
 }
 
 impl Running {
-    pub(super) fn name(&self) -> &Arc<Name> {
+    pub(super) fn name(&self) -> &Arc<CallName> {
         &self.name
     }
 

@@ -17,7 +17,7 @@ use toolbus_wire::Topic;
 use toolbus_wire::message::toolbus::Alive;
 use toolbus_wire::name::InstanceId;
 
-use super::cancel::{Cancels, Name};
+use super::cancel::{CallName, Cancels};
 use super::outbox::Outbox;
 use crate::port::PublishError;
 use crate::slot::{Kept, Slot};
@@ -31,23 +31,23 @@ const UNROUTABLE_MAX: u32 = 10;
 
 /// Sends the heartbeats of one responder. Clones are the same.
 #[derive(Clone)]
-pub(super) struct Vitals {
-    inner: Arc<VitalsInner>,
+pub(super) struct Heartbeats {
+    inner: Arc<HeartbeatsInner>,
 }
 
-struct VitalsInner {
+struct HeartbeatsInner {
     instance: InstanceId,
     outbox: Outbox,
     cancels: Arc<Cancels>,
     callers: Mutex<HashMap<Topic, CallerHeartbeat>>,
-    first_heartbeat: Notify,
+    wake: Notify,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
 
 #[derive(Default)]
 struct CallerHeartbeat {
-    calls: Vec<(Arc<Name>, Slot)>,
+    calls: Vec<(Arc<CallName>, Slot)>,
     sent_at: Option<Instant>,
     unroutable_in_a_row: u32,
 }
@@ -64,20 +64,20 @@ impl CallerHeartbeat {
     }
 }
 
-impl Vitals {
-    /// `stop` ends it.
+impl Heartbeats {
+    /// Starts the task that sends heartbeats, until `stop`.
     pub(super) fn start(
         outbox: Outbox,
         instance: &InstanceId,
         cancels: Arc<Cancels>,
         stop: CancellationToken,
     ) -> Self {
-        let inner = Arc::new(VitalsInner {
+        let inner = Arc::new(HeartbeatsInner {
             instance: instance.clone(),
             outbox,
             cancels,
             callers: Mutex::default(),
-            first_heartbeat: Notify::new(),
+            wake: Notify::new(),
             stop,
             tasks: TaskTracker::new(),
         });
@@ -86,16 +86,16 @@ impl Vitals {
     }
 
     /// Sends heartbeats for a call, until the guard is dropped.
-    pub(super) fn hold(&self, caller: &Topic, call: &Arc<Name>, slot: &Slot) -> HeldCall {
+    pub(super) fn hold(&self, caller: &Topic, call: &Arc<CallName>, slot: &Slot) -> HeldCall {
         let mut callers = self.inner.callers.lock();
         let entry = callers.entry(caller.clone()).or_default();
         entry.calls.push((Arc::clone(call), slot.clone()));
         let due = entry.sent_at.is_none();
         drop(callers);
         if due {
-            self.inner.first_heartbeat.notify_one();
+            self.inner.wake.notify_one();
         }
-        HeldCall { vitals: self.clone(), caller: caller.clone(), call: Arc::clone(call) }
+        HeldCall { heartbeats: self.clone(), caller: caller.clone(), call: Arc::clone(call) }
     }
 
     /// Sends the next heartbeat to this caller at once.
@@ -103,7 +103,7 @@ impl Vitals {
         if let Some(entry) = self.inner.callers.lock().get_mut(caller) {
             entry.sent_at = None;
         }
-        self.inner.first_heartbeat.notify_one();
+        self.inner.wake.notify_one();
     }
 
     pub(super) async fn stop(&self) {
@@ -113,7 +113,7 @@ impl Vitals {
     }
 }
 
-impl VitalsInner {
+impl HeartbeatsInner {
     async fn send_heartbeats(self: Arc<Self>) {
         loop {
             let idle = self.callers.lock().is_empty();
@@ -125,7 +125,7 @@ impl VitalsInner {
             };
 
             tokio::select! {
-                () = self.first_heartbeat.notified() => {}
+                () = self.wake.notified() => {}
                 () = next_check => {}
                 () = self.stop.cancelled() => return,
             }
@@ -182,14 +182,14 @@ impl VitalsInner {
 
 /// A call that heartbeats are sent for.
 pub(super) struct HeldCall {
-    vitals: Vitals,
+    heartbeats: Heartbeats,
     caller: Topic,
-    call: Arc<Name>,
+    call: Arc<CallName>,
 }
 
 impl Drop for HeldCall {
     fn drop(&mut self) {
-        let mut callers = self.vitals.inner.callers.lock();
+        let mut callers = self.heartbeats.inner.callers.lock();
         if let Some(caller) = callers.get_mut(&self.caller)
             && let Some(at) =
                 caller.calls.iter().position(|(call, _)| Arc::ptr_eq(call, &self.call))

@@ -1,4 +1,4 @@
-//! The outcome memory: what became of the calls of the last minutes.
+//! The outcome memory of a worker: what became of the calls of the last minutes.
 //!
 //! It makes a request that comes twice, by redelivery or by being sent twice, run once. It is
 //! bounded in entries, bytes and time, and lives as long as its process.
@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::{CallKey, Reply};
+use crate::slot::Slot;
 
 /// How long an outcome is remembered.
 pub const OUTCOME_TTL: Duration = Duration::from_secs(600);
@@ -25,7 +26,7 @@ pub const REMEMBERED_BYTES: usize = 256;
 
 /// The memory. Clones are the same memory.
 #[derive(Clone, Default)]
-pub(super) struct Memory {
+pub(super) struct OutcomeMemory {
     table: Arc<Mutex<OutcomeTable>>,
 }
 
@@ -38,7 +39,7 @@ struct OutcomeTable {
 }
 
 enum CallEntry {
-    Running(Arc<OutcomeSlot>),
+    Running(JoinedRun),
     Done(Reply),
 }
 
@@ -52,21 +53,29 @@ pub(super) enum Recalled {
     New(Place),
 }
 
-impl Memory {
-    /// What is known of the call; when it is nothing, its place is taken.
-    pub(super) fn recall(&self, key: CallKey) -> Recalled {
+impl OutcomeMemory {
+    /// Whether the call runs, or its outcome is remembered.
+    pub(super) fn knows(&self, key: CallKey) -> bool {
+        let mut table = self.table.lock();
+        table.forget_old(Instant::now());
+        table.entries.contains_key(&key)
+    }
+
+    /// What is known of the call; when it is nothing, its place is taken, for a run in this slot.
+    pub(super) fn recall(&self, key: CallKey, slot: &Slot) -> Recalled {
         let mut table = self.table.lock();
         table.forget_old(Instant::now());
 
         match table.entries.entry(key) {
             hash_map::Entry::Occupied(known) => match known.get() {
                 CallEntry::Done(reply) => Recalled::Done(reply.clone()),
-                CallEntry::Running(slot) => Recalled::Running(JoinedRun(Arc::clone(slot))),
+                CallEntry::Running(run) => Recalled::Running(run.clone()),
             },
             hash_map::Entry::Vacant(place) => {
-                let slot = Arc::new(OutcomeSlot::default());
-                place.insert(CallEntry::Running(Arc::clone(&slot)));
-                Recalled::New(Place { memory: self.clone(), key, slot: Some(slot) })
+                let pending = Arc::new(PendingOutcome::default());
+                let run = JoinedRun { outcome: Arc::clone(&pending), slot: slot.clone() };
+                place.insert(CallEntry::Running(run));
+                Recalled::New(Place { memory: self.clone(), key, outcome: Some(pending) })
             }
         }
     }
@@ -98,7 +107,7 @@ impl OutcomeTable {
 
 /// The outcome of a run, once it has one.
 #[derive(Default)]
-struct OutcomeSlot {
+struct PendingOutcome {
     outcome: Mutex<RunOutcome>,
     ended: Notify,
 }
@@ -112,26 +121,35 @@ enum RunOutcome {
     Reply(Reply),
 }
 
-impl OutcomeSlot {
+impl PendingOutcome {
     fn end(&self, outcome: RunOutcome) {
         *self.outcome.lock() = outcome;
         self.ended.notify_waiters();
     }
 }
 
-/// Somebody else's run of the same call.
-pub(super) struct JoinedRun(Arc<OutcomeSlot>);
+/// A run of the same call that is under way.
+#[derive(Clone)]
+pub(super) struct JoinedRun {
+    outcome: Arc<PendingOutcome>,
+    slot: Slot,
+}
 
 impl JoinedRun {
+    /// The slot that the run has.
+    pub(super) fn slot(&self) -> &Slot {
+        &self.slot
+    }
+
     /// How it ends; `None` when it was dropped without an outcome.
     pub(super) async fn outcome(self) -> Option<Reply> {
         // Listening begins here, before the look, or an end between the two would be missed.
-        let ended = self.0.ended.notified();
-        let outcome = self.0.outcome.lock().clone();
+        let ended = self.outcome.ended.notified();
+        let outcome = self.outcome.outcome.lock().clone();
         let outcome = match outcome {
             RunOutcome::Open => {
                 ended.await;
-                self.0.outcome.lock().clone()
+                self.outcome.outcome.lock().clone()
             }
             outcome => outcome,
         };
@@ -145,27 +163,27 @@ impl JoinedRun {
 
 /// The place of a call that runs. Dropped without an outcome, the call is forgotten.
 pub(super) struct Place {
-    memory: Memory,
+    memory: OutcomeMemory,
     key: CallKey,
     /// Taken out when the run has ended.
-    slot: Option<Arc<OutcomeSlot>>,
+    outcome: Option<Arc<PendingOutcome>>,
 }
 
 impl Place {
     /// Remembers the outcome, for everybody who asks from now on or waits already.
     pub(super) fn remember(mut self, reply: Reply) {
         self.memory.table.lock().remember(self.key, reply.clone(), Instant::now());
-        if let Some(slot) = self.slot.take() {
-            slot.end(RunOutcome::Reply(reply));
+        if let Some(outcome) = self.outcome.take() {
+            outcome.end(RunOutcome::Reply(reply));
         }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if let Some(slot) = self.slot.take() {
+        if let Some(outcome) = self.outcome.take() {
             self.memory.table.lock().entries.remove(&self.key);
-            slot.end(RunOutcome::Lost);
+            outcome.end(RunOutcome::Lost);
         }
     }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use toolbus_wire::header::Headers;
 use toolbus_wire::{Envelope, Topic, TraceContext};
@@ -39,6 +40,11 @@ pub struct ParkedRequest {
     destination: Option<String>,
     timestamp: u64,
     headers: Vec<(String, String)>,
+    /// What the caller asked for, in milliseconds, and when it stops waiting, in Unix milliseconds:
+    /// how long it waits was counted from when the request came. Apart from the headers, which a
+    /// grant seals.
+    asked_ms: u64,
+    deadline_ms: u64,
     /// `traceparent` and `tracestate`.
     trace: Option<(String, Option<String>)>,
     /// JSON, as it came.
@@ -48,10 +54,8 @@ pub struct ParkedRequest {
 impl ParkedRequest {
     /// A request that was read, so its body is text.
     pub(crate) fn new(topic: &Topic, envelope: &Envelope, deadline: Deadline) -> Self {
-        // The moment itself: how long the caller waits was counted from when the request came.
-        let mut headers = envelope.headers.clone();
-        deadline.write(&mut headers);
-        let headers = headers.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let headers =
+            envelope.headers.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
         let trace = envelope
             .trace
             .as_ref()
@@ -67,6 +71,8 @@ impl ParkedRequest {
             destination: envelope.destination.clone(),
             timestamp: envelope.timestamp,
             headers: headers.collect(),
+            asked_ms: deadline.asked().as_millis().try_into().unwrap_or(u64::MAX),
+            deadline_ms: deadline.unix_ms(),
             trace,
             body: String::from_utf8_lossy(&envelope.body).into_owned(),
         }
@@ -76,6 +82,11 @@ impl ParkedRequest {
     #[must_use]
     pub fn topic(&self) -> &Topic {
         &self.topic
+    }
+
+    /// When its caller stops waiting.
+    pub(super) fn deadline(&self) -> Deadline {
+        Deadline::at_unix_ms(self.deadline_ms, Duration::from_millis(self.asked_ms))
     }
 
     /// The request as if it came in now, for the first time.
@@ -125,25 +136,40 @@ pub(super) struct ParkedCalls {
 }
 
 impl ParkedCalls {
-    /// As many of them run at a time as of the others. `stop` gives up those that are parked.
-    pub(super) fn new(concurrency: u16, stop: CancellationToken) -> Self {
+    /// As many of them run at a time as of the others.
+    pub(super) fn new(concurrency: u16) -> Self {
         Self {
             slots: SlotPool::new(concurrency, PARKED_MAX),
             tasks: TaskTracker::new(),
-            stop,
+            stop: CancellationToken::new(),
             expire: CancellationToken::new(),
         }
     }
 
     /// The slot of a call that holds a delivery.
     pub(super) fn slot_of_delivery(&self) -> Slot {
-        self.slots.counted_elsewhere()
+        self.slots.slot_of_delivery()
+    }
+
+    /// Keeps calls that are taken up from being started until the guard is dropped.
+    pub(super) fn hold_back(&self) -> Option<OwnedSemaphorePermit> {
+        self.slots.take_all()
+    }
+
+    /// Gives up the calls that are parked when it is dropped.
+    pub(super) fn give_up_guard(&self) -> DropGuard {
+        self.stop.clone().drop_guard()
+    }
+
+    /// Drops the calls that run, and gives up the others, when it is dropped.
+    pub(super) fn expire_guard(&self) -> DropGuard {
+        self.expire.clone().drop_guard()
     }
 
     /// Takes up a request that an earlier process has left: it is known from now on, and runs once
     /// there is a slot.
     pub(super) fn take_up(&self, answer: impl FnOnce(Slot) -> BoxFuture<'static, Disposition>) {
-        let slot = self.slots.brought_back();
+        let slot = self.slots.restored_slot();
         let mut answering = answer(slot.clone());
         // The first step takes the call's place in the outcome memory, so that a request that comes
         // again finds it there.

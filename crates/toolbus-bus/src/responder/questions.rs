@@ -17,7 +17,7 @@ use toolbus_wire::message::toolbus::{AskError, AskErrorCode, ToolAnswer, ToolAsk
 use toolbus_wire::name::InstanceId;
 use toolbus_wire::{Envelope, Topic, json, topic};
 
-use super::cancel::Name;
+use super::cancel::CallName;
 use super::outbox::Outbox;
 use crate::asker::{
     ANSWER_BYTES_MAX, Asker, QUESTION_BYTES_MAX, QUESTIONS_MAX, QUESTIONS_OPEN_MAX, Question,
@@ -42,7 +42,7 @@ struct AsksInner {
     bus: Arc<dyn Bus>,
     outbox: Outbox,
     source: String,
-    /// Name of the private subscription that takes answers, and its topic.
+    /// CallName of the private subscription that takes answers, and its topic.
     subscription: String,
     topic: Topic,
     open: Arc<OpenQuestions>,
@@ -57,7 +57,7 @@ struct OpenQuestions(Mutex<HashMap<String, oneshot::Sender<Result<Value, AskErro
 struct QuestionPermit {
     asks: Asks,
     caller: Topic,
-    call: Arc<Name>,
+    call: Arc<CallName>,
     deadline: Deadline,
     cancelled: CancellationToken,
     open_slots: Semaphore,
@@ -86,7 +86,7 @@ impl Asks {
     pub(super) fn asker(
         &self,
         caller: Option<Topic>,
-        call: &Arc<Name>,
+        call: &Arc<CallName>,
         deadline: Deadline,
         cancelled: &CancellationToken,
     ) -> Asker {

@@ -94,6 +94,7 @@ impl Scripted {
                 self.state.send_modify(|state| state.parked.push(parked));
                 context.slot.park(kept);
                 self.released(id).await;
+                context.slot.leave_store();
                 context.slot.resume().await.unwrap();
                 self.state.send_modify(|state| state.resumed.push(id.to_owned()));
                 self.released(&format!("{id} after")).await;

@@ -9,22 +9,22 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use tokio_util::sync::DropGuard;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use toolbus_wire::header;
 use toolbus_wire::message::tool::CallIds;
 use toolbus_wire::{Envelope, Execution, Topic};
 
-use super::cancel::{Cancels, Name};
-use super::heartbeat::Vitals;
-use super::memory::{Memory, Recalled};
+use super::cancel::{CallName, Cancels};
+use super::heartbeat::Heartbeats;
 use super::outbox::Outbox;
+use super::outcome_memory::{OutcomeMemory, Recalled};
 use super::parked::ParkedCalls;
 use super::questions::Asks;
 use super::{Call, CallKey, Context, Failure, Malformed, Received, Repeat, Reply, Service};
 use crate::metrics::{Answered, AtWork};
 use crate::port::{BODY_BYTES_MAX, Delivery, Disposition, Handler};
 use crate::slot::{Slot, SlotRequest};
-use crate::{CallContext, Deadline, Progress};
+use crate::{CallContext, Deadline, Interruption, Progress};
 
 /// How long work that was told to stop may take to tidy up before it is dropped.
 pub(super) const CANCEL_GRACE: Duration = Duration::from_millis(300);
@@ -35,26 +35,34 @@ const NO_REPLY_TOPIC: &str = "the request names no reply topic";
 pub(super) struct RequestHandler<S> {
     worker: Arc<Worker<S>>,
     parked: ParkedCalls,
-    _end: DropGuard,
+    /// Fires when requests may be answered: not before those that were parked.
+    opened: CancellationToken,
+    _give_up_parked: DropGuard,
 }
 
 impl<S> RequestHandler<S> {
-    /// Dropped, it ends what works for the responder.
-    pub(super) fn new(worker: Arc<Worker<S>>, parked: ParkedCalls, end: DropGuard) -> Self {
-        Self { worker, parked, _end: end }
+    /// Dropped, it gives up the calls that are parked.
+    pub(super) fn new(
+        worker: Arc<Worker<S>>,
+        parked: ParkedCalls,
+        opened: CancellationToken,
+    ) -> Self {
+        let _give_up_parked = parked.give_up_guard();
+        Self { worker, parked, opened, _give_up_parked }
     }
 }
 
 impl<S: Service> Handler for RequestHandler<S> {
     fn handle(&self, delivery: Delivery) -> BoxFuture<'_, Disposition> {
         let slot = self.parked.slot_of_delivery();
-        let answering = Arc::clone(&self.worker).answer(delivery, slot.clone());
+        let answering = Arc::clone(&self.worker).answer(delivery, slot.clone(), None);
         let mut answering = Box::pin(answering);
         Box::pin(async move {
+            self.opened.cancelled().await;
             tokio::select! {
                 biased;
                 disposition = &mut answering => disposition,
-                () = slot.parked() => {
+                () = slot.wait_parked() => {
                     self.worker.tell_parked(&slot);
                     self.parked.spawn(answering, slot);
                     Disposition::Ack
@@ -68,17 +76,25 @@ impl<S: Service> Handler for RequestHandler<S> {
 pub(super) struct Worker<S> {
     pub(super) service: S,
     pub(super) topic: Topic,
-    pub(super) memory: Memory,
+    pub(super) memory: OutcomeMemory,
     pub(super) cancels: Arc<Cancels>,
     pub(super) outbox: Outbox,
-    pub(super) vitals: Vitals,
+    pub(super) heartbeats: Heartbeats,
     pub(super) asks: Asks,
     pub(super) answered: Answered,
+    /// Ends what works for the responder once no call of it runs any more, parked ones included.
+    pub(super) _end: DropGuard,
 }
 
 impl<S: Service> Worker<S> {
-    /// Answers one request.
-    pub(super) async fn answer(self: Arc<Self>, delivery: Delivery, slot: Slot) -> Disposition {
+    /// Answers one request. `deadline` is that of a request which was counted from when it came
+    /// for the first time; without one the request says how long it may take.
+    pub(super) async fn answer(
+        self: Arc<Self>,
+        delivery: Delivery,
+        slot: Slot,
+        deadline: Option<Deadline>,
+    ) -> Disposition {
         let Delivery { envelope, redelivered, .. } = delivery;
         let envelope = Arc::new(envelope);
         let record = self.answered.work(&envelope.source);
@@ -99,8 +115,12 @@ impl<S: Service> Worker<S> {
                 return unanswered(record, NO_REPLY_TOPIC.into());
             }
             (Ok(call), _) => {
-                let arrival = Arrival { envelope: &envelope, redelivered, slot };
-                self.outcome(call, arrival, &record).await
+                let arrival = Arrival { envelope: &envelope, redelivered, slot, deadline };
+                let Some(reply) = self.outcome(call, arrival, &record).await else {
+                    record.end(None);
+                    return Disposition::Ack;
+                };
+                reply
             }
         };
 
@@ -129,31 +149,40 @@ impl<S: Service> Worker<S> {
         })
     }
 
-    /// The call's outcome: remembered, shared with a run that is under way, or new.
+    /// The call's outcome: remembered, shared with a run that is under way, or new. `None` where
+    /// the call itself answers its caller, and this request is nothing but a copy of it.
     async fn outcome(
         &self,
         call: Call<S::Request>,
         arrival: Arrival<'_>,
         record: &AtWork<'_>,
-    ) -> Reply {
+    ) -> Option<Reply> {
+        let key = CallKey::of(arrival.envelope, &call.ids.tool_call_id);
         let received = Received { envelope: arrival.envelope, redelivered: arrival.redelivered };
         if let Err(refusal) = self.service.authorize(&call, received) {
-            return refusal;
+            // A refusal goes where the call's own answer goes, so a copy must not get one.
+            return (!self.memory.knows(key)).then_some(refusal);
         }
 
         let Call { ids, request, default_budget, repeat } = call;
-        let key = CallKey::of(arrival.envelope, &ids.tool_call_id);
-        let deadline = Deadline::of_request(&arrival.envelope.headers, default_budget);
+        let deadline = arrival
+            .deadline
+            .unwrap_or_else(|| Deadline::of_request(&arrival.envelope.headers, default_budget));
 
-        let place = match self.memory.recall(key) {
+        let place = match self.memory.recall(key, &arrival.slot) {
             Recalled::Done(reply) => {
                 record.mark_repeat();
-                return reply;
+                return Some(reply);
             }
             Recalled::Running(run) => {
                 record.mark_repeat();
+                // It may be parked for a day, and a copy that waits with it would hold a delivery.
+                if run.slot().will_answer_later(arrival.envelope) {
+                    return None;
+                }
+
                 let outcome = run.outcome().await;
-                return outcome.unwrap_or_else(|| self.fail(&ids, Failure::OutcomeUnknown));
+                return Some(outcome.unwrap_or_else(|| self.fail(&ids, Failure::OutcomeUnknown)));
             }
             Recalled::New(place) => place,
         };
@@ -173,13 +202,13 @@ impl<S: Service> Worker<S> {
 
         let reply = self.within_limit(reply, &ids);
         place.remember(reply.clone());
-        reply
+        Some(reply)
     }
 
     async fn run(&self, request: S::Request, call: KnownCall<'_>, arrival: Arrival<'_>) -> Reply {
         let KnownCall { ids, key, deadline } = call;
-        let Arrival { envelope, redelivered, slot } = arrival;
-        let running = self.cancels.running(&envelope.source, &ids.tool_call_id);
+        let Arrival { envelope, redelivered, slot, .. } = arrival;
+        let running = self.cancels.register(&envelope.source, &ids.tool_call_id);
         if running.token().is_cancelled() {
             return self.fail(ids, Failure::Cancelled { execution: Execution::NotStarted });
         }
@@ -196,7 +225,7 @@ impl<S: Service> Worker<S> {
         let progress_to = topic_of(header::PROGRESS_TO);
         let ask_to = topic_of(header::ASK_TO);
         let _alive =
-            progress_to.as_ref().map(|caller| self.vitals.hold(caller, running.name(), &slot));
+            progress_to.as_ref().map(|caller| self.heartbeats.hold(caller, running.name(), &slot));
         let deadline = deadline.for_next_hop();
 
         // Progress that nobody reads would cost a broker as much as any, and hold up the reply.
@@ -256,31 +285,34 @@ impl<S: Service> Worker<S> {
         // The work is dropped when its time is over or when it does not end on being told to: the
         // service promises that what it started ends with it.
         let mut work = pin!(AssertUnwindSafe(work).catch_unwind());
-        tokio::select! {
-            biased;
-            reply = &mut work => Ok(reply),
-            () = cancelled.cancelled() => {
-                let ended = tokio::time::timeout(CANCEL_GRACE, work).await;
-                ended.map_err(|_| Failure::Cancelled { execution: slot.execution() })
+        let ended = deadline.enforce(&cancelled, CANCEL_GRACE, work.as_mut()).await;
+        ended.map_err(|interruption| {
+            let execution = slot.execution();
+            match interruption {
+                Interruption::Cancelled => Failure::Cancelled { execution },
+                Interruption::TimedOut => {
+                    cancelled.cancel();
+                    Failure::Timeout { asked: deadline.asked(), execution }
+                }
             }
-            () = tokio::time::sleep_until(deadline.at()) => {
-                cancelled.cancel();
-                let (asked, execution) = (deadline.asked(), slot.execution());
-                Err(Failure::Timeout { asked, execution })
-            }
-        }
+        })
     }
 
     /// Tells the caller of a call that was parked that it is held, and where.
     fn tell_parked(&self, slot: &Slot) {
         let caller = slot.header(header::PROGRESS_TO);
         if let Some(caller) = caller.and_then(|text| Topic::parse(text).ok()) {
-            self.vitals.send_soon(&caller);
+            self.heartbeats.send_soon(&caller);
         }
     }
 
     /// Progress to the topic; `sent` counts it.
-    fn progress(&self, topic: Option<Topic>, call: &Arc<Name>, sent: Arc<AtomicU64>) -> Progress {
+    fn progress(
+        &self,
+        topic: Option<Topic>,
+        call: &Arc<CallName>,
+        sent: Arc<AtomicU64>,
+    ) -> Progress {
         let Some(topic) = topic else { return Progress::none() };
         let (outbox, call) = (self.outbox.clone(), Arc::clone(call));
         Progress::to(move |mut progress| {
@@ -311,6 +343,8 @@ struct Arrival<'a> {
     envelope: &'a Arc<Envelope>,
     redelivered: bool,
     slot: Slot,
+    /// Set where it was counted from when the request came for the first time.
+    deadline: Option<Deadline>,
 }
 
 /// A call that may run.

@@ -4,8 +4,8 @@ use super::*;
 fn of_two_calls_of_one_name_each_keeps_its_own_token() {
     for first_ends in [true, false] {
         let cancels = Arc::new(Cancels::default());
-        let first = cancels.running("a", "c");
-        let second = cancels.running("a", "c");
+        let first = cancels.register("a", "c");
+        let second = cancels.register("a", "c");
         let (ends, stays) = if first_ends { (first, second) } else { (second, first) };
         drop(ends);
         assert!(!stays.token().is_cancelled());
@@ -19,8 +19,8 @@ fn of_two_calls_of_one_name_each_keeps_its_own_token() {
 #[test]
 fn a_cancel_reaches_every_call_of_its_name_and_none_of_another() {
     let cancels = Arc::new(Cancels::default());
-    let calls = [cancels.running("a", "c"), cancels.running("a", "c")];
-    let others = [cancels.running("a", "d"), cancels.running("b", "c")];
+    let calls = [cancels.register("a", "c"), cancels.register("a", "c")];
+    let others = [cancels.register("a", "d"), cancels.register("b", "c")];
     cancels.cancel("a", "c");
     assert!(calls.iter().all(|call| call.token().is_cancelled()));
     assert!(others.iter().all(|call| !call.token().is_cancelled()));
@@ -34,6 +34,6 @@ fn early_cancels_are_bounded() {
         cancels.cancel("a", &number.to_string());
     }
     assert_eq!(cancels.table.lock().early.len(), EARLY_MAX);
-    assert!(!cancels.running("a", "0").token().is_cancelled());
-    assert!(cancels.running("a", "1").token().is_cancelled());
+    assert!(!cancels.register("a", "0").token().is_cancelled());
+    assert!(cancels.register("a", "1").token().is_cancelled());
 }

@@ -20,20 +20,20 @@ fn reply(bytes: usize) -> Reply {
     }
 }
 
-fn run(memory: &Memory, envelope: &Envelope, call_id: &str, outcome: Reply) {
-    match memory.recall(CallKey::of(envelope, call_id)) {
+fn run(memory: &OutcomeMemory, envelope: &Envelope, call_id: &str, outcome: Reply) {
+    match memory.recall(CallKey::of(envelope, call_id), &Slot::none()) {
         Recalled::New(place) => place.remember(outcome),
         _ => panic!("the call is known already"),
     }
 }
 
-fn is_known(memory: &Memory, envelope: &Envelope, call_id: &str) -> bool {
-    !matches!(memory.recall(CallKey::of(envelope, call_id)), Recalled::New(_))
+fn is_known(memory: &OutcomeMemory, envelope: &Envelope, call_id: &str) -> bool {
+    !matches!(memory.recall(CallKey::of(envelope, call_id), &Slot::none()), Recalled::New(_))
 }
 
 #[tokio::test]
 async fn source_correlation_call_and_body_make_a_call() {
-    let memory = Memory::default();
+    let memory = OutcomeMemory::default();
     let first = request("a", Some("c1"), "{}");
     run(&memory, &first, "call_1", reply(1));
     assert!(is_known(&memory, &first.clone(), "call_1"));
@@ -59,7 +59,7 @@ fn a_key_is_the_same_in_every_process_and_its_parts_do_not_run_into_each_other()
 
 #[tokio::test]
 async fn without_a_correlation_id_the_message_id_takes_its_place() {
-    let memory = Memory::default();
+    let memory = OutcomeMemory::default();
     let first = request("a", None, "{}");
     run(&memory, &first, "call_1", reply(1));
     assert!(is_known(&memory, &first.clone(), "call_1"));
@@ -69,13 +69,13 @@ async fn without_a_correlation_id_the_message_id_takes_its_place() {
 
 #[tokio::test(start_paused = true)]
 async fn outcomes_are_forgotten_by_age_number_and_bytes() {
-    let memory = Memory::default();
+    let memory = OutcomeMemory::default();
     let old = request("a", Some("old"), "{}");
     run(&memory, &old, "c", reply(1));
     tokio::time::advance(OUTCOME_TTL).await;
     assert!(!is_known(&memory, &old, "c"));
 
-    let memory = Memory::default();
+    let memory = OutcomeMemory::default();
     for i in 0..=ENTRIES_MAX {
         run(&memory, &request("a", Some(&i.to_string()), "{}"), "c", reply(0));
     }
@@ -83,7 +83,7 @@ async fn outcomes_are_forgotten_by_age_number_and_bytes() {
     assert!(!is_known(&memory, &request("a", Some("0"), "{}"), "c"));
     assert!(is_known(&memory, &request("a", Some("1"), "{}"), "c"));
 
-    let memory = Memory::default();
+    let memory = OutcomeMemory::default();
     for i in 0..5 {
         run(&memory, &request("a", Some(&i.to_string()), "{}"), "c", reply(BYTES_MAX / 4));
     }
@@ -101,14 +101,17 @@ async fn outcomes_are_forgotten_by_age_number_and_bytes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_second_request_waits_for_the_run_of_the_first() {
-    let memory = Memory::default();
+    let memory = OutcomeMemory::default();
     let envelope = request("a", Some("c1"), "{}");
-    let Recalled::New(place) = memory.recall(CallKey::of(&envelope, "c")) else { panic!("new") };
-    let Recalled::Running(second) = memory.recall(CallKey::of(&envelope, "c")) else {
+    let Recalled::New(place) = memory.recall(CallKey::of(&envelope, "c"), &Slot::none()) else {
+        panic!("new")
+    };
+    let Recalled::Running(second) = memory.recall(CallKey::of(&envelope, "c"), &Slot::none())
+    else {
         panic!("running")
     };
 
-    let Recalled::Running(third) = memory.recall(CallKey::of(&envelope, "c")) else {
+    let Recalled::Running(third) = memory.recall(CallKey::of(&envelope, "c"), &Slot::none()) else {
         panic!("running")
     };
 
@@ -125,10 +128,13 @@ async fn a_second_request_waits_for_the_run_of_the_first() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_dropped_is_forgotten_and_its_followers_are_told() {
-    let memory = Memory::default();
+    let memory = OutcomeMemory::default();
     let envelope = request("a", Some("c1"), "{}");
-    let Recalled::New(place) = memory.recall(CallKey::of(&envelope, "c")) else { panic!("new") };
-    let Recalled::Running(second) = memory.recall(CallKey::of(&envelope, "c")) else {
+    let Recalled::New(place) = memory.recall(CallKey::of(&envelope, "c"), &Slot::none()) else {
+        panic!("new")
+    };
+    let Recalled::Running(second) = memory.recall(CallKey::of(&envelope, "c"), &Slot::none())
+    else {
         panic!("running")
     };
     drop(place);

@@ -131,7 +131,7 @@ async fn work_that_outlasts_the_grace_is_dropped_told_and_has_an_unknown_outcome
 #[tokio::test(start_paused = true)]
 async fn the_token_of_a_call_fires_when_its_run_is_over_however_it_ended() {
     let cancels = Arc::new(Cancels::default());
-    let running = cancels.running("a", "c");
+    let running = cancels.register("a", "c");
     let token = running.token().clone();
     assert!(!token.is_cancelled());
     drop(running);
