@@ -19,7 +19,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
-use toolbus_bus::CallContext;
+use toolbus_bus::{CallContext, Interruption};
 use toolbus_wire::Execution;
 use tracing::Instrument as _;
 
@@ -140,14 +140,18 @@ impl Invoker {
                 Verdict::Later(verdict) => {
                     recording.waits(gate.name());
                     let passing = async {
-                        verdict.await?;
+                        let verdict = verdict.await;
+                        // What the gate wrote down is of no use after its answer.
+                        slot.leave_store();
+                        verdict?;
                         slot.resume().await.map_err(|_| CallError::cancelled())
                     };
-                    tokio::select! {
-                        biased;
-                        () = cancelled.cancelled() => Err(CallError::cancelled()),
-                        verdict = passing => verdict,
-                        () = tokio::time::sleep_until(patience.at()) => {
+                    match patience.enforce(&cancelled, Duration::ZERO, passing).await {
+                        // A yes in the moment of a cancel comes too late.
+                        Ok(_) if cancelled.is_cancelled() => Err(CallError::cancelled()),
+                        Ok(verdict) => verdict,
+                        Err(Interruption::Cancelled) => Err(CallError::cancelled()),
+                        Err(Interruption::TimedOut) => {
                             Err(CallError::timeout(tool.as_str(), patience.asked()))
                         }
                     }

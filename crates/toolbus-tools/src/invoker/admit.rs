@@ -2,10 +2,11 @@
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use serde_json::Value;
-use toolbus_bus::CallContext;
+use toolbus_bus::{CallContext, Interruption};
 use tracing::Instrument as _;
 
 use super::{Invoker, Recording};
@@ -95,18 +96,15 @@ impl Admitted<'_> {
         recording.started();
         let read = read(ReadContext { call: context, permit });
 
-        // Every arm only waits; a read that is dropped has no effect.
-        let ended = async {
-            tokio::select! {
-                biased;
-                ended = read => ended,
-                () = cancelled.cancelled() => Err(CallError::cancelled()),
-                () = tokio::time::sleep_until(deadline.at()) => {
-                    Err(CallError::timeout(recording.tool(), deadline.asked()).of_repeatable())
-                }
+        // A read that is dropped has no effect.
+        let reading = deadline.enforce(&cancelled, Duration::ZERO, read);
+        let ended = match reading.instrument(span).await {
+            Ok(ended) => ended,
+            Err(Interruption::Cancelled) => Err(CallError::cancelled()),
+            Err(Interruption::TimedOut) => {
+                Err(CallError::timeout(recording.tool(), deadline.asked()).of_repeatable())
             }
         };
-        let ended = ended.instrument(span).await;
 
         recording.end_with(ended.as_ref().map(|_| ()));
         ended

@@ -17,7 +17,7 @@ use toolbus_tools::call::Invocation;
 use toolbus_tools::gate::{Gate, Passage, Verdict};
 use toolbus_tools::{Invoker, Output, Registry, Tool};
 use toolbus_wire::name::{AgentName, InstanceId};
-use toolbus_wire::topic;
+use toolbus_wire::{ErrorCode, topic};
 
 use crate::support::*;
 
@@ -51,6 +51,8 @@ async fn agent(broker: &MemoryBus, approval: &Approval, parked: Vec<ParkedReques
     let add =
         |call: Invocation| std::future::ready(Ok(Output::text(format!("{}", call.arguments["n"]))));
     registry.register(Tool::new("add", "", "test"), add).unwrap();
+    let hang = |_: Invocation| std::future::pending();
+    registry.register(Tool::new("hang", "", "test"), hang).unwrap();
     let invoker = Invoker::builder(Arc::new(registry)).gate(approval.clone()).build();
     let connection = broker.connect();
     let options = ServeOptions {
@@ -74,9 +76,16 @@ async fn caller(broker: &MemoryBus) -> Invoker {
     let name = AgentName::parse("elsewhere").unwrap();
     let requester = Requester::start(bus, name, &InstanceId::random()).await.unwrap();
     let registry = Registry::new();
-    let remote = Remote::new(requester, topic::TOOL_INVOKE);
+    let remote = Remote::new(requester.clone(), topic::TOOL_INVOKE);
+    let hang = Remote::new(requester, topic::TOOL_INVOKE);
     registry.register(Tool::new("add", "", "test"), remote).unwrap();
+    registry.register(Tool::new("hang", "", "test"), hang).unwrap();
     Invoker::new(Arc::new(registry))
+}
+
+/// A call that never ends.
+fn hang() -> toolbus_tools::Call {
+    call("hang", "")
 }
 
 fn add(n: u32) -> toolbus_tools::Call {
@@ -109,6 +118,34 @@ async fn calls_that_wait_for_approval_do_not_keep_each_other_waiting() {
     let (outcomes, ()) = tokio::join!(calls, approving);
     let texts: Vec<_> = outcomes.into_iter().map(|o| o.unwrap().content.unwrap()).collect();
     assert_eq!(texts, (0..20).map(|n| n.to_string()).collect::<Vec<_>>());
+}
+
+/// What a gate has answered is no longer in its store, so nobody would bring the call back.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_approved_and_waits_for_a_slot_is_answered_by_a_stop() {
+    let broker = MemoryBus::new();
+    let approval = Approval::default();
+    let Agent { responders, connection: _connection } = agent(&broker, &approval, Vec::new()).await;
+    let caller = caller(&broker).await;
+    let stopping = async {
+        stored(&approval, 2).await;
+        approval.approved.send_replace(true);
+        // One of them runs for good, the other waits for its slot.
+        tokio::time::sleep(SECOND).await;
+        for responder in responders {
+            responder.stop(SECOND).await;
+        }
+    };
+    let calls = [hang(), hang()].map(|call| caller.invoke(call));
+    let (outcomes, ()) = tokio::join!(futures_util::future::join_all(calls), stopping);
+    let mut executions: Vec<_> = outcomes
+        .into_iter()
+        .map(|outcome| outcome.unwrap_err())
+        .map(|error| (error.code, format!("{:?}", error.execution)))
+        .collect();
+    executions.sort_by(|a, b| a.1.cmp(&b.1));
+    assert_eq!(executions[0], (ErrorCode::Cancelled, "NotStarted".to_owned()));
+    assert_eq!(executions[1], (ErrorCode::Cancelled, "Unknown".to_owned()), "it was started");
 }
 
 /// The agent is stopped, or killed; its successor is given what was written down.
