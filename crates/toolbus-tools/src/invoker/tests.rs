@@ -19,6 +19,7 @@ use crate::scope::{Door, Principal, Scope};
 use crate::tool::{Executor, Tool};
 
 mod recording;
+mod shaping;
 mod subjects;
 
 const SECOND: Duration = Duration::from_secs(1);
