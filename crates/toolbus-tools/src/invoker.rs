@@ -188,10 +188,12 @@ impl Invoker {
         let scope = call.scope;
         let permit = Permit::new(&subject, &scope, self.inner.grant_key.as_ref());
         let id = call.id;
+        let inner_calls = calls.clone();
         let invocation = Invocation { id, tool, subject, permit, arguments, scope, context, calls };
 
         recording.started();
-        let output = limits.wait_for(entry.executor.execute(invocation)).await?;
+        let outcome = limits.wait_for(entry.executor.execute(invocation)).await;
+        let output = outcome.map_err(|error| inner_calls.complete(error))?;
 
         let shaping = async { Ok(self.shape(output).await) };
         let shaped = limits.wait_for(shaping).await;

@@ -18,6 +18,7 @@ use crate::observe::{CallEvent, CallEventKind};
 use crate::scope::{Door, Principal, Scope};
 use crate::tool::{Executor, Tool};
 
+mod inner_calls;
 mod recording;
 mod shaping;
 mod subjects;
