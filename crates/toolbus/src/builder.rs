@@ -21,7 +21,7 @@ use crate::local_tools;
 #[cfg(feature = "mcp")]
 use crate::mcp_servers::McpServers;
 use crate::scripting::Scripts;
-use crate::toolbus::{Running, Toolbus, ToolbusDeps};
+use crate::toolbus::{StartedParts, Toolbus, ToolbusDeps};
 
 /// A [`Toolbus`] to be. What is not set is: a bus in memory, the agent's standard name, every call
 /// allowed, and no tools.
@@ -221,8 +221,8 @@ impl ToolbusBuilder {
         };
         let bridge_answer = agent.directory().refresh().await;
 
-        let running = Running { served, embedded, local_tools };
-        Ok(Toolbus::new(ToolbusDeps { bus, own_bus, agent, running, bridge_answer }))
+        let started = StartedParts { served, embedded, local_tools };
+        Ok(Toolbus::new(ToolbusDeps { bus, own_bus, agent, started, bridge_answer }))
     }
 
     /// Guides are there wherever somebody may bring one: scripts do, bridges do.

@@ -78,6 +78,7 @@ mod error;
 mod local_tools;
 #[cfg(feature = "mcp")]
 mod mcp_servers;
+mod open_calls;
 mod scripting;
 mod tool_context;
 mod tool_failure;
@@ -105,7 +106,7 @@ pub use mcp_servers::{McpError, McpServers};
 pub use scripting::Scripts;
 pub use tool_context::ToolContext;
 pub use tool_failure::{FAILURE_BYTES_MAX, ToolFailure};
-pub use toolbus::{CLOSE_GRACE_DEFAULT, Toolbus};
+pub use toolbus::{CLOSE_GRACE_DEFAULT, CLOSE_GRACE_MAX, Toolbus};
 pub use toolbus_bus::{Bus, MemoryBus};
 pub use toolbus_tools::budget::BudgetLimits;
 pub use toolbus_tools::call::{Arguments, Invocation};

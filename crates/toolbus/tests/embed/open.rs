@@ -19,7 +19,7 @@ use crate::support::*;
 
 /// What stands against opening this.
 async fn error(builder: ToolbusBuilder) -> toolbus::Error {
-    builder.open().await.err().expect("it cannot be opened")
+    builder.open().await.unwrap_err()
 }
 
 #[tokio::test]
