@@ -1,5 +1,6 @@
 //! How a [`Toolbus`] is put together.
 
+use std::fmt;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
@@ -23,8 +24,8 @@ use crate::mcp_servers::McpServers;
 use crate::scripting::Scripts;
 use crate::toolbus::{StartedParts, Toolbus, ToolbusDeps};
 
-/// A [`Toolbus`] to be. What is not set is: a bus in memory, the agent's standard name, every call
-/// allowed, and no tools.
+/// Builds a [`Toolbus`]. Defaults: a bus in memory, the agent's standard name, every call allowed,
+/// and no tools.
 #[must_use = "nothing is opened before `open`"]
 pub struct ToolbusBuilder {
     name: Option<String>,
@@ -235,5 +236,19 @@ impl ToolbusBuilder {
             guides: has_bridge || self.scripts.is_some() || !self.guides.is_empty(),
             scripts: self.scripts.is_some(),
         }
+    }
+}
+
+impl fmt::Debug for ToolbusBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tools: Vec<&str> = self.tools.iter().map(|offer| &*offer.tool.name).collect();
+        f.debug_struct("ToolbusBuilder")
+            .field("name", &self.name)
+            .field("instance", &self.instance)
+            .field("tools", &tools)
+            .field("scripts", &self.scripts)
+            .field("serve_concurrency", &self.serve_concurrency)
+            .field("parked", &self.parked.len())
+            .finish_non_exhaustive()
     }
 }

@@ -15,10 +15,10 @@ use toolbus::bus::{
 use toolbus::sandbox::{Config, Sandbox};
 use toolbus::scripts::Unavailable;
 use toolbus::tools::bus::Remote;
-use toolbus::tools::grant::{GrantPolicy, KEY_BYTES_MIN};
+use toolbus::tools::grant::KEY_BYTES_MIN;
 use toolbus::{
-    Bus, ErrorCode, Execution, GrantCheck, GrantKey, McpError, McpServers, MemoryBus, Scripts,
-    Tool, Toolbus, wire,
+    Bus, ErrorCode, Execution, GrantCheck, GrantKey, GrantPolicy, McpError, McpServers, MemoryBus,
+    Scripts, Tool, Toolbus, wire,
 };
 use toolbus_testkit::eventually;
 use toolbus_testkit::mcp as servers;
@@ -214,9 +214,10 @@ async fn without_servers_the_tools_of_the_bridge_are_there_all_the_same() {
 
 #[tokio::test]
 async fn a_list_of_servers_with_mistakes_is_an_error() {
-    let check = async |servers: McpServers| match Toolbus::builder().mcp(servers).open().await {
-        Err(toolbus::Error::Mcp(error)) => error,
-        other => panic!("{:?}", other.err()),
+    let check = async |servers: McpServers| {
+        let error = Toolbus::builder().mcp(servers).open().await.unwrap_err();
+        let toolbus::Error::Mcp(error) = error else { panic!("{error:?}") };
+        error
     };
     let list = json!({"mcpServers": {
         "one": {"command": "x", "env": {"KEY": 7}},
