@@ -14,6 +14,7 @@ use toolbus_tools::policy::Policy;
 use toolbus_tools::registry::Offer;
 use toolbus_tools::{GrantCheck, GrantKey, Guide, Guides, Invoker, Registry};
 use toolbus_wire::name::{AgentName, InstanceId};
+use toolbus_wire::{Topic, topic};
 
 use crate::agent::{Agent, AgentDeps, BuiltinTools};
 use crate::embedded::EmbeddedServices;
@@ -158,7 +159,8 @@ impl ToolbusBuilder {
     }
 
     /// Takes up calls from the bus again that an earlier process has left parked, before new ones.
-    /// Without [`serve_calls`](ToolbusBuilder::serve_calls) nobody does.
+    /// It takes [`serve_calls`](ToolbusBuilder::serve_calls), and calls that came by the topics which
+    /// this agent answers; otherwise [`open`](ToolbusBuilder::open) fails, so that no call is lost.
     pub fn resume_parked(self, parked: Vec<ParkedRequest>) -> Self {
         Self { parked, ..self }
     }
@@ -169,14 +171,15 @@ impl ToolbusBuilder {
     /// `Toolbus::wait_for_servers`.
     ///
     /// # Errors
-    /// When a name, a tool or the list of MCP servers cannot be used, or a queue cannot be had. What
-    /// had been started ends then.
+    /// When a name, a tool, a parked call or the list of MCP servers cannot be used, or a queue
+    /// cannot be had. What had been started ends then.
     pub async fn open(self) -> Result<Toolbus, Error> {
         let name = match &self.name {
             Some(name) => AgentName::parse(name).map_err(Error::Name)?,
             None => AgentName::standard(),
         };
         local_tools::check_names(&self.tools)?;
+        self.check_parked(&name)?;
         let builtin_tools = self.choose_builtin_tools();
 
         let guides = Guides::default();
@@ -224,6 +227,20 @@ impl ToolbusBuilder {
 
         let started = StartedParts { served, embedded, local_tools };
         Ok(Toolbus::new(ToolbusDeps { bus, own_bus, agent, started, bridge_answer }))
+    }
+
+    /// Checks that parked calls have somebody who resumes them.
+    fn check_parked(&self, agent: &AgentName) -> Result<(), Error> {
+        if self.serve_concurrency.is_none() && !self.parked.is_empty() {
+            return Err(Error::ParkedWithoutServing(self.parked.len()));
+        }
+
+        let own_topic = topic::tool_invoke_agent(agent);
+        let is_answered = |topic: &Topic| *topic == own_topic || *topic == topic::TOOL_INVOKE;
+        match self.parked.iter().find(|request| !is_answered(request.topic())) {
+            Some(stray) => Err(Error::ParkedElsewhere(stray.topic().clone())),
+            None => Ok(()),
+        }
     }
 
     /// Guides are there wherever somebody may bring one: scripts do, bridges do.

@@ -4,9 +4,12 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::json;
+use tokio::sync::Notify;
 use tokio::time::timeout;
-use toolbus::{MemoryBus, Toolbus, ToolbusBuilder};
+use toolbus::bus::slot::Kept;
+use toolbus::{Gate, MemoryBus, ParkedRequest, Passage, Toolbus, ToolbusBuilder, Verdict, wire};
 
 use crate::support::*;
 
@@ -57,4 +60,55 @@ async fn closing_waits_for_a_drain_that_is_under_way() {
         let (outcome, ()) = tokio::join!(call(&elsewhere, "work", json!({})), closing);
         assert_eq!(text(outcome), "done");
     }
+}
+
+/// Keeps every call waiting, and its request.
+#[derive(Clone, Default)]
+struct Parks {
+    request: Arc<Mutex<Option<ParkedRequest>>>,
+    parked: Arc<Notify>,
+}
+
+impl Gate for Parks {
+    fn name(&self) -> &'static str {
+        "parks"
+    }
+
+    fn check<'a>(&'a self, passage: &'a mut Passage) -> Verdict<'a> {
+        let slot = passage.call.slot.clone();
+        Verdict::Later(Box::pin(async move {
+            *self.request.lock() = slot.request();
+            slot.park(Kept::InStore);
+            self.parked.notify_one();
+            std::future::pending().await
+        }))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parked_call_is_resumed_by_who_can_answer_it_and_nobody_else() {
+    let bus = MemoryBus::new();
+    let work = Work::default();
+    let parks = Parks::default();
+    let first = serving(&bus).tool(work.tool()).gate(parks.clone()).open().await.unwrap();
+    let elsewhere = caller_of(&bus, &first, "work").await;
+    let resuming = async {
+        parks.parked.notified().await;
+        let parked = vec![parks.request.lock().take().unwrap()];
+        first.close().await;
+
+        let builder = Toolbus::builder().name("served").bus(Arc::new(bus.connect()));
+        let error = builder.resume_parked(parked.clone()).open().await.unwrap_err();
+        assert!(matches!(error, toolbus::Error::ParkedWithoutServing(1)), "{error:?}");
+        let other = serving(&bus).name("other").resume_parked(parked.clone());
+        let error = other.open().await.unwrap_err();
+        let toolbus::Error::ParkedElsewhere(topic) = &error else { panic!("{error:?}") };
+        assert_eq!(*topic, wire::topic::tool_invoke_agent(first.name()));
+
+        work.go.notify_one();
+        serving(&bus).tool(work.tool()).resume_parked(parked).open().await.unwrap()
+    };
+    let (outcome, second) = tokio::join!(call(&elsewhere, "work", json!({})), resuming);
+    assert_eq!(text(outcome), "done");
+    second.close().await;
 }
