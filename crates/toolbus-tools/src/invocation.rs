@@ -1,6 +1,7 @@
 //! What an executor is handed: a call that has passed every gate.
 
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use serde_json::{Map, Value};
@@ -47,6 +48,9 @@ pub struct InnerCalls {
     parent: CallId,
     context: CallContext,
     span: Span,
+    /// How many of the calls were started, or may have been: those that run and those that were
+    /// dropped are among them.
+    maybe_started: Arc<AtomicUsize>,
 }
 
 impl InnerCalls {
@@ -62,6 +66,7 @@ impl InnerCalls {
             parent: parent.clone(),
             context: context.clone(),
             span: Span::current(),
+            maybe_started: Arc::default(),
         }
     }
 
@@ -88,8 +93,29 @@ impl InnerCalls {
             .with_cancelled(self.context.cancelled.child_token())
             .with_asker(self.context.asker.clone());
 
+        // Counted first: a call that is dropped never comes to say how it ended.
+        self.maybe_started.fetch_add(1, Ordering::AcqRel);
         // The span is named, not inherited: whoever calls may have come back in another task.
-        Invoker::of(inner).invoke(call).instrument(self.span.clone()).await
+        let outcome = Invoker::of(inner).invoke(call).instrument(self.span.clone()).await;
+
+        if matches!(&outcome, Err(error) if error.execution == Execution::NotStarted) {
+            self.maybe_started.fetch_sub(1, Ordering::AcqRel);
+        }
+        outcome
+    }
+
+    /// The error of the tool that makes the calls. Where one of them was started, making the whole
+    /// again would repeat it, so the error of another does not stand for the tool's own: the tool
+    /// was started, too, and is not retryable for it.
+    pub(crate) fn complete(&self, error: CallError) -> CallError {
+        if self.maybe_started.load(Ordering::Acquire) == 0 {
+            return error;
+        }
+
+        match error.execution {
+            Execution::NotStarted => error.with_execution(Execution::Started),
+            known => error.with_execution(known),
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
-use toolbus_bus::{CallContext, Interruption};
+use toolbus_bus::{CallContext, Deadline, Interruption};
 use toolbus_wire::Execution;
 use tracing::Instrument as _;
 
@@ -119,8 +119,7 @@ impl Invoker {
         *held = passage.take_held();
         passed?;
 
-        let output = self.run(passage, &entry, recording).await?;
-        Ok(self.shape(output).await)
+        self.run_and_shape(passage, &entry, recording).await
     }
 
     /// Has the call pass the gates, at most until its caller stops waiting.
@@ -165,17 +164,22 @@ impl Invoker {
         Ok(())
     }
 
-    /// Runs the tool of a call that has passed every gate.
-    async fn run(&self, passage: Passage, entry: &ToolEntry, recording: &Recording<'_>) -> Outcome {
+    /// Runs the tool of a call that has passed every gate, and shapes its output within the same
+    /// time.
+    async fn run_and_shape(
+        &self,
+        passage: Passage,
+        entry: &ToolEntry,
+        recording: &Recording<'_>,
+    ) -> Outcome {
         let Passage { call, subject, arguments, .. } = passage;
         let Value::Object(arguments) = arguments else {
             return Err(CallError::invalid_arguments("arguments must be a JSON object"));
         };
         let deadline = call.time.execution_deadline(entry.timeout(&arguments));
-        let cancelled = call.cancelled;
         let context = CallContext {
             deadline,
-            cancelled: cancelled.clone(),
+            cancelled: call.cancelled,
             progress: recording.stamped(call.progress),
             asker: call.asker,
         };
@@ -183,24 +187,41 @@ impl Invoker {
         let invoker = Arc::downgrade(&self.inner);
         let calls = InnerCalls::new(invoker, &call.scope, &call.id, &context);
         let tool = Arc::clone(entry.name());
+        let limits =
+            RunLimits { tool: Arc::clone(&tool), deadline, cancelled: context.cancelled.clone() };
         let scope = call.scope;
         let permit = Permit::new(&subject, &scope, self.inner.grant_key.as_ref());
         let id = call.id;
+        let inner_calls = calls.clone();
         let invocation = Invocation { id, tool, subject, permit, arguments, scope, context, calls };
-        recording.started();
-        let mut work = entry.executor.execute(invocation);
 
-        // The work is dropped when its time is over or when it does not end on being told to: an
-        // executor promises that what it started ends with it. Every arm only waits.
-        tokio::select! {
-            biased;
-            outcome = &mut work => outcome,
-            () = cancelled.cancelled() => {
-                let ended = tokio::time::timeout(CANCEL_GRACE, work).await;
-                ended.unwrap_or_else(|_| Err(CallError::cancelled()))
-            }
-            () = tokio::time::sleep_until(deadline.at()) => {
-                let timeout = CallError::timeout(entry.name(), deadline.asked());
+        recording.started();
+        let outcome = limits.wait_for(entry.executor.execute(invocation)).await;
+        let output = outcome.map_err(|error| inner_calls.complete(error))?;
+
+        let shaping = async { Ok(self.shape(output).await) };
+        let shaped = limits.wait_for(shaping).await;
+        // The tool has run, whatever keeps its output from the caller.
+        shaped.map_err(|error| error.with_execution(Execution::Started))
+    }
+}
+
+/// What ends the run of a tool before its work does.
+struct RunLimits {
+    tool: Arc<str>,
+    deadline: Deadline,
+    cancelled: CancellationToken,
+}
+
+impl RunLimits {
+    /// Waits for a step of the run. The step is dropped when the time of the call is over or when it
+    /// does not end on being told to: an executor promises that what it started ends with it.
+    async fn wait_for(&self, step: impl Future<Output = Outcome>) -> Outcome {
+        match self.deadline.enforce(&self.cancelled, CANCEL_GRACE, step).await {
+            Ok(outcome) => outcome,
+            Err(Interruption::Cancelled) => Err(CallError::cancelled()),
+            Err(Interruption::TimedOut) => {
+                let timeout = CallError::timeout(&self.tool, self.deadline.asked());
                 Err(timeout.with_execution(Execution::Started))
             }
         }

@@ -2,6 +2,7 @@
 //!
 //! It lives on a bus that somebody else owns, and runs no service for others.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -105,5 +106,11 @@ impl Agent {
     pub(crate) async fn close(&self) {
         self.directory.close().await;
         self.requester.close().await;
+    }
+}
+
+impl fmt::Debug for Agent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Agent").field("name", self.name()).finish_non_exhaustive()
     }
 }

@@ -1,5 +1,6 @@
 //! How a [`Toolbus`] is put together.
 
+use std::fmt;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use toolbus_tools::policy::Policy;
 use toolbus_tools::registry::Offer;
 use toolbus_tools::{GrantCheck, GrantKey, Guide, Guides, Invoker, Registry};
 use toolbus_wire::name::{AgentName, InstanceId};
+use toolbus_wire::{Topic, topic};
 
 use crate::agent::{Agent, AgentDeps, BuiltinTools};
 use crate::embedded::EmbeddedServices;
@@ -21,10 +23,10 @@ use crate::local_tools;
 #[cfg(feature = "mcp")]
 use crate::mcp_servers::McpServers;
 use crate::scripting::Scripts;
-use crate::toolbus::{Running, Toolbus, ToolbusDeps};
+use crate::toolbus::{StartedParts, Toolbus, ToolbusDeps};
 
-/// A [`Toolbus`] to be. What is not set is: a bus in memory, the agent's standard name, every call
-/// allowed, and no tools.
+/// Builds a [`Toolbus`]. Defaults: a bus in memory, the agent's standard name, every call allowed,
+/// and no tools.
 #[must_use = "nothing is opened before `open`"]
 pub struct ToolbusBuilder {
     name: Option<String>,
@@ -157,7 +159,8 @@ impl ToolbusBuilder {
     }
 
     /// Takes up calls from the bus again that an earlier process has left parked, before new ones.
-    /// Without [`serve_calls`](ToolbusBuilder::serve_calls) nobody does.
+    /// It takes [`serve_calls`](ToolbusBuilder::serve_calls), and calls that came by the topics which
+    /// this agent answers; otherwise [`open`](ToolbusBuilder::open) fails, so that no call is lost.
     pub fn resume_parked(self, parked: Vec<ParkedRequest>) -> Self {
         Self { parked, ..self }
     }
@@ -168,14 +171,15 @@ impl ToolbusBuilder {
     /// `Toolbus::wait_for_servers`.
     ///
     /// # Errors
-    /// When a name, a tool or the list of MCP servers cannot be used, or a queue cannot be had. What
-    /// had been started ends then.
+    /// When a name, a tool, a parked call or the list of MCP servers cannot be used, or a queue
+    /// cannot be had. What had been started ends then.
     pub async fn open(self) -> Result<Toolbus, Error> {
         let name = match &self.name {
             Some(name) => AgentName::parse(name).map_err(Error::Name)?,
             None => AgentName::standard(),
         };
         local_tools::check_names(&self.tools)?;
+        self.check_parked(&name)?;
         let builtin_tools = self.choose_builtin_tools();
 
         let guides = Guides::default();
@@ -221,8 +225,22 @@ impl ToolbusBuilder {
         };
         let bridge_answer = agent.directory().refresh().await;
 
-        let running = Running { served, embedded, local_tools };
-        Ok(Toolbus::new(ToolbusDeps { bus, own_bus, agent, running, bridge_answer }))
+        let started = StartedParts { served, embedded, local_tools };
+        Ok(Toolbus::new(ToolbusDeps { bus, own_bus, agent, started, bridge_answer }))
+    }
+
+    /// Checks that parked calls have somebody who resumes them.
+    fn check_parked(&self, agent: &AgentName) -> Result<(), Error> {
+        if self.serve_concurrency.is_none() && !self.parked.is_empty() {
+            return Err(Error::ParkedWithoutServing(self.parked.len()));
+        }
+
+        let own_topic = topic::tool_invoke_agent(agent);
+        let is_answered = |topic: &Topic| *topic == own_topic || *topic == topic::TOOL_INVOKE;
+        match self.parked.iter().find(|request| !is_answered(request.topic())) {
+            Some(stray) => Err(Error::ParkedElsewhere(stray.topic().clone())),
+            None => Ok(()),
+        }
     }
 
     /// Guides are there wherever somebody may bring one: scripts do, bridges do.
@@ -235,5 +253,19 @@ impl ToolbusBuilder {
             guides: has_bridge || self.scripts.is_some() || !self.guides.is_empty(),
             scripts: self.scripts.is_some(),
         }
+    }
+}
+
+impl fmt::Debug for ToolbusBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tools: Vec<&str> = self.tools.iter().map(|offer| &*offer.tool.name).collect();
+        f.debug_struct("ToolbusBuilder")
+            .field("name", &self.name)
+            .field("instance", &self.instance)
+            .field("tools", &tools)
+            .field("scripts", &self.scripts)
+            .field("serve_concurrency", &self.serve_concurrency)
+            .field("parked", &self.parked.len())
+            .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,6 @@
 //! Why a [`Toolbus`](crate::Toolbus) could not be opened.
 
-use toolbus_bus::SubscribeError;
+use toolbus_bus::{SubscribeError, Topic};
 use toolbus_tools::registry;
 
 /// Why a [`Toolbus`](crate::Toolbus) could not be opened. What had been started is stopped again.
@@ -19,6 +19,12 @@ pub enum Error {
     /// A tool cannot be registered: its name is taken, or its schema is none that can be checked.
     #[error("a tool cannot be registered")]
     Tool(#[from] registry::Error),
+    /// Parked calls were given to an agent that answers no calls from the bus.
+    #[error("parked calls are not resumed by an agent that serves no calls: {0} were given")]
+    ParkedWithoutServing(usize),
+    /// A parked call came by a topic that this agent does not answer.
+    #[error("a parked call came by {0}, which this agent does not answer")]
+    ParkedElsewhere(Topic),
     /// A queue cannot be had.
     #[error("the bus cannot be listened to")]
     Subscribe(#[from] SubscribeError),

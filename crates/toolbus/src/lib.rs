@@ -68,8 +68,12 @@
 //! the version that fits. Ours: [`bus`], [`tools`], [`wire`], [`scripts`], [`mcp_agent`], and with
 //! their features `mcp` and `sandbox`. They have this crate's version, and change with it. Others':
 //! `Value` of [`serde_json`] 1, the traits of `serde` 1 and [`schemars`] 1, and `CancellationToken`
-//! of `tokio-util` 0.7 in a scope and a call. Errors and other types that will grow are
-//! `#[non_exhaustive]`; a setting is added by a new function of the builder.
+//! of `tokio-util` 0.7 in a scope and a call. A setting is added by a new function of the builder.
+//!
+//! This crate's own error types are `#[non_exhaustive]`. Structs with public members that it
+//! re-exports, such as [`Call`], [`Scope`], [`Tool`], [`Output`] and [`CallError`], may be given more
+//! members in a minor version: make them with their functions (`new`, `with_…`), and match them with
+//! `..`.
 
 mod agent;
 mod builder;
@@ -78,6 +82,7 @@ mod error;
 mod local_tools;
 #[cfg(feature = "mcp")]
 mod mcp_servers;
+mod open_calls;
 mod scripting;
 mod tool_context;
 mod tool_failure;
@@ -105,10 +110,13 @@ pub use mcp_servers::{McpError, McpServers};
 pub use scripting::Scripts;
 pub use tool_context::ToolContext;
 pub use tool_failure::{FAILURE_BYTES_MAX, ToolFailure};
-pub use toolbus::{CLOSE_GRACE_DEFAULT, Toolbus};
-pub use toolbus_bus::{Bus, MemoryBus};
+pub use toolbus::{CLOSE_GRACE_DEFAULT, CLOSE_GRACE_MAX, Toolbus};
+pub use toolbus_bus::responder::ParkedRequest;
+pub use toolbus_bus::{Bus, CallContext, MemoryBus, Progress};
 pub use toolbus_tools::budget::BudgetLimits;
 pub use toolbus_tools::call::{Arguments, Invocation};
+pub use toolbus_tools::gate::{Gate, Passage, Verdict};
+pub use toolbus_tools::grant::GrantPolicy;
 pub use toolbus_tools::id::SessionId;
 pub use toolbus_tools::invoker::Shape;
 pub use toolbus_tools::observe::{CallEvent, CallEventKind, CallRecord, Observe};

@@ -72,6 +72,10 @@ impl ToolContext {
     /// Calls another tool of the same agent in the caller's name, through the same gates, within
     /// the same budget and view. It ends with this call.
     ///
+    /// Once such a call was started, an error of this tool says that the tool was started, and is
+    /// retryable only where the tool may run twice: `?` on the error of a second call does not
+    /// invite anybody to repeat the first.
+    ///
     /// # Errors
     /// Those of the other tool; `denied` where calls are nested too deep.
     pub async fn call(&self, tool: &str, arguments: Value) -> Outcome {

@@ -5,15 +5,19 @@ use std::fmt;
 
 use toolbus_tools::CallError;
 
+type BoxedError = Box<dyn StdError + Send + Sync>;
+
 /// Longest text that is made of an error and its causes, in bytes; the rest is cut off.
 pub const FAILURE_BYTES_MAX: usize = 4096;
 
 /// How a tool's function says that it failed.
 ///
-/// Every error converts into it, so `?` works: what the error says, with its causes, is what the
-/// caller is told, under [`ErrorCode::ExecutionFailed`](toolbus_wire::ErrorCode::ExecutionFailed).
-/// A [`CallError`] stays what it is, for tools that know more: a code, whether they had started,
-/// when to try again.
+/// Every type that implements [`std::error::Error`] converts into it, so `?` works: what the error
+/// says, with its causes, is what the caller is told, under
+/// [`ErrorCode::ExecutionFailed`](toolbus_wire::ErrorCode::ExecutionFailed). `anyhow::Error` and
+/// `Box<dyn Error + Send + Sync>` do not implement it: see [`ToolFailure::from_boxed`]. A
+/// [`CallError`] stays what it is, for tools that know more: a code, whether they had started, when
+/// to try again.
 ///
 /// Models read the text, so it must not hold a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,15 +30,25 @@ impl ToolFailure {
     pub fn new(message: impl fmt::Display) -> Self {
         Self(CallError::execution_failed(truncate(message.to_string())))
     }
+
+    /// A failure that says what a boxed error and its causes say, for errors that `?` does not
+    /// convert: `.map_err(ToolFailure::from_boxed)` takes an `anyhow::Error` and a
+    /// `Box<dyn Error + Send + Sync>`.
+    ///
+    /// A [`CallError`] in a box stays what it is. One within an `anyhow::Error` is read as any other
+    /// error, so take it out first where it matters.
+    #[must_use]
+    pub fn from_boxed(error: impl Into<BoxedError>) -> Self {
+        match error.into().downcast::<CallError>() {
+            Ok(error) => Self(*error),
+            Err(error) => Self::new(join_causes(&*error)),
+        }
+    }
 }
 
 impl<E: StdError + Send + Sync + 'static> From<E> for ToolFailure {
     fn from(error: E) -> Self {
-        let error: Box<dyn StdError + Send + Sync> = Box::new(error);
-        match error.downcast::<CallError>() {
-            Ok(error) => Self(*error),
-            Err(error) => Self::new(join_causes(&*error)),
-        }
+        Self::from_boxed(error)
     }
 }
 

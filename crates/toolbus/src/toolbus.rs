@@ -1,14 +1,15 @@
 //! The open [`Toolbus`]: calls, and how everything ends.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use serde_json::Value;
 use tokio::sync::Mutex;
-use tokio::time::{Instant, timeout};
-use tokio_util::sync::CancellationToken;
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
+use toolbus_bus::deadline::REQUEST_TIMEOUT_MAX;
 use toolbus_bus::responder::Responder;
 use toolbus_bus::{Bus, PublishError};
 use toolbus_mcp_agent::McpDirectory;
@@ -16,22 +17,26 @@ use toolbus_tools::call::Outcome;
 use toolbus_tools::registry::{Provider, Snapshot};
 use toolbus_tools::{Call, CallError, Door, Invoker, Principal, Scope};
 use toolbus_wire::name::AgentName;
-use toolbus_wire::{ErrorCode, Execution};
 
 use crate::agent::Agent;
 use crate::builder::ToolbusBuilder;
 use crate::embedded::Embedded;
+use crate::open_calls::OpenCalls;
 
 /// How long calls that run may take to end when [`Toolbus::close`] is called, before they are
 /// cancelled.
 pub const CLOSE_GRACE_DEFAULT: Duration = Duration::from_secs(5);
+/// Longest grace of [`Toolbus::close_within`] and [`Toolbus::drain`]; a longer one is cut to it. No
+/// call may take longer.
+pub const CLOSE_GRACE_MAX: Duration = REQUEST_TIMEOUT_MAX;
 /// How long a bus of our own may take to close.
 const BUS_CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An agent on a bus, with the services that run in this process. Clones are the same.
 ///
 /// It is ended by [`close`](Toolbus::close). When the last clone is dropped without that,
-/// everything is told to end and nothing is waited for.
+/// everything is told to end and nothing is waited for; a call from the bus that runs goes on to its
+/// end and is answered.
 #[derive(Clone)]
 pub struct Toolbus {
     inner: Arc<Inner>,
@@ -42,12 +47,12 @@ pub(crate) struct ToolbusDeps {
     pub(crate) bus: Arc<dyn Bus>,
     pub(crate) own_bus: bool,
     pub(crate) agent: Agent,
-    pub(crate) running: Running,
+    pub(crate) started: StartedParts,
     pub(crate) bridge_answer: Result<bool, PublishError>,
 }
 
-/// What runs until it is stopped.
-pub(crate) struct Running {
+/// What was started and runs until it is stopped.
+pub(crate) struct StartedParts {
     pub(crate) served: Option<[Responder; 2]>,
     pub(crate) embedded: Embedded,
     pub(crate) local_tools: Provider,
@@ -60,32 +65,31 @@ struct Inner {
     bridge_answer: Result<bool, PublishError>,
     #[cfg(feature = "mcp")]
     servers: Option<toolbus_mcp::servers::ServerPool>,
-    /// Calls that were made here and run.
-    calls: TaskTracker,
-    /// Fires when no more calls are taken.
-    closing: CancellationToken,
-    /// Fires when the calls that still run are cancelled.
-    closed: CancellationToken,
+    /// Calls that were made here.
+    calls: OpenCalls,
+    /// What answers calls from the bus. Held while it stops, so that whoever stops it as well waits.
     served: Mutex<Option<[Responder; 2]>>,
-    /// Held while it is being closed, so that whoever closes it as well waits.
-    rest: Mutex<Option<Rest>>,
+    /// Taken by the one task that closes.
+    services: Mutex<Option<OpenServices>>,
+    /// Tasks that stop something. They end whatever becomes of those who wait for them.
+    stopping: TaskTracker,
 }
 
 /// What ends after the last call.
-struct Rest {
+struct OpenServices {
     embedded: Embedded,
     local_tools: Provider,
 }
 
 impl Toolbus {
-    /// A [`Toolbus`] to be put together.
+    /// A builder of a [`Toolbus`].
     pub fn builder() -> ToolbusBuilder {
         ToolbusBuilder::new()
     }
 
     pub(crate) fn new(deps: ToolbusDeps) -> Self {
-        let ToolbusDeps { bus, own_bus, agent, running, bridge_answer } = deps;
-        let Running { served, embedded, local_tools } = running;
+        let ToolbusDeps { bus, own_bus, agent, started, bridge_answer } = deps;
+        let StartedParts { served, embedded, local_tools } = started;
 
         let inner = Inner {
             bus,
@@ -94,11 +98,10 @@ impl Toolbus {
             bridge_answer,
             #[cfg(feature = "mcp")]
             servers: embedded.servers(),
-            calls: TaskTracker::new(),
-            closing: CancellationToken::new(),
-            closed: CancellationToken::new(),
+            calls: OpenCalls::default(),
             served: Mutex::new(served),
-            rest: Mutex::new(Some(Rest { embedded, local_tools })),
+            services: Mutex::new(Some(OpenServices { embedded, local_tools })),
+            stopping: TaskTracker::new(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -110,7 +113,7 @@ impl Toolbus {
     ///
     /// # Errors
     /// Why there is no output; see [`CallError`]. Once [`close`](Toolbus::close) was called it is
-    /// [`ErrorCode::Cancelled`]: not started for a new call, and for one that runs when the grace
+    /// [`ErrorCode::Cancelled`](toolbus_wire::ErrorCode::Cancelled): not started for a new call, and for one that runs when the grace
     /// is over.
     pub async fn call(&self, scope: &Arc<Scope>, tool: &str, arguments: Value) -> Outcome {
         match Call::by_name(scope, tool, arguments) {
@@ -124,24 +127,7 @@ impl Toolbus {
     /// # Errors
     /// Those of [`call`](Toolbus::call).
     pub async fn invoke(&self, call: Call) -> Outcome {
-        let Inner { agent, calls, closing, closed, .. } = &*self.inner;
-        if closing.is_cancelled() {
-            let error =
-                CallError::new(ErrorCode::Cancelled, "the agent was closed before the call");
-            return Err(error.with_execution(Execution::NotStarted));
-        }
-
-        let cancelled = call.cancelled.child_token();
-        let call = call.with_cancelled(cancelled.clone());
-        let mut work = std::pin::pin!(calls.track_future(agent.invoker().invoke(call)));
-
-        // Both arms only wait. A call that is cancelled still has an outcome.
-        tokio::select! {
-            biased;
-            outcome = &mut work => return outcome,
-            () = closed.cancelled() => cancelled.cancel(),
-        }
-        work.await
+        self.inner.calls.invoke(self.invoker(), call).await
     }
 
     /// A scope of calls that this program makes for somebody, without limits; see the `with_`
@@ -225,14 +211,21 @@ impl Toolbus {
             let is_known = |known: &_| directory.has_heard() && is_announced(known);
             directory.until(|known| is_known(known) && directory.is_settled()).await;
         };
-        timeout(limit, settled).await.is_ok()
+        tokio::time::timeout(limit, settled).await.is_ok()
     }
 
-    /// Takes no more calls from the bus, and waits up to `grace` for those that run; then they are
-    /// given back to their queues. Calls of this program go on.
+    /// Takes no more calls from the bus, and waits up to `grace`, at most [`CLOSE_GRACE_MAX`], for
+    /// those that run; then they are given back to their queues. Calls of this program go on.
+    ///
+    /// Dropping the future ends the waiting and nothing else.
     pub async fn drain(&self, grace: Duration) {
-        let served = self.inner.served.lock().await.take();
-        join_all(served.into_iter().flatten().map(|responder| responder.stop(grace))).await;
+        let inner = Arc::clone(&self.inner);
+        let grace = grace.min(CLOSE_GRACE_MAX);
+        let stopping = self.inner.stopping.spawn(async move { inner.stop_served(grace).await });
+
+        if let Err(error) = stopping.await {
+            tracing::error!(%error, "failed to stop serving calls");
+        }
     }
 
     /// Ends everything that this started, with [`CLOSE_GRACE_DEFAULT`] for calls that run.
@@ -240,33 +233,58 @@ impl Toolbus {
         self.close_within(CLOSE_GRACE_DEFAULT).await;
     }
 
-    /// Ends everything that this started: refuses new calls, waits up to `grace` for those that
-    /// run and cancels the rest, withdraws the tools, and stops the services and the MCP servers of
-    /// this process, those of a call from elsewhere on the bus within what is left of `grace`. A bus
-    /// that was given stays open. Whoever closes it a second time waits for the first.
+    /// Ends everything that this started: refuses new calls, waits up to `grace`, at most
+    /// [`CLOSE_GRACE_MAX`], for those that run and cancels the rest, withdraws the tools, and stops
+    /// the services and the MCP servers of this process, those of a call from elsewhere on the bus
+    /// within what is left of `grace`. A bus that was given stays open.
+    ///
+    /// It is done once, by a task of its own: dropping the future ends the waiting and nothing else,
+    /// and whoever closes it a second time waits for the first, whose grace counts. A
+    /// [`drain`](Toolbus::drain) that is under way is waited for as long as its own grace lasts.
     pub async fn close_within(&self, grace: Duration) {
-        let Inner { bus, own_bus, agent, calls, closing, closed, rest, .. } = &*self.inner;
-        let begun_at = Instant::now();
-        closing.cancel();
-        let mut rest = rest.lock().await;
-        let Some(Rest { embedded, local_tools }) = rest.take() else { return };
+        let Inner { calls, services, stopping, .. } = &*self.inner;
+        calls.refuse_new();
 
-        calls.close();
-        let own_calls = async {
-            if timeout(grace, calls.wait()).await.is_err() {
-                closed.cancel();
-                // The invoker gives a cancelled call a moment and drops it then.
-                calls.wait().await;
-            }
-        };
-        futures_util::future::join(self.drain(grace), own_calls).await;
+        let services = services.lock().await.take();
+        if let Some(services) = services {
+            let inner = Arc::clone(&self.inner);
+            stopping.spawn(inner.end(services, grace.min(CLOSE_GRACE_MAX)));
+            // From now on `wait` ends with the last of the tasks.
+            stopping.close();
+        }
+        stopping.wait().await;
+    }
+}
+
+impl Inner {
+    /// Takes no more calls from the bus, and waits up to `grace` for those that run.
+    async fn stop_served(&self, grace: Duration) {
+        let mut served = self.served.lock().await;
+        let responders = served.take().into_iter().flatten();
+        join_all(responders.map(|responder| responder.stop(grace))).await;
+    }
+
+    /// Ends everything, once no new calls are taken.
+    async fn end(self: Arc<Self>, services: OpenServices, grace: Duration) {
+        let OpenServices { embedded, local_tools } = services;
+        let started_at = Instant::now();
+        join(self.stop_served(grace), self.calls.end_within(grace)).await;
 
         drop(local_tools);
-        agent.close().await;
-        embedded.stop(grace.saturating_sub(begun_at.elapsed())).await;
-        if *own_bus {
-            bus.close(BUS_CLOSE_TIMEOUT).await;
+        self.agent.close().await;
+        embedded.stop(grace.saturating_sub(started_at.elapsed())).await;
+        if self.own_bus {
+            self.bus.close(BUS_CLOSE_TIMEOUT).await;
         }
+    }
+}
+
+impl fmt::Debug for Toolbus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Toolbus")
+            .field("name", self.name())
+            .field("is_closing", &self.inner.calls.is_closing())
+            .finish_non_exhaustive()
     }
 }
 

@@ -8,6 +8,7 @@ mod output;
 mod schema;
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -190,6 +191,12 @@ impl TypedTool {
 impl From<TypedTool> for Offer {
     fn from(typed: TypedTool) -> Self {
         Self { tool: typed.tool, executor: typed.executor }
+    }
+}
+
+impl fmt::Debug for TypedTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TypedTool").field("tool", &self.tool).finish_non_exhaustive()
     }
 }
 

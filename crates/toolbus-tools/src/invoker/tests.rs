@@ -18,7 +18,9 @@ use crate::observe::{CallEvent, CallEventKind};
 use crate::scope::{Door, Principal, Scope};
 use crate::tool::{Executor, Tool};
 
+mod inner_calls;
 mod recording;
+mod shaping;
 mod subjects;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -6,7 +6,7 @@ use super::*;
 
 #[derive(Debug, thiserror::Error)]
 #[error("the shelf cannot be read")]
-struct Unreadable(#[source] Box<dyn StdError + Send + Sync>);
+struct Unreadable(#[source] BoxedError);
 
 /// The error that a function fails with which uses `?` on this one.
 fn failure<E: StdError + Send + Sync + 'static>(error: E) -> CallError {
@@ -30,6 +30,25 @@ fn an_error_of_a_call_stays_what_it_is() {
     let busy =
         CallError::new(ErrorCode::Busy, "come back").with_retry_after(Duration::from_secs(9));
     assert_eq!(failure(busy.clone()), busy);
+}
+
+#[test]
+fn a_boxed_error_tells_of_its_causes_too() {
+    let boxed = || -> BoxedError { Box::new(Unreadable("no such shelf".into())) };
+    let error = CallError::from(ToolFailure::from_boxed(boxed()));
+    assert_eq!(error.message, "the shelf cannot be read: no such shelf");
+    assert_eq!((error.code, error.execution), (ErrorCode::ExecutionFailed, Execution::Started));
+
+    let function = || -> Result<(), ToolFailure> {
+        let result: anyhow::Result<()> = Err(anyhow::anyhow!(boxed()).context("no book"));
+        result.map_err(ToolFailure::from_boxed)
+    };
+    let error = CallError::from(function().unwrap_err());
+    assert_eq!(error.message, "no book: the shelf cannot be read: no such shelf");
+
+    let busy = CallError::new(ErrorCode::Busy, "come back");
+    let boxed: BoxedError = Box::new(busy.clone());
+    assert_eq!(CallError::from(ToolFailure::from_boxed(boxed)), busy);
 }
 
 #[test]

@@ -372,6 +372,26 @@ async fn a_function_calls_other_tools_in_the_name_of_its_caller() {
     assert_eq!(error.await.unwrap_err().code, ErrorCode::InvalidArguments);
 }
 
+#[tokio::test]
+async fn the_error_of_an_inner_call_does_not_hide_that_another_was_started() {
+    let debit = tool("debit", "", |_: NoArguments, _| ready(Ok("debited")));
+    let credit = tool("credit", "", |_: NoArguments, _| {
+        ready(Err::<(), _>(CallError::new(ErrorCode::Busy, "later").into()))
+    });
+    let transfer = tool("transfer", "", |_: NoArguments, context: ToolContext| async move {
+        context.call("debit", json!({})).await?;
+        context.call("credit", json!({})).await?;
+        Ok(())
+    });
+    let toolbus = Toolbus::builder().tool(debit).tool(credit).tool(transfer);
+    let toolbus = toolbus.open().await.unwrap();
+
+    let outcome = toolbus.call(&toolbus.local_scope(), "transfer", json!({})).await;
+    let error = outcome.unwrap_err();
+    assert_eq!((error.code, error.execution), (ErrorCode::Busy, Execution::Started));
+    assert!(!error.is_retryable, "a retry debits twice");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_function_is_dropped_when_its_time_is_over() {
     let held = Arc::new(());

@@ -1,17 +1,16 @@
 //! Closing ends everything that was started, and nothing else.
 
-use std::future::pending;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use toolbus::bus::Health;
 use toolbus::{
-    Bus, CLOSE_GRACE_DEFAULT, Call, CallError, ErrorCode, Execution, MemoryBus, NoArguments,
-    Outcome, Scripts, ToolContext, Toolbus, TypedTool, tool,
+    Bus, CLOSE_GRACE_DEFAULT, Call, CallError, ErrorCode, Execution, McpServers, MemoryBus,
+    NoArguments, Outcome, Scripts, ToolContext, Toolbus, TypedTool, tool,
 };
 use toolbus_testkit::eventually;
 
@@ -36,9 +35,9 @@ async fn close_under(toolbus: &Toolbus, started: &Notify) -> (Outcome, Duration)
     let running = call(toolbus, "work", json!({}));
     let closing = async {
         started.notified().await;
-        let begun_at = Instant::now();
+        let started_at = Instant::now();
         toolbus.close().await;
-        begun_at.elapsed()
+        started_at.elapsed()
     };
     tokio::join!(running, closing)
 }
@@ -135,6 +134,49 @@ async fn whoever_closes_a_second_time_waits_for_the_first() {
     toolbus.close().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn whoever_closes_again_after_giving_up_waits_all_the_same() {
+    let started = Arc::new(Notify::new());
+    let toolbus = Toolbus::builder().tool(taking(4 * SECOND, &started)).open().await.unwrap();
+    let closing = async {
+        started.notified().await;
+        assert!(timeout(SECOND, toolbus.close()).await.is_err());
+        toolbus.close().await;
+        matches!(toolbus.bus().health(), Health::Down { .. })
+    };
+    let (outcome, is_down) = tokio::join!(call(&toolbus, "work", json!({})), closing);
+    assert_eq!(text(outcome), "done");
+    assert!(is_down, "the first was not done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_goes_on_when_nobody_waits_for_it() {
+    let started = Arc::new(Notify::new());
+    let toolbus = Toolbus::builder().tool(taking(50 * SECOND, &started)).open().await.unwrap();
+    let bus = Arc::clone(toolbus.bus());
+    let giving_up = async {
+        started.notified().await;
+        assert!(timeout(SECOND, toolbus.close()).await.is_err());
+    };
+    let (outcome, ()) = tokio::join!(call(&toolbus, "work", json!({})), giving_up);
+    assert_eq!(outcome.unwrap_err().code, ErrorCode::Cancelled, "its grace is over");
+
+    drop(toolbus);
+    let down = async || match bus.health() {
+        Health::Down { .. } => Ok(()),
+        health => Err(health),
+    };
+    eventually(LIMIT, down).await;
+}
+
+#[tokio::test]
+async fn a_grace_may_be_as_long_as_it_likes() {
+    let toolbus = Toolbus::builder().tool(adding("add")).serve_calls(NonZeroU16::MIN);
+    let toolbus = toolbus.open().await.unwrap();
+    toolbus.close_within(Duration::MAX).await;
+    assert!(matches!(toolbus.bus().health(), Health::Down { .. }), "closing was cut off");
+}
+
 #[tokio::test]
 async fn a_bus_that_was_given_stays_open() {
     let bus = Arc::new(MemoryBus::new());
@@ -150,25 +192,42 @@ async fn a_bus_that_was_given_stays_open() {
     second.close().await;
 }
 
+/// A call that runs is not cut off: whoever made it is elsewhere, and still waits.
 #[tokio::test]
 async fn a_toolbus_that_is_dropped_leaves_nothing_behind() {
-    let held = Arc::new(());
-    let holds = Arc::clone(&held);
-    let tool = tool("hold", "", move |_: NoArguments, _| {
-        let held = Arc::clone(&holds);
-        async move {
-            pending::<()>().await;
-            drop(held);
-            Ok(())
-        }
-    });
-    let toolbus = Toolbus::builder().tool(tool).scripts(Scripts::remote());
-    drop(toolbus.serve_calls(NonZeroU16::MIN).open().await.unwrap());
-    let count = async || match Arc::strong_count(&held) {
+    let mark = mark();
+    let bus = MemoryBus::new();
+    let work = Work::default();
+    let toolbus = Toolbus::builder().bus(Arc::new(bus.connect())).tool(work.tool());
+    let toolbus = toolbus.scripts(Scripts::remote()).mcp(McpServers::json(own_server(&mark)));
+    let toolbus = toolbus.serve_calls(NonZeroU16::MIN).open().await.unwrap();
+    let elsewhere = caller_of(&bus, &toolbus, "work").await;
+    assert!(toolbus.wait_for_servers(LIMIT).await);
+    assert_eq!(processes_with(&mark), 1);
+    work.go.notify_one();
+    assert_eq!(text(call(&elsewhere, "work", json!({})).await), "done");
+    work.started.notified().await;
+
+    let dropping = async {
+        work.started.notified().await;
+        drop(toolbus);
+        eventually(LIMIT, async || match processes_with(&mark) {
+            0 => Ok(()),
+            count => Err(count),
+        })
+        .await;
+        work.go.notify_one();
+    };
+    let (outcome, ()) = tokio::join!(call(&elsewhere, "work", json!({})), dropping);
+    assert_eq!(text(outcome), "done");
+
+    // The tool is gone, and so is who answered its calls.
+    eventually(LIMIT, async || match Arc::strong_count(&work.is_done) {
         1 => Ok(()),
         count => Err(count),
-    };
-    eventually(LIMIT, count).await;
+    })
+    .await;
+    elsewhere.close().await;
 }
 
 #[tokio::test]

@@ -1,7 +1,6 @@
 //! More than an agent: several programs on one bus, MCP servers, scripts.
 
 use std::num::NonZeroU16;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,41 +9,21 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-use toolbus::bus::responder::CallKey;
 use toolbus::bus::{
     Consumer, Envelope, Handler, Health, PublishError, SubscribeError, Subscription, Topic,
 };
 use toolbus::sandbox::{Config, Sandbox};
 use toolbus::scripts::Unavailable;
 use toolbus::tools::bus::Remote;
-use toolbus::tools::grant::{GrantPolicy, KEY_BYTES_MIN};
+use toolbus::tools::grant::KEY_BYTES_MIN;
 use toolbus::{
-    Bus, ErrorCode, Execution, GrantCheck, GrantKey, McpError, McpServers, MemoryBus, Scripts,
-    Tool, Toolbus, wire,
+    Bus, ErrorCode, Execution, GrantCheck, GrantKey, GrantPolicy, McpError, McpServers, MemoryBus,
+    Scripts, Tool, Toolbus, wire,
 };
 use toolbus_testkit::eventually;
 use toolbus_testkit::mcp as servers;
 
 use crate::support::*;
-
-/// A small MCP server with one tool, `shout`.
-const SHOUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/shout.py");
-
-/// An `mcp.json` with the small server as `own`, in processes that have this among their arguments.
-fn own_server(mark: &str) -> String {
-    let entry = json!({"command": "python3", "args": ["-I", SHOUT, mark]});
-    json!({"mcpServers": {"own": entry}}).to_string()
-}
-
-/// How many processes have this among their arguments.
-fn processes_with(mark: &str) -> usize {
-    let has_mark = |process: &Path| {
-        std::fs::read(process.join("cmdline"))
-            .is_ok_and(|line| String::from_utf8_lossy(&line).split('\0').any(|word| word == mark))
-    };
-    let processes = std::fs::read_dir("/proc").unwrap().flatten();
-    processes.filter(|process| has_mark(&process.path())).count()
-}
 
 /// A bus that holds back what is announced of the small server.
 struct HoldsBack {
@@ -93,10 +72,6 @@ async fn let_others_run() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
-}
-
-fn mark() -> String {
-    format!("mark-{:?}", CallKey::unique()).replace(['(', ')'], "")
 }
 
 #[tokio::test]
@@ -161,39 +136,6 @@ async fn services_that_check_grants_take_only_requests_with_one() {
     for toolbus in [without, with_key, worker] {
         toolbus.close().await;
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_call_from_the_bus_is_waited_for_when_the_agent_is_drained() {
-    let bus = MemoryBus::new();
-    let connect = || Arc::new(bus.connect()) as Arc<dyn Bus>;
-    let (started, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (starts, goes) = (Arc::clone(&started), Arc::clone(&go));
-    let work = toolbus::tool("work", "", move |_: toolbus::NoArguments, _| {
-        let (started, go) = (Arc::clone(&starts), Arc::clone(&goes));
-        async move {
-            started.notify_one();
-            go.notified().await;
-            Ok("done")
-        }
-    });
-    let first = Toolbus::builder().name("first").bus(connect()).tool(work);
-    let first = first.serve_calls(NonZeroU16::MIN).open().await.unwrap();
-    let second = Toolbus::builder().name("second").bus(connect()).open().await.unwrap();
-    let topic = wire::topic::tool_invoke_agent(first.name());
-    let remote = Remote::new(second.agent().requester().clone(), topic);
-    second.invoker().registry().register(Tool::new("work", "", "first"), remote).unwrap();
-
-    let closing = async {
-        started.notified().await;
-        let go_on = async {
-            tokio::time::sleep(LIMIT / 2).await;
-            go.notify_one();
-        };
-        tokio::join!(first.close_within(LIMIT), go_on);
-    };
-    let (outcome, ()) = tokio::join!(call(&second, "work", json!({})), closing);
-    assert_eq!(text(outcome), "done");
 }
 
 #[tokio::test]
@@ -272,9 +214,10 @@ async fn without_servers_the_tools_of_the_bridge_are_there_all_the_same() {
 
 #[tokio::test]
 async fn a_list_of_servers_with_mistakes_is_an_error() {
-    let check = async |servers: McpServers| match Toolbus::builder().mcp(servers).open().await {
-        Err(toolbus::Error::Mcp(error)) => error,
-        other => panic!("{:?}", other.err()),
+    let check = async |servers: McpServers| {
+        let error = Toolbus::builder().mcp(servers).open().await.unwrap_err();
+        let toolbus::Error::Mcp(error) = error else { panic!("{error:?}") };
+        error
     };
     let list = json!({"mcpServers": {
         "one": {"command": "x", "env": {"KEY": 7}},

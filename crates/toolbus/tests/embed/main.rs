@@ -7,4 +7,5 @@ mod close;
 mod examples;
 mod fleet;
 mod open;
+mod served;
 mod support;

@@ -10,16 +10,16 @@ use serde::Deserialize;
 use serde_json::json;
 use toolbus::tools::registry;
 use toolbus::{
-    About, Budget, CallEvent, CallEventKind, Decision, ErrorCode, Execution, Guide, Invocation,
-    MemoryBus, Observe, Offer, Output, Principal, Scripts, SessionId, Tool, Toolbus,
-    ToolbusBuilder, View, tool,
+    About, Budget, CallEvent, CallEventKind, Decision, ErrorCode, Execution, GrantKey, Guide,
+    Invocation, McpServers, MemoryBus, Observe, Offer, Output, Principal, Scripts, SessionId, Tool,
+    Toolbus, ToolbusBuilder, View, tool,
 };
 
 use crate::support::*;
 
 /// What stands against opening this.
 async fn error(builder: ToolbusBuilder) -> toolbus::Error {
-    builder.open().await.err().expect("it cannot be opened")
+    builder.open().await.unwrap_err()
 }
 
 #[tokio::test]
@@ -214,6 +214,25 @@ async fn the_tools_for_guides_are_there_where_somebody_may_bring_one() {
     assert_eq!(names(&toolbus), [list, get, "add"]);
     let page = call(&toolbus, "get_tool_guide", json!({"name": "sums"})).await;
     assert_eq!(text(page), "Add two numbers.");
+}
+
+#[tokio::test]
+async fn what_is_printed_for_debugging_names_things_and_holds_no_secret() {
+    let scripts = Scripts::remote();
+    let builder = Toolbus::builder().name("my-agent").tool(adding("add")).scripts(scripts);
+    let builder = builder.grants(GrantKey::new("hunter2 ".repeat(8)).unwrap());
+    let builder = builder.mcp(McpServers::json("{\"mcpServers\": {}} // hunter2"));
+    let text = format!("{builder:?}");
+    assert!(text.contains("my-agent") && text.contains("[\"add\"]"), "{text}");
+    assert!(!text.contains("hunter2"), "{text}");
+    assert!(format!("{:?}", adding("add")).contains("\"add\""));
+
+    let toolbus = Toolbus::builder().name("my-agent").open().await.unwrap();
+    let expected = "Toolbus { name: AgentName(my-agent), is_closing: false, .. }";
+    assert_eq!(format!("{toolbus:?}"), expected);
+    assert_eq!(format!("{:?}", toolbus.agent()), "Agent { name: AgentName(my-agent), .. }");
+    toolbus.close().await;
+    assert!(format!("{toolbus:?}").contains("is_closing: true"));
 }
 
 #[tokio::test]
