@@ -2,16 +2,18 @@
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use serde_json::Value;
 use toolbus_bus::CallContext;
 use tracing::Instrument as _;
 
-use super::{Invoker, Recording};
+use super::{Invoker, Recording, cancel_with};
 use crate::call::{Call, CallError};
 use crate::gate::{Passage, take_of_budget};
 use crate::grant::Permit;
+use crate::scope::Scope;
 use crate::subject::Subject;
 use crate::tool::TIMEOUT_DEFAULT;
 
@@ -21,6 +23,8 @@ pub struct Admitted<'a> {
     recording: Recording<'a>,
     context: CallContext,
     permit: Permit,
+    /// Cancels the read when it is cancelled itself.
+    scope: Arc<Scope>,
     /// Let go of after the record.
     _held: Vec<Box<dyn Any + Send>>,
 }
@@ -40,13 +44,40 @@ impl Invoker {
     /// tool but reaches into the same places. The call's tool names the kind of read, and `subject`
     /// is what is read.
     ///
+    /// A subject that the scope may not see is not there.
+    ///
     /// # Errors
     /// Why it may not be made; that is recorded.
     pub async fn admit(&self, call: Call, subject: Subject) -> Result<Admitted<'_>, CallError> {
+        let is_seen = call.scope.view.sees(&subject.id);
+        self.admit_if(is_seen, call, subject).await
+    }
+
+    /// The same for a list whose entries are each a subject of their own. Whoever asks for it shows
+    /// the scope only those that it sees, so the view does not decide about the list itself.
+    ///
+    /// # Errors
+    /// Why it may not be made; that is recorded.
+    pub async fn admit_list(
+        &self,
+        call: Call,
+        subject: Subject,
+    ) -> Result<Admitted<'_>, CallError> {
+        self.admit_if(true, call, subject).await
+    }
+
+    async fn admit_if(
+        &self,
+        is_seen: bool,
+        mut call: Call,
+        subject: Subject,
+    ) -> Result<Admitted<'_>, CallError> {
         let recording = self.inner.recorder.begin(&call);
         recording.resolved(&subject);
         let time = call.time;
-        let cancelled = call.cancelled.clone();
+        let scope = Arc::clone(&call.scope);
+        let cancelled = call.cancelled.child_token();
+        call.cancelled = cancelled.clone();
         let progress = recording.stamped(call.progress.clone());
         let asker = call.asker.clone();
         let span = recording.span().clone();
@@ -55,12 +86,16 @@ impl Invoker {
 
         let passing = async {
             take_of_budget(&call)?;
+            if !is_seen {
+                return Err(CallError::not_registered(subject.id.as_str()));
+            }
             let mut passage = Passage::new(call, None, subject, Value::Null);
             let passed = self.pass_gates(&mut passage, &recording).await;
             held = passage.take_held();
             passed.map(|()| Permit::new(&passage.subject, &passage.call.scope, grant_key))
         };
-        let passed = AssertUnwindSafe(passing).catch_unwind().instrument(span).await;
+        let passing = AssertUnwindSafe(passing).catch_unwind().instrument(span);
+        let passed = cancel_with(&scope.cancelled, &cancelled, passing).await;
         let passed = passed.unwrap_or_else(|_| Err(super::panic_error(&recording)));
 
         match passed {
@@ -68,7 +103,7 @@ impl Invoker {
                 // Its time begins only now, as a tool's does.
                 let deadline = time.execution_deadline(TIMEOUT_DEFAULT);
                 let context = CallContext { deadline, cancelled, progress, asker };
-                Ok(Admitted { recording, context, permit, _held: held })
+                Ok(Admitted { recording, context, permit, scope, _held: held })
             }
             Err(error) => {
                 let error = recording.complete(error);
@@ -88,7 +123,7 @@ impl Admitted<'_> {
     where
         Fut: Future<Output = Result<T, CallError>>,
     {
-        let Self { recording, context, permit, _held } = self;
+        let Self { recording, context, permit, scope, _held } = self;
         let deadline = context.deadline;
         let cancelled = context.cancelled.clone();
         let span = recording.span().clone();
@@ -106,7 +141,7 @@ impl Admitted<'_> {
                 }
             }
         };
-        let ended = ended.instrument(span).await;
+        let ended = cancel_with(&scope.cancelled, &cancelled, ended.instrument(span)).await;
 
         recording.end_with(ended.as_ref().map(|_| ()));
         ended
