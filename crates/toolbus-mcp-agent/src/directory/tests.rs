@@ -393,3 +393,43 @@ async fn what_is_away_is_refused_and_waits_in_no_queue() {
     stage.announce().await;
     stage.call("mcp_invoke_tool", invoke("github", "create_issue")).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_direct_tool_is_the_tool_of_its_server() {
+    let stage = Stage::start().await;
+    stage.directory.offer_directly();
+    stage.announce().await;
+
+    let entry = stage.invoker.registry().find("GitHub__delete_repo").unwrap();
+    assert_eq!(entry.id.as_str(), "mcp:github/delete_repo");
+    assert_eq!(entry.definition.to_string(), "digest of delete_repo");
+    let hidden = stage.call_in(without_deleting(), "GitHub__delete_repo", nothing()).await;
+    assert_eq!(hidden.unwrap_err(), CallError::not_registered("GitHub__delete_repo"));
+
+    let only = View::all().only(["mcp:github/create_issue"]);
+    let tools = stage.invoker.registry().snapshot();
+    let seen: Vec<_> = tools.seen_by(&only).map(|entry| entry.tool.name.as_str()).collect();
+    assert_eq!(seen, ["GitHub__create_issue"]);
+    let output = stage.call_in(only, "GitHub__create_issue", nothing()).await.unwrap();
+    assert_eq!(output.content.as_deref(), Some("ran"));
+}
+
+#[tokio::test]
+async fn a_tool_whose_schema_is_too_large_keeps_its_place() {
+    let stage = Stage::start().await;
+    stage.directory.offer_directly();
+    stage.announce().await;
+    let tools = stage.tools();
+    let direct: Vec<_> = tools.iter().filter(|name| name.contains("__")).collect();
+    let expected = ["GitHub__create_issue", "GitHub__huge", "GitHub__delete_repo", "my-notes__add"];
+    assert_eq!(direct, expected);
+    let any = object!({"type": "object"});
+    assert_eq!(stage.invoker.registry().find("GitHub__huge").unwrap().tool.parameters, any);
+
+    let revision = stage.invoker.registry().snapshot().revision();
+    for announcement in 2..=3 {
+        stage.announce().await;
+        assert_eq!(stage.tools(), tools, "{announcement}");
+        assert_eq!(stage.invoker.registry().snapshot().revision(), revision, "{announcement}");
+    }
+}
