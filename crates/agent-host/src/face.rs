@@ -41,6 +41,7 @@ impl FaceServer {
         let visitors = FaceSettings {
             allowed_hosts: settings.allowed_hosts.clone(),
             allowed_origins: settings.allowed_origins.clone(),
+            ..FaceSettings::default()
         };
         let deps = FaceDeps {
             agent: toolbus.name().clone(),

@@ -13,7 +13,7 @@ use rmcp::model::{
     ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult, ListToolsResult,
     PaginatedRequestParams, PromptsCapability, ReadResourceRequestMethod,
     ReadResourceRequestParams, ReadResourceResponse, ResourcesCapability, ServerCapabilities,
-    ServerConfig, SubscribeRequestMethod, SubscribeRequestParams, UnsubscribeRequestMethod,
+    ServerConfig, SubscribeRequestMethod, SubscribeRequestParams, Tool, UnsubscribeRequestMethod,
     UnsubscribeRequestParams,
 };
 use rmcp::service::{Peer, RequestContext, SubscriptionContext};
@@ -21,13 +21,13 @@ use serde_json::Value;
 use toolbus_bus::{Slot, SlotPool};
 use toolbus_tools::call::{Arguments, Call, CallError};
 use toolbus_tools::id::{CallId, SessionId, ToolName};
-use toolbus_tools::{Door, Principal, Scope};
+use toolbus_tools::{Door, Principal, Scope, View};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::name::AgentName;
 
 use crate::input_rounds::RequestAnswer;
 use crate::log::SessionLog;
-use crate::offer::{self, Offer, Target};
+use crate::offer::{self, BesideTools, Offer, Target};
 use crate::outcome;
 use crate::pending_call::{CallOutcome, ClientLinks, MethodResult, NewCall};
 use crate::protocol_version;
@@ -56,19 +56,24 @@ pub(crate) struct Handler {
     subscriptions: ResourceSubscriptions,
 }
 
-/// The scope of one client, whose session is its own.
-fn client_scope(agent: &AgentName) -> Arc<Scope> {
+/// The scope of one client that sees this, whose session is its own.
+fn client_scope(agent: &AgentName, view: View) -> Arc<Scope> {
     let scope = Scope::new(Door::Mcp, Principal::claimed(CLIENT), agent.clone());
     let session = SessionId::parse(format!("mcp/{}", scope.run.as_str()));
-    Arc::new(scope.with_session(session.ok()))
+    Arc::new(scope.with_session(session.ok()).with_view(view))
 }
 
 impl Handler {
-    /// Answers with what `offer` has; `calls` bounds how many calls and other requests
+    /// Answers with what `offer` has and `view` sees; `calls` bounds how many calls and other requests
     /// over the bus run, over all paths, and `suspended` has those whose clients are away.
-    pub(crate) fn new(offer: Offer, calls: SlotPool, suspended: SuspendedCalls) -> Self {
+    pub(crate) fn new(
+        offer: Offer,
+        view: View,
+        calls: SlotPool,
+        suspended: SuspendedCalls,
+    ) -> Self {
         Self {
-            scope: client_scope(&offer.deps().agent),
+            scope: client_scope(&offer.deps().agent, view),
             offer,
             calls,
             suspended,
@@ -80,15 +85,26 @@ impl Handler {
     /// The same for another session.
     pub(crate) fn for_session(&self) -> Self {
         Self {
-            scope: client_scope(&self.offer.deps().agent),
+            scope: client_scope(&self.offer.deps().agent, self.scope.view.clone()),
             log: SessionLog::default(),
             subscriptions: ResourceSubscriptions::default(),
             ..self.clone()
         }
     }
 
-    pub(crate) fn offer(&self) -> &Offer {
-        &self.offer
+    /// The tool of this name, as far as it is known without asking anybody.
+    pub(crate) fn known_tool(&self, name: &str) -> Option<Tool> {
+        self.offer.known_tool(&self.scope, name)
+    }
+
+    /// Whether there is a tool of this name, as far as is known without asking anybody.
+    pub(crate) fn knows_tool(&self, name: &str) -> bool {
+        self.offer.knows_tool(&self.scope, name)
+    }
+
+    /// What the client may use beside tools.
+    fn beside_tools(&self) -> BesideTools {
+        self.offer.beside_tools(&self.scope.view)
     }
 
     pub(crate) fn suspended(&self) -> &SuspendedCalls {
@@ -127,7 +143,7 @@ impl Handler {
         let mut capabilities = tools.build();
         capabilities.logging = Some(serde_json::Map::new());
 
-        let offered = self.offer.beside_tools();
+        let offered = self.beside_tools();
         capabilities.prompts = offered.prompts.then(|| {
             let mut prompts = PromptsCapability::default();
             prompts.list_changed = Some(true);
@@ -239,7 +255,7 @@ impl Handler {
         mut request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        if !self.offer.beside_tools().prompts {
+        if !self.beside_tools().prompts {
             return Err(ErrorData::method_not_found::<GetPromptRequestMethod>());
         }
 
@@ -289,7 +305,7 @@ impl Handler {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        if !self.offer.beside_tools().resources {
+        if !self.beside_tools().resources {
             return Err(ErrorData::method_not_found::<ReadResourceRequestMethod>());
         }
         let (uri, nothing) = (request.uri, Value::Null);
@@ -339,14 +355,14 @@ impl Handler {
 
     pub(crate) async fn subscribe(&self, request: SubscribeRequestParams) -> Result<(), ErrorData> {
         let _slot = self.take_slot()?;
-        if !self.offer.beside_tools().subscriptions {
+        if !self.beside_tools().subscriptions {
             return Err(ErrorData::method_not_found::<SubscribeRequestMethod>());
         }
         self.subscriptions.subscribe(&self.offer, &self.scope, request.uri).await
     }
 
     pub(crate) fn unsubscribe(&self, request: &UnsubscribeRequestParams) -> Result<(), ErrorData> {
-        if !self.offer.beside_tools().subscriptions {
+        if !self.beside_tools().subscriptions {
             return Err(ErrorData::method_not_found::<UnsubscribeRequestMethod>());
         }
         self.subscriptions.unsubscribe(&request.uri);
@@ -364,7 +380,7 @@ impl Handler {
     ) -> Result<CompleteResult, ErrorData> {
         let _slot = self.take_slot()?;
         let requests = self.offer.requests(&self.scope, &context.ct);
-        let requests = requests.filter(|_| self.offer.beside_tools().completions);
+        let requests = requests.filter(|_| self.beside_tools().completions);
         let requests = requests.ok_or_else(ErrorData::method_not_found::<CompleteRequestMethod>)?;
         requests.complete(request).await
     }

@@ -108,7 +108,7 @@ impl ServerHandler for InstrumentedHandler {
 
     /// Without waiting, for the check of headers that repeat arguments.
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.handler.offer().known_tool(name)
+        self.handler.known_tool(name)
     }
 
     async fn initialize(
@@ -157,7 +157,7 @@ impl ServerHandler for InstrumentedHandler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let is_listed = self.handler.offer().knows_tool(&request.name);
+        let is_listed = self.handler.knows_tool(&request.name);
         let about = About::Tool { name: &request.name, is_listed };
         let mut recorded = self.begin_record(CallToolRequestMethod::VALUE, about, &context);
         // Not copied but where it may be found meanwhile.
@@ -166,7 +166,7 @@ impl ServerHandler for InstrumentedHandler {
 
         let answer = self.handler.call_tool(request, context).instrument(span).await;
 
-        if let Some(name) = unknown.filter(|name| self.handler.offer().knows_tool(name)) {
+        if let Some(name) = unknown.filter(|name| self.handler.knows_tool(name)) {
             recorded.operation.is_listed(&name);
         }
         recorded.end(&answer, failure_of_result);

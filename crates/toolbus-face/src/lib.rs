@@ -42,9 +42,10 @@ use axum::Router;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::SlotPool;
-use toolbus_mcp_agent::McpDirectory;
+use toolbus_mcp_agent::{McpDirectory, seen_summary};
 use toolbus_tools::invoker::ReadContext;
-use toolbus_tools::{Call, CallError, Invoker, Subject};
+use toolbus_tools::{Call, CallError, Invoker, Subject, View};
+use toolbus_wire::message::mcp::McpServerSummary;
 use toolbus_wire::name::AgentName;
 
 pub use limits::CONNECTIONS_MAX;
@@ -60,6 +61,9 @@ pub struct FaceSettings {
     /// Web pages that may call tools, by their origins, such as `https://chat.example.com`; a
     /// request from another one is refused. Those of this machine always may.
     pub allowed_origins: Vec<String>,
+    /// What clients see of the agent's tools and of MCP servers; by default everything. Calls at
+    /// `/mcp/NAME` are the agent's `mcp:management/mcp_invoke_tool`, so it is to be seen for them.
+    pub view: View,
 }
 
 /// The agent whose tools a face offers. Clones are the same agent.
@@ -74,6 +78,34 @@ pub struct FaceDeps {
 }
 
 impl FaceDeps {
+    /// Reads what a view sees of an MCP server, by its name in any case; `None` where that is
+    /// nothing, or no bridge has announced it.
+    pub(crate) fn read_seen<T>(
+        &self,
+        name: &str,
+        view: &View,
+        read: impl FnOnce(&McpServerSummary) -> T,
+    ) -> Option<T> {
+        let known = self.directory.servers();
+        let known = known.iter().find(|known| known.server_name.eq_ignore_ascii_case(name))?;
+        seen_summary(known, view).map(|seen| read(&seen))
+    }
+
+    /// Has a list pass the gates, whose entries are filtered by the scope's view afterwards; makes
+    /// the read of it, and records how that ended.
+    pub(crate) fn read_list<'a, T, Fut>(
+        &'a self,
+        call: Call,
+        subject: Subject,
+        read: impl FnOnce(ReadContext) -> Fut + Send + 'a,
+    ) -> BoxFuture<'a, Result<T, CallError>>
+    where
+        T: Send + 'a,
+        Fut: Future<Output = Result<T, CallError>> + Send + 'a,
+    {
+        Box::pin(async move { self.invoker.admit_list(call, subject).await?.run(read).await })
+    }
+
     /// Has a read pass the gates, makes it, and records how it ended.
     pub(crate) fn read<'a, T, Fut>(
         &'a self,

@@ -16,6 +16,7 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::SlotPool;
 use toolbus_telemetry::mcp::{Recorder, Transport};
+use toolbus_tools::View;
 
 use crate::handler::Handler;
 use crate::instrumented::InstrumentedHandler;
@@ -30,6 +31,8 @@ type Service = StreamableHttpService<InstrumentedHandler, LocalSessionManager>;
 /// Everything behind the face.
 struct Mounts {
     deps: FaceDeps,
+    /// What clients see.
+    view: View,
     calls: SlotPool,
     suspended: SuspendedCalls,
     config: StreamableHttpServerConfig,
@@ -57,11 +60,13 @@ pub(crate) fn router(
 ) -> Router {
     let config = server_config(settings, stop);
 
-    let own = Handler::new(Offer::of_agent(deps.clone()), calls.clone(), suspended.clone());
+    let view = settings.view.clone();
+    let own = Offer::of_agent(deps.clone());
+    let own = Handler::new(own, view.clone(), calls.clone(), suspended.clone());
     let recorder = Recorder::new(&global::meter("toolbus.face"), Transport::Tcp);
     let own = Mount::new(own, recorder.clone(), &config);
     let mounts =
-        Mounts { deps, calls, suspended, config, recorder, own, servers: Mutex::default() };
+        Mounts { deps, view, calls, suspended, config, recorder, own, servers: Mutex::default() };
 
     Router::new()
         .route(
@@ -101,10 +106,9 @@ fn server_config(settings: &FaceSettings, stop: CancellationToken) -> Streamable
 }
 
 impl Mounts {
-    /// What is served for one MCP server; `None` where no bridge has announced one of that name.
+    /// What is served for one MCP server; `None` where clients see none of that name.
     fn mount_of_server(&self, name: &str) -> Option<Mount> {
-        let known = self.deps.directory.servers();
-        let server = known.iter().find(|known| known.server_name.eq_ignore_ascii_case(name));
+        let server = self.deps.read_seen(name, &self.view, |seen| seen.server_name.clone());
         let key = name.to_lowercase();
 
         let mut servers = self.servers.lock();
@@ -114,9 +118,10 @@ impl Mounts {
             return None;
         };
         let mount = servers.entry(key).or_insert_with(|| {
-            let recorder = self.recorder.about_server(&server.server_name);
-            let offer = Offer::of_server(self.deps.clone(), server.server_name.clone());
-            let handler = Handler::new(offer, self.calls.clone(), self.suspended.clone());
+            let recorder = self.recorder.about_server(&server);
+            let offer = Offer::of_server(self.deps.clone(), server);
+            let (calls, suspended) = (self.calls.clone(), self.suspended.clone());
+            let handler = Handler::new(offer, self.view.clone(), calls, suspended);
             Mount::new(handler, recorder, &self.config)
         });
         Some(mount.clone())

@@ -10,9 +10,9 @@ use rmcp::model::{ErrorData, ListToolsResult, Tool, ToolAnnotations};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use toolbus_mcp_agent::{provider_of, read_subject};
-use toolbus_tools::Scope;
 use toolbus_tools::call::CallError;
 use toolbus_tools::id::ToolId;
+use toolbus_tools::{Scope, View};
 use toolbus_wire::message::mcp::{McpFeature, McpRevisions, McpServerSummary, McpToolDetails};
 
 use crate::FaceDeps;
@@ -35,6 +35,13 @@ pub(crate) struct Offer {
 struct ServerOffer {
     name: String,
     catalogue: RwLock<ListedTools>,
+}
+
+impl ServerOffer {
+    /// Which tool it is that has this name there.
+    fn tool_id(&self, name: &str) -> ToolId {
+        ToolId::of(&provider_of(&self.name), name)
+    }
 }
 
 /// The tools of one MCP server as they were listed last.
@@ -102,21 +109,20 @@ impl Offer {
         }
     }
 
-    /// What there is beside tools, as it was announced last. The agent itself has nothing of it.
-    pub(crate) fn beside_tools(&self) -> BesideTools {
+    /// What a view sees beside tools, as it was announced last. The agent itself has nothing of it.
+    pub(crate) fn beside_tools(&self, view: &View) -> BesideTools {
         let Some(server) = &self.server else { return BesideTools::default() };
-        let known = self.deps.directory.servers();
-        let known = known.iter().find(|s| s.server_name.eq_ignore_ascii_case(&server.name));
         let some = |count: Option<u32>| count.is_some_and(|count| count > 0);
-        known.map_or_else(BesideTools::default, |known| {
-            let can = |feature| known.features.iter().flatten().any(|can| *can == feature);
+        let beside = self.deps.read_seen(&server.name, view, |seen| {
+            let can = |feature| seen.features.iter().flatten().any(|can| *can == feature);
             BesideTools {
-                prompts: some(known.prompt_count),
-                resources: some(known.resource_count),
+                prompts: some(seen.prompt_count),
+                resources: some(seen.resource_count),
                 completions: can(McpFeature::Completions),
                 subscriptions: can(McpFeature::ResourceSubscriptions),
             }
-        })
+        });
+        beside.unwrap_or_default()
     }
 
     /// The server, where it has prompts.
@@ -125,7 +131,7 @@ impl Offer {
         scope: &'a Arc<Scope>,
         cancelled: &'a CancellationToken,
     ) -> Option<ServerRequests<'a>> {
-        self.requests(scope, cancelled).filter(|_| self.beside_tools().prompts)
+        self.requests(scope, cancelled).filter(|_| self.beside_tools(&scope.view).prompts)
     }
 
     /// The server, where it has resources.
@@ -134,7 +140,7 @@ impl Offer {
         scope: &'a Arc<Scope>,
         cancelled: &'a CancellationToken,
     ) -> Option<ServerRequests<'a>> {
-        self.requests(scope, cancelled).filter(|_| self.beside_tools().resources)
+        self.requests(scope, cancelled).filter(|_| self.beside_tools(&scope.view).resources)
     }
 
     pub(crate) fn requests<'a>(
@@ -212,31 +218,45 @@ impl Offer {
         let call = read_call(scope, "tools/list");
         let subject = read_subject(&server.name, "tools/list");
         let listing = |_| self.deps.directory.details(&server.name);
-        let details = self.deps.read(call, subject, listing).await?;
+        let details = self.deps.read_list(call, subject, listing).await?;
+        let tools: Arc<Vec<_>> = Arc::new(details.tools.into_iter().map(of_server).collect());
 
-        let provider = provider_of(&server.name);
-        let seen = details.tools.into_iter();
-        let seen = seen.filter(|tool| view.sees(&ToolId::of(&provider, &tool.name)));
-        let tools: Arc<Vec<_>> = Arc::new(seen.map(of_server).collect());
-
+        // Whole, for every client: what one of them sees is looked at each time.
         *server.catalogue.write() = ListedTools { tools: Arc::clone(&tools), revision };
-        Ok(tools)
+        if view.is_all() {
+            return Ok(tools);
+        }
+        let seen = tools.iter().filter(|tool| view.sees(&server.tool_id(&tool.name)));
+        Ok(Arc::new(seen.cloned().collect()))
     }
 
-    /// The tool of this name, as far as it is known without asking anybody.
-    pub(crate) fn known_tool(&self, name: &str) -> Option<Tool> {
+    /// The tool of this name that a scope sees, as far as it is known without asking anybody.
+    pub(crate) fn known_tool(&self, scope: &Scope, name: &str) -> Option<Tool> {
+        if !self.may_see_tool(scope, name) {
+            return None;
+        }
         match &self.server {
             None => self.deps.invoker.registry().find(name).map(|tool| of_agent(&tool.tool)),
             Some(server) => server.catalogue.read().find(name).cloned(),
         }
     }
 
-    /// Whether there is a tool of this name, as far as is known without asking anybody.
-    pub(crate) fn knows_tool(&self, name: &str) -> bool {
-        match &self.server {
-            None => self.deps.invoker.registry().find(name).is_some(),
-            Some(server) => server.catalogue.read().find(name).is_some(),
-        }
+    /// Whether a scope sees a tool of this name, as far as is known without asking anybody.
+    pub(crate) fn knows_tool(&self, scope: &Scope, name: &str) -> bool {
+        self.may_see_tool(scope, name)
+            && match &self.server {
+                None => self.deps.invoker.registry().find(name).is_some(),
+                Some(server) => server.catalogue.read().find(name).is_some(),
+            }
+    }
+
+    /// Whether a scope sees the tool of this name, if there is one.
+    fn may_see_tool(&self, scope: &Scope, name: &str) -> bool {
+        let id = match &self.server {
+            None => self.deps.invoker.registry().find(name).map(|tool| tool.id.clone()),
+            Some(server) => Some(server.tool_id(name)),
+        };
+        id.is_none_or(|id| scope.view.sees(&id))
     }
 
     /// The number of the server's list of tools, as it was announced last.
@@ -244,12 +264,15 @@ impl Offer {
         self.lists_of(&self.deps.directory.servers()).map(|lists| lists.tools)
     }
 
-    /// Whether there is a tool of this name. What is not known may have come since, so whoever has
+    /// Whether a scope sees a tool of this name. What is not known may have come since, so whoever has
     /// the tools is asked where its list is another than the one that is known: not for every
     /// name that a client makes up.
     async fn has_tool(&self, scope: &Arc<Scope>, name: &str) -> Result<bool, CallError> {
-        if self.knows_tool(name) {
+        if self.knows_tool(scope, name) {
             return Ok(true);
+        }
+        if !self.may_see_tool(scope, name) {
+            return Ok(false);
         }
         let Some(server) = &self.server else { return Ok(false) };
         let announced = self.announced_tools();

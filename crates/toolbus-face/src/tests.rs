@@ -1,13 +1,20 @@
+use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
-use axum::http::Request;
 use axum::http::header::{ACCEPT, CONTENT_TYPE, HOST};
+use axum::http::{Request, StatusCode};
 use serde_json::{Value, json};
 use toolbus_bus::requester::Requester;
-use toolbus_bus::{Bus, Envelope, MemoryBus};
-use toolbus_tools::{Guides, Output, Registry, Tool};
-use toolbus_wire::message::mcp::{McpServerSummary, McpServersIndexed};
+use toolbus_bus::{
+    Bus, Consumer, Delivery, Disposition, Envelope, Flow, MemoryBus, Subscription, TopicPattern,
+};
+use toolbus_tools::id::ToolId;
+use toolbus_tools::registry::{self, Provider};
+use toolbus_tools::{Guides, Output, Registry, Scope, Tool};
+use toolbus_wire::message::mcp::{
+    McpGetServiceDetailsResponse, McpServerSummary, McpServersIndexed, McpToolDetails,
+};
 use toolbus_wire::name::InstanceId;
 use toolbus_wire::topic;
 use tower::ServiceExt as _;
@@ -19,16 +26,26 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// The agent of a face, on a bus where a bridge has announced the server `notes` and gone.
 async fn agent() -> FaceDeps {
-    let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
+    agent_on(&(Arc::new(MemoryBus::new()) as Arc<dyn Bus>)).await
+}
+
+/// The same on this bus.
+async fn agent_on(bus: &Arc<dyn Bus>) -> FaceDeps {
     let (agent, instance) = (AgentName::standard(), InstanceId::random());
-    let requester = Requester::start(Arc::clone(&bus), agent.clone(), &instance).await.unwrap();
+    let requester = Requester::start(Arc::clone(bus), agent.clone(), &instance).await.unwrap();
     let registry = Arc::new(Registry::new());
     let guides = Guides::default();
     let directory =
-        McpDirectory::start(&bus, requester, &instance, Arc::clone(&registry), guides).await;
+        McpDirectory::start(bus, requester, &instance, Arc::clone(&registry), guides).await;
     let directory = directory.unwrap();
 
-    let notes = McpServerSummary { server_name: "notes".to_owned(), ..Default::default() };
+    let notes = McpServerSummary {
+        server_name: "notes".to_owned(),
+        tool_count: 2,
+        tool_names: vec!["add".to_owned(), "erase".to_owned()],
+        prompt_count: Some(1),
+        ..Default::default()
+    };
     let indexed = McpServersIndexed { servers: vec![notes], ..Default::default() };
     let announcement = Envelope::of(&indexed, "bridge");
     bus.publish(&topic::tool_meta_mcp(&agent), announcement).await.unwrap();
@@ -37,24 +54,171 @@ async fn agent() -> FaceDeps {
     FaceDeps { agent, invoker: Invoker::new(registry), directory }
 }
 
+/// Answers for the server `notes`, which has the tools `add` and `erase`, and a prompt.
+async fn serve_notes(bus: &Arc<dyn Bus>) -> Consumer {
+    let bridge = Arc::downgrade(bus);
+    let handle = move |delivery: Delivery| {
+        let bridge = bridge.clone();
+        async move {
+            let tool = |name: &str| McpToolDetails { name: name.to_owned(), ..Default::default() };
+            let details = McpGetServiceDetailsResponse {
+                server_name: "notes".to_owned(),
+                tools: vec![tool("add"), tool("erase")],
+                prompts: Some(vec![json!({"name": "review"})]),
+                ..Default::default()
+            };
+            let Envelope { correlation_id, reply_to, .. } = delivery.envelope;
+            let reply =
+                Envelope::of(&details, "bridge").with_correlation_id(correlation_id.unwrap());
+            // Whoever asked may have gone.
+            if let Some(bus) = bridge.upgrade() {
+                let _ = bus.publish(&reply_to.unwrap(), reply).await;
+            }
+            Disposition::Ack
+        }
+    };
+    let flow = Flow::Ordered { prefetch: NonZeroU16::MIN };
+    let topic = TopicPattern::from(topic::MCP_MANAGE);
+    let subscription = Subscription::private("bridge", topic, flow);
+    bus.subscribe(subscription, Arc::new(handle)).await.unwrap()
+}
+
+/// An agent whose bridge is there. It has a direct tool of `notes` too.
+async fn agent_with_bridge() -> (FaceDeps, Consumer, Provider) {
+    let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
+    let agent = agent_on(&bus).await;
+    let bridge = serve_notes(&bus).await;
+    let provider = agent.invoker.registry().provider("mcp:notes");
+    let run = |_| std::future::ready(Ok(Output::text("ran")));
+    let offer = registry::Offer::new(Tool::new("notes__erase", "", "mcp:notes"), run);
+    let offer = offer.with_identity(ToolId::of("mcp:notes", "erase"), None);
+    assert!(provider.publish(vec![offer]).is_empty());
+    (agent, bridge, provider)
+}
+
+fn view_without(pattern: &str) -> View {
+    View::all().without([pattern])
+}
+
+fn face_seeing(view: View, agent: FaceDeps) -> Face {
+    Face::new(&FaceSettings { view, ..FaceSettings::default() }, agent)
+}
+
+/// The names in a list of tools.
+fn names(listed: &Value) -> Vec<&str> {
+    let tools = listed["result"]["tools"].as_array().unwrap_or_else(|| panic!("{listed}"));
+    tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn clients_are_listed_and_let_call_what_their_view_sees() {
+    let (agent, _bridge, _provider) = agent_with_bridge().await;
+    let open = face_seeing(View::all(), agent.clone());
+    assert_eq!(names(&ask(&open, "/mcp/notes", "tools/list").await), ["add", "erase"]);
+    assert!(names(&ask(&open, "/mcp", "tools/list").await).contains(&"notes__erase"));
+    let called = call(&open, "/mcp", "notes__erase").await;
+    assert_eq!(called["result"]["content"][0]["text"], "ran", "{called}");
+
+    let face = face_seeing(view_without("mcp:notes/erase"), agent);
+    assert_eq!(names(&ask(&face, "/mcp/notes", "tools/list").await), ["add"]);
+    assert!(!names(&ask(&face, "/mcp", "tools/list").await).contains(&"notes__erase"));
+    for (path, hidden) in [("/mcp/notes", "erase"), ("/mcp", "notes__erase")] {
+        // In the words for what is not there.
+        let refused = call(&face, path, hidden).await;
+        let absent = call(&face, path, "nothing").await;
+        let expected = absent["error"]["message"].as_str().unwrap().replace("nothing", hidden);
+        assert_eq!(refused["error"]["message"], expected, "{refused}");
+        assert_eq!(refused["error"]["code"], absent["error"]["code"], "{refused}");
+    }
+}
+
+/// One client asks for the list, and what it sees is nobody else's.
+#[tokio::test]
+async fn clients_of_one_path_each_see_their_own_part_of_the_list() {
+    let (agent, bridge, _provider) = agent_with_bridge().await;
+    let scope = |view| {
+        let principal = toolbus_tools::Principal::claimed("test");
+        let scope = Scope::new(toolbus_tools::Door::Mcp, principal, agent.agent.clone());
+        Arc::new(scope.with_view(view))
+    };
+    let (narrow, wide) = (scope(view_without("mcp:notes/erase")), scope(View::all()));
+    let offer = Offer::of_server(agent.clone(), "notes".to_owned());
+    assert_eq!(offer.tools(&narrow).await.unwrap().len(), 1);
+    bridge.stop(SECOND).await;
+
+    // From what was listed for the other.
+    assert!(offer.knows_tool(&wide, "erase") && offer.known_tool(&wide, "erase").is_some());
+    let erase = async |scope| offer.resolve_call(scope, "erase".into(), json!({})).await;
+    assert!(erase(&wide).await.unwrap().is_some());
+    assert!(!offer.knows_tool(&narrow, "erase") && offer.known_tool(&narrow, "erase").is_none());
+    assert!(offer.knows_tool(&narrow, "add"));
+    assert!(erase(&narrow).await.unwrap().is_none());
+
+    let own = Offer::of_agent(agent);
+    assert!(own.knows_tool(&wide, "notes__erase"));
+    assert!(!own.knows_tool(&narrow, "notes__erase"));
+    assert!(own.known_tool(&narrow, "notes__erase").is_none());
+}
+
+#[tokio::test]
+async fn a_server_that_a_view_does_not_see_is_mounted_nowhere() {
+    let (agent, _bridge, _provider) = agent_with_bridge().await;
+    let status = async |view| {
+        let face = face_seeing(view, agent.clone());
+        let request = newer_request("/mcp/notes", "tools/list", json!({}));
+        face.router().oneshot(request).await.unwrap().status()
+    };
+    assert_eq!(status(View::all()).await, StatusCode::OK);
+    assert_eq!(status(view_without("mcp:notes/*")).await, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn prompts_are_there_for_clients_that_see_them() {
+    let (agent, _bridge, _provider) = agent_with_bridge().await;
+    let prompts =
+        async |view| ask(&face_seeing(view, agent.clone()), "/mcp/notes", "prompts/list").await;
+    let listed = prompts(View::all()).await;
+    assert_eq!(listed["result"]["prompts"][0]["name"], "review", "{listed}");
+    let hidden = prompts(view_without("mcp:notes/prompts/*")).await;
+    assert_eq!(hidden["error"]["code"], -32601, "{hidden}");
+    // What is announced is seen, and the list of it is not.
+    let refused = prompts(view_without("mcp:notes/prompts/list")).await;
+    let message = refused["error"]["message"].as_str().unwrap_or_default();
+    assert!(message.starts_with("tool_not_found: "), "{refused}");
+}
+
 /// What a client of the newer era is answered.
 async fn ask(face: &Face, path: &str, method: &str) -> Value {
+    ask_with(face, path, method, json!({})).await
+}
+
+/// What it is answered to a call of this tool.
+async fn call(face: &Face, path: &str, tool: &str) -> Value {
+    ask_with(face, path, "tools/call", json!({"name": tool, "arguments": {}})).await
+}
+
+fn newer_request(path: &str, method: &str, mut params: Value) -> Request<Body> {
     let version = "2026-07-28";
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": version,
         "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
         "io.modelcontextprotocol/clientCapabilities": {},
     });
-    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": meta}});
+    let name = params["name"].as_str().unwrap_or_default().to_owned();
+    params["_meta"] = meta;
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
     let request = Request::post(path)
         .header(HOST, "localhost")
         .header(CONTENT_TYPE, "application/json")
         .header(ACCEPT, "application/json, text/event-stream")
         .header("mcp-protocol-version", version)
-        .header("mcp-method", method)
-        .body(Body::from(body.to_string()))
-        .unwrap();
+        .header("mcp-method", method);
+    let request = if name.is_empty() { request } else { request.header("mcp-name", name) };
+    request.body(Body::from(body.to_string())).unwrap()
+}
 
+async fn ask_with(face: &Face, path: &str, method: &str, params: Value) -> Value {
+    let request = newer_request(path, method, params);
     let response = face.router().oneshot(request).await.unwrap();
     let body = to_bytes(response.into_body(), 1 << 20).await.unwrap();
     let text = String::from_utf8(body.to_vec()).unwrap();

@@ -15,19 +15,19 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::{CallContext, Deadline};
 use toolbus_tools::call::{CallError, Invocation, Output};
-use toolbus_tools::registry::{Error, Offer, Provider, ToolState};
+use toolbus_tools::registry::{Offer, Provider, ToolState};
 use toolbus_tools::subject::Subject;
 use toolbus_tools::tool::{Annotations, Risk};
 use toolbus_tools::{Executor, Registry, Tool};
 use toolbus_wire::message::mcp::{
-    McpGetServiceDetailsRequest, McpGetServiceDetailsResponse, McpToolDetails,
+    McpGetServiceDetailsRequest, McpGetServiceDetailsResponse, McpServerSummary, McpToolDetails,
 };
 
 use crate::direct_name::{direct_name, marked_name};
 use crate::index::{Index, IndexedServer};
 use crate::manage::{self, ask};
 use crate::proxy::InvokeTool;
-use crate::resolve::{provider_of, subject_of};
+use crate::resolve::{find_server, provider_of, subject_of};
 use crate::server_name::ServerName;
 
 /// Most tools that are offered directly.
@@ -205,22 +205,11 @@ impl DirectTools {
             listed.push((name, details));
         }
 
-        let offers = |unusable: &HashSet<String>| {
-            let offer = |(name, details): &(String, McpToolDetails)| {
-                self.offer(server, name, details, unusable.contains(name))
-            };
-            listed.iter().map(offer).collect()
-        };
-        let mut errors = offered.provider.publish(offers(&HashSet::new()));
-        let unusable: HashSet<String> = errors
-            .iter()
-            .filter(|(_, error)| matches!(error, Error::Schema { .. }))
-            .map(|(name, _)| name.clone())
-            .collect();
-        if !unusable.is_empty() {
-            // The server itself checks; here, any object will do.
-            errors = offered.provider.publish(offers(&unusable));
-        }
+        let servers = self.index.servers();
+        let summary = find_server(&servers, server.as_str());
+        let offer =
+            |(name, details): &(String, McpToolDetails)| self.offer(server, summary, name, details);
+        let errors = offered.provider.publish(listed.iter().map(offer).collect());
         for (name, error) in &errors {
             tracing::debug!(%server, tool = name, %error, "not offered directly");
         }
@@ -236,13 +225,13 @@ impl DirectTools {
     fn offer(
         &self,
         server: &ServerName,
+        summary: Option<&McpServerSummary>,
         name: &str,
         details: &McpToolDetails,
-        takes_any_object: bool,
     ) -> Offer {
         let annotations = annotations_of(details.annotations.as_ref());
         let value = |text: Option<&str>| text.and_then(|text| serde_json::from_str(text).ok());
-        let parameters = value(details.parameters_schema.as_deref()).filter(|_| !takes_any_object);
+        let parameters = value(details.parameters_schema.as_deref());
         let tool = Tool {
             title: details.title.clone(),
             output_schema: value(details.output_schema.as_deref()),
@@ -255,15 +244,15 @@ impl DirectTools {
             .in_group("mcp")
             .with_parameters(parameters.unwrap_or_else(|| json!({"type": "object"})));
 
-        Offer::new(
-            tool,
-            DirectTool {
-                gateway: Arc::clone(&self.gateway),
-                server: server.as_str().to_owned(),
-                tool: details.name.clone(),
-                annotations,
-            },
-        )
+        let executor = DirectTool {
+            gateway: Arc::clone(&self.gateway),
+            server: server.as_str().to_owned(),
+            tool: details.name.clone(),
+            annotations,
+        };
+        let Subject { id, definition, .. } = subject_of(summary, server.as_str(), &details.name);
+        // The server itself checks; where its schema cannot be used here, any object will do.
+        Offer::new(tool, executor).with_identity(id, definition).or_any_object()
     }
 }
 

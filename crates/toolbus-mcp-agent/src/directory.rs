@@ -76,7 +76,7 @@ impl McpDirectory {
         let listener = Listener {
             index: Arc::clone(&index),
             requester: requester.clone(),
-            offers: Offers::new(&registry, requester.clone()),
+            offers: Offers::new(&registry, requester.clone(), Arc::clone(&index)),
             registry: Arc::clone(&registry),
             guides,
             provider: OnceLock::new(),
@@ -307,3 +307,6 @@ impl Listener {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

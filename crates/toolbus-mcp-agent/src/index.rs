@@ -111,6 +111,12 @@ impl Index {
         (known.servers.iter().map(server).collect(), known.revision)
     }
 
+    /// Whether the bridge of this server is known to be away.
+    pub(crate) fn is_away(&self, server: &str) -> bool {
+        let known = self.known.lock();
+        known.announced.get(&server.to_ascii_lowercase()).is_some_and(|known| known.is_away)
+    }
+
     /// How much has changed in all.
     pub(crate) fn revision(&self) -> u64 {
         self.known.lock().revision

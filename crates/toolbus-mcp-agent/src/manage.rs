@@ -7,12 +7,12 @@ use toolbus_bus::{CallContext, Envelope, Progress, PublishError};
 use toolbus_tools::Permit;
 use toolbus_tools::call::CallError;
 use toolbus_wire::message::mcp::McpResponse;
-use toolbus_wire::{ErrorCode, Message, json, topic};
+use toolbus_wire::{ErrorCode, Message, header, json, topic};
 
 /// How long a bridge may take to answer.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Asks the bridge, in the context of a call; progress is not reported. Without a permit, only what is
+/// Asks the bridge, in the context of a call and by exact names; progress is not reported. Without a permit, only what is
 /// announced anyway may be asked for. `timed_out` is what the model is told when the bridge does not
 /// answer.
 pub(crate) async fn ask<Q: Message, A: Message>(
@@ -23,6 +23,7 @@ pub(crate) async fn ask<Q: Message, A: Message>(
     timed_out: impl FnOnce() -> String,
 ) -> Result<A, CallError> {
     let envelope = Envelope::of(question, requester.agent().as_str());
+    let envelope = envelope.with_header(header::EXACT, "1");
     let request = requester::Request {
         topic: &topic::MCP_MANAGE,
         // These requests have no id of their own: the message's takes its place at both ends.

@@ -11,14 +11,18 @@ use toolbus_bus::requester::Requester;
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::registry::{Offer, Provider};
 use toolbus_tools::{Executor, Registry, Subject, Tool};
+use toolbus_wire::Message;
 use toolbus_wire::message::mcp::{
     McpGetPromptRequest, McpGetPromptResponse, McpListResourcesRequest, McpListResourcesResponse,
-    McpReadResourceRequest, McpReadResourceResponse, McpResourceContents, McpServerSummary,
+    McpReadResourceRequest, McpReadResourceResponse, McpResourceContents, McpResponse,
+    McpServerSummary,
 };
 use toolbus_wire::message::tool::{ContentBlock, ContentKind};
 
+use crate::index::Index;
 use crate::manage::{ask, check_denied};
-use crate::resolve::read_subject;
+use crate::resolve::resolve_read;
+use crate::seen::check_target;
 use crate::tools::{GROUP, MISSING, SOURCE, argument};
 
 /// How long one of these may take when the caller does not say.
@@ -27,8 +31,15 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Offers the tools, as far as there is a use for them.
 pub(crate) struct Offers {
     provider: Provider,
-    requester: Requester,
+    deps: ReadDeps,
     wanted: Mutex<WantedTools>,
+}
+
+/// What the tools read with.
+#[derive(Clone)]
+struct ReadDeps {
+    requester: Requester,
+    index: Arc<Index>,
 }
 
 /// Which of the tools some server has a use for.
@@ -39,8 +50,9 @@ struct WantedTools {
 }
 
 impl Offers {
-    pub(crate) fn new(registry: &Arc<Registry>, requester: Requester) -> Self {
-        Self { provider: registry.provider(PROVIDER), requester, wanted: Mutex::default() }
+    pub(crate) fn new(registry: &Arc<Registry>, requester: Requester, index: Arc<Index>) -> Self {
+        let provider = registry.provider(PROVIDER);
+        Self { provider, deps: ReadDeps { requester, index }, wanted: Mutex::default() }
     }
 
     /// Offers what has become of use, and takes back what has become of none.
@@ -66,14 +78,14 @@ impl Offers {
     }
 
     fn offers(&self, wanted: WantedTools) -> Vec<Offer> {
-        let requester = || self.requester.clone();
+        let deps = || self.deps.clone();
         let mut offers = Vec::new();
         if wanted.prompts {
-            offers.push(Offer::new(get_prompt(), GetPrompt(requester())));
+            offers.push(Offer::new(get_prompt(), GetPrompt(deps())));
         }
         if wanted.resources {
-            offers.push(Offer::new(list_resources(), ListResources(requester())));
-            offers.push(Offer::new(read_resource(), ReadResource(requester())));
+            offers.push(Offer::new(list_resources(), ListResources(deps())));
+            offers.push(Offer::new(read_resource(), ReadResource(deps())));
         }
         offers
     }
@@ -84,6 +96,29 @@ const PROVIDER: &str = "mcp:offers";
 const GET_PROMPT: &str = "mcp_get_prompt";
 const LIST_RESOURCES: &str = "mcp_list_resources";
 const READ_RESOURCE: &str = "mcp_read_resource";
+
+impl ReadDeps {
+    /// Asks the bridge what a call wants to read of a server.
+    async fn read<Q: Message, A: McpResponse>(
+        &self,
+        call: &Invocation,
+        server: &str,
+        question: &Q,
+        timed_out: impl FnOnce() -> String,
+    ) -> Result<A, CallError> {
+        check_target(&self.index, call, server, None)?;
+
+        let context = call.context.clone();
+        let answer: A =
+            ask(&self.requester, question, context, Some(&call.permit), timed_out).await?;
+        check_denied(&answer)?;
+        Ok(answer)
+    }
+
+    fn resolve(&self, arguments: &mut Map<String, Value>, method: &str) -> Option<Subject> {
+        resolve_read(&self.index.servers(), arguments, method)
+    }
+}
 
 fn get_prompt() -> Tool {
     Tool::new(
@@ -156,7 +191,7 @@ fn read_resource() -> Tool {
     }))
 }
 
-struct GetPrompt(Requester);
+struct GetPrompt(ReadDeps);
 
 impl Executor for GetPrompt {
     fn execute(&self, call: Invocation) -> BoxFuture<'_, Result<Output, CallError>> {
@@ -171,9 +206,7 @@ impl Executor for GetPrompt {
             };
             let timed_out = || format!("Timed out waiting for prompt '{}'", question.prompt_name);
             let answer: McpGetPromptResponse =
-                ask(&self.0, &question, call.context.clone(), Some(&call.permit), timed_out)
-                    .await?;
-            check_denied(&answer)?;
+                self.0.read(&call, &question.server_name, &question, timed_out).await?;
             Ok(match answer.error {
                 Some(error) => Output::error(error),
                 None => prompt_output(answer),
@@ -182,8 +215,7 @@ impl Executor for GetPrompt {
     }
 
     fn resolve(&self, arguments: &mut Map<String, Value>) -> Result<Option<Subject>, CallError> {
-        let server = argument(arguments, "server_name");
-        Ok(Some(read_subject(server, "prompts/get")))
+        Ok(self.0.resolve(arguments, "prompts/get"))
     }
 }
 
@@ -202,7 +234,7 @@ fn prompt_output(answer: McpGetPromptResponse) -> Output {
     Output { blocks, ..Output::text(text.to_string()) }
 }
 
-struct ListResources(Requester);
+struct ListResources(ReadDeps);
 
 impl Executor for ListResources {
     fn execute(&self, call: Invocation) -> BoxFuture<'_, Result<Output, CallError>> {
@@ -213,9 +245,7 @@ impl Executor for ListResources {
             let question = McpListResourcesRequest { server_name: server_name.clone(), cursor };
             let timed_out = || format!("Timed out waiting for the resources of '{server_name}'");
             let page: McpListResourcesResponse =
-                ask(&self.0, &question, call.context.clone(), Some(&call.permit), timed_out)
-                    .await?;
-            check_denied(&page)?;
+                self.0.read(&call, &server_name, &question, timed_out).await?;
             if let Some(error) = page.error {
                 return Ok(Output::error(error));
             }
@@ -236,12 +266,11 @@ impl Executor for ListResources {
     }
 
     fn resolve(&self, arguments: &mut Map<String, Value>) -> Result<Option<Subject>, CallError> {
-        let server = argument(arguments, "server_name");
-        Ok(Some(read_subject(server, "resources/list")))
+        Ok(self.0.resolve(arguments, "resources/list"))
     }
 }
 
-struct ReadResource(Requester);
+struct ReadResource(ReadDeps);
 
 impl Executor for ReadResource {
     fn execute(&self, call: Invocation) -> BoxFuture<'_, Result<Output, CallError>> {
@@ -252,9 +281,7 @@ impl Executor for ReadResource {
             };
             let timed_out = || format!("Timed out waiting for resource '{}'", question.uri);
             let answer: McpReadResourceResponse =
-                ask(&self.0, &question, call.context.clone(), Some(&call.permit), timed_out)
-                    .await?;
-            check_denied(&answer)?;
+                self.0.read(&call, &question.server_name, &question, timed_out).await?;
             Ok(match answer.error {
                 Some(error) => Output::error(error),
                 None => resource_output(answer),
@@ -263,8 +290,7 @@ impl Executor for ReadResource {
     }
 
     fn resolve(&self, arguments: &mut Map<String, Value>) -> Result<Option<Subject>, CallError> {
-        let server = argument(arguments, "server_name");
-        Ok(Some(read_subject(server, "resources/read")))
+        Ok(self.0.resolve(arguments, "resources/read"))
     }
 }
 

@@ -11,11 +11,13 @@ use toolbus_tools::bus::{RemoteCall, error_of, output_of};
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::{Executor, Subject};
 use toolbus_wire::header::{self, Headers};
+use toolbus_wire::message::mcp::McpNearestNames;
 use toolbus_wire::{ErrorCode, topic};
 
 use crate::index::Index;
 use crate::nearest::nearest;
 use crate::resolve::{read_object, resolve_call};
+use crate::seen::check_target;
 
 pub(crate) struct InvokeTool {
     pub(crate) requester: Requester,
@@ -55,7 +57,10 @@ impl InvokeTool {
         arguments: Value,
         call: Invocation,
     ) -> Result<Output, CallError> {
+        check_target(&self.index, &call, server, Some(tool))?;
+
         let asked = call.context.deadline.asked();
+        let (scope, subject) = (call.scope, call.subject);
         let remote = RemoteCall {
             topic: &topic::TOOL_INVOKE_MCP,
             tool,
@@ -81,6 +86,10 @@ impl InvokeTool {
         })?;
 
         output_of(&reply).map_err(|error| match error.code {
+            // The bridge names what there is, whoever asks.
+            ErrorCode::ToolNotFound if !scope.view.is_all() => {
+                CallError::not_registered(subject.id.as_str()).with_execution(error.execution)
+            }
             ErrorCode::ToolNotFound => self.with_hint(server, error),
             _ => error,
         })
@@ -92,7 +101,8 @@ impl InvokeTool {
         let servers = self.index.servers();
         let is_known = servers.iter().any(|known| known.server_name.eq_ignore_ascii_case(server));
         let names = nearest(server, servers.iter().map(|server| server.server_name.as_str()));
-        if names.is_empty() || is_known || error.message.contains(". Servers: ") {
+        let has_hint = error.details.as_deref().and_then(McpNearestNames::of_details).is_some();
+        if names.is_empty() || is_known || has_hint {
             return error;
         }
         CallError::new(error.code, format!("{}. Servers: {}.", error.message, names.join(", ")))

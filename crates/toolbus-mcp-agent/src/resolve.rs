@@ -73,6 +73,22 @@ pub fn read_subject(server_name: &str, method: &str) -> Subject {
     }
 }
 
+/// Makes the name of the server in the arguments of a tool that reads exact, and answers what the read
+/// is about; nothing where they name no server.
+pub(crate) fn resolve_read(
+    servers: &[McpServerSummary],
+    arguments: &mut Map<String, Value>,
+    method: &str,
+) -> Option<Subject> {
+    let named = arguments.get("server_name").and_then(Value::as_str)?;
+    let known = find_server(servers, named);
+    let server = known.map_or(named, |known| known.server_name.as_str()).to_owned();
+    let subject = read_subject(&server, method);
+
+    arguments.insert("server_name".to_owned(), server.into());
+    Some(subject)
+}
+
 /// What a call of one of the tools is about that manage servers, such as `mcp_register_server`.
 #[must_use]
 pub fn management_id(tool: &str) -> ToolId {
@@ -138,7 +154,10 @@ pub(crate) fn read_object(value: &mut Value) {
 
 /// The server of this name: in any case, else the only one whose name is spelled so but for
 /// punctuation.
-fn find_server<'a>(servers: &'a [McpServerSummary], name: &str) -> Option<&'a McpServerSummary> {
+pub(crate) fn find_server<'a>(
+    servers: &'a [McpServerSummary],
+    name: &str,
+) -> Option<&'a McpServerSummary> {
     let name = name.trim();
     let is_exact = |server: &&McpServerSummary| server.server_name.eq_ignore_ascii_case(name);
     if let Some(server) = servers.iter().find(is_exact) {

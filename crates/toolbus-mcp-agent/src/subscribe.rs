@@ -17,7 +17,7 @@ use toolbus_tools::Permit;
 use toolbus_tools::call::CallError;
 use toolbus_wire::message::mcp::{McpSubscribeRequest, McpSubscribeResponse};
 use toolbus_wire::message::toolbus::ToolProgress;
-use toolbus_wire::{ErrorCode, json, topic};
+use toolbus_wire::{ErrorCode, header, json, topic};
 
 use crate::directory::McpDirectory;
 use crate::manage::check_answer;
@@ -202,6 +202,7 @@ impl LastingRequest {
     async fn run(self, end: &CancellationToken) -> CallError {
         let Self { requester, request, permit, progress } = self;
         let envelope = Envelope::of(&request, requester.agent().as_str());
+        let envelope = envelope.with_header(header::EXACT, "1");
         let request = requester::Request {
             topic: &topic::MCP_SUBSCRIBE,
             call_id: &envelope.message_id.clone(),

@@ -12,14 +12,15 @@ use toolbus_tools::{Executor, Guide, Tool, View};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::message::mcp::{
     McpGetServiceDetailsRequest, McpGetServiceDetailsResponse, McpRegisterServerRequest,
-    McpRegisterServerResponse, McpServerSummary, McpToolDetails, McpUnregisterServerRequest,
+    McpRegisterServerResponse, McpToolDetails, McpUnregisterServerRequest,
     McpUnregisterServerResponse,
 };
 
 use crate::index::Index;
 use crate::manage::{self, ask};
 use crate::proxy::InvokeTool;
-use crate::resolve::provider_of;
+use crate::resolve::{find_server, provider_of};
+use crate::seen::{seen_summary, sees_read};
 
 pub(crate) const SOURCE: &str = "mcp:management";
 /// The tool that registers a server.
@@ -50,7 +51,10 @@ pub(crate) fn offers(index: &Arc<Index>, requester: &Requester) -> Vec<Offer> {
 
     vec![
         Offer::new(list_services(), list),
-        Offer::new(service_details(), GetDetails { requester: requester() }),
+        Offer::new(
+            service_details(),
+            GetDetails { requester: requester(), index: Arc::clone(index) },
+        ),
         Offer::new(invoke_tool(), InvokeTool { requester: requester(), index: Arc::clone(index) }),
         Offer::new(register_server(), RegisterServer { requester: requester() }),
         Offer::new(unregister_server(), UnregisterServer { requester: requester() }),
@@ -149,51 +153,32 @@ fn unregister_server() -> Tool {
         }))
 }
 
-/// The servers as a view sees them: with the tools that it sees, and no server without one.
+/// The servers as a view sees them.
 fn list_servers(index: &Index, view: &View) -> String {
     let servers = index.servers();
-    let text = |servers: &[McpServerSummary]| {
-        serde_json::to_string(servers).expect("a summary has only text and numbers")
-    };
-    if view.is_all() {
-        return text(&servers);
-    }
-
     let seen: Vec<_> = servers.iter().filter_map(|server| seen_summary(server, view)).collect();
-    text(&seen)
-}
-
-/// What a view sees of a server; `None` where that is nothing.
-fn seen_summary(server: &McpServerSummary, view: &View) -> Option<McpServerSummary> {
-    let provider = provider_of(&server.server_name);
-    let sees = |tool: &String| view.sees(&ToolId::of(&provider, tool));
-    let tool_names: Vec<_> = server.tool_names.iter().filter(|tool| sees(tool)).cloned().collect();
-
-    if tool_names.is_empty() {
-        return None;
-    }
-
-    Some(McpServerSummary {
-        tool_count: u32::try_from(tool_names.len()).unwrap_or(u32::MAX),
-        tool_names,
-        // These are made of every tool that the server has.
-        summary: None,
-        tool_fingerprints: None,
-        read_only_tools: None,
-        idempotent_tools: None,
-        ..server.clone()
-    })
+    serde_json::to_string(&seen).expect("a summary has only text and numbers")
 }
 
 struct GetDetails {
     requester: Requester,
+    index: Arc<Index>,
 }
 
 impl Executor for GetDetails {
     fn execute(&self, call: Invocation) -> BoxFuture<'_, Result<Output, CallError>> {
         Box::pin(async move {
+            let view = &call.scope.view;
             let server_name = argument(&call.arguments, "server_name").to_lowercase();
             let wanted = call.arguments.get("tool_name").and_then(Value::as_str);
+            let servers = self.index.servers();
+            let known = find_server(&servers, &server_name);
+            // In the words of a bridge that has no such server.
+            if !view.is_all() && known.and_then(|known| seen_summary(known, view)).is_none() {
+                return Ok(Output::error(format!("Server '{server_name}' is not connected")));
+            }
+
+            let server_name = known.map_or(server_name, |known| known.server_name.to_lowercase());
             let question = McpGetServiceDetailsRequest { server_name: server_name.clone() };
             let timed_out = || format!("Timed out waiting for service details for '{server_name}'");
             let details: McpGetServiceDetailsResponse =
@@ -203,7 +188,6 @@ impl Executor for GetDetails {
             }
 
             let provider = provider_of(&server_name);
-            let view = &call.scope.view;
             let tools: Vec<Value> = details
                 .tools
                 .iter()
@@ -216,6 +200,8 @@ impl Executor for GetDetails {
                     "No tool named '{name}' found on server '{server_name}'"
                 )));
             }
+            let sees_prompts = sees_read(view, &server_name, "prompts/get");
+            let prompts = details.prompts.filter(|_| sees_prompts).unwrap_or_default();
             let mut text = json!({
                 "server": {
                     "name": details.server_name,
@@ -226,9 +212,10 @@ impl Executor for GetDetails {
                     "instructions": details.instructions,
                 },
                 "tools": tools,
-                "prompts": details.prompts.unwrap_or_default(),
+                "prompts": prompts,
             });
-            if let Some(notices) = details.notices {
+            // They name tools, whoever reads them.
+            if let Some(notices) = details.notices.filter(|_| view.is_all()) {
                 text["notices"] = json!(notices);
             }
             Ok(Output::text(text.to_string()))

@@ -254,6 +254,14 @@ impl CallError {
         }
     }
 
+    /// The nearest names that there are, where no server has the one that was named.
+    pub(crate) fn nearest_servers(&self) -> Option<&[String]> {
+        match self {
+            Self::ServerUnknown { names, .. } => Some(names),
+            _ => None,
+        }
+    }
+
     /// Whether the tool says that running it twice does no harm.
     #[must_use]
     pub fn may_repeat(&self) -> bool {

@@ -31,7 +31,7 @@ mod transport;
 pub mod trust;
 
 pub use auth::login;
-pub use call::{Call, CallError};
+pub use call::{Call, CallError, Naming};
 pub use call_result::{BLOCKS_MAX, CallResult, LeftOut, RESULT_BYTES_MAX};
 pub use catalogue::{CATALOGUE_BYTES_MAX, PAGES_MAX, TOOL_NAME_BYTES_MAX, TOOLS_MAX};
 pub use failure::Failure;

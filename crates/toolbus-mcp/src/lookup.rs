@@ -15,6 +15,7 @@ use toolbus_wire::message::mcp::{
     McpResourceTemplate,
 };
 
+use crate::call::Naming;
 use crate::call_result::{BLOCKS_MAX, RESULT_BYTES_MAX, to_wire};
 use crate::trust::hidden;
 
@@ -29,6 +30,8 @@ const PAGE_BYTES_MAX: usize = 4 << 20;
 pub struct Lookup {
     /// The server, in any case.
     pub server: String,
+    /// Whether the name is exact, or may be what a model made of it.
+    pub naming: Naming,
     /// What the lookup brings along. The configuration may grant less time.
     pub context: CallContext,
 }

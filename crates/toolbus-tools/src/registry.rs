@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
 use crate::id::{self, ToolId, ToolName};
@@ -39,6 +39,12 @@ pub struct Offer {
     pub tool: Tool,
     /// What runs it.
     pub executor: Arc<dyn Executor>,
+    /// Which tool it is. `None`: the one of this name at its source.
+    id: Option<ToolId>,
+    /// The digest of its definition. `None`: that of the tool as it is offered.
+    definition: Option<DefinitionDigest>,
+    /// Whether any object will do as its arguments where its schema cannot be used.
+    falls_back_to_any_object: bool,
 }
 
 /// A tool in the registry.
@@ -52,7 +58,8 @@ pub struct ToolEntry {
     pub definition: DefinitionDigest,
     /// Whether it can be called.
     pub state: ToolState,
-    name: Arc<str>,
+    /// Every name that it answers to, its own first.
+    names: Arc<[Arc<str>]>,
     /// Its schema, ready to check arguments.
     pub(crate) schema: Arc<Schema>,
     pub(crate) executor: Arc<dyn Executor>,
@@ -116,30 +123,58 @@ impl Offer {
     /// This tool, run by that executor.
     #[must_use]
     pub fn new(tool: Tool, executor: impl Executor) -> Self {
-        Self { tool, executor: Arc::new(executor) }
+        Self::with_shared(tool, Arc::new(executor))
+    }
+
+    /// This tool, run by an executor that others have too.
+    #[must_use]
+    pub fn with_shared(tool: Tool, executor: Arc<dyn Executor>) -> Self {
+        Self { tool, executor, id: None, definition: None, falls_back_to_any_object: false }
+    }
+
+    /// The same offer of a tool that has this id, whatever it is called here. Without a digest its
+    /// definition is what is offered.
+    #[must_use]
+    pub fn with_identity(self, id: ToolId, definition: Option<DefinitionDigest>) -> Self {
+        Self { id: Some(id), definition, ..self }
+    }
+
+    /// The same offer, which takes any object as arguments where its schema cannot be used: whoever
+    /// runs the tool checks them anyway.
+    #[must_use]
+    pub fn or_any_object(self) -> Self {
+        Self { falls_back_to_any_object: true, ..self }
     }
 }
 
 impl ToolEntry {
     /// Reads an offer.
     fn compile(offer: Offer, provider: &Arc<str>) -> Result<Self, Error> {
-        let Offer { tool, executor } = offer;
+        let Offer { mut tool, executor, id, definition, falls_back_to_any_object } = offer;
         if tool.name.is_empty() {
             return Err(Error::NoName(tool.source.into_owned()));
         }
         for name in std::iter::once(&tool.name).chain(&tool.aliases) {
             ToolName::parse(name)?;
         }
-        let schema = Schema::compile(&tool.parameters)
-            .map_err(|source| Error::Schema { name: tool.name.clone(), source })?;
 
-        let output_schema = tool.output_schema.as_ref();
-        let schemas: Vec<_> = std::iter::once(&tool.parameters).chain(output_schema).collect();
+        let compiled = Schema::compile(&tool.parameters).or_else(|error| {
+            if !falls_back_to_any_object {
+                return Err(error);
+            }
+            tracing::debug!(tool = tool.name, %error, "any object will do as its arguments");
+            tool.parameters = json!({"type": "object"});
+            Schema::compile(&tool.parameters)
+        });
+        let schema =
+            compiled.map_err(|source| Error::Schema { name: tool.name.clone(), source })?;
+
+        let names = std::iter::once(&tool.name).chain(&tool.aliases);
         Ok(Self {
-            id: ToolId::of(&tool.source, &tool.name),
-            definition: DefinitionDigest::of(&tool.name, &tool.description, &schemas),
+            id: id.unwrap_or_else(|| ToolId::of(&tool.source, &tool.name)),
+            definition: definition.unwrap_or_else(|| definition_of(&tool)),
             state: ToolState::Available,
-            name: tool.name.as_str().into(),
+            names: names.map(|name| name.as_str().into()).collect(),
             schema: Arc::new(schema),
             executor,
             provider: Arc::clone(provider),
@@ -149,12 +184,7 @@ impl ToolEntry {
 
     /// Its name.
     pub(crate) fn name(&self) -> &Arc<str> {
-        &self.name
-    }
-
-    /// Every name that it answers to.
-    fn names(&self) -> impl Iterator<Item = &String> {
-        std::iter::once(&self.tool.name).chain(&self.tool.aliases)
+        &self.names[0]
     }
 
     /// What a call of it is about, where its arguments name no other tool.
@@ -173,6 +203,13 @@ impl ToolEntry {
     pub fn timeout(&self, arguments: &Map<String, Value>) -> Duration {
         self.executor.timeout(arguments).unwrap_or(self.tool.timeout)
     }
+}
+
+/// The digest of a tool as it is offered.
+fn definition_of(tool: &Tool) -> DefinitionDigest {
+    let output_schema = tool.output_schema.as_ref();
+    let schemas: Vec<_> = std::iter::once(&tool.parameters).chain(output_schema).collect();
+    DefinitionDigest::of(&tool.name, &tool.description, &schemas)
 }
 
 impl Default for Registry {
@@ -273,9 +310,9 @@ impl Provider {
         }
 
         let changed = self.registry.change(|snapshot| -> Result<bool, std::convert::Infallible> {
-            let names: HashSet<&str> = entries.iter().map(|entry| &*entry.name).collect();
+            let names: HashSet<&str> = entries.iter().map(|entry| &**entry.name()).collect();
             let is_gone =
-                |entry: &ToolEntry| entry.provider == self.name && !names.contains(&*entry.name);
+                |entry: &ToolEntry| entry.provider == self.name && !names.contains(&**entry.name());
             let mut is_visible = snapshot.remove(is_gone);
             for entry in entries {
                 let name = entry.tool.name.clone();
@@ -302,15 +339,19 @@ impl Provider {
     /// changed.
     fn entry(&self, offer: Offer) -> Result<Arc<ToolEntry>, Error> {
         let known = self.registry.find(&offer.tool.name);
-        if let Some(known) = known
-            && known.provider == self.name
-            && *known.tool == offer.tool
-        {
-            let executor = offer.executor;
-            let state = ToolState::Available;
-            return Ok(Arc::new(ToolEntry { executor, state, ..ToolEntry::clone(&known) }));
-        }
-        ToolEntry::compile(offer, &self.name).map(Arc::new)
+        let known = known.filter(|known| known.provider == self.name && *known.tool == offer.tool);
+        let Some(known) = known else {
+            return ToolEntry::compile(offer, &self.name).map(Arc::new);
+        };
+
+        let Offer { tool, executor, id, definition, .. } = offer;
+        Ok(Arc::new(ToolEntry {
+            id: id.unwrap_or_else(|| ToolId::of(&tool.source, &tool.name)),
+            definition: definition.unwrap_or_else(|| definition_of(&tool)),
+            executor,
+            state: ToolState::Available,
+            ..ToolEntry::clone(&known)
+        }))
     }
 }
 

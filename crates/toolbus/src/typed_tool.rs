@@ -190,7 +190,7 @@ impl TypedTool {
 
 impl From<TypedTool> for Offer {
     fn from(typed: TypedTool) -> Self {
-        Self { tool: typed.tool, executor: typed.executor }
+        Self::with_shared(typed.tool, typed.executor)
     }
 }
 

@@ -11,6 +11,7 @@ use toolbus_tools::bus::{read_request, reply_to, tool_failure};
 use toolbus_tools::call::{Arguments, CallError, Outcome, Output};
 use toolbus_tools::id::ToolId;
 use toolbus_wire::header::{self, Headers};
+use toolbus_wire::message::mcp::{McpNearestNames, McpServerError};
 use toolbus_wire::message::tool::{CallIds, ContentKind, ToolInvokeRequest};
 use toolbus_wire::name::AgentName;
 use toolbus_wire::topic;
@@ -84,27 +85,29 @@ impl InvokeService {
             server: context.headers().get(header::MCP_SERVER).map(str::to_owned),
             tool: request.tool_name,
             arguments,
-            naming: self.naming_of(context.headers()),
+            naming: naming_of(context.headers(), &self.grants),
             context: context.call,
         };
 
         self.set.call(call).await.map(output_of).map_err(call_error)
     }
+}
 
-    /// Whoever looked the names up says so. A grant is for just the names that the request has, so
-    /// that no others are guessed from them.
-    fn naming_of(&self, headers: &Headers) -> Naming {
-        let is_exact = headers.get(header::EXACT).is_some() || self.grants.is_granted(headers);
-        if is_exact { Naming::Exact } else { Naming::Forgiving }
-    }
+/// How the names of a request are meant. Whoever looked them up says so. A grant is for just the names
+/// that the request has, so that no others are guessed from them.
+pub(super) fn naming_of(headers: &Headers, grants: &GrantCheck) -> Naming {
+    let is_exact = headers.get(header::EXACT).is_some() || grants.is_granted(headers);
+    if is_exact { Naming::Exact } else { Naming::Forgiving }
 }
 
 /// The error as callers are told it, with what is known of whether the server had the call.
 fn call_error(error: crate::call::CallError) -> CallError {
     let told = CallError::new(error.code(), error.to_string());
     let told = told.with_execution(error.execution());
-    let told = match error.server_error() {
-        Some(server_error) => told.with_details(server_error.to_details()),
+    let nearest = error.nearest_servers().map(|names| McpNearestNames(names.to_vec()).to_details());
+    let details = error.server_error().map(McpServerError::to_details).or(nearest);
+    let told = match details {
+        Some(details) => told.with_details(details),
         None => told,
     };
     if error.may_repeat() { told.of_repeatable() } else { told }

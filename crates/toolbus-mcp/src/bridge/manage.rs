@@ -18,7 +18,7 @@ use toolbus_wire::message::mcp::{
 use toolbus_wire::message::tool::CallIds;
 use toolbus_wire::{ErrorCode, Message, json, message, topic};
 
-use super::invoke_service::with_headers;
+use super::invoke_service::{naming_of, with_headers};
 use crate::call::CallError;
 use crate::lookup::Lookup;
 use crate::servers::ServerPool;
@@ -215,8 +215,9 @@ fn reply_to_unknown(message_type: &str, failure: Option<(ErrorCode, String)>) ->
 }
 
 /// The lookup at a server, within the limits of the request.
-fn lookup(server_name: &str, context: Context) -> Lookup {
-    Lookup { server: server_name.to_owned(), context: context.call }
+fn lookup(service: &ManageService, server_name: &str, context: Context) -> Lookup {
+    let naming = naming_of(context.headers(), &service.grants);
+    Lookup { server: server_name.to_owned(), naming, context: context.call }
 }
 
 /// The server's answer, or a response with the error.

@@ -11,7 +11,7 @@ use toolbus_wire::message::mcp::{McpResponse as _, McpSubscribeRequest, McpSubsc
 use toolbus_wire::message::tool::CallIds;
 use toolbus_wire::{ErrorCode, Message as _, json, topic};
 
-use super::invoke_service::with_headers;
+use super::invoke_service::{naming_of, with_headers};
 use crate::lookup::Lookup;
 use crate::servers::ServerPool;
 
@@ -60,7 +60,8 @@ impl Service for SubscribeService {
         Box::pin(async move {
             let McpSubscribeRequest { server_name, uris } = request;
             let progress = context.call.progress.clone();
-            let lookup = Lookup { server: server_name.clone(), context: context.call };
+            let naming = naming_of(context.headers(), &self.grants);
+            let lookup = Lookup { server: server_name.clone(), naming, context: context.call };
             let Err(error) = self.set.subscribe(lookup, &uris, &progress).await;
             let response = McpSubscribeResponse::from_error(error.code(), error.to_string())
                 .with_server_error(error.server_error().cloned());

@@ -21,7 +21,7 @@ impl Server {
             return Err(CallError::InvalidArguments { message });
         }
 
-        let Lookup { server, context } = lookup;
+        let Lookup { server, context, .. } = lookup;
         let call = Call::new(Some(&server), request.method(), Map::new(), context.deadline);
         let call = Call { context, ..call };
         let _running = self.limiter.count_call();

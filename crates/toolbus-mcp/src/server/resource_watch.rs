@@ -36,7 +36,7 @@ impl Server {
             return Err(CallError::InvalidArguments { message });
         }
 
-        let Lookup { server, context } = lookup;
+        let Lookup { server, context, .. } = lookup;
         let CallContext { deadline, cancelled, .. } = context;
         let call = Call::new(Some(&server), "resources/subscribe", Map::new(), deadline);
         let budget = CallBudget { requested: deadline.asked(), until: deadline.at() };

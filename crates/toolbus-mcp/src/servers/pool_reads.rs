@@ -86,13 +86,13 @@ impl ServerPool {
         uris: &[String],
         progress: &Progress,
     ) -> Result<Infallible, CallError> {
-        let route = self.shared_router().find_route(Some(&lookup.server), "resources/subscribe")?;
-        route.server.watch_resources(lookup, uris, progress).await
+        let server = self.shared_router().find_read_server(&lookup)?;
+        server.watch_resources(lookup, uris, progress).await
     }
 
     async fn read(&self, lookup: Lookup, request: ReadRequest) -> Result<ReadResponse, CallError> {
-        let route = self.shared_router().find_route(Some(&lookup.server), request.method())?;
-        route.server.read(lookup, &request).await
+        let server = self.shared_router().find_read_server(&lookup)?;
+        server.read(lookup, &request).await
     }
 }
 

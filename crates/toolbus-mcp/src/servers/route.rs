@@ -13,6 +13,7 @@ use crate::call::{Call, CallError, Naming};
 use crate::catalogue::Tool;
 use crate::claims::Claims;
 use crate::direct_name::direct_name;
+use crate::lookup::Lookup;
 use crate::nearest::{loose, nearest, only};
 use crate::server::{Server, ServerListing};
 
@@ -52,8 +53,7 @@ impl ToolRouter<'_> {
     pub(super) fn find_route_of(&self, call: &Call) -> Result<ToolRoute, CallError> {
         match (call.naming, call.server.as_deref()) {
             (Naming::Exact, Some(name)) => {
-                let server = self.roster.find(name).ok_or_else(|| self.server_unknown(name))?;
-                Ok(ToolRoute { server, tool: None })
+                Ok(ToolRoute { server: self.find_exact_server(name)?, tool: None })
             }
             (_, server) => self.find_route(server, &call.tool),
         }
@@ -78,6 +78,18 @@ impl ToolRouter<'_> {
         let is_exact = catalogue.lists_tool(tool) || catalogue.find_withheld(tool).is_some();
         let tool = if is_exact { None } else { find_similar_tool(&server, tool) };
         Ok(ToolRoute { server, tool })
+    }
+
+    /// The server that something is to be read of, by its exact name where the lookup says that it is.
+    pub(super) fn find_read_server(&self, lookup: &Lookup) -> Result<Arc<Server>, CallError> {
+        match lookup.naming {
+            Naming::Exact => self.find_exact_server(&lookup.server),
+            Naming::Forgiving => self.find_server(&lookup.server),
+        }
+    }
+
+    fn find_exact_server(&self, name: &str) -> Result<Arc<Server>, CallError> {
+        self.roster.find(name).ok_or_else(|| self.server_unknown(name))
     }
 
     fn find_server(&self, name: &str) -> Result<Arc<Server>, CallError> {

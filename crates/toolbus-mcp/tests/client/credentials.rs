@@ -5,8 +5,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use toolbus_bus::{Asker, CallContext, Deadline, Question};
-use toolbus_mcp::Lookup;
 use toolbus_mcp::servers::ServerPool;
+use toolbus_mcp::{Lookup, Naming};
 use toolbus_wire::message::toolbus::AskError;
 
 use crate::support::*;
@@ -83,6 +83,7 @@ async fn what_it_lists_holds_none() {
 
     let lookup = || Lookup {
         server: "l".to_owned(),
+        naming: Naming::Exact,
         context: CallContext::until(Deadline::after(PATIENCE)),
     };
     let prompt = set.prompt(lookup(), "p", arguments(json!({}))).await.unwrap();

@@ -294,6 +294,55 @@ async fn an_agent_with_the_key_does_all_that_it_did_before() {
     fleet.end().await;
 }
 
+/// A server's title is its own word: what the gates have let pass is about the name alone.
+#[tokio::test]
+async fn a_read_is_of_the_server_that_the_gates_have_seen() {
+    for has_key in [true, false] {
+        let grants = if has_key { requires() } else { GrantCheck::off() };
+        let fleet = Fleet::start(grants, has_key.then(key)).await;
+        let read = |server: &str| json!({"server_name": server, "uri": "a://1"});
+        fleet.call("mcp_read_resource", read("FI-les")).await.unwrap();
+        let asked = ["files: resources/read \"a://1\""];
+        assert_eq!(fleet.asked(), asked);
+        let request = fleet.eavesdropper.last(&topic::MCP_MANAGE);
+        assert_eq!(request.headers.get(header::EXACT), Some("1"));
+        assert!(text(&request).contains("\"files\""), "{}", text(&request));
+
+        let title = "Recorder of files";
+        let output = fleet.call("mcp_read_resource", read(title)).await.unwrap();
+        let told = output.content.unwrap();
+        assert!(told.starts_with("MCP server 'recorder of files' is not connected"), "{told}");
+        let subscribe = async |context: ReadContext| {
+            let uris = vec!["a://1".to_owned()];
+            fleet.directory.subscribe(title, uris, context.permit, |_| {}).await
+        };
+        let call = Call::new(
+            &Scope::local(AgentName::standard()),
+            CallId::random(),
+            ToolName::parse("resources/subscribe").unwrap(),
+            Arguments::Text(None),
+        );
+        let admitted = fleet.invoker.admit(call, read_subject(title, "resources/subscribe")).await;
+        let error = admitted.unwrap().run(subscribe).await.err().unwrap();
+        assert_eq!(error.code, ErrorCode::ToolNotFound, "{error}");
+        assert_eq!(fleet.asked(), asked);
+
+        // Of a peer that knows nothing of either, names are forgiven as before.
+        if !has_key {
+            let strange = with_body(&request, "\"files\"", "\"Recorder of files\"");
+            let strange = without(&strange, header::EXACT).with_correlation_id("strange");
+            let strange = Envelope { message_id: "strange".to_owned(), ..strange };
+            fleet.send(&topic::MCP_MANAGE, strange).await;
+            eventually(PATIENCE, async || match fleet.asked().len() {
+                2 => Ok(()),
+                count => Err(format!("{count} requests")),
+            })
+            .await;
+        }
+        fleet.end().await;
+    }
+}
+
 #[tokio::test]
 async fn an_agent_without_the_key_learns_what_there_is_and_runs_nothing() {
     let other = GrantKey::new("another key, as long as the one.").unwrap();

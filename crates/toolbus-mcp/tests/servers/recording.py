@@ -5,9 +5,11 @@ itself is not written down: what there is, and the first page of resources.
 """
 
 import json
+import pathlib
 import sys
 
 RECORD = sys.argv[1]
+TITLE = "Recorder of " + pathlib.Path(RECORD).stem
 OF_CLIENT = ("initialize", "server/discover", "tools/list", "prompts/list", "resources/list")
 OF_CLIENT += ("resources/templates/list", "resources/unsubscribe")
 OFFERS = {"prompts": {}, "resources": {"subscribe": True}, "completions": {}, "tools": {}}
@@ -15,7 +17,7 @@ ANSWERS = {
     "initialize": {
         "protocolVersion": "2025-11-25",
         "capabilities": OFFERS,
-        "serverInfo": {"name": "recording", "version": "1"},
+        "serverInfo": {"name": "recording", "title": TITLE, "version": "1"},
     },
     "tools/list": {"tools": [{"name": "write", "inputSchema": {"type": "object"}}]},
     "tools/call": {"content": [{"type": "text", "text": "written"}]},

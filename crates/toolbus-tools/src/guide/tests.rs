@@ -4,7 +4,8 @@ use super::*;
 use toolbus_wire::name::AgentName;
 
 use crate::call::{Arguments, Call, Outcome};
-use crate::id::{CallId, ToolName};
+use crate::id::{CallId, ToolId, ToolName};
+use crate::registry::Offer;
 use crate::scope::{Door, Principal, Scope};
 use crate::{CallError, Invoker};
 
@@ -117,6 +118,30 @@ async fn the_guide_of_a_group_is_seen_where_a_tool_of_it_is() {
     let hidden = stage.call_in(view(), "get_tool_guide", json!({"name": "mcp"})).await.unwrap();
     let text = "No tool guide named 'mcp'. Available guides: scripts.";
     assert_eq!(hidden.content.unwrap(), text);
+}
+
+/// Whatever its name here is.
+#[tokio::test]
+async fn the_guide_of_a_group_is_seen_where_a_tool_from_elsewhere_is() {
+    let stage = Stage::new();
+    stage.guides.add(guide("mcp", "Call services", "# MCP"));
+    let tool = Tool::new("github__create_issue", "", "mcp:github").in_group("mcp");
+    let nothing = |_: Invocation| std::future::ready(Ok(Output::default()));
+    let id = ToolId::of("mcp:github", "create_issue");
+    let offer = Offer::new(tool, nothing).with_identity(id, None);
+    let provider = stage.invoker.registry().provider("mcp:github");
+    assert!(provider.publish(vec![offer]).is_empty());
+
+    let check = async |view: View, tool: &str, expected: &str| {
+        let told = stage.call_in(view, tool, json!({"name": "mcp"})).await.unwrap();
+        assert_eq!(told.content.unwrap(), expected);
+    };
+    let only = View::all().only(["mcp:github/create_issue", "guides/*"]);
+    check(only.clone(), "list_tool_guides", "Available tool guides (1):\n- mcp: Call services")
+        .await;
+    check(only, "get_tool_guide", "# MCP").await;
+    let without = View::all().without(["mcp:github/create_issue"]);
+    check(without, "list_tool_guides", "No tool guides are registered in this agent.").await;
 }
 
 #[test]

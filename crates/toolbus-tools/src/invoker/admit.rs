@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -9,10 +10,11 @@ use serde_json::Value;
 use toolbus_bus::{CallContext, Interruption};
 use tracing::Instrument as _;
 
-use super::{Invoker, Recording};
+use super::{Invoker, Recording, cancel_with};
 use crate::call::{Call, CallError};
 use crate::gate::{Passage, take_of_budget};
 use crate::grant::Permit;
+use crate::scope::Scope;
 use crate::subject::Subject;
 use crate::tool::TIMEOUT_DEFAULT;
 
@@ -22,6 +24,8 @@ pub struct Admitted<'a> {
     recording: Recording<'a>,
     context: CallContext,
     permit: Permit,
+    /// Cancels the read when it is cancelled itself.
+    scope: Arc<Scope>,
     /// Let go of after the record.
     _held: Vec<Box<dyn Any + Send>>,
 }
@@ -41,13 +45,40 @@ impl Invoker {
     /// tool but reaches into the same places. The call's tool names the kind of read, and `subject`
     /// is what is read.
     ///
+    /// A subject that the scope may not see is not there.
+    ///
     /// # Errors
     /// Why it may not be made; that is recorded.
     pub async fn admit(&self, call: Call, subject: Subject) -> Result<Admitted<'_>, CallError> {
+        let is_seen = call.scope.view.sees(&subject.id);
+        self.admit_if(is_seen, call, subject).await
+    }
+
+    /// The same for a list whose entries are each a subject of their own. Whoever asks for it shows
+    /// the scope only those that it sees, so the view does not decide about the list itself.
+    ///
+    /// # Errors
+    /// Why it may not be made; that is recorded.
+    pub async fn admit_list(
+        &self,
+        call: Call,
+        subject: Subject,
+    ) -> Result<Admitted<'_>, CallError> {
+        self.admit_if(true, call, subject).await
+    }
+
+    async fn admit_if(
+        &self,
+        is_seen: bool,
+        mut call: Call,
+        subject: Subject,
+    ) -> Result<Admitted<'_>, CallError> {
         let recording = self.inner.recorder.begin(&call);
         recording.resolved(&subject);
         let time = call.time;
-        let cancelled = call.cancelled.clone();
+        let scope = Arc::clone(&call.scope);
+        let cancelled = call.cancelled.child_token();
+        call.cancelled = cancelled.clone();
         let progress = recording.stamped(call.progress.clone());
         let asker = call.asker.clone();
         let span = recording.span().clone();
@@ -56,12 +87,16 @@ impl Invoker {
 
         let passing = async {
             take_of_budget(&call)?;
+            if !is_seen {
+                return Err(CallError::not_registered(subject.id.as_str()));
+            }
             let mut passage = Passage::new(call, None, subject, Value::Null);
             let passed = self.pass_gates(&mut passage, &recording).await;
             held = passage.take_held();
             passed.map(|()| Permit::new(&passage.subject, &passage.call.scope, grant_key))
         };
-        let passed = AssertUnwindSafe(passing).catch_unwind().instrument(span).await;
+        let passing = AssertUnwindSafe(passing).catch_unwind().instrument(span);
+        let passed = cancel_with(&scope.cancelled, &cancelled, passing).await;
         let passed = passed.unwrap_or_else(|_| Err(super::panic_error(&recording)));
 
         match passed {
@@ -69,7 +104,7 @@ impl Invoker {
                 // Its time begins only now, as a tool's does.
                 let deadline = time.execution_deadline(TIMEOUT_DEFAULT);
                 let context = CallContext { deadline, cancelled, progress, asker };
-                Ok(Admitted { recording, context, permit, _held: held })
+                Ok(Admitted { recording, context, permit, scope, _held: held })
             }
             Err(error) => {
                 let error = recording.complete(error);
@@ -89,7 +124,7 @@ impl Admitted<'_> {
     where
         Fut: Future<Output = Result<T, CallError>>,
     {
-        let Self { recording, context, permit, _held } = self;
+        let Self { recording, context, permit, scope, _held } = self;
         let deadline = context.deadline;
         let cancelled = context.cancelled.clone();
         let span = recording.span().clone();
@@ -98,7 +133,8 @@ impl Admitted<'_> {
 
         // A read that is dropped has no effect.
         let reading = deadline.enforce(&cancelled, Duration::ZERO, read);
-        let ended = match reading.instrument(span).await {
+        let reading = cancel_with(&scope.cancelled, &cancelled, reading.instrument(span));
+        let ended = match reading.await {
             Ok(ended) => ended,
             Err(Interruption::Cancelled) => Err(CallError::cancelled()),
             Err(Interruption::TimedOut) => {

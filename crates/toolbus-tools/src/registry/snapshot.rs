@@ -10,9 +10,10 @@ use crate::view::View;
 #[derive(Clone, Default)]
 pub struct Snapshot {
     pub(super) revision: u64,
-    by_name: HashMap<String, Arc<ToolEntry>>,
     /// In the order of registration.
     order: Vec<Arc<ToolEntry>>,
+    /// Where each name's tool stands in the order.
+    places: HashMap<Arc<str>, usize>,
 }
 
 impl Snapshot {
@@ -25,7 +26,7 @@ impl Snapshot {
     /// The tool of this name or alias.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Arc<ToolEntry>> {
-        self.by_name.get(name)
+        self.places.get(name).map(|place| &self.order[*place])
     }
 
     /// Every tool, in the order of registration.
@@ -44,9 +45,10 @@ impl Snapshot {
         if self.order.len() >= TOOLS_MAX {
             return Err(Error::Full);
         }
-        self.check_names(&entry, None)?;
+        let place = self.order.len();
+        self.check_names(&entry, place)?;
 
-        self.insert_names(&entry);
+        self.insert_names(&entry, place);
         self.order.push(entry);
         Ok(())
     }
@@ -54,21 +56,20 @@ impl Snapshot {
     /// Puts a provider's tool where the one of its name stands, or at the end. Answers whether
     /// anybody can see a difference.
     pub(super) fn put(&mut self, entry: Arc<ToolEntry>) -> Result<bool, Error> {
-        let known = self.by_name.get(&entry.tool.name).cloned();
-        let Some(known) = known.filter(|known| is_same_tool(known, &entry)) else {
+        let place = self.places.get(entry.name()).copied();
+        let place = place.filter(|place| is_same_tool(&self.order[*place], &entry));
+        let Some(place) = place else {
             return self.add(entry).map(|()| true);
         };
-        self.check_names(&entry, Some(&known))?;
+        self.check_names(&entry, place)?;
 
-        let is_visible = known.tool != entry.tool || known.state != entry.state;
-        for name in known.names() {
-            self.by_name.remove(name);
+        self.insert_names(&entry, place);
+        let known = std::mem::replace(&mut self.order[place], entry);
+        let entry = &self.order[place];
+        for name in known.names.iter().filter(|name| !entry.names.contains(name)) {
+            self.places.remove(name);
         }
-        self.insert_names(&entry);
-        if let Some(place) = self.order.iter_mut().find(|other| Arc::ptr_eq(other, &known)) {
-            *place = entry;
-        }
-        Ok(is_visible)
+        Ok(known.tool != entry.tool || known.state != entry.state || known.id != entry.id)
     }
 
     /// Removes tools, and answers whether there were any.
@@ -79,35 +80,34 @@ impl Snapshot {
             return false;
         }
 
-        self.by_name.retain(|_, entry| !is_gone(entry));
+        // Those behind them have moved up.
+        let order = std::mem::take(&mut self.order);
+        self.places.clear();
+        order.iter().enumerate().for_each(|(place, entry)| self.insert_names(entry, place));
+        self.order = order;
         true
     }
 
     /// Sets the state of a provider's tools, and answers whether anybody can see a difference.
     pub(super) fn set_state(&mut self, provider: &str, state: ToolState) -> bool {
         let mut is_visible = false;
-        for place in &mut self.order {
-            if &*place.provider == provider && place.state != state {
-                *place = Arc::new(ToolEntry { state, ..ToolEntry::clone(place) });
+        for entry in &mut self.order {
+            if &*entry.provider == provider && entry.state != state {
+                *entry = Arc::new(ToolEntry { state, ..ToolEntry::clone(entry) });
                 is_visible = true;
             }
-        }
-        if is_visible {
-            let order = std::mem::take(&mut self.order);
-            order.iter().for_each(|entry| self.insert_names(entry));
-            self.order = order;
         }
         is_visible
     }
 
-    fn check_names(&self, entry: &ToolEntry, beside: Option<&Arc<ToolEntry>>) -> Result<(), Error> {
-        for name in entry.names() {
-            let taken = self.by_name.get(name);
-            let taken = taken.filter(|taken| beside.is_none_or(|own| !Arc::ptr_eq(own, taken)));
-            if let Some(taken) = taken {
+    /// Refuses names that a tool has which does not stand at this place.
+    fn check_names(&self, entry: &ToolEntry, own_place: usize) -> Result<(), Error> {
+        for name in &*entry.names {
+            let taken = self.places.get(name).filter(|place| **place != own_place);
+            if let Some(place) = taken {
                 return Err(Error::Duplicate {
-                    name: name.clone(),
-                    taken_by: taken.tool.source.to_string(),
+                    name: name.to_string(),
+                    taken_by: self.order[*place].tool.source.to_string(),
                     source_name: entry.tool.source.to_string(),
                 });
             }
@@ -115,13 +115,13 @@ impl Snapshot {
         Ok(())
     }
 
-    fn insert_names(&mut self, entry: &Arc<ToolEntry>) {
-        for name in entry.names() {
-            self.by_name.insert(name.clone(), Arc::clone(entry));
+    fn insert_names(&mut self, entry: &ToolEntry, place: usize) {
+        for name in &*entry.names {
+            self.places.insert(Arc::clone(name), place);
         }
     }
 }
 
 fn is_same_tool(known: &ToolEntry, entry: &ToolEntry) -> bool {
-    known.provider == entry.provider && known.name == entry.name
+    known.provider == entry.provider && known.name() == entry.name()
 }

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::call::{Invocation, Output};
+use crate::view::View;
 
 fn nothing(_: Invocation) -> std::future::Ready<Result<Output, crate::CallError>> {
     std::future::ready(Ok(Output::default()))
@@ -164,6 +165,88 @@ fn a_view_hides_tools_from_the_list() {
     let view = crate::view::View::all().only(["mcp:y/*"]);
     let seen: Vec<_> = snapshot.seen_by(&view).map(|entry| entry.tool.name.as_str()).collect();
     assert_eq!(seen, ["b"]);
+}
+
+/// A tool that is called otherwise here than where it is from is seen as what it is there.
+#[test]
+fn a_view_goes_by_what_a_tool_is_and_not_by_what_it_is_called() {
+    let registry = Arc::new(Registry::new());
+    let provider = registry.provider("mcp:github");
+    let offer = |tool_name: &str, digest: &str| {
+        let id = ToolId::of("mcp:github", tool_name);
+        let tool = tool(&format!("github__{tool_name}"), "mcp:github");
+        Offer::new(tool, nothing).with_identity(id, Some(DefinitionDigest::from_text(digest)))
+    };
+    let offers = |digest| vec![offer("delete_repo", digest), offer("create_issue", digest)];
+    let seen = |view: View| -> Vec<String> {
+        let snapshot = registry.snapshot();
+        snapshot.seen_by(&view).map(|entry| entry.tool.name.clone()).collect()
+    };
+
+    // The second time the tools are the same, and one digest is another.
+    for digest in ["old", "new"] {
+        assert!(provider.publish(offers(digest)).is_empty());
+        let entry = registry.find("github__delete_repo").unwrap();
+        let subject = entry.subject();
+        assert_eq!(subject.id.as_str(), "mcp:github/delete_repo");
+        assert_eq!(subject.definition.unwrap().to_string(), digest);
+        let all = View::all();
+        assert_eq!(seen(all.without(["mcp:github/delete_repo"])), ["github__create_issue"]);
+        assert_eq!(seen(all.only(["mcp:github/create_issue"])), ["github__create_issue"]);
+    }
+    assert_eq!(registry.snapshot().revision(), 1, "nobody could see a difference");
+
+    let renamed = Offer::new(tool("github__delete_repo", "mcp:github"), nothing);
+    assert!(provider.publish(vec![renamed]).is_empty());
+    let entry = registry.find("github__delete_repo").unwrap();
+    assert_eq!(entry.id.as_str(), "mcp:github/github__delete_repo");
+    assert_eq!(registry.snapshot().revision(), 2);
+}
+
+#[test]
+fn a_schema_that_cannot_be_used_may_be_left_out() {
+    let registry = Arc::new(Registry::new());
+    let provider = registry.provider("test");
+    let bad = || tool("bad", "test").with_parameters(json!({"type": "objekt"}));
+    let offers = || vec![Offer::new(bad(), nothing).or_any_object()];
+    for _ in 0..2 {
+        assert!(provider.publish(offers()).is_empty());
+        assert_eq!(registry.find("bad").unwrap().tool.parameters, json!({"type": "object"}));
+        assert_eq!(registry.snapshot().revision(), 1);
+    }
+}
+
+#[test]
+fn a_large_offer_that_is_published_again_keeps_its_place_among_others() {
+    const EACH: usize = 1_000;
+    let registry = Arc::new(Registry::new());
+    let (first, middle, last) =
+        (registry.provider("first"), registry.provider("middle"), registry.provider("last"));
+    let offers = |of: &'static str, description: &'static str, numbers: std::ops::Range<usize>| {
+        let offer = move |number| {
+            let tool = Tool::new(format!("{of}{number}"), description, of);
+            Offer::new(tool.with_alias(format!("{of}-{number}")), nothing)
+        };
+        numbers.map(offer).collect::<Vec<_>>()
+    };
+    for provider in [&first, &middle, &last] {
+        let of = ["first", "middle", "last"].into_iter().find(|of| **of == *provider.name);
+        assert!(provider.publish(offers(of.unwrap(), "old", 0..EACH)).is_empty());
+    }
+    let before = names(&registry);
+
+    assert!(middle.publish(offers("middle", "new", 0..EACH)).is_empty());
+    assert_eq!(names(&registry), before);
+    assert!(first.publish(offers("first", "old", EACH / 2..EACH)).is_empty());
+    assert_eq!(names(&registry), before[EACH / 2..]);
+    for entry in registry.snapshot().tools() {
+        for name in [&entry.tool.name, &entry.tool.aliases[0]] {
+            assert!(Arc::ptr_eq(&registry.find(name).unwrap(), entry), "{name}");
+        }
+        let is_new = entry.tool.source == "middle";
+        assert_eq!(entry.tool.description, if is_new { "new" } else { "old" });
+    }
+    assert!(registry.find("first-0").is_none());
 }
 
 #[test]

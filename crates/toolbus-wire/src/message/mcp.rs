@@ -408,6 +408,31 @@ impl McpServerError {
     }
 }
 
+/// Toolbus extension: the names that are nearest to one that nobody has, for programs to read; the
+/// text names them too. A [`ToolError`](super::tool::ToolError) has them in its details, as
+/// [`McpNearestNames::DETAIL`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct McpNearestNames(pub Vec<String>);
+
+impl McpNearestNames {
+    /// The member of an error's details that they stand in.
+    pub const DETAIL: &'static str = "mcpNearestNames";
+
+    /// The details that hold them.
+    #[must_use]
+    pub fn to_details(&self) -> Value {
+        let names = serde_json::to_value(self).unwrap_or_default();
+        Value::Object(Map::from_iter([(Self::DETAIL.to_owned(), names)]))
+    }
+
+    /// The names that such details hold.
+    #[must_use]
+    pub fn of_details(details: &Value) -> Option<Self> {
+        serde_json::from_value(details.get(Self::DETAIL)?.clone()).ok()
+    }
+}
+
 /// A bridge's response to an agent, which can carry an error instead of what was asked for.
 pub trait McpResponse: Message + Default {
     /// A response with this error and nothing else.

@@ -16,7 +16,7 @@ impl ManageRequest for McpCompleteRequest {
 
     async fn handle(self, service: &ManageService, context: Context) -> Self::Response {
         let server_name = self.server_name.clone();
-        let answer = service.set.complete(lookup(&server_name, context), self).await;
+        let answer = service.set.complete(lookup(service, &server_name, context), self).await;
 
         McpCompleteResponse { server_name, ..response_of(answer) }
     }

@@ -16,7 +16,7 @@ impl ManageRequest for McpGetPromptRequest {
 
     async fn handle(self, service: &ManageService, context: Context) -> Self::Response {
         let Self { server_name, prompt_name, arguments } = self;
-        let lookup = lookup(&server_name, context);
+        let lookup = lookup(service, &server_name, context);
         let answer = service.set.prompt(lookup, &prompt_name, arguments).await;
 
         McpGetPromptResponse { server_name, prompt_name, ..response_of(answer) }

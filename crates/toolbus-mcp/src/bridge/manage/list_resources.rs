@@ -16,7 +16,7 @@ impl ManageRequest for McpListResourcesRequest {
 
     async fn handle(self, service: &ManageService, context: Context) -> Self::Response {
         let Self { server_name, cursor } = self;
-        let answer = service.set.resources(lookup(&server_name, context), cursor).await;
+        let answer = service.set.resources(lookup(service, &server_name, context), cursor).await;
 
         McpListResourcesResponse { server_name, ..response_of(answer) }
     }

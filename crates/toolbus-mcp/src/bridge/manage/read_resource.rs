@@ -16,7 +16,7 @@ impl ManageRequest for McpReadResourceRequest {
 
     async fn handle(self, service: &ManageService, context: Context) -> Self::Response {
         let Self { server_name, uri } = self;
-        let answer = service.set.resource(lookup(&server_name, context), &uri).await;
+        let answer = service.set.resource(lookup(service, &server_name, context), &uri).await;
 
         McpReadResourceResponse { server_name, uri, ..response_of(answer) }
     }

@@ -176,27 +176,98 @@ async fn observers_hear_progress_in_order_and_the_caller_does_too() {
     assert_eq!(heard.load(Ordering::Relaxed), 3);
 }
 
-#[tokio::test]
-async fn a_read_passes_the_same_gates_and_leaves_the_same_record() {
-    let deny = |about: &About<'_>| match about.subject.id.as_str() {
-        "mcp:x/secret" => Decision::Deny("not yours".into()),
-        _ => Decision::Allow,
-    };
-    let ended: Arc<Mutex<Vec<Option<ErrorCode>>>> = Arc::default();
+type EndedCodes = Arc<Mutex<Vec<Option<ErrorCode>>>>;
+
+/// How each call has ended.
+fn ended_codes() -> (EndedCodes, Arc<dyn crate::observe::Observe>) {
+    let ended = EndedCodes::default();
     let log = Arc::clone(&ended);
     let observer = Observer(move |event: &CallEvent<'_>| {
         if let CallEventKind::Ended(record) = &event.kind {
             log.lock().push(record.error.clone());
         }
     });
-    let invoker = gateway().policy(deny).observe(Arc::new(observer)).build();
-    let read = || Call { tool: name("resources/read"), ..call(json!({})) };
-    let subject = |name| Subject {
+    (ended, Arc::new(observer))
+}
+
+fn read_in(scope: Scope) -> Call {
+    Call { tool: name("resources/read"), ..call_in(scope, json!({})) }
+}
+
+fn read_of(name: &str) -> Subject {
+    Subject {
         id: ToolId::of("mcp:x", name),
         definition: None,
         annotations: Annotations { read_only: true, idempotent: true },
         risk: Risk::Low,
+    }
+}
+
+#[tokio::test]
+async fn a_read_that_a_scope_may_not_see_is_not_found() {
+    let (ended, observer) = ended_codes();
+    let invoker = gateway().observe(observer).build();
+    let blind = scope().with_view(View::all().without(["mcp:x/resources/*"]));
+    let refused = invoker.admit(read_in(blind.clone()), read_of("resources/read")).await;
+    let expected = CallError::not_registered("mcp:x/resources/read");
+    assert_eq!(refused.err(), Some(expected.with_execution(Execution::NotStarted)));
+
+    let admitted = invoker.admit(read_in(blind.clone()), read_of("prompts/get")).await.unwrap();
+    assert_eq!(admitted.run(|_| async { Ok(7) }).await, Ok(7));
+    // Who asks for a list shows what is seen of it.
+    let admitted = invoker.admit_list(read_in(blind), read_of("resources/list")).await.unwrap();
+    assert_eq!(admitted.run(|_| async { Ok(8) }).await, Ok(8));
+    assert_eq!(*ended.lock(), [Some(ErrorCode::ToolNotFound), None, None]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scope_that_is_cancelled_cancels_its_reads() {
+    let (ended, observer) = ended_codes();
+    let never = builder(|_| ready(Ok(Output::default()))).observe(observer).gate(Forever).build();
+    let invoker = gateway().build();
+    // The call has a token of its own, as those of doors have.
+    let read = |scope: &Scope| read_in(scope.clone()).with_cancelled(CancellationToken::new());
+
+    let over = scope();
+    let admitted = invoker.admit(read(&over), read_of("a")).await.unwrap();
+    let reading = admitted.run(|context| async move {
+        context.call.cancelled.cancelled().await;
+        Err::<(), _>(CallError::cancelled())
+    });
+    let cancelling = async { over.cancelled.cancel() };
+    let (read_outcome, ()) = tokio::join!(tokio::time::timeout(SECOND, reading), cancelling);
+    assert_eq!(read_outcome.unwrap().unwrap_err().code, ErrorCode::Cancelled);
+
+    let over = scope();
+    let admitting = never.admit(read(&over), read_of("a"));
+    let cancelling = async { over.cancelled.cancel() };
+    let (refused, ()) = tokio::join!(tokio::time::timeout(SECOND, admitting), cancelling);
+    assert_eq!(refused.unwrap().err().map(|error| error.code), Some(ErrorCode::Cancelled));
+    assert_eq!(*ended.lock(), [Some(ErrorCode::Cancelled)]);
+}
+
+/// A gate that never decides.
+struct Forever;
+
+impl Gate for Forever {
+    fn name(&self) -> &'static str {
+        "forever"
+    }
+
+    fn check<'a>(&'a self, _: &'a mut Passage) -> Verdict<'a> {
+        Verdict::Later(Box::pin(pending()))
+    }
+}
+
+#[tokio::test]
+async fn a_read_passes_the_same_gates_and_leaves_the_same_record() {
+    let deny = |about: &About<'_>| match about.subject.id.as_str() {
+        "mcp:x/secret" => Decision::Deny("not yours".into()),
+        _ => Decision::Allow,
     };
+    let (ended, observer) = ended_codes();
+    let invoker = gateway().policy(deny).observe(observer).build();
+    let (read, subject) = (|| read_in(scope()), read_of);
 
     let admitted = invoker.admit(read(), subject("public")).await.unwrap();
     assert_eq!(admitted.run(|_| async { Ok(7) }).await, Ok(7));
