@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::bridge::StdioRegistration;
 use crate::config::{Config, Entry, Target};
 use crate::registrations::Registrations;
-use crate::servers::{DesiredServers, ServerPool, WeakServerPool};
+use crate::server_pool::{DesiredServers, ServerPool, WeakServerPool};
 
 mod list_file;
 mod watch;

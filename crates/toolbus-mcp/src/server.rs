@@ -18,7 +18,7 @@ use crate::claims::Position;
 use crate::config::Entry;
 use crate::connection::CallFailure;
 use crate::failure::Failure;
-use crate::servers::PoolContext;
+use crate::server_pool::PoolContext;
 use crate::summary::summary;
 use crate::trust::findings::Reader;
 

@@ -52,7 +52,7 @@ pub struct Supervisor {
 ///
 /// In a process that was started to be a supervisor it returns when everything below that has
 /// ended, and breaks with the exit code for `main`. In any other it continues with what
-/// [`crate::servers::PoolConfig::supervisor`] wants.
+/// [`crate::server_pool::PoolConfig::supervisor`] wants.
 pub fn enter() -> ControlFlow<ExitCode, Supervisor> {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|first| first == MARK) {

@@ -59,7 +59,7 @@ struct Inner {
     agent: Agent,
     bridge_answer: Result<bool, PublishError>,
     #[cfg(feature = "mcp")]
-    servers: Option<toolbus_mcp::servers::ServerPool>,
+    servers: Option<toolbus_mcp::server_pool::ServerPool>,
     /// Calls that were made here and run.
     calls: TaskTracker,
     /// Fires when no more calls are taken.

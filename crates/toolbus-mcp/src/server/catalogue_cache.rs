@@ -16,7 +16,7 @@ use crate::config::Entry;
 use crate::connection::{Connection, ServerIdentity};
 use crate::failure::Failure;
 use crate::offer::Offer;
-use crate::servers::PoolContext;
+use crate::server_pool::PoolContext;
 use crate::transport::intercept::ListKinds;
 use crate::trust::findings::{Findings, Reader, WithheldTool};
 use crate::trust::{FileStamp, Reviewed};
