@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 use toolbus_bus::Bus;
-use toolbus_config::settings::BusSettings;
+use toolbus_config::shared_settings::BusSettings;
 use toolbus_pods::KubernetesRunner;
 use toolbus_rabbitmq::Start;
 use toolbus_rabbitmq::join::{self, BusHealth, JoinDeps};

@@ -5,7 +5,7 @@ use std::num::NonZeroU16;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolbus_config::Mistakes;
-use toolbus_config::settings::{
+use toolbus_config::shared_settings::{
     BusSettings, HealthSettings, LogSettings, ShutdownSettings, TelemetrySettings,
 };
 use toolbus_pods::settings::KubernetesSettings;

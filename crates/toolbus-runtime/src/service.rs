@@ -29,7 +29,7 @@ use uuid::Uuid;
 use crate::arguments::CommonArguments;
 use crate::health::{self, Health, HealthServer};
 use crate::telemetry::{self, Identity, Telemetry};
-use toolbus_config::settings::{
+use toolbus_config::shared_settings::{
     HealthSettings, LogFormat, LogSettings, SHARED_ALIASES, ShutdownSettings, TelemetrySettings,
 };
 use toolbus_config::{Alias, Environment, Errors, Loaded, Setting, Settings, Sources};
@@ -223,7 +223,7 @@ pub fn configure<S: ServiceSettings>(
     let loaded = toolbus_config::load::<S>(Sources {
         file: arguments.file(environment),
         aliases: &aliases,
-        derived: toolbus_config::settings::rabbitmq_url(environment).into_iter().collect(),
+        derived: toolbus_config::shared_settings::rabbitmq_url(environment).into_iter().collect(),
         environment,
         arguments: all,
     });

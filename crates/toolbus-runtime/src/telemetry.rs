@@ -27,7 +27,7 @@ use tracing_subscriber::{Layer, Registry};
 
 use self::correlate::Correlated;
 use self::span_fields::SpanFields;
-use toolbus_config::settings::{LogFormat, LogSettings, TelemetrySettings};
+use toolbus_config::shared_settings::{LogFormat, LogSettings, TelemetrySettings};
 use toolbus_config::{Environment, Mistake};
 
 const EXPORT_FAILURES: Metric = Metric {
