@@ -9,12 +9,11 @@
 //! and `waiting_notes` handle the pods of managers that are dead, and `owner_lease` those of an
 //! installation that was removed. `connect` is the connection to the cluster, and `requests` its timeouts and retries.
 //!
-//! `warm_pool` makes pods before their scripts come, and `claim` gives one its script.
+//! `warm_pool` makes pods before their scripts come, and `warm_claim` gives one its script.
 //! `packages` installs what scripts import. `policy_probe` finds out whether network policy holds
 //! the pods.
 
 mod attach;
-mod claim;
 mod connect;
 mod errors;
 #[cfg(test)]
@@ -40,6 +39,7 @@ mod script_session;
 pub mod settings;
 mod start_detection;
 mod waiting_notes;
+mod warm_claim;
 mod warm_metrics;
 mod warm_pool;
 

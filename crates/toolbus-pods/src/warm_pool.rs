@@ -2,7 +2,7 @@
 //!
 //! A warm pod is a pod like any other whose first process has denied itself what scripts are denied
 //! and answers over streams that are attached already. It is claimed by a patch that names the call,
-//! and given the script meanwhile, all but the word to start it. `claim` does both; the pool decides
+//! and given the script meanwhile, all but the word to start it. `warm_claim` does both; the pool decides
 //! how many pods there are, which ones, and until when.
 //!
 //! Invariants:
@@ -34,7 +34,6 @@ use toolbus_scripts::runner::{Error, Script};
 use toolbus_scripts::tool::TIMEOUT_SECONDS;
 
 use crate::attach::ContainerFrame;
-use crate::claim;
 use crate::errors;
 use crate::metrics;
 use crate::pod_lifecycle::{OwnedPod, PodCreation, PodKeeper, ROOM_GRACE};
@@ -44,6 +43,7 @@ use crate::pod_watch::ObservedPod;
 use crate::protocol;
 use crate::runner::ScriptCall;
 use crate::settings::KubernetesSettings;
+use crate::warm_claim;
 use crate::warm_metrics::{ClaimOutcome, RefillOutcome, WarmMetrics, WarmStatus};
 
 /// How often the pool is checked.
@@ -229,23 +229,24 @@ impl WarmPool {
 
         let mut outcome = ClaimOutcome::None;
         while let Some(warm_pod) = self.take_oldest() {
-            let handed = claim::hand_over_script(&self.deps, &self.template, warm_pod, call).await;
+            let handed =
+                warm_claim::hand_over_script(&self.deps, &self.template, warm_pod, call).await;
             self.changed.notify_one();
             match handed {
                 Ok(claimed) => {
                     self.record.count_claim(ClaimOutcome::Hit);
                     return Ok(Some(claimed));
                 }
-                Err(claim::ClaimRefusal::PodLost(reason)) => {
+                Err(warm_claim::ClaimRefusal::PodLost(reason)) => {
                     tracing::info!(reason, "lost a warm pod");
                     outcome = ClaimOutcome::Lost;
                 }
-                Err(claim::ClaimRefusal::PodTaken) => outcome = ClaimOutcome::Lost,
-                Err(claim::ClaimRefusal::CallConflict(why)) => {
+                Err(warm_claim::ClaimRefusal::PodTaken) => outcome = ClaimOutcome::Lost,
+                Err(warm_claim::ClaimRefusal::CallConflict(why)) => {
                     self.record.count_claim(ClaimOutcome::Lost);
                     return Err(why);
                 }
-                Err(claim::ClaimRefusal::Interrupted) => {
+                Err(warm_claim::ClaimRefusal::Interrupted) => {
                     outcome = ClaimOutcome::Lost;
                     break;
                 }
