@@ -32,7 +32,7 @@ mod protocol_version;
 mod questions;
 mod resource_requests;
 mod resource_set;
-mod session_slots;
+mod session_limit;
 mod subscriptions;
 mod suspended_calls;
 
