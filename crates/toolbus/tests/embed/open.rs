@@ -127,7 +127,7 @@ async fn a_policy_decides_about_the_tool_that_is_meant() {
         async { Ok("gone") }
     });
     let policy = |request: &PolicyRequest<'_>| match request.subject.id.as_str() {
-        "files/delete" if *about.scope.principal.name == *"alice" => Decision::Allow,
+        "files/delete" if *request.scope.principal.name == *"alice" => Decision::Allow,
         "files/delete" => Decision::Deny("alice alone deletes".into()),
         _ => Decision::Allow,
     };
