@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use toolbus::{InstanceId, McpServers, Scripts, Toolbus, ToolbusBuilder};
 use toolbus_bus::Bus;
-use toolbus_config::settings::BusSettings;
+use toolbus_config::shared_settings::BusSettings;
 use toolbus_rabbitmq::Start;
 use toolbus_rabbitmq::join::{self, BusHealth, JoinDeps};
 use toolbus_runtime::health::{Health, Need, State};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use toolbus_bus::Bus;
-use toolbus_config::settings::BusSettings;
+use toolbus_config::shared_settings::BusSettings;
 use toolbus_mcp::bridge::Bridge;
 use toolbus_mcp::supervisor::Supervisor;
 use toolbus_rabbitmq::Start;
@@ -61,19 +61,19 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     options.grants = settings.grants.load_check("bridge")?;
 
     // The file first: a mistake in it is reported at once, not when the broker is there.
-    let set = settings.mcp.start_servers()?;
+    let pool = settings.mcp.start_servers()?;
     let bus = match join_bus(&settings.bus, &context).await {
         Err(join::Error::Stopped) => {
-            set.close(Duration::ZERO).await;
+            pool.close(Duration::ZERO).await;
             return Ok(Exit::SUCCESS);
         }
         joined => joined?,
     };
 
-    let bridge = Bridge::start(&bus, set.clone(), options).await?;
-    context.health.describe(move || toolbus_mcp::status(&set));
+    let bridge = Bridge::start(&bus, pool.clone(), options).await?;
+    context.health.describe(move || toolbus_mcp::status(&pool));
     ready.set(State::Up);
-    tracing::info!(agents = settings.agents.join(", "), "serving");
+    tracing::info!(agents = settings.agents.join(", "), "serving MCP servers on the bus");
 
     context.shutdown.requested().cancelled().await;
     // A part of the grace stays for ending the servers and leaving the bus.

@@ -1,5 +1,5 @@
-//! One request to OpenRouter, from the key to the text that the client gets: limited in number, time
-//! and size, and passed on verbatim when it is JSON.
+//! One request to OpenRouter, from the key to the text that the client gets: limited in number,
+//! time and size, and passed on verbatim when it is JSON.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -43,8 +43,8 @@ pub struct OpenRouter {
 pub struct SetupError(#[source] Box<dyn std::error::Error + Send + Sync>);
 
 impl OpenRouter {
-    /// Creates the client by the settings; nothing is sent yet. `health` shows whether there is a key
-    /// that OpenRouter accepts.
+    /// Creates the client by the settings; nothing is sent yet. `health` shows whether there is a
+    /// key that OpenRouter accepts.
     ///
     /// # Errors
     /// When the machine's certificates cannot be read.
@@ -153,7 +153,7 @@ impl OpenRouter {
             400.. => {
                 // The message is passed on where it can be read; the status alone is an error, too.
                 let body = reply.read_body(ERROR_BYTES_MAX).await.unwrap_or_default();
-                let message = key.redact(&error_message(&body)).into_owned();
+                let message = key.redact_key(&error_message(&body)).into_owned();
                 let endpoint = Box::new(endpoint.clone());
                 return Err(Error::Refused { status, endpoint, message, retry_after });
             }
@@ -171,7 +171,7 @@ impl OpenRouter {
         }
 
         let body = String::from_utf8(body).map_err(|_| unusable("it is no text".to_owned()))?;
-        Ok(match key.redact(&body) {
+        Ok(match key.redact_key(&body) {
             std::borrow::Cow::Borrowed(_) => body,
             std::borrow::Cow::Owned(redacted) => redacted,
         })

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolbus_config::settings::{HealthSettings, LogSettings, ShutdownSettings, TelemetrySettings};
+use toolbus_config::shared_settings::{
+    HealthSettings, LogSettings, ShutdownSettings, TelemetrySettings,
+};
 use toolbus_config::{Alias, ByteSize, HttpUrl, ListenAddress, Mistakes, Secret, TimeSpan};
 use toolbus_runtime::http::visitors;
 use toolbus_runtime::service::{FrameSettings, ServiceSettings};

@@ -1,7 +1,8 @@
-//! Runs scripts for a fleet: serves `script.invoke` with the local runner or with one that makes pods.
+//! Runs scripts for a fleet: serves `script.invoke` with the local runner or with one that makes
+//! pods.
 //!
-//! The service is thin: arguments, settings and wiring. What a pod is, and what becomes of a script in
-//! it, is in `toolbus-pods`; the local sandbox is `toolbus-sandbox`.
+//! The service is thin: arguments, settings and wiring. What a pod is, and what becomes of a script
+//! in it, is in `toolbus-pods`; the local sandbox is `toolbus-sandbox`.
 
 pub mod arguments;
 pub mod settings;
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 use toolbus_bus::Bus;
-use toolbus_config::settings::BusSettings;
+use toolbus_config::shared_settings::BusSettings;
 use toolbus_pods::KubernetesRunner;
 use toolbus_rabbitmq::Start;
 use toolbus_rabbitmq::join::{self, BusHealth, JoinDeps};
@@ -70,7 +71,7 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
         None => serde_json::json!({"runner": name}),
     });
     ready.set(State::Up);
-    tracing::info!(runner = name, ?shares, "serving");
+    tracing::info!(runner = name, ?shares, "serving scripts");
 
     if let Some(pods) = &pods {
         pods.probe_policy();
@@ -92,7 +93,8 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     Ok(Exit::SUCCESS)
 }
 
-/// Starts the runner that the settings ask for; the second is the same one, where it has pods to delete.
+/// Starts the runner that the settings ask for; the second is the same one, where it has pods to
+/// delete.
 async fn start_runner(
     settings: &Settings,
 ) -> Result<(Arc<dyn Runner>, Option<KubernetesRunner>), BoxError> {

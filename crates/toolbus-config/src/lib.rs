@@ -12,12 +12,13 @@
 mod environment;
 pub mod error_chain;
 mod file;
+mod load;
 mod mistake;
 mod origin;
 mod print;
 mod reference;
 mod schema;
-pub mod settings;
+pub mod shared_settings;
 mod values;
 
 #[cfg(test)]
@@ -26,17 +27,17 @@ mod tests;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 pub use environment::{Alias, Environment, PREFIX, Setting};
 pub use error_chain::on_one_line;
 pub use file::SettingsFile;
+pub use load::load;
 pub use mistake::{Errors, Mistake, Mistakes};
 pub use origin::Origin;
 pub use reference::reference;
 pub use values::{BusUrl, ByteSize, HttpUrl, ListenAddress, LogFilter, MASK, Secret, TimeSpan};
 
-use origin::{Merged, Origins};
+use origin::Origins;
 
 /// A settings struct: `#[serde(default, deny_unknown_fields)]` on it and on every struct in it.
 pub trait Settings: Serialize + DeserializeOwned + JsonSchema + Default {
@@ -86,78 +87,4 @@ impl<T: Settings> Loaded<T> {
     pub fn print(&self) -> String {
         print::print(&self.settings, &self.origins)
     }
-}
-
-/// Reads and checks the settings.
-///
-/// # Errors
-///
-/// With every mistake of the file, the environment and the arguments.
-pub fn load<T: Settings>(sources: Sources<'_>) -> Result<Loaded<T>, Errors> {
-    let schema = schema::of::<T>();
-    let mut mistakes = Vec::new();
-
-    let (merged, warnings) = merge_sources(sources, &schema, &mut mistakes);
-    let (values, origins) = merged.into_parts(|values, path, text| {
-        let node = schema::at(&schema, values, path).unwrap_or(&Value::Null);
-        environment::coerce(node, text)
-    });
-    check_values(&schema, &values, &origins, &mut mistakes);
-    Errors::of(mistakes)?;
-
-    let read = serde_path_to_error::deserialize::<_, T>(values);
-    let mut mistakes = Mistakes::new(&origins);
-    match &read {
-        Ok(settings) => settings.check(&mut mistakes),
-        // The schema let pass what the type does not take; reading stops at the first such value.
-        Err(error) => mistakes.add(&error.path().to_string(), error.inner().to_string()),
-    }
-    Errors::of(mistakes.into_found())?;
-
-    let settings = read.expect("an error was returned as a mistake just now");
-    Ok(Loaded { settings, warnings, origins })
-}
-
-fn merge_sources(
-    sources: Sources<'_>,
-    schema: &Value,
-    mistakes: &mut Vec<Mistake>,
-) -> (Merged, Vec<String>) {
-    let Sources { file, aliases, derived, environment, arguments } = sources;
-    let mut merged = Merged::default();
-
-    for entry in file::read(&file, mistakes) {
-        merged.put(entry);
-    }
-
-    let mut put_setting = |merged: &mut Merged, setting: Setting| match setting.into_entry(schema) {
-        Some(Ok(entry)) => merged.put(entry),
-        Some(Err(mistake)) => mistakes.push(mistake),
-        None => {}
-    };
-    for setting in derived.into_iter().chain(environment::aliased(environment, aliases)) {
-        put_setting(&mut merged, setting);
-    }
-
-    let (entries, warnings) = environment::entries(environment, schema, aliases);
-    for entry in entries {
-        merged.put(entry);
-    }
-    for setting in arguments {
-        put_setting(&mut merged, setting);
-    }
-
-    (merged, warnings)
-}
-
-fn check_values(schema: &Value, values: &Value, origins: &Origins, mistakes: &mut Vec<Mistake>) {
-    let options = values::FORMATS
-        .iter()
-        .fold(jsonschema::options().should_validate_formats(true), |options, format| {
-            options.with_format(format.name, |text| (format.check)(text).is_ok())
-        });
-
-    let validator = options.build(schema).expect("a schema made from a type is a valid schema");
-    let explainer = mistake::Explainer { schema, values, origins };
-    mistakes.extend(validator.iter_errors(values).flat_map(|error| explainer.explain(&error)));
 }

@@ -8,7 +8,7 @@ use insta::assert_snapshot;
 use serde::Deserialize;
 
 use super::*;
-use crate::settings::{BusSettings, LogSettings, SHARED_ALIASES, rabbitmq_url};
+use crate::shared_settings::{BusSettings, LogSettings, SHARED_ALIASES, rabbitmq_url};
 
 /// One of everything that settings can hold.
 #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -195,7 +195,7 @@ fn environment_texts_are_read_as_their_types() {
         api_key: Some(Secret::from("sk-1".to_owned())),
         servers: BTreeMap::from([("Todo".to_owned(), server)]),
         bus: BusSettings {
-            queue_profile: crate::settings::QueueProfile::UpstreamN,
+            queue_profile: crate::shared_settings::QueueProfile::UpstreamN,
             ..BusSettings::default()
         },
         ..Demo::default()

@@ -1,4 +1,5 @@
-//! The paths that the face mounts, and the checks that a request passes before the protocol sees it.
+//! The paths that the face mounts, and the checks that a request passes before the protocol sees
+//! it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use crate::handler::Handler;
 use crate::instrumented::InstrumentedHandler;
 use crate::limits::BODY_BYTES_MAX;
 use crate::offer::Offer;
-use crate::session_slots::SessionSlots;
+use crate::session_limit::SessionLimit;
 use crate::suspended_calls::SuspendedCalls;
 use crate::{FaceDeps, FaceSettings};
 
@@ -47,7 +48,7 @@ struct Mounts {
 struct Mount {
     service: Service,
     sessions: Arc<LocalSessionManager>,
-    slots: SessionSlots,
+    limit: SessionLimit,
 }
 
 /// The mounts of one agent.
@@ -133,7 +134,7 @@ impl Mount {
         let sessions = Arc::new(LocalSessionManager::default());
         let make = move || Ok(InstrumentedHandler::new(handler.for_session(), recorder.clone()));
         let service = Service::new(make, Arc::clone(&sessions), config.clone());
-        Self { service, sessions, slots: SessionSlots::default() }
+        Self { service, sessions, limit: SessionLimit::default() }
     }
 
     async fn serve_request(self, request: Request) -> Response {
@@ -152,7 +153,7 @@ impl Mount {
             return StatusCode::PAYLOAD_TOO_LARGE.into_response();
         };
         let open = self.sessions.sessions.read().await.len();
-        let Some(_slot) = self.slots.try_reserve(open) else {
+        let Some(_reservation) = self.limit.try_reserve(open) else {
             return (StatusCode::SERVICE_UNAVAILABLE, "too many sessions\n").into_response();
         };
         self.service.handle(Request::from_parts(head, Body::from(body))).await.map(Body::new)

@@ -2,8 +2,8 @@
 //!
 //! One task makes the registry what the index says: it fetches the details of servers that were
 //! announced and publishes their tools, a provider for each server. The task alone gives out names
-//! and remembers whose they are; a name is never taken apart. A tool keeps its name and its place for
-//! as long as it is there, whatever comes beside it, and also while its bridge is away.
+//! and remembers whose they are; a name is never taken apart. A tool keeps its name and its place
+//! for as long as it is there, whatever comes beside it, and also while its bridge is away.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -70,7 +70,7 @@ impl DirectTools {
     }
 
     /// Follows the index until it is stopped.
-    pub(crate) async fn follow(&self, stop: &CancellationToken) {
+    pub(crate) async fn follow_index(&self, stop: &CancellationToken) {
         let mut all: HashMap<String, OfferedServer> = HashMap::new();
         let mut known = 0;
         let mut complete = true;
@@ -83,10 +83,10 @@ impl DirectTools {
                 () = tokio::time::sleep(RETRY_INTERVAL), if !complete => {}
                 () = stop.cancelled() => return,
             }
-            let (servers, revision) = self.index.indexed();
+            let (servers, revision) = self.index.list_indexed();
             known = revision;
 
-            match stop.run_until_cancelled(self.reconcile(&servers, &mut all, stop)).await {
+            match stop.run_until_cancelled(self.reconcile_offers(&servers, &mut all, stop)).await {
                 Some(done) => complete = done,
                 None => return,
             }
@@ -96,7 +96,7 @@ impl DirectTools {
     }
 
     /// Makes the registry what the index says. Answers whether everything could be had.
-    async fn reconcile(
+    async fn reconcile_offers(
         &self,
         servers: &[IndexedServer],
         all: &mut HashMap<String, OfferedServer>,
@@ -139,7 +139,7 @@ impl DirectTools {
         let tools = match self.fetch(&server.name, stop).await {
             Ok(tools) => tools,
             Err(error) => {
-                tracing::warn!(server = server.name, %error, "cannot offer its tools directly");
+                tracing::warn!(server = server.name, %error, "cannot offer the server's tools directly");
                 return false;
             }
         };
@@ -192,6 +192,7 @@ impl DirectTools {
         let mut taken: HashSet<String> = HashSet::new();
         let mut listed = Vec::new();
         let mut left_out = 0;
+
         for details in tools {
             let known = offered.names.get(&details.name).cloned();
             let free = |name: &String| !taken.contains(name) && self.is_free(name, offered);
@@ -211,7 +212,7 @@ impl DirectTools {
             |(name, details): &(String, McpToolDetails)| self.offer(server, summary, name, details);
         let errors = offered.provider.publish(listed.iter().map(offer).collect());
         for (name, error) in &errors {
-            tracing::debug!(%server, tool = name, %error, "not offered directly");
+            tracing::debug!(%server, tool = name, %error, "tool is not offered directly");
         }
 
         offered.names = names;

@@ -56,7 +56,7 @@ impl Offers {
     }
 
     /// Offers what has become of use, and takes back what has become of none.
-    pub(crate) fn follow(&self, servers: &[McpServerSummary]) {
+    pub(crate) fn follow_servers(&self, servers: &[McpServerSummary]) {
         let some = |count: fn(&McpServerSummary) -> Option<u32>| {
             servers.iter().any(|server| count(server).is_some_and(|count| count > 0))
         };
@@ -71,7 +71,11 @@ impl Offers {
         }
 
         for (tool, error) in self.provider.publish(self.offers(wanted)) {
-            tracing::error!(tool, error = &error as &dyn std::error::Error, "no MCP tool");
+            tracing::error!(
+                tool,
+                error = &error as &dyn std::error::Error,
+                "could not register an MCP tool"
+            );
         }
 
         *current = wanted;

@@ -15,7 +15,7 @@ use toolbus_wire::message::mcp::McpNearestNames;
 use toolbus_wire::{ErrorCode, topic};
 
 use crate::index::Index;
-use crate::nearest::nearest;
+use crate::nearest::nearest_names;
 use crate::resolve::{read_object, resolve_call};
 use crate::seen::check_target;
 
@@ -100,7 +100,7 @@ impl InvokeTool {
     fn with_hint(&self, server: &str, error: CallError) -> CallError {
         let servers = self.index.servers();
         let is_known = servers.iter().any(|known| known.server_name.eq_ignore_ascii_case(server));
-        let names = nearest(server, servers.iter().map(|server| server.server_name.as_str()));
+        let names = nearest_names(server, servers.iter().map(|server| server.server_name.as_str()));
         let has_hint = error.details.as_deref().and_then(McpNearestNames::of_details).is_some();
         if names.is_empty() || is_known || has_hint {
             return error;

@@ -1,4 +1,4 @@
-//! Access tokens for servers that ask for OAuth: obtained, stored, renewed and requested again.
+//! Access tokens for servers that ask for OAuth: obtained, stored, refreshed and requested again.
 //!
 //! rmcp knows the protocol (discovery, registration, PKCE, the token requests); this decides when
 //! it is used. Invariants: one token is obtained at a time, and everyone who waited uses that one.
@@ -24,7 +24,7 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 use toolbus_wire::message::Secret;
 
-use crate::config::{AuthorizationCode, ClientCredentials, Endpoint, Grant};
+use crate::config::{ClientCredentials, Endpoint, Grant};
 use crate::eraser::Eraser;
 use crate::http::{self, HttpClients};
 use crate::server_name::ServerName;
@@ -35,6 +35,7 @@ mod error;
 pub mod login;
 mod refusal;
 mod requests;
+mod token_refresh;
 mod token_store;
 
 pub(crate) use error::Error;
@@ -44,7 +45,7 @@ use token_store::TokenStore;
 
 /// How long it may take to have a token, everything included.
 const OBTAIN_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long before its end a token is taken for one that has ended; less for one that lives short.
+/// How long before its expiry a token counts as expired; less for short-lived tokens.
 const EXPIRY_GRACE: Duration = Duration::from_secs(30);
 
 /// The authorization of one server, over all its connections.
@@ -191,7 +192,7 @@ impl Authorization {
                 self.exchange_client_credentials(client, &mut known, &need).await
             }
             Grant::AuthorizationCode(code) => {
-                self.recall_login_token(code, &mut known, &need).await
+                self.load_or_refresh_token(code, &mut known, &need).await
             }
         };
 
@@ -257,61 +258,6 @@ impl Authorization {
         tracing::debug!(server = %self.server, "obtained an access token");
 
         Ok(Some(token))
-    }
-
-    /// The token of an earlier login, renewed where needed. `None` when there was no login and
-    /// the server was not asked yet whether that matters.
-    async fn recall_login_token(
-        &self,
-        code: &AuthorizationCode,
-        known: &mut IssuerKnowledge,
-        need: &TokenNeed,
-    ) -> Result<Option<Token>, Error> {
-        let kept = self.store.read().await?.filter(|kept| kept.belongs_to(code));
-        let token = kept.as_ref().and_then(|kept| Token::from_stored(kept.credentials.as_ref()?));
-
-        let (Some(kept), Some(token)) = (kept, token) else {
-            if let Some(challenge) = need.challenge() {
-                self.store.record_challenge(challenge).await?;
-            }
-            return match need {
-                TokenNeed::Missing => Ok(None),
-                TokenNeed::Refused(..) => Err(self.needs_login(None)),
-            };
-        };
-
-        if need.refused_token() != Some(&token.value) && token.is_usable() {
-            return Ok(Some(token));
-        }
-
-        if let Some(scopes) = need.missing_scopes() {
-            if scopes.iter().all(|scope| kept.asked_scopes.contains(scope)) {
-                return Err(Error::Scope(scopes.join(" ")));
-            }
-            // Only a person can grant more.
-            self.store.record_wanted_scopes(scopes).await?;
-            return Err(self.needs_login(Some(scopes.join(" "))));
-        }
-
-        known.challenge = known.challenge.take().or_else(|| kept.challenge.clone());
-        let mut manager = self.take_or_discover_manager(known).await?;
-        manager.set_credential_store(self.store.clone());
-        let client = kept.client_config(code);
-
-        let renewed = discovery::without_logs(async {
-            // False when another authorization server has taken over: its predecessor's tokens are
-            // not for it.
-            if !manager.initialize_from_store().await? {
-                return Err(rmcp::transport::AuthError::AuthorizationRequired);
-            }
-            manager.configure_client(client)?;
-            manager.refresh_token().await
-        });
-
-        let renewed = renewed.await.map_err(|error| self.explain_error(error))?;
-        known.manager = Some(manager);
-        tracing::debug!(server = %self.server, "renewed the access token");
-        Ok(Some(Token::from_response(&renewed, SystemTime::now())))
     }
 
     async fn take_or_discover_manager(
@@ -399,7 +345,7 @@ impl From<Error> for http::Error {
 }
 
 /// Our own error inside one of rmcp's, if there is one.
-pub(crate) fn carried(error: &http::Error) -> Option<&Error> {
+pub(crate) fn carried_error(error: &http::Error) -> Option<&Error> {
     match error {
         http::Error::Io(error) => error.get_ref()?.downcast_ref(),
         _ => None,

@@ -23,7 +23,7 @@ use toolbus_wire::name::{self, AgentName, InstanceId};
 use toolbus_wire::{queue, topic};
 
 use crate::server::{LOOKUPS_PER_SERVER_MAX, SUBSCRIPTIONS_PER_SERVER_MAX};
-use crate::servers::ServerPool;
+use crate::server_pool::ServerPool;
 use announce::Announcer;
 pub use manage::StdioRegistration;
 
@@ -45,7 +45,7 @@ pub struct Options {
     /// This process.
     pub instance: InstanceId,
     /// How many calls run at a time, over all servers. More wait in the queue, so it should be well
-    /// over [`crate::servers::PoolConfig::calls_per_server_max`].
+    /// over [`crate::server_pool::PoolConfig::calls_per_server_max`].
     pub concurrency: NonZeroU16,
     /// Whether agents may register servers that are programs to start here.
     pub stdio_registration: StdioRegistration,

@@ -1,7 +1,8 @@
-//! MCP servers behind the bus: configuration, connections, catalogue, and the bridge's end of the bus hop.
+//! MCP servers behind the bus: configuration, connections, catalogue, and the bridge's end of the
+//! bus hop.
 //!
-//! [`config`] reads an `mcp.json`, [`servers::ServerPool`] keeps its servers connected and calls their
-//! tools. Nothing outside this crate sees the library that speaks the protocol.
+//! [`config`] reads an `mcp.json`, [`server_pool::ServerPool`] keeps its servers connected and
+//! calls their tools. Nothing outside this crate sees the library that speaks the protocol.
 
 mod auth;
 pub mod bridge;
@@ -21,7 +22,7 @@ mod record;
 mod registrations;
 mod reload;
 mod server;
-pub mod servers;
+pub mod server_pool;
 pub mod settings;
 mod small_file;
 mod summary;
@@ -43,10 +44,10 @@ pub use toolbus_mcp_agent::ServerName;
 use toolbus_mcp_agent::{direct_name, nearest, server_name};
 pub use transport::MESSAGE_BYTES_MAX;
 
-/// The servers of a set and how each is, as JSON for people.
+/// The servers of a pool and the state of each, as JSON for people.
 #[must_use]
-pub fn status(set: &servers::ServerPool) -> serde_json::Value {
-    let servers = set.list().into_iter().map(|status| {
+pub fn status(pool: &server_pool::ServerPool) -> serde_json::Value {
+    let servers = pool.list().into_iter().map(|status| {
         let (state, reason) = match status.state {
             ServerState::Configured => ("configured", None),
             ServerState::Connecting => ("connecting", None),

@@ -14,11 +14,11 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value, json};
 
 use crate::config;
-use crate::small_file::{self, LockError, LockPatience};
+use crate::small_file::{self, LockError, LockWait};
 
 /// How the folder is waited for while another process changes a file in it.
-const LOCK_PATIENCE: LockPatience =
-    LockPatience { timeout: Duration::from_secs(5), interval: Duration::from_millis(20) };
+const LOCK_WAIT: LockWait =
+    LockWait { timeout: Duration::from_secs(5), interval: Duration::from_millis(20) };
 
 /// The file. Its functions block.
 #[derive(Debug)]
@@ -146,7 +146,7 @@ impl RegistrationsTurn<'_> {
 /// Opens and locks a folder against other processes, until it is dropped.
 fn lock_folder(folder: &Path) -> io::Result<File> {
     let file = File::open(folder)?;
-    match LOCK_PATIENCE.lock(&file) {
+    match LOCK_WAIT.lock(&file) {
         // A file system without locks: only several processes on one file would need them.
         Ok(()) | Err(LockError::File(_)) => Ok(file),
         Err(LockError::Held) => Err(io::ErrorKind::TimedOut.into()),

@@ -14,7 +14,7 @@ use crate::bridge::{self, StdioRegistration};
 use crate::config::{self, Config, Entry, Mistake, ToolChanges, Variables};
 use crate::registrations::Registrations;
 use crate::reload::Sources;
-use crate::servers::{PoolConfig, ServerPool, StartError};
+use crate::server_pool::{PoolConfig, ServerPool, StartError};
 use crate::supervisor::Supervisor;
 use crate::trust::{self, Pins};
 

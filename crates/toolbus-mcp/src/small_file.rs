@@ -87,7 +87,7 @@ pub(crate) fn replace_and_sync(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// How a lock is waited for that another process holds.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct LockPatience {
+pub(crate) struct LockWait {
     /// How long the other process may hold it.
     pub(crate) timeout: Duration,
     /// How often the lock is tried meanwhile.
@@ -103,7 +103,7 @@ pub(crate) enum LockError {
     File(io::Error),
 }
 
-impl LockPatience {
+impl LockWait {
     /// Locks a file for as long as it is open. Blocks.
     pub(crate) fn lock(self, file: &File) -> Result<(), LockError> {
         let end = Instant::now() + self.timeout;

@@ -8,11 +8,11 @@
 //! [`Supervisor::program`]; without any, servers are started directly. So no program is ever
 //! started again that did not say it expects this.
 //!
-//! This half says how a supervisor is started and what it reports; [`main_loop`] is its life. Between the
-//! two: the first argument [`MARK`], then the id of the process that it belongs to, then the
-//! server's command and arguments. The server's environment comes with [`VARIABLE_PREFIX`] before
-//! every name, so that nothing in it (`LD_PRELOAD`, say) applies to the supervisor itself. The
-//! supervisor ends as its server did, by the same code or signal.
+//! This half says how a supervisor is started and what it reports; [`main_loop`] is its life.
+//! Between the two: the first argument [`MARK`], then the id of the process that it belongs to,
+//! then the server's command and arguments. The server's environment comes with [`VARIABLE_PREFIX`]
+//! before every name, so that nothing in it (`LD_PRELOAD`, say) applies to the supervisor itself.
+//! The supervisor ends as its server did, by the same code or signal.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -30,8 +30,8 @@ compile_error!("supervisors are made of Linux's subreapers, process descriptors 
 
 /// The first argument of a process that is to be a supervisor.
 const MARK: &str = "--supervise-mcp-server";
-/// The name of supervisors in lists of processes. Not by the program's own name: killing all processes
-/// of that name must not take the supervisors along.
+/// The name of supervisors in lists of processes. Not by the program's own name: killing all
+/// processes of that name must not take the supervisors along.
 const NAME: &str = "toolbus-mcp-supervisor";
 /// The prefix of the name of every variable that is the server's.
 const VARIABLE_PREFIX: &str = "TOOLBUS_MCP_SERVER_";
@@ -52,7 +52,7 @@ pub struct Supervisor {
 ///
 /// In a process that was started to be a supervisor it returns when everything below that has
 /// ended, and breaks with the exit code for `main`. In any other it continues with what
-/// [`crate::servers::PoolConfig::supervisor`] wants.
+/// [`crate::server_pool::PoolConfig::supervisor`] wants.
 pub fn enter() -> ControlFlow<ExitCode, Supervisor> {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|first| first == MARK) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::json;
 use toolbus_mcp::config::{self, Variables};
-use toolbus_mcp::servers::{PoolConfig, ServerPool};
+use toolbus_mcp::server_pool::{PoolConfig, ServerPool};
 use toolbus_mcp::supervisor::Supervisor;
 use toolbus_testkit::eventually;
 

@@ -19,9 +19,9 @@ use crate::{errors, pod_spec};
 const HANDOVERS_MAX: u32 = 3;
 
 impl RunnerInner {
-    /// Resumes a redelivered call, which a manager had that is lost, or that lost the call: if its pod
-    /// exists, this manager adopts it. Otherwise the script may have run, and is not run again. `None`
-    /// when its pod is proof that it has not started; that pod is deleted then.
+    /// Resumes a redelivered call, which a manager had that is lost, or that lost the call: if its
+    /// pod exists, this manager adopts it. Otherwise the script may have run, and is not run again.
+    /// `None` when its pod is proof that it has not started; that pod is deleted then.
     pub(crate) async fn resume_redelivered(
         &self,
         call: &ScriptCall<'_>,
@@ -32,7 +32,7 @@ impl RunnerInner {
             () = run.cancelled.cancelled() => return Err(Error::Cancelled),
         };
         let Some(mut pod) = adopted else {
-            let text = "the manager that had it was lost, and it has no pod (any more)";
+            let text = "the manager that had the call was lost, and the call has no pod (any more)";
             return Err(Error::OutcomeUnknown(text.to_owned()));
         };
 
@@ -42,14 +42,15 @@ impl RunnerInner {
         match self.settle_start(&mut pod, call).await? {
             PodAttempt::Finished(outcome) => Ok(Some(outcome)),
             PodAttempt::NeverStarted(reason) => {
-                tracing::warn!(reason, "pod ended before its script started");
+                tracing::warn!(pod = pod.name, reason, "pod ended before its script started");
                 self.release_for_retry(pod, call).await
             }
         }
     }
 
-    /// Deletes the pod in which a script never started, so that it may start in another. Returns the
-    /// outcome where another manager has adopted the pod: that one finds the same, and starts it.
+    /// Deletes the pod in which a script never started, so that it may start in another. Returns
+    /// the outcome where another manager has adopted the pod: that one finds the same, and starts
+    /// it.
     pub(crate) async fn release_for_retry(
         &self,
         pod: OwnedPod,
@@ -62,8 +63,8 @@ impl RunnerInner {
         }
     }
 
-    /// Waits for the outcome of a call that another manager runs at this moment, because it was sent
-    /// twice. Both managers respond with the same outcome.
+    /// Waits for the outcome of a call that another manager runs at this moment, because it was
+    /// sent twice. Both managers respond with the same outcome.
     pub(crate) async fn await_other_manager(
         &self,
         call: &ScriptCall<'_>,
@@ -138,7 +139,7 @@ impl RunnerInner {
             }
         }
 
-        Err(Error::OutcomeUnknown("its pod cannot be spoken to".to_owned()))
+        Err(Error::OutcomeUnknown("the pod of the script does not answer".to_owned()))
     }
 }
 

@@ -9,13 +9,13 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use toolbus_bus::port::{
     BODY_BYTES_MAX, Bus, Consumer, Handler, Health, PublishError, SubscribeError, Subscription,
-    publishing,
+    publish_recorded,
 };
 use toolbus_bus::trace;
 use toolbus_wire::{Envelope, Topic};
 
 use crate::consumer::RunningSubscription;
-use crate::frame::{properties_of, short};
+use crate::frame::{properties_of, short_string};
 use crate::shared::{Message, SendError, Shared};
 use crate::{Config, ConnectError, Start, metrics, supervisor, topology};
 
@@ -84,8 +84,8 @@ impl RabbitBus {
         let properties =
             properties_of(&envelope).map_err(|error| PublishError::Refused(error.to_string()))?;
         let message = Message {
-            exchange: short(self.shared.topology.exchange()),
-            routing_key: short(topic.as_str()),
+            exchange: short_string(self.shared.topology.exchange()),
+            routing_key: short_string(topic.as_str()),
             properties,
             body: envelope.body,
         };
@@ -123,7 +123,7 @@ impl RabbitBus {
         shared.consumers.spawn(tasks.track_future(running.run()));
         tasks.close();
         let consumer = Consumer::new(stop, expire, tasks);
-        let by = Instant::now() + shared.config.patience;
+        let by = Instant::now() + shared.config.broker_timeout;
         let established = async { established.wait().await.ok_or(SendError::Closed) };
 
         match shared.unless_closing(by, established).await {
@@ -149,7 +149,9 @@ impl Bus for RabbitBus {
         envelope: Envelope,
     ) -> BoxFuture<'a, Result<(), PublishError>> {
         let traffic = &self.shared.traffic;
-        Box::pin(publishing(traffic, topic, envelope, |envelope| self.publish_now(topic, envelope)))
+        Box::pin(publish_recorded(traffic, topic, envelope, |envelope| {
+            self.publish_now(topic, envelope)
+        }))
     }
 
     fn subscribe(

@@ -9,9 +9,9 @@ use toolbus_wire::queue;
 
 use crate::ConnectError;
 
-/// Most bytes of a frame, where the URL says nothing else. It bounds the properties and headers of a
-/// message, which travel in one frame; a body takes as many as it needs. The AMQP library keeps room
-/// for 64 frames on each connection: of the 128 KiB that RabbitMQ offers, that would be 8 MiB.
+/// Most bytes of a frame, where the URL says nothing else. It bounds the properties and headers of
+/// a message, which travel in one frame; a body takes as many as it needs. The AMQP library keeps
+/// room for 64 frames on each connection: of the 128 KiB that RabbitMQ offers, that would be 8 MiB.
 const FRAME_BYTES_MAX: u32 = 32 << 10;
 
 /// Longest name of an exchange or a queue, in bytes: AMQP's short string.
@@ -43,7 +43,7 @@ pub struct Config {
     /// How long one attempt to connect may take, the handshake included.
     pub connect_within: Duration,
     /// How long a publish or a new subscription waits for a broker that is away or blocked.
-    pub patience: Duration,
+    pub broker_timeout: Duration,
     /// How long a publish waits for the broker's confirm before it counts as unconfirmed.
     pub confirm_within: Duration,
 }
@@ -87,7 +87,7 @@ impl Config {
             heartbeat: Duration::from_secs(10),
             start: Start::Within(Duration::from_secs(10)),
             connect_within: Duration::from_secs(10),
-            patience: Duration::from_secs(5),
+            broker_timeout: Duration::from_secs(5),
             confirm_within: Duration::from_secs(30),
         })
     }

@@ -1,4 +1,5 @@
-//! One subscription: its channel and consumer at the broker, opened again as often as they are lost.
+//! One subscription: its channel and consumer at the broker, opened again as often as they are
+//! lost.
 //!
 //! Messages are taken only while a handler is free for them. A stop takes no more, gives back what
 //! was fetched and not begun, and lets running handlers end; what they leave undone goes back to
@@ -25,7 +26,7 @@ use toolbus_wire::queue;
 use crate::backoff::Backoff;
 use crate::delivery::{IncomingMessage, SubscriptionChannel};
 use crate::error::{protocol_error, reason};
-use crate::frame::short;
+use crate::frame::short_string;
 use crate::shared::{ConnectionState, Session, Shared};
 
 /// How long the broker may take to answer while a consumer is stopped.
@@ -140,7 +141,8 @@ impl RunningSubscription {
         }
     }
 
-    /// Reports a final refusal to the subscriber that waits, if there is one: trying again would not help.
+    /// Reports a final refusal to the subscriber that waits, if there is one: trying again would
+    /// not help.
     fn report_if_refused(&mut self, error: &lapin::Error) -> bool {
         let is_final = match protocol_error(error) {
             Some(AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED | AMQPSoftError::NOTFOUND)) => {
@@ -171,7 +173,7 @@ impl RunningSubscription {
         match self.established.take() {
             // The subscriber may have given up waiting.
             Some(established) => drop(established.send(Ok(()))),
-            None => self.handler.renewed(),
+            None => self.handler.on_resubscribed(),
         }
 
         let source = Arc::new(SubscriptionChannel::new(
@@ -202,11 +204,11 @@ impl RunningSubscription {
     ) -> lapin::Result<(Channel, lapin::Consumer)> {
         let Self { shared, subscription, .. } = self;
         let channel = shared.topology.subscribe(&session.link, subscription).await?;
-        let name = short(&queue::queue(&subscription.name));
+        let name = short_string(&queue::queue(&subscription.name));
         let is_private = subscription.lifetime == Lifetime::Private;
         let options = BasicConsumeOptions { exclusive: is_private, ..Default::default() };
         let none = FieldTable::default();
-        let consumer = channel.basic_consume(name, short(""), options, none).await?;
+        let consumer = channel.basic_consume(name, short_string(""), options, none).await?;
         if is_private {
             shared.topology.bind(&channel, subscription).await?;
         }
@@ -299,7 +301,7 @@ impl RunningSubscription {
         consumer: &mut lapin::Consumer,
     ) {
         let channel = source.channel();
-        let name = short(&queue::queue(&self.subscription.name));
+        let name = short_string(&queue::queue(&self.subscription.name));
         let goodbye = async {
             if self.subscription.lifetime == Lifetime::Private {
                 // It would go with its consumer anyway; so it is gone for sure when this returns.

@@ -17,7 +17,7 @@ use toolbus_bus::port::{
 };
 use toolbus_wire::{Topic, header, queue};
 
-use crate::frame::{self, envelope_of, long, short};
+use crate::frame::{self, envelope_of, long_string, short_string};
 use crate::frame_filter::OVERSIZED;
 use crate::shared::{Message, SendError, Shared};
 
@@ -127,7 +127,7 @@ impl IncomingMessage {
         let delivery = match delivery {
             Ok(delivery) => delivery,
             Err(reason) => {
-                tracing::warn!(queue = source.queue, reason, "dead letter");
+                tracing::warn!(queue = source.queue, reason, "moved a message to the dead letters");
                 let of = Topic::parse(&source.subscription.name)
                     .map_or("other", |topic| topic.template());
                 source.shared.traffic.dead_letter(of, DeadLetterReason::Unreadable);
@@ -163,7 +163,7 @@ impl UnackedDelivery<'_> {
         let source = self.source;
         let name = &source.subscription.name;
         let topic = &self.topic;
-        tracing::warn!(subscription = name, %topic, reason = why, "dead letter");
+        tracing::warn!(subscription = name, %topic, reason = why, "moved a message to the dead letters");
 
         if source.subscription.lifetime == Lifetime::Private {
             // It has no dead-letter queue: what came to one process alone is of use to no other.
@@ -171,8 +171,8 @@ impl UnackedDelivery<'_> {
         }
 
         let properties = frame::with_headers(&self.properties, |headers| {
-            headers.insert(header::DEAD_LETTER_REASON.into(), long(truncate_reason(why)));
-            headers.insert(DEAD_LETTER_TOPIC.into(), long(topic.as_str()));
+            headers.insert(header::DEAD_LETTER_REASON.into(), long_string(truncate_reason(why)));
+            headers.insert(DEAD_LETTER_TOPIC.into(), long_string(topic.as_str()));
         });
 
         let exchange = source.shared.topology.dead_letter_exchange();
@@ -181,7 +181,8 @@ impl UnackedDelivery<'_> {
         match self.publish(exchange, pattern, properties).await {
             Ok(()) => source.ack(self.tag),
             Err(error) => {
-                tracing::warn!(subscription = name, %error, "dead letter loses its reason: could not be published");
+                let text = "could not publish a dead letter, which loses its reason";
+                tracing::warn!(subscription = name, %error, "{text}");
                 source.reject(self.tag);
             }
         }
@@ -194,8 +195,8 @@ impl UnackedDelivery<'_> {
         properties: BasicProperties,
     ) -> Result<(), SendError> {
         let message = Message {
-            exchange: short(exchange),
-            routing_key: short(key),
+            exchange: short_string(exchange),
+            routing_key: short_string(key),
             properties,
             body: self.body.clone(),
         };

@@ -1,4 +1,5 @@
-//! Joining a fleet: connects to the broker of a program's settings and reports the health of the bus.
+//! Joining a fleet: connects to the broker of a program's settings and reports the health of the
+//! bus.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolbus_bus::Bus;
 pub use toolbus_bus::Health as BusHealth;
-use toolbus_config::settings::{self, BusSettings};
+use toolbus_config::shared_settings::{self, BusSettings};
 
 use crate::{Config, ConnectError, QueueProfile, RabbitBus, Start};
 
@@ -102,8 +103,8 @@ fn config_of(
     config.exchange.clone_from(&settings.exchange);
     config.dead_letter_exchange.clone_from(&settings.dead_letter_exchange);
     config.queue_profile = match settings.queue_profile {
-        settings::QueueProfile::UpstreamM => QueueProfile::UpstreamM,
-        settings::QueueProfile::UpstreamN => QueueProfile::UpstreamN,
+        shared_settings::QueueProfile::UpstreamM => QueueProfile::UpstreamM,
+        shared_settings::QueueProfile::UpstreamN => QueueProfile::UpstreamN,
     };
     config.connection_name = connection_name;
     config.start = start;

@@ -29,7 +29,7 @@ use uuid::Uuid;
 use crate::arguments::CommonArguments;
 use crate::health::{self, Health, HealthServer};
 use crate::telemetry::{self, Identity, Telemetry};
-use toolbus_config::settings::{
+use toolbus_config::shared_settings::{
     HealthSettings, LogFormat, LogSettings, SHARED_ALIASES, ShutdownSettings, TelemetrySettings,
 };
 use toolbus_config::{Alias, Environment, Errors, Loaded, Setting, Settings, Sources};
@@ -223,7 +223,7 @@ pub fn configure<S: ServiceSettings>(
     let loaded = toolbus_config::load::<S>(Sources {
         file: arguments.file(environment),
         aliases: &aliases,
-        derived: toolbus_config::settings::rabbitmq_url(environment).into_iter().collect(),
+        derived: toolbus_config::shared_settings::rabbitmq_url(environment).into_iter().collect(),
         environment,
         arguments: all,
     });
@@ -231,7 +231,7 @@ pub fn configure<S: ServiceSettings>(
     match loaded {
         Ok(loaded) => {
             let export = loaded.settings.frame().telemetry;
-            Errors::of(telemetry::mistakes(export, environment)).map(|()| loaded)
+            Errors::of(telemetry::find_mistakes(export, environment)).map(|()| loaded)
         }
         Err(errors) => {
             // What the settings say of telemetry is not known; the environment alone is.
@@ -240,7 +240,7 @@ pub fn configure<S: ServiceSettings>(
                 endpoint: endpoint.and_then(|text| text.parse().ok()),
                 ..TelemetrySettings::default()
             };
-            Err(errors.and(telemetry::mistakes(&export, environment)))
+            Err(errors.and(telemetry::find_mistakes(&export, environment)))
         }
     }
 }
@@ -314,7 +314,7 @@ impl ProcessFrame {
 
             let Identity { version, instance, .. } = &context.identity;
             let health_address = context.health_address.map(tracing::field::display);
-            tracing::info!(version, instance, health_address, "started");
+            tracing::info!(version, instance, health_address, "service started");
 
             let mut supervisor = Supervisor::new(work(), signals, &context, grace);
             let ended = supervisor.run().await;

@@ -22,11 +22,11 @@ use crate::cgroup::{CgroupHierarchy, ControlGroup};
 use crate::config::Config;
 use crate::interpreter::Interpreter;
 use crate::launch::{LaunchSpec, LaunchedProgram, Launcher};
-use crate::limits;
-use crate::memory::{MemoryGuard, MemorySampler};
+use crate::memory_limit::{MemoryGuard, MemorySampler};
 use crate::nonce;
 use crate::packages::{PackageInstaller, PackageLease};
 use crate::recipe::{self, BwrapOptions, PACKAGES, WORK};
+use crate::rlimits;
 use crate::script;
 use crate::supervise::{RunOrder, supervise};
 
@@ -202,7 +202,7 @@ impl ScriptEngine {
             environment,
             command: script::interpreter_command(&self.deps.interpreter)?,
             processes_max,
-            limits: limits::rlimits_of_script(&self.deps.config.limits, script.timeout),
+            limits: rlimits::rlimits_of_script(&self.deps.config.limits, script.timeout),
             directory: scratch,
             group,
         };

@@ -15,7 +15,7 @@ use tokio::net::unix::pipe;
 use crate::c_string::c_string;
 use crate::cgroup::ControlGroup;
 use crate::init::{self, fds};
-use crate::memory::{MemorySubject, descendants};
+use crate::memory_limit::{MemorySubject, descendants};
 use crate::process::{ChildProcess, PidFd, ProcessUsage, WaitStatus};
 use crate::recipe::BwrapOptions;
 use crate::spawn::{ProcessSpawner, SpawnPlan};
@@ -179,7 +179,7 @@ impl Launcher {
             limits: launch.limits,
             become_id: None,
             directory: c"/".to_owned(),
-            group_handles: launch.group.map(ControlGroup::handles).unwrap_or_default(),
+            group_handles: launch.group.map(ControlGroup::group_handles).unwrap_or_default(),
         };
 
         match &self.isolation {

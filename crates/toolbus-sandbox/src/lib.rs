@@ -4,10 +4,10 @@
 //! scripts without any protection and exists only when that is asked for by name.
 //!
 //! How a run goes, file by file: `engine` admits it, `packages` has what it needs installed,
-//! `recipe`, `seccomp` and `limits` say what the script may see and use, `spawn` and `launch` start
-//! bubblewrap and in it `init`, the first process, which starts Python with `bootstrap.py`;
-//! `supervise` watches time, memory (`memory`, `cgroup`) and output (`capture`), kills, and reports
-//! how the run ended; `work_folder` reads what it left.
+//! `recipe`, `seccomp` and `rlimits` say what the script may see and use, `spawn` and `launch`
+//! start bubblewrap and in it `init`, the first process, which starts Python with `bootstrap.py`;
+//! `supervise` watches time, memory (`memory_limit`, `cgroup`) and output (`capture`), kills, and
+//! reports how the run ended; `work_folder` reads what it left.
 //!
 //! Invariants: no way leads from a broken sandbox to a weaker one; after an outcome is reported
 //! no process of its script is left; what is read from a script is bounded.
@@ -24,13 +24,13 @@ mod engine;
 mod init;
 mod interpreter;
 mod launch;
-mod limits;
-mod memory;
+mod memory_limit;
 mod nonce;
 mod packages;
 mod probe;
 mod process;
 mod recipe;
+mod rlimits;
 mod sandbox;
 mod script;
 mod seccomp;

@@ -20,7 +20,7 @@ use toolbus_scripts::runner::{Ending, Error, LiveOutput, Outcome, Usage};
 use crate::capture::OutputCapture;
 use crate::init::{InitReport, ReportReader};
 use crate::launch::{LaunchedProgram, ScriptProcesses};
-use crate::memory::{MemoryGuard, SAMPLE_INTERVAL};
+use crate::memory_limit::{MemoryGuard, SAMPLE_INTERVAL};
 use crate::process::WaitStatus;
 use crate::work_folder::WorkFolder;
 

@@ -99,26 +99,26 @@ impl Budget {
         Self { account: Some(Arc::new(account)) }
     }
 
-    /// Counts one call, here and in every account above, or none of them.
+    /// Charges one call to this account and to every account above, or to none of them.
     ///
     /// # Errors
     /// The limit that stands against it; nothing is counted then.
-    pub fn take_call(&self) -> Result<(), Exceeded> {
+    pub fn charge_call(&self) -> Result<(), Exceeded> {
         let Some(account) = &self.account else { return Ok(()) };
         account.check_open()?;
 
         let limit = account.limits.calls.unwrap_or(u64::MAX);
         let one_more = |calls| (calls < limit).then(|| calls + 1);
-        let taken = account.calls.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
-        taken.map_err(|_| Exceeded::Calls(limit))?;
+        let charged = account.calls.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
+        charged.map_err(|_| Exceeded::Calls(limit))?;
 
-        account.parent.take_call().inspect_err(|_| {
+        account.parent.charge_call().inspect_err(|_| {
             account.calls.fetch_sub(1, Ordering::AcqRel);
         })
     }
 
-    /// Counts what a call used, here and in every account above. It was used, so nothing is refused;
-    /// the next call is.
+    /// Counts what a call used, here and in every account above. It was used, so nothing is
+    /// refused; the next call is.
     pub fn add_usage(&self, tokens: u64, cost_micro_usd: u64) {
         let mut budget = self;
         while let Some(account) = &budget.account {

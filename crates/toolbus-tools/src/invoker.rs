@@ -25,7 +25,7 @@ use tracing::Instrument as _;
 
 use crate::call::{Call, CallError, InnerCalls, Invocation, Outcome};
 use crate::gate::{
-    Gate, Passage, Verdict, look_up, read_arguments, resolve_subject, take_of_budget,
+    Gate, Passage, Verdict, charge_budget, look_up, read_arguments, resolve_subject,
 };
 use crate::grant::{GrantKey, Permit};
 use crate::registry::{Registry, ToolEntry};
@@ -106,12 +106,12 @@ impl Invoker {
         recording: &Recording<'_>,
         held: &mut Vec<Box<dyn Any + Send>>,
     ) -> Outcome {
-        take_of_budget(&call)?;
+        charge_budget(&call)?;
         let entry = look_up(&call, &self.inner.registry.snapshot())?;
-        recording.found(&entry);
+        recording.record_tool(&entry);
         let mut arguments = read_arguments(&call, &entry)?;
         let subject = resolve_subject(&call, &entry, &mut arguments)?;
-        recording.resolved(&subject);
+        recording.record_subject(&subject);
 
         let arguments = Value::Object(arguments);
         let mut passage = Passage::new(call, Some(Arc::clone(&entry)), subject, arguments);
@@ -133,11 +133,11 @@ impl Invoker {
         let slot = passage.call.slot.clone();
 
         for gate in &self.inner.gates {
-            let patience = passage.patience;
+            let patience = passage.caller_deadline;
             let verdict = match gate.check(passage) {
                 Verdict::Now(verdict) => verdict,
                 Verdict::Later(verdict) => {
-                    recording.waits(gate.name());
+                    recording.report_wait(gate.name());
                     let passing = async {
                         let verdict = verdict.await;
                         // What the gate wrote down is of no use after its answer.
@@ -180,7 +180,7 @@ impl Invoker {
         let context = CallContext {
             deadline,
             cancelled: call.cancelled,
-            progress: recording.stamped(call.progress),
+            progress: recording.stamp_progress(call.progress),
             asker: call.asker,
         };
 

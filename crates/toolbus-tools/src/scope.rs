@@ -66,7 +66,8 @@ pub enum Proof {
     Local,
 }
 
-/// Which rules hold for the calls of a scope: thresholds, limits, times to approve.
+/// The name of the rules for the calls of a scope. Not read yet: reserved for rate limits and
+/// approvals.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RulesName(Arc<str>);
 
@@ -91,7 +92,7 @@ pub struct Scope {
     pub budget: Budget,
     /// What it may see.
     pub view: View,
-    /// Which rules hold for its calls.
+    /// Which rules hold for its calls. Not read yet: reserved for rate limits and approvals.
     pub rules: RulesName,
     /// Fires when all of it is over: every call in it and below it is cancelled.
     pub cancelled: CancellationToken,
@@ -182,8 +183,8 @@ impl Scope {
     }
 
     /// The scope of what a call starts: the same principal, session and run, the same budget and
-    /// view, which the caller may narrow, and cancelled with this one. `None` when scopes are nested
-    /// too deep already.
+    /// view, which the caller may narrow, and cancelled with this one. `None` when scopes are
+    /// nested too deep already.
     #[must_use]
     pub fn child(&self, door: Door, parent: &CallId) -> Option<Self> {
         let depth = self.depth.checked_add(1).filter(|depth| *depth <= DEPTH_MAX)?;

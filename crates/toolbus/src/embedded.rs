@@ -70,7 +70,7 @@ impl EmbeddedServices {
 impl Embedded {
     /// The MCP servers that run here.
     #[cfg(feature = "mcp")]
-    pub(crate) fn servers(&self) -> Option<toolbus_mcp::servers::ServerPool> {
+    pub(crate) fn servers(&self) -> Option<toolbus_mcp::server_pool::ServerPool> {
         self.bridge.as_ref().map(|bridge| bridge.servers().clone())
     }
 

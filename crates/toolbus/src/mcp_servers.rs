@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use toolbus_mcp::bridge;
 use toolbus_mcp::config::{self, Config, Variables};
-use toolbus_mcp::servers::{PoolConfig, ServerPool, StartError};
+use toolbus_mcp::server_pool::{PoolConfig, ServerPool, StartError};
 use toolbus_mcp::settings::{self, McpSettings};
 use toolbus_mcp::supervisor::Supervisor;
 use toolbus_wire::name::{AgentName, InstanceId};

@@ -64,7 +64,7 @@ struct Inner {
     agent: Agent,
     bridge_answer: Result<bool, PublishError>,
     #[cfg(feature = "mcp")]
-    servers: Option<toolbus_mcp::servers::ServerPool>,
+    servers: Option<toolbus_mcp::server_pool::ServerPool>,
     /// Calls that were made here.
     calls: OpenCalls,
     /// What answers calls from the bus. Held while it stops, so that whoever stops it as well waits.

@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use toolbus_bus::{Asker, Deadline, Question};
 use toolbus_mcp::config::{Entry, Variables};
 use toolbus_mcp::login::Login;
-use toolbus_mcp::servers::{PoolConfig, ServerPool};
+use toolbus_mcp::server_pool::{PoolConfig, ServerPool};
 use toolbus_mcp::{Call, CallError, ServerState};
 use toolbus_wire::message::mcp::McpToolDetails;
 use toolbus_wire::message::toolbus::{AskError, AskErrorCode, AskKind};

@@ -14,7 +14,7 @@ use toolbus::Toolbus;
 use toolbus_bus::{Bus, MemoryBus};
 use toolbus_mcp::bridge::{self, Bridge, StdioRegistration};
 use toolbus_mcp::config::{self, Variables};
-use toolbus_mcp::servers::{self, ServerPool};
+use toolbus_mcp::server_pool::{PoolConfig, ServerPool};
 use toolbus_rabbitmq::{Config, RabbitBus, Start};
 use toolbus_testkit::process::{Launch, Service};
 use toolbus_tools::call::{Call, Outcome};
@@ -76,7 +76,7 @@ impl Embedded {
     pub(crate) async fn start(server: &str) -> anyhow::Result<Self> {
         let servers = json!({"mcpServers": {SERVER: {"type": "http", "url": server}}});
         let config = config::parse(&servers.to_string(), Variables::Refused)?;
-        let set = ServerPool::start(config.servers, servers::PoolConfig::new(std::env::vars_os()))?;
+        let set = ServerPool::start(config.servers, PoolConfig::new(std::env::vars_os()))?;
         set.wait_settled().await;
         let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
         let options = bridge::Options {

@@ -1,5 +1,5 @@
-//! Many servers at once: how long until all are there, what it takes to find a tool, and how long the
-//! message is that tells an agent of them.
+//! Many servers at once: how long until all are there, what it takes to find a tool, and how long
+//! the message is that tells an agent of them.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use serde_json::{Map, json};
 use tokio::runtime::Runtime;
 use toolbus_bus::port::BODY_BYTES_MAX;
 use toolbus_mcp::config::{self, Variables};
-use toolbus_mcp::servers::{PoolConfig, ServerPool};
+use toolbus_mcp::server_pool::{PoolConfig, ServerPool};
 use toolbus_wire::json as body;
 use toolbus_wire::message::mcp::McpServersIndexed;
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use toolbus_config::settings::SHARED_ALIASES;
+use toolbus_config::shared_settings::SHARED_ALIASES;
 use toolbus_config::{Alias, Settings, reference};
 
 const HEAD: &str = "\

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use toolbus_bus::Bus;
 use toolbus_mcp::bridge::{Bridge, Options, StdioRegistration};
 use toolbus_mcp::config::{self, Variables};
-use toolbus_mcp::servers::{self, ServerPool};
+use toolbus_mcp::server_pool::{PoolConfig, ServerPool};
 use toolbus_tools::bus::ServeOptions;
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::{GrantCheck, Invoker, Registry, Tool};
@@ -225,7 +225,7 @@ async fn bridge(bus: &Arc<dyn Bus>, url: &str) -> Bridge {
     }}});
     let config = config::parse(&file.to_string(), Variables::Refused).expect("an mcp.json");
     assert!(config.mistakes.is_empty(), "{:?}", config.mistakes);
-    let options = servers::PoolConfig::new(std::env::vars_os());
+    let options = PoolConfig::new(std::env::vars_os());
     let set = ServerPool::start(config.servers, options).expect("an HTTP client");
     set.wait_settled().await;
     let options = Options {

@@ -2,7 +2,7 @@
 //!
 //! Invariants: only its owner may read it (0600, in a folder of 0700); it is replaced as a whole or
 //! not at all; a token in it is for the address that stands beside it and goes nowhere else. Two
-//! processes that renew the same token do so one after another.
+//! processes that refresh the same token do so one after another.
 
 use std::fs;
 use std::io;
@@ -22,15 +22,15 @@ use super::Error;
 use crate::config::AuthorizationCode;
 use crate::eraser::Eraser;
 use crate::server_name::ServerName;
-use crate::small_file::{self, LockError, LockPatience};
+use crate::small_file::{self, LockError, LockWait};
 
 /// Longest file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Longest challenge of a server that is kept, in bytes.
 const CHALLENGE_BYTES_MAX: usize = 4 << 10;
 /// How a lock is waited for that another process holds: longer than one refresh takes.
-const LOCK_PATIENCE: LockPatience =
-    LockPatience { timeout: Duration::from_secs(15), interval: Duration::from_millis(50) };
+const LOCK_WAIT: LockWait =
+    LockWait { timeout: Duration::from_secs(15), interval: Duration::from_millis(50) };
 
 /// The file of one server. Clones are the same file.
 #[derive(Clone)]
@@ -259,10 +259,10 @@ impl CredentialStore for TokenStore {
             });
             let lock_file = opened.await?;
 
-            match LOCK_PATIENCE.lock_async(&lock_file).await {
+            match LOCK_WAIT.lock_async(&lock_file).await {
                 Ok(()) => Ok(lock_file),
                 Err(LockError::Held) => {
-                    Err(Error::Store("another process is renewing it".to_owned()))
+                    Err(Error::Store("another process is refreshing this token".to_owned()))
                 }
                 Err(LockError::File(error)) => Err(Error::Store(error.to_string())),
             }

@@ -11,7 +11,7 @@ use toolbus_wire::message::mcp::{McpMetadataRefreshRequest, McpServerSummary, Mc
 use toolbus_wire::name::AgentName;
 use toolbus_wire::{header, json, topic};
 
-use crate::servers::{Change, ServerPool};
+use crate::server_pool::{Change, ServerPool};
 
 /// Most agents that are remembered because they asked; the one that asked longest ago goes first.
 const ASKERS_MAX: usize = 64;

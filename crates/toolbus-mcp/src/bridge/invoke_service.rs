@@ -18,7 +18,7 @@ use toolbus_wire::topic;
 
 use crate::call::{Call, Naming};
 use crate::call_result::CallResult;
-use crate::servers::ServerPool;
+use crate::server_pool::ServerPool;
 
 pub(super) struct InvokeService {
     pub(super) set: ServerPool,

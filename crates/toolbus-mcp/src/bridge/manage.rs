@@ -21,7 +21,7 @@ use toolbus_wire::{ErrorCode, Message, json, message, topic};
 use super::invoke_service::{naming_of, with_headers};
 use crate::call::CallError;
 use crate::lookup::Lookup;
-use crate::servers::ServerPool;
+use crate::server_pool::ServerPool;
 
 mod complete_argument;
 mod get_prompt;

@@ -13,7 +13,7 @@ use toolbus_wire::{ErrorCode, Message as _, json, topic};
 
 use super::invoke_service::{naming_of, with_headers};
 use crate::lookup::Lookup;
-use crate::servers::ServerPool;
+use crate::server_pool::ServerPool;
 
 /// How long a subscription holds when its caller does not say.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);

@@ -2,7 +2,7 @@ use tempfile::TempDir;
 use toolbus_testkit::eventually;
 
 use super::*;
-use crate::servers::PoolConfig;
+use crate::server_pool::PoolConfig;
 
 /// Longer than a reload takes, on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -14,7 +14,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::call::Call;
 use crate::config::Entry;
-use crate::servers::PoolConfig;
+use crate::server_pool::PoolConfig;
 
 /// Most prompts, resources and completions that are requested of one server at a time.
 pub(crate) const LOOKUPS_PER_SERVER_MAX: u16 = 32;

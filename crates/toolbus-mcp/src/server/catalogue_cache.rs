@@ -16,7 +16,7 @@ use crate::config::Entry;
 use crate::connection::{Connection, ServerIdentity};
 use crate::failure::Failure;
 use crate::offer::Offer;
-use crate::servers::PoolContext;
+use crate::server_pool::PoolContext;
 use crate::transport::intercept::ListKinds;
 use crate::trust::findings::{Findings, Reader, WithheldTool};
 use crate::trust::{FileStamp, Reviewed};
@@ -130,7 +130,8 @@ impl ToolCatalogueCache {
         let catalogue = catalogue?;
 
         let trust = &self.context.trust;
-        let reviewed = trust.review(&self.entry, connection.identity.clone(), catalogue).await?;
+        let reviewed =
+            trust.review_catalogue(&self.entry, connection.identity.clone(), catalogue).await?;
 
         *stamp = reviewed.stamp;
         self.store(reviewed, offer, reported.mark_listed());

@@ -17,7 +17,7 @@ use super::catalogue_cache::ToolCatalogueCache;
 use crate::config::Entry;
 use crate::connection::{CallFailure, Connection, Handshake, ServerAccess};
 use crate::failure::Failure;
-use crate::servers::PoolContext;
+use crate::server_pool::PoolContext;
 
 /// How soon a server that was lost is retried.
 const RETRY_BACKOFF: Duration = Duration::from_secs(1);

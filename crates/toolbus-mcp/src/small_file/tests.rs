@@ -34,12 +34,11 @@ fn a_file_is_replaced_for_its_owner_alone() {
 fn a_lock_is_waited_for_until_its_timeout() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lock");
-    let patience =
-        LockPatience { timeout: Duration::from_millis(50), interval: Duration::from_millis(5) };
+    let wait = LockWait { timeout: Duration::from_millis(50), interval: Duration::from_millis(5) };
     let held = open_private(&path).unwrap();
-    patience.lock(&held).unwrap();
+    wait.lock(&held).unwrap();
     let other = open_private(&path).unwrap();
-    assert!(matches!(patience.lock(&other), Err(LockError::Held)));
+    assert!(matches!(wait.lock(&other), Err(LockError::Held)));
     drop(held);
-    patience.lock(&other).unwrap();
+    wait.lock(&other).unwrap();
 }

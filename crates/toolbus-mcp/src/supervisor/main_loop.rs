@@ -1,5 +1,5 @@
-//! The main loop of a supervisor, in one thread: it starts the server, waits for a reason to end, and
-//! makes sure that no process is left.
+//! The main loop of a supervisor, in one thread: it starts the server, waits for a reason to end,
+//! and makes sure that no process is left.
 //!
 //! | what happens | what it does |
 //! |---|---|
@@ -35,7 +35,8 @@ use super::{NOT_STARTED, NOT_STARTED_CODE, VARIABLE_PREFIX};
 /// The name of supervisors where names have fifteen letters at most.
 const NAME_IN_LISTS: &CStr = c"toolbus-mcp-sup";
 /// How long a server has to end by itself once its input is closed. Longer than the
-/// owner, which closes it, waits before it sends SIGTERM: this is for when it does not come to that.
+/// owner, which closes it, waits before it sends SIGTERM: this is for when it does not come to
+/// that.
 const END_OF_INPUT_GRACE: Duration = Duration::from_secs(1);
 /// How long every process has after SIGTERM, before SIGKILL.
 pub(crate) const TERMINATE_GRACE: Duration = Duration::from_secs(2);
@@ -76,7 +77,7 @@ enum EndPhase {
 /// Runs a supervisor until no process is left, with the arguments after the mark.
 pub(super) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     match start(arguments) {
-        Ok((tree, sources)) => exit_as(supervise(tree, sources)),
+        Ok((tree, sources)) => exit_as(supervise_tree(tree, sources)),
         Err(error) => {
             let number = error.raw_os_error().unwrap_or_default();
             // Fails when standard error is closed, and then there is no one to report to.
@@ -112,8 +113,8 @@ fn start(mut arguments: impl Iterator<Item = OsString>) -> io::Result<(ProcessTr
 
     let server =
         Command::new(command).args(arguments).env_clear().envs(server_environment()).spawn()?;
-    // As long as they are open here too, no reader sees the server close them. That is no reason not
-    // to look after a server that has started.
+    // As long as they are open here too, no reader sees the server close them. That is no reason
+    // not to look after a server that has started.
     if let Ok(nothing) = File::options().write(true).open("/dev/null") {
         let _ = dup2_stdout(&nothing);
         let _ = dup2_stderr(&nothing);
@@ -140,11 +141,11 @@ fn server_environment() -> impl Iterator<Item = (OsString, OsString)> {
     })
 }
 
-fn supervise(mut tree: ProcessTree, mut sources: WakeSources) -> Option<WaitStatus> {
+fn supervise_tree(mut tree: ProcessTree, mut sources: WakeSources) -> Option<WaitStatus> {
     let mut phase = EndPhase::Running;
     let mut requests = StopRequests::default();
     loop {
-        tree.reap();
+        tree.reap_children();
         if tree.is_empty() {
             return tree.status();
         }

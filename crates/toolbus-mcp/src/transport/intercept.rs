@@ -26,7 +26,7 @@ use toolbus_bus::{Asker, Progress};
 use toolbus_wire::message::toolbus::ToolProgress;
 
 use super::rate_window::RateWindow;
-use crate::eraser::{Eraser, shortened};
+use crate::eraser::{Eraser, shorten_text};
 use crate::lookup::URI_BYTES_MAX;
 
 mod credential_erasure;
@@ -39,11 +39,11 @@ pub(crate) use list_changes::{ListKinds, ReportedChanges};
 const SERVER_REQUESTS_MAX: usize = 64;
 /// Most progress of one call that is forwarded in any one second; more is dropped.
 const PROGRESS_PER_SECOND_MAX: u32 = 50;
-/// Most notifications of cancelled requests that are still to be sent. A server that takes them this
-/// slowly is stuck, and they pile up here.
+/// Most notifications of cancelled requests that are still to be sent. A server that takes them
+/// this slowly is stuck, and they pile up here.
 const CANCELS_UNSENT_MAX: usize = 1024;
-/// Most changed resources that wait for a slow subscriber; past that, it is only told that it missed
-/// some.
+/// Most changed resources that wait for a slow subscriber; past that, it is only told that it
+/// missed some.
 const RESOURCES_CHANGED_MAX: usize = 256;
 /// Longest text of one progress or log notification that is forwarded, in bytes.
 const NOTE_BYTES_MAX: usize = 2 << 10;
@@ -306,8 +306,8 @@ impl WireState {
     fn clean_text(&self, text: &str) -> String {
         // Erased before it is cut, so that no part of a secret is left; what is far too long is
         // cut before.
-        let text = shortened(text, 64 * NOTE_BYTES_MAX);
-        shortened(&self.eraser.erase(&text), NOTE_BYTES_MAX).into_owned()
+        let text = shorten_text(text, 64 * NOTE_BYTES_MAX);
+        shorten_text(&self.eraser.erase(&text), NOTE_BYTES_MAX).into_owned()
     }
 
     /// The call that a request of the server belongs to: that of the stream on which it came; where

@@ -17,15 +17,15 @@ use parking_lot::Mutex;
 use super::pins::{PinDocument, PriorPins, VERSION};
 use crate::catalogue::CATALOGUE_BYTES_MAX;
 use crate::server_name::ServerName;
-use crate::small_file::{self, LockError, LockPatience};
+use crate::small_file::{self, LockError, LockWait};
 
 /// Longest file that is read: the definitions of a server, those held back, and what JSON adds.
 const FILE_BYTES_MAX: u64 = 6 * CATALOGUE_BYTES_MAX as u64;
 /// Most servers whose pins are kept.
 const SERVERS_MAX: usize = 4_096;
 /// How a lock is waited for that another program holds.
-const LOCK_PATIENCE: LockPatience =
-    LockPatience { timeout: Duration::from_secs(2), interval: Duration::from_millis(10) };
+const LOCK_WAIT: LockWait =
+    LockWait { timeout: Duration::from_secs(2), interval: Duration::from_millis(10) };
 
 /// The pins of many servers. Clones are the same.
 #[derive(Debug, Clone)]
@@ -258,7 +258,7 @@ fn lock_file(path: &Path) -> Result<File, Error> {
     let file_error = |source| Error::File { path: path.to_owned(), source };
     let file = small_file::open_private(path).map_err(file_error)?;
 
-    match LOCK_PATIENCE.lock(&file) {
+    match LOCK_WAIT.lock(&file) {
         Ok(()) => Ok(file),
         Err(LockError::Held) => Err(Error::Locked(path.to_owned())),
         Err(LockError::File(source)) => Err(file_error(source)),

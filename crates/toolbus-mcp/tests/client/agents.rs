@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use toolbus_bus::requester::Requester;
 use toolbus_bus::{Bus, Delivery, Disposition, Flow, MemoryBus, Subscription, TopicPattern};
 use toolbus_mcp::bridge::{self, Bridge, StdioRegistration};
-use toolbus_mcp::servers::ServerPool;
+use toolbus_mcp::server_pool::ServerPool;
 use toolbus_mcp_agent::McpDirectory;
 use toolbus_testkit::eventually;
 use toolbus_tools::{GrantCheck, Guides, Invoker, Registry};

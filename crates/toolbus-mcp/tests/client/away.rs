@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 use toolbus_mcp::ServerState;
-use toolbus_mcp::servers::{Change, Changes};
+use toolbus_mcp::server_pool::{Change, Changes};
 use toolbus_wire::message::mcp::McpServerSummary;
 
 use crate::support::*;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use toolbus_bus::{Asker, CallContext, Deadline, Question};
-use toolbus_mcp::servers::ServerPool;
+use toolbus_mcp::server_pool::ServerPool;
 use toolbus_mcp::{Lookup, Naming};
 use toolbus_wire::message::toolbus::AskError;
 

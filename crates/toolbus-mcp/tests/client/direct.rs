@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use toolbus_bus::requester::Requester;
 use toolbus_bus::{Bus, MemoryBus};
 use toolbus_mcp::bridge::{self, Bridge, StdioRegistration};
-use toolbus_mcp::servers::ServerPool;
+use toolbus_mcp::server_pool::ServerPool;
 use toolbus_mcp::trust::Pins;
 use toolbus_mcp::{TOOLS_MAX, config::ToolChanges};
 use toolbus_mcp_agent::McpDirectory;

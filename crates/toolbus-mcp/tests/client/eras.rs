@@ -6,7 +6,7 @@ use toolbus_testkit::{eventually, mcp};
 
 use crate::support::*;
 
-fn protocol(set: &toolbus_mcp::servers::ServerPool) -> String {
+fn protocol(set: &toolbus_mcp::server_pool::ServerPool) -> String {
     match state(set, "h") {
         ServerState::Connected { protocol, .. } => protocol,
         other => panic!("{other:?}"),

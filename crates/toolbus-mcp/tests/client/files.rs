@@ -1,5 +1,5 @@
-//! Servers that come from files: the operator's, which is followed, and that of registrations, which
-//! is written.
+//! Servers that come from files: the operator's, which is followed, and that of registrations,
+//! which is written.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use toolbus_config::TimeSpan;
 use toolbus_mcp::ServerState;
 use toolbus_mcp::config::{Entry, Variables};
-use toolbus_mcp::servers::{AddError, Registered, ServerPool, UnregisterError};
+use toolbus_mcp::server_pool::{AddError, Registered, ServerPool, UnregisterError};
 use toolbus_mcp::settings::McpSettings;
 use toolbus_testkit::{eventually, mcp};
 use toolbus_wire::ErrorCode;

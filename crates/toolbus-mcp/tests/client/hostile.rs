@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::Deadline;
-use toolbus_mcp::servers::{AddError, Change, PoolConfig, ServerPool};
+use toolbus_mcp::server_pool::{AddError, Change, PoolConfig, ServerPool};
 use toolbus_mcp::{CallError, ServerState, TOOLS_MAX};
 use toolbus_testkit::eventually;
 use toolbus_wire::ErrorCode;

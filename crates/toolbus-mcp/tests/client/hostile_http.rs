@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use toolbus_bus::{CallContext, Deadline};
 use toolbus_mcp::ServerState;
-use toolbus_mcp::servers::ServerPool;
+use toolbus_mcp::server_pool::ServerPool;
 use toolbus_wire::ErrorCode;
 
 use crate::support::*;
@@ -30,7 +30,7 @@ impl Server {
         let server = format!("0100007F:{:04X}", self.0.port);
         let is_open = |line: &&str| {
             let mut columns = line.split_whitespace().skip(2);
-            // ServerState 01 is an established connection.
+            // State 01 is an established connection.
             columns.next() == Some(server.as_str()) && columns.next() == Some("01")
         };
         table.lines().filter(is_open).count()
@@ -147,8 +147,8 @@ fn paced(opened: &[f64]) {
     assert!(most <= Some(2 * 32), "{most:?} in a second: {opened:?}");
 }
 
-/// An event stream that ends or breaks off as soon as it is opened is opened again for as long as the
-/// connection holds.
+/// An event stream that ends or breaks off as soon as it is opened is opened again for as long as
+/// the connection holds.
 #[tokio::test]
 async fn a_stream_that_ends_at_once_is_not_opened_without_a_pause() {
     for kind in ["closing", "breaking"] {

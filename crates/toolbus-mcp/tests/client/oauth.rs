@@ -1,4 +1,5 @@
-//! Servers that ask for OAuth: tokens had, renewed, kept, asked for again; and metadata that lies.
+//! Servers that ask for OAuth: tokens obtained, refreshed, kept, asked for again; and metadata that
+//! lies.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -6,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolbus_mcp::login::{self, Login};
-use toolbus_mcp::servers::{PoolConfig, ServerPool};
+use toolbus_mcp::server_pool::{PoolConfig, ServerPool};
 use toolbus_mcp::{CallError, ServerState};
 use toolbus_testkit::eventually;
 use toolbus_wire::ErrorCode;
@@ -121,7 +122,7 @@ async fn a_person_logs_in_and_the_running_bridge_takes_it_up() {
     let file = folder.path().join("h.json");
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
 
-    // An access token that is refused is renewed, by a client with a secret of its own.
+    // An access token that is refused is refreshed, by a client with a secret of its own.
     server.ask("/control", Some(json!({"expire": true}))).await;
     assert_eq!(echo(&set).await.unwrap(), "here");
     assert_eq!(grants(&server).await, ["authorization_code", "refresh_token"]);
@@ -146,15 +147,15 @@ async fn a_person_logs_in_and_the_running_bridge_takes_it_up() {
 }
 
 #[tokio::test]
-async fn a_token_that_has_ended_is_renewed_before_it_is_used() {
+async fn an_expired_token_is_refreshed_before_it_is_used() {
     let (server, folder) = (server(json!({"lifetime": 1})), tempfile::tempdir().unwrap());
     log_in(&server, &person(), folder.path()).await.unwrap();
     let set = start_keeping(&server, &person(), folder.path()).await;
     let before = server.log().await.len();
     eventually(PATIENCE, async || {
         echo(&set).await.unwrap();
-        let renewed = grants(&server).await.len();
-        if renewed > 3 { Ok(()) } else { Err(format!("{renewed} tokens")) }
+        let refreshed = grants(&server).await.len();
+        if refreshed > 3 { Ok(()) } else { Err(format!("{refreshed} tokens")) }
     })
     .await;
     let log = server.log().await.split_off(before);
@@ -232,7 +233,7 @@ async fn where_to_log_in_and_what_for_is_what_the_refusal_says() {
     assert!(login.url().contains("scope=tools&"), "{}", login.url());
     log_in(&server, &person(), folder.path()).await.unwrap();
 
-    // The token has ended when the bridge starts: it is renewed before it is used, though nobody
+    // The token has ended when the bridge starts: it is refreshed before it is used, though nobody
     // has said yet where.
     let file = folder.path().join("h.json");
     let mut kept: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
@@ -369,7 +370,7 @@ async fn an_authorization_server_that_is_away_for_a_while() {
 }
 
 #[tokio::test]
-async fn a_renewal_ends_well_though_its_caller_has_gone() {
+async fn a_refresh_ends_well_though_its_caller_has_gone() {
     let (server, folder) = (server(json!({})), tempfile::tempdir().unwrap());
     log_in(&server, &person(), folder.path()).await.unwrap();
     let set = start_keeping(&server, &person(), folder.path()).await;

@@ -8,7 +8,7 @@ use reqwest::header::{COOKIE, LOCATION, SET_COOKIE};
 use reqwest::redirect::Policy;
 use serde_json::{Value, json};
 use toolbus_mcp::login::Login;
-use toolbus_mcp::servers::{PoolConfig, ServerPool};
+use toolbus_mcp::server_pool::{PoolConfig, ServerPool};
 use toolbus_testkit::oidc;
 use toolbus_wire::ErrorCode;
 
@@ -92,13 +92,13 @@ async fn a_person_logs_in_by_code_and_proof() {
     assert_eq!(text(&set, "echo").await.as_deref(), Ok("here"));
     assert_eq!(tokens(&server).await, 1);
 
-    // What is refused is renewed, twice: each refresh token is for one use.
-    for renewed in 2..4 {
+    // What is refused is refreshed, twice: each refresh token is for one use.
+    for refreshed in 2..4 {
         // Its clock has whole seconds: a token of this one would not be at its end.
         tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
         server.ask("/expire", None).await;
         assert_eq!(text(&set, "echo").await.as_deref(), Ok("here"));
-        assert_eq!(tokens(&server).await, renewed);
+        assert_eq!(tokens(&server).await, refreshed);
     }
 
     // More is for the person to grant.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use toolbus_bus::Deadline;
 use toolbus_mcp::ServerState;
-use toolbus_mcp::servers::ServerPool;
+use toolbus_mcp::server_pool::ServerPool;
 use toolbus_testkit::{eventually, mcp};
 use toolbus_wire::ErrorCode;
 

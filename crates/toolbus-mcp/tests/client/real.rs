@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::Deadline;
-use toolbus_mcp::servers::{AddError, Change};
+use toolbus_mcp::server_pool::{AddError, Change};
 use toolbus_mcp::{Call, CallError, ServerState};
 use toolbus_testkit::{eventually, mcp};
 use toolbus_wire::ErrorCode;
@@ -20,7 +20,7 @@ fn text(result: toolbus_mcp::CallResult) -> String {
 }
 
 /// What the recorded answers of `server-everything` say, whatever the transport.
-pub(crate) async fn answers_as_recorded(set: &toolbus_mcp::servers::ServerPool) {
+pub(crate) async fn answers_as_recorded(set: &toolbus_mcp::server_pool::ServerPool) {
     let hello = "héllo <b>\"q\"</b> & 日本 🦀 + 'x'";
     let echo = call(set, "everything", "echo", json!({"message": hello})).await.unwrap();
     assert_eq!(text(echo), format!("Echo: {hello}"));
@@ -56,7 +56,7 @@ pub(crate) async fn answers_as_recorded(set: &toolbus_mcp::servers::ServerPool) 
     assert!(!tool_names(set, "everything").contains(&DENIED.to_owned()));
 }
 
-pub(crate) async fn progress_timeout_and_cancellation(set: &toolbus_mcp::servers::ServerPool) {
+pub(crate) async fn progress_timeout_and_cancellation(set: &toolbus_mcp::server_pool::ServerPool) {
     let slow = |seconds: f64, steps: u32| {
         let args = json!({"duration": seconds, "steps": steps});
         call_of("everything", "trigger-long-running-operation", args)

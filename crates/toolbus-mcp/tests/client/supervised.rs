@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use toolbus_mcp::ServerState;
-use toolbus_mcp::servers::ServerPool;
+use toolbus_mcp::server_pool::ServerPool;
 use toolbus_mcp::supervisor::Supervisor;
 use toolbus_testkit::eventually;
 

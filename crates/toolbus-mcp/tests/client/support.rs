@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use toolbus_bus::{Deadline, Progress};
 use toolbus_mcp::config::{self, Variables};
-use toolbus_mcp::servers::{Change, Changes, PoolConfig, ServerPool};
+use toolbus_mcp::server_pool::{Change, Changes, PoolConfig, ServerPool};
 use toolbus_mcp::supervisor::Supervisor;
 use toolbus_mcp::{Call, CallError, CallResult, ServerState};
 use toolbus_testkit::eventually;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use toolbus_bus::Deadline;
 use toolbus_mcp::config::ToolChanges;
-use toolbus_mcp::servers::{AddError, PoolConfig, ServerPool};
+use toolbus_mcp::server_pool::{AddError, PoolConfig, ServerPool};
 use toolbus_mcp::trust::{AcceptError, Pins};
 use toolbus_mcp::{Call, CallError, ServerState, TOOLS_MAX};
 use toolbus_testkit::eventually;

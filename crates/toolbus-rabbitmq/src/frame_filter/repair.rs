@@ -11,8 +11,8 @@ const REPLACEMENT: u8 = b'?';
 
 /// The content encoding of a message whose properties were left out. Nobody else has one.
 pub(crate) const OVERSIZED: &str = "oversized";
-/// What is left of such a frame: its head, class, weight and size of the body; the flag and the text
-/// of the content encoding; its end.
+/// What is left of such a frame: its head, class, weight and size of the body; the flag and the
+/// text of the content encoding; its end.
 const REST_BYTES: usize = 7 + 12 + 2 + 1 + OVERSIZED.len() + 1;
 
 /// The frames that hold texts of strangers.
@@ -52,7 +52,7 @@ pub(super) fn without_properties(mut frame: [u8; REST_BYTES]) -> [u8; REST_BYTES
 }
 
 /// Repairs the payload of a frame.
-pub(super) fn repair(kind: Kind, payload: &mut [u8]) {
+pub(super) fn repair_frame(kind: Kind, payload: &mut [u8]) {
     let mut cursor = Cursor { bytes: payload, at: 0 };
     // `None` says that the payload is not of its form, and then the library is the one to say so.
     let _ = match kind {

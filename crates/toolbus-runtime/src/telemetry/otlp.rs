@@ -27,7 +27,7 @@ use tracing_subscriber::filter::Targets;
 
 use super::client::{SignalClient, Transport};
 use super::{Error, Identity, Options, log_filter};
-use toolbus_config::settings::TelemetrySettings;
+use toolbus_config::shared_settings::TelemetrySettings;
 use toolbus_config::{Environment, HttpUrl, Mistake};
 
 /// How long one request may take when no variable says otherwise; the standard's default.
@@ -88,8 +88,8 @@ impl Signal {
     }
 }
 
-/// See [`super::mistakes`].
-pub(super) fn mistakes(export: &TelemetrySettings, environment: &Environment) -> Vec<Mistake> {
+/// See [`super::find_mistakes`].
+pub(super) fn find_mistakes(export: &TelemetrySettings, environment: &Environment) -> Vec<Mistake> {
     let mut found = Vec::new();
     for signal in Signal::ALL {
         match signal.endpoint(export, environment) {

@@ -13,7 +13,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 use toolbus_config::Settings;
-use toolbus_config::settings::{
+use toolbus_config::shared_settings::{
     BusSettings, HealthSettings, LogSettings, ShutdownSettings, TelemetrySettings,
 };
 use toolbus_runtime::arguments::CommonArguments;

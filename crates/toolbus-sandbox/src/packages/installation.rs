@@ -12,9 +12,9 @@ use toolbus_scripts::runner::Error;
 use super::{InstallDeadline, PackageInstaller, cache, installer};
 use crate::config::Limits;
 use crate::launch::{LaunchSpec, LaunchedProgram};
-use crate::limits;
-use crate::memory::{MemoryGuard, MemorySampler};
+use crate::memory_limit::{MemoryGuard, MemorySampler};
 use crate::recipe::{self, BwrapOptions, HostTree};
+use crate::rlimits;
 use crate::script;
 use crate::supervise::{RunOrder, supervise};
 
@@ -125,7 +125,7 @@ impl PackageInstaller {
             environment,
             command: script::interpreter_command(&self.interpreter)?,
             processes_max: if is_bare { 0 } else { limits.processes },
-            limits: limits::rlimits_of_script(limits, timeout),
+            limits: rlimits::rlimits_of_script(limits, timeout),
             directory: staging,
             group: None,
         };

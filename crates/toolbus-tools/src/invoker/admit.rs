@@ -12,7 +12,7 @@ use tracing::Instrument as _;
 
 use super::{Invoker, Recording, cancel_with};
 use crate::call::{Call, CallError};
-use crate::gate::{Passage, take_of_budget};
+use crate::gate::{Passage, charge_budget};
 use crate::grant::Permit;
 use crate::scope::Scope;
 use crate::subject::Subject;
@@ -74,19 +74,19 @@ impl Invoker {
         subject: Subject,
     ) -> Result<Admitted<'_>, CallError> {
         let recording = self.inner.recorder.begin(&call);
-        recording.resolved(&subject);
+        recording.record_subject(&subject);
         let time = call.time;
         let scope = Arc::clone(&call.scope);
         let cancelled = call.cancelled.child_token();
         call.cancelled = cancelled.clone();
-        let progress = recording.stamped(call.progress.clone());
+        let progress = recording.stamp_progress(call.progress.clone());
         let asker = call.asker.clone();
         let span = recording.span().clone();
         let grant_key = self.inner.grant_key.as_ref();
         let mut held = Vec::new();
 
         let passing = async {
-            take_of_budget(&call)?;
+            charge_budget(&call)?;
             if !is_seen {
                 return Err(CallError::not_registered(subject.id.as_str()));
             }

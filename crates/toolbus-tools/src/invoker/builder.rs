@@ -13,8 +13,8 @@ use crate::observe::Observe;
 use crate::policy::{AllowAll, Policy};
 use crate::registry::Registry;
 
-/// An invoker to be. What is not set is: every call allowed, nobody who observes, no grants, and the
-/// global meter.
+/// Builds an [`Invoker`]. Defaults: every call allowed, no observers, no grants, and the global
+/// meter.
 pub struct InvokerBuilder {
     registry: Arc<Registry>,
     policy: Arc<dyn Policy>,
@@ -98,8 +98,8 @@ impl InvokerBuilder {
     }
 }
 
-/// Every gate that lets pass or refuses, in the order in which a call passes them. Before them stand
-/// budget, look-up, arguments and subject; see `Invoker::pass_and_run`.
+/// Every gate that lets pass or refuses, in the order in which a call passes them. Before them
+/// stand budget, look-up, arguments and subject; see `Invoker::pass_and_run`.
 fn ordered_gates(policy: Arc<dyn Policy>, added: Vec<Box<dyn Gate>>) -> Vec<Box<dyn Gate>> {
     let mut gates: Vec<Box<dyn Gate>> = vec![Box::new(Permission(policy)), Box::new(FitsSchema)];
     gates.extend(added);

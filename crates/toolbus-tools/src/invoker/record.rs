@@ -151,31 +151,31 @@ impl Recording<'_> {
         self.tool.get().map_or(&self.called, |tool| tool)
     }
 
-    /// The tool was found.
-    pub(super) fn found(&self, entry: &ToolEntry) {
+    /// Records the tool that was found.
+    pub(super) fn record_tool(&self, entry: &ToolEntry) {
         let _ = self.tool.set(Arc::clone(entry.name()));
     }
 
-    /// It is known what the call is about.
-    pub(super) fn resolved(&self, subject: &Subject) {
+    /// Records the call's subject.
+    pub(super) fn record_subject(&self, subject: &Subject) {
         self.span.record(SUBJECT, subject.id.as_str());
         let _ = self.subject.set(subject.clone());
     }
 
-    /// A gate keeps the call waiting.
-    pub(super) fn waits(&self, gate: &'static str) {
+    /// Reports that a gate keeps the call waiting.
+    pub(super) fn report_wait(&self, gate: &'static str) {
         if let Some(events) = &self.events {
             events.send(CallEventKind::Waiting { gate });
         }
     }
 
-    /// The tool is about to be started.
+    /// Records that the tool is about to be started.
     pub(super) fn started(&self) {
         self.is_started.store(true, Ordering::Release);
     }
 
     /// The same progress, which observers hear too.
-    pub(super) fn stamped(&self, progress: Progress) -> Progress {
+    pub(super) fn stamp_progress(&self, progress: Progress) -> Progress {
         let Some(events) = &self.events else { return progress };
         let events = Arc::clone(events);
         Progress::to(move |report| {

@@ -49,7 +49,7 @@ async fn only_its_owner_reads_it_and_it_is_for_one_address() {
     let elsewhere = self::store(folder.path(), "https://mcp.example.org/other");
     assert!(elsewhere.read().await.expect("read").is_none());
 
-    // What a renewal saves keeps the secret of the client.
+    // What a refresh saves keeps the secret of the client.
     store.save(credentials("refresh-2", &["a"])).await.expect("saved");
     let kept = store.read().await.expect("read").expect("kept");
     assert!(kept.client_secret.is_some());
@@ -100,12 +100,12 @@ async fn a_file_that_makes_no_sense_keeps_nothing_and_is_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn renewals_go_one_after_another() {
+async fn refreshes_go_one_after_another() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = store(folder.path(), URL);
     let first = store.acquire_refresh_guard().await.expect("a guard");
     let error = store.acquire_refresh_guard().await.err().expect("it is held");
-    assert!(error.to_string().ends_with("another process is renewing it"), "{error}");
+    assert!(error.to_string().ends_with("another process is refreshing this token"), "{error}");
     drop(first);
     store.acquire_refresh_guard().await.expect("it is free");
 }

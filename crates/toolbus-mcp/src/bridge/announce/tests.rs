@@ -7,7 +7,7 @@ use toolbus_testkit::eventually;
 
 use super::*;
 use crate::config::{self, Variables};
-use crate::servers::PoolConfig;
+use crate::server_pool::PoolConfig;
 
 /// A server whose summary is longer on the wire than in memory.
 fn server(name: &str, quotes: usize) -> McpServerSummary {

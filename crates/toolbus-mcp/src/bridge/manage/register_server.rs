@@ -13,7 +13,7 @@ use toolbus_wire::message::mcp::{
 
 use super::{ManageRequest, ManageService, StdioRegistration};
 use crate::config::{Entry, Variables};
-use crate::servers::{AddError, Registered};
+use crate::server_pool::{AddError, Registered};
 
 /// The error of every registration whose server could not be reached, as the C# bridge words it.
 const CONNECTION_FAILED: &str = "Connection failed";

@@ -10,7 +10,7 @@ use toolbus_wire::message::mcp::{
 };
 
 use super::{ManageRequest, ManageService};
-use crate::servers::UnregisterError;
+use crate::server_pool::UnregisterError;
 
 impl ManageRequest for McpUnregisterServerRequest {
     type Response = McpUnregisterServerResponse;

@@ -1,4 +1,4 @@
-//! Limits of the kernel for each process of a script.
+//! Resource limits (rlimits) of each process of a script.
 
 use std::thread;
 use std::time::Duration;
