@@ -10,6 +10,7 @@ mod questions;
 mod seal;
 
 use std::num::NonZeroU16;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -253,7 +254,7 @@ impl Requester {
         let record = inner.asked.wait(topic.template());
         let sent = publish_request(&*inner.bus, topic, envelope);
 
-        let answered = reply_or_error(reply, sent);
+        let answered = pin!(reply_or_error(reply, sent));
         let end = match deadline.enforce(&cancelled, Duration::ZERO, answered).await {
             Ok(end) => end,
             Err(Interruption::Cancelled) => Err(Error::Cancelled),
@@ -338,7 +339,7 @@ async fn reply_or_error(
     reply: oneshot::Receiver<Result<Envelope, Error>>,
     sent: impl Future<Output = Result<(), PublishError>>,
 ) -> Result<Envelope, Error> {
-    let mut reply = std::pin::pin!(reply);
+    let mut reply = pin!(reply);
     let closed = |_| Err(Error::Closed);
     tokio::select! {
         biased;

@@ -138,13 +138,13 @@ impl Invoker {
                 Verdict::Now(verdict) => verdict,
                 Verdict::Later(verdict) => {
                     recording.report_wait(gate.name());
-                    let passing = async {
+                    let passing = pin!(async {
                         let verdict = verdict.await;
                         // What the gate wrote down is of no use after its answer.
                         slot.leave_store();
                         verdict?;
                         slot.resume().await.map_err(|_| CallError::cancelled())
-                    };
+                    });
                     match patience.enforce(&cancelled, Duration::ZERO, passing).await {
                         // A yes in the moment of a cancel comes too late.
                         Ok(_) if cancelled.is_cancelled() => Err(CallError::cancelled()),
@@ -217,6 +217,7 @@ impl RunLimits {
     /// Waits for a step of the run. The step is dropped when the time of the call is over or when it
     /// does not end on being told to: an executor promises that what it started ends with it.
     async fn wait_for(&self, step: impl Future<Output = Outcome>) -> Outcome {
+        let step = pin!(step);
         match self.deadline.enforce(&self.cancelled, CANCEL_GRACE, step).await {
             Ok(outcome) => outcome,
             Err(Interruption::Cancelled) => Err(CallError::cancelled()),

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json as object};
 use toolbus_bus::{MemoryBus, Topic};
 use toolbus_tools::call::{Call, CallTime, Outcome};
-use toolbus_tools::policy::{About, Decision};
+use toolbus_tools::policy::{Decision, PolicyRequest};
 use toolbus_tools::{Door, Invoker, Principal, Scope, View};
 use toolbus_wire::Message;
 use toolbus_wire::message::mcp::{
@@ -35,7 +35,7 @@ struct Stage {
 
 impl Stage {
     async fn start() -> Self {
-        Self::with_policy(|_: &About<'_>| Decision::Allow).await
+        Self::with_policy(|_: &PolicyRequest<'_>| Decision::Allow).await
     }
 
     async fn with_policy(policy: impl toolbus_tools::policy::Policy) -> Self {
@@ -335,7 +335,7 @@ async fn reads_in_a_view_name_no_server_that_is_hidden() {
 /// The rules see the server that is read, and so does the bridge.
 #[tokio::test]
 async fn a_read_is_about_the_server_that_is_meant() {
-    let deny = |about: &About<'_>| match about.subject.id.as_str() {
+    let deny = |about: &PolicyRequest<'_>| match about.subject.id.as_str() {
         "mcp:github/resources/read" => Decision::Deny("secret".into()),
         _ => Decision::Allow,
     };

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -132,6 +133,7 @@ impl Admitted<'_> {
         let read = read(ReadContext { call: context, permit });
 
         // A read that is dropped has no effect.
+        let read = pin!(read);
         let reading = deadline.enforce(&cancelled, Duration::ZERO, read);
         let reading = cancel_with(&scope.cancelled, &cancelled, reading.instrument(span));
         let ended = match reading.await {

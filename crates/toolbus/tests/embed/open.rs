@@ -10,9 +10,9 @@ use serde::Deserialize;
 use serde_json::json;
 use toolbus::tools::registry;
 use toolbus::{
-    PolicyRequest, Budget, CallEvent, CallEventKind, Decision, ErrorCode, Execution, GrantKey, Guide,
-    Invocation, McpServers, MemoryBus, Observe, Offer, Output, Principal, Scripts, SessionId, Tool,
-    Toolbus, ToolbusBuilder, View, tool,
+    Budget, CallEvent, CallEventKind, Decision, ErrorCode, Execution, GrantKey, Guide, Invocation,
+    McpServers, MemoryBus, Observe, Offer, Output, PolicyRequest, Principal, Scripts, SessionId,
+    Tool, Toolbus, ToolbusBuilder, View, tool,
 };
 
 use crate::support::*;

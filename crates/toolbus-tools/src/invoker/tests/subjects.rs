@@ -261,7 +261,7 @@ impl Gate for Forever {
 
 #[tokio::test]
 async fn a_read_passes_the_same_gates_and_leaves_the_same_record() {
-    let deny = |about: &About<'_>| match about.subject.id.as_str() {
+    let deny = |about: &PolicyRequest<'_>| match about.subject.id.as_str() {
         "mcp:x/secret" => Decision::Deny("not yours".into()),
         _ => Decision::Allow,
     };
