@@ -99,20 +99,20 @@ impl Budget {
         Self { account: Some(Arc::new(account)) }
     }
 
-    /// Counts one call, here and in every account above, or none of them.
+    /// Charges one call to this account and to every account above, or to none of them.
     ///
     /// # Errors
     /// The limit that stands against it; nothing is counted then.
-    pub fn take_call(&self) -> Result<(), Exceeded> {
+    pub fn charge_call(&self) -> Result<(), Exceeded> {
         let Some(account) = &self.account else { return Ok(()) };
         account.check_open()?;
 
         let limit = account.limits.calls.unwrap_or(u64::MAX);
         let one_more = |calls| (calls < limit).then(|| calls + 1);
-        let taken = account.calls.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
-        taken.map_err(|_| Exceeded::Calls(limit))?;
+        let charged = account.calls.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
+        charged.map_err(|_| Exceeded::Calls(limit))?;
 
-        account.parent.take_call().inspect_err(|_| {
+        account.parent.charge_call().inspect_err(|_| {
             account.calls.fetch_sub(1, Ordering::AcqRel);
         })
     }

@@ -42,15 +42,15 @@ pub struct Call {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CallTime {
     /// When the caller stops waiting, whatever the call is doing. `None`: it waits for the gates as
-    /// long as they let it, at most [`PATIENCE_TIMEOUT_DEFAULT`].
-    pub patience: Option<Deadline>,
+    /// long as they let it, at most [`CALLER_TIMEOUT_DEFAULT`].
+    pub caller_deadline: Option<Deadline>,
     /// How long the tool may run. `None`: as long as the caller waits, and where that is not said
     /// either, as long as the tool says.
     pub execution: Option<Duration>,
 }
 
 /// How long a caller that does not say waits for the gates.
-pub const PATIENCE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(15 * 60);
+pub const CALLER_TIMEOUT_DEFAULT: Duration = Duration::from_secs(15 * 60);
 
 /// Longest text of arguments, in bytes.
 pub const ARGUMENTS_BYTES_MAX: usize = 8 << 20;
@@ -172,23 +172,23 @@ impl CallTime {
 
     /// The caller waits until then.
     #[must_use]
-    pub const fn until(patience: Deadline) -> Self {
-        Self { patience: Some(patience), execution: None }
+    pub const fn until(caller_deadline: Deadline) -> Self {
+        Self { caller_deadline: Some(caller_deadline), execution: None }
     }
 
     /// When the caller stops waiting.
-    pub(crate) fn patience(&self) -> Deadline {
-        self.patience.unwrap_or_else(|| Deadline::after(PATIENCE_TIMEOUT_DEFAULT))
+    pub(crate) fn caller_deadline_or_default(&self) -> Deadline {
+        self.caller_deadline.unwrap_or_else(|| Deadline::after(CALLER_TIMEOUT_DEFAULT))
     }
 
     /// When a tool that starts now has to end, if it says this of itself.
     pub(crate) fn execution_deadline(&self, tool_timeout: Duration) -> Deadline {
-        match (self.patience, self.execution) {
-            (Some(patience), None) => patience,
+        match (self.caller_deadline, self.execution) {
+            (Some(caller_deadline), None) => caller_deadline,
             (None, execution) => Deadline::after(execution.unwrap_or(tool_timeout)),
-            (Some(patience), Some(execution)) => {
+            (Some(caller_deadline), Some(execution)) => {
                 let execution = Deadline::after(execution);
-                if execution.at() < patience.at() { execution } else { patience }
+                if execution.at() < caller_deadline.at() { execution } else { caller_deadline }
             }
         }
     }

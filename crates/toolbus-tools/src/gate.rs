@@ -7,11 +7,11 @@
 //! text for a program to read.
 
 mod arguments;
-mod budget;
+mod charge_budget;
+mod check_schema;
 mod look_up;
 mod permission;
 mod resolve;
-mod schema;
 mod still_wanted;
 
 use std::any::Any;
@@ -26,12 +26,12 @@ use crate::registry::ToolEntry;
 use crate::subject::Subject;
 
 pub(crate) use arguments::read_arguments;
-pub(crate) use budget::take_of_budget;
+pub(crate) use charge_budget::charge_budget;
 pub(crate) use look_up::look_up;
 pub(crate) use resolve::resolve_subject;
 
+pub use check_schema::FitsSchema;
 pub use permission::Permission;
-pub use schema::FitsSchema;
 pub use still_wanted::StillWanted;
 
 /// A call on its way through the gates, once it is known what it is about.
@@ -45,7 +45,7 @@ pub struct Passage {
     /// The arguments: an object.
     pub arguments: Value,
     /// When the caller stops waiting. It bounds the gates; the tool has its own time.
-    pub patience: Deadline,
+    pub caller_deadline: Deadline,
     held: Vec<Box<dyn Any + Send>>,
 }
 
@@ -57,8 +57,8 @@ impl Passage {
         subject: Subject,
         arguments: Value,
     ) -> Self {
-        let patience = call.time.patience();
-        Self { call, entry, subject, arguments, patience, held: Vec::new() }
+        let caller_deadline = call.time.caller_deadline_or_default();
+        Self { call, entry, subject, arguments, caller_deadline, held: Vec::new() }
     }
 
     /// Keeps something until the call has ended and is recorded: a permit, a lease, a pin.

@@ -25,7 +25,7 @@ use tracing::Instrument as _;
 
 use crate::call::{Call, CallError, InnerCalls, Invocation, Outcome};
 use crate::gate::{
-    Gate, Passage, Verdict, look_up, read_arguments, resolve_subject, take_of_budget,
+    Gate, Passage, Verdict, charge_budget, look_up, read_arguments, resolve_subject,
 };
 use crate::grant::{GrantKey, Permit};
 use crate::registry::{Registry, ToolEntry};
@@ -106,7 +106,7 @@ impl Invoker {
         recording: &Recording<'_>,
         held: &mut Vec<Box<dyn Any + Send>>,
     ) -> Outcome {
-        take_of_budget(&call)?;
+        charge_budget(&call)?;
         let entry = look_up(&call, &self.inner.registry.snapshot())?;
         recording.found(&entry);
         let mut arguments = read_arguments(&call, &entry)?;
@@ -134,7 +134,7 @@ impl Invoker {
         let slot = passage.call.slot.clone();
 
         for gate in &self.inner.gates {
-            let patience = passage.patience;
+            let patience = passage.caller_deadline;
             let verdict = match gate.check(passage) {
                 Verdict::Now(verdict) => verdict,
                 Verdict::Later(verdict) => {

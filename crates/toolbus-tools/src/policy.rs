@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use crate::scope::Scope;
 use crate::subject::Subject;
 
-/// What a decision is about.
+/// What a policy is asked: whether a caller may use a tool.
 #[derive(Debug, Clone, Copy)]
-pub struct About<'a> {
+pub struct PolicyRequest<'a> {
     /// Who calls, and within which bounds.
     pub scope: &'a Scope,
     /// The tool that the call is about.
@@ -28,7 +28,7 @@ pub enum Decision {
 /// it looks at nothing but what it is asked about.
 pub trait Policy: Send + Sync + 'static {
     /// What it says of this call.
-    fn decide(&self, about: &About<'_>) -> Decision;
+    fn decide(&self, request: &PolicyRequest<'_>) -> Decision;
 }
 
 /// Allows every call. It is what holds where the operator has set nothing.
@@ -36,16 +36,16 @@ pub trait Policy: Send + Sync + 'static {
 pub struct AllowAll;
 
 impl Policy for AllowAll {
-    fn decide(&self, _about: &About<'_>) -> Decision {
+    fn decide(&self, _request: &PolicyRequest<'_>) -> Decision {
         Decision::Allow
     }
 }
 
 impl<F> Policy for F
 where
-    F: Fn(&About<'_>) -> Decision + Send + Sync + 'static,
+    F: Fn(&PolicyRequest<'_>) -> Decision + Send + Sync + 'static,
 {
-    fn decide(&self, about: &About<'_>) -> Decision {
-        self(about)
+    fn decide(&self, request: &PolicyRequest<'_>) -> Decision {
+        self(request)
     }
 }

@@ -1,4 +1,4 @@
-//! Reads the arguments, and forgives what models commonly do to them.
+//! The gate of the arguments: reads them, and forgives what models commonly do to them.
 
 use serde_json::{Map, Value};
 

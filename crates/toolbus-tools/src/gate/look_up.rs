@@ -1,4 +1,4 @@
-//! Finds the tool by its name.
+//! The look-up gate: finds the tool by its name, within the view of the scope.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Asks the policy.
+//! The permission gate: asks the policy. It decides nothing itself; an operator's allow and deny
+//! lists are the bridge's (`tool_filter`).
 
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use toolbus_wire::ErrorCode;
 
 use super::{Gate, Passage, Verdict};
 use crate::call::CallError;
-use crate::policy::{About, Decision, Policy};
+use crate::policy::{Decision, Policy, PolicyRequest};
 
 /// Refuses calls that the policy denies.
 pub struct Permission(pub Arc<dyn Policy>);
@@ -17,8 +18,8 @@ impl Gate for Permission {
     }
 
     fn check<'a>(&'a self, passage: &'a mut Passage) -> Verdict<'a> {
-        let about = About { scope: &passage.call.scope, subject: &passage.subject };
-        Verdict::Now(match self.0.decide(&about) {
+        let request = PolicyRequest { scope: &passage.call.scope, subject: &passage.subject };
+        Verdict::Now(match self.0.decide(&request) {
             Decision::Allow => Ok(()),
             Decision::Deny(reason) => {
                 let id = &passage.subject.id;

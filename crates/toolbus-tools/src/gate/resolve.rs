@@ -1,4 +1,4 @@
-//! Finds out which tool a call is really about.
+//! The resolve gate: finds out which tool a call is really about.
 
 use serde_json::{Map, Value};
 

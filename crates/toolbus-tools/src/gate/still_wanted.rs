@@ -1,4 +1,4 @@
-//! The last look before a call runs: does anybody still want it?
+//! The last gate before a call runs: does anybody still want it?
 
 use super::{Gate, Passage, Verdict};
 use crate::call::CallError;
@@ -17,8 +17,8 @@ impl Gate for StillWanted {
 
         Verdict::Now(if is_cancelled {
             Err(CallError::cancelled())
-        } else if passage.patience.is_past() {
-            Err(CallError::timeout(call.tool.as_str(), passage.patience.asked()))
+        } else if passage.caller_deadline.is_past() {
+            Err(CallError::timeout(call.tool.as_str(), passage.caller_deadline.asked()))
         } else {
             Ok(())
         })

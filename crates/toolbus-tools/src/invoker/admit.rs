@@ -10,7 +10,7 @@ use tracing::Instrument as _;
 
 use super::{Invoker, Recording};
 use crate::call::{Call, CallError};
-use crate::gate::{Passage, take_of_budget};
+use crate::gate::{Passage, charge_budget};
 use crate::grant::Permit;
 use crate::subject::Subject;
 use crate::tool::TIMEOUT_DEFAULT;
@@ -54,7 +54,7 @@ impl Invoker {
         let mut held = Vec::new();
 
         let passing = async {
-            take_of_budget(&call)?;
+            charge_budget(&call)?;
             let mut passage = Passage::new(call, None, subject, Value::Null);
             let passed = self.pass_gates(&mut passage, &recording).await;
             held = passage.take_held();

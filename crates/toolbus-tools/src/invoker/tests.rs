@@ -533,7 +533,7 @@ async fn a_gate_that_waits_for_ever_keeps_no_call_past_its_deadline_or_its_cance
     assert_eq!(started.elapsed(), 5 * SECOND);
     let error = stuck().invoke(call(json!({}))).await.unwrap_err();
     assert_eq!(error.code, ErrorCode::Timeout);
-    assert_eq!(started.elapsed(), 5 * SECOND + crate::call::PATIENCE_TIMEOUT_DEFAULT);
+    assert_eq!(started.elapsed(), 5 * SECOND + crate::call::CALLER_TIMEOUT_DEFAULT);
 
     let call = call(json!({}));
     let cancelled = call.cancelled.clone();

@@ -11,8 +11,8 @@ fn a_child_has_its_parents_bounds_and_ends_with_it() {
     let child = parent.child(Door::Chain, &CallId::random()).unwrap();
     assert_eq!((child.depth, &child.run, child.door), (1, &parent.run, Door::Chain));
     assert!(!child.view.sees(&ToolId::of("mcp:x", "y")));
-    assert!(child.budget.take_call().is_ok());
-    assert!(parent.budget.take_call().is_err());
+    assert!(child.budget.charge_call().is_ok());
+    assert!(parent.budget.charge_call().is_err());
 
     child.cancelled.cancel();
     assert!(!parent.cancelled.is_cancelled());

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde_json::json;
 use toolbus::tools::registry;
 use toolbus::{
-    About, Budget, CallEvent, CallEventKind, Decision, ErrorCode, Execution, Guide, Invocation,
-    MemoryBus, Observe, Offer, Output, Principal, Scripts, SessionId, Tool, Toolbus,
+    Budget, CallEvent, CallEventKind, Decision, ErrorCode, Execution, Guide, Invocation, MemoryBus,
+    Observe, Offer, Output, PolicyRequest, Principal, Scripts, SessionId, Tool, Toolbus,
     ToolbusBuilder, View, tool,
 };
 
@@ -126,8 +126,8 @@ async fn a_policy_decides_about_the_tool_that_is_meant() {
         counted.fetch_add(1, Ordering::Relaxed);
         async { Ok("gone") }
     });
-    let policy = |about: &About<'_>| match about.subject.id.as_str() {
-        "files/delete" if *about.scope.principal.name == *"alice" => Decision::Allow,
+    let policy = |request: &PolicyRequest<'_>| match request.subject.id.as_str() {
+        "files/delete" if *request.scope.principal.name == *"alice" => Decision::Allow,
         "files/delete" => Decision::Deny("alice alone deletes".into()),
         _ => Decision::Allow,
     };

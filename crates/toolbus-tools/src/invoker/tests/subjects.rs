@@ -5,7 +5,7 @@ use toolbus_wire::message::toolbus::ToolProgress;
 use super::*;
 use crate::budget::Budget;
 use crate::id::ToolId;
-use crate::policy::{About, Decision};
+use crate::policy::{Decision, PolicyRequest};
 use crate::registry::Offer;
 use crate::subject::Subject;
 use crate::tool::{Annotations, Risk};
@@ -45,7 +45,7 @@ fn through(scope: Scope, tool: &str) -> Call {
 
 #[tokio::test]
 async fn the_policy_decides_about_the_tool_that_is_really_called() {
-    let no_delete = |about: &About<'_>| match about.subject.id.as_str() {
+    let no_delete = |request: &PolicyRequest<'_>| match request.subject.id.as_str() {
         "mcp:github/delete_repo" => Decision::Deny("never".into()),
         _ => Decision::Allow,
     };
@@ -178,7 +178,7 @@ async fn observers_hear_progress_in_order_and_the_caller_does_too() {
 
 #[tokio::test]
 async fn a_read_passes_the_same_gates_and_leaves_the_same_record() {
-    let deny = |about: &About<'_>| match about.subject.id.as_str() {
+    let deny = |request: &PolicyRequest<'_>| match request.subject.id.as_str() {
         "mcp:x/secret" => Decision::Deny("not yours".into()),
         _ => Decision::Allow,
     };

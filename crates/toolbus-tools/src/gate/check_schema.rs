@@ -1,4 +1,4 @@
-//! Checks the arguments against the tool's schema.
+//! The schema gate: checks the arguments against the tool's schema.
 
 use super::{Gate, Passage, Verdict};
 use crate::call::CallError;
