@@ -123,7 +123,7 @@ impl RabbitBus {
         shared.consumers.spawn(tasks.track_future(running.run()));
         tasks.close();
         let consumer = Consumer::new(stop, expire, tasks);
-        let by = Instant::now() + shared.config.patience;
+        let by = Instant::now() + shared.config.broker_timeout;
         let established = async { established.wait().await.ok_or(SendError::Closed) };
 
         match shared.unless_closing(by, established).await {

@@ -43,7 +43,7 @@ pub struct Config {
     /// How long one attempt to connect may take, the handshake included.
     pub connect_within: Duration,
     /// How long a publish or a new subscription waits for a broker that is away or blocked.
-    pub patience: Duration,
+    pub broker_timeout: Duration,
     /// How long a publish waits for the broker's confirm before it counts as unconfirmed.
     pub confirm_within: Duration,
 }
@@ -87,7 +87,7 @@ impl Config {
             heartbeat: Duration::from_secs(10),
             start: Start::Within(Duration::from_secs(10)),
             connect_within: Duration::from_secs(10),
-            patience: Duration::from_secs(5),
+            broker_timeout: Duration::from_secs(5),
             confirm_within: Duration::from_secs(30),
         })
     }

@@ -162,7 +162,7 @@ impl Shared {
     /// Publishes a message and waits for what becomes of it. While the broker is away or blocked it
     /// waits, for as long as the configuration says.
     pub(crate) async fn send(&self, message: Message) -> Result<(), SendError> {
-        let by = Instant::now() + self.config.patience;
+        let by = Instant::now() + self.config.broker_timeout;
         let header_bytes = frame::encoded_bytes(&message.properties);
         let mut outgoing = self.admit(message, by).await?;
 

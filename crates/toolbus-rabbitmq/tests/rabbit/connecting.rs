@@ -42,7 +42,7 @@ async fn a_wrong_password_is_told_at_once() {
 
     let mut config = Config::new(&url).unwrap();
     config.start = Start::Whenever;
-    config.patience = Duration::from_millis(100);
+    config.broker_timeout = Duration::from_millis(100);
     let bus = RabbitBus::connect(config).await.unwrap();
     let reason = eventually(PATIENCE, async || match bus.health() {
         Health::Down { reason } if reason.contains("password") => Ok(reason),
@@ -127,7 +127,7 @@ async fn a_service_may_start_first() {
     let (broker, path) = rest.split_once('/').unwrap();
     let mut config = Config::new(&format!("{user}@{door}/{path}")).unwrap();
     config.start = Start::Whenever;
-    config.patience = Duration::from_secs(2);
+    config.broker_timeout = Duration::from_secs(2);
 
     let begin = Instant::now();
     let bus = RabbitBus::connect(config).await.unwrap();

@@ -136,7 +136,7 @@ async fn a_blocked_broker_is_told_and_waited_for() {
     let node = node!();
     let vhost = node.vhost().await.unwrap();
     let mut config = config(&vhost.amqp_url());
-    config.patience = Duration::from_millis(500);
+    config.broker_timeout = Duration::from_millis(500);
     config.confirm_within = Duration::from_secs(2);
     let bus = RabbitBus::connect(config).await.unwrap();
     let handler = Recorder::acking();
@@ -187,7 +187,7 @@ async fn a_broker_that_hangs_counts_as_lost() {
     let mut config = config(&vhost.amqp_url());
     config.heartbeat = Duration::from_secs(1);
     config.connect_within = Duration::from_secs(1);
-    config.patience = Duration::from_secs(1);
+    config.broker_timeout = Duration::from_secs(1);
     config.confirm_within = Duration::from_secs(1);
     let bus = RabbitBus::connect(config).await.unwrap();
     let handler = Recorder::acking();
