@@ -197,17 +197,17 @@ impl Handler {
         let scope = Arc::clone(&self.scope);
         let invoker = self.offer.deps().invoker.clone();
 
-        let of_call = slot.clone();
-        let begin = move |means| -> BoxFuture<'static, CallOutcome> {
-            let ClientLinks { cancelled, progress, asker } = means;
+        let call_slot = slot.clone();
+        let begin = move |links| -> BoxFuture<'static, CallOutcome> {
+            let ClientLinks { cancelled, progress, asker } = links;
             let call = Call::new(&scope, CallId::random(), tool, Arguments::Value(arguments))
                 .with_cancelled(cancelled)
                 .with_progress(progress)
                 .with_asker(asker)
-                .with_slot(of_call.clone());
+                .with_slot(call_slot.clone());
             Box::pin(async move {
                 // The call gives its own away when it has passed the gates.
-                let _slot = of_call;
+                let _slot = call_slot;
                 let result = outcome::to_result(invoker.invoke(call).await)?;
                 let result =
                     if is_stateless { result } else { outcome::without_bare_values(result) };
@@ -318,13 +318,13 @@ impl Handler {
         let offer = self.offer.clone();
         let scope = Arc::clone(&self.scope);
 
-        let of_call = slot.clone();
-        let begin = move |means: ClientLinks| -> BoxFuture<'static, CallOutcome> {
+        let call_slot = slot.clone();
+        let begin = move |links: ClientLinks| -> BoxFuture<'static, CallOutcome> {
             Box::pin(async move {
-                let _slot = of_call;
+                let _slot = call_slot;
                 let nothing = || ErrorData::invalid_request("there is no server here", None);
-                let requests = offer.requests(&scope, &means.cancelled).ok_or_else(nothing)?;
-                requests.read(wanted, &means.asker).await
+                let requests = offer.requests(&scope, &links.cancelled).ok_or_else(nothing)?;
+                requests.read(wanted, &links.asker).await
             })
         };
 

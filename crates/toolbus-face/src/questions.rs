@@ -35,7 +35,7 @@ pub(crate) struct Questions {
     waiting: mpsc::Receiver<ForwardedQuestion>,
 }
 
-/// Whom they go to.
+/// The client that the questions go to.
 #[derive(Clone)]
 struct Client {
     peer: Peer<RoleServer>,
@@ -113,11 +113,13 @@ impl Client {
             Ok(request) => ServerRequest::CustomRequest(request),
             Err(error) => return drop(answer.send(Err(error))),
         };
+
         let options = PeerRequestOptions::no_options();
         let handle = match self.peer.send_cancellable_request(request, options).await {
             Ok(handle) => handle,
             Err(error) => return drop(answer.send(Err(ask_error(&error)))),
         };
+
         let id = handle.id.clone();
         let answered = tokio::select! {
             biased;
@@ -143,7 +145,7 @@ impl Client {
     }
 }
 
-/// What a client answers.
+/// The kinds of questions that a client answers.
 pub(crate) fn question_kinds(client: &ClientCapabilities) -> Vec<AskKind> {
     let kinds = [
         (AskKind::Elicitation, client.elicitation.is_some()),

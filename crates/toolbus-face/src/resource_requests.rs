@@ -1,7 +1,7 @@
 //! Requests for prompts and resources of one MCP server: sent over the bus, answered in the
 //! protocol's types.
 //!
-//! Nothing is suspended here, and nothing is cut in silence: who reads a resource has it whole or not.
+//! Nothing is kept here, and nothing is cut in silence: who reads a resource has it whole or not.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ pub(crate) enum ClientRead {
 /// The call that a read is to the invoker, by the protocol's name of its method.
 pub(crate) fn read_call(scope: &Arc<Scope>, method: &'static str) -> Call {
     let name = ToolName::parse(method).expect("a method's name is short");
-    let time = CallTime { patience: None, execution: Some(READ_TIMEOUT) };
+    let time = CallTime { caller_deadline: None, execution: Some(READ_TIMEOUT) };
     Call::new(scope, CallId::random(), name, Arguments::Text(None)).with_time(time)
 }
 
@@ -72,7 +72,7 @@ impl ServerRequests<'_> {
         // Somebody may have to be asked first.
         let call = if asker.is_there() {
             let execution = Some(READ_WITH_QUESTIONS_TIMEOUT);
-            call.with_time(CallTime { patience: None, execution })
+            call.with_time(CallTime { caller_deadline: None, execution })
         } else {
             call
         };

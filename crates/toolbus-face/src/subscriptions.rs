@@ -41,13 +41,13 @@ struct SubscriptionSession {
 #[derive(Default)]
 struct ChangedResources {
     uris: Mutex<BTreeSet<String>>,
-    feed: Notify,
+    wake: Notify,
 }
 
 impl ChangedResources {
     fn add(&self, uri: &str) {
         self.uris.lock().insert(uri.to_owned());
-        self.feed.notify_one();
+        self.wake.notify_one();
     }
 
     /// Waits for resources that have changed.
@@ -57,7 +57,7 @@ impl ChangedResources {
             if !uris.is_empty() {
                 return uris;
             }
-            self.feed.notified().await;
+            self.wake.notified().await;
         }
     }
 }
@@ -135,12 +135,15 @@ enum ListChange {
 }
 
 impl ChangeFeed {
-    /// Waits for the next. A future of this may be dropped at any time.
+    /// Waits for the next changes. Cancel-safe.
     async fn next_changes(&mut self) -> Vec<ListChange> {
         let now = tokio::select! {
-            uris = self.changed.next_resources() => return uris.into_iter().map(ListChange::Resource).collect(),
+            uris = self.changed.next_resources() => {
+                return uris.into_iter().map(ListChange::Resource).collect();
+            }
             now = self.offer.changed_lists(self.lists) => now,
         };
+
         let before = std::mem::replace(&mut self.lists, now);
         let changes = [
             (before.tools != now.tools, ListChange::Tools),
@@ -159,8 +162,8 @@ enum ChangeSink<'a> {
 }
 
 impl ChangeSink<'_> {
-    /// Tells it. A client that has gone needs no feed, and one that takes them too slowly has to
-    /// ask by itself.
+    /// Notifies the client. One that is gone needs nothing; one that reads too slowly has to list
+    /// for itself.
     async fn notify(&self, changes: Vec<ListChange>) {
         let sending = async {
             for change in changes {

@@ -2,9 +2,9 @@
 //!
 //! In the era without sessions a question is the result of a request, and the client makes the
 //! request again with the answers and with the state that it was given. The call goes on meanwhile;
-//! its [`PendingCall`] is the only handle to it, so what is dropped here is cancelled there. A state is
-//! of no use to anybody but the client that was given it: it cannot be guessed, it is good once, and
-//! only for the same request of the same client.
+//! its [`PendingCall`] is the only handle to it, so what is dropped here is cancelled there. A state
+//! is of no use to anybody but the client that was given it: it cannot be guessed, it is good once,
+//! and only for the same request of the same client.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
@@ -78,7 +78,7 @@ pub(crate) struct RequestIdentity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum StateError {
     /// It was never given to anybody, or is long forgotten.
-    #[error("the request state is none that was given here")]
+    #[error("the request state is unknown here")]
     Unknown,
     /// It belongs to another request, or to another client.
     #[error("the request state belongs to another request")]
@@ -87,7 +87,7 @@ pub(crate) enum StateError {
     #[error("the request state was used before")]
     Used,
     /// The client was away for too long, and the call is cancelled.
-    #[error("the request state has expired, and its call is cancelled")]
+    #[error("the request state has expired and its call was cancelled")]
     Expired,
 }
 
@@ -143,7 +143,7 @@ impl SuspendedCalls {
         }
     }
 
-    /// Room for so many bytes, while the value is suspended. `None` when there is no more.
+    /// Reserves room for a value of so many bytes; `None` when there is none.
     pub(crate) fn reserve_bytes(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         let pieces = u32::try_from(bytes.div_ceil(PIECE_BYTES)).ok()?;
         Arc::clone(&self.0.room).try_acquire_many_owned(pieces).ok()
@@ -204,7 +204,10 @@ impl SuspendedCalls {
         let mut table = self.0.table.lock();
         match table.calls.get(state) {
             Some(entry) if entry.request != *request => Err(StateError::Foreign),
-            Some(_) => table.end_state(state, StateError::Used).ok_or(StateError::Unknown),
+            Some(_) => {
+                let used = table.end_state(state, StateError::Used);
+                used.map(|entry| entry.call).ok_or(StateError::Unknown)
+            }
             None => {
                 let ended = table.ended.iter().find(|(ended, _)| ended == state);
                 Err(ended.map_or(StateError::Unknown, |(_, why)| *why))
@@ -214,8 +217,15 @@ impl SuspendedCalls {
 
     fn expire(&self, state: &str) {
         let expired = self.0.table.lock().end_state(state, StateError::Expired);
-        if expired.is_some() {
-            tracing::info!("a client did not come back to answer: its call is cancelled");
+        if let Some(SuspendedCall { request, .. }) = &expired {
+            let RequestIdentity { server, method, name, .. } = request;
+            let server = server.as_deref().unwrap_or_default();
+            tracing::info!(
+                server,
+                method,
+                name,
+                "client did not come back to answer: call is cancelled"
+            );
         }
     }
 
@@ -238,13 +248,13 @@ impl SuspendedCalls {
 
 impl SuspendedTable {
     /// The call that has been suspended under a state, which is no good from now on.
-    fn end_state(&mut self, state: &str, why: StateError) -> Option<PendingCall> {
+    fn end_state(&mut self, state: &str, why: StateError) -> Option<SuspendedCall> {
         let entry = self.calls.remove(state)?;
         if self.ended.len() >= ENDED_STATES_MAX {
             self.ended.pop_front();
         }
         self.ended.push_back((state.to_owned(), why));
-        Some(entry.call)
+        Some(entry)
     }
 }
 

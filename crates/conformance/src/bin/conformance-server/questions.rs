@@ -30,7 +30,7 @@ pub(crate) struct CallState {
     pub(crate) arguments: Map<String, Value>,
 }
 
-/// QuestionRounds the caller the questions of `asks`.
+/// Asks the caller the questions of `asks`.
 ///
 /// # Errors
 /// When the client can answer none of them, or its seal is broken.
