@@ -152,7 +152,7 @@ impl PodKeeper {
 
         tokio::select! {
             created = receiver => {
-                created.unwrap_or_else(|_| Err(Error::Failed("its making broke off".to_owned())))
+                created.unwrap_or_else(|_| Err(Error::Failed("creating the pod was interrupted".to_owned())))
             }
             () = cancelled.cancelled() => Err(Error::Cancelled),
         }
@@ -184,7 +184,7 @@ impl PodKeeper {
             if !is_retryable || Instant::now() + pause >= end {
                 let error = errors::error_chain(&error);
                 return Err(Error::OutcomeUnknown(format!(
-                    "its pod cannot be looked for: {error}"
+                    "the pod of the script cannot be looked for: {error}"
                 )));
             }
 
@@ -294,7 +294,8 @@ impl PodKeeper {
                     Ok(Some(pod)) if pod_spec::nonce_of(&pod) == Some(nonce) => pod.uid(),
                     Ok(_) => break,
                     Err(error) => {
-                        tracing::debug!(pod = name, error = %errors::error_chain(&error), "cannot tell whether a pod was created, retrying");
+                        let error = errors::error_chain(&error);
+                        tracing::debug!(pod = name, %error, "retrying: cannot tell whether a pod was created");
                         None
                     }
                 };

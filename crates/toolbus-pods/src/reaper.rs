@@ -66,7 +66,8 @@ impl Reaper {
             );
             // A pod that cannot be deleted does not stop the pass; the next pass tries it again.
             if let Err(error) = self.keeper.delete_as_seen(pod).await {
-                tracing::warn!(error = %errors::error_chain(&error), "failed to delete an orphaned pod");
+                let (pod, error) = (pod.name_any(), errors::error_chain(&error));
+                tracing::warn!(pod, %error, "failed to delete an orphaned pod");
             }
         }
 

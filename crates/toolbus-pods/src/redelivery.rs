@@ -32,7 +32,7 @@ impl RunnerInner {
             () = run.cancelled.cancelled() => return Err(Error::Cancelled),
         };
         let Some(mut pod) = adopted else {
-            let text = "the manager that had it was lost, and it has no pod (any more)";
+            let text = "the manager that had the call was lost, and the call has no pod (any more)";
             return Err(Error::OutcomeUnknown(text.to_owned()));
         };
 
@@ -42,7 +42,7 @@ impl RunnerInner {
         match self.settle_start(&mut pod, call).await? {
             PodAttempt::Finished(outcome) => Ok(Some(outcome)),
             PodAttempt::NeverStarted(reason) => {
-                tracing::warn!(reason, "pod ended before its script started");
+                tracing::warn!(pod = pod.name, reason, "pod ended before its script started");
                 self.release_for_retry(pod, call).await
             }
         }
@@ -138,7 +138,7 @@ impl RunnerInner {
             }
         }
 
-        Err(Error::OutcomeUnknown("its pod cannot be spoken to".to_owned()))
+        Err(Error::OutcomeUnknown("the pod of the script does not answer".to_owned()))
     }
 }
 

@@ -72,7 +72,8 @@ impl OwnedPod {
                         Ok(_) => return true,
                         // It was changed, or an answer was lost: it is read again.
                         Err(error) => {
-                            tracing::debug!(pod = self.name, error = %errors::error_chain(&error), "failed to delete a pod, retrying");
+                            let error = errors::error_chain(&error);
+                            tracing::debug!(pod = self.name, %error, "failed to delete a pod, retrying");
                         }
                     }
                 }
@@ -83,7 +84,8 @@ impl OwnedPod {
                     return !self.follower.is_owned_by_other(&self.keeper.manager);
                 }
                 Err(error) => {
-                    tracing::debug!(pod = self.name, error = %errors::error_chain(&error), "cannot read the owner of a pod, retrying");
+                    let error = errors::error_chain(&error);
+                    tracing::debug!(pod = self.name, %error, "cannot read the owner of a pod, retrying");
                 }
             }
 

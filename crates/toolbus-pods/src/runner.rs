@@ -1,8 +1,9 @@
 //! The runner: which pod a script gets, and in which order things happen.
 //!
 //! Invariants: never more scripts at a time than configured, and a bounded number of them waiting;
-//! every pod that was asked for is deleted, whatever becomes of its run and of the caller that waits
-//! for it; a pod runs one script, once.
+//! redelivered scripts, whose pods exist already, come on top; every pod that was asked for is
+//! deleted, whatever becomes of its run and of the caller that waits for it; a pod runs one script,
+//! once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -348,7 +349,6 @@ impl RunnerInner {
                 PodAttempt::Finished(outcome) => return Ok(outcome),
                 PodAttempt::NeverStarted(reason) => reason,
             };
-            tracing::warn!(reason, "pod ended before its script started");
 
             if pods == PODS_MAX || Instant::now() >= call.run.start_deadline() {
                 return Err(redelivery::never_started(&reason));
@@ -385,10 +385,11 @@ impl RunnerInner {
             None => self.settle_start(&mut pod, call).await?,
         };
 
-        if matches!(attempt, PodAttempt::NeverStarted(_))
-            && let Some(outcome) = self.release_for_retry(pod, call).await?
-        {
-            return Ok(PodAttempt::Finished(outcome));
+        if let PodAttempt::NeverStarted(reason) = &attempt {
+            tracing::warn!(pod = pod.name, reason, "pod ended before its script started");
+            if let Some(outcome) = self.release_for_retry(pod, call).await? {
+                return Ok(PodAttempt::Finished(outcome));
+            }
         }
 
         Ok(attempt)

@@ -116,7 +116,8 @@ impl ManagerLeases {
                 Ok(false) => return unsure,
                 Err(error) if errors::is_conflict(&error) => {}
                 Err(error) if errors::is_transient(&error) => {
-                    tracing::debug!(error = %errors::error_chain(&error), "failed to write a waiting note, retrying");
+                    let error = errors::error_chain(&error);
+                    tracing::debug!(%error, "failed to write a waiting note, retrying");
                     unsure = NoteState::Unknown;
                     sleep(RETRY_BACKOFF).await;
                 }

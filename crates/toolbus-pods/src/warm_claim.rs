@@ -32,8 +32,8 @@ pub(crate) enum ClaimRefusal {
     PodLost(String),
     /// It is not this manager's any more.
     PodTaken,
-    /// Another manager has adopted it since it was claimed for this call, or may have: the call is that
-    /// manager's to start.
+    /// Another manager has adopted it since it was claimed for this call, or may have: the call is
+    /// that manager's to start.
     CallConflict(CallConflict),
     /// The cluster is in trouble, or the call was cancelled.
     Interrupted,
@@ -73,7 +73,7 @@ pub(crate) async fn hand_over_script(
     let sent = async {
         let sent =
             timeout_at(run.wait_deadline(HANDOVER_TIMEOUT), send_script(&mut ready, call)).await;
-        sent.unwrap_or_else(|_| Err("it does not take a script".to_owned()))
+        sent.unwrap_or_else(|_| Err("the pod does not take a script".to_owned()))
             .map_err(ClaimRefusal::PodLost)
     };
 
@@ -142,27 +142,28 @@ impl PodClaim<'_> {
                 Ok(_) => return Ok(()),
                 Err(error) if errors::is_not_found(&error) => {
                     *may_be_claimed = before;
-                    return Err(ClaimRefusal::PodLost("it was deleted".to_owned()));
+                    return Err(ClaimRefusal::PodLost("the pod was deleted".to_owned()));
                 }
                 // It was changed, perhaps by this very claim: an answer may have been lost.
                 Err(error) if errors::is_conflict(&error) || errors::is_unanswered(&error) => {
-                    tracing::debug!(pod = name, error = %errors::error_chain(&error), "retrying the claim of a warm pod");
+                    let error = errors::error_chain(&error);
+                    tracing::debug!(pod = name, %error, "retrying the claim of a warm pod");
                 }
                 Err(error) => {
                     *may_be_claimed = before || !errors::is_refusal(&error);
-                    return Err(interrupted_claim(&error));
+                    return Err(self.interrupt(&error));
                 }
             }
         }
 
-        Err(ClaimRefusal::PodLost("it changes all the time".to_owned()))
+        Err(ClaimRefusal::PodLost("the pod changes all the time".to_owned()))
     }
 
     async fn inspect_pod(&self) -> Result<ClaimView, ClaimRefusal> {
         let deps = self.deps;
         let pod = with_retry(|| deps.pods.get_metadata_opt(&self.pod.name)).await;
-        let pod = pod.map_err(|error| interrupted_claim(&error))?;
-        let pod = pod.ok_or_else(|| ClaimRefusal::PodLost("it was deleted".to_owned()))?;
+        let pod = pod.map_err(|error| self.interrupt(&error))?;
+        let pod = pod.ok_or_else(|| ClaimRefusal::PodLost("the pod was deleted".to_owned()))?;
 
         match pod_spec::manager_for_call(&pod.metadata, self.call.run.key) {
             Some(manager) if manager == deps.manager => return Ok(ClaimView::Claimed),
@@ -176,11 +177,13 @@ impl PodClaim<'_> {
 
         Ok(ClaimView::Claimable(pod.metadata.resource_version.unwrap_or_default()))
     }
-}
 
-fn interrupted_claim(error: &kube::Error) -> ClaimRefusal {
-    tracing::warn!(error = %errors::error_chain(error), "failed to claim a warm pod");
-    ClaimRefusal::Interrupted
+    /// Logs an error of the cluster, and gives the claim up.
+    fn interrupt(&self, error: &kube::Error) -> ClaimRefusal {
+        let error = errors::error_chain(error);
+        tracing::warn!(pod = self.pod.name, %error, "failed to claim a warm pod");
+        ClaimRefusal::Interrupted
+    }
 }
 
 /// Sends the script, and waits until the pod says that it has all of it.

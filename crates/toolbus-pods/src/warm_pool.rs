@@ -229,16 +229,18 @@ impl WarmPool {
 
         let mut outcome = ClaimOutcome::None;
         while let Some(warm_pod) = self.take_oldest() {
+            let name = warm_pod.pod.name.clone();
             let handed =
                 warm_claim::hand_over_script(&self.deps, &self.template, warm_pod, call).await;
             self.changed.notify_one();
+
             match handed {
                 Ok(claimed) => {
                     self.record.count_claim(ClaimOutcome::Hit);
                     return Ok(Some(claimed));
                 }
                 Err(warm_claim::ClaimRefusal::PodLost(reason)) => {
-                    tracing::info!(reason, "lost a warm pod");
+                    tracing::info!(pod = name, reason, "lost a warm pod");
                     outcome = ClaimOutcome::Lost;
                 }
                 Err(warm_claim::ClaimRefusal::PodTaken) => outcome = ClaimOutcome::Lost,
