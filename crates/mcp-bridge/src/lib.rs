@@ -73,7 +73,7 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     let bridge = Bridge::start(&bus, pool.clone(), options).await?;
     context.health.describe(move || toolbus_mcp::status(&pool));
     ready.set(State::Up);
-    tracing::info!(agents = settings.agents.join(", "), "serving");
+    tracing::info!(agents = settings.agents.join(", "), "serving MCP servers on the bus");
 
     context.shutdown.requested().cancelled().await;
     // A part of the grace stays for ending the servers and leaving the bus.

@@ -70,7 +70,7 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
         None => serde_json::json!({"runner": name}),
     });
     ready.set(State::Up);
-    tracing::info!(runner = name, ?shares, "serving");
+    tracing::info!(runner = name, ?shares, "serving scripts");
 
     if let Some(pods) = &pods {
         pods.probe_policy();

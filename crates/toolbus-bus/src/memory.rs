@@ -21,7 +21,7 @@ use toolbus_wire::{Envelope, Topic};
 use crate::metrics::Traffic;
 use crate::port::{
     BODY_BYTES_MAX, Bus, Consumer, Handler, Health, Lifetime, PublishError, SubscribeError,
-    Subscription, publishing,
+    Subscription, publish_recorded,
 };
 use crate::trace;
 use queue::{Queue, QueuedMessage};
@@ -152,7 +152,7 @@ impl Bus for MemoryBus {
         envelope: Envelope,
     ) -> BoxFuture<'a, Result<(), PublishError>> {
         let traffic = &self.broker.traffic;
-        Box::pin(publishing(traffic, topic, envelope, async |envelope| {
+        Box::pin(publish_recorded(traffic, topic, envelope, async |envelope| {
             self.deliver(topic, envelope)
         }))
     }
@@ -266,7 +266,7 @@ impl Broker {
     }
 
     fn dead_letter(&self, queue: &Queue, message: QueuedMessage, reason: String) {
-        tracing::warn!(queue = queue.name(), topic = %message.topic, reason, "dead letter");
+        tracing::warn!(queue = queue.name(), topic = %message.topic, reason, "moved a message to the dead letters");
         self.dead_letters.lock().keep(DeadLetter {
             subscription: queue.name().to_owned(),
             topic: message.topic,

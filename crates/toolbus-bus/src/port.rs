@@ -203,9 +203,9 @@ pub trait Handler: Send + Sync + 'static {
     /// goes back to its queue, when the consumer is stopped and its grace is over.
     fn handle(&self, delivery: Delivery) -> BoxFuture<'_, Disposition>;
 
-    /// The subscription was lost and is there again. Into a queue that is private to this process
-    /// nothing came meanwhile, and nobody will send it again. Must not block.
-    fn renewed(&self) {}
+    /// Called when the subscription was lost and is there again. A queue that is private to this
+    /// process received nothing meanwhile, and nobody will send it again. Must not block.
+    fn on_resubscribed(&self) {}
 }
 
 impl<F, Fut> Handler for F
@@ -222,7 +222,7 @@ where
 ///
 /// It is recorded when the future is dropped, too: whoever has the reply already does not wait for
 /// the confirm.
-pub async fn publishing<Fut>(
+pub async fn publish_recorded<Fut>(
     traffic: &Traffic,
     topic: &Topic,
     envelope: Envelope,
@@ -234,24 +234,29 @@ where
     let span = trace::publish_span(traffic.system(), topic, &envelope);
     let mut record = traffic.publishing(topic.template());
     let result = work(envelope).instrument(span.clone()).await;
+
     if let Err(error) = &result {
         trace::fail(&span, error.label());
         record.error = Some(error.label());
     }
+
     result
 }
 
 /// Runs a handler on a delivery in its `process` span, turns a panic into a dead letter, and
 /// records it all. For adapters.
 pub async fn dispatch(handler: &dyn Handler, delivery: Delivery, traffic: &Traffic) -> Disposition {
-    let destination = delivery.topic.template();
+    let topic = delivery.topic.clone();
+    let destination = topic.template();
     let span = trace::process_span(traffic.system(), &delivery);
     let mut record = traffic.record_process(destination, delivery.redelivered);
     record.error = Some("dropped");
+
     let handled = AssertUnwindSafe(async { handler.handle(delivery).await })
         .catch_unwind()
         .instrument(span.clone())
         .await;
+
     let (disposition, result, error) = match handled {
         Ok(disposition @ Disposition::Ack) => (disposition, "ack", None),
         Ok(disposition @ Disposition::DeadLetter { .. }) => {
@@ -259,7 +264,7 @@ pub async fn dispatch(handler: &dyn Handler, delivery: Delivery, traffic: &Traff
             (disposition, "deadletter", Some("dead_letter"))
         }
         Err(_) => {
-            tracing::error!("a message handler panicked");
+            tracing::error!(%topic, "a message handler panicked");
             traffic.dead_letter(destination, DeadLetterReason::HandlerPanicked);
             let reason = "the handler panicked".into();
             (Disposition::DeadLetter { reason }, "deadletter", Some("panic"))

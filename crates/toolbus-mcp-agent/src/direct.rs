@@ -139,7 +139,7 @@ impl DirectTools {
         let tools = match self.fetch(&server.name, stop).await {
             Ok(tools) => tools,
             Err(error) => {
-                tracing::warn!(server = server.name, %error, "cannot offer its tools directly");
+                tracing::warn!(server = server.name, %error, "cannot offer the server's tools directly");
                 return false;
             }
         };
@@ -192,6 +192,7 @@ impl DirectTools {
         let mut taken: HashSet<String> = HashSet::new();
         let mut listed = Vec::new();
         let mut left_out = 0;
+
         for details in tools {
             let known = offered.names.get(&details.name).cloned();
             let free = |name: &String| !taken.contains(name) && self.is_free(name, offered);
@@ -211,18 +212,21 @@ impl DirectTools {
             };
             listed.iter().map(offer).collect()
         };
+
         let mut errors = offered.provider.publish(offers(&HashSet::new()));
         let unusable: HashSet<String> = errors
             .iter()
             .filter(|(_, error)| matches!(error, Error::Schema { .. }))
             .map(|(name, _)| name.clone())
             .collect();
+
         if !unusable.is_empty() {
             // The server itself checks; here, any object will do.
             errors = offered.provider.publish(offers(&unusable));
         }
+
         for (name, error) in &errors {
-            tracing::debug!(%server, tool = name, %error, "not offered directly");
+            tracing::debug!(%server, tool = name, %error, "tool is not offered directly");
         }
 
         offered.names = names;

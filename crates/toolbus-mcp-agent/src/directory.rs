@@ -71,7 +71,7 @@ impl McpDirectory {
     ) -> Result<Self, SubscribeError> {
         let agent = requester.agent().clone();
         let index = Arc::new(Index::default());
-        let renewed = Arc::new(Notify::new());
+        let resubscribed = Arc::new(Notify::new());
 
         let listener = Listener {
             index: Arc::clone(&index),
@@ -80,7 +80,7 @@ impl McpDirectory {
             registry: Arc::clone(&registry),
             guides,
             provider: OnceLock::new(),
-            renewed: Arc::clone(&renewed),
+            resubscribed: Arc::clone(&resubscribed),
         };
 
         let subscription = Subscription::private(
@@ -96,7 +96,8 @@ impl McpDirectory {
             let (requester, index, stop) = (requester.clone(), Arc::clone(&index), stop.clone());
             async move {
                 // A request that is dropped half-way is one that nobody needs any more.
-                stop.run_until_cancelled(refresh_regularly(&renewed, &requester, &index)).await;
+                stop.run_until_cancelled(refresh_regularly(&resubscribed, &requester, &index))
+                    .await;
             }
         });
 
@@ -224,7 +225,7 @@ async fn refresh(requester: &Requester) -> Result<bool, PublishError> {
 /// [`CONFIRM_GRACE`] is away; until then calls go out as before, and the bus says what is true of
 /// them. From time to time bridges are asked anyway: one that was started again knows only the agents
 /// that it is configured for.
-async fn refresh_regularly(renewed: &Notify, requester: &Requester, index: &Index) {
+async fn refresh_regularly(resubscribed: &Notify, requester: &Requester, index: &Index) {
     let mut confirmed_by: Option<Instant> = None;
     loop {
         let confirmation = async {
@@ -236,7 +237,7 @@ async fn refresh_regularly(renewed: &Notify, requester: &Requester, index: &Inde
 
         // Every arm only waits.
         tokio::select! {
-            () = renewed.notified() => {
+            () = resubscribed.notified() => {
                 index.begin_generation();
                 confirmed_by = Some(Instant::now() + CONFIRM_GRACE);
             }
@@ -263,7 +264,7 @@ struct Listener {
     guides: Guides,
     /// The agent's own MCP tools, from the first announcement on.
     provider: OnceLock<Provider>,
-    renewed: Arc<Notify>,
+    resubscribed: Arc<Notify>,
 }
 
 impl Handler for Listener {
@@ -271,15 +272,18 @@ impl Handler for Listener {
         Box::pin(std::future::ready(self.read(&delivery.envelope)))
     }
 
-    fn renewed(&self) {
-        self.renewed.notify_one();
+    fn on_resubscribed(&self) {
+        self.resubscribed.notify_one();
     }
 }
 
 impl Listener {
     fn read(&self, envelope: &Envelope) -> Disposition {
         if !message::is::<McpServersIndexed>(envelope) {
-            tracing::debug!(message_type = envelope.message_type, "not an announcement");
+            tracing::debug!(
+                message_type = envelope.message_type,
+                "ignored a message that is no announcement"
+            );
             return Disposition::Ack;
         }
 
@@ -289,7 +293,7 @@ impl Listener {
                 self.offer_tools();
                 self.index.apply(announcement, |servers| self.offers.follow(servers));
             }
-            Err(error) => tracing::warn!(%error, "an announcement that cannot be read"),
+            Err(error) => tracing::warn!(%error, "dropped a malformed announcement"),
         }
 
         Disposition::Ack
@@ -300,7 +304,11 @@ impl Listener {
             let provider = self.registry.provider(tools::SOURCE);
             let offers = tools::offers(&Arc::clone(&self.index), &self.requester);
             for (tool, error) in provider.publish(offers) {
-                tracing::error!(tool, error = &error as &dyn std::error::Error, "no MCP tool");
+                tracing::error!(
+                    tool,
+                    error = &error as &dyn std::error::Error,
+                    "could not register an MCP tool"
+                );
             }
             self.guides.add(tools::guide());
             provider

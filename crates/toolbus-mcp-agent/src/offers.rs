@@ -59,7 +59,11 @@ impl Offers {
         }
 
         for (tool, error) in self.provider.publish(self.offers(wanted)) {
-            tracing::error!(tool, error = &error as &dyn std::error::Error, "no MCP tool");
+            tracing::error!(
+                tool,
+                error = &error as &dyn std::error::Error,
+                "could not register an MCP tool"
+            );
         }
 
         *current = wanted;

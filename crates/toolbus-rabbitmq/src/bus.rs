@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use toolbus_bus::port::{
     BODY_BYTES_MAX, Bus, Consumer, Handler, Health, PublishError, SubscribeError, Subscription,
-    publishing,
+    publish_recorded,
 };
 use toolbus_bus::trace;
 use toolbus_wire::{Envelope, Topic};
@@ -149,7 +149,9 @@ impl Bus for RabbitBus {
         envelope: Envelope,
     ) -> BoxFuture<'a, Result<(), PublishError>> {
         let traffic = &self.shared.traffic;
-        Box::pin(publishing(traffic, topic, envelope, |envelope| self.publish_now(topic, envelope)))
+        Box::pin(publish_recorded(traffic, topic, envelope, |envelope| {
+            self.publish_now(topic, envelope)
+        }))
     }
 
     fn subscribe(

@@ -171,7 +171,7 @@ impl RunningSubscription {
         match self.established.take() {
             // The subscriber may have given up waiting.
             Some(established) => drop(established.send(Ok(()))),
-            None => self.handler.renewed(),
+            None => self.handler.on_resubscribed(),
         }
 
         let source = Arc::new(SubscriptionChannel::new(

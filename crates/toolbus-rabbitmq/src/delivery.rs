@@ -127,7 +127,7 @@ impl IncomingMessage {
         let delivery = match delivery {
             Ok(delivery) => delivery,
             Err(reason) => {
-                tracing::warn!(queue = source.queue, reason, "dead letter");
+                tracing::warn!(queue = source.queue, reason, "moved a message to the dead letters");
                 let of = Topic::parse(&source.subscription.name)
                     .map_or("other", |topic| topic.template());
                 source.shared.traffic.dead_letter(of, DeadLetterReason::Unreadable);
@@ -163,7 +163,7 @@ impl UnackedDelivery<'_> {
         let source = self.source;
         let name = &source.subscription.name;
         let topic = &self.topic;
-        tracing::warn!(subscription = name, %topic, reason = why, "dead letter");
+        tracing::warn!(subscription = name, %topic, reason = why, "moved a message to the dead letters");
 
         if source.subscription.lifetime == Lifetime::Private {
             // It has no dead-letter queue: what came to one process alone is of use to no other.
@@ -181,7 +181,8 @@ impl UnackedDelivery<'_> {
         match self.publish(exchange, pattern, properties).await {
             Ok(()) => source.ack(self.tag),
             Err(error) => {
-                tracing::warn!(subscription = name, %error, "dead letter loses its reason: could not be published");
+                let text = "could not publish a dead letter, which loses its reason";
+                tracing::warn!(subscription = name, %error, "{text}");
                 source.reject(self.tag);
             }
         }

@@ -100,7 +100,7 @@ impl Topology {
             tracing::warn!(
                 name,
                 reason = reason(error),
-                "exists with other arguments: used as it is"
+                "queue or exchange exists with other arguments; using it as it is"
             );
         }
     }

@@ -204,10 +204,12 @@ impl Component {
 
         let component = &*self.name;
         match changed {
-            State::Starting => tracing::debug!(component, "starting"),
-            State::Up => tracing::info!(component, "up"),
-            State::Degraded { reason } => tracing::warn!(component, reason, "degraded"),
-            State::Down { reason } => tracing::warn!(component, reason, "down"),
+            State::Starting => tracing::debug!(component, "component is starting"),
+            State::Up => tracing::info!(component, "component is up"),
+            State::Degraded { reason } => {
+                tracing::warn!(component, reason, "component is degraded")
+            }
+            State::Down { reason } => tracing::warn!(component, reason, "component is down"),
         }
     }
 }

@@ -314,7 +314,7 @@ impl ProcessFrame {
 
             let Identity { version, instance, .. } = &context.identity;
             let health_address = context.health_address.map(tracing::field::display);
-            tracing::info!(version, instance, health_address, "started");
+            tracing::info!(version, instance, health_address, "service started");
 
             let mut supervisor = Supervisor::new(work(), signals, &context, grace);
             let ended = supervisor.run().await;

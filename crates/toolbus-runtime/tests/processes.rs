@@ -114,7 +114,7 @@ async fn work_over_its_grace_is_cut_off() {
     process.signal(Signal::TERM);
     let done = process.done().await;
     assert_eq!(done.code, Some(1), "{done:?}");
-    assert!(done.stderr.contains("the grace is over"), "{done:?}");
+    assert!(done.stderr.contains("shutdown grace is over"), "{done:?}");
 }
 
 #[tokio::test]
@@ -220,7 +220,7 @@ async fn a_service_exports_while_it_runs_and_never_its_own_exporting() {
     assert_eq!(process.done().await.code, Some(0));
     // What the first request made the HTTP stack say would have come with the later ones.
     let logs = collector.received().logs;
-    assert!(logs.iter().any(|log| log.body == "stopping"));
+    assert!(logs.iter().any(|log| log.body == "stopping the service"));
     let noisy = ["hyper", "h2", "reqwest", "opentelemetry"];
     let is_noise = |log: &&collector::Log| noisy.iter().any(|name| log.target.starts_with(name));
     let noise: Vec<_> = logs.iter().filter(is_noise).map(|log| &log.target).collect();

@@ -45,7 +45,7 @@ pub(super) async fn run(settings: Settings, context: Context) -> Result<Exit, Bo
 
     set_status(&context, toolbus, face.as_ref().map(FaceServer::address));
     ready.set(State::Up);
-    tracing::info!(agent = %toolbus.name(), "serving");
+    tracing::info!(agent = %toolbus.name(), "serving tool calls");
 
     context.shutdown.requested().cancelled().await;
     // A part of the grace stays for leaving the bus.

@@ -87,7 +87,7 @@ impl Ended {
                 if human {
                     failure::print(&*error);
                 } else {
-                    tracing::error!(error = on_one_line(&*error), "failed");
+                    tracing::error!(error = on_one_line(&*error), "process failed");
                 }
                 let interrupted = signal.filter(|_| role == Role::Command);
                 interrupted.map_or(Exit::FAILURE, Signal::exit)
@@ -134,7 +134,7 @@ impl<'a, S: Signals> Supervisor<'a, S> {
         };
 
         if let Some(signal) = signal {
-            tracing::info!(?signal, grace = ?self.grace, "stopping");
+            tracing::info!(?signal, grace = ?self.grace, "stopping the service");
         }
 
         self.context.health.stop();
@@ -158,7 +158,7 @@ impl<'a, S: Signals> Supervisor<'a, S> {
 
     async fn cut_off(&mut self, signal: Option<Signal>) -> Ended {
         let running = self.context.shutdown.tasks().len();
-        tracing::warn!(running, "the grace is over, work is cut off");
+        tracing::warn!(running, "shutdown grace is over: cutting off running work");
         self.context.shutdown.overdue().cancel();
 
         match self.drain(CUT_OFF_TIMEOUT).await {

@@ -65,7 +65,7 @@ impl StderrLogger {
     fn log_line(&mut self) {
         let text = self.erase_line();
         if !text.is_empty() {
-            tracing::debug!(server = self.server, "stderr: {text}");
+            tracing::debug!(server = self.server, "MCP server wrote to stderr: {text}");
             *self.monitor.last_words.lock() = shortened(&text, LAST_WORDS_BYTES_MAX).into_owned();
         }
         self.line.clear();
