@@ -82,7 +82,8 @@ impl RecordedRequest<'_> {
         answer
     }
 
-    /// It ends with this answer; `failure` tells of those that are errors by their own account.
+    /// Records the end of the request with this answer; `failure` finds those that are errors by
+    /// their own account.
     fn end<T>(self, answer: &Result<T, ErrorData>, failure: impl FnOnce(&T) -> Option<Failure>) {
         self.operation.end(match answer {
             _ if self.cancelled.is_cancelled() => Some(Failure::Because("cancelled")),

@@ -156,14 +156,18 @@ async fn wait_for_next_attempt(shared: &Shared, backoff: &mut Backoff) -> Option
 async fn serve_connection(shared: &Shared, ready: ReadyConnection) -> Option<String> {
     let ReadyConnection { session, publisher, channel, drain } = ready;
     let link = &session.link;
+
     let mut events = pin!(link.connection.events_listener());
     let mut publishing = shared.tasks.spawn(publisher.run(channel));
+
     tracing::info!(broker = %shared.config.address, "connected to the broker");
     shared.metrics.connected();
     shared.state.send_replace(ConnectionState::Up(Arc::clone(&session)));
+
     let mut status_check = tokio::time::interval(STATUS_CHECK_INTERVAL);
     let lost = loop {
         let mut last_error = None;
+
         // Every arm only waits, and none loses anything when another ends first.
         tokio::select! {
             event = events.next() => match event {
@@ -180,12 +184,14 @@ async fn serve_connection(shared: &Shared, ready: ReadyConnection) -> Option<Str
                 Some(Event::Error(error)) => last_error = Some(reason(&error)),
                 _ => {}
             },
+
             ended = &mut publishing => {
                 break Some(match ended {
                     Ok(Err(error)) => reason(&error),
                     _ => "the publisher has ended".to_owned(),
                 });
             }
+
             _ = status_check.tick() => {}
             () = shared.hang_up.cancelled() => break None,
         }

@@ -52,6 +52,7 @@ impl Sandbox {
             let program = seccomp::filter_program(network).map_err(std::io::Error::other)?;
             init::sealed_file(c"toolbus-filter", &program)
         };
+
         let scripts = plan.staged_trees(&plan.scripts, become_id);
         let packages = match cache {
             None => None,
@@ -70,14 +71,17 @@ impl Sandbox {
                 Some(PackageInstaller::new(cache, &config, with))
             }
         };
+
         let hierarchy = match config.memory_accounting {
             MemoryAccounting::Automatic => CgroupHierarchy::find_writable(&config.limits),
             MemoryAccounting::Sampled => None,
         };
+
         let base = recipe::script_base(&scripts, &config.limits);
         let filter = Some(filter(Network::Denied)?);
         let deps = EngineDeps { config, launcher, interpreter, base, filter, packages, hierarchy };
         let sandbox = Self { engine: Arc::new(ScriptEngine::new(deps)) };
+
         let (script, run) = probe::canary_script();
         probe::check_canary(sandbox.run(script, run).await)?;
         Ok(sandbox)

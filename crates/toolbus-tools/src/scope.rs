@@ -66,7 +66,8 @@ pub enum Proof {
     Local,
 }
 
-/// Which rules hold for the calls of a scope: thresholds, limits, times to approve.
+/// The name of the rules for the calls of a scope. Not read yet: reserved for rate limits and
+/// approvals.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RulesName(Arc<str>);
 
@@ -91,7 +92,7 @@ pub struct Scope {
     pub budget: Budget,
     /// What it may see.
     pub view: View,
-    /// Which rules hold for its calls.
+    /// Which rules hold for its calls. Not read yet: reserved for rate limits and approvals.
     pub rules: RulesName,
     /// Fires when all of it is over: every call in it and below it is cancelled.
     pub cancelled: CancellationToken,

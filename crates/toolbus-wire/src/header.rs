@@ -42,10 +42,10 @@ well_known! {
     GRANT = "rb-grant", on the wire "rb-rb-grant";
     /// Ours: when the caller stops waiting, in Unix milliseconds.
     DEADLINE_MS = "rb-deadline-ms", on the wire "rb-rb-deadline-ms";
-    /// Ours: the topic that takes progress and signs of life.
+    /// Ours: the topic that takes progress and heartbeats.
     PROGRESS_TO = "rb-progress-to", on the wire "rb-rb-progress-to";
     /// Ours, beside the one before: there (with any value) when nobody reads progress, so that the
-    /// topic is for signs of life alone.
+    /// topic is for heartbeats alone.
     QUIET = "rb-quiet", on the wire "rb-rb-quiet";
     /// Ours: the topic that answers questions of the tool.
     ASK_TO = "rb-ask-to", on the wire "rb-rb-ask-to";

@@ -63,7 +63,7 @@ pub(crate) struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// It has ended: with a reply, or with this error.
+    /// Records the end of the request: with a reply, or with this error.
     pub(crate) fn end(mut self, error: Option<&'static str>) {
         self.error = error;
     }
@@ -129,12 +129,12 @@ pub(crate) struct AtWork<'a> {
 }
 
 impl AtWork<'_> {
-    /// It is answered with the outcome of its first time.
+    /// Records that the request is answered with the outcome of its first time.
     pub(crate) fn mark_repeat(&self) {
         self.answered.repeated.add(1, &self.tags);
     }
 
-    /// It is answered, with this error if with any.
+    /// Records the end of the request, with this error if with any.
     pub(crate) fn end(mut self, error: Option<&'static str>) {
         self.status = error.unwrap_or("ok");
     }

@@ -13,8 +13,8 @@ use crate::observe::Observe;
 use crate::policy::{AllowAll, Policy};
 use crate::registry::Registry;
 
-/// An invoker to be. What is not set is: every call allowed, nobody who observes, no grants, and the
-/// global meter.
+/// Builds an [`Invoker`]. Defaults: every call allowed, no observers, no grants, and the global
+/// meter.
 pub struct InvokerBuilder {
     registry: Arc<Registry>,
     policy: Arc<dyn Policy>,

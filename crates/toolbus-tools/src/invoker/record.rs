@@ -151,25 +151,25 @@ impl Recording<'_> {
         self.tool.get().map_or(&self.called, |tool| tool)
     }
 
-    /// The tool was found.
+    /// Records the tool that was found.
     pub(super) fn found(&self, entry: &ToolEntry) {
         let _ = self.tool.set(Arc::clone(entry.name()));
     }
 
-    /// It is known what the call is about.
+    /// Records the call's subject.
     pub(super) fn resolved(&self, subject: &Subject) {
         self.span.record(SUBJECT, subject.id.as_str());
         let _ = self.subject.set(subject.clone());
     }
 
-    /// A gate keeps the call waiting.
+    /// Reports that a gate keeps the call waiting.
     pub(super) fn waits(&self, gate: &'static str) {
         if let Some(events) = &self.events {
             events.send(CallEventKind::Waiting { gate });
         }
     }
 
-    /// The tool is about to be started.
+    /// Records that the tool is about to be started.
     pub(super) fn started(&self) {
         self.is_started.store(true, Ordering::Release);
     }
