@@ -2,8 +2,9 @@
 //!
 //! Cargo is told to start every test program through [`run_program`]. Those called `cluster` get a
 //! Kubernetes, which is there while they run and no longer: the others have the machine to
-//! themselves, and no run pays for a cluster that it has no use for. Where the environment names one
-//! already, that one is used. Those called `ship` get a Docker engine with our images beside it.
+//! themselves, and no run pays for a cluster that it has no use for. Where the environment names
+//! one already, that one is used. Those called `ship` get a Docker engine with our images beside
+//! it.
 
 mod docker_engine;
 
@@ -46,8 +47,8 @@ pub(crate) fn set_test_runner(cargo: &mut Command, folder: &Path) -> anyhow::Res
     Ok(())
 }
 
-/// Runs a test program, with a cluster where it needs one. Where none can be had, that is a failure if
-/// clusters are required; else the program is skipped with a line that says so.
+/// Runs a test program, with a cluster where it needs one. Where none can be had, that is a failure
+/// if clusters are required; else the program is skipped with a line that says so.
 pub(crate) fn run_program(program: &str, arguments: &[&str]) -> anyhow::Result<ExitCode> {
     let mut command = Command::new(program);
     command.args(arguments);
@@ -101,8 +102,8 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Connects to the cluster that the environment names, else to one that runs on this machine or is
-    /// started now. From an empty cache this takes minutes.
+    /// Connects to the cluster that the environment names, else to one that runs on this machine or
+    /// is started now. From an empty cache this takes minutes.
     pub(crate) fn connect_or_start() -> anyhow::Result<Self> {
         if let Ok(kubeconfig) = std::env::var(KUBECONFIG) {
             return Ok(Self { kubeconfig, _keeper: None });

@@ -35,8 +35,8 @@ impl KeptProcess {
         Ok((Self { child, stdin }, BufReader::new(stdout)))
     }
 
-    /// Starts the command, and returns the one line by which it says where what it keeps is found. A
-    /// command that ends without a line has said why on standard error.
+    /// Starts the command, and returns the one line by which it says where what it keeps is found.
+    /// A command that ends without a line has said why on standard error.
     pub(crate) fn start_and_read_line(command: &mut Command) -> anyhow::Result<(Self, String)> {
         let (keeper, mut stdout) = Self::spawn(command)?;
         let name = command.get_program().to_string_lossy();

@@ -107,8 +107,8 @@ fn production_sources(files: &[(String, String)]) -> Vec<Source<'_>> {
     sources
 }
 
-/// Paths and texts of all files. Neither what was deleted and not yet committed nor what is not text
-/// is among them.
+/// Paths and texts of all files. Neither what was deleted and not yet committed nor what is not
+/// text is among them.
 fn read_files() -> anyhow::Result<Vec<(String, String)>> {
     let read = |path: String| {
         let text = fs::read_to_string(workspace::root().join(&path)).ok()?;

@@ -1,5 +1,5 @@
-//! What the pages for people say of the workspace is true: paths are there, links lead somewhere, the
-//! index of decisions lists them all.
+//! What the pages for people say of the workspace is true: paths are there, links lead somewhere,
+//! the index of decisions lists them all.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

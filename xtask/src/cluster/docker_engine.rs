@@ -1,7 +1,8 @@
-//! A Docker engine that has our images, for the tests of what is shipped; the cluster gets them too.
+//! A Docker engine that has our images, for the tests of what is shipped; the cluster gets them
+//! too.
 //!
-//! The images are made by the same recipe as those that others get, out of the programs that the run
-//! of tests has built anyway: to compile them once more takes longer than all tests together.
+//! The images are made by the same recipe as those that others get, out of the programs that the
+//! run of tests has built anyway: to compile them once more takes longer than all tests together.
 
 use std::env;
 use std::path::Path;
@@ -27,8 +28,8 @@ pub(crate) struct DockerEngine {
 }
 
 impl DockerEngine {
-    /// Connects to the engine that the environment names, else to one that runs on this machine or is
-    /// started now, and builds images of the programs in `folder`, for it and for the cluster of
+    /// Connects to the engine that the environment names, else to one that runs on this machine or
+    /// is started now, and builds images of the programs in `folder`, for it and for the cluster of
     /// `dev/kube`. From an empty cache this takes minutes.
     pub(crate) fn start_with_images(folder: &Path) -> anyhow::Result<Self> {
         let fetch = ["compose", "helm", "keda", "kube"];

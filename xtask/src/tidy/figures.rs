@@ -1,9 +1,9 @@
-//! `cargo xtask tidy --figures`: how the production code is written, in numbers that can be compared
-//! from one release to the next.
+//! `cargo xtask tidy --figures`: how the production code is written, in numbers that can be
+//! compared from one release to the next.
 //!
-//! Counted are the `src` folders of all packages without test code; and, beside it, what is shipped:
-//! the same without packages for development and without conformance suites. Words of a name are
-//! what underscores or capitals set apart.
+//! Counted are the `src` folders of all packages without test code; and, beside it, what is
+//! shipped: the same without packages for development and without conformance suites. Words of a
+//! name are what underscores or capitals set apart.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

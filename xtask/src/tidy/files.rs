@@ -16,8 +16,8 @@ const NOTE_LETTERS_MIN: usize = 10;
 /// The one crate that may go round the compiler's checks.
 const LOW_LEVEL_CRATE: &str = "crates/toolbus-sandbox/";
 
-/// Hosts of package registries. Whoever builds may be behind a mirror: names of packages belong into
-/// files, addresses do not.
+/// Hosts of package registries. Whoever builds may be behind a mirror: names of packages belong
+/// into files, addresses do not.
 const REGISTRIES: [(&str, &str); 12] = [
     ("index.crates", "io"),
     ("static.crates", "io"),

@@ -11,8 +11,8 @@ const LAST_WITHOUT_RULES: &str = "d3afdc6";
 /// Characters of a subject that `git log --oneline` shows whole.
 const SUBJECT_MAX: usize = 72;
 
-/// Checks the commits of the branch that is checked out. Where git or the history is not there, as in
-/// a shallow clone, nothing is checked.
+/// Checks the commits of the branch that is checked out. Where git or the history is not there, as
+/// in a shallow clone, nothing is checked.
 pub(super) fn check_subjects() -> Vec<Mistake> {
     let range = format!("{LAST_WITHOUT_RULES}..HEAD");
     let mut git = Command::new("git");

@@ -15,6 +15,8 @@ pub(super) struct Source<'a> {
     pub(super) tokens: Vec<Token<'a>>,
     /// Whether the line is blank and in no literal.
     is_blank: Vec<bool>,
+    /// Whether the line begins within a literal.
+    is_literal: Vec<bool>,
     /// Names of modules in files of their own that are compiled for tests only.
     pub(super) test_modules: Vec<&'a str>,
     /// Lines under `#[cfg(test)]`.
@@ -45,12 +47,14 @@ impl<'a> Source<'a> {
         let lines: Vec<_> = text.lines().collect();
         let all = tokens::lex(text);
         let is_blank = find_blank_lines(&lines, &all);
+        let is_literal = find_literal_lines(lines.len(), &all);
 
         let mut source = Self {
             path,
             lines,
             tokens: Vec::with_capacity(all.len()),
             is_blank,
+            is_literal,
             test_modules: Vec::new(),
             test_lines: 0,
         };
@@ -74,6 +78,14 @@ impl<'a> Source<'a> {
     /// Lines of the file but those under `#[cfg(test)]`.
     pub(super) fn production_lines(&self) -> usize {
         self.lines.len() - self.test_lines
+    }
+
+    /// The lines that are nothing but a comment, each with its number.
+    pub(super) fn comment_lines(&self) -> impl Iterator<Item = (usize, &'a str)> {
+        let lines = self.lines.iter().zip(&self.is_literal).enumerate();
+        lines
+            .filter(|(_, (line, is_literal))| !**is_literal && line.trim_start().starts_with("//"))
+            .map(|(at, (line, _))| (at + 1, *line))
     }
 
     /// All functions, nested ones too.
@@ -248,6 +260,18 @@ fn closing(tokens: &[Token<'_>], open: usize) -> Option<usize> {
     }
 
     None
+}
+
+/// The lines that begin within a literal of several lines are its text.
+fn find_literal_lines(count: usize, tokens: &[Token<'_>]) -> Vec<bool> {
+    let mut is_literal = vec![false; count];
+    for token in tokens {
+        let breaks = token.line_breaks();
+        if breaks > 0 {
+            is_literal[token.line..token.line + breaks].fill(true);
+        }
+    }
+    is_literal
 }
 
 /// Blank lines within a literal are its text.

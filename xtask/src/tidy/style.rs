@@ -1,6 +1,7 @@
-//! Rules on how production code is written, as far as a program can tell: air, names, parameters.
+//! Rules on how production code is written, as far as a program can tell: air, names, parameters,
+//! comments.
 //!
-//! Test code is free of them.
+//! Test code is free of them, but for the width of comments.
 
 use super::Mistake;
 use super::source::{Function, Source};
@@ -8,10 +9,14 @@ use super::source::{Function, Source};
 /// One rule: the mistakes that it finds in a file.
 type Rule = fn(&Source<'_>) -> Vec<Mistake>;
 
-const RULES: [Rule; 4] = [check_air, check_parameters, check_imports, check_durations];
+const RULES: [Rule; 5] =
+    [check_air, check_parameters, check_imports, check_durations, check_comments];
 
 /// Lines of a function's body from which on it has a blank line.
 const BODY_LINES_WITHOUT_AIR_MAX: usize = 19;
+
+/// Longest line of a comment, in characters: what rustfmt allows for code.
+const COMMENT_LINE_MAX: usize = 100;
 
 /// How the name of a `Duration` may end; `_MIN`, `_MAX` or `_DEFAULT` may follow.
 const DURATION_SUFFIXES: [&str; 5] = ["TIMEOUT", "INTERVAL", "GRACE", "BACKOFF", "TTL"];
@@ -112,4 +117,19 @@ fn check_durations(source: &Source<'_>) -> Vec<Mistake> {
 fn says_what_for(name: &str) -> bool {
     let name = BOUND_SUFFIXES.iter().find_map(|bound| name.strip_suffix(bound)).unwrap_or(name);
     name.rsplit('_').next().is_some_and(|word| DURATION_SUFFIXES.contains(&word))
+}
+
+/// Rows of tables and words without a blank, such as links, cannot be wrapped.
+fn check_comments(source: &Source<'_>) -> Vec<Mistake> {
+    let is_too_wide = |line: &str| {
+        let text = line.trim_start().trim_start_matches(['/', '!']).trim_start();
+        line.chars().count() > COMMENT_LINE_MAX && !text.starts_with('|') && text.contains(' ')
+    };
+
+    let lines = source.comment_lines().filter(|(_, line)| is_too_wide(line));
+    let found = lines.map(|(number, line)| {
+        let what = format!("the comment is {} characters wide", line.chars().count());
+        mistake(source, number, what, "wrap it at 100")
+    });
+    found.collect()
 }

@@ -80,6 +80,19 @@ fn durations_say_what_for() {
 }
 
 #[test]
+fn comments_are_a_hundred_characters_wide() {
+    let words = "word ".repeat(19);
+    check_style(&format!("/// {words}w"), &[]);
+    check_style(&format!("    // {words}ä"), &["1: the comment is 103 characters wide"]);
+    check_style(&format!("//! {words}wo"), &["1: the comment is 101 characters wide"]);
+
+    check_style(&format!("//! | {words}more |"), &[]);
+    check_style(&format!("// https://{}", "a".repeat(100)), &[]);
+    check_style(&format!("const A: &str = \"\n// {words}more\";"), &[]);
+    check_style(&format!("let a = 1; // {words}more"), &[]);
+}
+
+#[test]
 fn subjects_of_commits_are_short() {
     let subject = "a".repeat(72);
     assert!(history::check_log(&format!("abc1234 {subject}\ndef5678\n")).is_empty());
