@@ -86,8 +86,8 @@ pub struct Invoke {
     #[arg(long)]
     pub json: bool,
 
-    /// Save the files that the tool gives back, such as pictures, in this folder; none that is there
-    /// is overwritten
+    /// Save the files that the tool gives back, such as pictures, in this folder; none that is
+    /// there is overwritten
     #[arg(long, value_name = "FOLDER")]
     pub save: Option<PathBuf>,
 }

@@ -39,8 +39,8 @@ pub struct Settings {
     /// When not set, a person at a terminal is asked once for each folder and content of the file;
     /// without a terminal the file is left out.
     pub trust_folder: bool,
-    /// Whether each tool of an MCP server is a tool of its own as well, named `server__tool`, beside
-    /// `mcp_invoke_tool`.
+    /// Whether each tool of an MCP server is a tool of its own as well, named `server__tool`,
+    /// beside `mcp_invoke_tool`.
     pub direct_tools: bool,
     /// The health port.
     pub health: HealthSettings,

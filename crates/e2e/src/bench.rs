@@ -1,8 +1,9 @@
 //! What the benchmarks share: rounds of measurements, goals, and the report.
 //!
 //! A benchmark measures the same thing in several rounds and reports medians over the rounds, with
-//! the smallest and the largest beside them, because the machine it runs on is seldom alone. What is
-//! compared with a peer is measured in turns with it, round by round, and compared round by round.
+//! the smallest and the largest beside them, because the machine it runs on is seldom alone. What
+//! is compared with a peer is measured in turns with it, round by round, and compared round by
+//! round.
 
 mod lane;
 mod machine;

@@ -1,6 +1,6 @@
-//! The closed list of OpenRouter's endpoints that this program can request. Every URL is built here,
-//! and a caller's text gets into it as one path segment or one query value, whatever characters it
-//! has.
+//! The closed list of OpenRouter's endpoints that this program can request. Every URL is built
+//! here, and a caller's text gets into it as one path segment or one query value, whatever
+//! characters it has.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

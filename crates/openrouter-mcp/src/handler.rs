@@ -1,5 +1,5 @@
-//! The methods of the MCP server. Each is passed on to the module that serves it; nothing is decided
-//! here.
+//! The methods of the MCP server. Each is passed on to the module that serves it; nothing is
+//! decided here.
 
 use std::sync::Arc;
 

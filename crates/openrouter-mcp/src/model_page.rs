@@ -1,8 +1,8 @@
 //! Paging of the list of models, for upstreams that do not page it themselves.
 //!
 //! OpenRouter applies `offset` and `limit` itself, and its answer is passed on unchanged. A gateway
-//! in front of it may ignore them and send the whole list; then the page is cut here, and each model
-//! stays as it was sent.
+//! in front of it may ignore them and send the whole list; then the page is cut here, and each
+//! model stays as it was sent.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

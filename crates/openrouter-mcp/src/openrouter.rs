@@ -1,5 +1,5 @@
-//! One request to OpenRouter, from the key to the text that the client gets: limited in number, time
-//! and size, and passed on verbatim when it is JSON.
+//! One request to OpenRouter, from the key to the text that the client gets: limited in number,
+//! time and size, and passed on verbatim when it is JSON.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -43,8 +43,8 @@ pub struct OpenRouter {
 pub struct SetupError(#[source] Box<dyn std::error::Error + Send + Sync>);
 
 impl OpenRouter {
-    /// Creates the client by the settings; nothing is sent yet. `health` shows whether there is a key
-    /// that OpenRouter accepts.
+    /// Creates the client by the settings; nothing is sent yet. `health` shows whether there is a
+    /// key that OpenRouter accepts.
     ///
     /// # Errors
     /// When the machine's certificates cannot be read.

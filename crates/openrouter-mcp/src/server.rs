@@ -2,9 +2,9 @@
 //!
 //! Over HTTP there are no sessions in any version of the protocol: every tool call is one request
 //! and one response, so any process can answer any request, and a restart goes unnoticed. A request
-//! whose `Host` or `Origin` is not allowed is refused, or any web page could read the account through
-//! its reader's browser. `/health` has no such check, since probes come by address, and reveals
-//! nothing.
+//! whose `Host` or `Origin` is not allowed is refused, or any web page could read the account
+//! through its reader's browser. `/health` has no such check, since probes come by address, and
+//! reveals nothing.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -17,8 +17,8 @@ pub struct Arguments {
     #[arg(long, value_name = "RUNNER")]
     pub runner: Option<String>,
 
-    /// Makes the namespace of the pods, its network policy, quota and limits where they are missing;
-    /// needs the rights to
+    /// Makes the namespace of the pods, its network policy, quota and limits where they are
+    /// missing; needs the rights to
     #[arg(long)]
     pub prepare_namespace: bool,
 }

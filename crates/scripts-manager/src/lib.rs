@@ -1,7 +1,8 @@
-//! Runs scripts for a fleet: serves `script.invoke` with the local runner or with one that makes pods.
+//! Runs scripts for a fleet: serves `script.invoke` with the local runner or with one that makes
+//! pods.
 //!
-//! The service is thin: arguments, settings and wiring. What a pod is, and what becomes of a script in
-//! it, is in `toolbus-pods`; the local sandbox is `toolbus-sandbox`.
+//! The service is thin: arguments, settings and wiring. What a pod is, and what becomes of a script
+//! in it, is in `toolbus-pods`; the local sandbox is `toolbus-sandbox`.
 
 pub mod arguments;
 pub mod settings;
@@ -92,7 +93,8 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     Ok(Exit::SUCCESS)
 }
 
-/// Starts the runner that the settings ask for; the second is the same one, where it has pods to delete.
+/// Starts the runner that the settings ask for; the second is the same one, where it has pods to
+/// delete.
 async fn start_runner(
     settings: &Settings,
 ) -> Result<(Arc<dyn Runner>, Option<KubernetesRunner>), BoxError> {

@@ -15,8 +15,8 @@ use toolbus_scripts::fair_runner::Shares;
 use toolbus_tools::grant::settings::GrantCheckSettings;
 
 /// Scripts of all agents that may wait, for each that may run. Those that wait are taken from the
-/// broker, and when this process is killed other managers have to find out whether they had run: so not
-/// many.
+/// broker, and when this process is killed other managers have to find out whether they had run: so
+/// not many.
 const WAITING_PER_PLACE_MAX: usize = 4;
 
 /// Settings of `scripts-manager`.
@@ -47,8 +47,9 @@ pub struct Settings {
     pub shutdown: ShutdownSettings,
 }
 
-/// What each of the agents that ask for scripts may have, so that none keeps the others waiting. Agents
-/// are told apart by what they call themselves. What is over a bound is refused at once, as busy.
+/// What each of the agents that ask for scripts may have, so that none keeps the others waiting.
+/// Agents are told apart by what they call themselves. What is over a bound is refused at once, as
+/// busy.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AgentsSettings {

@@ -1,8 +1,8 @@
 //! Questions of a call to whoever made it: a form for a person, a completion of the caller's model.
 //!
 //! An [`Asker`] goes down with a call as [`Progress`](crate::Progress) does, hop by hop: what a
-//! responder gives its service asks over the bus, what a front door gives the invoker asks a person.
-//! A question ends with its call, and one that nobody can answer ends at once.
+//! responder gives its service asks over the bus, what a front door gives the invoker asks a
+//! person. A question ends with its call, and one that nobody can answer ends at once.
 
 use std::fmt;
 use std::sync::Arc;

@@ -15,8 +15,8 @@
 //! outlives the tests should give them a virtual host of their own.
 //!
 //! A case waits for what must come until [`Fixture::patience`] is over and fails then. Only that
-//! something does *not* come is shown by waiting, for [`Fixture::quiet`]; where the order of a queue
-//! can show it, a later message does.
+//! something does *not* come is shown by waiting, for [`Fixture::quiet`]; where the order of a
+//! queue can show it, a later message does.
 //!
 //! Not asked here, because one process has no such thing: what happens while the broker is away.
 

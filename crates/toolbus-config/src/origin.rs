@@ -114,8 +114,8 @@ impl Merged {
         self.origins.insert(entry.path, entry.origin);
     }
 
-    /// The values of all layers as one object. `read` reads text whose type depends on other values:
-    /// it is given all of them, the path and the text.
+    /// The values of all layers as one object. `read` reads text whose type depends on other
+    /// values: it is given all of them, the path and the text.
     pub(super) fn into_parts(
         self,
         read: impl Fn(&Value, &Path, &str) -> Value,

@@ -5,10 +5,10 @@
 //! crate walks a plain tree of `properties`. Key paths are lists of names; only this module knows
 //! how they appear in the schema.
 //!
-//! A tagged enum, which schemars writes as `oneOf` of objects, becomes an object with its tag as the
-//! one property and a condition for each variant: `allOf: [{if: {tag is a}, then: {variant a}}, …]`.
-//! So validation reports what is wrong with the variant that was chosen. A key may be a field of
-//! several variants; [`at`] knows which variant a value is of, [`candidates`] gives all of them.
+//! A tagged enum, which schemars writes as `oneOf` of objects, becomes an object with its tag as
+//! the one property and a condition for each variant: `allOf: [{if: {tag is a}, then: {variant a}},
+//! …]`. So validation reports what is wrong with the variant that was chosen. A key may be a field
+//! of several variants; [`at`] knows which variant a value is of, [`candidates`] gives all of them.
 
 use schemars::generate::SchemaSettings;
 use schemars::transform::transform_subschemas;
@@ -33,8 +33,8 @@ pub(super) fn of<T: JsonSchema>() -> Value {
         .to_value()
 }
 
-/// The schema of the value at `path`, when the settings have such a value. `values` are the settings
-/// so far: where a tagged enum stands, they choose the variant.
+/// The schema of the value at `path`, when the settings have such a value. `values` are the
+/// settings so far: where a tagged enum stands, they choose the variant.
 pub(super) fn at<'a>(schema: &'a Value, values: &Value, path: &[String]) -> Option<&'a Value> {
     let mut node = schema;
     let mut value = Some(values);

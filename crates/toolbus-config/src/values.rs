@@ -2,7 +2,8 @@
 //!
 //! Each is checked by one parser, which the schema, the reader and the printer share, so a text
 //! that passes validation always reads, and what is printed reads back to the same value. Secrets
-//! have no printer: `Debug`, `Display` and `Serialize` show `***`, and only `expose` tells the truth.
+//! have no printer: `Debug`, `Display` and `Serialize` show `***`, and only `expose` tells the
+//! truth.
 
 mod address;
 mod filter;

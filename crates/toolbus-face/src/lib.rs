@@ -1,9 +1,9 @@
 //! The MCP face: the agent's tools for MCP clients, over streamable HTTP, in both eras of the
 //! protocol.
 //!
-//! `/mcp` offers the agent's own tools. `/mcp/NAME` offers the tools of one MCP server of the fleet,
-//! as it names and describes them, and reaches them by the agent's `mcp_invoke_tool`. Either way a
-//! call is the invoker's: there is no other way from here to a tool.
+//! `/mcp` offers the agent's own tools. `/mcp/NAME` offers the tools of one MCP server of the
+//! fleet, as it names and describes them, and reaches them by the agent's `mcp_invoke_tool`. Either
+//! way a call is the invoker's: there is no other way from here to a tool.
 //!
 //! Nobody is asked who they are, so the face is off unless it is given an address, and an address
 //! that others can reach needs the names that it is reached by. A request whose `Host` or `Origin`

@@ -1,8 +1,8 @@
 //! Which lines of a server's log a client hears.
 //!
 //! In the older era a client says once how grave a line has to be, for its session; until it does,
-//! it hears [`LEVEL_DEFAULT`] and graver, as the protocol leaves to us. In the newer era every request
-//! says it for itself, and one that does not hears no line at all.
+//! it hears [`LEVEL_DEFAULT`] and graver, as the protocol leaves to us. In the newer era every
+//! request says it for itself, and one that does not hears no line at all.
 #![expect(deprecated, reason = "the protocol has nothing in place of its log yet")]
 
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! The paths that the face mounts, and the checks that a request passes before the protocol sees it.
+//! The paths that the face mounts, and the checks that a request passes before the protocol sees
+//! it.
 
 use std::collections::HashMap;
 use std::sync::Arc;

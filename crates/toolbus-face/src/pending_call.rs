@@ -3,8 +3,8 @@
 //!
 //! The call runs in a task of its own, so that it goes on whether or not a request waits for it. A
 //! [`PendingCall`] is the client's handle, passed from one request to the next: it receives the
-//! outcome and questions, and takes answers. Dropped without the outcome, it cancels the call. What a client answers beforehand, to
-//! questions that it knows, is taken for the first of that name.
+//! outcome and questions, and takes answers. Dropped without the outcome, it cancels the call. What
+//! a client answers beforehand, to questions that it knows, is taken for the first of that name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -101,8 +101,8 @@ struct AskedQuestion {
     _room: OwnedSemaphorePermit,
 }
 
-/// Where the progress of a call goes: to the request that waits for it, and nowhere while none does.
-/// Clones are the same.
+/// Where the progress of a call goes: to the request that waits for it, and nowhere while none
+/// does. Clones are the same.
 #[derive(Clone, Default)]
 pub(crate) struct ProgressSwitch(Arc<ProgressSwitchState>);
 
@@ -135,8 +135,8 @@ impl ProgressSwitch {
 }
 
 impl PendingCall {
-    /// Begins a call for a client that can be asked. It runs until it ends or the handle is dropped;
-    /// `progress` is that of the first request.
+    /// Begins a call for a client that can be asked. It runs until it ends or the handle is
+    /// dropped; `progress` is that of the first request.
     pub(crate) fn begin(
         suspended: &SuspendedCalls,
         capabilities: ClientCapabilities,

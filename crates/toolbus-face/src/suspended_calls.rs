@@ -2,9 +2,9 @@
 //!
 //! In the era without sessions a question is the result of a request, and the client makes the
 //! request again with the answers and with the state that it was given. The call goes on meanwhile;
-//! its [`PendingCall`] is the only handle to it, so what is dropped here is cancelled there. A state
-//! is of no use to anybody but the client that was given it: it cannot be guessed, it is good once,
-//! and only for the same request of the same client.
+//! its [`PendingCall`] is the only handle to it, so what is dropped here is cancelled there. A
+//! state is of no use to anybody but the client that was given it: it cannot be guessed, it is good
+//! once, and only for the same request of the same client.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};

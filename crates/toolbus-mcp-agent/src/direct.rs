@@ -2,8 +2,8 @@
 //!
 //! One task makes the registry what the index says: it fetches the details of servers that were
 //! announced and publishes their tools, a provider for each server. The task alone gives out names
-//! and remembers whose they are; a name is never taken apart. A tool keeps its name and its place for
-//! as long as it is there, whatever comes beside it, and also while its bridge is away.
+//! and remembers whose they are; a name is never taken apart. A tool keeps its name and its place
+//! for as long as it is there, whatever comes beside it, and also while its bridge is away.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

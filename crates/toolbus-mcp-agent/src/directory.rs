@@ -223,8 +223,8 @@ async fn refresh(requester: &Requester) -> Result<bool, PublishError> {
 /// Announcements are changes, and those that were made while the queue was gone reached nobody. So
 /// every bridge is asked to announce again, and a server that none of them confirms within
 /// [`CONFIRM_GRACE`] is away; until then calls go out as before, and the bus says what is true of
-/// them. From time to time bridges are asked anyway: one that was started again knows only the agents
-/// that it is configured for.
+/// them. From time to time bridges are asked anyway: one that was started again knows only the
+/// agents that it is configured for.
 async fn refresh_regularly(resubscribed: &Notify, requester: &Requester, index: &Index) {
     let mut confirmed_by: Option<Instant> = None;
     loop {

@@ -12,9 +12,9 @@ use toolbus_wire::{ErrorCode, Message, json, topic};
 /// How long a bridge may take to answer.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Asks the bridge, in the context of a call; progress is not reported. Without a permit, only what is
-/// announced anyway may be asked for. `timed_out` is what the model is told when the bridge does not
-/// answer.
+/// Asks the bridge, in the context of a call; progress is not reported. Without a permit, only what
+/// is announced anyway may be asked for. `timed_out` is what the model is told when the bridge does
+/// not answer.
 pub(crate) async fn ask<Q: Message, A: Message>(
     requester: &Requester,
     question: &Q,
@@ -51,8 +51,8 @@ pub(crate) async fn ask<Q: Message, A: Message>(
     })
 }
 
-/// Refuses an answer by which the bridge denies what was asked for. Other errors are for the model to
-/// read.
+/// Refuses an answer by which the bridge denies what was asked for. Other errors are for the model
+/// to read.
 pub(crate) fn check_denied(response: &impl McpResponse) -> Result<(), CallError> {
     match response.error_code() {
         Some(ErrorCode::Denied) => check_answer(response),

@@ -1,4 +1,5 @@
-//! What servers offer beside tools, for front doors: prompts and resources, asked of the bridge now.
+//! What servers offer beside tools, for front doors: prompts and resources, asked of the bridge
+//! now.
 //!
 //! The tools of models ask for the same, see [`crate::offers`]; here the answers stay typed.
 

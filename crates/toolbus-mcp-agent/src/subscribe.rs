@@ -1,8 +1,8 @@
 //! Subscriptions of resources of MCP servers, for front doors.
 //!
-//! A subscription is a request that a bridge holds. It is made anew a while before its time is over,
-//! and as often as it is lost: with the bridge, with the server, with the broker. What may have
-//! changed meanwhile is told as changed.
+//! A subscription is a request that a bridge holds. It is made anew a while before its time is
+//! over, and as often as it is lost: with the bridge, with the server, with the broker. What may
+//! have changed meanwhile is told as changed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,8 @@ pub struct Subscription {
 struct DesiredSubscription {
     requester: Requester,
     request: McpSubscribeRequest,
-    /// That it was let pass. It lasts as long as the subscription: to make that again is no other one.
+    /// That it was let pass. It lasts as long as the subscription: to make that again is no other
+    /// one.
     permit: Permit,
     changed: Changed,
     stop: CancellationToken,
@@ -66,8 +67,8 @@ struct Lease {
 }
 
 impl McpDirectory {
-    /// Hears of changes of a server's resources. `changed` is told the URI; it must not block. It is
-    /// told too where something may have changed that nobody heard of.
+    /// Hears of changes of a server's resources. `changed` is told the URI; it must not block. It
+    /// is told too where something may have changed that nobody heard of.
     ///
     /// # Errors
     /// When no bridge answers in time, or the server does not let itself be subscribed to.
@@ -177,7 +178,8 @@ impl DesiredSubscription {
         }
     }
 
-    /// Makes the request, and reports everything as changed: nobody has heard of what was meanwhile.
+    /// Makes the request, and reports everything as changed: nobody has heard of what was
+    /// meanwhile.
     async fn acquire_and_report(&self) -> Result<Lease, CallError> {
         let lease = self.acquire().await?;
         self.request.uris.iter().for_each(|uri| (self.changed)(uri));

@@ -1,4 +1,5 @@
-//! The result of a tool call, in the form that goes over the bus: bounded, and free of rmcp's types.
+//! The result of a tool call, in the form that goes over the bus: bounded, and free of rmcp's
+//! types.
 
 use rmcp::model::{CallToolResult, ContentBlock as Block, CustomResult, ResourceContents};
 use serde_json::Value;

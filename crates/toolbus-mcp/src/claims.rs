@@ -9,8 +9,8 @@ use parking_lot::RwLock;
 
 use crate::server_name::ServerName;
 
-/// The position of a server's name among those of one pool, in the order of the configuration. It goes
-/// from a server to the one that replaces it.
+/// The position of a server's name among those of one pool, in the order of the configuration. It
+/// goes from a server to the one that replaces it.
 pub(crate) type Position = u64;
 
 /// The claims of all servers on names of tools.

@@ -1,8 +1,8 @@
 //! One live connection to a server: the handshake, the list of tools, calls.
 //!
-//! A [`Connection`] is composed of parts with one owner each: the `ConnectionLifecycle` knows how it
-//! ends, the `RequestSender` sends requests, and the `SharedSubscriptions` count subscriptions. A
-//! connection never reconnects. It is over when its transport is, and calls that wait then end at
+//! A [`Connection`] is composed of parts with one owner each: the `ConnectionLifecycle` knows how
+//! it ends, the `RequestSender` sends requests, and the `SharedSubscriptions` count subscriptions.
+//! A connection never reconnects. It is over when its transport is, and calls that wait then end at
 //! once. Its holders keep it alive: the last one to drop it closes it.
 
 use std::ffi::OsString;

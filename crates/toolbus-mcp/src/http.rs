@@ -8,8 +8,8 @@ use rmcp::transport::streamable_http_client::StreamableHttpError;
 
 /// How long a TCP and TLS connection may take to open.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long an idle TCP connection is kept open. Shorter than what servers keep theirs for (Node.js and
-/// uvicorn 5 s), for a request that meets the server's closing has an unknown outcome.
+/// How long an idle TCP connection is kept open. Shorter than what servers keep theirs for (Node.js
+/// and uvicorn 5 s), for a request that meets the server's closing has an unknown outcome.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Longest chain of redirects.
 const REDIRECTS_MAX: usize = 5;

@@ -1,7 +1,8 @@
-//! MCP servers behind the bus: configuration, connections, catalogue, and the bridge's end of the bus hop.
+//! MCP servers behind the bus: configuration, connections, catalogue, and the bridge's end of the
+//! bus hop.
 //!
-//! [`config`] reads an `mcp.json`, [`server_pool::ServerPool`] keeps its servers connected and calls their
-//! tools. Nothing outside this crate sees the library that speaks the protocol.
+//! [`config`] reads an `mcp.json`, [`server_pool::ServerPool`] keeps its servers connected and
+//! calls their tools. Nothing outside this crate sees the library that speaks the protocol.
 
 mod auth;
 pub mod bridge;

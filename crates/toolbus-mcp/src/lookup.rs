@@ -1,7 +1,7 @@
 //! What is asked of a server beside calls: a prompt, a page of resources, a resource.
 //!
-//! All of these read, so one whose outcome is unknown is made again. Answers are bounded as those of
-//! calls are, and free of rmcp's types.
+//! All of these read, so one whose outcome is unknown is made again. Answers are bounded as those
+//! of calls are, and free of rmcp's types.
 
 use rmcp::model::{
     CompletionInfo, GetPromptResult, ReadResourceResult, Resource, ResourceContents,

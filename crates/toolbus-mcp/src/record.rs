@@ -1,10 +1,10 @@
 //! One span and one metric point for every request to an MCP server, as [`crate::metrics`] defines
 //! them.
 //!
-//! The context of a request's span goes along in its `_meta` (SEP-414), so that the span of a server
-//! which is instrumented is its child. Baggage does not: it is the caller's own, and servers are
-//! strangers. What callers make up (names of tools that no server lists) is in spans, shortened, and in
-//! no metric; no argument or result is in either.
+//! The context of a request's span goes along in its `_meta` (SEP-414), so that the span of a
+//! server which is instrumented is its child. Baggage does not: it is the caller's own, and servers
+//! are strangers. What callers make up (names of tools that no server lists) is in spans,
+//! shortened, and in no metric; no argument or result is in either.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,10 +1,10 @@
 //! One configured server: a task that keeps it connected, and the calls that go there.
 //!
-//! A [`Server`] is its entry with three parts, each of which owns its state: the [`ServerConnector`]
-//! (the connection), the [`ToolCatalogueCache`] (the last listing) and the [`CallLimiter`] (permits
-//! and timeouts). Invariants: a call is sent twice only when the first was provably not sent, or the
-//! server says of the tool that this does no harm. What the server listed last is known while it is
-//! away.
+//! A [`Server`] is its entry with three parts, each of which owns its state: the
+//! [`ServerConnector`] (the connection), the [`ToolCatalogueCache`] (the last listing) and the
+//! [`CallLimiter`] (permits and timeouts). Invariants: a call is sent twice only when the first was
+//! provably not sent, or the server says of the tool that this does no harm. What the server listed
+//! last is known while it is away.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

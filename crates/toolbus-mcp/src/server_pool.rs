@@ -1,5 +1,5 @@
-//! The pool of all MCP servers of a bridge: which there are, which of them takes a call, and what has
-//! changed.
+//! The pool of all MCP servers of a bridge: which there are, which of them takes a call, and what
+//! has changed.
 //!
 //! The pool itself only composes: the roster owns the list of servers, the router decides which of
 //! them a call means, and each server owns its connection.
@@ -282,8 +282,8 @@ impl ServerPool {
         granted.unwrap_or(self.0.context.options.call_timeout)
     }
 
-    /// Whether a call with an unknown outcome may be repeated: the server says that the tool changes
-    /// nothing, or nothing more the second time.
+    /// Whether a call with an unknown outcome may be repeated: the server says that the tool
+    /// changes nothing, or nothing more the second time.
     #[must_use]
     pub fn may_repeat(&self, server: Option<&str>, tool: &str) -> bool {
         let route = self.shared_router().find_route(server, tool);

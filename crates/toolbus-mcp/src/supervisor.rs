@@ -8,11 +8,11 @@
 //! [`Supervisor::program`]; without any, servers are started directly. So no program is ever
 //! started again that did not say it expects this.
 //!
-//! This half says how a supervisor is started and what it reports; [`main_loop`] is its life. Between the
-//! two: the first argument [`MARK`], then the id of the process that it belongs to, then the
-//! server's command and arguments. The server's environment comes with [`VARIABLE_PREFIX`] before
-//! every name, so that nothing in it (`LD_PRELOAD`, say) applies to the supervisor itself. The
-//! supervisor ends as its server did, by the same code or signal.
+//! This half says how a supervisor is started and what it reports; [`main_loop`] is its life.
+//! Between the two: the first argument [`MARK`], then the id of the process that it belongs to,
+//! then the server's command and arguments. The server's environment comes with [`VARIABLE_PREFIX`]
+//! before every name, so that nothing in it (`LD_PRELOAD`, say) applies to the supervisor itself.
+//! The supervisor ends as its server did, by the same code or signal.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -30,8 +30,8 @@ compile_error!("supervisors are made of Linux's subreapers, process descriptors 
 
 /// The first argument of a process that is to be a supervisor.
 const MARK: &str = "--supervise-mcp-server";
-/// The name of supervisors in lists of processes. Not by the program's own name: killing all processes
-/// of that name must not take the supervisors along.
+/// The name of supervisors in lists of processes. Not by the program's own name: killing all
+/// processes of that name must not take the supervisors along.
 const NAME: &str = "toolbus-mcp-supervisor";
 /// The prefix of the name of every variable that is the server's.
 const VARIABLE_PREFIX: &str = "TOOLBUS_MCP_SERVER_";

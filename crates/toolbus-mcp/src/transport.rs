@@ -1,4 +1,5 @@
-//! The transports to a server, all behind rmcp's transport port: a child process, HTTP, and older HTTP.
+//! The transports to a server, all behind rmcp's transport port: a child process, HTTP, and older
+//! HTTP.
 //!
 //! A transport carries messages and nothing else: it neither retries nor knows what a tool is.
 //! Everything that a server can do to it is bounded here: lines, waits for a write, its stderr, its
@@ -29,8 +30,8 @@ fn unusable_answer(what: impl Into<Cow<'static, str>>) -> ErrorData {
     ErrorData::internal_error(what, Some(REPLACED_ANSWER.into()))
 }
 
-/// Whether a transport has put this error in the place of an answer that cannot be used. Its text is
-/// then what the server has done.
+/// Whether a transport has put this error in the place of an answer that cannot be used. Its text
+/// is then what the server has done.
 pub(crate) fn is_replaced_answer(error: &ErrorData) -> bool {
     error.data.as_ref().is_some_and(|data| data == REPLACED_ANSWER)
 }

@@ -2,8 +2,8 @@
 //!
 //! The client library leaves Nagle's algorithm on (<https://github.com/kube-rs/kube/issues/2056>):
 //! what follows the first part of a request, such as its body, waits until the API server has
-//! acknowledged that part, which takes it 40 ms where it has nothing to answer yet. The library takes
-//! no setting for that, so its layers are put around a connector that sends at once.
+//! acknowledged that part, which takes it 40 ms where it has nothing to answer yet. The library
+//! takes no setting for that, so its layers are put around a connector that sends at once.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use kube::{Client, Config, Error};
 use tower::retry::RetryLayer;
 use tower::{BoxError, ServiceBuilder};
 
-/// How long a connection is kept that is quiet. The API server keeps it for 90 s: with as much here, a
-/// request would now and then be sent over one that it closes at that moment.
+/// How long a connection is kept that is quiet. The API server keeps it for 90 s: with as much
+/// here, a request would now and then be sent over one that it closes at that moment.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A client of the cluster that a configuration names, like the library's own.

@@ -1,5 +1,5 @@
-//! A fake API server for Leases and pods that are never run: it stores objects, counts their versions,
-//! and refuses changes of what does not exist or is not as it was seen.
+//! A fake API server for Leases and pods that are never run: it stores objects, counts their
+//! versions, and refuses changes of what does not exist or is not as it was seen.
 
 use std::collections::BTreeMap;
 use std::future::pending;

@@ -1,8 +1,8 @@
 //! Liveness of managers: each renews a Lease of its own, and observes those of the others.
 //!
-//! Invariants: whether a manager lives is judged by our own monotonic clock and by what changed since we
-//! looked, never by the times that others wrote, so no clock that is wrong or jumps kills anything;
-//! what was seen before an interruption of our own looking proves nothing.
+//! Invariants: whether a manager lives is judged by our own monotonic clock and by what changed
+//! since we looked, never by the times that others wrote, so no clock that is wrong or jumps kills
+//! anything; what was seen before an interruption of our own looking proves nothing.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -25,8 +25,8 @@ use crate::{errors, waiting_notes};
 pub(crate) const RENEW_INTERVAL: Duration = Duration::from_secs(5);
 /// A manager whose Lease did not change for so long, while we looked, is dead.
 pub(crate) const LEASE_TIMEOUT: Duration = Duration::from_secs(25);
-/// How long the Lease of a dead manager stays for the notes in it: calls that it had come again when
-/// the broker has noticed its end, a minute or two later at the most.
+/// How long the Lease of a dead manager stays for the notes in it: calls that it had come again
+/// when the broker has noticed its end, a minute or two later at the most.
 pub(crate) const NOTES_TTL: Duration = Duration::from_secs(600);
 /// Observations further apart than this prove nothing.
 const OBSERVATION_INTERVAL_MAX: Duration = Duration::from_secs(15);
@@ -141,8 +141,9 @@ impl ManagerLeases {
         self.delete_lease(&seen.name, &DeleteParams::default().preconditions(as_seen)).await
     }
 
-    /// Deletes the Lease of this manager as it ends, so that the others need not wait for its expiry.
-    /// Keeps it where it has notes of calls that it gives back; then its end is noticed later.
+    /// Deletes the Lease of this manager as it ends, so that the others need not wait for its
+    /// expiry. Keeps it where it has notes of calls that it gives back; then its end is noticed
+    /// later.
     pub(crate) async fn delete_own(&self) -> Result<(), kube::Error> {
         let own = |seen: &&ManagerLease| seen.manager == self.manager;
         if self.list_all().await?.iter().find(own).is_some_and(|seen| seen.has_notes) {

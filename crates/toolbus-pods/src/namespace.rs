@@ -29,7 +29,8 @@ const PODS_MAX: &str = "64";
 /// The label by which a namespace says what pods may be in it.
 const LEVEL_LABEL: &str = "pod-security.kubernetes.io/enforce";
 
-/// The Role that this service needs in the namespace, and all that it needs: the verbs that it uses.
+/// The Role that this service needs in the namespace, and all that it needs: the verbs that it
+/// uses.
 const ROLE: &str = include_str!("role.json");
 
 /// Why scripts cannot run in pods here.
@@ -84,7 +85,8 @@ pub(crate) async fn check_namespace(
         check_rights(client, &settings.namespace).await?;
         let missing = list_missing_safeguards(client, &settings.namespace).await?;
         if !missing.is_empty() {
-            // Scripts cannot open sockets all the same: the pod's own filter holds from the first byte.
+            // Scripts cannot open sockets all the same: the pod's own filter holds from the first
+            // byte.
             tracing::warn!(
                 namespace = settings.namespace,
                 missing = missing.join(", "),
@@ -98,8 +100,8 @@ pub(crate) async fn check_namespace(
     timeout(CHECK_TIMEOUT, checks).await.unwrap_or(Err(Unavailable::Slow))
 }
 
-/// Checks that this service has all rights that it needs. Asks for all at once, and for those that this
-/// does not show one by one: some authorizers answer only single questions.
+/// Checks that this service has all rights that it needs. Asks for all at once, and for those that
+/// this does not show one by one: some authorizers answer only single questions.
 async fn check_rights(client: &Client, namespace: &str) -> Result<(), Unavailable> {
     let shown = list_granted_rules(client, namespace).await.map_err(Unavailable::Cluster)?;
     let mut missing = Vec::new();
@@ -198,8 +200,8 @@ fn required_rights() -> Vec<RequiredRight> {
     used
 }
 
-/// Lists the safeguards that the namespace should have and lacks. Lists are empty in a namespace that
-/// does not exist, so the namespace itself is read, too.
+/// Lists the safeguards that the namespace should have and lacks. Lists are empty in a namespace
+/// that does not exist, so the namespace itself is read, too.
 async fn list_missing_safeguards(
     client: &Client,
     name: &str,
@@ -228,8 +230,8 @@ async fn list_missing_safeguards(
     Ok(checks.iter().filter(|(is_there, _)| !is_there).map(|(_, what)| *what).collect())
 }
 
-/// Whether a NetworkPolicy denies all traffic of all pods of the namespace. Whether the cluster enforces
-/// it is another question.
+/// Whether a NetworkPolicy denies all traffic of all pods of the namespace. Whether the cluster
+/// enforces it is another question.
 pub(crate) async fn denies_all_traffic(
     client: &Client,
     namespace: &str,

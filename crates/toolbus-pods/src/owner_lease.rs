@@ -19,8 +19,8 @@ const NAME: &str = "toolbus-scripts";
 pub(crate) struct OwnerLease(Arc<Mutex<Option<OwnerReference>>>);
 
 impl OwnerLease {
-    /// Updates the owner from the current Leases. What belongs to a deleted owner is deleted at once, so
-    /// nothing older may stay.
+    /// Updates the owner from the current Leases. What belongs to a deleted owner is deleted at
+    /// once, so nothing older may stay.
     pub(crate) fn update(&self, leases: &[Lease]) {
         let is_it = |lease: &&Lease| {
             lease.name_any() == NAME && lease.metadata.deletion_timestamp.is_none()

@@ -6,12 +6,12 @@
 //! only. `install.py` is what a packages pod does.
 //!
 //! Invariants: no pod is made for a requirement that does not parse; one set is installed once at a
-//! time, however many calls ask for it; a script starts only when its set is complete, and no set is
-//! removed that may be in use: what is known here is forgotten [`SET_SEEN_TTL`] after it was looked
-//! at, and a set stays for [`SET_UNUSED_TTL`] after that.
+//! time, however many calls ask for it; a script starts only when its set is complete, and no set
+//! is removed that may be in use: what is known here is forgotten [`SET_SEEN_TTL`] after it was
+//! looked at, and a set stays for [`SET_UNUSED_TTL`] after that.
 //!
-//! The age of sets is taken from the clocks of nodes, which may differ and jump: by an hour at the most,
-//! or sets go that are in use.
+//! The age of sets is taken from the clocks of nodes, which may differ and jump: by an hour at the
+//! most, or sets go that are in use.
 
 mod egress_policy;
 mod installer_pod;
@@ -50,7 +50,8 @@ const INSTALLING_MAX: usize = 2;
 /// What an installer may use beside its pod's limits.
 const OPEN_FILES_MAX: u32 = 1024;
 
-/// What callers are told where packages were not set up. Models read it, and the operator after them.
+/// What callers are told where packages were not set up. Models read it, and the operator after
+/// them.
 const NOT_CONFIGURED: &str = "packages cannot be installed here: kubernetes.packages.index and \
     kubernetes.packages.claim are not set. What the image of scripts has can be imported without \
     asking for it: run the script without pip_packages to see";
@@ -93,8 +94,8 @@ struct InstallOrder {
 }
 
 impl RunnerInner {
-    /// Installs the packages of a script on the volume unless they are there, and returns the name of
-    /// their folder.
+    /// Installs the packages of a script on the volume unless they are there, and returns the name
+    /// of their folder.
     pub(crate) async fn ensure_packages(
         self: &Arc<Self>,
         requirements: &Requirements,
@@ -196,7 +197,8 @@ impl RunnerInner {
     }
 }
 
-/// The key of a set: a digest of its requirements, and of all that decides what is installed for them.
+/// The key of a set: a digest of its requirements, and of all that decides what is installed for
+/// them.
 fn set_key(settings: &KubernetesSettings, index: &str, requirements: &Requirements) -> String {
     let mut digest = Sha256::new();
     for part in [settings.image.as_str(), installer_pod::installer_image(settings), index] {

@@ -1,9 +1,9 @@
 //! The lifecycle of pods: creation, adoption, and deletion of all that was created.
 //!
-//! Invariants: a pod that was asked for is held by an [`OwnedPod`], and dropping that deletes it, also
-//! when it is unknown whether the cluster has created it yet; a pod that could not be deleted is
-//! orphaned, and the `reaper` deletes it; nothing is deleted that another manager created under the
-//! same name.
+//! Invariants: a pod that was asked for is held by an [`OwnedPod`], and dropping that deletes it,
+//! also when it is unknown whether the cluster has created it yet; a pod that could not be deleted
+//! is orphaned, and the `reaper` deletes it; nothing is deleted that another manager created under
+//! the same name.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -36,11 +36,11 @@ pub(crate) const REQUEST_BACKOFF: Duration = Duration::from_millis(100);
 pub(crate) const REQUEST_BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// Attempts to delete a pod; the reaper makes the next ones.
 const DELETE_ATTEMPTS_MAX: u32 = 6;
-/// How long a deletion is put off, so that the outcome reaches its caller before the cluster is busy
-/// with the deletion.
+/// How long a deletion is put off, so that the outcome reaches its caller before the cluster is
+/// busy with the deletion.
 const DELETE_GRACE: Duration = Duration::from_millis(25);
-/// How long a finished pod stays while a script waits for its own pod. A deletion costs a node half as
-/// much work as a start, and no caller waits for it.
+/// How long a finished pod stays while a script waits for its own pod. A deletion costs a node half
+/// as much work as a start, and no caller waits for it.
 const STARTUP_GRACE: Duration = Duration::from_secs(1);
 /// How long it takes until the room of a deleted pod can be used, and how often that is tried.
 pub(crate) const ROOM_GRACE: Duration = Duration::from_secs(2);
@@ -95,13 +95,14 @@ pub(crate) struct OwnedPod {
     pub(crate) follower: PodFollower,
     /// The stream to a pod that waits for the acknowledgement of its end.
     pub(crate) end_listener: Option<ContainerInput>,
-    /// Dropping it deletes nothing: it was never created, another manager owns it, or the reaper deletes
-    /// it.
+    /// Dropping it deletes nothing: it was never created, another manager owns it, or the reaper
+    /// deletes it.
     pub(crate) is_disowned: bool,
 }
 
 impl PodKeeper {
-    /// `tasks` tracks the tasks that create and delete pods, whether or not a caller waits for them.
+    /// `tasks` tracks the tasks that create and delete pods, whether or not a caller waits for
+    /// them.
     pub(crate) fn new(
         pods: Api<Pod>,
         watch: PodWatch,
@@ -126,12 +127,12 @@ impl PodKeeper {
         &self.manager
     }
 
-    /// Creates a pod, until `by` at the latest, with all attempts. The cluster has accepted it then, no
-    /// more: it does not run yet.
+    /// Creates a pod, until `by` at the latest, with all attempts. The cluster has accepted it
+    /// then, no more: it does not run yet.
     ///
     /// # Errors
-    /// When it was refused, with the cluster's reason, or cancelled. A request that is under way then is
-    /// still waited for, in its task, so that its pod can be deleted.
+    /// When it was refused, with the cluster's reason, or cancelled. A request that is under way
+    /// then is still waited for, in its task, so that its pod can be deleted.
     pub(crate) async fn create_pod(
         self: &Arc<Self>,
         identity: &PodIdentity,
@@ -144,7 +145,8 @@ impl PodKeeper {
         let stop = cancelled.clone();
 
         // What is created is dropped, and so the pod deleted, when no caller waits for it any more:
-        // within the task, for what a task returns is dropped only after a wait for all tasks has ended.
+        // within the task, for what a task returns is dropped only after a wait for all tasks has
+        // ended.
         let (sender, receiver) = oneshot::channel();
         self.tasks.spawn(async move {
             let _ = sender.send(owned.create(description, stop, by).await);
@@ -158,8 +160,8 @@ impl PodKeeper {
         }
     }
 
-    /// Adopts the pod of a call, from a manager that is lost or has lost the call; `None` where there is
-    /// no such pod.
+    /// Adopts the pod of a call, from a manager that is lost or has lost the call; `None` where
+    /// there is no such pod.
     ///
     /// # Errors
     /// When the cluster does not answer until `by`, so that it is unknown.
@@ -170,7 +172,8 @@ impl PodKeeper {
     ) -> Result<Option<OwnedPod>, Error> {
         let end = by.min(Instant::now() + ADOPT_TIMEOUT);
         let mut pause = REQUEST_BACKOFF;
-        // A pod that an attempt without an answer may have adopted is not orphaned before the next one.
+        // A pod that an attempt without an answer may have adopted is not orphaned before the next
+        // one.
         let mut held = None;
 
         loop {
@@ -285,7 +288,8 @@ impl PodKeeper {
         }
     }
 
-    /// Deletes a pod, and with it its processes. It is not held any more, whether or not that succeeds.
+    /// Deletes a pod, and with it its processes. It is not held any more, whether or not that
+    /// succeeds.
     async fn delete(&self, name: &str, nonce: &str, mut uid: Option<String>) {
         let mut pause = REQUEST_BACKOFF;
         for _ in 0..DELETE_ATTEMPTS_MAX {
@@ -411,8 +415,8 @@ impl OwnedPod {
         }
     }
 
-    /// Resolves a refusal after an attempt that had no answer: that one may have been granted, and may
-    /// have taken the very room that is missing now.
+    /// Resolves a refusal after an attempt that had no answer: that one may have been granted, and
+    /// may have taken the very room that is missing now.
     async fn resolve_refusal(
         mut self,
         why: &kube::Error,

@@ -2,8 +2,8 @@
 //!
 //! The pod passes the cluster's `restricted` level and more. Invariants: nothing of a request is in
 //! it but the call's id, which is in an annotation, the one place that takes any text, and its key,
-//! which means nothing to anybody else; one call has one name, so that the cluster itself accepts no
-//! second pod for it; no two pods share a user id but by chance, so that the kernel's count of a
+//! which means nothing to anybody else; one call has one name, so that the cluster itself accepts
+//! no second pod for it; no two pods share a user id but by chance, so that the kernel's count of a
 //! user's processes is that of one pod.
 
 use std::time::Duration;
@@ -29,8 +29,8 @@ pub(crate) const CALL: &str = "toolbus.dev/call";
 const WARM: &str = "toolbus.dev/warm";
 /// The label that names the manager which a pod belongs to.
 pub(crate) const MANAGER: &str = "toolbus.dev/manager";
-/// The annotation with what a pod's reports begin with. The script never sees it: nothing in the pod
-/// reaches the cluster.
+/// The annotation with what a pod's reports begin with. The script never sees it: nothing in the
+/// pod reaches the cluster.
 const NONCE: &str = "toolbus.dev/nonce";
 const CALL_ID: &str = "rockbot.dev/tool-call-id";
 /// Longer ids are cut in the annotation; all annotations together have 256 KiB.
@@ -138,8 +138,8 @@ fn label<'a>(pod: &'a ObjectMeta, name: &str) -> Option<&'a str> {
     pod.labels.as_ref()?.get(name).map(String::as_str)
 }
 
-/// The change that makes a pod which waits the pod of a call, if it still has this version. `life` is
-/// the longest that it may need, from its beginning: less than it was given then.
+/// The change that makes a pod which waits the pod of a call, if it still has this version. `life`
+/// is the longest that it may need, from its beginning: less than it was given then.
 pub(crate) fn claim_patch(
     key: CallKey,
     call_id: &str,

@@ -1,8 +1,8 @@
 //! The startup of a pod, from its creation until its first process answers.
 //!
 //! Nobody says when a container begins to run (the cluster learns of it up to a second later), so
-//! attaching is tried until it succeeds. An attempt that comes too early is refused, or accepted and
-//! closed at once; either way it is made again. That the first process answers proves both
+//! attaching is tried until it succeeds. An attempt that comes too early is refused, or accepted
+//! and closed at once; either way it is made again. That the first process answers proves both
 //! directions of the connection, before the script is entrusted to it.
 
 use std::time::Duration;

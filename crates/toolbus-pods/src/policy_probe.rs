@@ -1,12 +1,13 @@
 //! The probe of network policy: a pod that tries whether the cluster enforces it.
 //!
 //! That there is a NetworkPolicy says little: network plugins that know of none ignore it without a
-//! word. So one pod is made that differs from a script's in its program alone, which has no filter of
-//! ours and tries to reach the API server (`probe.py`).
+//! word. So one pod is made that differs from a script's in its program alone, which has no filter
+//! of ours and tries to reach the API server (`probe.py`).
 //!
-//! Invariants: nothing waits for the probe; it takes no script's turn, and no warm pod is evicted for it;
-//! its pod is owned like any other, so it is deleted soon, whatever becomes of the probe; policy is
-//! reported as enforced only where there is one and a pod that it selects reached nothing.
+//! Invariants: nothing waits for the probe; it takes no script's turn, and no warm pod is evicted
+//! for it; its pod is owned like any other, so it is deleted soon, whatever becomes of the probe;
+//! policy is reported as enforced only where there is one and a pod that it selects reached
+//! nothing.
 
 use std::sync::Arc;
 use std::time::Duration;

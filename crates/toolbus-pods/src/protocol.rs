@@ -83,8 +83,8 @@ pub(crate) fn hello_message(nonce: &str) -> Bytes {
     single_frame(b'H', nonce.as_bytes())
 }
 
-/// Hands over the script and all it needs to a pod, which reports that it has it. The script starts with
-/// [`go_message`].
+/// Hands over the script and all it needs to a pod, which reports that it has it. The script starts
+/// with [`go_message`].
 pub(crate) fn prepare_message(settings: &ScriptLimits, script: &Script) -> Bytes {
     let mut request = script_frames(settings, script);
     append_frame(&mut request, b'C', b"");
@@ -218,7 +218,8 @@ impl ReportReader {
         Self { nonce: nonce.to_owned(), pending: Vec::new(), next: Some(0) }
     }
 
-    /// A reader from the next `ready` on, which may have been reported before on another connection.
+    /// A reader from the next `ready` on, which may have been reported before on another
+    /// connection.
     pub(crate) fn joining_late(nonce: &str) -> Self {
         Self { next: None, ..Self::new(nonce) }
     }

@@ -1,9 +1,9 @@
 //! Deletes orphaned pods: those that this manager has lost track of, and those of dead managers.
 //!
-//! A reconciler: it takes no input, reads what there is, and does the same again a little later. Every
-//! manager runs it, since deleting twice does no harm and no leader has to be elected. Invariants: a pod
-//! is deleted as it was seen or not at all, so one that was adopted meanwhile lives; a manager's pods are
-//! its own as long as its Lease is renewed.
+//! A reconciler: it takes no input, reads what there is, and does the same again a little later.
+//! Every manager runs it, since deleting twice does no harm and no leader has to be elected.
+//! Invariants: a pod is deleted as it was seen or not at all, so one that was adopted meanwhile
+//! lives; a manager's pods are its own as long as its Lease is renewed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,7 +31,8 @@ impl Reaper {
         let mut looks = interval(RENEW_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            // Both arms only wait; a pass that has started is finished, and its requests are bounded.
+            // Both arms only wait; a pass that has started is finished, and its requests are
+            // bounded.
             tokio::select! {
                 () = cancelled.cancelled() => return,
                 _ = looks.tick() => {}

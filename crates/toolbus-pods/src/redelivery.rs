@@ -19,9 +19,9 @@ use crate::{errors, pod_spec};
 const HANDOVERS_MAX: u32 = 3;
 
 impl RunnerInner {
-    /// Resumes a redelivered call, which a manager had that is lost, or that lost the call: if its pod
-    /// exists, this manager adopts it. Otherwise the script may have run, and is not run again. `None`
-    /// when its pod is proof that it has not started; that pod is deleted then.
+    /// Resumes a redelivered call, which a manager had that is lost, or that lost the call: if its
+    /// pod exists, this manager adopts it. Otherwise the script may have run, and is not run again.
+    /// `None` when its pod is proof that it has not started; that pod is deleted then.
     pub(crate) async fn resume_redelivered(
         &self,
         call: &ScriptCall<'_>,
@@ -48,8 +48,9 @@ impl RunnerInner {
         }
     }
 
-    /// Deletes the pod in which a script never started, so that it may start in another. Returns the
-    /// outcome where another manager has adopted the pod: that one finds the same, and starts it.
+    /// Deletes the pod in which a script never started, so that it may start in another. Returns
+    /// the outcome where another manager has adopted the pod: that one finds the same, and starts
+    /// it.
     pub(crate) async fn release_for_retry(
         &self,
         pod: OwnedPod,
@@ -62,8 +63,8 @@ impl RunnerInner {
         }
     }
 
-    /// Waits for the outcome of a call that another manager runs at this moment, because it was sent
-    /// twice. Both managers respond with the same outcome.
+    /// Waits for the outcome of a call that another manager runs at this moment, because it was
+    /// sent twice. Both managers respond with the same outcome.
     pub(crate) async fn await_other_manager(
         &self,
         call: &ScriptCall<'_>,

@@ -1,7 +1,8 @@
 //! The release of pods before a script has started in them, so that it may start in another.
 //!
-//! A manager that finds such a pod by its call may adopt it, and its script with it. Invariant: a script
-//! gets another pod only from the manager that knows that the first one is deleted, and owned it then.
+//! A manager that finds such a pod by its call may adopt it, and its script with it. Invariant: a
+//! script gets another pod only from the manager that knows that the first one is deleted, and
+//! owned it then.
 
 use std::time::Duration;
 
@@ -30,8 +31,9 @@ pub(crate) enum ReleaseOutcome {
 }
 
 impl OwnedPod {
-    /// Deletes the pod, in which no script has started, unless another manager has adopted it. Where the
-    /// cluster does not answer in time, or until `by`, the reaper deletes it, if this manager owns it.
+    /// Deletes the pod, in which no script has started, unless another manager has adopted it.
+    /// Where the cluster does not answer in time, or until `by`, the reaper deletes it, if this
+    /// manager owns it.
     pub(crate) async fn release(&mut self, by: Instant) -> ReleaseOutcome {
         let by = by.min(Instant::now() + RELEASE_TIMEOUT);
         let whose = match timeout_at(by, self.delete_while_owned()).await {
@@ -43,8 +45,8 @@ impl OwnedPod {
         whose
     }
 
-    /// Releases the pod and waits until the watch has seen the deletion: what it reports of this pod later
-    /// would be taken for the next pod of the same name.
+    /// Releases the pod and waits until the watch has seen the deletion: what it reports of this
+    /// pod later would be taken for the next pod of the same name.
     pub(crate) async fn release_and_confirm(mut self, by: Instant) -> ReleaseOutcome {
         let whose = self.release(by).await;
         if whose == ReleaseOutcome::Released {
@@ -54,8 +56,8 @@ impl OwnedPod {
         whose
     }
 
-    /// Deletes the pod while this manager owns it, and retries until that is known. Returns whether this
-    /// manager owned it to the end.
+    /// Deletes the pod while this manager owns it, and retries until that is known. Returns whether
+    /// this manager owned it to the end.
     async fn delete_while_owned(&mut self) -> bool {
         let mut pause = REQUEST_BACKOFF;
         loop {

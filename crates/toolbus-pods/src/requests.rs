@@ -1,9 +1,9 @@
 //! Timeouts and retries of requests to the cluster.
 //!
 //! Both ends of a connection keep it while it is quiet, and the API server, or what is before it,
-//! closes it at some moment, perhaps the very one at which a request is sent over it. That request has
-//! no answer then, and it is unknown whether it arrived. The client library makes it again only where
-//! it was not sent at all.
+//! closes it at some moment, perhaps the very one at which a request is sent over it. That request
+//! has no answer then, and it is unknown whether it arrived. The client library makes it again only
+//! where it was not sent at all.
 //!
 //! Invariants: no request lasts longer than [`REQUEST_TIMEOUT`], with all its repetitions; what is
 //! repeated here does no harm when it arrives twice. A change that must be made once is not: its

@@ -48,8 +48,8 @@ const OPEN_FILES_MAX: u32 = 256;
 const FILE_BYTES: u64 = 64 << 20;
 const ADDRESS_SPACE_BYTES: u64 = 4 << 30;
 
-/// How long a script may wait until a deleted warm pod has made room for its own, and how often that
-/// is tried: the cluster updates its quota a moment after the deletion.
+/// How long a script may wait until a deleted warm pod has made room for its own, and how often
+/// that is tried: the cluster updates its quota a moment after the deletion.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(8);
 const ROOM_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -155,7 +155,8 @@ impl KubernetesRunner {
 
         // Learns of the owner, before anything is made that is to belong to it.
         leases.list_all().await.map_err(Unavailable::Cluster)?;
-        // Before the first pod, so that any manager that sees the pod sees the Lease of its manager.
+        // Before the first pod, so that any manager that sees the pod sees the Lease of its
+        // manager.
         leases.renew().await.map_err(Unavailable::Cluster)?;
 
         let reaper = Reaper {
@@ -217,8 +218,8 @@ impl KubernetesRunner {
         self.inner.warm.status()
     }
 
-    /// Ends the watches and the reaper and gives up this manager's Lease, once no script runs any more.
-    /// What is left in the namespace after this is another manager's to delete.
+    /// Ends the watches and the reaper and gives up this manager's Lease, once no script runs any
+    /// more. What is left in the namespace after this is another manager's to delete.
     ///
     /// # Errors
     /// When the Lease cannot be deleted; the other managers notice its expiry by themselves, later.
@@ -395,8 +396,8 @@ impl RunnerInner {
         Ok(attempt)
     }
 
-    /// Creates a pod for this call alone. It takes precedence over warm pods, which are deleted where
-    /// there is no room for both.
+    /// Creates a pod for this call alone. It takes precedence over warm pods, which are deleted
+    /// where there is no room for both.
     async fn create_call_pod(&self, call: &ScriptCall<'_>) -> Result<PodCreation, Error> {
         let run = call.run;
         let start_timeout = self.settings.start_timeout.duration();

@@ -1,9 +1,9 @@
 //! The session of a script in its pod, from the hand-over to its end.
 //!
-//! The outcome is what the pod reports over the attached streams. Where these break, the container's
-//! log, which has every line, takes their place. Invariants: the pod's own clock ends the script, and
-//! the manager's clock, a little behind it, ends the waiting; no outcome is reported twice or guessed;
-//! output is forwarded live, each piece once, wherever it is read.
+//! The outcome is what the pod reports over the attached streams. Where these break, the
+//! container's log, which has every line, takes their place. Invariants: the pod's own clock ends
+//! the script, and the manager's clock, a little behind it, ends the waiting; no outcome is
+//! reported twice or guessed; output is forwarded live, each piece once, wherever it is read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -99,9 +99,9 @@ impl Transcript {
 }
 
 impl ScriptSession<'_> {
-    /// Hands the script over and waits for its end. `None` when the streams broke before its start was
-    /// reported: whether it started has to be found out. Where the pod waits for the acknowledgement
-    /// of its end, the stream for it is left in `end_listener`.
+    /// Hands the script over and waits for its end. `None` when the streams broke before its start
+    /// was reported: whether it started has to be found out. Where the pod waits for the
+    /// acknowledgement of its end, the stream for it is left in `end_listener`.
     pub(crate) async fn run_script(
         &self,
         ready: ReadyPod,
@@ -148,8 +148,8 @@ impl ScriptSession<'_> {
     }
 
     /// Waits for the end of a script that was handed over in another session. All of its output is
-    /// forwarded, for what of it was forwarded before is not known here: pieces have the same numbers
-    /// again, and callers skip those that they have.
+    /// forwarded, for what of it was forwarded before is not known here: pieces have the same
+    /// numbers again, and callers skip those that they have.
     pub(crate) async fn resume(&self, follower: &mut PodFollower) -> Result<Outcome, Error> {
         let now = Instant::now();
         let transcript = self.read_log(None, now, follower).await?;
@@ -259,8 +259,8 @@ impl ScriptSession<'_> {
         transcript.into_outcome(ending, elapsed, usage)
     }
 
-    /// A live output that starts at the first piece and forwards those that were not forwarded yet: what
-    /// is read again comes in the same pieces, because the pod has written them so.
+    /// A live output that starts at the first piece and forwards those that were not forwarded yet:
+    /// what is read again comes in the same pieces, because the pod has written them so.
     fn unforwarded_output(&self) -> Option<LiveOutput> {
         let live = self.live.clone()?;
         let pieces_forwarded = Arc::clone(&self.pieces_forwarded);
@@ -389,8 +389,8 @@ impl ScriptSession<'_> {
             Some(ended) if ended.reason == "OOMKilled" => {
                 Ok(transcript.into_outcome(Ending::OutOfMemory, elapsed, None))
             }
-            // Also `DeadlineExceeded`, which comes long after the script's own time. Here it has come
-            // before it: the node's clock has jumped.
+            // Also `DeadlineExceeded`, which comes long after the script's own time. Here it has
+            // come before it: the node's clock has jumped.
             Some(ended) => Err(Error::OutcomeUnknown(
                 format!("its pod ended: {} {}", ended.reason, ended.message).trim_end().to_owned(),
             )),

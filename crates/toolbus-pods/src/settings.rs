@@ -27,15 +27,16 @@ pub struct KubernetesSettings {
     pub ephemeral_storage_limit: String,
     /// A runtime class, such as that of gVisor or Kata Containers.
     pub runtime_class: Option<String>,
-    /// Gives each pod a user namespace of its own. Needs Kubernetes 1.33 and containerd 2.0 or newer.
+    /// Gives each pod a user namespace of its own. Needs Kubernetes 1.33 and containerd 2.0 or
+    /// newer.
     pub user_namespaces: bool,
-    /// How long a pod may take until its script starts, with pulling the image. A call that has less
-    /// time is told why its script has not started before that is over.
+    /// How long a pod may take until its script starts, with pulling the image. A call that has
+    /// less time is told why its script has not started before that is over.
     pub start_timeout: TimeSpan,
     /// How packages for scripts are installed and kept.
     pub packages: PackagesSettings,
-    /// Makes the namespace, its network policy, quota and limits at start where they are missing and
-    /// this service may make them.
+    /// Makes the namespace, its network policy, quota and limits at start where they are missing
+    /// and this service may make them.
     pub prepare_namespace: bool,
     /// Pods that wait for a script, so that it need not wait for one.
     pub warm: WarmSettings,
@@ -47,7 +48,8 @@ pub struct KubernetesSettings {
 #[serde(default, deny_unknown_fields)]
 pub struct WarmSettings {
     /// How many wait. With 0 each script gets a pod that is made for it. Each takes up what
-    /// `cpu_request` and `memory_request` say while it waits, and counts toward the namespace's quota.
+    /// `cpu_request` and `memory_request` say while it waits, and counts toward the namespace's
+    /// quota.
     #[schemars(range(min = 0, max = 64))]
     pub size: u16,
     /// How long one waits before another is made in its place, thirty minutes at the most.
@@ -113,15 +115,15 @@ impl Default for KubernetesSettings {
 pub struct PackagesSettings {
     /// The address of the package index, or of a proxy in front of it, as pip takes it.
     pub index: Option<Secret>,
-    /// Labels of the index's pods, in any namespace, such as `app=index,tier=cache`: for the network
-    /// policy of a prepared namespace.
+    /// Labels of the index's pods, in any namespace, such as `app=index,tier=cache`: for the
+    /// network policy of a prepared namespace.
     pub index_labels: Option<String>,
     /// Ranges of the index's addresses, such as 10.1.2.0/24, for the same policy.
     pub index_addresses: Vec<String>,
     /// The index's port, for the same policy.
     pub index_port: u16,
-    /// The image of packages pods, where it is not that of scripts. It needs `python3` with pip, and
-    /// the Python of the scripts' image.
+    /// The image of packages pods, where it is not that of scripts. It needs `python3` with pip,
+    /// and the Python of the scripts' image.
     pub image: Option<String>,
     /// The claim of the volume that installed sets are kept on. Where pods run on several nodes, it
     /// must be one that several nodes can use. Group 65534 must be able to write to it.

@@ -19,11 +19,12 @@ use crate::script_session::ScriptSession;
 
 /// How long reading the log may take, with all attempts.
 const LOG_TIMEOUT: Duration = Duration::from_secs(10);
-/// The log is tried for so long even at the deadline: the outcome of a script that may run is worth it.
+/// The log is tried for so long even at the deadline: the outcome of a script that may run is worth
+/// it.
 const LOG_TIMEOUT_MIN: Duration = Duration::from_millis(300);
 const LOG_INTERVAL: Duration = Duration::from_millis(300);
-/// The start is reported within this many bytes or not at all: a greeting takes up fifty bytes, and is
-/// repeated a few hundred times at the most.
+/// The start is reported within this many bytes or not at all: a greeting takes up fifty bytes, and
+/// is repeated a few hundred times at the most.
 const LOG_BYTES_MAX: i64 = 64 << 10;
 
 /// Whether a script has started.

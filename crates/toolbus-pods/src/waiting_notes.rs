@@ -1,14 +1,15 @@
 //! Notes of waiting calls, in the Lease of the manager that has them.
 //!
-//! A call that waits has not started. When its manager is lost, no other manager could tell: a missing
-//! pod of its name is also true of a script that has run, and of one whose pod was deleted. So there is
-//! a note of the call while it waits, and only that is proof.
+//! A call that waits has not started. When its manager is lost, no other manager could tell: a
+//! missing pod of its name is also true of a script that has run, and of one whose pod was deleted.
+//! So there is a note of the call while it waits, and only that is proof.
 //!
 //! Invariants: a call starts after its note is known to be gone, and the manager that starts it has
-//! taken the note; every change is for one version of the Lease, so of two managers that take a note one
-//! has it, and a request that arrives late changes nothing; what is not known for certain is not proof.
-//! A manager that takes a note leaves a mark in its place, by which it recognises its own change, should
-//! the answer be lost. The mark is of no use to other managers, nor to this one for long.
+//! taken the note; every change is for one version of the Lease, so of two managers that take a
+//! note one has it, and a request that arrives late changes nothing; what is not known for certain
+//! is not proof. A manager that takes a note leaves a mark in its place, by which it recognises its
+//! own change, should the answer be lost. The mark is of no use to other managers, nor to this one
+//! for long.
 
 use std::time::Duration;
 
@@ -37,8 +38,8 @@ const ATTEMPTS_MAX: u32 = 3;
 const RETRY_BACKOFF: Duration = Duration::from_millis(200);
 /// How long a note may be looked for and taken away.
 const TAKE_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long the note stays of a call that waits no more and has not started: its caller gave it up, or
-/// this process ends and gives the call back, and then the note is of use to the next manager.
+/// How long the note stays of a call that waits no more and has not started: its caller gave it up,
+/// or this process ends and gives the call back, and then the note is of use to the next manager.
 const ABANDONED_TTL: Duration = Duration::from_secs(15);
 
 /// Whether a note was written.

@@ -1,7 +1,7 @@
 //! The claim of a warm pod for a call, and the hand-over of the script up to its start.
 //!
-//! The script is sent while the cluster is asked to grant the claim, so the pod has made it ready to
-//! run by then. The word that starts it is the caller's to give, once both are certain.
+//! The script is sent while the cluster is asked to grant the claim, so the pod has made it ready
+//! to run by then. The word that starts it is the caller's to give, once both are certain.
 
 use std::time::Duration;
 
@@ -114,8 +114,8 @@ enum ClaimView {
 }
 
 impl PodClaim<'_> {
-    /// Makes the pod this call's, which the cluster grants once. `may_be_claimed` says whether it may
-    /// have, also when this is dropped half way.
+    /// Makes the pod this call's, which the cluster grants once. `may_be_claimed` says whether it
+    /// may have, also when this is dropped half way.
     async fn claim_pod(&self, may_be_claimed: &mut bool) -> Result<(), ClaimRefusal> {
         let name = &self.pod.name;
         let run = self.call.run;

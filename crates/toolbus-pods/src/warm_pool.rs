@@ -1,16 +1,16 @@
 //! The pool of warm pods: interpreters that are started before a script needs them.
 //!
 //! A warm pod is a pod like any other whose first process has denied itself what scripts are denied
-//! and answers over streams that are attached already. It is claimed by a patch that names the call,
-//! and given the script meanwhile, all but the word to start it. `warm_claim` does both; the pool decides
-//! how many pods there are, which ones, and until when.
+//! and answers over streams that are attached already. It is claimed by a patch that names the
+//! call, and given the script meanwhile, all but the word to start it. `warm_claim` does both; the
+//! pool decides how many pods there are, which ones, and until when.
 //!
 //! Invariants:
 //!
 //! - A pod runs one script at most: the claim removes the label that makes it claimable, in a patch
 //!   that the cluster accepts once.
-//! - No script starts in a pod that was not claimed for it, or that has not reported that it has all
-//!   of it. No script is sent to a pod that was sent another before.
+//! - No script starts in a pod that was not claimed for it, or that has not reported that it has
+//!   all of it. No script is sent to a pod that was sent another before.
 //! - A pod outlives its maximum age by [`AGE_GRACE`] at most.
 //! - No script fails because warm pods cannot be made.
 
@@ -49,13 +49,13 @@ use crate::warm_metrics::{ClaimOutcome, RefillOutcome, WarmMetrics, WarmStatus};
 /// How often the pool is checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the next pod is put off after a claim, so that the claimed one starts its script first:
-/// making a pod is more work for a node than most scripts. The pod is to be asked for within 50 ms of
-/// the claim.
+/// making a pod is more work for a node than most scripts. The pod is to be asked for within 50 ms
+/// of the claim.
 const REFILL_GRACE: Duration = Duration::from_millis(25);
 /// How much older than its greatest age a pod may become, while there is none in its place.
 const AGE_GRACE: Duration = Duration::from_secs(60);
-/// A heartbeat is sent to a pod that was silent for so long, and must be answered within the timeout.
-/// It also keeps proxies in between from closing the connection as idle.
+/// A heartbeat is sent to a pod that was silent for so long, and must be answered within the
+/// timeout. It also keeps proxies in between from closing the connection as idle.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(30);
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long clearing `managedFields` may take.
@@ -169,8 +169,8 @@ impl WarmPool {
         self.record.set_waiting(0);
     }
 
-    /// Evicts a warm pod for a script that found no room, and makes none for a while. Returns whether
-    /// room is about to be free.
+    /// Evicts a warm pod for a script that found no room, and makes none for a while. Returns
+    /// whether room is about to be free.
     pub(crate) fn evict_for_room(&self) -> bool {
         let mut state = self.state.lock();
         let now = Instant::now();
@@ -188,8 +188,8 @@ impl WarmPool {
         evicted.is_some()
     }
 
-    /// Puts off the deletion of finished pods while a pod starts, and evicts warm pods for as long as
-    /// it is unschedulable.
+    /// Puts off the deletion of finished pods while a pod starts, and evicts warm pods for as long
+    /// as it is unschedulable.
     pub(crate) async fn evict_while_unschedulable(
         &self,
         mut observed: Receiver<ObservedPod>,
@@ -209,8 +209,8 @@ impl WarmPool {
         self.record.status()
     }
 
-    /// Claims a pod for a call and hands the script over; `None` when no pod can be had. The script has
-    /// not started.
+    /// Claims a pod for a call and hands the script over; `None` when no pod can be had. The script
+    /// has not started.
     ///
     /// # Errors
     /// When the call is another manager's by now, or may be.
@@ -367,8 +367,8 @@ impl WarmPool {
         Ok(WarmPod { pod, ready, requested_at, heard_at: Instant::now(), heartbeat_sent_at: None })
     }
 
-    /// Clears `managedFields` of a pod. They are not used, and updating them takes a fifth of the time
-    /// of a claim.
+    /// Clears `managedFields` of a pod. They are not used, and updating them takes a fifth of the
+    /// time of a claim.
     async fn clear_managed_fields(&self, name: &str) {
         let patch = Patch::Merge(json!({"metadata": {"managedFields": [{}]}}));
         let parameters = PatchParams::default();
@@ -387,8 +387,8 @@ impl WarmPool {
 }
 
 impl WarmPod {
-    /// Reads what the pod has said meanwhile, and sends a heartbeat where it was silent for long. Does
-    /// not block; the error says why the pod is unusable.
+    /// Reads what the pod has said meanwhile, and sends a heartbeat where it was silent for long.
+    /// Does not block; the error says why the pod is unusable.
     fn check_alive(&mut self) -> Result<(), String> {
         {
             let observed = self.pod.follower.observed.borrow();

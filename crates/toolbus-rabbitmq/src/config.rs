@@ -9,9 +9,9 @@ use toolbus_wire::queue;
 
 use crate::ConnectError;
 
-/// Most bytes of a frame, where the URL says nothing else. It bounds the properties and headers of a
-/// message, which travel in one frame; a body takes as many as it needs. The AMQP library keeps room
-/// for 64 frames on each connection: of the 128 KiB that RabbitMQ offers, that would be 8 MiB.
+/// Most bytes of a frame, where the URL says nothing else. It bounds the properties and headers of
+/// a message, which travel in one frame; a body takes as many as it needs. The AMQP library keeps
+/// room for 64 frames on each connection: of the 128 KiB that RabbitMQ offers, that would be 8 MiB.
 const FRAME_BYTES_MAX: u32 = 32 << 10;
 
 /// Longest name of an exchange or a queue, in bytes: AMQP's short string.

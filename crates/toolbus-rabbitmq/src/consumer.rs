@@ -1,4 +1,5 @@
-//! One subscription: its channel and consumer at the broker, opened again as often as they are lost.
+//! One subscription: its channel and consumer at the broker, opened again as often as they are
+//! lost.
 //!
 //! Messages are taken only while a handler is free for them. A stop takes no more, gives back what
 //! was fetched and not begun, and lets running handlers end; what they leave undone goes back to
@@ -140,7 +141,8 @@ impl RunningSubscription {
         }
     }
 
-    /// Reports a final refusal to the subscriber that waits, if there is one: trying again would not help.
+    /// Reports a final refusal to the subscriber that waits, if there is one: trying again would
+    /// not help.
     fn report_if_refused(&mut self, error: &lapin::Error) -> bool {
         let is_final = match protocol_error(error) {
             Some(AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED | AMQPSoftError::NOTFOUND)) => {

@@ -95,9 +95,9 @@ pub(crate) fn envelope_of(properties: &BasicProperties, body: Bytes) -> Envelope
     })
 }
 
-/// The same properties with other headers; without an expiry, so that the message stays in the queue
-/// that it goes to for as long as that queue says; and without the sender's user, whom the broker
-/// would compare with ours.
+/// The same properties with other headers; without an expiry, so that the message stays in the
+/// queue that it goes to for as long as that queue says; and without the sender's user, whom the
+/// broker would compare with ours.
 pub(crate) fn with_headers(
     properties: &BasicProperties,
     change: impl FnOnce(&mut Headers),

@@ -1,13 +1,14 @@
-//! A stream that makes harmless what a foreign client wrote around a message, before the AMQP library
-//! reads it.
+//! A stream that makes harmless what a foreign client wrote around a message, before the AMQP
+//! library reads it.
 //!
 //! The library gives up the connection over a text that is not UTF-8, and its stack over a table
 //! that is nested deep enough; the broker carries both. Such a message goes back to its queue as
 //! the connection ends and is there again on the next one, so it would keep every process that
 //! consumes the queue from ever working again. Here its frame is [repaired](repair) on the way in.
 //!
-//! The same holds for properties in a frame that is longer than was agreed, which the broker sends all
-//! the same: they are left out, and the message is [marked](OVERSIZED). Nothing else is changed.
+//! The same holds for properties in a frame that is longer than was agreed, which the broker sends
+//! all the same: they are left out, and the message is [marked](OVERSIZED). Nothing else is
+//! changed.
 
 mod repair;
 

@@ -1,4 +1,5 @@
-//! Joining a fleet: connects to the broker of a program's settings and reports the health of the bus.
+//! Joining a fleet: connects to the broker of a program's settings and reports the health of the
+//! bus.
 
 use std::sync::Arc;
 use std::time::Duration;

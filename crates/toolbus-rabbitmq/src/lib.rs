@@ -3,8 +3,8 @@
 //! What it promises beyond the port:
 //! - Names, arguments and order of declaration are those of the C# code, and so are the frames.
 //! - `publish` returns when the broker has confirmed the message. Nothing is acked before its
-//!   handler has answered, and a dead letter is confirmed at its new place before it is acked at the
-//!   old one. So what was confirmed is never lost, and may come twice.
+//!   handler has answered, and a dead letter is confirmed at its new place before it is acked at
+//!   the old one. So what was confirmed is never lost, and may come twice.
 //! - It comes back by itself after anything the broker or the network does, and says in its health
 //!   what it waits for meanwhile. Every wait has a limit.
 //!

@@ -131,8 +131,8 @@ impl Publisher {
                 _ => {}
             }
 
-            // Every arm only waits: `collect_settled` fills its vector in the same poll that ends it, and
-            // `recv_many` takes nothing without ending.
+            // Every arm only waits: `collect_settled` fills its vector in the same poll that ends
+            // it, and `recv_many` takes nothing without ending.
             tokio::select! {
                 biased;
                 () = collect_settled(&mut in_flight, &mut settled), if !in_flight.is_empty() => {

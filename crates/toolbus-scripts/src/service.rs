@@ -27,7 +27,8 @@ use crate::runner::{
 };
 use crate::tool::{PACKAGES_TIMEOUT, TIMEOUT_SECONDS, WAIT_BESIDE_TIMEOUT};
 
-/// Answers script requests with a runner, `concurrency` at a time, as far as `grants` lets them pass.
+/// Answers script requests with a runner, `concurrency` at a time, as far as `grants` lets them
+/// pass.
 ///
 /// # Errors
 /// When a queue cannot be had.

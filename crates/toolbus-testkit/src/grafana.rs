@@ -20,8 +20,8 @@ type Json<T> =
   : T;
 ";
 
-/// What the compiler says is wrong with these dashboards, line by line; nothing when they are right.
-/// `None` where the types have not been fetched and may be missing.
+/// What the compiler says is wrong with these dashboards, line by line; nothing when they are
+/// right. `None` where the types have not been fetched and may be missing.
 ///
 /// # Panics
 /// When the compiler does not run, or it is missing and `TOOLBUS_REQUIRE_REAL` is `1`.

@@ -1,6 +1,6 @@
 //! MCP servers that nobody here wrote: `server-everything`, which shows every feature of the
-//! protocol, and the small ones that people really use. Each is `None` where it has not been fetched
-//! and may be missing.
+//! protocol, and the small ones that people really use. Each is `None` where it has not been
+//! fetched and may be missing.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -73,8 +73,8 @@ pub fn memory() -> Option<StdioServer> {
     node_server("memory", &[])
 }
 
-/// `server-memory`, started as people start it: by npm, which finds the package, starts a shell, and
-/// that the server. Nothing is asked of the network.
+/// `server-memory`, started as people start it: by npm, which finds the package, starts a shell,
+/// and that the server. Nothing is asked of the network.
 ///
 /// # Panics
 /// When it is missing and `TOOLBUS_REQUIRE_REAL` is `1`.

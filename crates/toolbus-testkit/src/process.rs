@@ -21,7 +21,8 @@ use tokio::time::Instant;
 pub use service::{Finished, Launch, Service, binary};
 
 /// Reads until our end of the pipe is gone, then kills the group `$1` and removes the folder `$2`
-/// if one is named. The repetition is for files that are still being written by others of the folder.
+/// if one is named. The repetition is for files that are still being written by others of the
+/// folder.
 const GUARD: &str = r#"
 trap '' INT TERM HUP
 read -r _

@@ -1,5 +1,5 @@
-//! A metrics store that nobody here wrote: Prometheus, which takes metrics by OTLP, scrapes a broker,
-//! and answers queries.
+//! A metrics store that nobody here wrote: Prometheus, which takes metrics by OTLP, scrapes a
+//! broker, and answers queries.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -9,8 +9,8 @@ use tracing_subscriber::layer::SubscriberExt as _;
 /// Keeps the spans of the thread on which it was made, until it is dropped.
 pub struct Spans {
     exporter: InMemorySpanExporter,
-    /// With one subscriber alone, whether a span is wanted is asked once, of the thread that comes by
-    /// first; and that may be another test. With several, all of them are asked.
+    /// With one subscriber alone, whether a span is wanted is asked once, of the thread that comes
+    /// by first; and that may be another test. With several, all of them are asked.
     _others: [Dispatch; 2],
     _here: DefaultGuard,
 }

@@ -1,8 +1,9 @@
 //! Tools that others wrote and operators use: Helm, kubectl, and Docker with its `compose`.
 //!
 //! A cluster and an engine are had by naming them, for they take more than a machine that runs the
-//! other tests may have: `TOOLBUS_TEST_KUBECONFIG` and `TOOLBUS_TEST_DOCKER`, and no other variable,
-//! so that nobody's production is taken for one. Without the name, tests of them are skipped.
+//! other tests may have: `TOOLBUS_TEST_KUBECONFIG` and `TOOLBUS_TEST_DOCKER`, and no other
+//! variable, so that nobody's production is taken for one. Without the name, tests of them are
+//! skipped.
 
 use std::env;
 use std::io::{self, Write as _};
@@ -41,8 +42,8 @@ impl Helm {
     }
 }
 
-/// The folder of KEDA's definitions of objects, `keda.sh_NAME.yaml` each. `None` where they have not
-/// been fetched and may be missing.
+/// The folder of KEDA's definitions of objects, `keda.sh_NAME.yaml` each. `None` where they have
+/// not been fetched and may be missing.
 ///
 /// # Panics
 /// When they are missing and `TOOLBUS_REQUIRE_REAL` is `1`.

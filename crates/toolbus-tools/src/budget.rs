@@ -117,8 +117,8 @@ impl Budget {
         })
     }
 
-    /// Counts what a call used, here and in every account above. It was used, so nothing is refused;
-    /// the next call is.
+    /// Counts what a call used, here and in every account above. It was used, so nothing is
+    /// refused; the next call is.
     pub fn add_usage(&self, tokens: u64, cost_micro_usd: u64) {
         let mut budget = self;
         while let Some(account) = &budget.account {

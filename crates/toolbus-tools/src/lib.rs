@@ -1,9 +1,9 @@
 //! The tool system: what tools there are, and the one way to run them.
 //!
-//! A [`Tool`] is a description and an [`Executor`]; the [`Registry`] holds them by name; a [`Scope`]
-//! says who calls, and within which bounds; the [`Invoker`] runs every call there is, through the
-//! same gates in the same order. Nothing else may run a tool. [`bus`] is both ends of a call that
-//! crosses the bus, and [`grant`] proves to the other end that the gates were passed.
+//! A [`Tool`] is a description and an [`Executor`]; the [`Registry`] holds them by name; a
+//! [`Scope`] says who calls, and within which bounds; the [`Invoker`] runs every call there is,
+//! through the same gates in the same order. Nothing else may run a tool. [`bus`] is both ends of a
+//! call that crosses the bus, and [`grant`] proves to the other end that the gates were passed.
 
 pub mod budget;
 pub mod bus;

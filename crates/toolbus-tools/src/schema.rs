@@ -9,7 +9,8 @@ pub use bounds::{EXPANDED_VALUES_MAX, SCHEMA_BYTES_MAX};
 
 /// Most violations that a check tells of.
 pub const VIOLATIONS_MAX: usize = 20;
-/// Longest text of one violation, in bytes: a violation quotes what was wrong, and that may be long.
+/// Longest text of one violation, in bytes: a violation quotes what was wrong, and that may be
+/// long.
 const VIOLATION_BYTES_MAX: usize = 300;
 
 /// Most looks that one check may take: values of the arguments, times values of the schema with its

@@ -183,8 +183,8 @@ impl Scope {
     }
 
     /// The scope of what a call starts: the same principal, session and run, the same budget and
-    /// view, which the caller may narrow, and cancelled with this one. `None` when scopes are nested
-    /// too deep already.
+    /// view, which the caller may narrow, and cancelled with this one. `None` when scopes are
+    /// nested too deep already.
     #[must_use]
     pub fn child(&self, door: Door, parent: &CallId) -> Option<Self> {
         let depth = self.depth.checked_add(1).filter(|depth| *depth <= DEPTH_MAX)?;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::id::ToolId;
 
-/// Which tools are seen, by their ids. What is not seen is found nowhere: not by its name, and in no
-/// list, guide or count. Clones are the same view.
+/// Which tools are seen, by their ids. What is not seen is found nowhere: not by its name, and in
+/// no list, guide or count. Clones are the same view.
 #[derive(Debug, Clone, Default)]
 pub struct View {
     /// Every rule has to let a tool through. `None`: everything is seen.

@@ -4,8 +4,8 @@
 //! never fails: whatever is missing, of another type or not UTF-8 is left out or has a default.
 //! Writing one gives exactly what the C# code writes.
 //!
-//! An empty text and an absent one mean the same for every field of the envelope: C# writes an empty
-//! text for an absent correlation id or reply topic.
+//! An empty text and an absent one mean the same for every field of the envelope: C# writes an
+//! empty text for an absent correlation id or reply topic.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -22,8 +22,8 @@ macro_rules! well_known {
     };
 }
 
-// One that a worker acts on belongs into `SEALED_HEADERS` of `toolbus_tools::grant`, too: what is not
-// there, whoever is on the bus can change.
+// One that a worker acts on belongs into `SEALED_HEADERS` of `toolbus_tools::grant`, too: what is
+// not there, whoever is on the bus can change.
 well_known! {
     /// How far a receiver may trust the content: `system`, `user-input`, `tool-request`,
     /// `tool-output` or `agent-message`.
@@ -37,8 +37,8 @@ well_known! {
     /// Toolbus extension: there (with any value) when server and tool are named exactly, so that a
     /// bridge takes them to the letter instead of guessing what was meant.
     EXACT = "rb-exact", on the wire "rb-rb-exact";
-    /// Toolbus extension: the grant by which a worker knows that the request has passed the gates. It
-    /// is a proof, so it is never logged.
+    /// Toolbus extension: the grant by which a worker knows that the request has passed the gates.
+    /// It is a proof, so it is never logged.
     GRANT = "rb-grant", on the wire "rb-rb-grant";
     /// Ours: when the caller stops waiting, in Unix milliseconds.
     DEADLINE_MS = "rb-deadline-ms", on the wire "rb-rb-deadline-ms";
@@ -49,8 +49,8 @@ well_known! {
     QUIET = "rb-quiet", on the wire "rb-rb-quiet";
     /// Ours: the topic that answers questions of the tool.
     ASK_TO = "rb-ask-to", on the wire "rb-rb-ask-to";
-    /// Ours, beside the one before: which kinds of questions are answered there, with commas between
-    /// them. Without it, `elicitation` and `sampling`.
+    /// Ours, beside the one before: which kinds of questions are answered there, with commas
+    /// between them. Without it, `elicitation` and `sampling`.
     ASK_KINDS = "rb-ask-kinds", on the wire "rb-rb-ask-kinds";
     /// Ours, on a dead letter: why it is one. Written once, not doubled: it is for people.
     DEAD_LETTER_REASON = "rb-dead-letter-reason", on the wire "rb-dead-letter-reason";

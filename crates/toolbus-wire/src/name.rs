@@ -16,8 +16,8 @@ pub const NAME_BYTES_MAX: usize = 64;
 /// What the scripts manager calls itself: its source and the first part of its queue's name.
 pub const SCRIPTS_MANAGER: &str = "scripts-manager";
 
-/// Names that no agent may have: after `tool.meta.mcp.`, or `agent.task.` of the C# code, each would be
-/// a topic that means something else.
+/// Names that no agent may have: after `tool.meta.mcp.`, or `agent.task.` of the C# code, each
+/// would be a topic that means something else.
 const RESERVED_AGENT_NAMES: [&str; 4] = ["refresh", "status", "cancel", "mcp"];
 
 /// Why a text is not a name.

@@ -1,7 +1,7 @@
 //! Topics: where a message is sent. The catalogue of every topic of the fleet is here.
 //!
-//! A constant is a topic that all share; a function gives the topic of one agent or process. Topics of
-//! the C# code that no program of ours publishes to or hears are not in it.
+//! A constant is a topic that all share; a function gives the topic of one agent or process. Topics
+//! of the C# code that no program of ours publishes to or hears are not in it.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -77,8 +77,8 @@ impl Topic {
         Self(Text::Static(text))
     }
 
-    /// `prefix` and the names behind it, with dots between them. Names are checked and short, so that
-    /// it is always a topic.
+    /// `prefix` and the names behind it, with dots between them. Names are checked and short, so
+    /// that it is always a topic.
     fn from_names(prefix: &'static str, names: &[&str]) -> Self {
         let mut text = prefix.to_owned();
         for name in names {

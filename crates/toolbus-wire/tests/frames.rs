@@ -44,8 +44,9 @@ const BROKEN: [(&str, &str); 6] = [
 /// Types that nobody has.
 const UNKNOWN_TYPES: [&str; 2] = ["RockBot.Tools.Nonsense", "RockBot.Tools.Mcp.Unknown"];
 
-/// What the names of types begin with that no program of ours handles: agents' tasks, users' messages
-/// and what happens inside an agent. Of their frames the envelopes are replayed, not the bodies.
+/// What the names of types begin with that no program of ours handles: agents' tasks, users'
+/// messages and what happens inside an agent. Of their frames the envelopes are replayed, not the
+/// bodies.
 const TYPES_OF_OTHERS: [&str; 3] = ["RockBot.A2A.", "RockBot.UserProxy.", "RockBot.Host."];
 
 /// Reads a body as a `T`, and gives what is written back.

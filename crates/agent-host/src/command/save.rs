@@ -1,7 +1,7 @@
 //! Files among the blocks of an outcome: told of, or saved.
 //!
-//! Invariants: nothing is written outside of the folder that was named, and no file that is there is
-//! overwritten, since a tool, not its user, chooses the names.
+//! Invariants: nothing is written outside of the folder that was named, and no file that is there
+//! is overwritten, since a tool, not its user, chooses the names.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};

@@ -3,8 +3,8 @@
 //!
 //! `cargo bench -p e2e --bench fleet`, or with `-- services` only the parts named. The images are
 //! those of the engine that `TOOLBUS_TEST_DOCKER` names, and the cluster, of `pods` and `install`,
-//! that of `TOOLBUS_TEST_KUBECONFIG`. Where either is not named, its rows are left out, unless their
-//! part is: then the benchmark fails.
+//! that of `TOOLBUS_TEST_KUBECONFIG`. Where either is not named, its rows are left out, unless
+//! their part is: then the benchmark fails.
 
 mod images;
 mod install;

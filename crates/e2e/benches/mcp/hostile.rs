@@ -1,6 +1,6 @@
 //! Whether healthy servers feel hostile ones: the same calls alone, beside calls of hostile servers
-//! of the same bridge, and beside calls of hostile servers of a bridge apart, in turns. What comes of
-//! the machine's processors being busy is in the last as well; the rest is the bridge's.
+//! of the same bridge, and beside calls of hostile servers of a bridge apart, in turns. What comes
+//! of the machine's processors being busy is in the last as well; the rest is the bridge's.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Many servers at once: how long until all are there, what it takes to find a tool, and how long the
-//! message is that tells an agent of them.
+//! Many servers at once: how long until all are there, what it takes to find a tool, and how long
+//! the message is that tells an agent of them.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! The servers over stdio of the benchmark, one of them healthy, as this program started again. Each
-//! speaks the protocol as far as it does not do what it is there for.
+//! The servers over stdio of the benchmark, one of them healthy, as this program started again.
+//! Each speaks the protocol as far as it does not do what it is there for.
 
 use std::io::{BufRead as _, StdoutLock, Write as _, stdin, stdout};
 use std::time::Duration;
@@ -12,7 +12,8 @@ use crate::server::ECHO;
 pub(crate) const GOOD: &str = "good";
 /// Never answers a call.
 pub(crate) const SILENT: &str = "silent";
-/// Logs [`BURST`] lines of [`LINE_BYTES`] every [`BURST_EVERY`], [`BURSTS`] times, before it answers.
+/// Logs [`BURST`] lines of [`LINE_BYTES`] every [`BURST_EVERY`], [`BURSTS`] times, before it
+/// answers.
 pub(crate) const FLOOD: &str = "flood";
 /// Ends in every call.
 pub(crate) const DIES: &str = "dies";

@@ -1,8 +1,8 @@
 //! The MCP servers of the benchmark, as this program started again: streamable HTTP, made with the
 //! protocol's own library.
 //!
-//! `/mcp` has a tool that repeats its text and one that waits. `/many/N` has [`TOOLS_OF_EACH`] tools
-//! and takes [`SLOW`] to list them.
+//! `/mcp` has a tool that repeats its text and one that waits. `/many/N` has [`TOOLS_OF_EACH`]
+//! tools and takes [`SLOW`] to list them.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -32,8 +32,8 @@ code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 sys.exit(code if code >= 0 else 128 - code)
 "#;
 
-/// Runs `agent-host invoke` on a terminal of its own, with these keys typed at the first prompt, and
-/// gives its exit code and what was to be seen.
+/// Runs `agent-host invoke` on a terminal of its own, with these keys typed at the first prompt,
+/// and gives its exit code and what was to be seen.
 async fn at_a_terminal(
     options: &[&str],
     (tool, arguments): (&str, Value),

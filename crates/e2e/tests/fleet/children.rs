@@ -1,6 +1,6 @@
-//! What MCP servers start ends with the program that started them, however that ends. The server has
-//! a child that is hard to get rid of: it has a session of its own and no parent, ignores SIGTERM, as
-//! the server does, and holds the pipes open.
+//! What MCP servers start ends with the program that started them, however that ends. The server
+//! has a child that is hard to get rid of: it has a session of its own and no parent, ignores
+//! SIGTERM, as the server does, and holds the pipes open.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,7 +13,8 @@ use toolbus_testkit::rabbit;
 
 use crate::support::*;
 
-/// A moment for the server to end by itself, two seconds after SIGTERM, and what a busy machine needs.
+/// A moment for the server to end by itself, two seconds after SIGTERM, and what a busy machine
+/// needs.
 const END_LIMIT: Duration = Duration::from_secs(10);
 
 /// The entry of a server of this kind whose processes have the name of this folder in their command

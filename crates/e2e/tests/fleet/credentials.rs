@@ -35,8 +35,8 @@ fn leaking() -> Value {
     })
 }
 
-/// An HTTP server that takes [`BEARER`] and the tokens that it gives itself, and repeats what it was
-/// sent, also where it refuses it.
+/// An HTTP server that takes [`BEARER`] and the tokens that it gives itself, and repeats what it
+/// was sent, also where it refuses it.
 struct Guarded {
     _process: Process,
     _folder: TempDir,

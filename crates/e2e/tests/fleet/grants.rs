@@ -1,5 +1,5 @@
-//! Workers that demand grants, on a real broker: the agent with the key is served, and nobody else who
-//! has the broker's credentials.
+//! Workers that demand grants, on a real broker: the agent with the key is served, and nobody else
+//! who has the broker's credentials.
 
 use std::path::{Path, PathBuf};
 

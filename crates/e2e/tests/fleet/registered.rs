@@ -1,5 +1,5 @@
-//! Servers that an agent registers over the bus: they are there after a crash, and what the operator
-//! has configured is not the agent's to touch.
+//! Servers that an agent registers over the bus: they are there after a crash, and what the
+//! operator has configured is not the agent's to touch.
 
 use serde_json::{Value, json};
 use toolbus_testkit::mcp as servers;

@@ -1,5 +1,5 @@
-//! What the tests share: programs on a broker, calls through the command line, a caller that is none
-//! of ours, and a look at what runs on the machine.
+//! What the tests share: programs on a broker, calls through the command line, a caller that is
+//! none of ours, and a look at what runs on the machine.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The compose file: the fleet comes up with all that watches it, answers a call of each kind, keeps
-//! its secrets, and goes without a trace.
+//! The compose file: the fleet comes up with all that watches it, answers a call of each kind,
+//! keeps its secrets, and goes without a trace.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -178,7 +178,8 @@ fn check_secrets(fleet: &Fleet) {
     }
 }
 
-/// From where the bridge is the broker is reached, and from where `openrouter-mcp` is nothing of it.
+/// From where the bridge is the broker is reached, and from where `openrouter-mcp` is nothing of
+/// it.
 fn check_networks(fleet: &Fleet) {
     let networks = |service: &str| {
         let container = fleet.inspect(service);

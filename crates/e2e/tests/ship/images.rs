@@ -7,8 +7,8 @@ use toolbus_testkit::tools::{self, Docker, IMAGES, output, tag};
 
 use crate::support::docker;
 
-/// Most that an image with nothing but the program may have, in bytes, where the program is the one of
-/// a release. What tests build is larger, and comes with the libraries that it is linked with.
+/// Most that an image with nothing but the program may have, in bytes, where the program is the one
+/// of a release. What tests build is larger, and comes with the libraries that it is linked with.
 const ALONE_BYTES_MAX: u64 = 40 << 20;
 
 #[test]

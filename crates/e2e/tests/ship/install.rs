@@ -78,8 +78,8 @@ fn check_uninstall(release: &Release) {
     });
 }
 
-/// The namespace of the scripts has all that the manager looks for when it starts, and the manager is
-/// known there by its Lease.
+/// The namespace of the scripts has all that the manager looks for when it starts, and the manager
+/// is known there by its Lease.
 fn check_scripts(release: &Release) {
     let scripts = release.scripts();
     let names = |kind: &str| {
@@ -95,8 +95,8 @@ fn check_scripts(release: &Release) {
     assert!(!logs.contains("\"missing\""), "{logs}");
 }
 
-/// The manager may do in the namespace of its scripts what it does there, and nothing anywhere else;
-/// nobody else has so much as a token.
+/// The manager may do in the namespace of its scripts what it does there, and nothing anywhere
+/// else; nobody else has so much as a token.
 fn check_rights(release: &Release) {
     let (namespace, scripts) = (&release.name, release.scripts());
     let manager =
@@ -137,8 +137,8 @@ fn check_rights(release: &Release) {
     }
 }
 
-/// Who is not named reaches nothing: not the broker, not the agent, not the other services. What the
-/// bridge is not named for it does not reach either.
+/// Who is not named reaches nothing: not the broker, not the agent, not the other services. What
+/// the bridge is not named for it does not reach either.
 fn check_flows(release: &Release, outside: &Outside) {
     let service = |component: &str| format!("{}.{}", release.deployment(component), release.name);
     // Health has no service.
@@ -215,7 +215,8 @@ fn secrets_that_are_missing_or_wrong_are_told_and_mended() {
     assert!(error.contains("refused the user toolbus or the password"), "{error}");
     assert!(!error.contains("hunter2"), "helm tells the password: {error}");
     assert_eq!(release.pods("test-call"), [""; 0]);
-    // The one that works is kept until the new one does, and that takes up what is mended by itself.
+    // The one that works is kept until the new one does, and that takes up what is mended by
+    // itself.
     apply(release.cluster.kubectl(), &secret("right"));
     release.look(&["rollout", "status", &bridge, "--timeout=5m"]).unwrap();
 

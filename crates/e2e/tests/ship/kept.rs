@@ -1,6 +1,6 @@
 //! What a release keeps is there when the pods that wrote it are gone: on volumes what agents have
-//! registered, what waits at the broker, and packages that were installed for scripts; and after the
-//! release itself what was told to stay.
+//! registered, what waits at the broker, and packages that were installed for scripts; and after
+//! the release itself what was told to stay.
 
 use anyhow::ensure;
 use serde_json::{Value, json};
@@ -120,7 +120,8 @@ fn what_is_kept_on_volumes_outlives_the_pods() {
     check_uninstall(&release);
 }
 
-/// What was told to stay does, and nothing else: neither the pods of scripts nor those that wait for one.
+/// What was told to stay does, and nothing else: neither the pods of scripts nor those that wait
+/// for one.
 fn check_uninstall(release: &Release) {
     release.helm(&["uninstall", &release.name], None).unwrap();
     // A volume goes after the pods that have it, and the broker takes its time.

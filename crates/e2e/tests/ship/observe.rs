@@ -1,8 +1,8 @@
 //! The profile `observe`, run with the collector and the store of metrics that it names: what the
 //! services tell comes to where the dashboards and the alerts look for it.
 //!
-//! Jaeger and Grafana cannot be had here. A second collector stands where Jaeger is and writes down what
-//! comes; what Grafana reads is held against the rest by its text.
+//! Jaeger and Grafana cannot be had here. A second collector stands where Jaeger is and writes down
+//! what comes; what Grafana reads is held against the rest by its text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,5 +1,5 @@
-//! A pod beside a release that is none of its own: it is OpenRouter to it, and the stranger who tries
-//! the doors.
+//! A pod beside a release that is none of its own: it is OpenRouter to it, and the stranger who
+//! tries the doors.
 
 use anyhow::ensure;
 use serde_json::{Value, json};
@@ -84,8 +84,8 @@ impl Outside {
             json!([{"to": [peer], "ports": [{"port": PORT, "protocol": "TCP"}]}]);
     }
 
-    /// Nobody who is not named comes in at any of these doors. Of them, and of OpenRouter's, which is
-    /// open to all, the bridge reaches the first `needed` ones.
+    /// Nobody who is not named comes in at any of these doors. Of them, and of OpenRouter's, which
+    /// is open to all, the bridge reaches the first `needed` ones.
     pub(crate) fn check_doors(&self, release: &Release, doors: &[Door], needed: usize) {
         let stranger = format!("pod/{NAME}");
         let none = vec![false; doors.len()];

@@ -1,5 +1,5 @@
-//! Every object that the chart makes, held against the API of a real cluster, member by member. What
-//! KEDA adds to an API is there for as long as that lasts: its definitions, without KEDA.
+//! Every object that the chart makes, held against the API of a real cluster, member by member.
+//! What KEDA adds to an API is there for as long as that lasts: its definitions, without KEDA.
 
 use serde_json::{Value, json};
 use toolbus_testkit::tools::{self, Cluster, output};

@@ -1,4 +1,5 @@
-//! A release of the chart on a real cluster. Each has two namespaces of its own, and leaves neither.
+//! A release of the chart on a real cluster. Each has two namespaces of its own, and leaves
+//! neither.
 //!
 //! The release's namespace admits restricted pods only, so that the cluster itself checks what the
 //! chart asks for.
@@ -113,8 +114,8 @@ impl Release {
         self.look(&[&invoke[..], options].concat())
     }
 
-    /// `agent-host invoke` in a pod of its own, named `caller`, which an upgrade leaves alone: made as
-    /// the agent's is, so that it reaches what that reaches.
+    /// `agent-host invoke` in a pod of its own, named `caller`, which an upgrade leaves alone: made
+    /// as the agent's is, so that it reaches what that reaches.
     pub(crate) fn begin_call(&self, tool: &str, arguments: &Value) {
         let host = format!("deployment/{}", self.deployment("agent-host"));
         let host = self.look(&["get", &host, "--output=json"]).unwrap();
@@ -171,8 +172,8 @@ impl Release {
         listed.lines().map(str::to_owned).collect()
     }
 
-    /// A call of each kind: a script in a pod, a tool of a program, a tool of another service, which
-    /// asks OpenRouter, and a tool of the agent's own.
+    /// A call of each kind: a script in a pod, a tool of a program, a tool of another service,
+    /// which asks OpenRouter, and a tool of the agent's own.
     #[track_caller]
     pub(crate) fn check_calls(&self) {
         let python = json!({"script": "print(6 * 7)"});

@@ -1,4 +1,5 @@
-//! What a release goes through while it works: it is made anew, goes back, and loses pods one by one.
+//! What a release goes through while it works: it is made anew, goes back, and loses pods one by
+//! one.
 
 use std::process::Stdio;
 
@@ -16,13 +17,14 @@ while not os.path.exists('/dev/shm/tmp/go'):
 print('done')
 ";
 
-/// An upgrade to these values while a script runs, whose manager is replaced like every other pod: the
-/// caller is answered, once, and the script ran once.
+/// An upgrade to these values while a script runs, whose manager is replaced like every other pod:
+/// the caller is answered, once, and the script ran once.
 pub(crate) fn upgrade_in_a_call(release: &Release, values: &Value) {
     let scripts = release.scripts();
     let look =
         |arguments: &[&str]| release.kubectl(&[&["--namespace", &scripts], arguments].concat());
-    // One for each pod, and a call has a pod of its own. A manager that starts has one for its probe.
+    // One for each pod, and a call has a pod of its own. A manager that starts has one for its
+    // probe.
     let begun = || {
         let events = look(&["get", "events", "--field-selector=reason=Started", "--output=name"]);
         let is_scripts = |event: &&str| event.contains("/rockbot-script-");

@@ -1,9 +1,9 @@
-//! Volumes that the tests' cluster has no provisioner for: folders of its node, under one of their own
-//! that goes when this is dropped. A pod with the node's `/tmp` makes and removes them; the same pod is
-//! a package index, whose volume is one of them.
+//! Volumes that the tests' cluster has no provisioner for: folders of its node, under one of their
+//! own that goes when this is dropped. A pod with the node's `/tmp` makes and removes them; the
+//! same pod is a package index, whose volume is one of them.
 //!
-//! They are local volumes, and not plain paths, so that they are given to a pod's group as most disks
-//! are.
+//! They are local volumes, and not plain paths, so that they are given to a pod's group as most
+//! disks are.
 
 use serde_json::{Value, json};
 use toolbus_testkit::tools::{Cluster, output};

@@ -147,8 +147,8 @@ impl<'a> AnswerReader<'a> {
         }
     }
 
-    /// A JSON-RPC error as programs are told it; nothing where the server's answer could not be used
-    /// and the error is ours.
+    /// A JSON-RPC error as programs are told it; nothing where the server's answer could not be
+    /// used and the error is ours.
     fn server_error(&self, error: &ErrorData) -> Option<Box<McpServerError>> {
         if transport::is_replaced_answer(error) {
             return None;

@@ -1,7 +1,8 @@
 //! A server's questions to the caller of a call, and the answers that the server gets.
 //!
 //! The form of a caller's answer is checked, and a missing answer becomes what the protocol has for
-//! that: an elicitation without a decision is cancelled, a sampling without a completion is an error. Credentials of the configuration are erased from questions.
+//! that: an elicitation without a decision is cancelled, a sampling without a completion is an
+//! error. Credentials of the configuration are erased from questions.
 
 use rmcp::model::{ElicitResult, ElicitationAction, ErrorCode, ErrorData};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! The client that a server sees: its capabilities, and the answers to the server's requests.
 //!
-//! A request is forwarded to the caller whose call it belongs to, or refused; it waits no longer than that call,
-//! its connection, and the server's own patience.
+//! A request is forwarded to the caller whose call it belongs to, or refused; it waits no longer
+//! than that call, its connection, and the server's own patience.
 
 // The newer era has other ways for what these were for; servers of the older one go on to ask.
 #![expect(deprecated, reason = "sampling is deprecated by the newer era of the protocol")]
@@ -32,8 +32,8 @@ pub(super) struct ClientRequestHandler {
     pub(super) eraser: Eraser,
 }
 
-/// The capabilities that every connection declares. Whether a call's caller really has them is known
-/// with the call: servers of the newer era are told then, see [`CallTag`].
+/// The capabilities that every connection declares. Whether a call's caller really has them is
+/// known with the call: servers of the newer era are told then, see [`CallTag`].
 pub(super) fn capabilities() -> ClientCapabilities {
     let elicitation = ElicitationCapability::new()
         .with_form(FormElicitationCapability::new())

@@ -1,4 +1,5 @@
-//! The end of a connection: the ways in which it comes about, and the reason that callers are given.
+//! The end of a connection: the ways in which it comes about, and the reason that callers are
+//! given.
 
 use std::sync::Arc;
 use std::time::Duration;

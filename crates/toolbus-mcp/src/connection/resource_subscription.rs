@@ -19,7 +19,8 @@ use super::request_sender::{CANCEL_TIMEOUT, RequestSender};
 use crate::failure::Failure;
 
 /// The subscribed resources of a connection of the older era, by URI. Locked while the server
-/// is asked, so that requests are in the order in which the first subscriber came and the last went.
+/// is asked, so that requests are in the order in which the first subscriber came and the last
+/// went.
 pub(super) type SharedSubscriptions = Arc<Mutex<HashMap<String, SharedSubscription>>>;
 
 /// One subscription at the server, for all its subscribers here.

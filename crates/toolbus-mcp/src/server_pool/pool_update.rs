@@ -1,5 +1,5 @@
-//! Reconciles the servers there are with those that the files list: by a difference, so that a server
-//! that is to stay as it is keeps its connection and the calls on it.
+//! Reconciles the servers there are with those that the files list: by a difference, so that a
+//! server that is to stay as it is keeps its connection and the calls on it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

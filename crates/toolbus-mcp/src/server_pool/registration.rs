@@ -1,5 +1,5 @@
-//! Registration of servers by agents while the bridge runs. The operator's servers are not theirs to
-//! touch.
+//! Registration of servers by agents while the bridge runs. The operator's servers are not theirs
+//! to touch.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

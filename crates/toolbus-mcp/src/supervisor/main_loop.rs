@@ -1,5 +1,5 @@
-//! The main loop of a supervisor, in one thread: it starts the server, waits for a reason to end, and
-//! makes sure that no process is left.
+//! The main loop of a supervisor, in one thread: it starts the server, waits for a reason to end,
+//! and makes sure that no process is left.
 //!
 //! | what happens | what it does |
 //! |---|---|
@@ -35,7 +35,8 @@ use super::{NOT_STARTED, NOT_STARTED_CODE, VARIABLE_PREFIX};
 /// The name of supervisors where names have fifteen letters at most.
 const NAME_IN_LISTS: &CStr = c"toolbus-mcp-sup";
 /// How long a server has to end by itself once its input is closed. Longer than the
-/// owner, which closes it, waits before it sends SIGTERM: this is for when it does not come to that.
+/// owner, which closes it, waits before it sends SIGTERM: this is for when it does not come to
+/// that.
 const END_OF_INPUT_GRACE: Duration = Duration::from_secs(1);
 /// How long every process has after SIGTERM, before SIGKILL.
 pub(crate) const TERMINATE_GRACE: Duration = Duration::from_secs(2);
@@ -112,8 +113,8 @@ fn start(mut arguments: impl Iterator<Item = OsString>) -> io::Result<(ProcessTr
 
     let server =
         Command::new(command).args(arguments).env_clear().envs(server_environment()).spawn()?;
-    // As long as they are open here too, no reader sees the server close them. That is no reason not
-    // to look after a server that has started.
+    // As long as they are open here too, no reader sees the server close them. That is no reason
+    // not to look after a server that has started.
     if let Ok(nothing) = File::options().write(true).open("/dev/null") {
         let _ = dup2_stdout(&nothing);
         let _ = dup2_stderr(&nothing);

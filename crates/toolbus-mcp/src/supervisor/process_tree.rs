@@ -1,9 +1,10 @@
 //! The processes below a supervisor: they are terminated, killed and reaped here.
 //!
 //! Signals go to two kinds of addressees only, both of which cannot be another process by the time
-//! they arrive: the supervisor's own process group, and its own children, whose ids are theirs until
-//! they are reaped, which is done here alone. That is enough to reach every process: the supervisor is a
-//! subreaper, so an orphaned process becomes its child, whatever sessions and groups it made.
+//! they arrive: the supervisor's own process group, and its own children, whose ids are theirs
+//! until they are reaped, which is done here alone. That is enough to reach every process: the
+//! supervisor is a subreaper, so an orphaned process becomes its child, whatever sessions and
+//! groups it made.
 
 use std::collections::HashSet;
 use std::fs;
@@ -67,8 +68,8 @@ impl ProcessTree {
         self.empty
     }
 
-    /// Sends SIGTERM to every process that was not sent it yet: to the group once, and to each child
-    /// that is not of the group, also to those that become children only now.
+    /// Sends SIGTERM to every process that was not sent it yet: to the group once, and to each
+    /// child that is not of the group, also to those that become children only now.
     pub(super) fn terminate(&mut self) {
         if !self.group_terminated {
             self.group_terminated = true;

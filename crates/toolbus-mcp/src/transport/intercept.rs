@@ -39,11 +39,11 @@ pub(crate) use list_changes::{ListKinds, ReportedChanges};
 const SERVER_REQUESTS_MAX: usize = 64;
 /// Most progress of one call that is forwarded in any one second; more is dropped.
 const PROGRESS_PER_SECOND_MAX: u32 = 50;
-/// Most notifications of cancelled requests that are still to be sent. A server that takes them this
-/// slowly is stuck, and they pile up here.
+/// Most notifications of cancelled requests that are still to be sent. A server that takes them
+/// this slowly is stuck, and they pile up here.
 const CANCELS_UNSENT_MAX: usize = 1024;
-/// Most changed resources that wait for a slow subscriber; past that, it is only told that it missed
-/// some.
+/// Most changed resources that wait for a slow subscriber; past that, it is only told that it
+/// missed some.
 const RESOURCES_CHANGED_MAX: usize = 256;
 /// Longest text of one progress or log notification that is forwarded, in bytes.
 const NOTE_BYTES_MAX: usize = 2 << 10;

@@ -1,5 +1,6 @@
 //! HTTP with server-sent events, the transport of 2024-11-05: one event stream brings every message
-//! of the server, and a POST takes each message to the server to the address that the stream's first event names.
+//! of the server, and a POST takes each message to the server to the address that the stream's
+//! first event names.
 //!
 //! The address has to be of the origin of the stream, for credentials go there. The stream is the
 //! connection: its end is the end. An event that is too long or not understood ends its own call

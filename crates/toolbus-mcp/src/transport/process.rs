@@ -3,12 +3,13 @@
 //!
 //! The child is a supervisor with the server below it, or, where there is no supervisor, the server
 //! itself. A supervisor is asked to end and given the time to end everything below it; it is killed
-//! only when it does not do that, and what is left of its group is killed when it was killed itself.
+//! only when it does not do that, and what is left of its group is killed when it was killed
+//! itself.
 //!
-//! Invariant: a [`ServerProcess`] that is dropped is ended. The work is done by a task of the tracker that
-//! the process was started with, so that waiting for the tracker waits for every child; and where
-//! that task itself is dropped, with its runtime, the group is killed on the spot, or its supervisor
-//! asked to do that.
+//! Invariant: a [`ServerProcess`] that is dropped is ended. The work is done by a task of the
+//! tracker that the process was started with, so that waiting for the tracker waits for every
+//! child; and where that task itself is dropped, with its runtime, the group is killed on the spot,
+//! or its supervisor asked to do that.
 
 use std::ffi::{OsStr, OsString};
 use std::io;

@@ -1,9 +1,8 @@
 //! The transport to a child process: JSON-RPC, one message a line, on its stdin and stdout.
 //!
 //! Of what a child may write there, only its messages come through. Lines that are none are
-//! skipped and counted. An answer that is too long or not understood ends its own call with an error,
-//! and no other. The connection to a child that does not
-//! read what it is sent is ended.
+//! skipped and counted. An answer that is too long or not understood ends its own call with an
+//! error, and no other. The connection to a child that does not read what it is sent is ended.
 
 use std::io;
 use std::sync::Arc;

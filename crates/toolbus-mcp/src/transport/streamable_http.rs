@@ -33,8 +33,8 @@ pub(super) const REQUESTS_MAX: usize = 256;
 const STREAM_RETRIES_MAX: usize = 4;
 /// The first pause before that; each pause after is twice as long.
 const STREAM_RETRY_BACKOFF: Duration = Duration::from_millis(250);
-/// Event streams of one connection that are opened in any one second; more wait. rmcp opens one that
-/// has broken off again at once, and one that was closed when its server wants it.
+/// Event streams of one connection that are opened in any one second; more wait. rmcp opens one
+/// that has broken off again at once, and one that was closed when its server wants it.
 const STREAMS_PER_SECOND_MAX: u32 = 32;
 /// Longest session id that spans name, in bytes.
 const SESSION_BYTES_MAX: usize = 256;
@@ -270,9 +270,9 @@ impl StreamableHttpClient for SessionClient {
 
 /// Whether the server did not take the request because it does not know the session.
 ///
-/// The protocol's word for that is HTTP 404, which rmcp knows. Many servers say it with HTTP 400 and
-/// a JSON-RPC error in the words of the SDK that they are made with. Such a request was not run, so
-/// it may be sent again in a new session.
+/// The protocol's word for that is HTTP 404, which rmcp knows. Many servers say it with HTTP 400
+/// and a JSON-RPC error in the words of the SDK that they are made with. Such a request was not
+/// run, so it may be sent again in a new session.
 fn is_session_refused(answer: &RxJsonRpcMessage<RoleClient>) -> bool {
     const WORDS: &[&str] = &["no valid session id", "session not found", "expired session"];
 

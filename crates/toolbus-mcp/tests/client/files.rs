@@ -1,5 +1,5 @@
-//! Servers that come from files: the operator's, which is followed, and that of registrations, which
-//! is written.
+//! Servers that come from files: the operator's, which is followed, and that of registrations,
+//! which is written.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};

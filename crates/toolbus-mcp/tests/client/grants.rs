@@ -446,8 +446,8 @@ async fn nobody_manages_servers_with_the_grant_of_another_request() {
     fleet.end().await;
 }
 
-/// The gates let one thing pass, and the agent asks for another: a mistake of ours, which the bridge
-/// does not share.
+/// The gates let one thing pass, and the agent asks for another: a mistake of ours, which the
+/// bridge does not share.
 #[tokio::test]
 async fn a_permit_is_for_what_has_passed_the_gates() {
     let fleet = Fleet::start(requires(), Some(key())).await;

@@ -147,8 +147,8 @@ fn paced(opened: &[f64]) {
     assert!(most <= Some(2 * 32), "{most:?} in a second: {opened:?}");
 }
 
-/// An event stream that ends or breaks off as soon as it is opened is opened again for as long as the
-/// connection holds.
+/// An event stream that ends or breaks off as soon as it is opened is opened again for as long as
+/// the connection holds.
 #[tokio::test]
 async fn a_stream_that_ends_at_once_is_not_opened_without_a_pause() {
     for kind in ["closing", "breaking"] {

@@ -1,4 +1,5 @@
-//! Servers that ask for OAuth: tokens obtained, refreshed, kept, asked for again; and metadata that lies.
+//! Servers that ask for OAuth: tokens obtained, refreshed, kept, asked for again; and metadata that
+//! lies.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -1,8 +1,9 @@
-//! Scripts in pods: how long one takes from its request to its response, and what the manager keeps.
+//! Scripts in pods: how long one takes from its request to its response, and what the manager
+//! keeps.
 //!
-//! `cargo bench -p toolbus-pods --bench scripts`, or with `-- cold` only the parts named. Needs the cluster
-//! that `TOOLBUS_TEST_KUBECONFIG` names. Prints a table, writes it as `target/bench/scripts.md` and
-//! `scripts.json`, and exits 1 when a goal is missed.
+//! `cargo bench -p toolbus-pods --bench scripts`, or with `-- cold` only the parts named. Needs the
+//! cluster that `TOOLBUS_TEST_KUBECONFIG` names. Prints a table, writes it as
+//! `target/bench/scripts.md` and `scripts.json`, and exits 1 when a goal is missed.
 
 mod bare;
 mod cluster;

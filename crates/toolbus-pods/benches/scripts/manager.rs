@@ -35,8 +35,8 @@ pub(crate) struct Manager {
 }
 
 impl Manager {
-    /// Starts a manager that keeps so many warm pods, and waits until it has done what belongs to its
-    /// start.
+    /// Starts a manager that keeps so many warm pods, and waits until it has done what belongs to
+    /// its start.
     pub(crate) async fn start(cluster: &Cluster, broker: &str, warm: u16) -> anyhow::Result<Self> {
         let mut service = Launch::new("scripts-manager")
             .args(["--bus", broker, "--runner", "kubernetes", "--prepare-namespace"])

@@ -21,7 +21,8 @@ use toolbus_wire::{json, topic};
 use crate::tally::{one, zero};
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
-/// How long an answer may take: waiting for its turn, for the first of all also installing packages.
+/// How long an answer may take: waiting for its turn, for the first of all also installing
+/// packages.
 const ANSWER_WITHIN: Duration = Duration::from_secs(600);
 /// How soon nothing is left of what was answered.
 const SOON: Duration = Duration::from_secs(60);

@@ -11,8 +11,9 @@ use crate::settings::PackagesSettings;
 /// The name of the policy.
 const NAME: &str = "toolbus-packages";
 
-/// Describes the policy that lets packages pods reach the index: the pods of these labels, in any namespace, and these ranges
-/// of addresses, at its port; and resolvers of names, which may be anywhere.
+/// Describes the policy that lets packages pods reach the index: the pods of these labels, in any
+/// namespace, and these ranges of addresses, at its port; and resolvers of names, which may be
+/// anywhere.
 pub(crate) fn egress_policy(settings: &PackagesSettings) -> NetworkPolicy {
     let ranges = settings.index_addresses.iter().map(|range| json!({"ipBlock": {"cidr": range}}));
     let mut peers: Vec<Value> = ranges.collect();

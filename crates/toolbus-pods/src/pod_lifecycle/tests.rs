@@ -1,5 +1,5 @@
-//! When pods go that are done with, and what is known of those that may be another's, on a cluster that
-//! is made up and in a time that the tests pass.
+//! When pods go that are done with, and what is known of those that may be another's, on a cluster
+//! that is made up and in a time that the tests pass.
 
 use futures_util::sink;
 use kube::Client;

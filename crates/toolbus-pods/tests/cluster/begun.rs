@@ -258,7 +258,8 @@ async fn half_a_script_of_a_manager_that_is_lost_is_forgotten() {
     .await;
     let name = pod.name_any();
     let nonce = &pod.annotations()["toolbus.dev/nonce"];
-    // What a manager sends that is killed half way: settings, a file, and the beginning of a script.
+    // What a manager sends that is killed half way: settings, a file, and the beginning of a
+    // script.
     let mut half = Vec::new();
     for (kind, body) in
         [(b'H', nonce.as_bytes()), (b'F', b"left.txt\0behind"), (b'S', &[b'x'; 900])]
@@ -277,8 +278,8 @@ async fn half_a_script_of_a_manager_that_is_lost_is_forgotten() {
     assert_eq!(place.ever(), 1);
 }
 
-/// The call has come again while its first manager has it, and its pod ends before either gets through
-/// to it: both find that the script has not begun, and one of them begins it.
+/// The call has come again while its first manager has it, and its pod ends before either gets
+/// through to it: both find that the script has not begun, and one of them begins it.
 #[tokio::test]
 async fn of_two_managers_that_find_a_script_unbegun_one_begins_it() {
     let Some(stage) = Stage::new("both").await else { return };

@@ -1,8 +1,8 @@
-//! What agents are told of scripts that cannot begin in the time that their calls have: by the tool,
-//! over a bus, and with the settings that managers have in production.
+//! What agents are told of scripts that cannot begin in the time that their calls have: by the
+//! tool, over a bus, and with the settings that managers have in production.
 //!
-//! A call has ten seconds more than its script, and the bus takes a tenth of all, so what takes as long as
-//! `kubernetes.start_timeout` says would come too late for it.
+//! A call has ten seconds more than its script, and the bus takes a tenth of all, so what takes as
+//! long as `kubernetes.start_timeout` says would come too late for it.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -28,8 +28,8 @@ use crate::fault_proxy::{Fate, FaultProxy};
 use crate::once::{LIMIT, Place};
 use crate::support::{bystander, client};
 
-/// What a script may take that does not begin: long enough that another, beside it, is answered before,
-/// however busy the machine is.
+/// What a script may take that does not begin: long enough that another, beside it, is answered
+/// before, however busy the machine is.
 const SECONDS: u64 = 15;
 /// How a manager is shared where the test does not say.
 const SHARES: Shares = Shares { running: 8, running_of_one: 4, waiting: 8, waiting_of_one: 8 };
@@ -75,8 +75,8 @@ impl Service {
         (outcome, Instant::now())
     }
 
-    /// One agent's script that does not begin, and another's beside it once the first one is `stuck`.
-    /// Gives what the first is told, which the other must not wait for.
+    /// One agent's script that does not begin, and another's beside it once the first one is
+    /// `stuck`. Gives what the first is told, which the other must not wait for.
     async fn stuck(&self, stuck: &CancellationToken) -> Outcome {
         let other = async {
             stuck.cancelled().await;
@@ -96,8 +96,8 @@ impl Service {
     }
 }
 
-/// A typed answer of the manager: whoever stops waiting for it, or is told of a script that was out of
-/// time, is told something else.
+/// A typed answer of the manager: whoever stops waiting for it, or is told of a script that was out
+/// of time, is told something else.
 #[track_caller]
 fn told(outcome: Outcome, code: ErrorCode, parts: &[&str]) {
     let error = outcome.expect_err("it cannot run");

@@ -22,8 +22,8 @@ const LEAPS: &str = "import time\nclock = time.monotonic\nlooks = 0\ndef leap():
     looks += 1\n    return clock() + looks * 0.06\ntime.monotonic = leap\n";
 /// How long one may run whose time is to be over: long enough to be found on the node.
 const SHORT: Duration = Duration::from_secs(10);
-/// Less than the cluster leaves a pod whose time is over. How soon all is dead is what the benchmark
-/// of scripts measures.
+/// Less than the cluster leaves a pod whose time is over. How soon all is dead is what the
+/// benchmark of scripts measures.
 const SOON: Duration = Duration::from_secs(9);
 
 #[tokio::test]
@@ -37,8 +37,8 @@ async fn a_script_whose_time_is_over_is_dead_at_once() {
 }
 
 /// None of a script's processes is left after its end, though its pod cannot be deleted. They are
-/// looked for on the node, by the user id that no other pod has, so where the node is another machine
-/// this shows nothing.
+/// looked for on the node, by the user id that no other pod has, so where the node is another
+/// machine this shows nothing.
 async fn is_dead_at_once(name: &str, ending: Ending) {
     if !std::path::Path::new("/run/toolbus-kube").exists() {
         return;

@@ -81,8 +81,8 @@ impl FaultProxy {
         *self.judge.lock() = Arc::new(judge);
     }
 
-    /// The first request of each kind meets with this from now on, whatever else is judged. Gives the
-    /// kinds that did since the last time, as a Role names them.
+    /// The first request of each kind meets with this from now on, whatever else is judged. Gives
+    /// the kinds that did since the last time, as a Role names them.
     pub(crate) fn first_of_each(&self, fate: Fate) -> BTreeSet<String> {
         let before = self.firsts.lock().replace(Firsts { fate, met: BTreeSet::new() });
         before.map(|before| before.met).unwrap_or_default()

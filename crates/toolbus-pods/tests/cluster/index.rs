@@ -1,5 +1,5 @@
-//! A package index in the cluster, and a volume for what is installed from it: a folder of the node,
-//! with its claim. Gone when [`Index::end`] was called.
+//! A package index in the cluster, and a volume for what is installed from it: a folder of the
+//! node, with its claim. Gone when [`Index::end`] was called.
 
 use std::time::{Duration, Instant};
 
@@ -24,8 +24,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// An index and a volume.
 pub(crate) struct Index {
     client: Client,
-    /// Of the scripts' pods. Whoever has an index has one of its own, because a namespace has one way
-    /// out.
+    /// Of the scripts' pods. Whoever has an index has one of its own, because a namespace has one
+    /// way out.
     pub(crate) namespace: String,
     /// Of the index's pod, of the volume and of its claim.
     pub(crate) name: String,

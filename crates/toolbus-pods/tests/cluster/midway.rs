@@ -121,8 +121,8 @@ async fn a_pod_that_is_evicted_is_told_at_once() {
     place.is_empty(LIMIT).await;
 }
 
-/// The node's clock jumps ahead: the time of a pod is over for the cluster before it is over for its
-/// script. Shortening it does the same.
+/// The node's clock jumps ahead: the time of a pod is over for the cluster before it is over for
+/// its script. Shortening it does the same.
 #[tokio::test]
 async fn a_script_whose_pod_is_ended_before_its_time_has_not_timed_out() {
     let Some(client) = client().await else { return };

@@ -29,7 +29,8 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(90);
 /// What the pods that probe the network policy are called, which no call has to do with.
 const PROBE: &str = "rockbot-probe-";
 
-/// All pods that ever were, and by the call's id those that were of one; apart from them the probes.
+/// All pods that ever were, and by the call's id those that were of one; apart from them the
+/// probes.
 #[derive(Default)]
 struct Ever {
     pods: BTreeSet<String>,
@@ -330,7 +331,8 @@ async fn what_a_dead_manager_left_is_deleted_and_what_a_living_one_has_is_not() 
     other.idle().await;
 }
 
-/// What the manager does to the cluster, all told, is what its Role allows, and the other way round.
+/// What the manager does to the cluster, all told, is what its Role allows, and the other way
+/// round.
 #[tokio::test]
 async fn the_role_is_what_is_used() {
     let Some(place) = Place::new("role").await else { return };

@@ -11,8 +11,8 @@ use crate::support::{bystander, script};
 /// What pods may take to start in these tests, where they do not.
 const START: Duration = Duration::from_secs(4);
 
-/// Runs a script while some requests have another fate, and sees to it that nothing is left and that
-/// nobody else is disturbed.
+/// Runs a script while some requests have another fate, and sees to it that nothing is left and
+/// that nobody else is disturbed.
 async fn meet(
     name: &str,
     source: &str,

@@ -1,4 +1,5 @@
-//! What network policy lets through, by what packets do: nothing to pods of scripts, nothing from them.
+//! What network policy lets through, by what packets do: nothing to pods of scripts, nothing from
+//! them.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams, PostParams};

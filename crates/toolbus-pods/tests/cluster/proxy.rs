@@ -107,8 +107,8 @@ impl Proxy {
         self.cuts.send_modify(|count| *count += 1);
     }
 
-    /// Lets each connection that there is end at the next request that is sent over it, which gets no
-    /// answer; new ones are taken.
+    /// Lets each connection that there is end at the next request that is sent over it, which gets
+    /// no answer; new ones are taken.
     pub(crate) fn age(&self) {
         self.ages.send_modify(|count| *count += 1);
     }

@@ -48,8 +48,8 @@ pub(crate) fn settings() -> KubernetesSettings {
     }
 }
 
-/// A client for tests to look with, which asks again where the answer is lost: an API server may end
-/// a connection in the moment that a question is on its way.
+/// A client for tests to look with, which asks again where the answer is lost: an API server may
+/// end a connection in the moment that a question is on its way.
 pub(crate) async fn observer() -> Option<Client> {
     let client = client().await?;
     let namespace = client.default_namespace().to_owned();

@@ -32,8 +32,8 @@ const REPLIES: &str = "tool.result.{agent}";
 /// Where `run` is in the list of what is expected.
 const RUN: usize = 12;
 
-/// A call of an MCP server's tool and one of a script that ends with 3, each from its request to the
-/// agent to the answer: all that is exported of either.
+/// A call of an MCP server's tool and one of a script that ends with 3, each from its request to
+/// the agent to the answer: all that is exported of either.
 fn expected() -> Vec<Expected> {
     let call = |name: &'static str, tool: &'static str| {
         Expected::new(Kind::Internal, "agent-host", name)

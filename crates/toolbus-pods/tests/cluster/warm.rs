@@ -21,7 +21,8 @@ use crate::support::{client, observer, run, script, settings, unwatched};
 
 /// Long enough for a pod on a machine that has much else to do.
 const SOON: Duration = Duration::from_secs(60);
-/// Tells its user, of which each pod has one of its own, and whether another script was here before.
+/// Tells its user, of which each pod has one of its own, and whether another script was here
+/// before.
 const WHO: &str =
     "import os\nprint(os.getuid(), os.path.exists('/dev/shm/mark'))\nopen('/dev/shm/mark', 'w')";
 
@@ -85,8 +86,8 @@ async fn a_burst_of_the_pools_size_is_all_hits_and_no_pod_runs_two_scripts() {
     assert_eq!(names(&settings).await, BTreeSet::new());
 }
 
-/// While the script that has the last one runs, not after it. Scripts are shorter than the pause between
-/// two looks at the pool, of which not all can be lucky.
+/// While the script that has the last one runs, not after it. Scripts are shorter than the pause
+/// between two looks at the pool, of which not all can be lucky.
 #[tokio::test]
 async fn the_next_pod_is_asked_for_right_after_a_claim() {
     let Some(mut place) = Place::new("refill").await else { return };
@@ -100,8 +101,8 @@ async fn the_next_pod_is_asked_for_right_after_a_claim() {
         run(&runner, "import time\ntime.sleep(0.4)").await;
         runner.idle().await;
         let mut changes = fault_proxy.changes();
-        // The claim is made again where the cluster itself changed the pod, and the next pod may be born,
-        // and eased, before this one is gone.
+        // The claim is made again where the cluster itself changed the pod, and the next pod may be
+        // born, and eased, before this one is gone.
         let mut is_claimed = false;
         changes.retain(|change| change != "patch pods" || !mem::replace(&mut is_claimed, true));
         assert_eq!(changes, ["patch pods", "create pods", "delete pods"], "{round}");
@@ -122,7 +123,8 @@ async fn more_scripts_than_pods_that_wait_get_pods_of_their_own() {
     runner.close().await;
 }
 
-/// Each claim would have to bring it up to date. It is not begun again when the node tells of the pod.
+/// Each claim would have to bring it up to date. It is not begun again when the node tells of the
+/// pod.
 #[tokio::test]
 async fn no_account_is_kept_of_who_set_the_fields_of_a_pod_that_waits() {
     let settings = warm("eased", 1);

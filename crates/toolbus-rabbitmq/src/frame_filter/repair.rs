@@ -11,8 +11,8 @@ const REPLACEMENT: u8 = b'?';
 
 /// The content encoding of a message whose properties were left out. Nobody else has one.
 pub(crate) const OVERSIZED: &str = "oversized";
-/// What is left of such a frame: its head, class, weight and size of the body; the flag and the text
-/// of the content encoding; its end.
+/// What is left of such a frame: its head, class, weight and size of the body; the flag and the
+/// text of the content encoding; its end.
 const REST_BYTES: usize = 7 + 12 + 2 + 1 + OVERSIZED.len() + 1;
 
 /// The frames that hold texts of strangers.

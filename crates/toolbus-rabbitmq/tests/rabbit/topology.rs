@@ -1,4 +1,5 @@
-//! What is declared at the broker: exactly what the C# code declares, so that either may come first.
+//! What is declared at the broker: exactly what the C# code declares, so that either may come
+//! first.
 
 use std::time::Duration;
 
@@ -59,7 +60,8 @@ async fn a_durable_subscription_declares_what_the_csharp_code_declares() {
     );
     assert_eq!(vhost.queues().await.unwrap().len(), 2);
 
-    // To declare an exchange again with the same type and durability is no error, with others it is.
+    // To declare an exchange again with the same type and durability is no error, with others it
+    // is.
     let plain = Plain::connect(&vhost.amqp_url()).await;
     for exchange in ["rockbot", "rockbot.dlx"] {
         let durable = ExchangeDeclareOptions { durable: true, ..Default::default() };

@@ -1,4 +1,5 @@
-//! Nothing is left: not after a dropped run, not after many, not after the service itself is killed.
+//! Nothing is left: not after a dropped run, not after many, not after the service itself is
+//! killed.
 
 use std::fs;
 use std::process::{Command, Stdio};

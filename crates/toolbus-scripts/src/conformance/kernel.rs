@@ -196,9 +196,9 @@ fn is_walled_in(id: i32, outside: &Path) {
         assert_ne!(of(&id.to_string()), of("self"), "{namespace}");
     }
 
-    // `ID PARENT DEVICE ROOT PLACE OPTIONS … - TYPE …`. Where it can write, it writes into memory or to
-    // a device that keeps nothing. The file that nodes keep for last words is behind a folder that it
-    // cannot enter.
+    // `ID PARENT DEVICE ROOT PLACE OPTIONS … - TYPE …`. Where it can write, it writes into memory
+    // or to a device that keeps nothing. The file that nodes keep for last words is behind a folder
+    // that it cannot enter.
     for mount in read("mountinfo").lines() {
         let (of_mount, of_system) = mount.split_once(" - ").expect("a mount");
         let words: Vec<_> = of_mount.split(' ').collect();

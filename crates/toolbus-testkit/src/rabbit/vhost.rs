@@ -1,8 +1,8 @@
 //! A virtual host of one test, and what the management API tells of it.
 //!
-//! Numbers of messages and consumers, and the list of connections, are statistics: on a node of ours
-//! they lag by up to a second, on another broker by some. Wait for them with `eventually`; that
-//! they show nothing proves nothing.
+//! Numbers of messages and consumers, and the list of connections, are statistics: on a node of
+//! ours they lag by up to a second, on another broker by some. Wait for them with `eventually`;
+//! that they show nothing proves nothing.
 
 use std::thread;
 

@@ -142,8 +142,8 @@ impl ToolService {
         Ok(call.with_slot(context.slot))
     }
 
-    /// Shortly after the start, waits for a tool that is not there yet: calls that were queued while
-    /// no agent ran come before the workers have announced what they have.
+    /// Shortly after the start, waits for a tool that is not there yet: calls that were queued
+    /// while no agent ran come before the workers have announced what they have.
     async fn await_registration(&self, call: &Call) {
         let name = call.tool.as_str();
         let is_there = self.invoker.registry().wait_until(|tools| tools.find(name).is_some());

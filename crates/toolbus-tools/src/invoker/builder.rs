@@ -98,8 +98,8 @@ impl InvokerBuilder {
     }
 }
 
-/// Every gate that lets pass or refuses, in the order in which a call passes them. Before them stand
-/// budget, look-up, arguments and subject; see `Invoker::pass_and_run`.
+/// Every gate that lets pass or refuses, in the order in which a call passes them. Before them
+/// stand budget, look-up, arguments and subject; see `Invoker::pass_and_run`.
 fn ordered_gates(policy: Arc<dyn Policy>, added: Vec<Box<dyn Gate>>) -> Vec<Box<dyn Gate>> {
     let mut gates: Vec<Box<dyn Gate>> = vec![Box::new(Permission(policy)), Box::new(FitsSchema)];
     gates.extend(added);

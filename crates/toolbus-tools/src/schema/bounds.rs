@@ -257,8 +257,8 @@ fn step_of(keyword: &str) -> Option<Step<'static>> {
     }
 }
 
-/// The value of a keyword may be a schema, or a list or map of them; a schema's own members are read
-/// as a map's as well, which finds no less.
+/// The value of a keyword may be a schema, or a list or map of them; a schema's own members are
+/// read as a map's as well, which finds no less.
 fn collect_each<'a>(
     value: &'a Value,
     place: &mut Vec<Step<'a>>,

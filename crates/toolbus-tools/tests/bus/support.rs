@@ -1,4 +1,5 @@
-//! What the tests share: a worker whose tools do as they are told, a caller of them, and a stranger.
+//! What the tests share: a worker whose tools do as they are told, a caller of them, and a
+//! stranger.
 
 use std::future::pending;
 use std::num::NonZeroU16;

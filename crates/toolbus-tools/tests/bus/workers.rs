@@ -102,7 +102,8 @@ async fn a_redelivered_call_of_a_missing_tool_may_have_been_run_by_who_had_it() 
     assert_eq!(error.code, ErrorCode::OutcomeUnknown);
 }
 
-/// An agent that was started again takes queued calls before its workers have announced their tools.
+/// An agent that was started again takes queued calls before its workers have announced their
+/// tools.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_comes_before_its_tool_waits_for_it() {
     let broker = MemoryBus::new();

@@ -1,9 +1,9 @@
 //! A `Deserializer` over the text of a JSON value: finds the members of structs without regard to
 //! case, and quotes nothing of the text in an error.
 //!
-//! Otherwise it reads as `serde_json` does, with which it parses. A struct is an object and never an
-//! array; enumerations and tuples have no place in a message and are not read. Each level of our own
-//! types is scanned once more than the one around it, free JSON is read in one go.
+//! Otherwise it reads as `serde_json` does, with which it parses. A struct is an object and never
+//! an array; enumerations and tuples have no place in a message and are not read. Each level of our
+//! own types is scanned once more than the one around it, free JSON is read in one go.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -22,7 +22,8 @@ use super::mistake::Mistake;
 /// What `serde_json` calls the newtype that holds the text of a value.
 const RAW_VALUE: &str = "$serde_json::private::RawValue";
 
-/// The text of one JSON value, without blanks around it. Its syntax was checked with the whole body.
+/// The text of one JSON value, without blanks around it. Its syntax was checked with the whole
+/// body.
 #[derive(Clone, Copy)]
 pub(super) struct JsonText<'de>(pub(super) &'de str);
 

@@ -1,8 +1,8 @@
 //! What an agent and an MCP bridge tell each other about servers.
 //!
 //! The types of resources have the names that newer C# code gives them; their members are ours, in
-//! the style of the others. Of that code, answering questions is not here: a bridge answers it as it
-//! does any request that it does not know, see [`unknown_request_response`].
+//! the style of the others. Of that code, answering questions is not here: a bridge answers it as
+//! it does any request that it does not know, see [`unknown_request_response`].
 
 use std::collections::BTreeMap;
 
@@ -60,7 +60,8 @@ pub struct McpServerSummary {
     /// Names of its prompts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_names: Option<Vec<String>>,
-    /// Toolbus extension: why it cannot be reached now. What it listed before may still be listed with it.
+    /// Toolbus extension: why it cannot be reached now. What it listed before may still be listed
+    /// with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unavailable: Option<String>,
     /// Toolbus extension: how many resources it has, templates of resources included.

@@ -26,8 +26,8 @@ pub struct ScriptInvokeRequest {
     pub timeout_seconds: i64,
     /// Packages to be installed first, as requirement strings.
     pub pip_packages: Option<Vec<String>>,
-    /// Toolbus extension: files for the script. Absent when there are none, so that a peer that does not know
-    /// them sees the request it knows.
+    /// Toolbus extension: files for the script. Absent when there are none, so that a peer that
+    /// does not know them sees the request it knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<Vec<ScriptFile>>,
 }
@@ -79,7 +79,8 @@ pub struct ScriptInvokeResponse {
     pub elapsed_ms: u64,
     /// Toolbus extension: the two streams apart.
     pub streams: Option<ScriptStreams>,
-    /// Toolbus extension: what ended the script, or kept it from running, when it did not just exit.
+    /// Toolbus extension: what ended the script, or kept it from running, when it did not just
+    /// exit.
     pub reason: Option<ScriptReason>,
     /// Toolbus extension: the signal that ended the script.
     pub signal: Option<i32>,

@@ -29,9 +29,9 @@ impl Message for ToolCancel {
 pub struct ToolProgress {
     /// Id of the call.
     pub tool_call_id: String,
-    /// Counts the messages of one call, so that a late one can be told from the latest. A piece of a
-    /// script's output has the same number whichever worker sends it, from 0 on, so that a piece that
-    /// another worker sends once more after taking over can be left out.
+    /// Counts the messages of one call, so that a late one can be told from the latest. A piece of
+    /// a script's output has the same number whichever worker sends it, from 0 on, so that a piece
+    /// that another worker sends once more after taking over can be left out.
     pub seq: u64,
     /// How much is done, in units of the tool's own.
     #[serde(skip_serializing_if = "Option::is_none")]

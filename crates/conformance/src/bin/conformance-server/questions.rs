@@ -1,6 +1,6 @@
 //! Questions of a tool or a prompt to its caller, in the way of the caller's era: a client of
-//! 2026-07-28 gets them as the result and calls again with the answers, an older one is sent each as
-//! a request of its own while the call waits.
+//! 2026-07-28 gets them as the result and calls again with the answers, an older one is sent each
+//! as a request of its own while the call waits.
 //!
 //! Only what the client says it can answer is asked. What carries the state between two calls is a
 //! seal that nobody else can make.

@@ -27,8 +27,8 @@ struct Query {
 }
 
 impl Query {
-    /// Of a panel. What is no number is nothing to show, and where nothing is shown as 0, neither is
-    /// that.
+    /// Of a panel. What is no number is nothing to show, and where nothing is shown as 0, neither
+    /// is that.
     fn of_panel(place: String, text: String) -> Self {
         let least = if text.contains("or vector(0)") { "> 0" } else { ">= 0" };
         let shows = format!("({text}) {least}");

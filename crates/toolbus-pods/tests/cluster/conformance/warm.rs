@@ -15,8 +15,8 @@ use toolbus_scripts::runner::{Error, Outcome, Run, Script};
 use super::Pods;
 use crate::support::settings;
 
-/// How long a script waits for a pod that waits, which is there in a second on a node that has nothing
-/// else to do. After that it gets a pod of its own, as it would in a fleet.
+/// How long a script waits for a pod that waits, which is there in a second on a node that has
+/// nothing else to do. After that it gets a pod of its own, as it would in a fleet.
 const SOON: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(10);
 

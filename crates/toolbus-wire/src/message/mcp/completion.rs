@@ -7,8 +7,8 @@ use super::McpServerError;
 use crate::ErrorCode;
 use crate::message::{Message, field};
 
-/// Toolbus extension: asks a bridge what a server proposes for an argument of a prompt, or for a place of a
-/// resource template. One of `prompt_name` and `uri_template` is there.
+/// Toolbus extension: asks a bridge what a server proposes for an argument of a prompt, or for a
+/// place of a resource template. One of `prompt_name` and `uri_template` is there.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct McpCompleteRequest {

@@ -1,7 +1,8 @@
 //! Subscriptions of resources.
 //!
-//! A subscription is a request that is not answered while it holds: changes are reported as progress,
-//! at the topic that the request names for that, and its first progress says that it holds. It ends as any request does: with its deadline, when it is cancelled, when its caller is
+//! A subscription is a request that is not answered while it holds: changes are reported as
+//! progress, at the topic that the request names for that, and its first progress says that it
+//! holds. It ends as any request does: with its deadline, when it is cancelled, when its caller is
 //! gone, or when the server is, which is an answer with an error.
 
 use serde::{Deserialize, Serialize};

@@ -39,8 +39,8 @@ impl Client {
     }
 }
 
-/// Calls by MCP clients: of an agent, which has a script run, and of openrouter-mcp, which reaches no
-/// account and says so. Gives the latter, which is to live on.
+/// Calls by MCP clients: of an agent, which has a script run, and of openrouter-mcp, which reaches
+/// no account and says so. Gives the latter, which is to live on.
 pub(super) async fn call(stage: &Stage<'_>, agent: &Service) -> Service {
     let face = mcp_url(agent, "mcpFace").await;
     let (openrouter, url) = servers::instrumented(|launch| stage.exporting(launch)).await;
