@@ -109,7 +109,7 @@ impl Person {
 
         let from = question.from.as_deref().unwrap_or("A tool");
         let message = question.params["message"].as_str().unwrap_or_default();
-        write_line(&format!("\r\x1b[2K\n{} asks: {}\n", printable(from), printable(message)));
+        write_line(&format!("\r\x1b[2K\n{} asks: {}\n", to_printable(from), to_printable(message)));
         let params = &question.params;
         let answered = match params["mode"].as_str() {
             None | Some("form") => fill_in(&mut keyboard, &params["requestedSchema"]).await,
@@ -139,10 +139,10 @@ async fn fill_in(keyboard: &mut Keyboard, schema: &Value) -> Result<Option<Value
 
     let mut content = serde_json::Map::new();
     for field in form.fields() {
-        write_line(&printable(&field.describe()));
+        write_line(&to_printable(&field.describe()));
         let mut tries = 0;
         loop {
-            write_line(&printable(&field.prompt()));
+            write_line(&to_printable(&field.prompt()));
             let Some(line) = keyboard.next_line().await? else { return Ok(None) };
             match field.read_line(&line) {
                 FieldEntry::Value(value) => {
@@ -151,7 +151,7 @@ async fn fill_in(keyboard: &mut Keyboard, schema: &Value) -> Result<Option<Value
                 }
                 FieldEntry::LeftOut => break,
                 FieldEntry::Declined => return Ok(None),
-                FieldEntry::Wrong(why) => write_line(&format!("  {}\n", printable(&why))),
+                FieldEntry::Wrong(why) => write_line(&format!("  {}\n", to_printable(&why))),
             }
 
             tries += 1;
@@ -176,7 +176,7 @@ async fn show_address(keyboard: &mut Keyboard, url: &Value) -> Result<Option<Val
     }
     write_line(&format!(
         "Open this address in a browser, if you trust it:\n  {}\n",
-        printable(url)
+        to_printable(url)
     ));
     Ok(ask_to_confirm(keyboard, "Have you done so?").await?.then_some(Value::Null))
 }
@@ -254,7 +254,7 @@ fn write_line(text: &str) {
 }
 
 /// A text of a stranger as a terminal may have it, and not too much of it.
-fn printable(text: &str) -> String {
+fn to_printable(text: &str) -> String {
     terminal_text::clean(text).chars().take(SHOWN_CHARACTERS_MAX).collect()
 }
 

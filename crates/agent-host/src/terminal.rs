@@ -44,7 +44,7 @@ impl Terminal {
                 news: Arc::clone(news),
                 person: person.clone(),
             };
-            tasks.spawn(line.draw(stop.clone()));
+            tasks.spawn(line.draw_until(stop.clone()));
         }
         Self { news, person, stop, tasks }
     }
@@ -84,7 +84,7 @@ struct ProgressLine {
 }
 
 impl ProgressLine {
-    async fn draw(self, stop: CancellationToken) {
+    async fn draw_until(self, stop: CancellationToken) {
         let started = Instant::now();
         let mut next = SHOW_GRACE;
         let mut drawn = false;

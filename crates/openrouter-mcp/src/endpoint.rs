@@ -123,7 +123,7 @@ impl Endpoint {
 
         if let Ok(mut path) = url.path_segments_mut() {
             // Each segment is encoded, slashes and per cent signs too.
-            path.pop_if_empty().extend(self.segments());
+            path.pop_if_empty().extend(self.path_segments());
         }
 
         let query = self.query();
@@ -136,7 +136,7 @@ impl Endpoint {
     /// The path below the base, unencoded, for messages and errors.
     #[must_use]
     pub fn path(&self) -> String {
-        self.segments().iter().fold(String::new(), |path, segment| path + "/" + segment)
+        self.path_segments().iter().fold(String::new(), |path, segment| path + "/" + segment)
     }
 
     /// The endpoint to try where this one is not found.
@@ -144,7 +144,7 @@ impl Endpoint {
         matches!(self, Self::CurrentKey).then_some(Self::LegacyCurrentKey)
     }
 
-    fn segments(&self) -> Vec<&str> {
+    fn path_segments(&self) -> Vec<&str> {
         match self {
             Self::Credits => vec!["credits"],
             Self::CurrentKey => vec!["key"],

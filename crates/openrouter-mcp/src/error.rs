@@ -142,7 +142,7 @@ impl Error {
     }
 
     /// What the caller can do about it.
-    fn advice(&self) -> String {
+    fn advice_text(&self) -> String {
         let advice = match self {
             Self::Arguments(_) => "Correct them and call again.",
             Self::Key(_) => {
@@ -171,7 +171,7 @@ impl Error {
     /// What happened and what to do, in a sentence or two.
     fn full_text(&self) -> String {
         let what = self.to_string();
-        let advice = self.advice();
+        let advice = self.advice_text();
         format!("{}. {advice}", what.trim_end_matches('.')).trim_end().to_owned()
     }
 

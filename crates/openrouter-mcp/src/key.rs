@@ -1,7 +1,7 @@
 //! The account's API key: where it is loaded from, and the one header that it goes into.
 //!
 //! It is never part of a log, a result or an error. Nothing here prints it, and text from outside
-//! passes [`ApiKey::redact`] before it is shown to anybody.
+//! passes [`ApiKey::redact_key`] before it is shown to anybody.
 
 use std::borrow::Cow;
 use std::io;
@@ -105,7 +105,7 @@ impl ApiKey {
     }
 
     /// Replaces the key wherever the text has it.
-    pub(crate) fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    pub(crate) fn redact_key<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let key = self.0.expose();
         if key.len() >= REDACTED_BYTES_MIN && text.contains(key) {
             Cow::Owned(text.replace(key, MASK))

@@ -153,7 +153,7 @@ impl OpenRouter {
             400.. => {
                 // The message is passed on where it can be read; the status alone is an error, too.
                 let body = reply.read_body(ERROR_BYTES_MAX).await.unwrap_or_default();
-                let message = key.redact(&error_message(&body)).into_owned();
+                let message = key.redact_key(&error_message(&body)).into_owned();
                 let endpoint = Box::new(endpoint.clone());
                 return Err(Error::Refused { status, endpoint, message, retry_after });
             }
@@ -171,7 +171,7 @@ impl OpenRouter {
         }
 
         let body = String::from_utf8(body).map_err(|_| unusable("it is no text".to_owned()))?;
-        Ok(match key.redact(&body) {
+        Ok(match key.redact_key(&body) {
             std::borrow::Cow::Borrowed(_) => body,
             std::borrow::Cow::Owned(redacted) => redacted,
         })

@@ -7,7 +7,7 @@
 
 use serde_json::Value;
 
-use super::mistake::{Mistake, nearest};
+use super::mistake::{Mistake, nearest_name};
 use super::origin::{Entry, Origin};
 use super::schema::{self, ANY_KEY, Path};
 use super::values::TimeSpan;
@@ -45,7 +45,7 @@ impl Environment {
             .map(|(_, value)| value.as_str())
     }
 
-    fn ours(&self) -> impl Iterator<Item = (&str, &str)> {
+    fn own_variables(&self) -> impl Iterator<Item = (&str, &str)> {
         let set = self.0.iter().filter(|(_, value)| !value.is_empty());
         set.map(|(name, value)| (name.as_str(), value.as_str()))
             .filter(|(name, _)| name.starts_with(PREFIX))
@@ -129,7 +129,7 @@ impl Setting {
 
     /// A value that cannot be read, and why.
     #[must_use]
-    pub fn wrong(key: &str, what: impl Into<String>, origin: &str) -> Self {
+    pub fn wrong_value(key: &str, what: impl Into<String>, origin: &str) -> Self {
         Self { key: key.to_owned(), value: Given::Wrong(what.into()), origin: origin.to_owned() }
     }
 
@@ -150,14 +150,14 @@ impl Setting {
 }
 
 /// What aliases are set, lowest first: an alias that comes later in the table wins.
-pub(super) fn aliased(environment: &Environment, aliases: &[Alias]) -> Vec<Setting> {
+pub(super) fn read_aliases(environment: &Environment, aliases: &[Alias]) -> Vec<Setting> {
     aliases
         .iter()
         .filter_map(|alias| {
             let text = environment.value(alias.name)?;
             Some(match (alias.translate)(text) {
                 Ok(text) => Setting::text(alias.key, text, alias.name),
-                Err(what) => Setting::wrong(alias.key, what, alias.name),
+                Err(what) => Setting::wrong_value(alias.key, what, alias.name),
             })
         })
         .collect()
@@ -172,7 +172,7 @@ pub(super) fn entries(
     let mut entries = Vec::new();
     let mut warnings = Vec::new();
 
-    for (name, text) in environment.ours() {
+    for (name, text) in environment.own_variables() {
         let is_alias = aliases.iter().any(|alias| alias.name.eq_ignore_ascii_case(name));
         if is_alias || RESERVED.contains(&name) {
             continue;
@@ -211,12 +211,12 @@ pub(super) fn name_of(path: &[String]) -> String {
 }
 
 fn unknown_variable(schema: &Value, name: &str) -> String {
-    let leaves = schema::leaves(schema);
+    let leaves = schema::list_leaves(schema);
     let settable = leaves.iter().filter(|leaf| !leaf.is_in_list());
     let known: Vec<String> = settable.map(|leaf| name_of(&leaf.path)).collect();
     // The common prefix alone makes any two names look alike.
     let tails = known.iter().map(|name| &name[PREFIX.len()..]);
-    match nearest(&name[PREFIX.len()..], tails) {
+    match nearest_name(&name[PREFIX.len()..], tails) {
         Some(near) => format!("{name} is not known and ignored; did you mean {PREFIX}{near}?"),
         None => format!("{name} is not known and ignored"),
     }

@@ -71,7 +71,7 @@ fn parse(path: &FilePath, text: &str, mistakes: &mut Vec<Mistake>) -> Vec<Entry>
     let lines = Lines::of(text);
 
     for error in errors {
-        let (line, column) = lines.position(error.span().map_or(0, |span| span.start));
+        let (line, column) = lines.line_and_column(error.span().map_or(0, |span| span.start));
         let place = format!("{}:{line}:{column}", path.display());
         mistakes.push(Mistake::new(place, error.message()));
     }
@@ -98,16 +98,16 @@ impl FileReader<'_> {
             path.push(key.get_ref().to_string());
             match value.get_ref() {
                 DeValue::Table(inner) if !inner.is_empty() => self.table(inner, path),
-                _ => self.leaf(key.span().start, value, path),
+                _ => self.read_leaf(key.span().start, value, path),
             }
             path.pop();
         }
     }
 
-    fn leaf(&mut self, offset: usize, value: &Spanned<DeValue<'_>>, path: &Path) {
+    fn read_leaf(&mut self, offset: usize, value: &Spanned<DeValue<'_>>, path: &Path) {
         let origin = self.origin(offset);
         let Some(json) = to_json(value.get_ref()) else {
-            let mistake = Mistake::new(super::schema::dotted(path), "a number out of range");
+            let mistake = Mistake::new(super::schema::key_of_path(path), "a number out of range");
             self.mistakes.push(mistake.given_by(Some(origin)));
             return;
         };
@@ -141,7 +141,7 @@ impl FileReader<'_> {
     }
 
     fn origin(&self, offset: usize) -> Origin {
-        let (line, _) = self.lines.position(offset);
+        let (line, _) = self.lines.line_and_column(offset);
         Origin::File { path: self.path.to_owned(), line }
     }
 }
@@ -186,7 +186,7 @@ impl<'a> Lines<'a> {
     }
 
     /// Line and column of a byte offset, both counted from 1, the column in characters.
-    fn position(&self, offset: usize) -> (usize, usize) {
+    fn line_and_column(&self, offset: usize) -> (usize, usize) {
         let line = self.starts.partition_point(|start| *start <= offset);
         let start = self.starts[line - 1];
         let before = self.text.get(start..offset).unwrap_or_default();

@@ -57,7 +57,7 @@ fn merge_sources(
         Some(Err(mistake)) => mistakes.push(mistake),
         None => {}
     };
-    for setting in derived.into_iter().chain(environment::aliased(environment, aliases)) {
+    for setting in derived.into_iter().chain(environment::read_aliases(environment, aliases)) {
         put_setting(&mut merged, setting);
     }
 

@@ -127,15 +127,15 @@ impl Explainer<'_> {
             return unknown.collect();
         }
 
-        vec![self.mistake(&path, described.problem(error))]
+        vec![self.mistake(&path, described.describe_problem(error))]
     }
 
     fn mistake(&self, path: &[String], what: String) -> Mistake {
-        Mistake::new(self.place(path), what).given_by(self.origins.of(path).cloned())
+        Mistake::new(self.describe_place(path), what).given_by(self.origins.of(path).cloned())
     }
 
     /// `a.b[1].c`: keys and, within lists, positions counted from 0.
-    fn place(&self, path: &[String]) -> String {
+    fn describe_place(&self, path: &[String]) -> String {
         let mut place = String::new();
         for (depth, key) in path.iter().enumerate() {
             let parent = schema::at(self.schema, self.values, &path[..depth]);
@@ -152,7 +152,10 @@ impl Explainer<'_> {
 }
 
 /// The known name that is nearest to `name`, when one is near enough to have been meant.
-pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(super) fn nearest_name<'a>(
+    name: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
     known
         .into_iter()
         .map(|candidate| (strsim::normalized_damerau_levenshtein(name, candidate), candidate))
@@ -170,7 +173,7 @@ struct Described<'a> {
 impl Described<'_> {
     fn unknown_key(&self, key: &str) -> String {
         let known = schema::keys_of(self.node, Some(self.value));
-        if let Some(near) = nearest(key, known.iter().copied()) {
+        if let Some(near) = nearest_name(key, known.iter().copied()) {
             return format!("unknown key, did you mean `{near}`?");
         }
 
@@ -184,10 +187,10 @@ impl Described<'_> {
         }
     }
 
-    fn problem(&self, error: &ValidationError<'_>) -> String {
-        let value = self.shown();
+    fn describe_problem(&self, error: &ValidationError<'_>) -> String {
+        let value = self.masked_value();
         match error.kind() {
-            Kind::Type { .. } => format!("{value} is not {}", self.expected()),
+            Kind::Type { .. } => format!("{value} is not {}", self.describe_expected()),
             Kind::Format { format } => match FORMATS.iter().find(|known| known.name == format) {
                 Some(known) => {
                     let text = self.value.as_str().unwrap_or_default();
@@ -226,11 +229,11 @@ impl Described<'_> {
         self.node.get("properties")?.get(tag)?.get("enum").map(list_options)
     }
 
-    fn shown(&self) -> String {
+    fn masked_value(&self) -> String {
         if schema::is_sensitive(self.node) { "the value".to_owned() } else { show(self.value) }
     }
 
-    fn expected(&self) -> String {
+    fn describe_expected(&self) -> String {
         let format = self.node.get("format").and_then(Value::as_str).unwrap_or_default();
         if let Some(known) = FORMATS.iter().find(|known| known.name == format) {
             return format!("{}, such as {}", known.what, known.examples.join(", "));

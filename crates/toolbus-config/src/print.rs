@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::{Map, Value};
 
 use super::origin::{Origin, Origins};
-use super::schema::{Path, dotted, toml_key};
+use super::schema::{Path, key_of_path, toml_key};
 use super::{Settings, values::MASK};
 
 /// Prints `settings`, every value with its origin. Values that are not set are comments.
@@ -20,7 +20,7 @@ pub(super) fn print<T: Settings>(settings: &T, origins: &Origins) -> String {
 }
 
 /// A value as TOML writes it; `None` for null.
-pub(super) fn literal(value: &Value) -> Option<String> {
+pub(super) fn to_literal(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
         _ => Some(toml::Value::try_from(value).map_or_else(|_| MASK.to_owned(), |v| v.to_string())),
@@ -46,7 +46,7 @@ impl Printer<'_> {
             header.push(key.clone());
             path.push(key.clone());
             match value {
-                Value::Object(inner) => self.section(inner, header, path),
+                Value::Object(inner) => self.write_section(inner, header, path),
                 Value::Array(items) => self.list(items, header, path),
                 _ => {}
             }
@@ -55,10 +55,10 @@ impl Printer<'_> {
         }
     }
 
-    fn section(&mut self, table: &Map<String, Value>, header: &mut Path, path: &mut Path) {
+    fn write_section(&mut self, table: &Map<String, Value>, header: &mut Path, path: &mut Path) {
         if table.values().any(|value| !is_section(value)) {
             self.gap();
-            self.write(format_args!("[{}]\n", dotted(header)));
+            self.write(format_args!("[{}]\n", key_of_path(header)));
         }
         self.table(table, header, path);
     }
@@ -68,7 +68,7 @@ impl Printer<'_> {
         for (position, item) in items.iter().enumerate() {
             let Value::Object(table) = item else { continue };
             self.gap();
-            self.write(format_args!("[[{}]]\n", dotted(header)));
+            self.write(format_args!("[[{}]]\n", key_of_path(header)));
 
             path.push(position.to_string());
             self.table(table, header, path);
@@ -79,7 +79,7 @@ impl Printer<'_> {
     fn line(&mut self, key: &str, value: &Value, path: &Path) {
         let key = toml_key(key);
         let origin = self.origins.of(path).unwrap_or(&Origin::Default);
-        match literal(value) {
+        match to_literal(value) {
             Some(literal) => self.write(format_args!("{key} = {literal}  # {origin}\n")),
             None => self.write(format_args!("# {key} is not set\n")),
         }

@@ -20,14 +20,14 @@ pub fn reference<T: Settings>(title: &str, aliases: &[Alias]) -> String {
          | key | environment | type | default | meaning |\n|---|---|---|---|---|\n"
     );
 
-    for leaf in schema::leaves(&schema) {
+    for leaf in schema::list_leaves(&schema) {
         let variable = if leaf.is_in_list() {
             String::new()
         } else {
             as_code(&environment::name_of(&leaf.path))
         };
         let cells = [
-            as_code(&schema::dotted(&leaf.path)),
+            as_code(&schema::key_of_path(&leaf.path)),
             variable,
             type_name(leaf.node),
             default_of(&defaults, &leaf.path),
@@ -59,7 +59,7 @@ fn default_of(defaults: &Value, path: &[String]) -> String {
         return String::new();
     }
     let value = path.iter().try_fold(defaults, |value, key| value.get(key));
-    value.and_then(print::literal).map_or_else(|| "not set".to_owned(), |text| as_code(&text))
+    value.and_then(print::to_literal).map_or_else(|| "not set".to_owned(), |text| as_code(&text))
 }
 
 fn type_name(node: &Value) -> String {

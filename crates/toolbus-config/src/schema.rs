@@ -27,7 +27,7 @@ pub(super) const ANY_ITEM: &str = "[]";
 pub(super) fn of<T: JsonSchema>() -> Value {
     SchemaSettings::draft2020_12()
         .with(|settings| settings.inline_subschemas = true)
-        .with_transform(simplify)
+        .with_transform(simplify_schema)
         .into_generator()
         .into_root_schema_for::<T>()
         .to_value()
@@ -106,7 +106,7 @@ impl Leaf<'_> {
 }
 
 /// Every value that can be set, in the order of declaration.
-pub(super) fn leaves(schema: &Value) -> Vec<Leaf<'_>> {
+pub(super) fn list_leaves(schema: &Value) -> Vec<Leaf<'_>> {
     let mut found = Vec::new();
     collect_leaves(schema, &mut Path::new(), None, &mut found);
     found
@@ -126,7 +126,7 @@ pub(super) fn keys_of<'a>(node: &'a Value, value: Option<&Value>) -> Vec<&'a str
 
 /// The key that says which variant of a tagged enum a value is; `None` for any other schema.
 pub(super) fn tag_of(node: &Value) -> Option<&str> {
-    variants(node).next()?;
+    list_variants(node).next()?;
     node.get("required")?.get(0)?.as_str()
 }
 
@@ -158,7 +158,7 @@ pub(super) fn description(node: &Value) -> &str {
 }
 
 /// `a.b.c`, with quotes where TOML needs them.
-pub(super) fn dotted(path: &[String]) -> String {
+pub(super) fn key_of_path(path: &[String]) -> String {
     let mut dotted = String::new();
     for key in path {
         if key == ANY_ITEM {
@@ -208,12 +208,12 @@ fn children<'a>(node: &'a Value, key: &str) -> Vec<&'a Value> {
 /// The fields of a table, then those of its variants, where it has any.
 fn fields(node: &Value) -> impl Iterator<Item = (&str, &Value)> {
     let tag = tag_of(node);
-    let of_variants = variants(node).flat_map(|(_, variant)| properties(variant));
+    let of_variants = list_variants(node).flat_map(|(_, variant)| properties(variant));
     properties(node).chain(of_variants.filter(move |(key, _)| Some(*key) != tag))
 }
 
 /// The variants of a tagged enum, by name.
-fn variants(node: &Value) -> impl Iterator<Item = (&str, &Value)> {
+fn list_variants(node: &Value) -> impl Iterator<Item = (&str, &Value)> {
     let conditions = node.get("allOf").and_then(Value::as_array);
     conditions.into_iter().flatten().filter_map(|condition| {
         let (_, tag) = properties(condition.get("if")?).next()?;
@@ -223,7 +223,7 @@ fn variants(node: &Value) -> impl Iterator<Item = (&str, &Value)> {
 
 fn chosen_variant<'a>(node: &'a Value, value: Option<&Value>) -> Option<&'a Value> {
     let name = variant_name(node, value?)?;
-    variants(node).find(|(variant, _)| *variant == name).map(|(_, schema)| schema)
+    list_variants(node).find(|(variant, _)| *variant == name).map(|(_, schema)| schema)
 }
 
 fn properties(node: &Value) -> impl Iterator<Item = (&str, &Value)> {
@@ -274,7 +274,7 @@ fn parts_of(node: &Value) -> Vec<Part<'_>> {
     parts.extend(any_entry(node).map(|node| Part { key: ANY_KEY, node, only_with: None }));
 
     let Some(tag) = tag_of(node) else { return parts };
-    for (name, variant) in variants(node) {
+    for (name, variant) in list_variants(node) {
         for (key, field) in properties(variant).filter(|(key, _)| *key != tag) {
             let same = parts.iter_mut().find(|part| part.key == key && part.node == field);
             match same.and_then(|part| part.only_with.as_mut()) {
@@ -288,15 +288,15 @@ fn parts_of(node: &Value) -> Vec<Part<'_>> {
     }
 
     // What every variant has needs no word on when it holds.
-    let count = variants(node).count();
+    let count = list_variants(node).count();
     for part in &mut parts {
         part.only_with.take_if(|choice| choice.variants.len() == count);
     }
     parts
 }
 
-fn simplify(schema: &mut Schema) {
-    transform_subschemas(&mut simplify, schema);
+fn simplify_schema(schema: &mut Schema) {
+    transform_subschemas(&mut simplify_schema, schema);
     drop_null(schema);
     join_constants(schema);
     close(schema);

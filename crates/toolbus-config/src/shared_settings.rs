@@ -166,7 +166,7 @@ pub fn rabbitmq_url(environment: &Environment) -> Option<Setting> {
         utf8_percent_encode(value, NON_ALPHANUMERIC).to_string()
     };
     let Ok(port) = environment.value(PORT).unwrap_or("5672").trim().parse::<u16>() else {
-        return Some(Setting::wrong("bus.url", "not a port from 0 to 65535", PORT));
+        return Some(Setting::wrong_value("bus.url", "not a port from 0 to 65535", PORT));
     };
 
     let mut url = String::from("amqp://");

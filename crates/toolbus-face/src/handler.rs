@@ -91,7 +91,7 @@ impl Handler {
         &self.offer
     }
 
-    pub(crate) fn suspended(&self) -> &SuspendedCalls {
+    pub(crate) fn suspended_calls(&self) -> &SuspendedCalls {
         &self.suspended
     }
 
@@ -142,7 +142,8 @@ impl Handler {
         });
 
         capabilities.completions = offered.completions.then(serde_json::Map::new);
-        ServerConfig::new(capabilities).with_server_info(program.with_title(self.offer.title()))
+        ServerConfig::new(capabilities)
+            .with_server_info(program.with_title(self.offer.server_title()))
     }
 
     pub(crate) async fn list_tools(
@@ -281,7 +282,7 @@ impl Handler {
         let requests = self.offer.resources(&self.scope, &context.ct);
         let requests = requests
             .ok_or_else(ErrorData::method_not_found::<ListResourceTemplatesRequestMethod>)?;
-        requests.templates(request.and_then(|request| request.cursor)).await
+        requests.list_templates(request.and_then(|request| request.cursor)).await
     }
 
     pub(crate) async fn read_resource(

@@ -40,8 +40,13 @@ impl Handler {
         let client = context.client_capabilities().unwrap_or_default();
         if protocol_version::is_stateless(context) && !question_kinds(&client).is_empty() {
             let early_answers = early_answers.unwrap_or_default();
-            let call =
-                PendingCall::begin(self.suspended(), client, early_answers, relay.progress(), new);
+            let call = PendingCall::begin(
+                self.suspended_calls(),
+                client,
+                early_answers,
+                relay.progress(),
+                new,
+            );
             return Box::pin(self.await_event(call, request, relay, context)).await;
         }
 
@@ -62,7 +67,7 @@ impl Handler {
         responses: Option<InputResponses>,
         context: &RequestContext<RoleServer>,
     ) -> Result<RequestAnswer, ErrorData> {
-        let mut call = self.suspended().resume(state, &request)?;
+        let mut call = self.suspended_calls().resume(state, &request)?;
         // Those that come back go before new ones. A client that gives up gives the call up.
         match context.ct.run_until_cancelled(call.slot.resume()).await {
             Some(Ok(())) => {}
@@ -103,7 +108,7 @@ impl Handler {
                 };
 
                 call.disconnect_progress();
-                call = match self.suspended().suspend(call, request.clone()) {
+                call = match self.suspended_calls().suspend(call, request.clone()) {
                     Ok(state) => {
                         let result = InputRequiredResult::new(Some(questions), Some(state));
                         return Ok(RequestAnswer::InputRequired(result));

@@ -95,7 +95,7 @@ impl Offer {
     }
 
     /// What clients are told the server is called.
-    pub(crate) fn title(&self) -> String {
+    pub(crate) fn server_title(&self) -> String {
         match &self.server {
             None => format!("Toolbus, agent {}", self.deps.agent),
             Some(server) => format!("{}, by Toolbus", server.name),

@@ -141,7 +141,7 @@ impl ServerRequests<'_> {
     }
 
     /// All templates, which come with the first page of resources.
-    pub(crate) async fn templates(
+    pub(crate) async fn list_templates(
         &self,
         cursor: Option<String>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {

@@ -70,7 +70,7 @@ impl DirectTools {
     }
 
     /// Follows the index until it is stopped.
-    pub(crate) async fn follow(&self, stop: &CancellationToken) {
+    pub(crate) async fn follow_index(&self, stop: &CancellationToken) {
         let mut all: HashMap<String, OfferedServer> = HashMap::new();
         let mut known = 0;
         let mut complete = true;
@@ -83,10 +83,10 @@ impl DirectTools {
                 () = tokio::time::sleep(RETRY_INTERVAL), if !complete => {}
                 () = stop.cancelled() => return,
             }
-            let (servers, revision) = self.index.indexed();
+            let (servers, revision) = self.index.list_indexed();
             known = revision;
 
-            match stop.run_until_cancelled(self.reconcile(&servers, &mut all, stop)).await {
+            match stop.run_until_cancelled(self.reconcile_offers(&servers, &mut all, stop)).await {
                 Some(done) => complete = done,
                 None => return,
             }
@@ -96,7 +96,7 @@ impl DirectTools {
     }
 
     /// Makes the registry what the index says. Answers whether everything could be had.
-    async fn reconcile(
+    async fn reconcile_offers(
         &self,
         servers: &[IndexedServer],
         all: &mut HashMap<String, OfferedServer>,

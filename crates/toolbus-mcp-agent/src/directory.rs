@@ -117,7 +117,7 @@ impl McpDirectory {
             return;
         }
         let stop = stop.clone();
-        self.inner.tasks.spawn(async move { direct.follow(&stop).await });
+        self.inner.tasks.spawn(async move { direct.follow_index(&stop).await });
     }
 
     /// Whether tools of servers are tools of their own.
@@ -150,7 +150,7 @@ impl McpDirectory {
     /// The names of servers whose bridge is away.
     #[must_use]
     pub fn away_servers(&self) -> Vec<String> {
-        let (servers, _) = self.inner.index.indexed();
+        let (servers, _) = self.inner.index.list_indexed();
         servers.into_iter().filter(|server| server.is_away).map(|server| server.name).collect()
     }
 
@@ -291,7 +291,7 @@ impl Listener {
             Ok(announcement) => {
                 // The tools first: who waits for the index may call them at once.
                 self.offer_tools();
-                self.index.apply(announcement, |servers| self.offers.follow(servers));
+                self.index.apply(announcement, |servers| self.offers.follow_servers(servers));
             }
             Err(error) => tracing::warn!(%error, "dropped a malformed announcement"),
         }

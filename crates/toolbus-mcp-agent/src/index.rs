@@ -97,7 +97,7 @@ impl Index {
     }
 
     /// Which servers there are, and the revision that this is.
-    pub(crate) fn indexed(&self) -> (Vec<IndexedServer>, u64) {
+    pub(crate) fn list_indexed(&self) -> (Vec<IndexedServer>, u64) {
         let known = self.known.lock();
         let server = |summary: &McpServerSummary| {
             let name = summary.server_name.clone();

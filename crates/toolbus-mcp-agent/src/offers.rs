@@ -44,7 +44,7 @@ impl Offers {
     }
 
     /// Offers what has become of use, and takes back what has become of none.
-    pub(crate) fn follow(&self, servers: &[McpServerSummary]) {
+    pub(crate) fn follow_servers(&self, servers: &[McpServerSummary]) {
         let some = |count: fn(&McpServerSummary) -> Option<u32>| {
             servers.iter().any(|server| count(server).is_some_and(|count| count > 0))
         };

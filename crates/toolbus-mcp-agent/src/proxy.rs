@@ -14,7 +14,7 @@ use toolbus_wire::header::{self, Headers};
 use toolbus_wire::{ErrorCode, topic};
 
 use crate::index::Index;
-use crate::nearest::nearest;
+use crate::nearest::nearest_names;
 use crate::resolve::{read_object, resolve_call};
 
 pub(crate) struct InvokeTool {
@@ -91,7 +91,7 @@ impl InvokeTool {
     fn with_hint(&self, server: &str, error: CallError) -> CallError {
         let servers = self.index.servers();
         let is_known = servers.iter().any(|known| known.server_name.eq_ignore_ascii_case(server));
-        let names = nearest(server, servers.iter().map(|server| server.server_name.as_str()));
+        let names = nearest_names(server, servers.iter().map(|server| server.server_name.as_str()));
         if names.is_empty() || is_known || error.message.contains(". Servers: ") {
             return error;
         }

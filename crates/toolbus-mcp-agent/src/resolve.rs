@@ -10,7 +10,7 @@ use toolbus_tools::subject::{DefinitionDigest, Subject};
 use toolbus_tools::tool::{Annotations, Risk};
 use toolbus_wire::message::mcp::McpServerSummary;
 
-use crate::nearest::{loose, only};
+use crate::nearest::{loose_form, only_match};
 use crate::tools::SOURCE;
 
 /// How often a call is taken out of a call that it was wrapped into.
@@ -145,9 +145,9 @@ fn find_server<'a>(servers: &'a [McpServerSummary], name: &str) -> Option<&'a Mc
         return Some(server);
     }
 
-    let wanted = loose(name);
-    let is_alike = |server: &&McpServerSummary| loose(&server.server_name) == wanted;
-    if wanted.is_empty() { None } else { only(servers.iter(), is_alike) }
+    let wanted = loose_form(name);
+    let is_alike = |server: &&McpServerSummary| loose_form(&server.server_name) == wanted;
+    if wanted.is_empty() { None } else { only_match(servers.iter(), is_alike) }
 }
 
 /// The tool that this name means: the one of exactly this name, else the only one in another case,
@@ -157,18 +157,18 @@ fn find_tool(server: &McpServerSummary, name: &str) -> Option<String> {
     if tools().any(|tool| tool == name) {
         return Some(name.to_owned());
     }
-    if let Some(tool) = only(tools(), |tool| tool.eq_ignore_ascii_case(name)) {
+    if let Some(tool) = only_match(tools(), |tool| tool.eq_ignore_ascii_case(name)) {
         return Some(tool.clone());
     }
 
-    let wanted = loose(name);
-    let prefix = loose(&server.server_name);
+    let wanted = loose_form(name);
+    let prefix = loose_form(&server.server_name);
     let without_prefix = wanted.strip_prefix(&prefix).filter(|_| !prefix.is_empty());
     let is_alike = |tool: &&String| {
-        let tool = loose(tool);
+        let tool = loose_form(tool);
         tool == wanted || without_prefix == Some(&tool)
     };
-    if wanted.is_empty() { None } else { only(tools(), is_alike).cloned() }
+    if wanted.is_empty() { None } else { only_match(tools(), is_alike).cloned() }
 }
 
 #[cfg(test)]

@@ -100,7 +100,7 @@ impl McpDirectory {
         let end = self.inner.stop.child_token();
         let running = end.clone();
         self.inner.tasks.spawn(async move {
-            running.run_until_cancelled(desired.hold(lease)).await;
+            running.run_until_cancelled(desired.hold_lease(lease)).await;
         });
 
         Ok(Subscription { _end: end.drop_guard() })
@@ -154,7 +154,7 @@ impl DesiredSubscription {
         })
     }
 
-    async fn hold(self, mut lease: Lease) {
+    async fn hold_lease(self, mut lease: Lease) {
         loop {
             let lost = tokio::select! {
                 why = &mut lease.ended => Some(why),

@@ -345,7 +345,7 @@ impl From<Error> for http::Error {
 }
 
 /// Our own error inside one of rmcp's, if there is one.
-pub(crate) fn carried(error: &http::Error) -> Option<&Error> {
+pub(crate) fn carried_error(error: &http::Error) -> Option<&Error> {
     match error {
         http::Error::Io(error) => error.get_ref()?.downcast_ref(),
         _ => None,

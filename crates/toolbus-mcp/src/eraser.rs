@@ -100,7 +100,7 @@ fn is_long_enough(secret: &Secret) -> bool {
 }
 
 /// The beginning of a text, at most `length_max` bytes, with `…` when something is left out.
-pub(crate) fn shortened(text: &str, length_max: usize) -> Cow<'_, str> {
+pub(crate) fn shorten_text(text: &str, length_max: usize) -> Cow<'_, str> {
     if text.len() <= length_max {
         return Cow::Borrowed(text);
     }

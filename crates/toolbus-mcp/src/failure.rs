@@ -8,7 +8,7 @@ use rmcp::service::{ClientInitializeError, ServiceError};
 use rmcp::transport::DynamicTransportError;
 
 use crate::auth;
-use crate::eraser::{Eraser, shortened};
+use crate::eraser::{Eraser, shorten_text};
 use crate::http::{self, root_cause};
 use crate::transport::is_replaced_answer;
 use crate::transport::older_sse::SseTransport;
@@ -72,7 +72,7 @@ impl Failure {
             other => other.to_string(),
         };
 
-        Self { may_be_of_the_handshake: true, ..Self::erased(&text, eraser) }
+        Self { may_be_of_the_handshake: true, ..Self::from_erased(&text, eraser) }
     }
 
     /// The failure of a request to a server that is connected.
@@ -84,11 +84,11 @@ impl Failure {
             other => other.to_string(),
         };
 
-        Self::erased(&text, eraser)
+        Self::from_erased(&text, eraser)
     }
 
     /// The failure to open a server's event stream.
-    pub(crate) fn stream(error: http::Error, eraser: &Eraser) -> Self {
+    pub(crate) fn from_stream_error(error: http::Error, eraser: &Eraser) -> Self {
         let error = DynamicTransportError::new::<SseTransport, RoleClient>(error);
         let reached = !is_unreachable(&error) && !is_unauthorized(&error);
         Self { may_be_of_the_handshake: reached, ..Self::transport(&error, eraser) }
@@ -98,7 +98,7 @@ impl Failure {
     pub(crate) fn of_both_transports(newer: &Self, older: &Self) -> Self {
         let newer = newer.text.split_once("; if").map_or(&*newer.text, |(what, _)| what);
         let text = format!("{newer}, and not the older HTTP with server-sent events: {older}");
-        Self::new(shortened(&text, TEXT_BYTES_MAX))
+        Self::new(shorten_text(&text, TEXT_BYTES_MAX))
     }
 
     fn transport(error: &DynamicTransportError, eraser: &Eraser) -> Self {
@@ -106,13 +106,15 @@ impl Failure {
         Self {
             may_be_older_http: matches!(http, Some(http::Error::UnexpectedServerResponse(text))
                 if may_be_answer_of_older(text)),
-            needs_login: http.and_then(auth::carried).is_some_and(auth::Error::is_for_a_person),
-            ..Self::erased(&transport_text(error), eraser)
+            needs_login: http
+                .and_then(auth::carried_error)
+                .is_some_and(auth::Error::is_for_a_person),
+            ..Self::from_erased(&transport_text(error), eraser)
         }
     }
 
-    fn erased(text: &str, eraser: &Eraser) -> Self {
-        Self::new(shortened(&eraser.erase(text), TEXT_BYTES_MAX))
+    fn from_erased(text: &str, eraser: &Eraser) -> Self {
+        Self::new(shorten_text(&eraser.erase(text), TEXT_BYTES_MAX))
     }
 
     /// The same failure with how the child ended, and with what it said last.
@@ -147,7 +149,7 @@ pub(crate) fn json_rpc_text(error: &rmcp::model::ErrorData) -> String {
 /// The text of an error of a transport. The causes of reqwest's errors are where the facts are.
 fn transport_text(error: &DynamicTransportError) -> String {
     let http_error = error.error.downcast_ref();
-    if let Some(error) = http_error.and_then(auth::carried) {
+    if let Some(error) = http_error.and_then(auth::carried_error) {
         return error.to_string();
     }
 
@@ -184,7 +186,7 @@ pub(crate) fn is_unauthorized(error: &DynamicTransportError) -> bool {
         Some(http::Error::AuthRequired(_) | http::Error::InsufficientScope(_)) => true,
         // Without a challenge, it comes as text.
         Some(http::Error::UnexpectedServerResponse(text)) => text.starts_with("HTTP 401"),
-        Some(other) => auth::carried(other).is_some(),
+        Some(other) => auth::carried_error(other).is_some(),
         None => false,
     }
 }

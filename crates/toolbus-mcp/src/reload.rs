@@ -48,7 +48,7 @@ impl Sources {
         stdio_registration: StdioRegistration,
     ) -> Self {
         let seen = text.map_or(ListContent::Missing, ListContent::Text);
-        let agents = ListFile::registered(registrations.path().to_owned());
+        let agents = ListFile::of_agents(registrations.path().to_owned());
         let operator = ListFile::operators(path, seen, config);
         Self { operator, agents, registrations, stdio_registration }
     }
@@ -85,12 +85,12 @@ impl Sources {
         [self.operator.path().to_owned(), self.agents.path().to_owned()]
     }
 
-    fn differs(&self, seen: &[ListContent; 2]) -> bool {
-        self.operator.differs(&seen[0]) || self.agents.differs(&seen[1])
+    fn differs_from(&self, seen: &[ListContent; 2]) -> bool {
+        self.operator.differs_from(&seen[0]) || self.agents.differs_from(&seen[1])
     }
 
     /// Looks at the files once more and makes the servers what they say. Blocks.
-    fn reload(&mut self, set: &ServerPool) {
+    fn reload_lists(&mut self, set: &ServerPool) {
         self.operator.update_from(read_list(self.operator.path()));
         let registrations = Arc::clone(&self.registrations);
         // A registration that is being written down is in the file after this turn or before it.
@@ -101,7 +101,7 @@ impl Sources {
 
     fn update_registered(&mut self) {
         let seen = read_list(self.agents.path());
-        if self.agents.differs(&seen) {
+        if self.agents.differs_from(&seen) {
             self.agents.update_from(seen);
             let refused = self.agents.config.servers.iter().filter(|e| !self.is_allowed(e));
             refused.for_each(|entry| {
@@ -141,19 +141,19 @@ async fn follow_files(
         // Nothing is lost of what is not waited for any more: the files are looked at next.
         tokio::select! {
             // Not every time, in a folder where much happens.
-            () = watch.changed() => sleep(SETTLE_INTERVAL).await,
-            () = sleep_until(Instant::now() + poll_interval) => watch.renew(),
+            () = watch.wait_changed() => sleep(SETTLE_INTERVAL).await,
+            () = sleep_until(Instant::now() + poll_interval) => watch.watch_again(),
         }
 
         let Some(seen) = read_lists(&paths).await else { return };
-        if sources.differs(&seen) && !wait_until_settled(&watch, &paths, seen).await {
+        if sources.differs_from(&seen) && !wait_until_settled(&watch, &paths, seen).await {
             continue;
         }
 
         // Also when they say what they said: what there is may be something else by now.
         let Some(set) = set.upgrade() else { return };
         let reloaded = tokio::task::spawn_blocking(move || {
-            sources.reload(&set);
+            sources.reload_lists(&set);
             sources
         });
 
@@ -179,7 +179,7 @@ async fn wait_until_settled(
     }
 
     tracing::info!("a list of MCP servers keeps changing; reading it later");
-    watch.renew();
+    watch.watch_again();
     false
 }
 

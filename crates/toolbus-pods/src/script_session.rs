@@ -144,7 +144,7 @@ impl ScriptSession<'_> {
             }
         }
 
-        self.conclude(transcript, handed_over, follower).await.map(Some)
+        self.conclude_run(transcript, handed_over, follower).await.map(Some)
     }
 
     /// Waits for the end of a script that was handed over in another session. All of its output is
@@ -156,11 +156,11 @@ impl ScriptSession<'_> {
         if transcript.started.is_none() && !self.cancelled.is_cancelled() {
             return Err(Error::OutcomeUnknown("it is not known to have started".to_owned()));
         }
-        self.conclude(transcript, now, follower).await
+        self.conclude_run(transcript, now, follower).await
     }
 
     /// Turns what was reported into the outcome.
-    async fn conclude(
+    async fn conclude_run(
         &self,
         mut transcript: Transcript,
         handed_over: Instant,

@@ -15,7 +15,7 @@ use toolbus_bus::trace;
 use toolbus_wire::{Envelope, Topic};
 
 use crate::consumer::RunningSubscription;
-use crate::frame::{properties_of, short};
+use crate::frame::{properties_of, short_string};
 use crate::shared::{Message, SendError, Shared};
 use crate::{Config, ConnectError, Start, metrics, supervisor, topology};
 
@@ -84,8 +84,8 @@ impl RabbitBus {
         let properties =
             properties_of(&envelope).map_err(|error| PublishError::Refused(error.to_string()))?;
         let message = Message {
-            exchange: short(self.shared.topology.exchange()),
-            routing_key: short(topic.as_str()),
+            exchange: short_string(self.shared.topology.exchange()),
+            routing_key: short_string(topic.as_str()),
             properties,
             body: envelope.body,
         };

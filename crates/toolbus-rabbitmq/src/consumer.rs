@@ -26,7 +26,7 @@ use toolbus_wire::queue;
 use crate::backoff::Backoff;
 use crate::delivery::{IncomingMessage, SubscriptionChannel};
 use crate::error::{protocol_error, reason};
-use crate::frame::short;
+use crate::frame::short_string;
 use crate::shared::{ConnectionState, Session, Shared};
 
 /// How long the broker may take to answer while a consumer is stopped.
@@ -204,11 +204,11 @@ impl RunningSubscription {
     ) -> lapin::Result<(Channel, lapin::Consumer)> {
         let Self { shared, subscription, .. } = self;
         let channel = shared.topology.subscribe(&session.link, subscription).await?;
-        let name = short(&queue::queue(&subscription.name));
+        let name = short_string(&queue::queue(&subscription.name));
         let is_private = subscription.lifetime == Lifetime::Private;
         let options = BasicConsumeOptions { exclusive: is_private, ..Default::default() };
         let none = FieldTable::default();
-        let consumer = channel.basic_consume(name, short(""), options, none).await?;
+        let consumer = channel.basic_consume(name, short_string(""), options, none).await?;
         if is_private {
             shared.topology.bind(&channel, subscription).await?;
         }
@@ -301,7 +301,7 @@ impl RunningSubscription {
         consumer: &mut lapin::Consumer,
     ) {
         let channel = source.channel();
-        let name = short(&queue::queue(&self.subscription.name));
+        let name = short_string(&queue::queue(&self.subscription.name));
         let goodbye = async {
             if self.subscription.lifetime == Lifetime::Private {
                 // It would go with its consumer anyway; so it is gone for sure when this returns.

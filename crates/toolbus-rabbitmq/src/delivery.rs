@@ -17,7 +17,7 @@ use toolbus_bus::port::{
 };
 use toolbus_wire::{Topic, header, queue};
 
-use crate::frame::{self, envelope_of, long, short};
+use crate::frame::{self, envelope_of, long_string, short_string};
 use crate::frame_filter::OVERSIZED;
 use crate::shared::{Message, SendError, Shared};
 
@@ -171,8 +171,8 @@ impl UnackedDelivery<'_> {
         }
 
         let properties = frame::with_headers(&self.properties, |headers| {
-            headers.insert(header::DEAD_LETTER_REASON.into(), long(truncate_reason(why)));
-            headers.insert(DEAD_LETTER_TOPIC.into(), long(topic.as_str()));
+            headers.insert(header::DEAD_LETTER_REASON.into(), long_string(truncate_reason(why)));
+            headers.insert(DEAD_LETTER_TOPIC.into(), long_string(topic.as_str()));
         });
 
         let exchange = source.shared.topology.dead_letter_exchange();
@@ -195,8 +195,8 @@ impl UnackedDelivery<'_> {
         properties: BasicProperties,
     ) -> Result<(), SendError> {
         let message = Message {
-            exchange: short(exchange),
-            routing_key: short(key),
+            exchange: short_string(exchange),
+            routing_key: short_string(key),
             properties,
             body: self.body.clone(),
         };

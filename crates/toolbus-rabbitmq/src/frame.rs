@@ -21,7 +21,7 @@ pub(crate) fn properties_of(envelope: &Envelope) -> Result<BasicProperties, fram
 
     for (name, value) in headers {
         if let HeaderValue::LongString(value) = value {
-            table.insert(short(&name), AMQPValue::LongString(LongString::from(&*value)));
+            table.insert(short_string(&name), AMQPValue::LongString(LongString::from(&*value)));
         }
     }
 
@@ -38,32 +38,32 @@ pub(crate) fn properties_of(envelope: &Envelope) -> Result<BasicProperties, fram
 
     let mut all = BasicProperties::default().with_headers(table);
     if let Some(text) = content_type {
-        all = all.with_content_type(short(&text));
+        all = all.with_content_type(short_string(&text));
     }
 
     if let Some(mode) = delivery_mode {
         all = all.with_delivery_mode(mode);
     }
     if let Some(text) = correlation_id {
-        all = all.with_correlation_id(short(&text));
+        all = all.with_correlation_id(short_string(&text));
     }
 
     if let Some(text) = reply_to {
-        all = all.with_reply_to(short(&text));
+        all = all.with_reply_to(short_string(&text));
     }
     if let Some(text) = expiration {
-        all = all.with_expiration(short(&text));
+        all = all.with_expiration(short_string(&text));
     }
 
     if let Some(text) = message_id {
-        all = all.with_message_id(short(&text));
+        all = all.with_message_id(short_string(&text));
     }
     if let Some(seconds) = timestamp {
         all = all.with_timestamp(seconds);
     }
 
     if let Some(text) = message_type {
-        all = all.with_type(short(&text));
+        all = all.with_type(short_string(&text));
     }
 
     Ok(all)
@@ -147,12 +147,12 @@ pub(crate) fn encoded_bytes(properties: &BasicProperties) -> usize {
 }
 
 /// A header's value that is text.
-pub(crate) fn long(text: &str) -> AMQPValue {
+pub(crate) fn long_string(text: &str) -> AMQPValue {
     AMQPValue::LongString(text.as_bytes().into())
 }
 
 /// A text that is known to be short enough: names and topics are checked where they come in.
-pub(crate) fn short(text: &str) -> ShortString {
+pub(crate) fn short_string(text: &str) -> ShortString {
     debug_assert!(text.len() <= frame::SHORT_STRING_BYTES_MAX);
     // The library panics on a text that is too long, and a message must not be able to do that.
     ShortString::try_new(text).unwrap_or_default()

@@ -118,7 +118,7 @@ impl<S> FilteredStream<S> {
             };
 
             let Some(frame) = unread.get_mut(..length) else { return };
-            repair::repair(kind, &mut frame[HEAD_BYTES..HEAD_BYTES + size]);
+            repair::repair_frame(kind, &mut frame[HEAD_BYTES..HEAD_BYTES + size]);
             self.passed += length;
         }
     }

@@ -93,7 +93,7 @@ impl Metrics {
 
     /// What became of a message on the channel.
     pub(crate) fn record_settled(&self, outcome: &PublishOutcome) {
-        self.answered(match outcome {
+        self.record_answer(match outcome {
             PublishOutcome::Confirmed => "confirmed",
             PublishOutcome::Unroutable => "unroutable",
             PublishOutcome::Refused(_) => "refused",
@@ -104,10 +104,10 @@ impl Metrics {
 
     /// The answer to a message was not waited for any longer.
     pub(crate) fn record_late(&self) {
-        self.answered("late");
+        self.record_answer("late");
     }
 
-    pub(crate) fn connected(&self) {
+    pub(crate) fn record_connected(&self) {
         self.connects.add(1, &[KeyValue::new(OUTCOME, "ok")]);
     }
 
@@ -115,7 +115,7 @@ impl Metrics {
         self.connects.add(1, &[KeyValue::new(OUTCOME, "failed")]);
     }
 
-    pub(crate) fn lost(&self) {
+    pub(crate) fn record_lost(&self) {
         self.lost.add(1, &[]);
     }
 
@@ -123,7 +123,7 @@ impl Metrics {
         self.blocks.add(1, &[]);
     }
 
-    fn answered(&self, outcome: &'static str) {
+    fn record_answer(&self, outcome: &'static str) {
         self.confirms.add(1, &[KeyValue::new(OUTCOME, outcome)]);
     }
 }
@@ -145,5 +145,5 @@ pub(crate) fn observe(shared: &Arc<Shared>) {
         u64::from(matches!(*shared.state.borrow(), ConnectionState::Blocked(..)))
     });
 
-    gauge(&INTERRUPTED, |shared| shared.interrupted() as u64);
+    gauge(&INTERRUPTED, |shared| shared.count_interrupted() as u64);
 }

@@ -137,7 +137,7 @@ impl Publisher {
                 biased;
                 () = collect_settled(&mut in_flight, &mut settled), if !in_flight.is_empty() => {
                     let alone = in_flight.is_empty() && settled.len() == 1;
-                    returns.collect(&mut settled);
+                    returns.collect_settled(&mut settled);
 
                     for sent in settled.drain(..) {
                         sent.report_outcome(&mut returns, alone, &self.metrics);
@@ -267,7 +267,7 @@ impl MessageKey {
 }
 
 impl Returns {
-    fn collect(&mut self, settled: &mut [SettledMessage]) {
+    fn collect_settled(&mut self, settled: &mut [SettledMessage]) {
         self.0.extend(settled.iter_mut().filter_map(|sent| sent.returned.take()));
     }
 

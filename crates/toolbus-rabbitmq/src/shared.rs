@@ -258,7 +258,7 @@ impl Shared {
     }
 
     /// How many subscriptions are interrupted.
-    pub(crate) fn interrupted(&self) -> usize {
+    pub(crate) fn count_interrupted(&self) -> usize {
         self.interrupted_subscriptions.lock().len()
     }
 

@@ -103,7 +103,7 @@ pub(crate) async fn supervise(shared: Arc<Shared>, first: Option<ReadyConnection
         let began = Instant::now();
         let Some(reason) = serve_connection(&shared, next).await else { break };
         tracing::warn!(broker = %shared.config.address, reason, "lost the connection to the broker");
-        shared.metrics.lost();
+        shared.metrics.record_lost();
         backoff.note_uptime(began.elapsed());
 
         if wait_for_next_attempt(&shared, &mut backoff).await.is_none() {
@@ -161,7 +161,7 @@ async fn serve_connection(shared: &Shared, ready: ReadyConnection) -> Option<Str
     let mut publishing = shared.tasks.spawn(publisher.run(channel));
 
     tracing::info!(broker = %shared.config.address, "connected to the broker");
-    shared.metrics.connected();
+    shared.metrics.record_connected();
     shared.state.send_replace(ConnectionState::Up(Arc::clone(&session)));
 
     let mut status_check = tokio::time::interval(STATUS_CHECK_INTERVAL);

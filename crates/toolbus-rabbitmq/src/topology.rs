@@ -18,7 +18,7 @@ use toolbus_wire::queue;
 
 use crate::config::{Config, NAME_BYTES_MAX, QueueProfile};
 use crate::error::{is_soft, reason};
-use crate::frame::{long, short};
+use crate::frame::{long_string, short_string};
 use crate::link::Link;
 
 /// Most messages in a queue that bears our own name.
@@ -117,7 +117,7 @@ fn own_bounds() -> FieldTable {
     arguments.insert("x-max-length".into(), OWN_QUEUE_MESSAGES_MAX.into());
     arguments.insert("x-max-length-bytes".into(), OWN_QUEUE_BYTES_MAX.into());
     // The publisher gets an error, instead of an older message being lost.
-    arguments.insert("x-overflow".into(), long("reject-publish"));
+    arguments.insert("x-overflow".into(), long_string("reject-publish"));
     arguments
 }
 
@@ -159,9 +159,9 @@ impl<'a> Declarer<'a> {
 
         let main = queue::queue(&subscription.name);
         let mut arguments = if is_ours { own_bounds() } else { FieldTable::default() };
-        let exchange = long(&topology.dead_letter_exchange);
+        let exchange = long_string(&topology.dead_letter_exchange);
         arguments.insert("x-dead-letter-exchange".into(), exchange);
-        arguments.insert("x-dead-letter-routing-key".into(), long(pattern));
+        arguments.insert("x-dead-letter-routing-key".into(), long_string(pattern));
         self.ensure_queue(&main, options, arguments).await?;
 
         self.bind(&main, &topology.exchange, pattern).await
@@ -171,7 +171,7 @@ impl<'a> Declarer<'a> {
     async fn declare_private(&mut self, subscription: &Subscription) -> lapin::Result<()> {
         let name = queue::queue(&subscription.name);
         let options = QueueDeclareOptions::exclusive().auto_delete();
-        self.channel.queue_declare(short(&name), options, own_bounds()).await.map(drop)
+        self.channel.queue_declare(short_string(&name), options, own_bounds()).await.map(drop)
     }
 
     async fn ensure_exchange(&mut self, name: &str) -> lapin::Result<()> {
@@ -191,7 +191,7 @@ impl<'a> Declarer<'a> {
         options: ExchangeDeclareOptions,
     ) -> lapin::Result<()> {
         let none = FieldTable::default();
-        self.channel.exchange_declare(short(name), ExchangeKind::Topic, options, none).await
+        self.channel.exchange_declare(short_string(name), ExchangeKind::Topic, options, none).await
     }
 
     async fn ensure_queue(
@@ -200,12 +200,16 @@ impl<'a> Declarer<'a> {
         options: QueueDeclareOptions,
         arguments: FieldTable,
     ) -> lapin::Result<()> {
-        let declared = self.channel.queue_declare(short(name), options, arguments).await.map(drop);
+        let declared =
+            self.channel.queue_declare(short_string(name), options, arguments).await.map(drop);
         if !self.reopen_if_declared_otherwise(name, &declared).await? {
             return declared;
         }
         let passive = QueueDeclareOptions { passive: true, ..options };
-        self.channel.queue_declare(short(name), passive, FieldTable::default()).await.map(drop)
+        self.channel
+            .queue_declare(short_string(name), passive, FieldTable::default())
+            .await
+            .map(drop)
     }
 
     /// Whether the broker answered 406. Then it has closed the channel, and another is open.
@@ -237,7 +241,9 @@ async fn bind_queue(
 ) -> lapin::Result<()> {
     let options = QueueBindOptions::default();
     let none = FieldTable::default();
-    channel.queue_bind(short(queue), short(exchange), short(key), options, none).await
+    channel
+        .queue_bind(short_string(queue), short_string(exchange), short_string(key), options, none)
+        .await
 }
 
 async fn create_channel(link: &Link, prefetch: Option<u16>) -> lapin::Result<Channel> {
@@ -254,7 +260,7 @@ fn dead_letter_arguments(profile: QueueProfile) -> FieldTable {
         arguments.insert("x-message-ttl".into(), DEAD_LETTER_TTL_MS.into());
         arguments.insert("x-max-length".into(), DEAD_LETTER_MESSAGES_MAX.into());
         arguments.insert("x-max-length-bytes".into(), DEAD_LETTER_BYTES_MAX.into());
-        arguments.insert("x-overflow".into(), long("drop-head"));
+        arguments.insert("x-overflow".into(), long_string("drop-head"));
     }
     arguments
 }

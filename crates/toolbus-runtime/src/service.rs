@@ -231,7 +231,7 @@ pub fn configure<S: ServiceSettings>(
     match loaded {
         Ok(loaded) => {
             let export = loaded.settings.frame().telemetry;
-            Errors::of(telemetry::mistakes(export, environment)).map(|()| loaded)
+            Errors::of(telemetry::find_mistakes(export, environment)).map(|()| loaded)
         }
         Err(errors) => {
             // What the settings say of telemetry is not known; the environment alone is.
@@ -240,7 +240,7 @@ pub fn configure<S: ServiceSettings>(
                 endpoint: endpoint.and_then(|text| text.parse().ok()),
                 ..TelemetrySettings::default()
             };
-            Err(errors.and(telemetry::mistakes(&export, environment)))
+            Err(errors.and(telemetry::find_mistakes(&export, environment)))
         }
     }
 }

@@ -133,8 +133,8 @@ impl Telemetry {
 /// What is wrong with the `OTEL_` variables that matter with these settings, for the one report of
 /// all mistakes.
 #[must_use]
-pub fn mistakes(export: &TelemetrySettings, environment: &Environment) -> Vec<Mistake> {
-    otlp::mistakes(export, environment)
+pub fn find_mistakes(export: &TelemetrySettings, environment: &Environment) -> Vec<Mistake> {
+    otlp::find_mistakes(export, environment)
 }
 
 /// Sets up logs, and exports when an endpoint is known. Once in a process.

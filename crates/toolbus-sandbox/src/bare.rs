@@ -49,7 +49,7 @@ impl Bare {
                 let with = InstallerEnv {
                     launcher: Arc::clone(&launcher),
                     interpreter: Arc::clone(&interpreter),
-                    settings: InstallerSettings::detect(&interpreter),
+                    settings: InstallerSettings::detect_installer(&interpreter),
                     base: BwrapOptions::default(),
                     filter: None,
                     source: directory.clone(),

@@ -166,12 +166,12 @@ pub(crate) struct GroupHandle {
 
 impl GroupHandle {
     /// Moves the calling thread in.
-    pub(crate) fn enter(&self) -> io::Result<()> {
+    pub(crate) fn enter_group(&self) -> io::Result<()> {
         fs::write(&self.enter, "0")
     }
 
     /// Moves the calling thread back to where the service is.
-    pub(crate) fn leave(&self) -> io::Result<()> {
+    pub(crate) fn leave_group(&self) -> io::Result<()> {
         fs::write(&self.leave, "0")
     }
 }
@@ -192,7 +192,7 @@ impl ControlGroup {
     /// The files by which a thread enters the group before it starts a process, and goes back
     /// afterwards. A thread that moves itself moves at once, while moving a process waits for all
     /// processors; but only version 1 lets threads of one process be in several groups.
-    pub(crate) fn handles(&self) -> Vec<GroupHandle> {
+    pub(crate) fn group_handles(&self) -> Vec<GroupHandle> {
         let handle = |folder: &PathBuf| GroupHandle {
             enter: folder.join("tasks"),
             leave: folder.with_file_name("tasks"),

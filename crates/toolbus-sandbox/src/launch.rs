@@ -179,7 +179,7 @@ impl Launcher {
             limits: launch.limits,
             become_id: None,
             directory: c"/".to_owned(),
-            group_handles: launch.group.map(ControlGroup::handles).unwrap_or_default(),
+            group_handles: launch.group.map(ControlGroup::group_handles).unwrap_or_default(),
         };
 
         match &self.isolation {

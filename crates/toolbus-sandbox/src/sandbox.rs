@@ -40,7 +40,7 @@ impl Sandbox {
 
         let bwrap = probe::find_bwrap(config.bwrap.as_deref()).await?;
         let interpreter = Arc::new(Interpreter::find(config.python.as_deref()).await?);
-        let settings = InstallerSettings::detect(&interpreter);
+        let settings = InstallerSettings::detect_installer(&interpreter);
         let become_id = is_root().then_some(config.unprivileged_id);
         let cache = open_cache(&config, become_id)?;
         let plan = HostTrees::plan(&config, &interpreter, &settings, cache.as_ref());

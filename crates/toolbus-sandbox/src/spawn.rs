@@ -97,13 +97,13 @@ impl ProcessSpawner {
 fn serve_jobs(jobs: &Receiver<SpawnJob>) {
     while let Ok((plan, reply)) = jobs.recv() {
         let group_handles = &plan.group_handles;
-        let entered = group_handles.iter().try_for_each(GroupHandle::enter);
+        let entered = group_handles.iter().try_for_each(GroupHandle::enter_group);
         let started = entered.and_then(|()| spawn_child(&plan));
 
         for handle in group_handles {
             // A thread that stays behind leaves with the next run; until then it is in the way of
             // nothing but the removal of the group, which is tried again.
-            let _ = handle.leave();
+            let _ = handle.leave_group();
         }
 
         drop(plan);

@@ -84,7 +84,7 @@ impl Guides {
 
     fn index(&self, seen: &SeenGroups) -> String {
         let guides = self.guides.read();
-        let guides: Vec<_> = guides.iter().filter(|guide| seen.has(&guide.name)).collect();
+        let guides: Vec<_> = guides.iter().filter(|guide| seen.has_guide(&guide.name)).collect();
         if guides.is_empty() {
             return "No tool guides are registered in this agent.".to_owned();
         }
@@ -98,7 +98,7 @@ impl Guides {
 
     fn page(&self, name: &str, seen: &SeenGroups) -> String {
         let guides = self.guides.read();
-        let mut guides = guides.iter().filter(|guide| seen.has(&guide.name));
+        let mut guides = guides.iter().filter(|guide| seen.has_guide(&guide.name));
         let named = |guide: &&Guide| guide.name.eq_ignore_ascii_case(name.trim());
         match guides.clone().find(named) {
             Some(guide) => guide.document.clone(),
@@ -127,7 +127,7 @@ impl SeenGroups {
         Self { names: Some(groups.map(str::to_ascii_lowercase).collect()) }
     }
 
-    fn has(&self, guide: &str) -> bool {
+    fn has_guide(&self, guide: &str) -> bool {
         self.names.as_ref().is_none_or(|names| names.contains(&guide.to_ascii_lowercase()))
     }
 }

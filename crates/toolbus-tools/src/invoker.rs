@@ -108,10 +108,10 @@ impl Invoker {
     ) -> Outcome {
         charge_budget(&call)?;
         let entry = look_up(&call, &self.inner.registry.snapshot())?;
-        recording.found(&entry);
+        recording.record_tool(&entry);
         let mut arguments = read_arguments(&call, &entry)?;
         let subject = resolve_subject(&call, &entry, &mut arguments)?;
-        recording.resolved(&subject);
+        recording.record_subject(&subject);
 
         let arguments = Value::Object(arguments);
         let mut passage = Passage::new(call, Some(Arc::clone(&entry)), subject, arguments);
@@ -138,7 +138,7 @@ impl Invoker {
             let verdict = match gate.check(passage) {
                 Verdict::Now(verdict) => verdict,
                 Verdict::Later(verdict) => {
-                    recording.waits(gate.name());
+                    recording.report_wait(gate.name());
                     let passing = async {
                         verdict.await?;
                         slot.resume().await.map_err(|_| CallError::cancelled())
@@ -172,7 +172,7 @@ impl Invoker {
         let context = CallContext {
             deadline,
             cancelled: cancelled.clone(),
-            progress: recording.stamped(call.progress),
+            progress: recording.stamp_progress(call.progress),
             asker: call.asker,
         };
 

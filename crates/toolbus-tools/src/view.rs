@@ -34,14 +34,14 @@ impl View {
     #[must_use]
     pub fn only<P: Into<String>>(&self, patterns: impl IntoIterator<Item = P>) -> Self {
         let only = patterns.into_iter().map(Into::into).collect();
-        self.narrowed(ViewRules { only: Some(only), without: Vec::new(), wider: self.clone() })
+        self.narrow_by(ViewRules { only: Some(only), without: Vec::new(), wider: self.clone() })
     }
 
     /// The part of this view whose ids match none of the patterns.
     #[must_use]
     pub fn without<P: Into<String>>(&self, patterns: impl IntoIterator<Item = P>) -> Self {
         let without = patterns.into_iter().map(Into::into).collect();
-        self.narrowed(ViewRules { only: None, without, wider: self.clone() })
+        self.narrow_by(ViewRules { only: None, without, wider: self.clone() })
     }
 
     /// Whether everything is seen.
@@ -62,7 +62,7 @@ impl View {
             && rules.wider.sees(tool)
     }
 
-    fn narrowed(&self, rules: ViewRules) -> Self {
+    fn narrow_by(&self, rules: ViewRules) -> Self {
         Self { rules: Some(Arc::new(rules)) }
     }
 }

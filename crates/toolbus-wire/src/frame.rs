@@ -135,12 +135,12 @@ impl Envelope {
             properties: Properties {
                 content_type: Some(Cow::Borrowed(CONTENT_TYPE)),
                 delivery_mode: Some(PERSISTENT),
-                correlation_id: short("correlation id", self.correlation_id.as_deref())?,
-                reply_to: short("reply topic", self.reply_to.as_ref().map(Topic::as_str))?,
+                correlation_id: short_text("correlation id", self.correlation_id.as_deref())?,
+                reply_to: short_text("reply topic", self.reply_to.as_ref().map(Topic::as_str))?,
                 expiration: self.expires_after.map(expiration),
-                message_id: short("message id", Some(&self.message_id))?,
+                message_id: short_text("message id", Some(&self.message_id))?,
                 timestamp: Some(self.timestamp),
-                message_type: short("message type", Some(&self.message_type))?,
+                message_type: short_text("message type", Some(&self.message_type))?,
             },
             headers: self.wire_headers()?,
             body: self.body.clone(),
@@ -150,10 +150,10 @@ impl Envelope {
     fn wire_headers(&self) -> Result<Vec<(Cow<'_, str>, HeaderValue<'_>)>, Error> {
         // The source, the destination and the two of the trace.
         let mut headers = Vec::with_capacity(self.headers.len() + 4);
-        headers.push(long(SOURCE, &self.source));
+        headers.push(long_text(SOURCE, &self.source));
 
         if let Some(destination) = &self.destination {
-            headers.push(long(DESTINATION, destination));
+            headers.push(long_text(DESTINATION, destination));
         }
 
         for (name, value) in self.headers.iter() {
@@ -164,14 +164,14 @@ impl Envelope {
 
             // A logical header never stands in for a field of the envelope.
             if !RESERVED.contains(&name.as_ref()) {
-                headers.push(long(name, value));
+                headers.push(long_text(name, value));
             }
         }
 
         if let Some(trace) = &self.trace {
-            headers.push(long(TRACEPARENT, trace.traceparent()));
+            headers.push(long_text(TRACEPARENT, trace.traceparent()));
             if let Some(state) = trace.tracestate() {
-                headers.push(long(TRACESTATE, state));
+                headers.push(long_text(TRACESTATE, state));
             }
         }
 
@@ -256,7 +256,10 @@ fn text(value: Option<Cow<'_, str>>) -> Option<String> {
 }
 
 /// A property's text; an absent one is written as an empty one.
-fn short<'a>(what: &'static str, value: Option<&'a str>) -> Result<Option<Cow<'a, str>>, Error> {
+fn short_text<'a>(
+    what: &'static str,
+    value: Option<&'a str>,
+) -> Result<Option<Cow<'a, str>>, Error> {
     let value = value.unwrap_or_default();
     match value.len() {
         0..=SHORT_STRING_BYTES_MAX => Ok(Some(Cow::Borrowed(value))),
@@ -264,7 +267,7 @@ fn short<'a>(what: &'static str, value: Option<&'a str>) -> Result<Option<Cow<'a
     }
 }
 
-fn long<'a>(name: impl Into<Cow<'a, str>>, value: &'a str) -> (Cow<'a, str>, HeaderValue<'a>) {
+fn long_text<'a>(name: impl Into<Cow<'a, str>>, value: &'a str) -> (Cow<'a, str>, HeaderValue<'a>) {
     (name.into(), HeaderValue::LongString(Cow::Borrowed(value.as_bytes())))
 }
 

@@ -38,9 +38,9 @@ fn it_prints_itself_nowhere() {
 
 #[test]
 fn it_is_masked_in_every_place_of_a_text() {
-    assert_eq!(key().redact(&format!("{KEY}, and {KEY}.")), "***, and ***.");
-    assert_eq!(key().redact("nothing here"), "nothing here");
-    assert_eq!(ApiKey::parse("a").unwrap().redact("a bad day"), "a bad day");
+    assert_eq!(key().redact_key(&format!("{KEY}, and {KEY}.")), "***, and ***.");
+    assert_eq!(key().redact_key("nothing here"), "nothing here");
+    assert_eq!(ApiKey::parse("a").unwrap().redact_key("a bad day"), "a bad day");
 }
 
 #[tokio::test]

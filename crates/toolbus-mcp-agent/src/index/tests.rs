@@ -12,7 +12,7 @@ fn announcement(servers: &[&str], removed: &[&str]) -> McpServersIndexed {
 }
 
 fn names(index: &Index) -> Vec<(String, bool)> {
-    let (servers, _) = index.indexed();
+    let (servers, _) = index.list_indexed();
     servers.into_iter().map(|server| (server.name, server.is_away)).collect()
 }
 
@@ -35,7 +35,7 @@ fn servers_are_alike_without_regard_to_case_and_keep_their_places() {
 fn an_outage_empties_nothing() {
     let index = Index::default();
     index.apply(announcement(&["back", "gone", "removed"], &[]), |_| {});
-    let (_, before) = index.indexed();
+    let (_, before) = index.list_indexed();
 
     index.begin_generation();
     check(&index, &[("back", false), ("gone", false), ("removed", false)]);
@@ -62,7 +62,7 @@ fn an_outage_empties_nothing() {
 async fn a_condition_may_look_into_the_index() {
     let index = Index::default();
     index.apply(announcement(&["a"], &[]), |_| {});
-    index.wait_until(|servers| servers.len() == index.indexed().0.len()).await;
+    index.wait_until(|servers| servers.len() == index.list_indexed().0.len()).await;
 }
 
 /// What somebody waits for is never missed, however the announcement and the look fall.
@@ -75,7 +75,7 @@ async fn a_change_is_seen_with_its_revision() {
             let mut known = 0;
             while known < 100 {
                 index.wait_for_revision_after(known).await;
-                let (servers, revision) = index.indexed();
+                let (servers, revision) = index.list_indexed();
                 assert_eq!(servers[0].announced, revision, "the revision is of these servers");
                 known = revision;
             }

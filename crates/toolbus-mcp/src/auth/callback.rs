@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::login::Error;
-use crate::eraser::shortened;
+use crate::eraser::shorten_text;
 
 /// The path that the authorization server sends the browser to.
 const PATH: &str = "/callback";
@@ -140,7 +140,7 @@ fn refusal_in(url: &Url) -> Option<Error> {
         None => error,
     };
     let text: String = text.chars().filter(|c| !c.is_control()).collect();
-    Some(Error::Refused(shortened(&text, TEXT_BYTES_MAX).into_owned()))
+    Some(Error::Refused(shorten_text(&text, TEXT_BYTES_MAX).into_owned()))
 }
 
 #[cfg(test)]

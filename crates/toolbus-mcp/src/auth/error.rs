@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rmcp::transport::AuthError;
 
-use crate::eraser::{Eraser, shortened};
+use crate::eraser::{Eraser, shorten_text};
 use crate::http::root_cause;
 use crate::server_name::ServerName;
 
@@ -84,7 +84,7 @@ impl Error {
     /// The error that an authorization server reports, without secrets and shortened.
     pub(super) fn from_server(text: &str, eraser: &Eraser) -> Self {
         let text: String = text.chars().filter(|c| !c.is_control()).collect();
-        Self::Server(shortened(&eraser.erase(&text), TEXT_BYTES_MAX).into_owned())
+        Self::Server(shorten_text(&eraser.erase(&text), TEXT_BYTES_MAX).into_owned())
     }
 
     /// Whether a person has to do something.

@@ -90,7 +90,7 @@ impl<'a> Members<'a> {
                 continue;
             };
 
-            match self.variables.expand(&text) {
+            match self.variables.expand_text(&text) {
                 Ok(text) => drop(secrets.insert(name, Secret::from(text))),
                 Err(what) => self.add_mistake(&path, what),
             }
@@ -102,7 +102,7 @@ impl<'a> Members<'a> {
     /// Takes a secret text that is not empty, with its variables replaced.
     pub(super) fn take_secret(&mut self, member: &str) -> Option<Secret> {
         let text = self.take_text(member)?;
-        match self.variables.expand(&text) {
+        match self.variables.expand_text(&text) {
             Ok(text) if text.trim().is_empty() => self.add_mistake(member, "is empty"),
             Ok(text) => return Some(Secret::from(text)),
             Err(what) => self.add_mistake(member, what),

@@ -12,7 +12,7 @@ pub enum Variables<'a> {
 
 impl Variables<'_> {
     /// Replaces every `${NAME}` of `text`. An error says what is wrong and never quotes the text.
-    pub(super) fn expand(self, text: &str) -> Result<String, String> {
+    pub(super) fn expand_text(self, text: &str) -> Result<String, String> {
         let mut expanded = String::with_capacity(text.len());
         let mut rest = text;
         while let Some((before, after)) = rest.split_once("${") {

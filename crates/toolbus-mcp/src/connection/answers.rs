@@ -10,7 +10,7 @@ use super::request_sender::RequestSender;
 use crate::auth;
 use crate::call::{Call, CallError};
 use crate::call_result::CallResult;
-use crate::eraser::shortened;
+use crate::eraser::shorten_text;
 use crate::failure::{Failure, TEXT_BYTES_MAX, is_unauthorized, is_unreachable, json_rpc_text};
 use crate::transport::intercept::CallTag;
 use crate::{http, transport};
@@ -158,7 +158,7 @@ impl<'a> AnswerReader<'a> {
         let is_short = |data: &Value| data.to_string().len() <= ERROR_DATA_BYTES_MAX;
         Some(Box::new(McpServerError {
             code: error.code.0,
-            message: shortened(&text, TEXT_BYTES_MAX).into_owned(),
+            message: shorten_text(&text, TEXT_BYTES_MAX).into_owned(),
             // Credentials are erased from it where messages come in.
             data: error.data.clone().filter(is_short),
         }))
@@ -188,7 +188,7 @@ impl<'a> AnswerReader<'a> {
             text = format!("{text}: {}", names.join(", "));
         }
 
-        shortened(&self.sender.eraser.erase(&text), TEXT_BYTES_MAX).into_owned()
+        shorten_text(&self.sender.eraser.erase(&text), TEXT_BYTES_MAX).into_owned()
     }
 
     /// Explains why the transport did not carry a request.
@@ -198,7 +198,7 @@ impl<'a> AnswerReader<'a> {
             |error| Failure::request(&ServiceError::TransportSend(error), &self.sender.eraser);
         let http = error.error.downcast_ref::<http::Error>();
 
-        match http.and_then(auth::carried) {
+        match http.and_then(auth::carried_error) {
             // The token is good, and not for this tool.
             Some(auth::Error::NeedsLogin { scope: Some(_), .. }) => {
                 let reason = failure(error).to_string();

@@ -12,7 +12,7 @@ use super::client_handler::ClientRequestHandler;
 use super::lifecycle::add_child_exit;
 use super::{ServerAccess, SharedDeps};
 use crate::config::{Endpoint, Launch};
-use crate::eraser::shortened;
+use crate::eraser::shorten_text;
 use crate::failure::Failure;
 use crate::transport::intercept::InterceptedTransport;
 use crate::transport::process::{ChildMonitor, ServerProcess, SpawnDeps};
@@ -104,7 +104,7 @@ pub(super) async fn dial_endpoint(
     if handshake.is_older_http() {
         let opening = streamable_http::open_older(clients, endpoint, authorization, &wire);
         let opened = Box::pin(opening).await;
-        let sse = opened.map_err(|error| Failure::stream(error, &handler.eraser))?;
+        let sse = opened.map_err(|error| Failure::from_stream_error(error, &handler.eraser))?;
         shake_hands(InterceptedTransport::new(sse, wire), handler, handshake).await
     } else {
         let http = streamable_http::open(clients, endpoint, authorization, &wire);
@@ -139,12 +139,12 @@ where
 pub(super) fn read_identity(peer: &Peer<RoleClient>) -> ServerIdentity {
     let Some(info) = peer.peer_info() else { return ServerIdentity::default() };
     let bounded = |text: &Option<String>| {
-        text.as_deref().map(|text| shortened(text, IDENTITY_BYTES_MAX).into_owned())
+        text.as_deref().map(|text| shorten_text(text, IDENTITY_BYTES_MAX).into_owned())
     };
 
     let mut identity = ServerIdentity {
         instructions: bounded(&info.instructions),
-        protocol: shortened(info.protocol_version.as_str(), PROTOCOL_BYTES_MAX).into_owned(),
+        protocol: shorten_text(info.protocol_version.as_str(), PROTOCOL_BYTES_MAX).into_owned(),
         ..ServerIdentity::default()
     };
     if let Some(program) = &info.server_info {

@@ -46,7 +46,7 @@ impl Finder {
     /// Whether a message holds a credential, or cannot be looked through.
     pub(crate) fn is_in(&self, message: &impl Serialize) -> bool {
         let mut search = CredentialSearch { finder: self, window: Vec::new() };
-        serde_json::to_writer(&mut search, message).is_err() || search.finds()
+        serde_json::to_writer(&mut search, message).is_err() || search.is_found()
     }
 
     /// Takes the credentials out of every text of a value: of names of members and numbers too.
@@ -102,7 +102,7 @@ struct CredentialSearch<'a> {
 }
 
 impl CredentialSearch<'_> {
-    fn finds(&self) -> bool {
+    fn is_found(&self) -> bool {
         self.finder.in_json.is_match(&self.window)
     }
 }
@@ -112,7 +112,7 @@ impl io::Write for CredentialSearch<'_> {
         self.window.extend_from_slice(bytes);
         let overlap = self.finder.longest_in_json - 1;
         if self.window.len() >= WINDOW_BYTES.max(2 * overlap) {
-            if self.finds() {
+            if self.is_found() {
                 return Err(io::ErrorKind::Other.into());
             }
             // What a credential may have begun in stays.

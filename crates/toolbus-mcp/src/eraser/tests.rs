@@ -24,7 +24,7 @@ fn what_one_clone_learns_all_erase_and_the_oldest_is_forgotten() {
 
 #[test]
 fn texts_are_cut_between_characters() {
-    assert_eq!(shortened("äöü", 6), "äöü");
-    assert_eq!(shortened("äöü", 5), "äö…");
-    assert_eq!(shortened("abc", 0), "…");
+    assert_eq!(shorten_text("äöü", 6), "äöü");
+    assert_eq!(shorten_text("äöü", 5), "äö…");
+    assert_eq!(shorten_text("abc", 0), "…");
 }

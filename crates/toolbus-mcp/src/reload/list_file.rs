@@ -33,7 +33,7 @@ impl ListFile {
     }
 
     /// That of agents, not read yet. Not to be there is what it usually is.
-    pub(super) fn registered(path: PathBuf) -> Self {
+    pub(super) fn of_agents(path: PathBuf) -> Self {
         Self { path, of_operator: false, seen: ListContent::Missing, config: Config::default() }
     }
 
@@ -42,13 +42,13 @@ impl ListFile {
     }
 
     /// Whether there is something else than there was.
-    pub(super) fn differs(&self, seen: &ListContent) -> bool {
+    pub(super) fn differs_from(&self, seen: &ListContent) -> bool {
         self.seen != *seen
     }
 
     /// Takes over what was read, as far as it makes sense, and logs the rest.
     pub(super) fn update_from(&mut self, seen: ListContent) {
-        if !self.differs(&seen) {
+        if !self.differs_from(&seen) {
             return;
         }
 

@@ -29,12 +29,12 @@ impl FolderWatch {
         let folders = files.into_iter().map(folder_of).collect();
         let watch = Self { inotify: inotify.ok(), folders };
 
-        watch.renew();
+        watch.watch_again();
         watch
     }
 
     /// Watches the folders that are there now; for those that are watched already it does nothing.
-    pub(super) fn renew(&self) {
+    pub(super) fn watch_again(&self) {
         let Some(inotify) = &self.inotify else { return };
         // Not every write: a file is looked at when its writer is done with it.
         let events = WatchFlags::CLOSE_WRITE
@@ -51,7 +51,7 @@ impl FolderWatch {
     }
 
     /// Waits until something has changed. May be dropped at any time.
-    pub(super) async fn changed(&self) {
+    pub(super) async fn wait_changed(&self) {
         let Some(inotify) = &self.inotify else { return std::future::pending().await };
         let Ok(mut ready) = inotify.readable().await else {
             return std::future::pending().await;

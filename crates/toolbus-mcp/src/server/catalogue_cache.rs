@@ -130,7 +130,8 @@ impl ToolCatalogueCache {
         let catalogue = catalogue?;
 
         let trust = &self.context.trust;
-        let reviewed = trust.review(&self.entry, connection.identity.clone(), catalogue).await?;
+        let reviewed =
+            trust.review_catalogue(&self.entry, connection.identity.clone(), catalogue).await?;
 
         *stamp = reviewed.stamp;
         self.store(reviewed, offer, reported.mark_listed());

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::call::{Call, CallError, name_list};
 use crate::call_result::CallResult;
-use crate::nearest::nearest;
+use crate::nearest::nearest_names;
 use crate::server::Server;
 
 /// The note for a caller of an aggregator whose arguments came as text.
@@ -47,6 +47,6 @@ pub(super) fn add_hints(
 fn nearest_tools(server: &Server, tool: &str) -> Option<String> {
     let listing = server.catalogue.latest()?;
     let tools = listing.catalogue.tools().map(|tool| tool.name.as_str());
-    let names: Vec<_> = nearest(tool, tools).into_iter().map(str::to_owned).collect();
+    let names: Vec<_> = nearest_names(tool, tools).into_iter().map(str::to_owned).collect();
     Some(name_list("Tools", &names))
 }

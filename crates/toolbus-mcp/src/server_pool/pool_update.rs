@@ -31,13 +31,13 @@ impl ServerPool {
             let mut update = PoolUpdate { context, before, after: Vec::new(), has_changed: false };
 
             for entry in &desired.operators {
-                update.put(entry, ServerOrigin::Operator);
+                update.put_server(entry, ServerOrigin::Operator);
             }
             for entry in &desired.registered {
                 let is_taken =
                     update.after.iter().any(|server| server.entry.name.looks_like(&entry.name));
                 if !is_taken {
-                    update.put(entry, ServerOrigin::Agent);
+                    update.put_server(entry, ServerOrigin::Agent);
                 }
             }
             update.remove_undesired(&desired.unclear);
@@ -62,7 +62,7 @@ struct PoolUpdate<'a> {
 
 impl PoolUpdate<'_> {
     /// Puts the server of an entry into the list: the one there is, if it is the same.
-    fn put(&mut self, entry: &Entry, origin: ServerOrigin) {
+    fn put_server(&mut self, entry: &Entry, origin: ServerOrigin) {
         let known = self.before.iter().position(|server| server.entry.name == entry.name);
         let known = known.map(|index| self.before.remove(index));
 
@@ -82,7 +82,7 @@ impl PoolUpdate<'_> {
                 let what = if known.is_some() { "changed" } else { "new" };
                 tracing::info!(server = %entry.name, what, "starting configured MCP server");
                 if let Some(server) = known {
-                    self.retire(server);
+                    self.retire_server(server);
                 }
 
                 let server = Server::new(entry.clone(), origin, Arc::clone(self.context));
@@ -109,12 +109,12 @@ impl PoolUpdate<'_> {
             } else {
                 tracing::info!(server = %name, "removing MCP server that is no longer configured");
                 server.catalogue.release_claims();
-                self.retire(server);
+                self.retire_server(server);
             }
         }
     }
 
-    fn retire(&mut self, server: Arc<Server>) {
+    fn retire_server(&mut self, server: Arc<Server>) {
         self.has_changed = true;
         let grace = server.longest_call();
         self.context.spawn_close(server, grace);

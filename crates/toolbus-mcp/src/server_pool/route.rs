@@ -13,7 +13,7 @@ use crate::call::{Call, CallError, Naming};
 use crate::catalogue::Tool;
 use crate::claims::Claims;
 use crate::direct_name::direct_name;
-use crate::nearest::{loose, nearest, only};
+use crate::nearest::{loose_form, nearest_names, only_match};
 use crate::server::{Server, ServerListing};
 
 /// Most times that a call is unwrapped.
@@ -88,7 +88,7 @@ impl ToolRouter<'_> {
     fn server_unknown(&self, name: &str) -> CallError {
         let servers = self.roster.list();
         let names = servers.iter().map(|server| server.entry.name.as_str());
-        let names = nearest(name, names).into_iter().map(str::to_owned).collect();
+        let names = nearest_names(name, names).into_iter().map(str::to_owned).collect();
         CallError::ServerUnknown { server: name.to_owned(), names }
     }
 
@@ -100,15 +100,15 @@ impl ToolRouter<'_> {
     /// The only server whose name or title this may be.
     fn find_similar_server(&self, name: &str) -> Option<Arc<Server>> {
         let servers = self.roster.list();
-        let wanted = loose(name);
+        let wanted = loose_form(name);
         if wanted.is_empty() {
             return None;
         }
 
         let is_similar = |server: &&Arc<Server>| {
-            loose(server.entry.name.as_str()) == wanted || has_title(server, &wanted)
+            loose_form(server.entry.name.as_str()) == wanted || has_title(server, &wanted)
         };
-        only(servers.iter(), is_similar).cloned()
+        only_match(servers.iter(), is_similar).cloned()
     }
 
     /// The only tool of any server that may be meant, when no server has exactly this name.
@@ -120,7 +120,7 @@ impl ToolRouter<'_> {
         similar.dedup();
 
         // Of several servers that list it, the one that has the name, even if it holds it back.
-        let name = only(similar.into_iter(), |_| true);
+        let name = only_match(similar.into_iter(), |_| true);
         let route = name.and_then(|name| {
             let server = self.owner_of(&name)?;
             Some(ToolRoute { server, tool: Some(name) })
@@ -130,7 +130,7 @@ impl ToolRouter<'_> {
             let listings = servers.iter().filter_map(|server| server.catalogue.latest());
             let listings: Vec<Arc<ServerListing>> = listings.collect();
             let tools = listings.iter().flat_map(|listing| listing.catalogue.tools());
-            let names = nearest(tool, tools.map(|tool| tool.name.as_str()));
+            let names = nearest_names(tool, tools.map(|tool| tool.name.as_str()));
             let names = names.into_iter().map(str::to_owned).collect();
             CallError::ToolNotListed { tool: tool.to_owned(), names }
         })
@@ -171,11 +171,11 @@ impl ToolRouter<'_> {
 fn find_similar_tool(server: &Server, name: &str) -> Option<String> {
     let listing = server.catalogue.latest()?;
     let tools = || listing.catalogue.tools().map(|tool| tool.name.as_str());
-    if let Some(tool) = only(tools(), |tool| tool.eq_ignore_ascii_case(name)) {
+    if let Some(tool) = only_match(tools(), |tool| tool.eq_ignore_ascii_case(name)) {
         return Some(tool.to_owned());
     }
 
-    let wanted = loose(name);
+    let wanted = loose_form(name);
     if wanted.is_empty() {
         return None;
     }
@@ -183,27 +183,27 @@ fn find_similar_tool(server: &Server, name: &str) -> Option<String> {
     let server_name = server.entry.name.as_str();
     let lead = name.get(..server_name.len());
     let is_prefixed = lead.is_some_and(|lead| lead.eq_ignore_ascii_case(server_name));
-    let prefix = if is_prefixed { loose(server_name) } else { String::new() };
+    let prefix = if is_prefixed { loose_form(server_name) } else { String::new() };
     let is_similar = |tool: &&str| {
-        let similar = loose(tool);
+        let similar = loose_form(tool);
         similar == wanted
             || (is_prefixed && wanted.strip_prefix(&prefix) == Some(&similar))
             || (is_prefixed && direct_name(&server.entry.name, tool) == name)
     };
     let find_by_title = || {
         let is_titled =
-            |tool: &&Tool| tool.title.as_deref().is_some_and(|title| loose(title) == wanted);
-        only(listing.catalogue.tools(), is_titled).map(|tool| tool.name.as_str())
+            |tool: &&Tool| tool.title.as_deref().is_some_and(|title| loose_form(title) == wanted);
+        only_match(listing.catalogue.tools(), is_titled).map(|tool| tool.name.as_str())
     };
 
-    only(tools(), is_similar).or_else(find_by_title).map(str::to_owned)
+    only_match(tools(), is_similar).or_else(find_by_title).map(str::to_owned)
 }
 
 /// Whether the server lists a title or a name of its own that is this, loosely.
 fn has_title(server: &Server, wanted: &str) -> bool {
     let Some(listing) = server.catalogue.latest() else { return false };
     let texts = [&listing.identity.title, &listing.identity.name];
-    texts.into_iter().flatten().any(|text| loose(text) == wanted)
+    texts.into_iter().flatten().any(|text| loose_form(text) == wanted)
 }
 
 /// Reads the call inside a call of `mcp_invoke_tool`.

@@ -77,7 +77,7 @@ enum EndPhase {
 /// Runs a supervisor until no process is left, with the arguments after the mark.
 pub(super) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     match start(arguments) {
-        Ok((tree, sources)) => exit_as(supervise(tree, sources)),
+        Ok((tree, sources)) => exit_as(supervise_tree(tree, sources)),
         Err(error) => {
             let number = error.raw_os_error().unwrap_or_default();
             // Fails when standard error is closed, and then there is no one to report to.
@@ -141,11 +141,11 @@ fn server_environment() -> impl Iterator<Item = (OsString, OsString)> {
     })
 }
 
-fn supervise(mut tree: ProcessTree, mut sources: WakeSources) -> Option<WaitStatus> {
+fn supervise_tree(mut tree: ProcessTree, mut sources: WakeSources) -> Option<WaitStatus> {
     let mut phase = EndPhase::Running;
     let mut requests = StopRequests::default();
     loop {
-        tree.reap();
+        tree.reap_children();
         if tree.is_empty() {
             return tree.status();
         }

@@ -38,7 +38,7 @@ impl ProcessTree {
     }
 
     /// Reaps every child that has ended.
-    pub(super) fn reap(&mut self) {
+    pub(super) fn reap_children(&mut self) {
         loop {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) => {

@@ -26,7 +26,7 @@ use toolbus_bus::{Asker, Progress};
 use toolbus_wire::message::toolbus::ToolProgress;
 
 use super::rate_window::RateWindow;
-use crate::eraser::{Eraser, shortened};
+use crate::eraser::{Eraser, shorten_text};
 use crate::lookup::URI_BYTES_MAX;
 
 mod credential_erasure;
@@ -306,8 +306,8 @@ impl WireState {
     fn clean_text(&self, text: &str) -> String {
         // Erased before it is cut, so that no part of a secret is left; what is far too long is
         // cut before.
-        let text = shortened(text, 64 * NOTE_BYTES_MAX);
-        shortened(&self.eraser.erase(&text), NOTE_BYTES_MAX).into_owned()
+        let text = shorten_text(text, 64 * NOTE_BYTES_MAX);
+        shorten_text(&self.eraser.erase(&text), NOTE_BYTES_MAX).into_owned()
     }
 
     /// The call that a request of the server belongs to: that of the stream on which it came; where

@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use crate::eraser::shortened;
+use crate::eraser::shorten_text;
 
 /// Most lines of one difference.
 const LINES_MAX: usize = 20;
@@ -94,7 +94,7 @@ fn compare_values(path: &str, old: &Value, new: &Value, lines: &mut DifferenceLi
 fn member_path(path: &str, name: &str) -> String {
     let plain =
         !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_$-".contains(c));
-    let name = shortened(name, NAME_BYTES_MAX);
+    let name = shorten_text(name, NAME_BYTES_MAX);
     match (path, plain) {
         ("", true) => name.into_owned(),
         (path, true) => format!("{path}.{name}"),
@@ -114,10 +114,10 @@ fn quote_value(value: &Value, skip: usize) -> String {
     match value {
         Value::String(text) => {
             let lead = if skip > 0 { "…" } else { "" };
-            let text = shortened(text.get(skip..).unwrap_or_default(), VALUE_BYTES_MAX);
+            let text = shorten_text(text.get(skip..).unwrap_or_default(), VALUE_BYTES_MAX);
             Value::from(format!("{lead}{text}")).to_string()
         }
-        value => shortened(&value.to_string(), VALUE_BYTES_MAX).into_owned(),
+        value => shorten_text(&value.to_string(), VALUE_BYTES_MAX).into_owned(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::hidden::HiddenCounts;
-use crate::eraser::shortened;
+use crate::eraser::shorten_text;
 
 /// Most places and names that are kept of one listing; of the others only their number.
 pub(crate) const PLACES_MAX: usize = 50;
@@ -147,7 +147,7 @@ impl Findings {
 /// A name of a server's in a notice: quoted, and not too long.
 pub(crate) fn quote_name(name: &str) -> String {
     let name: String =
-        shortened(name, NAME_BYTES_MAX).chars().flat_map(char::escape_debug).collect();
+        shorten_text(name, NAME_BYTES_MAX).chars().flat_map(char::escape_debug).collect();
     format!("'{name}'")
 }
 

@@ -61,11 +61,11 @@ fn a_text_that_amqp_cannot_carry_is_an_error() {
 fn the_size_on_the_wire_is_never_estimated_too_low() {
     let mut array = FieldArray::default();
     array.push(AMQPValue::LongLongInt(1));
-    array.push(long("in an array"));
+    array.push(long_string("in an array"));
     let properties = with_headers(&properties_of(&envelope()).unwrap(), |headers| {
         headers.insert("array".into(), AMQPValue::FieldArray(array));
         headers.insert("flag".into(), AMQPValue::Boolean(true));
-        headers.insert("long".into(), long(&"x".repeat(5_000)));
+        headers.insert("long".into(), long_string(&"x".repeat(5_000)));
     });
 
     let mut wire = vec![0; 10_000];

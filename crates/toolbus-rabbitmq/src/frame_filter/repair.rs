@@ -52,7 +52,7 @@ pub(super) fn without_properties(mut frame: [u8; REST_BYTES]) -> [u8; REST_BYTES
 }
 
 /// Repairs the payload of a frame.
-pub(super) fn repair(kind: Kind, payload: &mut [u8]) {
+pub(super) fn repair_frame(kind: Kind, payload: &mut [u8]) {
     let mut cursor = Cursor { bytes: payload, at: 0 };
     // `None` says that the payload is not of its form, and then the library is the one to say so.
     let _ = match kind {

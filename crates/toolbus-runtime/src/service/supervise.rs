@@ -142,7 +142,7 @@ impl<'a, S: Signals> Supervisor<'a, S> {
         self.context.shutdown.requested().cancel();
 
         match self.drain(self.grace).await {
-            Drained::Yes => self.ended(signal),
+            Drained::Yes => self.take_outcome(signal),
             Drained::Forced(signal) => Ended::Forced(signal),
             Drained::No => self.cut_off(signal).await,
         }
@@ -193,7 +193,7 @@ impl<'a, S: Signals> Supervisor<'a, S> {
         }
     }
 
-    fn ended(&mut self, signal: Option<Signal>) -> Ended {
+    fn take_outcome(&mut self, signal: Option<Signal>) -> Ended {
         match self.outcome.take() {
             Some(Ok(exit)) => Ended::Returned(exit, signal),
             Some(Err(error)) => Ended::Failed(error, signal),

@@ -121,9 +121,11 @@ impl HttpClient for SignalClient {
         };
 
         match &outcome {
-            Ok(response) if response.status().is_success() => self.succeeded(),
-            Ok(response) => self.failed(&format!("HTTP status {}", response.status()), port),
-            Err(error) => self.failed(&error_chain(&**error), port),
+            Ok(response) if response.status().is_success() => self.record_success(),
+            Ok(response) => {
+                self.record_failure(&format!("HTTP status {}", response.status()), port)
+            }
+            Err(error) => self.record_failure(&error_chain(&**error), port),
         }
 
         outcome
@@ -131,17 +133,17 @@ impl HttpClient for SignalClient {
 }
 
 impl SignalClient {
-    fn succeeded(&self) {
-        if self.outages.succeeded(self.signal) {
+    fn record_success(&self) {
+        if self.outages.record_success(self.signal) {
             tracing::info!(signal = self.signal, "telemetry is exported again");
         }
     }
 
     /// Runs on the SDK's thread, where the process's subscriber hears it and the SDK keeps it from
     /// being exported.
-    fn failed(&self, cause: &str, port: Option<u16>) {
+    fn record_failure(&self, cause: &str, port: Option<u16>) {
         let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
-        if !self.outages.failed(self.signal, cause) {
+        if !self.outages.record_failure(self.signal, cause) {
             return;
         }
         let hint = match port {

@@ -88,8 +88,8 @@ impl Signal {
     }
 }
 
-/// See [`super::mistakes`].
-pub(super) fn mistakes(export: &TelemetrySettings, environment: &Environment) -> Vec<Mistake> {
+/// See [`super::find_mistakes`].
+pub(super) fn find_mistakes(export: &TelemetrySettings, environment: &Environment) -> Vec<Mistake> {
     let mut found = Vec::new();
     for signal in Signal::ALL {
         match signal.endpoint(export, environment) {

@@ -28,7 +28,7 @@ struct OutageState {
 impl Outages {
     /// A request of a signal failed. Whether to warn: not when this signal, or another, is known to
     /// fail for the same cause.
-    pub(super) fn failed(&self, signal: &'static str, cause: &str) -> bool {
+    pub(super) fn record_failure(&self, signal: &'static str, cause: &str) -> bool {
         let mut state = self.0.lock();
         let is_known = state.failing.values().any(|known| known == cause);
         state.failing.insert(signal, cause.to_owned());
@@ -47,7 +47,7 @@ impl Outages {
     }
 
     /// A request of a signal went well. Whether to tell that an outage is over.
-    pub(super) fn succeeded(&self, signal: &'static str) -> bool {
+    pub(super) fn record_success(&self, signal: &'static str) -> bool {
         let mut state = self.0.lock();
         let Some(cause) = state.failing.remove(signal) else { return false };
         let is_over = !state.failing.values().any(|other| *other == cause);

@@ -12,7 +12,7 @@ fn mistakes_of(endpoint: Option<&str>, variables: &[(&str, &str)]) -> String {
     };
     let environment: Environment =
         variables.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
-    let found = Errors::of(mistakes(&export, &environment));
+    let found = Errors::of(find_mistakes(&export, &environment));
     found.map_or_else(|errors| errors.to_string(), |()| String::new())
 }
 

@@ -96,7 +96,7 @@ pub(crate) struct InstallerSettings {
 impl InstallerSettings {
     /// Detects the program, variables and files on this host, leaving out what `interpreter` mounts
     /// anyway.
-    pub(crate) fn detect(interpreter: &Interpreter) -> Self {
+    pub(crate) fn detect_installer(interpreter: &Interpreter) -> Self {
         let variables: Vec<(&'static str, String)> =
             VARIABLES.iter().filter_map(|name| Some((*name, env::var(name).ok()?))).collect();
         let program = find_uv().map_or(InstallerProgram::Pip, InstallerProgram::Uv);

@@ -111,7 +111,7 @@ fn parse(text: &str) -> Result<Requirement, &'static str> {
         let versions = scan_versions(&mut scanner)?;
         scanner.expect(')', "expected `)` after the versions")?;
         versions
-    } else if matches!(scanner.peek(), None | Some(';')) {
+    } else if matches!(scanner.peek_char(), None | Some(';')) {
         BTreeSet::new()
     } else {
         scan_versions(&mut scanner)?
@@ -119,7 +119,7 @@ fn parse(text: &str) -> Result<Requirement, &'static str> {
 
     let marker = if scanner.take_if(';') { scan_marker(&mut scanner)? } else { String::new() };
 
-    match scanner.peek() {
+    match scanner.peek_char() {
         None => Ok(Requirement { name, extras, versions, marker }),
         Some('@') => Err("addresses are not allowed"),
         Some(_) => Err("expected a version, a marker or the end"),
@@ -128,7 +128,7 @@ fn parse(text: &str) -> Result<Requirement, &'static str> {
 
 /// A name as package indexes compare it (PEP 503).
 fn scan_name(scanner: &mut Scanner<'_>) -> Result<String, &'static str> {
-    let text = scanner.word(|char| char.is_ascii_alphanumeric() || "._-".contains(char));
+    let text = scanner.take_word(|char| char.is_ascii_alphanumeric() || "._-".contains(char));
 
     let is_edge = |char: Option<char>| char.is_some_and(|char| char.is_ascii_alphanumeric());
     if !is_edge(text.chars().next()) || !is_edge(text.chars().last()) {
@@ -162,12 +162,13 @@ fn scan_extras(scanner: &mut Scanner<'_>) -> Result<BTreeSet<String>, &'static s
 fn scan_versions(scanner: &mut Scanner<'_>) -> Result<BTreeSet<String>, &'static str> {
     let mut versions = BTreeSet::new();
     loop {
-        let operator = scanner.word(|char| "<>=!~".contains(char)).to_owned();
+        let operator = scanner.take_word(|char| "<>=!~".contains(char)).to_owned();
         if !["==", "!=", "<=", ">=", "<", ">", "~="].contains(&operator.as_str()) {
             return Err("expected one of `==`, `!=`, `<=`, `>=`, `<`, `>`, `~=`");
         }
 
-        let text = scanner.word(|char| char.is_ascii_alphanumeric() || ".*+!-_".contains(char));
+        let text =
+            scanner.take_word(|char| char.is_ascii_alphanumeric() || ".*+!-_".contains(char));
         let (version, is_wildcard) = match text.strip_suffix(".*") {
             Some(version) => (version, true),
             None => (text, false),
@@ -281,14 +282,14 @@ fn scan_marker(scanner: &mut Scanner<'_>) -> Result<String, &'static str> {
             tokens.push(")".to_owned());
         }
 
-        if scanner.peek().is_none() {
+        if scanner.peek_char().is_none() {
             return if open == 0 {
                 Ok(tokens.join(" "))
             } else {
                 Err("expected `)` in the marker")
             };
         }
-        match scanner.word(|char| char.is_ascii_lowercase()) {
+        match scanner.take_word(|char| char.is_ascii_lowercase()) {
             word @ ("and" | "or") => tokens.push(word.to_owned()),
 
             _ => return Err("expected `and`, `or` or the end of the marker"),
@@ -322,7 +323,7 @@ fn marker_value(scanner: &mut Scanner<'_>) -> Result<String, &'static str> {
             return Ok(value);
         }
     }
-    let word = scanner.word(|char| char.is_ascii_lowercase() || char == '_');
+    let word = scanner.take_word(|char| char.is_ascii_lowercase() || char == '_');
     if VARIABLES.contains(&word) {
         Ok(word.to_owned())
     } else {
@@ -332,7 +333,7 @@ fn marker_value(scanner: &mut Scanner<'_>) -> Result<String, &'static str> {
 
 fn marker_operator(scanner: &mut Scanner<'_>) -> Result<String, &'static str> {
     const EXPECTED: &str = "expected a comparison in the marker";
-    let symbol = scanner.word(|char| "<>=!~".contains(char));
+    let symbol = scanner.take_word(|char| "<>=!~".contains(char));
 
     match symbol {
         "==" | "!=" | "<=" | ">=" | "<" | ">" | "~=" | "===" => return Ok(symbol.to_owned()),
@@ -340,9 +341,11 @@ fn marker_operator(scanner: &mut Scanner<'_>) -> Result<String, &'static str> {
         _ => return Err(EXPECTED),
     }
 
-    match scanner.word(|char| char.is_ascii_lowercase()) {
+    match scanner.take_word(|char| char.is_ascii_lowercase()) {
         "in" => Ok("in".to_owned()),
-        "not" if scanner.word(|char| char.is_ascii_lowercase()) == "in" => Ok("not in".to_owned()),
+        "not" if scanner.take_word(|char| char.is_ascii_lowercase()) == "in" => {
+            Ok("not in".to_owned())
+        }
         _ => Err(EXPECTED),
     }
 }

@@ -35,7 +35,7 @@ impl Display for SpanName<'_> {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.0)?;
         match self.1 {
-            About::Tool { name, is_listed: true } => write!(formatter, " {}", shortened(name)),
+            About::Tool { name, is_listed: true } => write!(formatter, " {}", shorten_text(name)),
             _ => Ok(()),
         }
     }
@@ -44,7 +44,7 @@ impl Display for SpanName<'_> {
 impl About<'_> {
     /// What a span says of it.
     pub fn attributes(self) -> impl Iterator<Item = KeyValue> {
-        let named = |key, text: &str| Some(KeyValue::new(key, shortened(text).to_owned()));
+        let named = |key, text: &str| Some(KeyValue::new(key, shorten_text(text).to_owned()));
         let (operation, subject) = match self {
             Self::Tool { name, .. } => {
                 (Some(KeyValue::new(OPERATION, EXECUTE_TOOL)), named(TOOL, name))
@@ -61,6 +61,6 @@ impl About<'_> {
 }
 
 /// The beginning of a text of others.
-pub(super) fn shortened(text: &str) -> &str {
+pub(super) fn shorten_text(text: &str) -> &str {
     &text[..text.floor_char_boundary(TEXT_BYTES_MAX)]
 }

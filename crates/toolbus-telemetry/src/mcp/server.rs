@@ -15,7 +15,7 @@ use tracing::Span;
 use tracing::field::Empty;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
-use super::about::{About, SpanName, shortened};
+use super::about::{About, SpanName, shorten_text};
 use super::labels::{Labels, Tags};
 use super::meta::Meta;
 use super::{
@@ -197,7 +197,7 @@ impl Operation<'_> {
     pub fn tell<T: AsRef<str>>(&self, key: &'static str, text: impl FnOnce() -> Option<T>) {
         let exported = self.context.span();
         if exported.is_recording() {
-            let text = text().map(|text| shortened(text.as_ref()).to_owned());
+            let text = text().map(|text| shorten_text(text.as_ref()).to_owned());
             exported.set_attributes(text.map(|text| KeyValue::new(key, text)));
         }
     }

@@ -44,10 +44,10 @@ impl Invoker {
     /// Why it may not be made; that is recorded.
     pub async fn admit(&self, call: Call, subject: Subject) -> Result<Admitted<'_>, CallError> {
         let recording = self.inner.recorder.begin(&call);
-        recording.resolved(&subject);
+        recording.record_subject(&subject);
         let time = call.time;
         let cancelled = call.cancelled.clone();
-        let progress = recording.stamped(call.progress.clone());
+        let progress = recording.stamp_progress(call.progress.clone());
         let asker = call.asker.clone();
         let span = recording.span().clone();
         let grant_key = self.inner.grant_key.as_ref();

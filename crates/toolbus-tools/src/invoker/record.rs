@@ -152,18 +152,18 @@ impl Recording<'_> {
     }
 
     /// Records the tool that was found.
-    pub(super) fn found(&self, entry: &ToolEntry) {
+    pub(super) fn record_tool(&self, entry: &ToolEntry) {
         let _ = self.tool.set(Arc::clone(entry.name()));
     }
 
     /// Records the call's subject.
-    pub(super) fn resolved(&self, subject: &Subject) {
+    pub(super) fn record_subject(&self, subject: &Subject) {
         self.span.record(SUBJECT, subject.id.as_str());
         let _ = self.subject.set(subject.clone());
     }
 
     /// Reports that a gate keeps the call waiting.
-    pub(super) fn waits(&self, gate: &'static str) {
+    pub(super) fn report_wait(&self, gate: &'static str) {
         if let Some(events) = &self.events {
             events.send(CallEventKind::Waiting { gate });
         }
@@ -175,7 +175,7 @@ impl Recording<'_> {
     }
 
     /// The same progress, which observers hear too.
-    pub(super) fn stamped(&self, progress: Progress) -> Progress {
+    pub(super) fn stamp_progress(&self, progress: Progress) -> Progress {
         let Some(events) = &self.events else { return progress };
         let events = Arc::clone(events);
         Progress::to(move |report| {

@@ -7,7 +7,7 @@ use super::*;
 const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 fn text_header<'a>(name: &'a str, value: &'a str) -> (Cow<'a, str>, HeaderValue<'a>) {
-    long(name, value)
+    long_text(name, value)
 }
 
 fn read(headers: Vec<(Cow<'_, str>, HeaderValue<'_>)>) -> Envelope {

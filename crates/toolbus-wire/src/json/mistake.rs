@@ -36,7 +36,7 @@ impl Mistake {
     }
 
     /// Notes the member or the item that the mistake is in.
-    pub(super) fn inside(mut self, segment: impl Display) -> Self {
+    pub(super) fn within_segment(mut self, segment: impl Display) -> Self {
         let member = &self.member;
         let dot = if member.is_empty() || member.starts_with('[') { "" } else { "." };
         self.member = format!("{segment}{dot}{member}");

@@ -204,7 +204,7 @@ impl<'de> MapAccess<'de> for MemberAccess<'de> {
 
         seed.deserialize(JsonText(text)).map_err(|mistake| {
             let mistake = mistake.at_end_of(text);
-            if self.is_struct { mistake.inside(&name) } else { mistake }
+            if self.is_struct { mistake.within_segment(&name) } else { mistake }
         })
     }
 }
@@ -228,6 +228,6 @@ impl<'de> SeqAccess<'de> for ItemAccess<'de> {
         self.index += 1;
 
         let read = seed.deserialize(JsonText(text)).map(Some);
-        read.map_err(|mistake| mistake.at_end_of(text).inside(format_args!("[{index}]")))
+        read.map_err(|mistake| mistake.at_end_of(text).within_segment(format_args!("[{index}]")))
     }
 }

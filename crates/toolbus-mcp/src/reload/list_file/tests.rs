@@ -10,8 +10,8 @@ fn names(source: &ListFile) -> Vec<&str> {
 
 #[test]
 fn what_makes_no_sense_changes_nothing() {
-    let mut source = ListFile::registered(PathBuf::from("r.json"));
-    assert!(!source.differs(&ListContent::Missing), "it need not be there");
+    let mut source = ListFile::of_agents(PathBuf::from("r.json"));
+    assert!(!source.differs_from(&ListContent::Missing), "it need not be there");
     source.update_from(text(
         r#"{"mcpServers": {"a": {"url": "http://a/"}, "b": {"url": "http://b/"}}}"#,
     ));
@@ -26,7 +26,7 @@ fn what_makes_no_sense_changes_nothing() {
         ListContent::Unreadable(io::ErrorKind::PermissionDenied),
     ];
     for seen in nonsense {
-        assert!(source.differs(&seen));
+        assert!(source.differs_from(&seen));
         let again = match &seen {
             ListContent::Text(said) => text(said),
             ListContent::Missing => ListContent::Missing,
@@ -34,7 +34,7 @@ fn what_makes_no_sense_changes_nothing() {
         };
         source.update_from(seen);
         assert_eq!(names(&source), ["a", "b"]);
-        assert!(!source.differs(&again), "it is told once");
+        assert!(!source.differs_from(&again), "it is told once");
     }
     source.update_from(text(r#"{"mcpServers": {}}"#));
     assert_eq!(names(&source), [""; 0], "an empty list is one");
@@ -43,7 +43,7 @@ fn what_makes_no_sense_changes_nothing() {
 #[test]
 fn agents_do_not_have_the_environment() {
     let said = r#"{"mcpServers": {"a": {"url": "http://a/", "headers": {"X": "${HOME}"}}}}"#;
-    let mut of_agents = ListFile::registered(PathBuf::from("r.json"));
+    let mut of_agents = ListFile::of_agents(PathBuf::from("r.json"));
     of_agents.update_from(text(said));
     assert!(of_agents.config.servers.is_empty());
     let path = PathBuf::from("mcp.json");

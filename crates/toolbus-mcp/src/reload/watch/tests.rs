@@ -10,7 +10,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Fails unless the watch tells of what is done.
 async fn tells_of(watch: &FolderWatch, what: &str, act: impl FnOnce()) {
     act();
-    let told = tokio::time::timeout(PATIENCE, watch.changed()).await;
+    let told = tokio::time::timeout(PATIENCE, watch.wait_changed()).await;
     assert!(told.is_ok(), "nothing was told: {what}");
 }
 
@@ -48,6 +48,6 @@ async fn a_folder_that_comes_later_is_watched_when_it_is_looked_for() {
     let file = folder.join("mcp.json");
     let watch = FolderWatch::for_files([file.as_path()]);
     fs::create_dir(&folder).unwrap();
-    watch.renew();
+    watch.watch_again();
     tells_of(&watch, "made", || fs::write(&file, "1").unwrap()).await;
 }

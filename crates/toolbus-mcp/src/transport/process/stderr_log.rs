@@ -7,7 +7,7 @@ use tokio::io::AsyncReadExt;
 use tokio::process::ChildStderr;
 
 use super::ChildMonitor;
-use crate::eraser::{Eraser, shortened};
+use crate::eraser::{Eraser, shorten_text};
 
 /// Longest part of a line that is logged, in bytes.
 const LINE_BYTES_MAX: usize = 2 << 10;
@@ -66,7 +66,8 @@ impl StderrLogger {
         let text = self.erase_line();
         if !text.is_empty() {
             tracing::debug!(server = self.server, "MCP server wrote to stderr: {text}");
-            *self.monitor.last_words.lock() = shortened(&text, LAST_WORDS_BYTES_MAX).into_owned();
+            *self.monitor.last_words.lock() =
+                shorten_text(&text, LAST_WORDS_BYTES_MAX).into_owned();
         }
         self.line.clear();
         self.is_cut = false;
@@ -79,7 +80,7 @@ impl StderrLogger {
         // A cut line may end with a part of a secret, in which half a character is a whole one now.
         let unclear = if self.is_cut { self.eraser.longest_secret() + 1 } else { 0 };
         let logged = text.len().saturating_sub(unclear).min(LINE_BYTES_MAX);
-        shortened(&text, logged).into_owned()
+        shorten_text(&text, logged).into_owned()
     }
 }
 

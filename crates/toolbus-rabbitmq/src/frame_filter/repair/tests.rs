@@ -10,7 +10,7 @@ fn header_payload(flags: u16, properties: &[u8]) -> Vec<u8> {
 
 fn repaired(flags: u16, properties: &[u8]) -> Vec<u8> {
     let mut payload = header_payload(flags, properties);
-    repair(Kind::Header, &mut payload);
+    repair_frame(Kind::Header, &mut payload);
     payload.split_off(14)
 }
 
@@ -63,7 +63,7 @@ fn every_text_of_a_message_is_repaired() {
     ]
     .concat();
     let mut payload = header_payload(flags, &properties);
-    repair(Kind::Header, &mut payload);
+    repair_frame(Kind::Header, &mut payload);
     let properties = parse(&payload);
     assert_eq!(properties.cluster_id().as_ref().map(|text| text.as_str()), Some("cluster?"));
     assert_eq!(properties.message_id().as_ref().map(|text| text.as_str()), Some("id?"));
@@ -106,7 +106,7 @@ fn every_kind_of_header_is_passed() {
         })
         .collect();
     let mut payload = header_payload(0x2000, &repair_table(&entries));
-    repair(Kind::Header, &mut payload);
+    repair_frame(Kind::Header, &mut payload);
     let headers = parse(&payload).headers().clone().unwrap();
     assert_eq!(headers.inner().len(), count);
     let nested = |value: &AMQPValue| match value {
@@ -132,7 +132,7 @@ fn nothing_is_nested_deeper_than_the_library_can_bear() {
 
         let mut payload = header_payload(0x2000, &repair_table(&[text(b"a"), value].concat()));
         let length = payload.len();
-        repair(Kind::Header, &mut payload);
+        repair_frame(Kind::Header, &mut payload);
         assert_eq!(payload.len(), length);
 
         let headers = parse(&payload).headers().clone().unwrap();
@@ -156,7 +156,7 @@ fn nothing_is_nested_deeper_than_the_library_can_bear() {
 fn methods_with_a_strangers_text_are_repaired() {
     let check = |payload: &[&[u8]], expected: &[&[u8]]| {
         let mut payload = payload.concat();
-        repair(Kind::Method, &mut payload);
+        repair_frame(Kind::Method, &mut payload);
         assert_eq!(payload, expected.concat());
     };
 
@@ -188,7 +188,7 @@ fn a_payload_of_no_form_is_left_as_it_is() {
     for length in 0..good.len() {
         let mut cut = good[..length].to_vec();
         for kind in [Kind::Header, Kind::Method] {
-            repair(kind, &mut cut);
+            repair_frame(kind, &mut cut);
         }
         assert_eq!(cut, good[..length]);
     }
@@ -196,7 +196,7 @@ fn a_payload_of_no_form_is_left_as_it_is() {
     for length in [0xff_u8, 0x7f] {
         let mut payload = header_payload(0x2000, &[length; 64]);
         let before = payload.clone();
-        repair(Kind::Header, &mut payload);
+        repair_frame(Kind::Header, &mut payload);
         assert_eq!(payload, before);
     }
 }

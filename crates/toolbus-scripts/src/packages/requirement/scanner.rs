@@ -11,14 +11,14 @@ impl<'a> Scanner<'a> {
     }
 
     /// The next character that is not a blank.
-    pub(super) fn peek(&mut self) -> Option<char> {
+    pub(super) fn peek_char(&mut self) -> Option<char> {
         self.rest = self.rest.trim_start_matches([' ', '\t']);
         self.rest.chars().next()
     }
 
     /// Steps over `char` when it comes next.
     pub(super) fn take_if(&mut self, char: char) -> bool {
-        let is_next = self.peek() == Some(char);
+        let is_next = self.peek_char() == Some(char);
         if is_next {
             self.rest = &self.rest[char.len_utf8()..];
         }
@@ -30,8 +30,8 @@ impl<'a> Scanner<'a> {
     }
 
     /// The longest run of such characters after blanks; empty when there is none.
-    pub(super) fn word(&mut self, is_part: impl Fn(char) -> bool) -> &'a str {
-        self.peek();
+    pub(super) fn take_word(&mut self, is_part: impl Fn(char) -> bool) -> &'a str {
+        self.peek_char();
         self.raw_word(is_part)
     }
 
