@@ -266,7 +266,8 @@ impl Broker {
     }
 
     fn dead_letter(&self, queue: &Queue, message: QueuedMessage, reason: String) {
-        tracing::warn!(queue = queue.name(), topic = %message.topic, reason, "moved a message to the dead letters");
+        let topic = &message.topic;
+        tracing::warn!(queue = queue.name(), %topic, reason, "moved a message to the dead letters");
         self.dead_letters.lock().keep(DeadLetter {
             subscription: queue.name().to_owned(),
             topic: message.topic,

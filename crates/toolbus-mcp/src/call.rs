@@ -138,7 +138,9 @@ pub enum CallError {
     /// The tool has changed, and no operator has accepted that. The text says which parts of
     /// it have changed, and not a word of what they are now.
     #[error(
-        "Tool '{tool}' of MCP server '{server}' is held back: it is not what it was when it was first seen ({what} changed). An operator can look at the change and accept it: mcp-bridge accept {server} {tool}"
+        "Tool '{tool}' of MCP server '{server}' is held back: it is not what it was when it was first \
+         seen ({what} changed). An operator can look at the change and accept it: \
+         mcp-bridge accept {server} {tool}"
     )]
     Withheld {
         /// The server.

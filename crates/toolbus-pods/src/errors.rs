@@ -43,7 +43,8 @@ pub(crate) fn is_conflict(error: &kube::Error) -> bool {
 
 /// Whether the cluster says that the namespace has as many of them as it may.
 pub(crate) fn is_quota(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 403 && status.message.contains("exceeded quota"))
+    let says_so = |message: &str| message.contains("exceeded quota");
+    matches!(error, kube::Error::Api(status) if status.code == 403 && says_so(&status.message))
 }
 
 /// Why a pod could not be made.
