@@ -17,6 +17,7 @@ mod origin;
 mod print;
 mod reference;
 mod schema;
+mod secret_file;
 pub mod settings;
 mod values;
 
@@ -34,6 +35,7 @@ pub use file::SettingsFile;
 pub use mistake::{Errors, Mistake, Mistakes};
 pub use origin::Origin;
 pub use reference::reference;
+pub use secret_file::read_secret_file;
 pub use values::{BusUrl, ByteSize, HttpUrl, ListenAddress, LogFilter, MASK, Secret, TimeSpan};
 
 use origin::{Merged, Origins};

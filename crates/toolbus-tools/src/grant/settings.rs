@@ -1,11 +1,11 @@
 //! The section `grants` of the settings: of who seals requests, and of who checks them.
 
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolbus_config::{Mistakes, Secret};
+use toolbus_config::{Mistakes, Secret, read_secret_file};
 
 use super::check::{GrantCheck, GrantPolicy};
 use super::key::{GrantKey, KEY_BYTES_MIN, KeyTooShort};
@@ -139,7 +139,7 @@ fn load_key(key: Option<&Secret>, file: Option<&Path>) -> Result<Option<GrantKey
     let text = match (key, file) {
         (Some(key), _) => key.clone(),
         (None, Some(file)) => {
-            let read = read_key_file(file);
+            let read = read_secret_file(file, KEY_BYTES_MAX);
             read.map_err(|source| Error::File { file: file.to_owned(), source })?
         }
         (None, None) => return Ok(None),
@@ -151,21 +151,6 @@ fn load_key(key: Option<&Secret>, file: Option<&Path>) -> Result<Option<GrantKey
 /// Line ends after a key do not count: most programs that write a file end it with one.
 fn trim_key(text: &str) -> &str {
     text.trim_end_matches(['\r', '\n'])
-}
-
-/// Reads the text of a key file: a regular file, and no more of it than a key may have.
-fn read_key_file(path: &Path) -> io::Result<Secret> {
-    let wrong = |reason| io::Error::new(io::ErrorKind::InvalidInput, reason);
-    // Opening a named pipe would wait until somebody writes into it.
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(wrong("it is not a file"));
-    }
-
-    let mut text = String::new();
-    // One byte more than a key may have shows that there is more.
-    let limit = u64::try_from(KEY_BYTES_MAX + 1).expect("it is small");
-    std::fs::File::open(path)?.take(limit).read_to_string(&mut text)?;
-    if text.len() > KEY_BYTES_MAX { Err(wrong("it is too long")) } else { Ok(text.into()) }
 }
 
 #[cfg(test)]
