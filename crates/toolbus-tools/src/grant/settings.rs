@@ -45,7 +45,7 @@ pub struct GrantCheckSettings {
     pub previous_key_file: Option<PathBuf>,
 }
 
-/// A key that is set and cannot be used. What it is, is not told.
+/// Why there is no key, or no check by one. What a key is, is not told.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -61,6 +61,9 @@ pub enum Error {
     /// It is too short.
     #[error(transparent)]
     TooShort(#[from] KeyTooShort),
+    /// Grants are required, and there is no key to check them with.
+    #[error("grants are required, and no key is set to check them with")]
+    KeyMissing,
 }
 
 impl GrantSettings {
@@ -102,10 +105,11 @@ impl GrantCheckSettings {
     /// The check that these settings ask for. `worker` is what callers are told who refuses.
     ///
     /// # Errors
-    /// When a key cannot be read, or is too short.
+    /// When a key cannot be read, or is too short; when grants are required and there is no key.
     pub fn load_check(&self, worker: &'static str) -> Result<GrantCheck, Error> {
         let Some(key) = load_key(self.key.as_ref(), self.key_file.as_deref())? else {
-            return Ok(GrantCheck::off());
+            // These settings may never have gone through `check`.
+            return if self.required { Err(Error::KeyMissing) } else { Ok(GrantCheck::off()) };
         };
 
         let previous = load_key(self.previous_key.as_ref(), self.previous_key_file.as_deref())?;
