@@ -307,7 +307,7 @@ async fn an_agent_without_the_key_learns_what_there_is_and_runs_nothing() {
             assert_eq!(error.code, ErrorCode::Denied, "{tool} {arguments}: {error}");
             assert_eq!(error.execution, Execution::NotStarted, "{tool} {arguments}");
             assert!(!error.is_retryable);
-            let expected = "this bridge runs only requests with a grant: ";
+            let expected = "this bridge requires a grant: ";
             assert!(error.message.contains(expected), "{tool} {arguments}: {error}");
         }
         let resource =

@@ -47,15 +47,15 @@ struct ActiveCheck {
 /// Why a request has no valid grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
-    #[error("this one has none")]
+    #[error("the request has none")]
     Missing,
-    #[error("that of this one cannot be read")]
+    #[error("the request's grant cannot be read")]
     Malformed,
-    #[error("that of this one is of a version that is not known here")]
+    #[error("the request's grant has an unknown version")]
     UnknownVersion,
-    #[error("that of this one has expired")]
+    #[error("the request's grant has expired")]
     Expired,
-    #[error("that of this one was made for another request, or with another key")]
+    #[error("the request's grant does not match the request or the key")]
     Mismatch,
 }
 
@@ -172,8 +172,8 @@ impl ActiveCheck {
     fn error_of(&self, refusal: Refusal, received: Received<'_>) -> CallError {
         let worker = self.worker;
         let demand = match self.policy {
-            GrantPolicy::Require => "runs only requests with a grant",
-            GrantPolicy::CheckPresent => "checks the grants of requests",
+            GrantPolicy::Require => "requires a grant",
+            GrantPolicy::CheckPresent => "checks grants",
         };
         let error = CallError::new(ErrorCode::Denied, format!("this {worker} {demand}: {refusal}"));
 

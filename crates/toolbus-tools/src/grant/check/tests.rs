@@ -295,7 +295,7 @@ fn who_is_refused_is_told_why_and_that_nothing_was_started() {
 
     let missing = refused(GrantPolicy::Require, &request(), false);
     assert_eq!(missing.code, ErrorCode::Denied);
-    assert_eq!(missing.message, "this bridge runs only requests with a grant: this one has none");
+    assert_eq!(missing.message, "this bridge requires a grant: the request has none");
     assert_eq!(missing.execution, Execution::NotStarted);
     assert!(!missing.is_retryable);
     // A worker before this one may have demanded none.
@@ -304,8 +304,7 @@ fn who_is_refused_is_told_why_and_that_nothing_was_started() {
     let lenient = refused(GrantPolicy::CheckPresent, &forged, false);
     assert_eq!(
         lenient.message,
-        "this bridge checks the grants of requests: that of this one was made for another request, \
-         or with another key"
+        "this bridge checks grants: the request's grant does not match the request or the key"
     );
 }
 
@@ -404,7 +403,7 @@ fn neither_a_key_nor_a_grant_is_in_a_log_or_an_error() {
     texts += &String::from_utf8(log.0.lock().clone()).unwrap();
     assert!(texts.contains("refused a request without a valid grant"), "{texts}");
     assert!(texts.contains("source=\"RockBot\""), "{texts}");
-    assert!(texts.contains("this bridge runs only"), "{texts}");
+    assert!(texts.contains("this bridge requires a grant"), "{texts}");
     let grants = requests.iter().filter(|request| request.headers.get(header::GRANT).is_some());
     for mac in grants.map(|request| parts(request).remove(3)) {
         assert!(!texts.contains(&mac), "{texts}");
