@@ -119,7 +119,7 @@ impl GrantCheck {
                 tracing::debug!(principal, %subject, "a request has a valid grant");
                 Ok(())
             }
-            Err(Refusal::Missing) if check.policy == GrantPolicy::CheckPresent => {
+            Err(refusal) if check.lets_pass(refusal) => {
                 let source = &envelope.source;
                 tracing::debug!(source, %topic, "took a request without a grant");
                 Ok(())
@@ -164,8 +164,19 @@ impl ActiveCheck {
         Ok(grant.claims)
     }
 
+    /// Whether a request is taken though it has no valid grant.
+    fn lets_pass(&self, refusal: Refusal) -> bool {
+        refusal == Refusal::Missing && self.policy == GrantPolicy::CheckPresent
+    }
+
     fn count(&self, verdict: &Result<Claims, Refusal>) {
-        let result = verdict.as_ref().map_or_else(Refusal::label, |_| "valid");
+        let result = match verdict {
+            Ok(_) => "valid",
+            // Not an attack, but a caller that has no key yet.
+            Err(refusal) if self.lets_pass(*refusal) => "missing",
+            Err(Refusal::Missing) => "missing_refused",
+            Err(refusal) => refusal.label(),
+        };
         self.checks.add(1, &[KeyValue::new(GRANT_RESULT, result)]);
     }
 
@@ -187,7 +198,7 @@ impl ActiveCheck {
 }
 
 impl Refusal {
-    /// Which of them it is, for metrics and logs.
+    /// Which of them it is, for logs and, but for a missing one, for metrics.
     fn label(&self) -> &'static str {
         match self {
             Self::Missing => "missing",

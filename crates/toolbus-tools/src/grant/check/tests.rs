@@ -324,20 +324,16 @@ fn a_request_without_a_grant_passes_where_none_is_required() {
     assert!(check(GrantPolicy::Require).is_granted(&granted.headers));
 }
 
-#[test]
-fn what_is_found_is_counted() {
+/// How often each result is counted of these requests.
+fn counted(policy: GrantPolicy, envelopes: &[Envelope]) -> Vec<(String, u64)> {
     let exporter = InMemoryMetricExporter::default();
     let reader = PeriodicReader::builder(exporter.clone()).build();
     let provider = SdkMeterProvider::builder().with_reader(reader).build();
-    let keys = vec![key(SECRET)];
-    let policy = GrantPolicy::CheckPresent;
-    let check = GrantCheck::of_meter("bridge", policy, keys, &provider.meter("test"));
+    let check = GrantCheck::of_meter("bridge", policy, vec![key(SECRET)], &provider.meter("test"));
 
-    let mut forged = sealed();
-    forged.source = "Other".to_owned();
-    for envelope in [sealed(), request(), request(), forged] {
+    for envelope in envelopes {
         // What becomes of it, others test.
-        let _ = check.check(&topic::TOOL_INVOKE_MCP, received(&envelope), subject);
+        let _ = check.check(&topic::TOOL_INVOKE_MCP, received(envelope), subject);
     }
 
     provider.force_flush().unwrap();
@@ -353,8 +349,20 @@ fn what_is_found_is_counted() {
         }
     }
     points.sort();
-    let expected = [("mismatch", 1), ("missing", 2), ("valid", 1)];
-    assert_eq!(points, expected.map(|(label, count)| (label.to_owned(), count)));
+    points
+}
+
+#[test]
+fn what_is_found_is_counted_a_missing_grant_by_what_became_of_it() {
+    let mut forged = sealed();
+    forged.source = "Other".to_owned();
+    let envelopes = [sealed(), request(), request(), forged];
+    let of = |points: [(&str, u64); 3]| points.map(|(label, count)| (label.to_owned(), count));
+
+    let taken = counted(GrantPolicy::CheckPresent, &envelopes);
+    assert_eq!(taken, of([("mismatch", 1), ("missing", 2), ("valid", 1)]));
+    let refused = counted(GrantPolicy::Require, &envelopes);
+    assert_eq!(refused, of([("mismatch", 1), ("missing_refused", 2), ("valid", 1)]));
 }
 
 /// Takes what is logged.
