@@ -57,8 +57,8 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     let ready = context.health.component("bridge", Need::Required);
     let agents: Result<Vec<_>, _> = settings.agents.iter().map(AgentName::parse).collect();
     let instance = InstanceId::parse(&context.identity.instance)?;
-    let mut options = settings.mcp.bridge_options(agents?, instance);
-    options.grants = settings.grants.load_check("bridge")?;
+    let grants = settings.grants.load_check("bridge")?;
+    let options = settings.mcp.bridge_options(agents?, instance, grants);
 
     // The file first: a mistake in it is reported at once, not when the broker is there.
     let pool = settings.mcp.start_servers()?;

@@ -5,11 +5,10 @@
 
 use std::borrow::Cow;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use reqwest::header::HeaderValue;
-use tokio::io::AsyncReadExt as _;
-use toolbus_config::{MASK, Secret};
+use toolbus_config::{MASK, Secret, read_secret_file};
 
 use crate::settings::OpenRouterSettings;
 
@@ -18,6 +17,8 @@ mod tests;
 
 /// Longest key that is accepted, in bytes; OpenRouter's have 73.
 const KEY_BYTES_MAX: usize = 1024;
+/// What is told of a longer one.
+const TOO_LONG: &str = "it is too long";
 /// Shortest key that is redacted in text from outside, in bytes: a shorter one is no key of
 /// OpenRouter's, and would mask ordinary words.
 const REDACTED_BYTES_MIN: usize = 8;
@@ -69,8 +70,8 @@ impl KeySource {
             Self::Settings(None) => Err(Error::Missing),
             Self::Settings(Some(secret)) => ApiKey::parse(secret.expose()),
             Self::File(path) => {
-                let text = read_key_file(path).await.map_err(Error::Unreadable)?;
-                ApiKey::parse(&text)
+                let text = read_key_file(path).await?;
+                ApiKey::parse(text.expose())
             }
         }
     }
@@ -87,7 +88,7 @@ impl ApiKey {
             return Err(Error::Missing);
         }
         if text.len() > KEY_BYTES_MAX {
-            return Err(Error::Malformed("it is too long"));
+            return Err(Error::Malformed(TOO_LONG));
         }
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(Error::Malformed("it has white space or other characters that no key has"));
@@ -115,16 +116,14 @@ impl ApiKey {
     }
 }
 
-/// Reads the text of a key file: a regular file, and no more of it than a key may have.
-async fn read_key_file(path: &PathBuf) -> io::Result<String> {
-    // Opening a named pipe would wait until somebody writes into it.
-    if !tokio::fs::metadata(path).await?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));
-    }
+async fn read_key_file(path: &Path) -> Result<Secret, Error> {
+    let path = path.to_owned();
+    // Off the runtime's threads: the file may be on a slow volume.
+    let reading = tokio::task::spawn_blocking(move || read_secret_file(&path, KEY_BYTES_MAX));
+    let read = reading.await.map_err(|error| Error::Unreadable(io::Error::other(error)))?;
 
-    let mut text = String::new();
-    // One byte more than a key may have shows that there is more.
-    let limit = u64::try_from(KEY_BYTES_MAX + 1).expect("it is small");
-    tokio::fs::File::open(path).await?.take(limit).read_to_string(&mut text).await?;
-    Ok(text)
+    read.map_err(|error| match error.kind() {
+        io::ErrorKind::FileTooLarge => Error::Malformed(TOO_LONG),
+        _ => Error::Unreadable(error),
+    })
 }

@@ -18,6 +18,7 @@ mod origin;
 mod print;
 mod reference;
 mod schema;
+mod secret_file;
 pub mod shared_settings;
 mod values;
 
@@ -35,6 +36,7 @@ pub use load::load;
 pub use mistake::{Errors, Mistake, Mistakes};
 pub use origin::Origin;
 pub use reference::reference;
+pub use secret_file::read_secret_file;
 pub use values::{BusUrl, ByteSize, HttpUrl, ListenAddress, LogFilter, MASK, Secret, TimeSpan};
 
 use origin::Origins;

@@ -18,9 +18,9 @@ use toolbus_bus::responder::{Listen, Responder};
 use toolbus_bus::{
     Bus, Consumer, Delivery, Flow, SubscribeError, Subscription, Topic, TopicPattern,
 };
-use toolbus_tools::GrantCheck;
+use toolbus_tools::{CallError, GrantCheck};
 use toolbus_wire::name::{self, AgentName, InstanceId};
-use toolbus_wire::{queue, topic};
+use toolbus_wire::{ErrorCode, Execution, queue, topic};
 
 use crate::server::{LOOKUPS_PER_SERVER_MAX, SUBSCRIPTIONS_PER_SERVER_MAX};
 use crate::server_pool::ServerPool;
@@ -152,5 +152,16 @@ impl Bridge {
         self.refresh.stop(Duration::ZERO).await;
         self.announcer.stop().await;
         self.set.close(Duration::from_secs(2)).await;
+    }
+}
+
+/// The code and text by which a response refuses a request that has no valid grant. A response has no
+/// member for `execution`: its caller has that from the code.
+fn refusal_of(error: CallError) -> (ErrorCode, String) {
+    if error.execution == Execution::Unknown {
+        let text = format!("another bridge may have started the request, and {}", error.message);
+        (ErrorCode::OutcomeUnknown, text)
+    } else {
+        (error.code, error.message)
     }
 }

@@ -163,16 +163,21 @@ impl McpSettings {
         Ok(set)
     }
 
-    /// How a bridge of these servers is set up for these agents, in this process. It looks at no
-    /// grants.
+    /// How a bridge of these servers is set up for these agents, in this process. `grants` says
+    /// which requests it refuses.
     #[must_use]
-    pub fn bridge_options(&self, agents: Vec<AgentName>, instance: InstanceId) -> bridge::Options {
+    pub fn bridge_options(
+        &self,
+        agents: Vec<AgentName>,
+        instance: InstanceId,
+        grants: GrantCheck,
+    ) -> bridge::Options {
         bridge::Options {
             agents,
             instance,
             concurrency: self.concurrency,
             stdio_registration: self.stdio_registration(),
-            grants: GrantCheck::off(),
+            grants,
         }
     }
 

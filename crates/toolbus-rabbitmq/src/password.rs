@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use tokio::io::AsyncReadExt as _;
+use toolbus_config::read_secret_file;
 
 use crate::ConnectError;
 
@@ -20,21 +20,14 @@ pub(crate) async fn read(file: &Path) -> Result<String, ConnectError> {
 }
 
 async fn read_password(file: &Path) -> io::Result<String> {
-    let wrong = |reason| io::Error::new(io::ErrorKind::InvalidInput, reason);
-    // Opening a pipe would wait for somebody to write into it.
-    if !tokio::fs::metadata(file).await?.is_file() {
-        return Err(wrong("it is not a file"));
+    let file = file.to_owned();
+    // Off the runtime's threads: the file may be on a slow volume.
+    let reading = tokio::task::spawn_blocking(move || read_secret_file(&file, BYTES_MAX));
+    let password = reading.await.map_err(io::Error::other)??;
+
+    if password.expose().is_empty() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is empty"));
     }
 
-    let mut text = String::new();
-    // One byte more than a password may have shows that there is more.
-    let limit = u64::try_from(BYTES_MAX + 1).expect("it is small");
-    tokio::fs::File::open(file).await?.take(limit).read_to_string(&mut text).await?;
-    let password = text.trim_end_matches(['\r', '\n']);
-
-    match password.len() {
-        0 => Err(wrong("it is empty")),
-        length if length > BYTES_MAX => Err(wrong("it is too long")),
-        _ => Ok(password.to_owned()),
-    }
+    Ok(password.expose().to_owned())
 }

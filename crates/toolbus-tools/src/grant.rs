@@ -11,6 +11,7 @@ mod check;
 mod header_value;
 mod key;
 mod mac;
+mod principal_claim;
 pub mod settings;
 
 use std::fmt;
@@ -24,10 +25,11 @@ pub use header_value::HEADER_BYTES_MAX;
 pub use key::{GrantKey, KEY_BYTES_MIN, KeyTooShort};
 
 use crate::id::ToolId;
-use crate::scope::{Principal, Proof, Scope};
+use crate::scope::Scope;
 use crate::subject::Subject;
 use header_value::write_header;
 use mac::SealedRequest;
+use principal_claim::write_principal_claim;
 
 /// What a grant says that a worker cannot know by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,11 +50,11 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Of what has passed the last gate, and of nothing else.
+    /// A permit for what has passed the last gate; nothing else may call this.
     pub(crate) fn new(subject: &Subject, scope: &Scope, key: Option<&GrantKey>) -> Self {
         Self {
             subject: subject.id.clone(),
-            principal: principal_claim(&scope.principal),
+            principal: write_principal_claim(&scope.principal),
             key: key.cloned(),
         }
     }
@@ -72,16 +74,5 @@ impl Seal for Permit {
 impl fmt::Debug for Permit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Permit").field("subject", &self.subject).finish_non_exhaustive()
-    }
-}
-
-/// A principal as one text: a name means nothing without how it is known.
-fn principal_claim(principal: &Principal) -> String {
-    let name = &principal.name;
-    match &principal.proof {
-        Proof::Claimed => format!("claimed:{name}"),
-        Proof::Broker { user } => format!("broker({user}):{name}"),
-        Proof::Token { issuer } => format!("token({issuer}):{name}"),
-        Proof::Local => format!("local:{name}"),
     }
 }

@@ -37,9 +37,9 @@ pub(crate) const GRANT_CHECKS: Metric = Metric {
     name: "toolbus.grant.checks",
     kind: Kind::Counter,
     unit: "{request}",
-    description: "Requests whose grant a worker has checked, by what it found: `valid`, `missing`, \
-                  `malformed`, `unknown_version`, `expired` or `mismatch`; only workers with a key \
-                  count them",
+    description: "Requests whose grant a worker has checked, by what it found: `valid`, `missing` \
+                  (taken without one), `missing_refused`, `malformed`, `unknown_version`, `expired` \
+                  or `mismatch`; only workers with a key count them",
     attributes: &[GRANT_RESULT],
 };
 

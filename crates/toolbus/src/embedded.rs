@@ -41,8 +41,8 @@ impl EmbeddedServices {
         #[cfg(feature = "mcp")]
         let bridge = match self.mcp {
             Some(servers) => {
-                let (pool, mut options) = servers.start(agent, instance.clone())?;
-                options.grants = self.grant_check.clone();
+                let check = self.grant_check.clone();
+                let (pool, options) = servers.start(agent, instance.clone(), check)?;
                 Some(Bridge::start(bus, pool, options).await?)
             }
             None => None,

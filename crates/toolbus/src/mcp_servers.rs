@@ -7,6 +7,7 @@ use toolbus_mcp::config::{self, Config, Variables};
 use toolbus_mcp::server_pool::{PoolConfig, ServerPool, StartError};
 use toolbus_mcp::settings::{self, McpSettings};
 use toolbus_mcp::supervisor::Supervisor;
+use toolbus_tools::GrantCheck;
 use toolbus_wire::name::{AgentName, InstanceId};
 
 /// Which MCP servers run in this process, behind a bridge of its own.
@@ -90,18 +91,20 @@ impl McpServers {
         self
     }
 
-    /// Begins to connect to the servers, for a bridge that announces them to this agent.
+    /// Begins to connect to the servers, for a bridge that announces them to this agent, and takes
+    /// the requests that `grants` lets pass.
     pub(crate) fn start(
         self,
         agent: &AgentName,
         instance: InstanceId,
+        grants: GrantCheck,
     ) -> Result<(ServerPool, bridge::Options), McpError> {
         let pool = match &self.list {
             ServerList::Text(text) => start_pool(text, &self.settings)?,
             ServerList::File => self.settings.start_servers()?,
         };
 
-        let options = self.settings.bridge_options(vec![agent.clone()], instance);
+        let options = self.settings.bridge_options(vec![agent.clone()], instance, grants);
         Ok((pool, options))
     }
 }

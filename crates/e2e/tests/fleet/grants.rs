@@ -68,10 +68,7 @@ async fn workers_serve_the_agent_with_the_key_and_no_stranger() {
         let refused = invoke_with(&bus, None, tool, arguments).await;
         assert_eq!(refused.code(), "denied", "{tool}");
         let message = refused.json["error"]["message"].as_str().unwrap();
-        assert!(
-            message.ends_with("runs only requests with a grant: this one has none"),
-            "{message}"
-        );
+        assert!(message.ends_with("requires a grant: the request has none"), "{message}");
     }
 
     // Of what was heard nothing can be made that runs.

@@ -17,5 +17,6 @@ mod outside;
 mod parts;
 mod release;
 mod support;
+mod up;
 mod upgrade;
 mod volumes;

@@ -19,6 +19,7 @@ use toolbus_wire::message::tool::CallIds;
 use toolbus_wire::{ErrorCode, Message, json, message, topic};
 
 use super::invoke_service::{naming_of, with_headers};
+use super::refusal_of;
 use crate::call::CallError;
 use crate::lookup::Lookup;
 use crate::server_pool::ServerPool;
@@ -155,7 +156,8 @@ impl Service for ManageService {
 
         let checked = self.grants.check(&topic::MCP_MANAGE, received, || subject);
         checked.map_err(|error| {
-            with_headers(failure_reply(&call.ids.tool_name, error.code, error.message))
+            let (code, text) = refusal_of(error);
+            with_headers(failure_reply(&call.ids.tool_name, code, text))
         })
     }
 

@@ -12,6 +12,7 @@ use toolbus_wire::message::tool::CallIds;
 use toolbus_wire::{ErrorCode, Message as _, json, topic};
 
 use super::invoke_service::{naming_of, with_headers};
+use super::refusal_of;
 use crate::lookup::Lookup;
 use crate::server_pool::ServerPool;
 
@@ -51,8 +52,9 @@ impl Service for SubscribeService {
         let checked = self.grants.check(&topic::MCP_SUBSCRIBE, received, subject);
 
         checked.map_err(|error| {
-            let response = McpSubscribeResponse::from_error(error.code, error.message);
-            with_headers(Reply::of(&response).failing(ErrorCode::Denied.label()))
+            let (code, text) = refusal_of(error);
+            let reply = Reply::of(&McpSubscribeResponse::from_error(code.clone(), text));
+            with_headers(reply.failing(code.label()))
         })
     }
 

@@ -64,12 +64,34 @@ struct FailedAttempt {
     next_at: Instant,
 }
 
+impl ConnectionPhase {
+    /// The state of the connection, for people.
+    fn state(&self, tool_count: usize) -> ServerState {
+        match self {
+            Self::Configured => ServerState::Configured,
+            Self::Connecting(None) => ServerState::Connecting,
+            Self::Stopped => ServerState::Stopped,
+            Self::Connected(connection, since) => ServerState::Connected {
+                since: since.elapsed(),
+                tools: tool_count,
+                protocol: connection.identity.protocol.clone(),
+            },
+            // A server that is retried is as failed as it was: what people see does not flap. A call
+            // may have had the attempt made long before its time.
+            Self::Connecting(Some(failed)) => failed.state(Duration::ZERO),
+            Self::Failed(failed) => {
+                failed.state(failed.next_at.saturating_duration_since(Instant::now()))
+            }
+        }
+    }
+}
+
 impl FailedAttempt {
-    fn state(&self) -> ServerState {
+    fn state(&self, next_try_in: Duration) -> ServerState {
         ServerState::Failed {
             failure: self.failure.clone(),
             attempts: self.failed_in_a_row,
-            next_try_in: self.next_at.saturating_duration_since(Instant::now()),
+            next_try_in,
         }
     }
 }
@@ -101,20 +123,7 @@ impl ServerConnector {
 
     /// The state of the connection, for people.
     pub(super) fn state(&self, tool_count: usize) -> ServerState {
-        match &*self.phase.borrow() {
-            ConnectionPhase::Configured => ServerState::Configured,
-            ConnectionPhase::Connecting(None) => ServerState::Connecting,
-            ConnectionPhase::Stopped => ServerState::Stopped,
-            ConnectionPhase::Connected(connection, since) => ServerState::Connected {
-                since: since.elapsed(),
-                tools: tool_count,
-                protocol: connection.identity.protocol.clone(),
-            },
-            // A server that is retried is as failed as it was: what people see does not flap.
-            ConnectionPhase::Connecting(Some(failed)) | ConnectionPhase::Failed(failed) => {
-                failed.state()
-            }
-        }
+        self.phase.borrow().state(tool_count)
     }
 
     /// Why the server is away, if it is.

@@ -6,7 +6,8 @@ fn places(concurrency: u16, of_one: Option<u16>) -> (u16, usize) {
         concurrency_per_server: of_one.map(|max| NonZeroU16::new(max).unwrap()),
         ..McpSettings::default()
     };
-    let options = settings.bridge_options(vec![AgentName::standard()], InstanceId::random());
+    let agents = vec![AgentName::standard()];
+    let options = settings.bridge_options(agents, InstanceId::random(), GrantCheck::off());
     (options.concurrency.get(), settings.calls_per_server_max())
 }
 

@@ -10,12 +10,15 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
+use tokio::sync::Notify;
+use tokio::time::timeout;
 use toolbus_bus::requester::Requester;
 use toolbus_bus::{
     Bus, Consumer, Delivery, Disposition, Envelope, Flow, MemoryBus, Subscription, Topic,
     TopicPattern,
 };
 use toolbus_mcp::bridge::{self, Bridge, StdioRegistration};
+use toolbus_mcp::servers::ServerPool;
 use toolbus_mcp_agent::{McpDirectory, ResourceSubscription, read_subject, subject_of};
 use toolbus_testkit::eventually;
 use toolbus_tools::bus::RemoteCall;
@@ -32,7 +35,7 @@ use toolbus_wire::message::mcp::{
 };
 use toolbus_wire::message::tool::ToolInvokeRequest;
 use toolbus_wire::name::{AgentName, InstanceId};
-use toolbus_wire::{ErrorCode, Execution, header, topic};
+use toolbus_wire::{ErrorCode, Execution, header, queue, topic};
 
 use crate::support::*;
 
@@ -74,14 +77,7 @@ impl Fleet {
         let directory = directory.await.unwrap();
         directory.offer_directly();
 
-        let options = bridge::Options {
-            agents: vec![name],
-            instance: InstanceId::random(),
-            concurrency: NonZeroU16::new(8).unwrap(),
-            stdio_registration: StdioRegistration::Denied,
-            grants,
-        };
-        let bridge = Bridge::start(&bus, set, options).await.unwrap();
+        let bridge = serve(&bus, set, grants).await;
         let mut invoker = Invoker::builder(registry);
         if let Some(key) = key {
             invoker = invoker.grants(key);
@@ -148,6 +144,18 @@ impl Fleet {
         self.directory.close().await;
         self.bridge.stop(Duration::ZERO).await;
     }
+}
+
+/// A bridge of these servers, for the agent of the fleet.
+async fn serve(bus: &Arc<dyn Bus>, set: ServerPool, grants: GrantCheck) -> Bridge {
+    let options = bridge::Options {
+        agents: vec![AgentName::standard()],
+        instance: InstanceId::random(),
+        concurrency: NonZeroU16::new(8).unwrap(),
+        stdio_registration: StdioRegistration::Denied,
+        grants,
+    };
+    Bridge::start(bus, set, options).await.unwrap()
 }
 
 fn record(folder: &Path, name: &str) -> PathBuf {
@@ -356,7 +364,7 @@ async fn an_agent_without_the_key_learns_what_there_is_and_runs_nothing() {
             assert_eq!(error.code, ErrorCode::Denied, "{tool} {arguments}: {error}");
             assert_eq!(error.execution, Execution::NotStarted, "{tool} {arguments}");
             assert!(!error.is_retryable);
-            let expected = "this bridge runs only requests with a grant: ";
+            let expected = "this bridge requires a grant: ";
             assert!(error.message.contains(expected), "{tool} {arguments}: {error}");
         }
         let resource =
@@ -493,6 +501,57 @@ async fn nobody_manages_servers_with_the_grant_of_another_request() {
     }
     assert_eq!(fleet.asked(), asked);
     fleet.end().await;
+}
+
+/// Lets a bridge by hand take a request and die with it.
+async fn take_and_die(bus: &dyn Bus, queue: String, topic: Topic, request: Envelope) {
+    let taken = Arc::new(Notify::new());
+    let take = Arc::clone(&taken);
+    let handler = move |_: Delivery| {
+        take.notify_one();
+        std::future::pending()
+    };
+
+    let flow = Flow::Concurrent(NonZeroU16::MIN);
+    let subscription = Subscription::durable(queue, TopicPattern::from(topic.clone()), flow);
+    let dying = bus.subscribe(subscription, Arc::new(handler)).await.unwrap();
+    bus.publish(&topic, request).await.unwrap();
+    timeout(PATIENCE, taken.notified()).await.unwrap();
+    dying.kill().await;
+}
+
+#[tokio::test]
+async fn a_refused_request_that_another_bridge_may_have_started_has_an_unknown_outcome() {
+    let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
+    let eavesdropper = Eavesdropper::listen(&*bus).await;
+    let agent = AgentName::standard();
+    let register = McpRegisterServerRequest {
+        server_name: "more".to_owned(),
+        kind: "http".to_owned(),
+        url: Some("http://127.0.0.1:1/".to_owned()),
+        ..McpRegisterServerRequest::default()
+    };
+    let subscribe =
+        McpSubscribeRequest { server_name: "files".to_owned(), uris: vec!["a://1".to_owned()] };
+    let answers = Topic::parse("answers").unwrap();
+    let sent = |envelope: Envelope| envelope.with_reply_to(answers.clone());
+
+    let request = sent(Envelope::of(&register, "RockBot"));
+    take_and_die(&*bus, queue::mcp_bridge_manage(&agent), topic::MCP_MANAGE, request).await;
+    let request = sent(Envelope::of(&subscribe, "RockBot"));
+    take_and_die(&*bus, queue::mcp_bridge_subscribe(&agent), topic::MCP_SUBSCRIBE, request).await;
+    let bridge = serve(&bus, start(json!({})).await, requires()).await;
+
+    eventually(PATIENCE, async || {
+        let unknown = eavesdropper.count(|envelope| text(envelope).contains("\"outcome_unknown\""));
+        if unknown == 2 { Ok(()) } else { Err(format!("{unknown} of 2")) }
+    })
+    .await;
+    let told = text(&eavesdropper.last(&answers));
+    assert!(told.contains("another bridge may have started the request"), "{told}");
+    assert!(told.contains("this bridge requires a grant"), "{told}");
+    assert_eq!(eavesdropper.denials(), 0);
+    bridge.stop(Duration::ZERO).await;
 }
 
 /// The gates let one thing pass, and the agent asks for another: a mistake of ours, which the

@@ -47,15 +47,15 @@ struct ActiveCheck {
 /// Why a request has no valid grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
-    #[error("this one has none")]
+    #[error("the request has none")]
     Missing,
-    #[error("that of this one cannot be read")]
+    #[error("the request's grant cannot be read")]
     Malformed,
-    #[error("that of this one is of a version that is not known here")]
+    #[error("the request's grant has an unknown version")]
     UnknownVersion,
-    #[error("that of this one has expired")]
+    #[error("the request's grant has expired")]
     Expired,
-    #[error("that of this one was made for another request, or with another key")]
+    #[error("the request's grant does not match the request or the key")]
     Mismatch,
 }
 
@@ -119,7 +119,7 @@ impl GrantCheck {
                 tracing::debug!(principal, %subject, "a request has a valid grant");
                 Ok(())
             }
-            Err(Refusal::Missing) if check.policy == GrantPolicy::CheckPresent => {
+            Err(refusal) if check.lets_pass(refusal) => {
                 let source = &envelope.source;
                 tracing::debug!(source, %topic, "took a request without a grant");
                 Ok(())
@@ -164,16 +164,27 @@ impl ActiveCheck {
         Ok(grant.claims)
     }
 
+    /// Whether a request is taken though it has no valid grant.
+    fn lets_pass(&self, refusal: Refusal) -> bool {
+        refusal == Refusal::Missing && self.policy == GrantPolicy::CheckPresent
+    }
+
     fn count(&self, verdict: &Result<Claims, Refusal>) {
-        let result = verdict.as_ref().map_or_else(Refusal::label, |_| "valid");
+        let result = match verdict {
+            Ok(_) => "valid",
+            // Not an attack, but a caller that has no key yet.
+            Err(refusal) if self.lets_pass(*refusal) => "missing",
+            Err(Refusal::Missing) => "missing_refused",
+            Err(refusal) => refusal.label(),
+        };
         self.checks.add(1, &[KeyValue::new(GRANT_RESULT, result)]);
     }
 
     fn error_of(&self, refusal: Refusal, received: Received<'_>) -> CallError {
         let worker = self.worker;
         let demand = match self.policy {
-            GrantPolicy::Require => "runs only requests with a grant",
-            GrantPolicy::CheckPresent => "checks the grants of requests",
+            GrantPolicy::Require => "requires a grant",
+            GrantPolicy::CheckPresent => "checks grants",
         };
         let error = CallError::new(ErrorCode::Denied, format!("this {worker} {demand}: {refusal}"));
 
@@ -187,7 +198,7 @@ impl ActiveCheck {
 }
 
 impl Refusal {
-    /// Which of them it is, for metrics and logs.
+    /// Which of them it is, for logs and, but for a missing one, for metrics.
     fn label(&self) -> &'static str {
         match self {
             Self::Missing => "missing",

@@ -1,11 +1,11 @@
 //! The section `grants` of the settings: of who seals requests, and of who checks them.
 
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolbus_config::{Mistakes, Secret};
+use toolbus_config::{Mistakes, Secret, read_secret_file};
 
 use super::check::{GrantCheck, GrantPolicy};
 use super::key::{GrantKey, KEY_BYTES_MIN, KeyTooShort};
@@ -45,7 +45,7 @@ pub struct GrantCheckSettings {
     pub previous_key_file: Option<PathBuf>,
 }
 
-/// A key that is set and cannot be used. What it is, is not told.
+/// Why there is no key, or no check by one. What a key is, is not told.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -61,6 +61,9 @@ pub enum Error {
     /// It is too short.
     #[error(transparent)]
     TooShort(#[from] KeyTooShort),
+    /// Grants are required, and there is no key to check them with.
+    #[error("grants are required, and no key is set to check them with")]
+    KeyMissing,
 }
 
 impl GrantSettings {
@@ -102,10 +105,11 @@ impl GrantCheckSettings {
     /// The check that these settings ask for. `worker` is what callers are told who refuses.
     ///
     /// # Errors
-    /// When a key cannot be read, or is too short.
+    /// When a key cannot be read, or is too short; when grants are required and there is no key.
     pub fn load_check(&self, worker: &'static str) -> Result<GrantCheck, Error> {
         let Some(key) = load_key(self.key.as_ref(), self.key_file.as_deref())? else {
-            return Ok(GrantCheck::off());
+            // These settings may never have gone through `check`.
+            return if self.required { Err(Error::KeyMissing) } else { Ok(GrantCheck::off()) };
         };
 
         let previous = load_key(self.previous_key.as_ref(), self.previous_key_file.as_deref())?;
@@ -139,7 +143,7 @@ fn load_key(key: Option<&Secret>, file: Option<&Path>) -> Result<Option<GrantKey
     let text = match (key, file) {
         (Some(key), _) => key.clone(),
         (None, Some(file)) => {
-            let read = read_key_file(file);
+            let read = read_secret_file(file, KEY_BYTES_MAX);
             read.map_err(|source| Error::File { file: file.to_owned(), source })?
         }
         (None, None) => return Ok(None),
@@ -151,21 +155,6 @@ fn load_key(key: Option<&Secret>, file: Option<&Path>) -> Result<Option<GrantKey
 /// Line ends after a key do not count: most programs that write a file end it with one.
 fn trim_key(text: &str) -> &str {
     text.trim_end_matches(['\r', '\n'])
-}
-
-/// Reads the text of a key file: a regular file, and no more of it than a key may have.
-fn read_key_file(path: &Path) -> io::Result<Secret> {
-    let wrong = |reason| io::Error::new(io::ErrorKind::InvalidInput, reason);
-    // Opening a named pipe would wait until somebody writes into it.
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(wrong("it is not a file"));
-    }
-
-    let mut text = String::new();
-    // One byte more than a key may have shows that there is more.
-    let limit = u64::try_from(KEY_BYTES_MAX + 1).expect("it is small");
-    std::fs::File::open(path)?.take(limit).read_to_string(&mut text)?;
-    if text.len() > KEY_BYTES_MAX { Err(wrong("it is too long")) } else { Ok(text.into()) }
 }
 
 #[cfg(test)]

@@ -224,6 +224,34 @@ async fn strange_messages(stage: &Stage<'_>, stranger: &Stranger<'_>) {
     assert!(stage.vhost.publish("rockbot", &topic, properties, b"{}").await.unwrap());
 }
 
+/// A bridge that requires grants is sent a call without one, as a stranger with the broker's
+/// credentials sends it.
+async fn grant_is_missing(stage: &Stage<'_>) {
+    let vhost = stage.node.vhost().await.unwrap();
+    let bridge = stage.exporting(launch("mcp-bridge", &vhost.amqp_url()));
+    let bridge = bridge
+        .arg("--mcp-config")
+        .arg(stage.servers.file())
+        .env("TOOLBUS_GRANTS__KEY", "a key of grants that nobody else has")
+        .env("TOOLBUS_GRANTS__REQUIRED", "true");
+    let _bridge = start(bridge).await;
+
+    let stranger = Stranger::new(&vhost, &[]).await;
+    let call = Frame::tool("tool.invoke.mcp", "mark", &json!({}));
+    let answer = stranger.ask(&call.header("rb-mcp-server", json!("marks"))).await;
+    assert_eq!(answer.body["code"], "denied", "{answer:?}");
+    stage.shown(r#"toolbus_grant_checks_total{toolbus_grant_result="missing_refused"}"#).await;
+}
+
+/// The alert on grants tells of wrong ones and of missing ones, and of none that was let pass.
+async fn every_refused_grant_is_alerted(store: &Prometheus, queries: &[Query]) {
+    let alert = queries.iter().find(|query| query.place.contains("ToolbusGrantRefused")).unwrap();
+    let series = store.ever(&alert.shows).await.unwrap();
+    let results: BTreeSet<_> =
+        series.iter().filter_map(|one| one["metric"]["toolbus_grant_result"].as_str()).collect();
+    assert_eq!(results, BTreeSet::from(["mismatch", "missing_refused"]));
+}
+
 /// The broker blocks, dies and comes back.
 async fn broker_fails(stage: &mut Stage<'_>, stranger: &Stranger<'_>) {
     // The broker blocks who publishes: the bridge does, each second while a call runs.
@@ -261,6 +289,7 @@ async fn every_panel_and_alert_has_something_to_show() {
     let openrouter = clients::call(&stage, &agent).await;
     let bridge = servers_die(&stage, &stranger, bridge).await;
     strange_messages(&stage, &stranger).await;
+    grant_is_missing(&stage).await;
     broker_fails(&mut stage, &stranger).await;
     manager.process().terminate(LIMIT).await.unwrap();
 
@@ -293,6 +322,7 @@ async fn every_panel_and_alert_has_something_to_show() {
     })
     .await;
     every_service_is_shown(store, &queries).await;
+    every_refused_grant_is_alerted(store, &queries).await;
     names_are_on_the_page(store, &queries).await;
     drop((agent, bridge, openrouter));
 }

@@ -1,5 +1,25 @@
 use super::*;
 
+#[tokio::test(start_paused = true)]
+async fn no_time_is_left_until_an_attempt_that_is_being_made() {
+    let now = Instant::now();
+    let failed = Arc::new(FailedAttempt {
+        failure: Failure::new("it is away"),
+        attempt: 6,
+        failed_in_a_row: 6,
+        at: now,
+        next_at: now + retry_backoff(6),
+    });
+    let next_try_in = |phase: ConnectionPhase| match phase.state(0) {
+        ServerState::Failed { attempts: 6, next_try_in, .. } => next_try_in,
+        state => panic!("{state:?}"),
+    };
+
+    assert_eq!(next_try_in(ConnectionPhase::Failed(Arc::clone(&failed))), Duration::from_secs(32));
+    // A call had the attempt made before its time.
+    assert_eq!(next_try_in(ConnectionPhase::Connecting(Some(failed))), Duration::ZERO);
+}
+
 #[test]
 fn each_pause_is_twice_as_long_up_to_a_minute() {
     let pauses: Vec<u64> = (1..=9).map(|failed| retry_backoff(failed).as_secs()).collect();

@@ -93,7 +93,7 @@ async fn a_script_runs_with_the_grant_of_its_agent_alone() {
         let error = refused.run().await.unwrap_err();
         assert_eq!(error.code, ErrorCode::Denied);
         assert_eq!(error.execution, Execution::NotStarted);
-        let expected = "this scripts manager runs only requests with a grant: ";
+        let expected = "this scripts manager requires a grant: ";
         assert!(error.message.starts_with(expected), "{error}");
         assert_eq!(refused.asked.lock().len(), 0);
     }

@@ -295,7 +295,7 @@ fn who_is_refused_is_told_why_and_that_nothing_was_started() {
 
     let missing = refused(GrantPolicy::Require, &request(), false);
     assert_eq!(missing.code, ErrorCode::Denied);
-    assert_eq!(missing.message, "this bridge runs only requests with a grant: this one has none");
+    assert_eq!(missing.message, "this bridge requires a grant: the request has none");
     assert_eq!(missing.execution, Execution::NotStarted);
     assert!(!missing.is_retryable);
     // A worker before this one may have demanded none.
@@ -304,8 +304,7 @@ fn who_is_refused_is_told_why_and_that_nothing_was_started() {
     let lenient = refused(GrantPolicy::CheckPresent, &forged, false);
     assert_eq!(
         lenient.message,
-        "this bridge checks the grants of requests: that of this one was made for another request, \
-         or with another key"
+        "this bridge checks grants: the request's grant does not match the request or the key"
     );
 }
 
@@ -325,20 +324,16 @@ fn a_request_without_a_grant_passes_where_none_is_required() {
     assert!(check(GrantPolicy::Require).is_granted(&granted.headers));
 }
 
-#[test]
-fn what_is_found_is_counted() {
+/// How often each result is counted of these requests.
+fn counted(policy: GrantPolicy, envelopes: &[Envelope]) -> Vec<(String, u64)> {
     let exporter = InMemoryMetricExporter::default();
     let reader = PeriodicReader::builder(exporter.clone()).build();
     let provider = SdkMeterProvider::builder().with_reader(reader).build();
-    let keys = vec![key(SECRET)];
-    let policy = GrantPolicy::CheckPresent;
-    let check = GrantCheck::of_meter("bridge", policy, keys, &provider.meter("test"));
+    let check = GrantCheck::of_meter("bridge", policy, vec![key(SECRET)], &provider.meter("test"));
 
-    let mut forged = sealed();
-    forged.source = "Other".to_owned();
-    for envelope in [sealed(), request(), request(), forged] {
+    for envelope in envelopes {
         // What becomes of it, others test.
-        let _ = check.check(&topic::TOOL_INVOKE_MCP, received(&envelope), subject);
+        let _ = check.check(&topic::TOOL_INVOKE_MCP, received(envelope), subject);
     }
 
     provider.force_flush().unwrap();
@@ -354,8 +349,20 @@ fn what_is_found_is_counted() {
         }
     }
     points.sort();
-    let expected = [("mismatch", 1), ("missing", 2), ("valid", 1)];
-    assert_eq!(points, expected.map(|(label, count)| (label.to_owned(), count)));
+    points
+}
+
+#[test]
+fn what_is_found_is_counted_a_missing_grant_by_what_became_of_it() {
+    let mut forged = sealed();
+    forged.source = "Other".to_owned();
+    let envelopes = [sealed(), request(), request(), forged];
+    let of = |points: [(&str, u64); 3]| points.map(|(label, count)| (label.to_owned(), count));
+
+    let taken = counted(GrantPolicy::CheckPresent, &envelopes);
+    assert_eq!(taken, of([("mismatch", 1), ("missing", 2), ("valid", 1)]));
+    let refused = counted(GrantPolicy::Require, &envelopes);
+    assert_eq!(refused, of([("mismatch", 1), ("missing_refused", 2), ("valid", 1)]));
 }
 
 /// Takes what is logged.
@@ -404,7 +411,7 @@ fn neither_a_key_nor_a_grant_is_in_a_log_or_an_error() {
     texts += &String::from_utf8(log.0.lock().clone()).unwrap();
     assert!(texts.contains("refused a request without a valid grant"), "{texts}");
     assert!(texts.contains("source=\"RockBot\""), "{texts}");
-    assert!(texts.contains("this bridge runs only"), "{texts}");
+    assert!(texts.contains("this bridge requires a grant"), "{texts}");
     let grants = requests.iter().filter(|request| request.headers.get(header::GRANT).is_some());
     for mac in grants.map(|request| parts(request).remove(3)) {
         assert!(!texts.contains(&mac), "{texts}");
@@ -450,12 +457,13 @@ fn a_header_that_is_too_long_is_not_read() {
     envelope.headers.set(header::GRANT, longest);
     assert_eq!(verify(&envelope), Err(Refusal::Malformed));
 
-    // The longest that an agent writes: of a principal with a name and an issuer as long as names get.
-    let name = "\u{1f980}".repeat(64);
-    let issuer = Proof::Token { issuer: name.as_str().into() };
-    let principal = Principal { name: name.as_str().into(), proof: issuer };
-    let envelope = sealed_by(&permit_of(principal, SECRET), in_a_minute());
-    assert!(verify(&envelope).is_ok());
-    let length = envelope.headers.get(header::GRANT).unwrap().len();
-    assert!(length < HEADER_BYTES_MAX / 2, "{length}");
+    // The longest that an agent writes: of a name and an issuer that are cut, and escaped throughout.
+    for name in ["\u{1f980}", ")", "\\", "n"].map(|part| part.repeat(2_000)) {
+        let issuer = Proof::Token { issuer: name.as_str().into() };
+        let principal = Principal { name: name.as_str().into(), proof: issuer };
+        let envelope = sealed_by(&permit_of(principal, SECRET), in_a_minute());
+        assert!(verify(&envelope).is_ok());
+        let length = envelope.headers.get(header::GRANT).unwrap().len();
+        assert!(length <= 1_300, "{length}");
+    }
 }

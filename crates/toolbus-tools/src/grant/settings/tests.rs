@@ -72,6 +72,13 @@ fn without_a_key_nothing_is_checked() {
 }
 
 #[test]
+fn grants_that_are_required_are_not_loaded_without_a_key() {
+    let settings = GrantCheckSettings { required: true, ..GrantCheckSettings::default() };
+    let error = settings.load_check("bridge").unwrap_err();
+    assert_eq!(error.to_string(), "grants are required, and no key is set to check them with");
+}
+
+#[test]
 fn a_key_is_read_from_its_file() {
     let folder = tempfile::tempdir().unwrap();
     let load = |path: PathBuf| {
