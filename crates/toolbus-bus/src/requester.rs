@@ -200,8 +200,8 @@ impl Requester {
         Ok(Self { inner })
     }
 
-    /// Sends a request and waits for its end. Dropping the future forgets the request; its worker is
-    /// told so when it next speaks of the call, and stops.
+    /// Sends a request and waits for its end. Dropping the future forgets the request; its worker
+    /// is told so when it next speaks of the call, and stops.
     ///
     /// # Errors
     /// See [`Error`]; each is final, and nothing is sent again behind the caller's back but a
@@ -254,7 +254,8 @@ impl Requester {
         let record = inner.asked.wait(topic.template());
         let sent = publish_request(&*inner.bus, topic, envelope);
 
-        let answered = pin!(reply_or_error(reply, sent));
+        // Boxed: it would make the future of every caller larger by kilobytes.
+        let answered = Box::pin(reply_or_error(reply, sent));
         let end = match deadline.enforce(&cancelled, Duration::ZERO, answered).await {
             Ok(end) => end,
             Err(Interruption::Cancelled) => Err(Error::Cancelled),

@@ -2,10 +2,10 @@
 //!
 //! A [`Service`] knows its messages and its work; the responder around it knows everything about
 //! delivery. In order: a request that cannot be read is answered or becomes a dead letter; one that
-//! the service does not authorize is refused; one that is known already gets the outcome that it had;
-//! one that somebody else started and did not finish ends as "outcome unknown"; one whose deadline is
-//! over is not started; the rest run, with signs of life to the caller, until they end, are
-//! cancelled, or are out of time.
+//! the service does not authorize is refused; one that is known already gets the outcome that it
+//! had; one that somebody else started and did not finish ends as "outcome unknown"; one whose
+//! deadline is over is not started; the rest run, with signs of life to the caller, until they end,
+//! are cancelled, or are out of time.
 
 mod cancel;
 mod heartbeat;

@@ -172,9 +172,9 @@ impl Slot {
         })))
     }
 
-    /// Frees the slot while the call waits for long; over the bus, only a call whose work has not been
-    /// started is parked. Where there is no room for another parked call,
-    /// and where there is no slot, nothing happens: the call waits where it is.
+    /// Frees the slot while the call waits for long; over the bus, only a call whose work has not
+    /// been started is parked. Where there is no room for another parked call, and where there is
+    /// no slot, nothing happens: the call waits where it is.
     pub fn park(&self, kept: Kept) {
         let Some(slot) = &self.0 else { return };
         let mut state = slot.state.lock();
@@ -187,8 +187,8 @@ impl Slot {
         }
     }
 
-    /// Takes a slot again, once one is free; calls that come back go before new ones. A call that is
-    /// not parked has its slot.
+    /// Takes a slot again, once one is free; calls that come back go before new ones. A call that
+    /// is not parked has its slot.
     ///
     /// # Errors
     /// When no more calls are run.

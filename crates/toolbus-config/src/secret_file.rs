@@ -12,8 +12,8 @@ mod tests;
 /// Longest line end, in bytes: most programs that write a file end it with one.
 const LINE_END_BYTES_MAX: usize = "\r\n".len();
 
-/// Reads the secret that a file holds, of `bytes_max` bytes at most. Line ends after it do not count;
-/// an empty file is an empty secret.
+/// Reads the secret that a file holds, of `bytes_max` bytes at most. Line ends after it do not
+/// count; an empty file is an empty secret.
 ///
 /// It blocks for as long as the file system does.
 ///

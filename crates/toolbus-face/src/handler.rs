@@ -64,8 +64,8 @@ fn client_scope(agent: &AgentName, view: View) -> Arc<Scope> {
 }
 
 impl Handler {
-    /// Answers with what `offer` has and `view` sees; `calls` bounds how many calls and other requests
-    /// over the bus run, over all paths, and `suspended` has those whose clients are away.
+    /// Answers with what `offer` has and `view` sees; `calls` bounds how many calls and other
+    /// requests over the bus run, over all paths, and `suspended` has those whose clients are away.
     pub(crate) fn new(
         offer: Offer,
         view: View,

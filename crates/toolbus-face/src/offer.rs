@@ -264,8 +264,8 @@ impl Offer {
         self.lists_of(&self.deps.directory.servers()).map(|lists| lists.tools)
     }
 
-    /// Whether a scope sees a tool of this name. What is not known may have come since, so whoever has
-    /// the tools is asked where its list is another than the one that is known: not for every
+    /// Whether a scope sees a tool of this name. What is not known may have come since, so whoever
+    /// has the tools is asked where its list is another than the one that is known: not for every
     /// name that a client makes up.
     async fn has_tool(&self, scope: &Arc<Scope>, name: &str) -> Result<bool, CallError> {
         if self.knows_tool(scope, name) {

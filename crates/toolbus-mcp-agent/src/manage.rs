@@ -12,8 +12,8 @@ use toolbus_wire::{ErrorCode, Message, header, json, topic};
 /// How long a bridge may take to answer.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Asks the bridge, in the context of a call and by exact names; progress is not reported. Without a
-/// permit, only what is announced anyway may be asked for. `timed_out` is what the model is told
+/// Asks the bridge, in the context of a call and by exact names; progress is not reported. Without
+/// a permit, only what is announced anyway may be asked for. `timed_out` is what the model is told
 /// when the bridge does not answer.
 pub(crate) async fn ask<Q: Message, A: Message>(
     requester: &Requester,

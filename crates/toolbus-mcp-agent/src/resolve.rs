@@ -73,8 +73,8 @@ pub fn read_subject(server_name: &str, method: &str) -> Subject {
     }
 }
 
-/// Makes the name of the server in the arguments of a tool that reads exact, and answers what the read
-/// is about; nothing where they name no server.
+/// Makes the name of the server in the arguments of a tool that reads exact, and answers what the
+/// read is about; nothing where they name no server.
 pub(crate) fn resolve_read(
     servers: &[McpServerSummary],
     arguments: &mut Map<String, Value>,

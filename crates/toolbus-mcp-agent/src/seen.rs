@@ -15,8 +15,8 @@ use toolbus_wire::message::mcp::{McpFeature, McpServerSummary};
 use crate::index::Index;
 use crate::resolve::{provider_of, read_subject};
 
-/// What a view sees of a server: the tools that it sees, and prompts and resources where it sees the
-/// reads of them. `None` where that is nothing.
+/// What a view sees of a server: the tools that it sees, and prompts and resources where it sees
+/// the reads of them. `None` where that is nothing.
 #[must_use]
 pub fn seen_summary<'a>(
     server: &'a McpServerSummary,

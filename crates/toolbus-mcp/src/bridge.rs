@@ -155,8 +155,8 @@ impl Bridge {
     }
 }
 
-/// The code and text by which a response refuses a request that has no valid grant. A response has no
-/// member for `execution`: its caller has that from the code.
+/// The code and text by which a response refuses a request that has no valid grant. A response has
+/// no member for `execution`: its caller has that from the code.
 fn refusal_of(error: CallError) -> (ErrorCode, String) {
     if error.execution == Execution::Unknown {
         let text = format!("another bridge may have started the request, and {}", error.message);

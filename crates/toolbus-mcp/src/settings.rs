@@ -54,12 +54,12 @@ pub struct McpSettings {
     /// the user's state folder (`XDG_STATE_HOME`, else `~/.local/state`); where that cannot be
     /// had, tools are remembered until the program ends.
     pub pins: Option<PathBuf>,
-    /// How many calls run at a time, over all servers; more wait in the queue. Each may hold a message
-    /// of up to 16 MiB.
+    /// How many calls run at a time, over all servers; more wait in the queue. Each may hold a
+    /// message of up to 16 MiB.
     #[schemars(range(min = 1, max = 1000))]
     pub concurrency: NonZeroU16,
-    /// How many calls of one server run at a time; more are refused at once, as busy, so that a server
-    /// that does not answer leaves places to the others. When not set: a quarter of
+    /// How many calls of one server run at a time; more are refused at once, as busy, so that a
+    /// server that does not answer leaves places to the others. When not set: a quarter of
     /// `mcp.concurrency`.
     #[schemars(range(min = 1, max = 1000))]
     pub concurrency_per_server: Option<NonZeroU16>,
@@ -123,8 +123,9 @@ pub enum Error {
 }
 
 impl McpSettings {
-    /// Reads the files, starts the servers that they list, and follows them until the set is closed.
-    /// An entry with a mistake is logged and left out: it is no reason to do without the others.
+    /// Reads the files, starts the servers that they list, and follows them until the set is
+    /// closed. An entry with a mistake is logged and left out: it is no reason to do without the
+    /// others.
     ///
     /// # Errors
     /// When the file is named and not there, or is not JSON.

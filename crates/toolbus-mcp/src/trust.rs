@@ -1,7 +1,8 @@
 //! Trust in what servers say about themselves: definitions are pinned at first sight, changes are
 //! announced or held back, hidden characters are taken out.
 //!
-//! Everything that a server lists passes [`Trust::review_catalogue`] before anybody sees it. What a tool
+//! Everything that a server lists passes [`Trust::review_catalogue`] before anybody sees it. What a
+//! tool
 //! *answers* is not looked at: it is passed on as untrusted content and marked so.
 
 pub(crate) mod definition;

@@ -41,7 +41,8 @@ struct Claims {
 }
 
 /// Leave to have a worker do what has passed every gate: one subject, for one principal. It seals
-/// the requests that are sent for it. Without a key it is a permit all the same, and leaves no seal.
+/// the requests that are sent for it. Without a key it is a permit all the same, and leaves no
+/// seal.
 #[derive(Clone)]
 pub struct Permit {
     subject: ToolId,

@@ -214,8 +214,8 @@ struct RunLimits {
 }
 
 impl RunLimits {
-    /// Waits for a step of the run. The step is dropped when the time of the call is over or when it
-    /// does not end on being told to: an executor promises that what it started ends with it.
+    /// Waits for a step of the run. The step is dropped when the time of the call is over or when
+    /// it does not end on being told to: an executor promises that what it started ends with it.
     async fn wait_for(&self, step: impl Future<Output = Outcome>) -> Outcome {
         let step = pin!(step);
         match self.deadline.enforce(&self.cancelled, CANCEL_GRACE, step).await {

@@ -90,8 +90,8 @@ impl ToolbusBuilder {
         Self { invoker: self.invoker.policy(policy), ..self }
     }
 
-    /// Sends every request that has passed the gates with a grant of this key, for workers that check
-    /// grants. By default requests carry none.
+    /// Sends every request that has passed the gates with a grant of this key, for workers that
+    /// check grants. By default requests carry none.
     pub fn grants(self, key: GrantKey) -> Self {
         Self { invoker: self.invoker.grants(key), ..self }
     }
@@ -139,8 +139,8 @@ impl ToolbusBuilder {
     /// Runs these MCP servers in this process, for every agent on the bus. By default there are
     /// none; servers of other bridges on the bus are known either way.
     ///
-    /// A bus delivers each call to every bridge on it, and a second one would answer it as well: have
-    /// one on each bus.
+    /// A bus delivers each call to every bridge on it, and a second one would answer it as well:
+    /// have one on each bus.
     #[cfg(feature = "mcp")]
     pub fn mcp(self, servers: McpServers) -> Self {
         Self { mcp: Some(servers), ..self }
@@ -159,8 +159,9 @@ impl ToolbusBuilder {
     }
 
     /// Takes up calls from the bus again that an earlier process has left parked, before new ones.
-    /// It takes [`serve_calls`](ToolbusBuilder::serve_calls), and calls that came by the topics which
-    /// this agent answers; otherwise [`open`](ToolbusBuilder::open) fails, so that no call is lost.
+    /// It takes [`serve_calls`](ToolbusBuilder::serve_calls), and calls that came by the topics
+    /// which this agent answers; otherwise [`open`](ToolbusBuilder::open) fails, so that no call is
+    /// lost.
     pub fn resume_parked(self, parked: Vec<ParkedRequest>) -> Self {
         Self { parked, ..self }
     }

@@ -71,8 +71,9 @@
 //! of `tokio-util` 0.7 in a scope and a call. A setting is added by a new function of the builder.
 //!
 //! This crate's own error types are `#[non_exhaustive]`. Structs with public members that it
-//! re-exports, such as [`Call`], [`Scope`], [`Tool`], [`Output`] and [`CallError`], may be given more
-//! members in a minor version: make them with their functions (`new`, `with_…`), and match them with
+//! re-exports, such as [`Call`], [`Scope`], [`Tool`], [`Output`] and [`CallError`], may be given
+//! more members in a minor version: make them with their functions (`new`, `with_…`), and match
+//! them with
 //! `..`.
 
 mod agent;

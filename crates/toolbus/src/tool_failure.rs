@@ -35,8 +35,8 @@ impl ToolFailure {
     /// convert: `.map_err(ToolFailure::from_boxed)` takes an `anyhow::Error` and a
     /// `Box<dyn Error + Send + Sync>`.
     ///
-    /// A [`CallError`] in a box stays what it is. One within an `anyhow::Error` is read as any other
-    /// error, so take it out first where it matters.
+    /// A [`CallError`] in a box stays what it is. One within an `anyhow::Error` is read as any
+    /// other error, so take it out first where it matters.
     #[must_use]
     pub fn from_boxed(error: impl Into<BoxedError>) -> Self {
         match error.into().downcast::<CallError>() {
@@ -58,8 +58,8 @@ impl From<ToolFailure> for CallError {
     }
 }
 
-/// What an error and its causes say, from the outermost on. A cause that only says again what stands
-/// before it is left out.
+/// What an error and its causes say, from the outermost on. A cause that only says again what
+/// stands before it is left out.
 fn join_causes(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -35,8 +35,8 @@ const BUS_CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// An agent on a bus, with the services that run in this process. Clones are the same.
 ///
 /// It is ended by [`close`](Toolbus::close). When the last clone is dropped without that,
-/// everything is told to end and nothing is waited for; a call from the bus that runs goes on to its
-/// end and is answered.
+/// everything is told to end and nothing is waited for; a call from the bus that runs goes on to
+/// its end and is answered.
 #[derive(Clone)]
 pub struct Toolbus {
     inner: Arc<Inner>,
@@ -67,7 +67,8 @@ struct Inner {
     servers: Option<toolbus_mcp::server_pool::ServerPool>,
     /// Calls that were made here.
     calls: OpenCalls,
-    /// What answers calls from the bus. Held while it stops, so that whoever stops it as well waits.
+    /// What answers calls from the bus. Held while it stops, so that whoever stops it as well
+    /// waits.
     served: Mutex<Option<[Responder; 2]>>,
     /// Taken by the one task that closes.
     services: Mutex<Option<OpenServices>>,
@@ -109,12 +110,13 @@ impl Toolbus {
     /// Calls a tool and waits for its one outcome. Dropping the future drops the tool's work.
     ///
     /// Without a deadline of the scope's budget the call takes as long as its tool says. For
-    /// progress, questions or a time of its own, make a [`Call`] and [`invoke`](Toolbus::invoke) it.
+    /// progress, questions or a time of its own, make a [`Call`] and [`invoke`](Toolbus::invoke)
+    /// it.
     ///
     /// # Errors
     /// Why there is no output; see [`CallError`]. Once [`close`](Toolbus::close) was called it is
-    /// [`ErrorCode::Cancelled`](toolbus_wire::ErrorCode::Cancelled): not started for a new call, and for one that runs when the grace
-    /// is over.
+    /// [`ErrorCode::Cancelled`](toolbus_wire::ErrorCode::Cancelled): not started for a new call,
+    /// and for one that runs when the grace is over.
     pub async fn call(&self, scope: &Arc<Scope>, tool: &str, arguments: Value) -> Outcome {
         match Call::by_name(scope, tool, arguments) {
             Ok(call) => self.invoke(call).await,
@@ -238,8 +240,8 @@ impl Toolbus {
     /// the services and the MCP servers of this process, those of a call from elsewhere on the bus
     /// within what is left of `grace`. A bus that was given stays open.
     ///
-    /// It is done once, by a task of its own: dropping the future ends the waiting and nothing else,
-    /// and whoever closes it a second time waits for the first, whose grace counts. A
+    /// It is done once, by a task of its own: dropping the future ends the waiting and nothing
+    /// else, and whoever closes it a second time waits for the first, whose grace counts. A
     /// [`drain`](Toolbus::drain) that is under way is waited for as long as its own grace lasts.
     pub async fn close_within(&self, grace: Duration) {
         let Inner { calls, services, stopping, .. } = &*self.inner;

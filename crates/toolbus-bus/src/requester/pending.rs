@@ -57,8 +57,8 @@ struct PendingRequest {
     progress: Progress,
     /// What it may ask. It ends with this entry.
     questions_of: Option<Arc<CallQuestions>>,
-    /// Checks for which the worker that holds the call may be silent yet. `None`: no worker has said
-    /// that it holds it, or the call outlives its worker.
+    /// Checks for which the worker that holds the call may be silent yet. `None`: no worker has
+    /// said that it holds it, or the call outlives its worker.
     checks_left: Option<u32>,
 }
 
@@ -187,8 +187,8 @@ impl Pending {
         abandoned
     }
 
-    /// Counts one check for every call that a worker has taken, and ends those whose worker has been
-    /// silent for too long.
+    /// Counts one check for every call that a worker has taken, and ends those whose worker has
+    /// been silent for too long.
     pub(super) fn count_silence(&self) {
         let mut table = self.table.lock();
         let mut lost = Vec::new();
@@ -240,7 +240,8 @@ impl PendingTable {
             || answered.any(|ended| **ended == *correlation_id)
     }
 
-    /// Whether a call has had its reply a moment ago: a heartbeat that names it was on its way then.
+    /// Whether a call has had its reply a moment ago: a heartbeat that names it was on its way
+    /// then.
     fn was_answered(&self, call_id: &str) -> bool {
         self.answered.iter().any(|request| *request.call_id == *call_id)
     }

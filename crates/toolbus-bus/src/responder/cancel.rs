@@ -117,7 +117,8 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// The call has ended, or was dropped with its worker: what it may have left behind is cancelled, too.
+    /// The call has ended, or was dropped with its worker: what it may have left behind is
+    /// cancelled, too.
     fn drop(&mut self) {
         self.token.cancel();
         self.cancels.table.lock().running.remove(&self.number);

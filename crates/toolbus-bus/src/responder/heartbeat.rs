@@ -1,8 +1,8 @@
 //! Heartbeats: a caller that waits for long hears once a second that its calls are held.
 //!
-//! The first heartbeat goes out at once, so it also says "taken"; after that there is one a second and
-//! caller, however many calls it has here. A caller whose queue is missing for ten heartbeats in a row
-//! is taken for dead, and its calls are cancelled.
+//! The first heartbeat goes out at once, so it also says "taken"; after that there is one a second
+//! and caller, however many calls it has here. A caller whose queue is missing for ten heartbeats
+//! in a row is taken for dead, and its calls are cancelled.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -141,7 +141,8 @@ impl HeartbeatsInner {
         }
     }
 
-    /// Takes the heartbeats that are due and marks them as sent; callers without calls are forgotten.
+    /// Takes the heartbeats that are due and marks them as sent; callers without calls are
+    /// forgotten.
     fn take_due(&self, now: Instant) -> Vec<(Topic, Alive)> {
         let mut callers = self.callers.lock();
         let mut due = Vec::new();

@@ -1,4 +1,5 @@
-//! What a responder sends: replies, which must arrive, and notifications (progress), which may be lost.
+//! What a responder sends: replies, which must arrive, and notifications (progress), which may be
+//! lost.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -14,7 +15,8 @@ use tracing::{Instrument as _, Span};
 
 use crate::port::{Bus, PublishError};
 
-/// Notifications that wait to be sent, and bytes of their bodies; past that they are dropped and counted.
+/// Notifications that wait to be sent, and bytes of their bodies; past that they are dropped and
+/// counted.
 const NOTIFICATIONS_MAX: NonZeroUsize = NonZeroUsize::new(1_024).expect("1024 is not zero");
 const NOTIFICATIONS_BYTES_MAX: usize = 16 << 20;
 /// How long the broker keeps a notification: a late one is worthless.
@@ -22,7 +24,8 @@ const NOTIFICATION_TTL: Duration = Duration::from_secs(10);
 /// How long a reply waits for the notifications before it.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// Replies that wait for their caller to come back; past that they are dropped and counted. A reply
-/// takes one place for each [`REPLY_PLACE_BYTES`] of its body, so there is a bound in bytes as well.
+/// takes one place for each [`REPLY_PLACE_BYTES`] of its body, so there is a bound in bytes as
+/// well.
 const REPLIES_MAX: usize = 256;
 const REPLY_PLACE_BYTES: usize = 256 << 10;
 /// How long a reply waits for its caller to come back (its queue goes with its connection), and how
@@ -88,7 +91,8 @@ impl Outbox {
         Self { inner }
     }
 
-    /// Queues a notification, which is sent in order with the others, or drops it when too many wait.
+    /// Queues a notification, which is sent in order with the others, or drops it when too many
+    /// wait.
     pub(super) fn post_notification<M: Message>(&self, topic: &Topic, notification: &M) {
         let envelope = Box::new(self.wrap_notification(notification));
         let bytes = u32::try_from(envelope.body.len()).unwrap_or(u32::MAX);
@@ -108,8 +112,9 @@ impl Outbox {
         }
     }
 
-    /// Waits until the notifications that were queued before are sent, but not for long: a reply that
-    /// comes before the progress of its call makes it worthless. Returns at once where none are queued.
+    /// Waits until the notifications that were queued before are sent, but not for long: a reply
+    /// that comes before the progress of its call makes it worthless. Returns at once where none
+    /// are queued.
     pub(super) async fn flush_notifications(&self) {
         // Notifications hold their share of bytes until they are sent, and none are empty.
         if self.inner.notification_bytes.available_permits() == NOTIFICATIONS_BYTES_MAX {

@@ -1,4 +1,5 @@
-//! The worker's side of questions: a call that runs here asks its caller, and the answer comes back.
+//! The worker's side of questions: a call that runs here asks its caller, and the answer comes
+//! back.
 //!
 //! The queue for answers is made with the first question: most workers never ask.
 
@@ -187,7 +188,8 @@ impl QuestionPermit {
         envelope.correlation_id = Some(ask_id.clone());
         envelope.reply_to = Some(topic.clone());
         self.asks.listen_for_answers().await?;
-        // Progress that the call sent before it asks arrives before: the caller may read none after.
+        // Progress that the call sent before it asks arrives before: the caller may read none
+        // after.
         outbox.flush_notifications().await;
         let (_place, mut answer) = open.register(ask_id)?;
         let gone = |_| AskError::new(AskErrorCode::Cancelled, "the worker stops");

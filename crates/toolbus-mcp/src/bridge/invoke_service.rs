@@ -93,8 +93,8 @@ impl InvokeService {
     }
 }
 
-/// How the names of a request are meant. Whoever looked them up says so. A grant is for just the names
-/// that the request has, so that no others are guessed from them.
+/// How the names of a request are meant. Whoever looked them up says so. A grant is for just the
+/// names that the request has, so that no others are guessed from them.
 pub(super) fn naming_of(headers: &Headers, grants: &GrantCheck) -> Naming {
     let is_exact = headers.get(header::EXACT).is_some() || grants.is_granted(headers);
     if is_exact { Naming::Exact } else { Naming::Forgiving }

@@ -61,8 +61,8 @@ trait ManageRequest: Message + Send {
     /// Whether it may run again when it is unknown whether it ran.
     const REPEAT: Repeat = Repeat::Harmless;
 
-    /// What it is about, as the gates of an agent see it: what runs, changes or reads something at a
-    /// server needs a grant for that. `None`: it tells what is announced anyway, and needs none.
+    /// What it is about, as the gates of an agent see it: what runs, changes or reads something at
+    /// a server needs a grant for that. `None`: it tells what is announced anyway, and needs none.
     fn subject(&self) -> Option<ToolId>;
 
     /// Does what is requested. A refusal is a response with an error.

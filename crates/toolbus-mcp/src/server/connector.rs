@@ -76,8 +76,8 @@ impl ConnectionPhase {
                 tools: tool_count,
                 protocol: connection.identity.protocol.clone(),
             },
-            // A server that is retried is as failed as it was: what people see does not flap. A call
-            // may have had the attempt made long before its time.
+            // A server that is retried is as failed as it was: what people see does not flap. A
+            // call may have had the attempt made long before its time.
             Self::Connecting(Some(failed)) => failed.state(Duration::ZERO),
             Self::Failed(failed) => {
                 failed.state(failed.next_at.saturating_duration_since(Instant::now()))

@@ -80,7 +80,8 @@ impl ToolRouter<'_> {
         Ok(ToolRoute { server, tool })
     }
 
-    /// The server that something is to be read of, by its exact name where the lookup says that it is.
+    /// The server that something is to be read of, by its exact name where the lookup says that it
+    /// is.
     pub(super) fn find_read_server(&self, lookup: &Lookup) -> Result<Arc<Server>, CallError> {
         match lookup.naming {
             Naming::Exact => self.find_exact_server(&lookup.server),

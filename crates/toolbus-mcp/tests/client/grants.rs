@@ -18,7 +18,7 @@ use toolbus_bus::{
     TopicPattern,
 };
 use toolbus_mcp::bridge::{self, Bridge, StdioRegistration};
-use toolbus_mcp::servers::ServerPool;
+use toolbus_mcp::server_pool::ServerPool;
 use toolbus_mcp_agent::{McpDirectory, ResourceSubscription, read_subject, subject_of};
 use toolbus_testkit::eventually;
 use toolbus_tools::bus::RemoteCall;

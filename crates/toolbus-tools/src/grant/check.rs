@@ -67,8 +67,8 @@ impl GrantCheck {
     }
 
     /// Checks with this key, and with the one before it while that still counts. `worker` is what
-    /// callers are told who refuses, such as `bridge`. It counts with the global meter, so telemetry
-    /// is to be set up before.
+    /// callers are told who refuses, such as `bridge`. It counts with the global meter, so
+    /// telemetry is to be set up before.
     #[must_use]
     pub fn new(
         worker: &'static str,

@@ -14,8 +14,8 @@ const DOMAIN: &[u8] = b"toolbus-grant";
 /// The version of all that is here; it leads the header.
 pub(super) const VERSION: &str = "1";
 
-/// Every header that a worker acts on. The body is sealed as it is, and with it the call's id and its
-/// arguments. The trace is not: it decides about nothing.
+/// Every header that a worker acts on. The body is sealed as it is, and with it the call's id and
+/// its arguments. The trace is not: it decides about nothing.
 const SEALED_HEADERS: [&str; 8] = [
     header::MCP_SERVER,
     header::EXACT,
@@ -27,8 +27,8 @@ const SEALED_HEADERS: [&str; 8] = [
     header::ASK_KINDS,
 ];
 
-/// A request, and what it is about to the one who looks at it: to the agent what its gates let pass,
-/// to the worker what it is about to do.
+/// A request, and what it is about to the one who looks at it: to the agent what its gates let
+/// pass, to the worker what it is about to do.
 pub(super) struct SealedRequest<'a> {
     topic: &'a Topic,
     envelope: &'a Envelope,

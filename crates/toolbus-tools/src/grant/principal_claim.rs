@@ -22,8 +22,8 @@ pub(super) fn write_principal_claim(principal: &Principal) -> String {
     }
 }
 
-/// Cuts a name that is too long. What was cut is longer than any name in full, so it is mistaken for
-/// none.
+/// Cuts a name that is too long. What was cut is longer than any name in full, so it is mistaken
+/// for none.
 fn shorten_name(name: &str) -> String {
     if name.len() <= NAME_BYTES_MAX {
         return name.to_owned();

@@ -31,8 +31,8 @@ pub struct GrantSettings {
 #[serde(default, deny_unknown_fields)]
 pub struct GrantCheckSettings {
     /// Whether every request needs a valid grant that runs, changes or reads something. With a key
-    /// and without this, a request with a grant that is not valid is refused, and one without any is
-    /// taken.
+    /// and without this, a request with a grant that is not valid is refused, and one without any
+    /// is taken.
     pub required: bool,
     /// The key that grants are made with, the same as the agents'. Without one, grants are not
     /// looked at.
