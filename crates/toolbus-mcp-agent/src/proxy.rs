@@ -57,6 +57,7 @@ impl InvokeTool {
     ) -> Result<Output, CallError> {
         let asked = call.context.deadline.asked();
         let remote = RemoteCall {
+            may_repeat: call.subject.annotations.may_repeat(),
             topic: &topic::TOOL_INVOKE_MCP,
             tool,
             arguments,

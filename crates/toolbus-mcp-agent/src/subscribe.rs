@@ -203,6 +203,7 @@ impl LastingRequest {
         let Self { requester, request, permit, progress } = self;
         let envelope = Envelope::of(&request, requester.agent().as_str());
         let request = requester::Request {
+            may_repeat: false,
             topic: &topic::MCP_SUBSCRIBE,
             call_id: &envelope.message_id.clone(),
             envelope,
