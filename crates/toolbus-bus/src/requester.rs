@@ -8,6 +8,7 @@ mod cancel;
 mod pending;
 mod questions;
 mod seal;
+mod watch;
 
 use std::num::NonZeroU16;
 use std::pin::pin;
@@ -33,13 +34,12 @@ use pending::Pending;
 use questions::Questions;
 pub use seal::Seal;
 use seal::Unsealed;
+use watch::HeartbeatWatch;
 
 /// Most requests that are under way at a time.
 pub const REQUESTS_MAX: usize = 10_000;
 /// How many messages of its own queue a requester fetches ahead.
 const PREFETCH: NonZeroU16 = NonZeroU16::new(256).expect("256 is not zero");
-/// How often silent workers are counted.
-const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 /// How long to wait before a message is sent again whose confirm was lost.
 const RESEND_BACKOFF: Duration = Duration::from_millis(100);
 
@@ -74,6 +74,9 @@ pub struct Request<'a> {
     /// The call that the request is about, as its body names it: what heartbeats and cancel
     /// messages speak of.
     pub call_id: &'a str,
+    /// Whether the call is declared idempotent or read-only. Any other is published once, and not
+    /// again when its confirm is lost.
+    pub may_repeat: bool,
     /// When to give up, and who cancels, hears and answers meanwhile. A request that is given up
     /// is cancelled at its worker too.
     pub context: CallContext,
@@ -95,6 +98,13 @@ pub enum Error {
     /// The worker that had taken the request was lost: what it did is unknown.
     #[error("the worker that had taken the call was lost")]
     WorkerLost,
+    /// The broker did not confirm the request, and no worker spoke of it: whether one has it is
+    /// unknown.
+    #[error("the broker did not confirm the call, and no worker has spoken of it")]
+    Unconfirmed,
+    /// A queue refused the request, and no worker that takes it from another spoke of it.
+    #[error("the broker refused the call: {0}")]
+    Refused(String),
     /// The caller cancelled it.
     #[error("cancelled")]
     Cancelled,
@@ -107,12 +117,26 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether a worker may have the request, or get it yet.
+    fn may_be_at_work(&self) -> bool {
+        match self {
+            Self::Timeout { .. }
+            | Self::WorkerLost
+            | Self::Unconfirmed
+            | Self::Refused(_)
+            | Self::Cancelled => true,
+            Self::Publish(_) | Self::Busy | Self::Closed => false,
+        }
+    }
+
     /// Which of them it is, for metrics.
     fn label(&self) -> &'static str {
         match self {
             Self::Publish(error) => error.label(),
             Self::Timeout { .. } => "timeout",
             Self::WorkerLost => "worker_lost",
+            Self::Unconfirmed => "unconfirmed",
+            Self::Refused(_) => "refused",
             Self::Cancelled => "cancelled",
             Self::Busy => "busy",
             Self::Closed => "closed",
@@ -191,11 +215,13 @@ impl Requester {
             consumer: parking_lot::Mutex::new(Some(consumer)),
         });
 
-        inner.tasks.spawn(watch_heartbeats(
-            Arc::clone(&inner.bus),
-            Arc::clone(&inner.pending),
-            inner.closed.clone(),
-        ));
+        let watch = HeartbeatWatch {
+            bus: Arc::clone(&inner.bus),
+            source: inner.agent.as_str().to_owned(),
+            topic: inner.progress_topic.clone(),
+            pending: Arc::clone(&inner.pending),
+        };
+        inner.tasks.spawn(watch.run(inner.closed.clone()));
 
         Ok(Self { inner })
     }
@@ -204,9 +230,8 @@ impl Requester {
     /// is told so when it next speaks of the call, and stops.
     ///
     /// # Errors
-    /// See [`Error`]; each is final, and nothing is sent again behind the caller's back but a
-    /// message whose confirm was lost: the same worker knows it to be the same, another replica may
-    /// run it once more.
+    /// See [`Error`]; each is final. Nothing is sent again behind the caller's back but a request
+    /// that may repeat, when its confirm was lost.
     pub async fn request(&self, request: Request<'_>) -> Result<Envelope, Error> {
         self.request_sealed(request, &Unsealed).await
     }
@@ -220,7 +245,7 @@ impl Requester {
         request: Request<'_>,
         seal: &dyn Seal,
     ) -> Result<Envelope, Error> {
-        let Request { topic, envelope, call_id, context } = request;
+        let Request { topic, envelope, call_id, may_repeat, context } = request;
         let CallContext { deadline, cancelled, progress, asker } = context;
         let inner = &self.inner;
 
@@ -252,17 +277,19 @@ impl Requester {
         seal.seal(topic, deadline, &mut envelope);
 
         let record = inner.asked.wait(topic.template());
-        let sent = publish_request(&*inner.bus, topic, envelope);
+        let publication = Publication { bus: &*inner.bus, topic, may_repeat, waiting: &waiting };
 
         // Boxed: it would make the future of every caller larger by kilobytes.
-        let answered = Box::pin(reply_or_error(reply, sent));
+        let answered = Box::pin(reply_or_error(reply, publication.publish(envelope)));
         let end = match deadline.enforce(&cancelled, Duration::ZERO, answered).await {
             Ok(end) => end,
             Err(Interruption::Cancelled) => Err(Error::Cancelled),
             Err(Interruption::TimedOut) => Err(Error::Timeout { asked: deadline.asked() }),
         };
 
-        if let Err(error @ (Error::Timeout { .. } | Error::Cancelled)) = &end {
+        if let Err(error) = &end
+            && error.may_be_at_work()
+        {
             inner.cancels.send(call_id, &error.to_string());
         }
 
@@ -350,45 +377,43 @@ async fn reply_or_error(
     reply.await.unwrap_or_else(closed)
 }
 
-/// Publishes, and publishes again for as long as the confirm is lost: the same message id and
-/// correlation id tell the worker that it is the same call. The request's deadline ends it.
-///
-/// Once a confirm was lost, a worker may have the call, and no later failure may say otherwise.
-async fn publish_request(
-    bus: &dyn Bus,
-    topic: &Topic,
-    envelope: Envelope,
-) -> Result<(), PublishError> {
-    let mut may_be_there = false;
-    loop {
-        match bus.publish(topic, envelope.clone()).await {
-            Err(PublishError::Unconfirmed) => may_be_there = true,
-            // The broker went away with it and is not back yet.
-            Err(PublishError::Unavailable(_)) if may_be_there => {}
-            Err(_) if may_be_there => return Err(PublishError::Unconfirmed),
-            result => return result,
-        }
-        tokio::time::sleep(RESEND_BACKOFF).await;
-    }
+/// How one request is published.
+struct Publication<'a> {
+    bus: &'a dyn Bus,
+    topic: &'a Topic,
+    may_repeat: bool,
+    waiting: &'a pending::Waiting,
 }
 
-/// Counts for how long workers are silent, and ends the requests of those that are lost.
-async fn watch_heartbeats(bus: Arc<dyn Bus>, pending: Arc<Pending>, closed: CancellationToken) {
-    let mut ticks = tokio::time::interval(WATCH_INTERVAL);
-    // After a pause of this very process one tick comes, not many: silence is counted in ticks, so
-    // that nobody is called lost because we were asleep.
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            _ = ticks.tick() => {}
-            () = closed.cancelled() => return,
-        }
+impl Publication<'_> {
+    /// Publishes a request. It ends well where a worker has the request or may have it; in doubt,
+    /// workers are expected to speak of it, and their silence ends the request.
+    ///
+    /// A second copy could be run by another worker than the first, so only what may repeat is
+    /// published again. And a queue that refuses says nothing of the other queues of its topic.
+    async fn publish(&self, envelope: Envelope) -> Result<(), PublishError> {
+        let mut may_be_there = false;
+        loop {
+            match self.bus.publish(self.topic, envelope.clone()).await {
+                Err(PublishError::Unconfirmed) => may_be_there = true,
+                // The broker went away with it and is not back yet.
+                Err(PublishError::Unavailable(_)) if may_be_there => {}
+                Err(PublishError::Refused(reason)) if !may_be_there => {
+                    self.waiting.expect_worker(Error::Refused(reason));
+                    return Ok(());
+                }
+                Err(_) if may_be_there => {
+                    self.waiting.expect_worker(Error::Unconfirmed);
+                    return Ok(());
+                }
+                result => return result,
+            }
 
-        if bus.health().is_up() {
-            pending.count_silence();
-        } else {
-            // No heartbeat can reach us; the count starts again when one can, and gives more time.
-            pending.forgive_silence();
+            if !self.may_repeat {
+                self.waiting.expect_worker(Error::Unconfirmed);
+                return Ok(());
+            }
+            tokio::time::sleep(RESEND_BACKOFF).await;
         }
     }
 }

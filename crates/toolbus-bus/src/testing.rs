@@ -1,7 +1,7 @@
 //! What the tests of both ends of a call stand on: a bus whose faults are told by the test, an
 //! inbox that keeps what comes, and waits that have a limit.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -57,6 +57,8 @@ pub(crate) struct Faulty {
     pub(crate) inner: MemoryBus,
     health: Mutex<Health>,
     faults: Mutex<VecDeque<Fault>>,
+    /// Faults of publishes to one topic.
+    faults_to: Mutex<HashMap<String, VecDeque<Fault>>>,
     /// Every message that was published, faults included.
     published: Mutex<Vec<(Topic, Envelope)>>,
 }
@@ -69,6 +71,8 @@ pub(crate) enum Fault {
     ArrivesBut(PublishError),
     /// The message arrives, and the publish never ends.
     ArrivesAndHangs,
+    /// Nobody sees the message, and the publish never ends.
+    Hangs,
 }
 
 impl Faulty {
@@ -77,6 +81,7 @@ impl Faulty {
             inner: MemoryBus::new(),
             health: Mutex::new(Health::Up),
             faults: Mutex::default(),
+            faults_to: Mutex::default(),
             published: Mutex::default(),
         })
     }
@@ -88,6 +93,16 @@ impl Faulty {
     /// What becomes of the next publishes, one each; those after them succeed.
     pub(crate) fn fail(&self, faults: impl IntoIterator<Item = Fault>) {
         self.faults.lock().extend(faults);
+    }
+
+    /// What becomes of the next publishes to this topic, before what [`Faulty::fail`] says.
+    pub(crate) fn fail_to(&self, topic: &str, faults: impl IntoIterator<Item = Fault>) {
+        self.faults_to.lock().entry(topic.to_owned()).or_default().extend(faults);
+    }
+
+    /// The next publishes succeed.
+    pub(crate) fn clear_faults(&self) {
+        self.faults.lock().clear();
     }
 
     /// Every message that was published to the topic.
@@ -105,7 +120,9 @@ impl Bus for Faulty {
     ) -> BoxFuture<'a, Result<(), PublishError>> {
         Box::pin(async move {
             self.published.lock().push((topic.clone(), envelope.clone()));
-            let fault = self.faults.lock().pop_front();
+            let of_topic =
+                self.faults_to.lock().get_mut(topic.as_str()).and_then(VecDeque::pop_front);
+            let fault = of_topic.or_else(|| self.faults.lock().pop_front());
 
             match fault {
                 None => self.inner.publish(topic, envelope).await,
@@ -114,6 +131,7 @@ impl Bus for Faulty {
                     self.inner.publish(topic, envelope).await?;
                     Err(error)
                 }
+                Some(Fault::Hangs) => std::future::pending().await,
                 Some(Fault::ArrivesAndHangs) => {
                     self.inner.publish(topic, envelope).await?;
                     std::future::pending().await

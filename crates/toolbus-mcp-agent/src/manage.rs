@@ -25,6 +25,7 @@ pub(crate) async fn ask<Q: Message, A: Message>(
     let envelope = Envelope::of(question, requester.agent().as_str());
     let envelope = envelope.with_header(header::EXACT, "1");
     let request = requester::Request {
+        may_repeat: false,
         topic: &topic::MCP_MANAGE,
         // These requests have no id of their own: the message's takes its place at both ends.
         call_id: &envelope.message_id.clone(),

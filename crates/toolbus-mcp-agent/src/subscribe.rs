@@ -206,6 +206,7 @@ impl LastingRequest {
         let envelope = Envelope::of(&request, requester.agent().as_str());
         let envelope = envelope.with_header(header::EXACT, "1");
         let request = requester::Request {
+            may_repeat: false,
             topic: &topic::MCP_SUBSCRIBE,
             call_id: &envelope.message_id.clone(),
             envelope,

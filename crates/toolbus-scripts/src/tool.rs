@@ -119,6 +119,7 @@ impl ExecutePython {
         let requester = &self.requester;
 
         let sent = requester::Request {
+            may_repeat: false,
             topic: &topic::SCRIPT_INVOKE,
             envelope: Envelope::of(&request, requester.agent().as_str()),
             call_id: &request.tool_call_id,

@@ -116,6 +116,7 @@ impl Lane for Asker {
     async fn call(&mut self) -> anyhow::Result<()> {
         self.request.tool_call_id = new_id();
         let request = Request {
+            may_repeat: false,
             topic: &self.topic,
             envelope: Envelope::of(&self.request, self.requester.agent().as_str()),
             call_id: &self.request.tool_call_id,

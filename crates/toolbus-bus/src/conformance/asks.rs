@@ -76,6 +76,7 @@ pub(super) async fn what_a_call_tells_before_it_asks_is_heard_before(stage: Stag
     let answers = Asker::to(move |_| std::future::ready(Ok(json!(*heard.lock()))));
     let what = format!("tell-and-ask {PIECES}");
     let request = Request {
+        may_repeat: false,
         topic: &asking.topic,
         envelope: message(&what),
         call_id: &what,
@@ -276,6 +277,7 @@ impl Asking {
         cancelled: &CancellationToken,
     ) -> Result<String, Error> {
         let request = Request {
+            may_repeat: false,
             topic: &self.topic,
             envelope: message(what),
             call_id: what,

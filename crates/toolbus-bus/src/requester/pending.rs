@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
-use toolbus_wire::Envelope;
 use toolbus_wire::envelope::new_id;
 use toolbus_wire::message::toolbus::{Alive, ToolProgress};
+use toolbus_wire::{Envelope, header};
 
 use super::questions::CallQuestions;
 use super::{Error, REQUESTS_MAX};
@@ -20,6 +20,9 @@ const SILENT_CHECKS_MAX: u32 = 7;
 /// back later than the caller did. It waits up to 6.25 s between two attempts, of which the last
 /// may take some seconds more; this is 15 s.
 const SILENT_CHECKS_AFTER_OUTAGE_MAX: u32 = 30;
+/// The same for a request that a queue has refused: whoever takes it from another queue says so at
+/// once. This is 2 s.
+const REFUSED_CHECKS_MAX: u32 = 4;
 /// How many ended requests are remembered, to tell a late reply from a stray one: those that ended
 /// without a reply, and those that had one, which comes again now and then since delivery is at
 /// least once.
@@ -44,6 +47,8 @@ struct PendingTable {
     answered: VecDeque<AnsweredRequest>,
     /// No request begins any more.
     closed: bool,
+    /// Hears of the message that the requester has sent to itself.
+    loopback: Option<oneshot::Sender<()>>,
 }
 
 struct AnsweredRequest {
@@ -60,6 +65,16 @@ struct PendingRequest {
     /// Checks for which the worker that holds the call may be silent yet. `None`: no worker has
     /// said that it holds it, or the call outlives its worker.
     checks_left: Option<u32>,
+    /// What the request ends in when no worker speaks of it in time.
+    unless_heard: UnlessHeard,
+}
+
+/// What a request ends in when no worker speaks of it in time.
+enum UnlessHeard {
+    /// In this error.
+    Fails(Error),
+    /// In this reply of a worker that did not run the call.
+    Tentative(Box<Envelope>),
 }
 
 /// What became of a reply.
@@ -92,6 +107,7 @@ impl Pending {
             progress,
             questions_of: CallQuestions::new(asker),
             checks_left: None,
+            unless_heard: UnlessHeard::Fails(Error::WorkerLost),
         };
 
         let mut table = self.table.lock();
@@ -122,10 +138,19 @@ impl Pending {
         self.table.lock().by_correlation.len()
     }
 
-    /// Hands a reply to the request that it answers.
+    /// Hands a reply to the request that it answers. A tentative one is kept: another worker may be
+    /// running the call, and would speak of it.
     pub(super) fn answer(&self, envelope: Envelope) -> Answer {
         let correlation_id = envelope.correlation_id.as_deref().unwrap_or_default();
         let mut table = self.table.lock();
+        if envelope.headers.get(header::TENTATIVE).is_some()
+            && let Some(entry) = table.by_correlation.get_mut(correlation_id)
+        {
+            entry.checks_left.get_or_insert(SILENT_CHECKS_AFTER_OUTAGE_MAX);
+            entry.unless_heard = UnlessHeard::Tentative(Box::new(envelope));
+            return Answer::Taken;
+        }
+
         let Some((id, entry)) = table.remove_request(correlation_id) else {
             return if table.has_ended(correlation_id) {
                 Answer::Late(correlation_id.to_owned())
@@ -168,10 +193,29 @@ impl Pending {
         table.entries_of(call_id).find_map(|entry| entry.questions_of.clone())
     }
 
+    /// Whether a worker has a request, or may have it, and is expected to speak of it.
+    pub(super) fn is_any_watched(&self) -> bool {
+        self.table.lock().by_correlation.values().any(|entry| entry.checks_left.is_some())
+    }
+
+    /// Waits for the next message of the requester to itself.
+    pub(super) fn expect_loopback(&self) -> oneshot::Receiver<()> {
+        let (sender, heard) = oneshot::channel();
+        self.table.lock().loopback = Some(sender);
+        heard
+    }
+
     /// Takes the heartbeat of a worker, and says which of its calls nobody waits for any more.
     pub(super) fn take_heartbeat<'a>(&self, alive: &'a Alive) -> Vec<&'a str> {
         let mut table = self.table.lock();
         let mut abandoned = Vec::new();
+
+        if alive.calls.is_empty()
+            && let Some(loopback) = table.loopback.take()
+        {
+            // The watch may have stopped waiting.
+            let _ = loopback.send(());
+        }
 
         for call_id in &alive.calls {
             if table.by_call.contains_key(call_id.as_str()) {
@@ -200,7 +244,9 @@ impl Pending {
                 }
             }
         }
-        table.end_requests(lost, &Error::WorkerLost);
+        for correlation_id in lost {
+            table.end_unheard(&correlation_id);
+        }
     }
 
     /// The broker is away: no worker can be heard, and each gets time to come back after it.
@@ -232,6 +278,18 @@ impl PendingTable {
                 let _ = entry.reply.send(Err(error.clone()));
             }
         }
+    }
+
+    /// Ends a request of which no worker has spoken in time.
+    fn end_unheard(&mut self, correlation_id: &str) {
+        let Some((id, entry)) = self.remove_request(correlation_id) else { return };
+        self.remember_expired(id);
+        let end = match entry.unless_heard {
+            UnlessHeard::Fails(error) => Err(error),
+            UnlessHeard::Tentative(reply) => Ok(*reply),
+        };
+        // The receiver is gone when the caller gave up in this very moment.
+        let _ = entry.reply.send(end);
     }
 
     fn has_ended(&self, correlation_id: &str) -> bool {
@@ -277,6 +335,7 @@ impl PendingTable {
         for id in self.by_call.get(call_id).map_or(&[][..], Vec::as_slice) {
             if let Some(entry) = self.by_correlation.get_mut(id) {
                 entry.checks_left = checks;
+                entry.unless_heard = UnlessHeard::Fails(Error::WorkerLost);
             }
         }
     }
@@ -285,6 +344,21 @@ impl PendingTable {
 impl Waiting {
     pub(super) fn correlation_id(&self) -> &str {
         &self.correlation_id
+    }
+
+    /// Has the request end in `unless_heard` when no worker speaks of it soon. A worker that has
+    /// spoken already goes on being listened to.
+    pub(super) fn expect_worker(&self, unless_heard: Error) {
+        let mut table = self.pending.table.lock();
+        if let Some(entry) = table.by_correlation.get_mut(&*self.correlation_id)
+            && entry.checks_left.is_none()
+        {
+            entry.checks_left = Some(match unless_heard {
+                Error::Refused(_) => REFUSED_CHECKS_MAX,
+                _ => SILENT_CHECKS_AFTER_OUTAGE_MAX,
+            });
+            entry.unless_heard = UnlessHeard::Fails(unless_heard);
+        }
     }
 }
 

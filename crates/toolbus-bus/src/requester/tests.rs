@@ -47,9 +47,22 @@ impl Stage {
         let context = CallContext::until(Deadline::after(budget))
             .with_cancelled(cancelled.clone())
             .with_progress(progress);
-        let envelope = Envelope::new("Test", "", Bytes::copy_from_slice(call_id.as_bytes()));
-        let request = Request { topic: &self.topic, envelope, call_id, context };
+        self.request(call_id, false, context).await
+    }
 
+    /// Asks for something that is declared idempotent or read-only.
+    async fn ask_harmless(&self, call_id: &str, budget: Duration) -> Result<Envelope, Error> {
+        self.request(call_id, true, CallContext::until(Deadline::after(budget))).await
+    }
+
+    async fn request(
+        &self,
+        call_id: &str,
+        may_repeat: bool,
+        context: CallContext,
+    ) -> Result<Envelope, Error> {
+        let envelope = Envelope::new("Test", "", Bytes::copy_from_slice(call_id.as_bytes()));
+        let request = Request { may_repeat, topic: &self.topic, envelope, call_id, context };
         self.requester.request(request).await
     }
 
@@ -62,6 +75,14 @@ impl Stage {
     async fn news<M: toolbus_wire::Message>(&self, news: &M) {
         let to = topic::tool_progress(&agent("RockBot"), &instance("one"));
         self.bus.publish(&to, Envelope::of(news, "worker")).await.unwrap();
+    }
+
+    /// The answer of a worker that did not run the call and cannot know whether another does.
+    async fn answer_tentatively(&self, request: &Envelope) {
+        let reply = Envelope::new("Tentative", "another", request.body.clone());
+        let reply = Envelope { correlation_id: request.correlation_id.clone(), ..reply };
+        let reply = reply.with_header(header::TENTATIVE, "1");
+        self.bus.publish(request.reply_to.as_ref().unwrap(), reply).await.unwrap();
     }
 
     async fn answer(&self, request: &Envelope) {
@@ -113,7 +134,8 @@ async fn a_request_is_sealed_when_it_is_complete_and_sent_again_with_the_same_se
     stage.bus.fail([Fault::ArrivesBut(PublishError::Unconfirmed)]);
     let context = CallContext::until(Deadline::after(SECOND));
     let envelope = Envelope::new("Test", "", Bytes::new());
-    let request = Request { topic: &stage.topic, envelope, call_id: "c", context };
+    let request =
+        Request { may_repeat: true, topic: &stage.topic, envelope, call_id: "c", context };
     assert!(stage.requester.request_sealed(request, &Stamp).await.is_err());
 
     let requests = worker.received(2).await;
@@ -199,6 +221,7 @@ async fn a_timeout_comes_at_the_deadline_and_names_what_was_asked_for() {
     assert!(took >= 5 * SECOND && took < Duration::from_millis(5_005), "{took:?}");
 
     let request = Request {
+        may_repeat: false,
         topic: &stage.topic,
         envelope: Envelope::new("Test", "", Bytes::new()),
         call_id: "c",
@@ -573,7 +596,7 @@ async fn a_dropped_requester_leaves_no_task_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_whose_confirm_was_lost_is_sent_again_as_the_same_message() {
+async fn a_harmless_message_whose_confirm_was_lost_is_sent_again_as_the_same_message() {
     let stage = Stage::start().await;
     let worker = stage.silent_worker().await;
     stage.bus.fail([
@@ -588,7 +611,7 @@ async fn a_message_whose_confirm_was_lost_is_sent_again_as_the_same_message() {
         requests
     };
 
-    let (end, requests) = tokio::join!(stage.ask("c", 60 * SECOND), answering);
+    let (end, requests) = tokio::join!(stage.ask_harmless("c", 60 * SECOND), answering);
     assert!(end.is_ok());
     assert_eq!(stage.bus.published(&stage.topic).len(), 3);
     assert_eq!(requests[0], requests[1]);
@@ -600,7 +623,7 @@ async fn a_confirm_that_never_comes_ends_at_the_deadline() {
     let stage = Stage::start().await;
     let _worker = stage.silent_worker().await;
     stage.bus.fail((0..1_000).map(|_| Fault::Fails(PublishError::Unconfirmed)));
-    let end = within("the deadline", stage.ask("c", 5 * SECOND)).await;
+    let end = within("the deadline", stage.ask_harmless("c", 5 * SECOND)).await;
     assert_eq!(end, Err(Error::Timeout { asked: 5 * SECOND }));
     let tries = stage.bus.published(&stage.topic).len();
     assert!((10..=100).contains(&tries), "{tries} tries in five seconds");
@@ -617,14 +640,126 @@ async fn a_broker_that_went_away_with_a_message_is_waited_for() {
         stage.answer(&worker.received(1).await[0]).await;
     };
 
-    let (end, ()) = tokio::join!(stage.ask("c", 60 * SECOND), answering);
+    let (end, ()) = tokio::join!(stage.ask_harmless("c", 60 * SECOND), answering);
     assert!(end.is_ok(), "{end:?}");
 
     // What may have been taken is never said not to have been.
     let refused = PublishError::Refused("no queue had room for it".to_owned());
     stage.bus.fail([Fault::Fails(PublishError::Unconfirmed), Fault::Fails(refused)]);
-    let end = stage.ask("d", 60 * SECOND).await;
-    assert_eq!(end, Err(Error::Publish(PublishError::Unconfirmed)));
+    assert_eq!(stage.ask_harmless("d", 60 * SECOND).await, Err(Error::Unconfirmed));
+}
+
+/// A second copy could go to another worker, which knows nothing of the first.
+#[tokio::test(start_paused = true)]
+async fn what_may_not_repeat_is_published_once_whatever_becomes_of_its_confirm() {
+    for fault in [Fault::ArrivesBut as fn(_) -> _, Fault::Fails] {
+        let stage = Stage::start().await;
+        let worker = stage.silent_worker().await;
+        stage.bus.fail([fault(PublishError::Unconfirmed)]);
+        let began = Instant::now();
+        assert_eq!(stage.ask("c", 60 * SECOND).await, Err(Error::Unconfirmed));
+        assert!(began.elapsed() < 20 * SECOND, "{:?}", began.elapsed());
+        assert_eq!(stage.bus.published(&stage.topic).len(), 1);
+
+        // Where a worker has it, its answer is waited for as ever.
+        stage.bus.fail([Fault::ArrivesBut(PublishError::Unconfirmed)]);
+        let before = worker.len();
+        let working = async {
+            let request = worker.received(before + 1).await.pop().unwrap();
+            for _ in 0..40 {
+                stage.sign(&["d"]).await;
+                tokio::time::sleep(SECOND).await;
+            }
+            stage.answer(&request).await;
+        };
+        let (end, ()) = tokio::join!(stage.ask("d", 60 * SECOND), working);
+        assert!(end.is_ok(), "{end:?}");
+    }
+}
+
+/// One of several queues may refuse what another takes.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_a_queue_refuses_may_run_all_the_same() {
+    let stage = Stage::start().await;
+    let worker = stage.silent_worker().await;
+    let full = || PublishError::Refused("no queue had room for it".to_owned());
+    stage.bus.fail([Fault::ArrivesBut(full())]);
+    let working = async {
+        let request = worker.received(1).await.remove(0);
+        stage.sign(&["c"]).await;
+        tokio::time::sleep(3 * SECOND).await;
+        stage.answer(&request).await;
+    };
+    let (end, ()) = tokio::join!(stage.ask("c", 60 * SECOND), working);
+    assert!(end.is_ok(), "{end:?}");
+
+    // Nobody speaks of it: it is withdrawn from whoever may get it yet.
+    let cancels = Inbox::open(&*stage.bus, topic::TOOL_CANCEL.as_str()).await;
+    stage.bus.fail([Fault::Fails(full())]);
+    let began = Instant::now();
+    let refused = Error::Refused("no queue had room for it".to_owned());
+    assert_eq!(stage.ask("d", 60 * SECOND).await, Err(refused));
+    assert!(began.elapsed() < 4 * SECOND, "{:?}", began.elapsed());
+    assert_eq!(cancels.read::<ToolCancel>(1).await[0].tool_call_id, "d");
+}
+
+/// A worker whose connection was lost is alive and goes on with its call; another got the request.
+#[tokio::test(start_paused = true)]
+async fn an_answer_over_the_head_of_a_living_worker_is_not_taken() {
+    let stage = Stage::start().await;
+    let worker = stage.silent_worker().await;
+    let working = async {
+        let request = worker.received(1).await.remove(0);
+        stage.sign(&["c"]).await;
+        stage.answer_tentatively(&request).await;
+        tokio::time::sleep(2 * SECOND).await;
+        for _ in 0..10 {
+            stage.sign(&["c"]).await;
+            tokio::time::sleep(SECOND).await;
+        }
+        stage.answer(&request).await;
+    };
+    let (end, ()) = tokio::join!(stage.ask("c", 60 * SECOND), working);
+    assert_eq!(end.unwrap().message_type, "Test");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_in_place_of_a_lost_worker_is_taken_once_that_is_silent() {
+    for was_heard in [false, true] {
+        let stage = Stage::start().await;
+        let worker = stage.silent_worker().await;
+        let dying = async {
+            let request = worker.received(1).await.remove(0);
+            if was_heard {
+                stage.sign(&["c"]).await;
+            }
+            stage.answer_tentatively(&request).await;
+        };
+        let began = Instant::now();
+        let (end, ()) = tokio::join!(stage.ask("c", 60 * SECOND), dying);
+        assert_eq!(end.unwrap().message_type, "Tentative");
+        let limit = if was_heard { 5 } else { 17 };
+        assert!(began.elapsed() < limit * SECOND, "{was_heard}: {:?}", began.elapsed());
+    }
+}
+
+/// Its broker takes no messages and does not say so, or its connection hangs: nobody can be heard.
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_does_not_hear_itself_blames_no_worker() {
+    let stage = Stage::start().await;
+    let worker = stage.silent_worker().await;
+    let working = async {
+        let request = worker.received(1).await.remove(0);
+        stage.sign(&["c"]).await;
+        // Every message to ourselves is held up for half a minute.
+        stage.bus.fail((0..30).map(|_| Fault::Hangs));
+        tokio::time::sleep(25 * SECOND).await;
+        stage.bus.clear_faults();
+        stage.sign(&["c"]).await;
+        stage.answer(&request).await;
+    };
+    let (end, ()) = tokio::join!(stage.ask("c", 60 * SECOND), working);
+    assert!(end.is_ok(), "{end:?}");
 }
 
 #[tokio::test(start_paused = true)]

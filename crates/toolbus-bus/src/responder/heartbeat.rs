@@ -26,6 +26,8 @@ use crate::slot::{Kept, Slot};
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// How often to check whether a heartbeat is due.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// Most heartbeats to one caller that are not confirmed yet.
+const SENDING_MAX: u32 = 3;
 /// Heartbeats in a row that no queue takes until the caller counts as dead.
 const UNROUTABLE_MAX: u32 = 10;
 
@@ -49,6 +51,8 @@ struct HeartbeatsInner {
 struct CallerHeartbeat {
     calls: Vec<(Arc<CallName>, Slot)>,
     sent_at: Option<Instant>,
+    /// How many of its heartbeats are not confirmed yet.
+    sending: u32,
     unroutable_in_a_row: u32,
 }
 
@@ -131,14 +135,21 @@ impl HeartbeatsInner {
             }
 
             for (topic, alive) in self.take_due(Instant::now()) {
-                let sent = tokio::select! {
-                    sent = self.outbox.send(&topic, &alive) => sent,
-                    // A broker that is away must not hold up the stop; a heartbeat may be lost.
-                    () = self.stop.cancelled() => return,
-                };
-                self.note_outcome(&topic, sent);
+                let heartbeats = Arc::clone(&self);
+                self.tasks.spawn(async move { heartbeats.send(topic, alive).await });
             }
         }
+    }
+
+    /// Sends one heartbeat. Each is sent by itself, so that a confirm which takes long holds up no
+    /// other caller's.
+    async fn send(&self, topic: Topic, alive: Alive) {
+        let sent = tokio::select! {
+            sent = self.outbox.send(&topic, &alive) => sent,
+            // A broker that is away must not hold up the stop; a heartbeat may be lost.
+            () = self.stop.cancelled() => return,
+        };
+        self.note_outcome(&topic, sent);
     }
 
     /// Takes the heartbeats that are due and marks them as sent; callers without calls are
@@ -148,8 +159,9 @@ impl HeartbeatsInner {
         let mut due = Vec::new();
         callers.retain(|topic, caller| {
             let rested = caller.sent_at.is_none_or(|at| now - at >= HEARTBEAT_INTERVAL);
-            if rested && !caller.calls.is_empty() {
+            if rested && !caller.calls.is_empty() && caller.sending < SENDING_MAX {
                 caller.sent_at = Some(now);
+                caller.sending += 1;
                 due.push((topic.clone(), caller.to_message(&self.instance)));
             }
             !(rested && caller.calls.is_empty())
@@ -161,6 +173,7 @@ impl HeartbeatsInner {
     fn note_outcome(&self, topic: &Topic, sent: Result<(), PublishError>) {
         let mut callers = self.callers.lock();
         let Some(caller) = callers.get_mut(topic) else { return };
+        caller.sending = caller.sending.saturating_sub(1);
 
         match sent {
             Ok(()) => caller.unroutable_in_a_row = 0,

@@ -21,6 +21,20 @@ impl CallKey {
         Self(Sha256::digest(Uuid::new_v4().as_bytes()).into())
     }
 
+    /// The first bytes of the key, which tell it from all others for most purposes.
+    pub(super) fn fingerprint(self) -> u64 {
+        let [a, b, c, d, e, f, g, h, ..] = self.0;
+        u64::from_le_bytes([a, b, c, d, e, f, g, h])
+    }
+
+    /// A key for tests that want many of them.
+    #[cfg(test)]
+    pub(super) fn numbered(number: u64) -> Self {
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&number.to_le_bytes());
+        Self(key)
+    }
+
     pub(super) fn of(envelope: &Envelope, call_id: &str) -> Self {
         let correlation = envelope.correlation_id.as_deref().unwrap_or(&envelope.message_id);
         let mut digest = Sha256::new();

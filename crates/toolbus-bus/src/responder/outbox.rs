@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 use toolbus_wire::{Envelope, Message, Topic};
 use tracing::{Instrument as _, Span};
 
+use crate::Deadline;
 use crate::port::{Bus, PublishError};
 
 /// Notifications that wait to be sent, and bytes of their bodies; past that they are dropped and
@@ -32,9 +33,6 @@ const REPLY_PLACE_BYTES: usize = 256 << 10;
 /// often it is tried.
 const CALLER_AWAY_TIMEOUT: Duration = Duration::from_secs(5);
 const REPLY_RETRY_BACKOFF: Duration = Duration::from_millis(250);
-/// How long a reply is tried while the broker is away. The request is not acked meanwhile, so the
-/// broker hands it out again, and the outcome memory answers it.
-const BROKER_AWAY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Sends for one responder. Clones are the same outbox.
 #[derive(Clone)]
@@ -147,22 +145,28 @@ impl Outbox {
         Envelope::of(notification, &self.inner.source).with_expiry(NOTIFICATION_TTL)
     }
 
-    /// Sends a reply. It returns when the broker has it, or when somebody else goes on trying.
-    pub(super) async fn deliver(&self, topic: &Topic, reply: Envelope) {
-        let give_up = Instant::now() + BROKER_AWAY_TIMEOUT;
+    /// Sends a reply. It returns when the broker has it, when its caller has stopped waiting, or when
+    /// somebody else goes on trying. Its request is not acked meanwhile, so that a worker which
+    /// dies now, or whose connection is lost, leaves it to another.
+    pub(super) async fn deliver(&self, topic: &Topic, reply: Envelope, until: Deadline) {
         loop {
-            match self.inner.bus.publish(topic, reply.clone()).await {
+            let error = match self.inner.bus.publish(topic, reply.clone()).await {
                 Ok(()) => return,
-                Err(PublishError::Unavailable(_) | PublishError::Unconfirmed)
-                    if Instant::now() < give_up =>
-                {
-                    tokio::time::sleep(REPLY_RETRY_BACKOFF).await;
-                }
-                Err(error @ (PublishError::Unroutable(_) | PublishError::Refused(_))) => {
+                Err(error @ PublishError::Unroutable(_)) => {
                     return self.retry_in_background(topic.clone(), reply, error);
                 }
-                Err(error) => return log_dropped_reply(topic, &error),
+                Err(error) => error,
+            };
+
+            // A caller's queue that is full empties again, and a broker that is away comes back.
+            let may_succeed = matches!(
+                error,
+                PublishError::Unavailable(_) | PublishError::Unconfirmed | PublishError::Refused(_)
+            );
+            if !may_succeed || until.is_past() {
+                return log_dropped_reply(topic, &error);
             }
+            tokio::time::sleep(REPLY_RETRY_BACKOFF).await;
         }
     }
 

@@ -1,9 +1,10 @@
 //! The outcome memory of a worker: what became of the calls of the last minutes.
 //!
 //! It makes a request that comes twice, by redelivery or by being sent twice, run once. It is
-//! bounded in entries, bytes and time, and lives as long as its process.
+//! bounded in entries, bytes and time, and lives as long as its process. Where outcomes have to go
+//! before their time, their keys stay: such a call is known to have run, and how it ended is not.
 
-use std::collections::{HashMap, VecDeque, hash_map};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,12 @@ pub(super) const ENTRIES_MAX: usize = 20_000;
 /// Most bytes of outcomes that are remembered.
 pub(super) const BYTES_MAX: usize = 64 << 20;
 
+/// Most calls whose outcomes had to go and that are remembered as known: ten minutes at 5,000 a
+/// second. Each takes 8 bytes and the slack of a hash table.
+const KNOWN_MAX: usize = 3_000_000;
+/// In how many parts they are forgotten.
+const KNOWN_PARTS: usize = 10;
+
 /// What a remembered outcome weighs beside its body, in bytes.
 pub const REMEMBERED_BYTES: usize = 256;
 
@@ -36,6 +43,52 @@ struct OutcomeTable {
     /// Outcomes in the order in which they were remembered.
     done: VecDeque<(Instant, CallKey)>,
     bytes: usize,
+    known: KnownCalls,
+}
+
+/// Calls whose outcomes had to go, in parts of some time each, oldest first.
+#[derive(Default)]
+struct KnownCalls {
+    parts: VecDeque<KnownPart>,
+}
+
+/// Fingerprints of calls, of which it is enough that two are hardly ever alike.
+struct KnownPart {
+    /// When the last of them may be forgotten.
+    until: Instant,
+    fingerprints: HashSet<u64>,
+}
+
+impl KnownCalls {
+    fn contains(&self, key: CallKey) -> bool {
+        let fingerprint = key.fingerprint();
+        self.parts.iter().any(|part| part.fingerprints.contains(&fingerprint))
+    }
+
+    /// Remembers a call that ended at `at`.
+    fn insert(&mut self, key: CallKey, at: Instant) {
+        let until = at + OUTCOME_TTL;
+        let part_time = OUTCOME_TTL / KNOWN_PARTS as u32;
+        let is_full = |part: &KnownPart| part.fingerprints.len() >= KNOWN_MAX / KNOWN_PARTS;
+        let fits = |part: &KnownPart| until <= part.until + part_time && !is_full(part);
+
+        if !self.parts.back().is_some_and(fits) {
+            if self.parts.len() >= KNOWN_PARTS + 1 {
+                self.parts.pop_front();
+            }
+            self.parts.push_back(KnownPart { until, fingerprints: HashSet::new() });
+        }
+        if let Some(part) = self.parts.back_mut() {
+            part.fingerprints.insert(key.fingerprint());
+        }
+    }
+
+    fn forget_old(&mut self, now: Instant) {
+        let part_time = OUTCOME_TTL / KNOWN_PARTS as u32;
+        while self.parts.front().is_some_and(|part| now >= part.until + part_time) {
+            self.parts.pop_front();
+        }
+    }
 }
 
 enum CallEntry {
@@ -49,6 +102,8 @@ pub(super) enum Recalled {
     Done(Reply),
     /// It runs at this moment.
     Running(JoinedRun),
+    /// That it ended in the last minutes; its outcome had to go.
+    Forgotten,
     /// Nothing. Whoever recalled it is to run the call now.
     New(Place),
 }
@@ -58,7 +113,7 @@ impl OutcomeMemory {
     pub(super) fn knows(&self, key: CallKey) -> bool {
         let mut table = self.table.lock();
         table.forget_old(Instant::now());
-        table.entries.contains_key(&key)
+        table.entries.contains_key(&key) || table.known.contains(key)
     }
 
     /// What is known of the call; when it is nothing, its place is taken, for a run in this slot.
@@ -66,18 +121,24 @@ impl OutcomeMemory {
         let mut table = self.table.lock();
         table.forget_old(Instant::now());
 
-        match table.entries.entry(key) {
-            hash_map::Entry::Occupied(known) => match known.get() {
-                CallEntry::Done(reply) => Recalled::Done(reply.clone()),
-                CallEntry::Running(run) => Recalled::Running(run.clone()),
-            },
-            hash_map::Entry::Vacant(place) => {
-                let pending = Arc::new(PendingOutcome::default());
-                let run = JoinedRun { outcome: Arc::clone(&pending), slot: slot.clone() };
-                place.insert(CallEntry::Running(run));
-                Recalled::New(Place { memory: self.clone(), key, outcome: Some(pending) })
-            }
+        match table.entries.get(&key) {
+            Some(CallEntry::Done(reply)) => Recalled::Done(reply.clone()),
+            Some(CallEntry::Running(run)) => Recalled::Running(run.clone()),
+            None if table.known.contains(key) => Recalled::Forgotten,
+            None => Recalled::New(self.place_of(&mut table, key, slot)),
         }
+    }
+
+    /// Takes the place of a call, for a run in this slot.
+    pub(super) fn reserve(&self, key: CallKey, slot: &Slot) -> Place {
+        self.place_of(&mut self.table.lock(), key, slot)
+    }
+
+    fn place_of(&self, table: &mut OutcomeTable, key: CallKey, slot: &Slot) -> Place {
+        let pending = Arc::new(PendingOutcome::default());
+        let run = JoinedRun { outcome: Arc::clone(&pending), slot: slot.clone() };
+        table.entries.insert(key, CallEntry::Running(run));
+        Place { memory: self.clone(), key, outcome: Some(pending) }
     }
 }
 
@@ -87,7 +148,9 @@ impl OutcomeTable {
         self.entries.insert(key, CallEntry::Done(reply));
         self.done.push_back((now, key));
         while self.done.len() > ENTRIES_MAX || (self.bytes > BYTES_MAX && self.done.len() > 1) {
-            self.forget_oldest();
+            if let Some((at, key)) = self.forget_oldest() {
+                self.known.insert(key, at);
+            }
         }
     }
 
@@ -95,13 +158,15 @@ impl OutcomeTable {
         while self.done.front().is_some_and(|(at, _)| now - *at >= OUTCOME_TTL) {
             self.forget_oldest();
         }
+        self.known.forget_old(now);
     }
 
-    fn forget_oldest(&mut self) {
-        let Some((_, key)) = self.done.pop_front() else { return };
+    fn forget_oldest(&mut self) -> Option<(Instant, CallKey)> {
+        let (at, key) = self.done.pop_front()?;
         if let Some(CallEntry::Done(reply)) = self.entries.remove(&key) {
             self.bytes -= REMEMBERED_BYTES + reply.body.len();
         }
+        Some((at, key))
     }
 }
 

@@ -15,7 +15,7 @@ use toolbus_wire::message::tool::CallIds;
 use toolbus_wire::{Envelope, Execution, Topic};
 
 use super::cancel::{CallName, Cancels};
-use super::heartbeat::Heartbeats;
+use super::heartbeat::{Heartbeats, HeldCall};
 use super::outbox::Outbox;
 use super::outcome_memory::{OutcomeMemory, Recalled};
 use super::parked::ParkedCalls;
@@ -28,6 +28,8 @@ use crate::{CallContext, Deadline, Interruption, Progress};
 
 /// How long work that was told to stop may take to tidy up before it is dropped.
 pub(super) const CANCEL_GRACE: Duration = Duration::from_millis(300);
+/// How long a reply is tried at least, while the broker is away.
+const REPLY_TIMEOUT_MIN: Duration = Duration::from_secs(30);
 /// Why a request becomes a dead letter that nobody can be told the outcome of.
 const NO_REPLY_TOPIC: &str = "the request names no reply topic";
 
@@ -105,6 +107,8 @@ impl<S: Service> Worker<S> {
             Disposition::DeadLetter { reason }
         };
 
+        let mut until = Deadline::after(REPLY_TIMEOUT_MIN);
+        let mut held_call = None;
         let reply = match (parsed, &explicit) {
             (Err(malformed), Some(_)) => {
                 tracing::info!(reason = malformed.reason, "refused a malformed request");
@@ -116,11 +120,13 @@ impl<S: Service> Worker<S> {
             }
             (Ok(call), _) => {
                 let arrival = Arrival { envelope: &envelope, redelivered, slot, deadline };
-                let Some(reply) = self.outcome(call, arrival, &record).await else {
+                let Some(outcome) = self.outcome(call, arrival, &record).await else {
                     record.end(None);
                     return Disposition::Ack;
                 };
-                reply
+                until = outcome.deadline.map_or(until, |deadline| deadline.later(until));
+                held_call = outcome.held_call;
+                outcome.reply
             }
         };
 
@@ -128,7 +134,9 @@ impl<S: Service> Worker<S> {
             return unanswered(record, NO_REPLY_TOPIC.into());
         };
         record.end(reply.error);
-        self.send(&reply_to, &envelope, reply).await;
+        // Until its caller has the reply, it hears that the call is held.
+        self.send(&reply_to, &envelope, reply, until).await;
+        drop(held_call);
 
         Disposition::Ack
     }
@@ -156,12 +164,12 @@ impl<S: Service> Worker<S> {
         call: Call<S::Request>,
         arrival: Arrival<'_>,
         record: &AtWork<'_>,
-    ) -> Option<Reply> {
+    ) -> Option<CallOutcome> {
         let key = CallKey::of(arrival.envelope, &call.ids.tool_call_id);
         let received = Received { envelope: arrival.envelope, redelivered: arrival.redelivered };
         if let Err(refusal) = self.service.authorize(&call, received) {
             // A refusal goes where the call's own answer goes, so a copy must not get one.
-            return (!self.memory.knows(key)).then_some(refusal);
+            return (!self.memory.knows(key)).then(|| CallOutcome::of(refusal));
         }
 
         let Call { ids, request, default_budget, repeat } = call;
@@ -172,8 +180,13 @@ impl<S: Service> Worker<S> {
         let place = match self.memory.recall(key, &arrival.slot) {
             Recalled::Done(reply) => {
                 record.mark_repeat();
-                return Some(reply);
+                return Some(CallOutcome { deadline: Some(deadline), ..CallOutcome::of(reply) });
             }
+            Recalled::Forgotten if repeat == Repeat::Never => {
+                record.mark_repeat();
+                return Some(CallOutcome::of(self.fail(&ids, Failure::OutcomeUnknown)));
+            }
+            Recalled::Forgotten => self.memory.reserve(key, &arrival.slot),
             Recalled::Running(run) => {
                 record.mark_repeat();
                 // It may be parked for a day, and a copy that waits with it would hold a delivery.
@@ -182,30 +195,41 @@ impl<S: Service> Worker<S> {
                 }
 
                 let outcome = run.outcome().await;
-                return Some(outcome.unwrap_or_else(|| self.fail(&ids, Failure::OutcomeUnknown)));
+                let reply = outcome.unwrap_or_else(|| self.fail(&ids, Failure::OutcomeUnknown));
+                return Some(CallOutcome { deadline: Some(deadline), ..CallOutcome::of(reply) });
             }
             Recalled::New(place) => place,
         };
 
+        let mut held_call = None;
         let reply = if arrival.redelivered && repeat == Repeat::Never {
-            tracing::warn!(
-                call_id = ids.tool_call_id,
-                "a redelivered call that was started elsewhere: its outcome is unknown"
-            );
-            self.fail(&ids, Failure::OutcomeUnknown)
+            let call_id = &ids.tool_call_id;
+            tracing::warn!(call_id, "a redelivered call may have been started elsewhere");
+            // Whoever has it may be alive, and then knows better.
+            let mut reply = self.fail(&ids, Failure::OutcomeUnknown);
+            reply.headers.set(header::TENTATIVE, "1");
+            reply
         } else if deadline.is_past() {
             let execution = Execution::NotStarted;
             self.fail(&ids, Failure::Timeout { asked: deadline.asked(), execution })
         } else {
-            self.run(request, KnownCall { ids: &ids, key, deadline }, arrival).await
+            let call = KnownCall { ids: &ids, key, deadline };
+            self.run(request, call, arrival, &mut held_call).await
         };
 
         let reply = self.within_limit(reply, &ids);
         place.remember(reply.clone());
-        Some(reply)
+        Some(CallOutcome { reply, deadline: Some(deadline), held_call })
     }
 
-    async fn run(&self, request: S::Request, call: KnownCall<'_>, arrival: Arrival<'_>) -> Reply {
+    /// Runs a call; `held_call` is what its caller is told of it by heartbeats.
+    async fn run(
+        &self,
+        request: S::Request,
+        call: KnownCall<'_>,
+        arrival: Arrival<'_>,
+        held_call: &mut Option<HeldCall>,
+    ) -> Reply {
         let KnownCall { ids, key, deadline } = call;
         let Arrival { envelope, redelivered, slot, .. } = arrival;
         let running = self.cancels.register(&envelope.source, &ids.tool_call_id);
@@ -224,7 +248,7 @@ impl<S: Service> Worker<S> {
         let topic_of = |name| headers.get(name).and_then(|text| Topic::parse(text).ok());
         let progress_to = topic_of(header::PROGRESS_TO);
         let ask_to = topic_of(header::ASK_TO);
-        let _alive =
+        *held_call =
             progress_to.as_ref().map(|caller| self.heartbeats.hold(caller, running.name(), &slot));
         let deadline = deadline.for_next_hop();
 
@@ -329,12 +353,27 @@ impl<S: Service> Worker<S> {
         }
     }
 
-    async fn send(&self, to: &Topic, request: &Envelope, reply: Reply) {
+    async fn send(&self, to: &Topic, request: &Envelope, reply: Reply, until: Deadline) {
         let mut envelope = Envelope::new(reply.message_type, self.service.source(), reply.body);
         envelope.correlation_id = request.correlation_id.clone();
         envelope.headers = reply.headers;
         envelope.trace = request.trace.clone();
-        self.outbox.deliver(to, envelope).await;
+        self.outbox.deliver(to, envelope, until).await;
+    }
+}
+
+/// What a request is answered with.
+struct CallOutcome {
+    reply: Reply,
+    /// When its caller stops waiting, where that is known.
+    deadline: Option<Deadline>,
+    /// Dropped once the caller has the reply.
+    held_call: Option<HeldCall>,
+}
+
+impl CallOutcome {
+    fn of(reply: Reply) -> Self {
+        Self { reply, deadline: None, held_call: None }
     }
 }
 

@@ -577,6 +577,7 @@ impl Executor for Strange {
     fn execute(&self, call: Invocation) -> BoxFuture<'_, Outcome> {
         Box::pin(async move {
             let remote = RemoteCall {
+                may_repeat: false,
                 topic: &topic::TOOL_INVOKE_MCP,
                 tool: "WRITE",
                 arguments: json!({}),

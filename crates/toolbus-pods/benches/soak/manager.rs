@@ -79,6 +79,7 @@ impl Manager {
         let fault = |cause: String, details: String| Fault { script: script.name, cause, details };
         let request = script.request();
         let sent = requester::Request {
+            may_repeat: false,
             topic: &topic::SCRIPT_INVOKE,
             envelope: Envelope::of(&request, self.requester.agent().as_str()),
             call_id: &request.tool_call_id,

@@ -105,6 +105,7 @@ impl Stage {
             Duration::from_secs(request.timeout_seconds.unsigned_abs()) + self.patience();
 
         let sent = requester::Request {
+            may_repeat: false,
             topic: &topic::SCRIPT_INVOKE,
             envelope: Envelope::of(&request, self.requester.agent().as_str()),
             call_id: &request.tool_call_id,

@@ -33,6 +33,8 @@ pub struct RemoteCall<'a> {
     pub session: Option<SessionId>,
     /// Headers beside those of every call.
     pub headers: Headers,
+    /// Whether it is declared idempotent or read-only. Any other call is sent once.
+    pub may_repeat: bool,
     /// That it has passed the gates: whoever has no permit sends no call.
     pub permit: &'a Permit,
     /// When to give up, and who cancels, hears and answers meanwhile.
@@ -56,6 +58,7 @@ impl Executor for Remote {
                 arguments: Value::Object(call.arguments),
                 session: call.scope.session.clone(),
                 headers: Headers::new(),
+                may_repeat: call.subject.annotations.may_repeat(),
                 permit: &call.permit,
                 context: call.context,
             };
@@ -96,9 +99,13 @@ impl RemoteCall<'_> {
         envelope.headers = self.headers;
         envelope.headers.set(header::CONTENT_TRUST, "tool-request");
 
-        let context = self.context;
-        let request =
-            requester::Request { topic: self.topic, envelope, call_id: &call_id, context };
+        let request = requester::Request {
+            topic: self.topic,
+            envelope,
+            call_id: &call_id,
+            may_repeat: self.may_repeat,
+            context: self.context,
+        };
         requester.request_sealed(request, self.permit).await
     }
 }
@@ -112,13 +119,11 @@ pub fn error_of(tool: &str, error: requester::Error) -> CallError {
         requester::Error::Publish(PublishError::Unroutable(_) | PublishError::Unavailable(_)) => {
             ErrorCode::Unroutable
         }
-        requester::Error::Publish(PublishError::Refused(_)) | requester::Error::Busy => {
-            ErrorCode::Busy
-        }
+        requester::Error::Refused(_) | requester::Error::Busy => ErrorCode::Busy,
         requester::Error::Publish(PublishError::TooLarge { .. }) => ErrorCode::InvalidArguments,
-        requester::Error::WorkerLost
-        | requester::Error::Publish(PublishError::Unconfirmed)
-        | requester::Error::Closed => ErrorCode::OutcomeUnknown,
+        requester::Error::WorkerLost | requester::Error::Unconfirmed | requester::Error::Closed => {
+            ErrorCode::OutcomeUnknown
+        }
         _ => ErrorCode::ExecutionFailed,
     };
     CallError::new(code, format!("tool '{tool}': {error}"))

@@ -167,6 +167,7 @@ async fn a_worker_that_knows_none_of_our_headers_is_waited_for() {
         let requester = requester.clone();
         async move {
             let remote = RemoteCall {
+                may_repeat: false,
                 topic: &topic::TOOL_INVOKE_MCP,
                 tool: "add_task",
                 arguments: json!({"a": 1}),

@@ -31,6 +31,45 @@ fn is_known(memory: &OutcomeMemory, envelope: &Envelope, call_id: &str) -> bool 
     !matches!(memory.recall(CallKey::of(envelope, call_id), &Slot::none()), Recalled::New(_))
 }
 
+fn is_remembered(memory: &OutcomeMemory, envelope: &Envelope, call_id: &str) -> bool {
+    matches!(memory.recall(CallKey::of(envelope, call_id), &Slot::none()), Recalled::Done(_))
+}
+
+/// It is known to have run, and its outcome had to go.
+fn is_forgotten(memory: &OutcomeMemory, envelope: &Envelope, call_id: &str) -> bool {
+    matches!(memory.recall(CallKey::of(envelope, call_id), &Slot::none()), Recalled::Forgotten)
+}
+
+/// At any rate of calls, and with replies of any size, a call that ended is known for ten minutes.
+#[tokio::test(start_paused = true)]
+async fn calls_are_known_for_longer_than_their_outcomes() {
+    let memory = OutcomeMemory::default();
+    let name = |minute: u32, number: usize| format!("{minute} {number}");
+    for minute in 0..12 {
+        for number in 0..=ENTRIES_MAX / 8 {
+            let envelope = request("a", Some(&name(minute, number)), "{}");
+            run(&memory, &envelope, "c", reply(0));
+        }
+        tokio::time::advance(Duration::from_secs(60)).await;
+    }
+
+    let known = |minute| is_known(&memory, &request("a", Some(&name(minute, 0)), "{}"), "c");
+    assert!(known(3) && known(11), "for ten minutes");
+    assert!(!known(0), "and not for ever");
+    assert!(memory.table.lock().known.parts.len() <= KNOWN_PARTS + 1);
+}
+
+#[tokio::test]
+async fn the_calls_that_are_known_are_bounded() {
+    let mut known = KnownCalls::default();
+    let now = Instant::now();
+    for number in 0..KNOWN_MAX + KNOWN_MAX / 4 {
+        known.insert(CallKey::numbered(number as u64), now);
+    }
+    let count: usize = known.parts.iter().map(|part| part.fingerprints.len()).sum();
+    assert!(count <= KNOWN_MAX + KNOWN_MAX / KNOWN_PARTS, "{count}");
+}
+
 #[tokio::test]
 async fn source_correlation_call_and_body_make_a_call() {
     let memory = OutcomeMemory::default();
@@ -80,16 +119,16 @@ async fn outcomes_are_forgotten_by_age_number_and_bytes() {
         run(&memory, &request("a", Some(&i.to_string()), "{}"), "c", reply(0));
     }
 
-    assert!(!is_known(&memory, &request("a", Some("0"), "{}"), "c"));
-    assert!(is_known(&memory, &request("a", Some("1"), "{}"), "c"));
+    assert!(is_forgotten(&memory, &request("a", Some("0"), "{}"), "c"));
+    assert!(is_remembered(&memory, &request("a", Some("1"), "{}"), "c"));
 
     let memory = OutcomeMemory::default();
     for i in 0..5 {
         run(&memory, &request("a", Some(&i.to_string()), "{}"), "c", reply(BYTES_MAX / 4));
     }
 
-    assert!(!is_known(&memory, &request("a", Some("1"), "{}"), "c"));
-    assert!(is_known(&memory, &request("a", Some("2"), "{}"), "c"));
+    assert!(is_forgotten(&memory, &request("a", Some("1"), "{}"), "c"));
+    assert!(is_remembered(&memory, &request("a", Some("2"), "{}"), "c"));
     assert!(memory.table.lock().bytes <= BYTES_MAX);
 
     tokio::time::advance(OUTCOME_TTL).await;

@@ -352,16 +352,72 @@ async fn a_reply_outlasts_an_outage_of_the_broker() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broker_that_stays_away_is_given_up_and_not_stormed() {
+async fn a_reply_is_tried_for_as_long_as_its_caller_waits_and_not_stormed() {
     let stage = Stage::start(1).await;
-    stage.publish(request("c", "held", "")).await;
+    stage.publish(request("c", "held", "").with_header(header::TIMEOUT_MS, "60000")).await;
     stage.service.started(1).await;
-    stage.bus.fail((0..1_000).map(|_| Fault::Fails(PublishError::Unconfirmed)));
+    let unconfirmed = || Fault::Fails(PublishError::Unconfirmed);
+    stage.bus.fail_to("replies", (0..1_000).map(|_| unconfirmed()));
     stage.service.release("c");
-    tokio::time::sleep(60 * SECOND).await;
+    stage.publish(request("next", "echo", "")).await;
+    tokio::time::sleep(50 * SECOND).await;
     let tries = stage.bus.published(&topic("replies")).len();
-    assert!((30..=130).contains(&tries), "{tries} tries, in half a minute");
-    until("the request is done with", || stage.bus.inner.ready_count(WORKERS) == 0).await;
+    assert!((150..=210).contains(&tries), "{tries} tries, in fifty seconds");
+
+    // A worker that died now would leave the request to another.
+    let next = |state: &State| state.started.iter().any(|call| call == "next");
+    assert!(!stage.service.look(next), "the request is not acked");
+    stage.service.until("the request is done with", next).await;
+}
+
+/// Whoever waits hears that its call is held until it has the reply.
+#[tokio::test(start_paused = true)]
+async fn heartbeats_go_on_until_the_reply_is_confirmed() {
+    let stage = Stage::start(1).await;
+    let heartbeats = Inbox::open(&*stage.bus, "alive").await;
+    let alive = request("c", "held", "").with_header(header::PROGRESS_TO, "alive");
+    stage.publish(alive).await;
+    stage.service.started(1).await;
+    heartbeats.received(1).await;
+
+    // The caller's queue is full for a while.
+    let full = || PublishError::Refused("no queue had room for it".to_owned());
+    stage.service.release("c");
+    stage.bus.fail_to("replies", (0..40).map(|_| Fault::Fails(full())));
+    tokio::time::sleep(8 * SECOND).await;
+    assert_eq!(stage.replies.len(), 0);
+    assert!(heartbeats.len() >= 7, "{}", heartbeats.len());
+    assert_eq!(stage.outcomes(1).await, ["c was run RockBot"]);
+}
+
+/// One confirm that takes long holds up no other caller's heartbeats.
+#[tokio::test(start_paused = true)]
+async fn heartbeats_do_not_wait_for_each_other() {
+    let stage = Stage::start(2).await;
+    let heartbeats = Inbox::open(&*stage.bus, "alive").await;
+    stage.bus.fail_to("hangs", (0..100).map(|_| Fault::Hangs));
+    stage.publish(request("a", "held", "").with_header(header::PROGRESS_TO, "hangs")).await;
+    stage.publish(request("b", "held", "").with_header(header::PROGRESS_TO, "alive")).await;
+    stage.service.started(2).await;
+    tokio::time::sleep(10 * SECOND).await;
+    assert!(heartbeats.len() >= 9, "{}", heartbeats.len());
+    let stuck = stage.bus.published(&topic("hangs")).len();
+    assert!(stuck <= 3, "{stuck} are sent and not confirmed");
+}
+
+/// Whether it ran is for whoever had it first to say, if that is alive.
+#[tokio::test(start_paused = true)]
+async fn an_answer_for_another_worker_is_tentative() {
+    let bus = Faulty::new();
+    redelivered(&bus, request("c", "echo", "")).await;
+    let stage = Stage::start_on(bus, 1).await;
+    let reply = stage.replies.received(1).await.remove(0);
+    assert_eq!(outcome(&reply), "c: OutcomeUnknown");
+    assert!(reply.headers.get(header::TENTATIVE).is_some());
+
+    stage.publish(request("d", "echo", "")).await;
+    let reply = stage.replies.received(2).await.remove(1);
+    assert!(reply.headers.get(header::TENTATIVE).is_none());
 }
 
 #[tokio::test(start_paused = true)]

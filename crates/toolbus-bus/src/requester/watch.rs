@@ -1,0 +1,86 @@
+//! The watch over workers: ends the requests of those that are silent for too long.
+//!
+//! Silence is judged fairly. A caller that is cut off, or whose broker takes no messages, hears
+//! nobody, and the broker does not tell it so by itself. So at each check the caller sends a message
+//! to itself, and counts only when that comes back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+use toolbus_wire::message::toolbus::Alive;
+use toolbus_wire::{Envelope, Topic};
+
+use super::pending::Pending;
+use crate::port::Bus;
+
+/// How often silence is counted.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// How long a message to ourselves may take. Where it takes longer, heartbeats do, too.
+const LOOPBACK_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Counts the silence of workers for one requester.
+pub(super) struct HeartbeatWatch {
+    pub(super) bus: Arc<dyn Bus>,
+    pub(super) source: String,
+    /// Where heartbeats come.
+    pub(super) topic: Topic,
+    pub(super) pending: Arc<Pending>,
+}
+
+impl HeartbeatWatch {
+    pub(super) async fn run(self, closed: CancellationToken) {
+        let mut ticks = tokio::time::interval(CHECK_INTERVAL);
+        // After a pause of this very process one tick comes, not many: silence is counted in ticks,
+        // so that no worker counts as lost because we were asleep.
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+
+        // What is under way may be dropped with the watch.
+        closed
+            .run_until_cancelled(async {
+                loop {
+                    ticks.tick().await;
+                    self.check().await;
+                }
+            })
+            .await;
+    }
+
+    async fn check(&self) {
+        if !self.bus.health().is_up() {
+            // No heartbeat can reach us; the count starts again when one can, and gives more time.
+            return self.pending.forgive_silence();
+        }
+
+        if !self.pending.is_any_watched() {
+            return;
+        }
+
+        if tokio::time::timeout(LOOPBACK_TIMEOUT, self.hear_ourselves()).await == Ok(true) {
+            self.pending.count_silence();
+        } else {
+            self.pending.forgive_silence();
+        }
+    }
+
+    /// Sends a message to ourselves and waits for it. False when it cannot be sent.
+    async fn hear_ourselves(&self) -> bool {
+        let heard = self.pending.expect_loopback();
+        let message = Alive { instance: self.source.clone(), ..Alive::default() };
+        let message = Envelope::of(&message, &self.source).with_expiry(LOOPBACK_TIMEOUT);
+
+        // The message often overtakes its confirm.
+        let sending = async {
+            match self.bus.publish(&self.topic, message).await {
+                Ok(()) => std::future::pending().await,
+                Err(_) => false,
+            }
+        };
+        tokio::select! {
+            biased;
+            heard = heard => heard.is_ok(),
+            sent = sending => sent,
+        }
+    }
+}
