@@ -62,7 +62,7 @@ impl InvokeTool {
         let asked = call.context.deadline.asked();
         let (scope, subject) = (call.scope, call.subject);
         let remote = RemoteCall {
-            may_repeat: call.subject.annotations.may_repeat(),
+            may_repeat: subject.annotations.may_repeat(),
             topic: &topic::TOOL_INVOKE_MCP,
             tool,
             arguments,

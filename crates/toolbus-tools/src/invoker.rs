@@ -89,8 +89,9 @@ impl Invoker {
         // What gates keep until the end is let go of after the record, so it stands outside.
         let mut held = Vec::new();
 
-        let work = AssertUnwindSafe(self.pass_and_run(call, &recording, &mut held));
-        let work = work.catch_unwind().instrument(span);
+        // Boxed: it is wrapped three times, and each would keep room for kilobytes of it.
+        let work = Box::pin(self.pass_and_run(call, &recording, &mut held));
+        let work = AssertUnwindSafe(work).catch_unwind().instrument(span);
         let outcome = cancel_with(&scope.cancelled, &cancelled, work).await;
         let outcome = outcome.unwrap_or_else(|_| Err(panic_error(&recording)));
         let outcome = outcome.map_err(|error| recording.complete(error));

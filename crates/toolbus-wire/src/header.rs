@@ -47,9 +47,9 @@ well_known! {
     /// Ours, beside the one before: there (with any value) when nobody reads progress, so that the
     /// topic is for heartbeats alone.
     QUIET = "rb-quiet", on the wire "rb-rb-quiet";
-    /// Toolbus extension, on a reply: there (with any value) when the worker that answers did not run
-    /// the call and another may be running it. Whoever waits ends on it only when no other worker
-    /// speaks of the call.
+    /// Toolbus extension, on a reply: there (with any value) when the worker that answers did not
+    /// run the call and another may be running it. Whoever waits ends on it only when no other
+    /// worker speaks of the call.
     TENTATIVE = "rb-tentative", on the wire "rb-rb-tentative";
     /// Ours: the topic that answers questions of the tool.
     ASK_TO = "rb-ask-to", on the wire "rb-rb-ask-to";

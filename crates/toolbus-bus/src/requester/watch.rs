@@ -1,8 +1,8 @@
 //! The watch over workers: ends the requests of those that are silent for too long.
 //!
 //! Silence is judged fairly. A caller that is cut off, or whose broker takes no messages, hears
-//! nobody, and the broker does not tell it so by itself. So at each check the caller sends a message
-//! to itself, and counts only when that comes back.
+//! nobody, and the broker does not tell it so by itself. So at each check the caller sends a
+//! message to itself, and counts only when that comes back.
 
 use std::sync::Arc;
 use std::time::Duration;

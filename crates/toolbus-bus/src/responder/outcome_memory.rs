@@ -73,7 +73,7 @@ impl KnownCalls {
         let fits = |part: &KnownPart| until <= part.until + part_time && !is_full(part);
 
         if !self.parts.back().is_some_and(fits) {
-            if self.parts.len() >= KNOWN_PARTS + 1 {
+            if self.parts.len() > KNOWN_PARTS {
                 self.parts.pop_front();
             }
             self.parts.push_back(KnownPart { until, fingerprints: HashSet::new() });
