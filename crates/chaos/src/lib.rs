@@ -3,5 +3,6 @@
 
 pub mod judge;
 pub mod ledger;
+pub mod proxy;
 pub mod random;
 pub mod record;
