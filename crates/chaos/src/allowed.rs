@@ -10,6 +10,8 @@ pub struct Allowed {
     pub lost: u64,
     /// I1: outcomes that come late.
     pub late: u64,
+    /// I1: calls told as `timeout` whose effect had ended.
+    pub timeout_lies: u64,
     /// I2: effects that happen twice.
     pub doubled: u64,
     /// I3: `ok` without its effect.
@@ -36,6 +38,7 @@ impl Allowed {
         let counts = [
             ("I1: lost", verdict.lost, self.lost),
             ("I1: late", verdict.late, self.late),
+            ("I1: timeout, and had ended", verdict.ended_but_timed_out, self.timeout_lies),
             ("I2: doubled", verdict.doubled, self.doubled),
             ("I3: ok without its effect", ok_lies, self.ok_lies),
             ("I4: not started, and ran", verdict.not_started_but_ran, self.not_started_lies),
@@ -56,6 +59,7 @@ impl Allowed {
 pub const NOTHING: Allowed = Allowed {
     lost: 0,
     late: 0,
+    timeout_lies: 0,
     doubled: 0,
     ok_lies: 0,
     not_started_lies: 0,

@@ -3,7 +3,7 @@
 //!
 //! | | invariant |
 //! |---|---|
-//! | I1 | each intent of a caller that lives has one outcome, by its deadline and [`OUTCOME_GRACE`] |
+//! | I1 | each intent of a caller that lives has one outcome, by its deadline and [`OUTCOME_GRACE`], and is not told `timeout` where its effect had ended long before |
 //! | I2 | an effect that may not be repeated starts at most once |
 //! | I3 | who was told `ok` has an effect that ended, and its text |
 //! | I4 | who was told that nothing was started has no effect |
@@ -58,6 +58,8 @@ pub struct Verdict {
     pub lost: u64,
     /// I1: calls whose outcome was late.
     pub late: u64,
+    /// I1: calls told as `timeout` whose effect had ended [`OUTCOME_GRACE`] before.
+    pub ended_but_timed_out: u64,
     /// I2: effects that started more than once and may not.
     pub doubled: u64,
     /// Effects that started more than once and may.
@@ -148,7 +150,7 @@ struct CallHistory<'a> {
 #[derive(Debug, Default)]
 struct EffectHistory<'a> {
     starts: Vec<&'a EffectRecord>,
-    ends: u64,
+    ends: Vec<&'a EffectRecord>,
 }
 
 /// A call with an outcome.
@@ -164,7 +166,7 @@ fn group_effects(records: &[EffectRecord]) -> BTreeMap<&str, EffectHistory<'_>> 
         let effect = effects.entry(&record.id).or_default();
         match record.event {
             EffectEvent::Start => effect.starts.push(record),
-            EffectEvent::End => effect.ends += 1,
+            EffectEvent::End => effect.ends.push(record),
             EffectEvent::Aborted => {}
         }
     }
@@ -247,6 +249,9 @@ fn judge_outcome(verdict: &mut Verdict, told: &ToldCall<'_>, killed: &BTreeMap<S
     if code == "outcome_unknown" {
         judge_unknown(verdict, told, killed);
     }
+    if code == "timeout" {
+        judge_timeout(verdict, told);
+    }
     if matches!(code, "cancelled" | "timeout") {
         judge_starts(verdict, told, code);
     }
@@ -257,7 +262,7 @@ fn judge_ok(verdict: &mut Verdict, told: &ToldCall<'_>, told_digest: &str) {
     verdict.ok += 1;
     let expected = digest(&reply_text(&told.intent.id, told.intent.reply_bytes));
 
-    if told.effect.ends == 0 {
+    if told.effect.ends.is_empty() {
         verdict.ok_without_effect += 1;
         verdict.add_finding("I3", describe(told, "ok"));
     } else if told_digest != expected {
@@ -277,11 +282,20 @@ fn judge_unknown(verdict: &mut Verdict, told: &ToldCall<'_>, killed: &BTreeMap<S
     if effect.starts.is_empty() {
         verdict.unknown_but_never_ran += 1;
         verdict.add_finding("I6", describe(told, "never ran"));
-    } else if effect.starts.iter().any(was_killed) || effect.ends == 0 {
+    } else if effect.starts.iter().any(was_killed) || effect.ends.is_empty() {
         verdict.unknown_true += 1;
     } else {
         verdict.unknown_but_ended += 1;
         verdict.add_finding("I6", describe(told, "ended"));
+    }
+}
+
+/// I1: the outcome was there, and did not get to the caller.
+fn judge_timeout(verdict: &mut Verdict, told: &ToldCall<'_>) {
+    let grace = OUTCOME_GRACE.as_millis() as u64;
+    if told.effect.ends.iter().any(|end| end.at_ms + grace <= told.outcome.at_ms) {
+        verdict.ended_but_timed_out += 1;
+        verdict.add_finding("I1", describe(told, "timeout"));
     }
 }
 
@@ -333,7 +347,7 @@ fn describe(told: &ToldCall<'_>, what: &str) -> String {
         intent.sleep_ms,
         after(outcome.at_ms),
         starts.join(", "),
-        effect.ends
+        effect.ends.len()
     )
 }
 

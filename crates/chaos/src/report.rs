@@ -39,8 +39,9 @@ pub fn write_page(runs: &[FaultRun], config: &RunConfig) -> String {
          - Unknown: `outcome_unknown`, true where the process that held the call was killed or the \
          effect has no end, false where the effect ended or never began. Lies: `ok` without its \
          effect (I3), told as not started and ran (I4), retryable and ran though it may not be \
-         repeated (I5). Lost: no outcome, or two, for a caller that lives; late ones are in the \
-         notes.\n",
+         repeated (I5). Lost: no outcome, or two, for a caller that lives. In the notes: calls told \
+         as `timeout` whose effect had ended 2 s before (I1), and outcomes that came 2 s after the \
+         deadline (I1).\n",
         pause.as_millis()
     )
 }
@@ -100,6 +101,7 @@ fn write_notes(run: &FaultRun) -> String {
 
     let counts = [
         ("unknown and never ran", verdict.unknown_but_never_ran),
+        ("timeout and had ended", verdict.ended_but_timed_out),
         ("repeated and may", verdict.repeated),
         ("late", verdict.late),
         ("over memory", verdict.over_memory),

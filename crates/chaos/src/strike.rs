@@ -34,6 +34,7 @@ const POLICY: &str = "chaos-full";
 /// When the fleet or the broker cannot be put right again.
 pub async fn strike(fleet: &mut Fleet<'_>, strike: Strike) -> anyhow::Result<()> {
     let Strike { fault, victim, hold, .. } = strike;
+
     match fault {
         Fault::None => Ok(()),
         Fault::CallerReset | Fault::CallerBlackHole | Fault::CallerStop | Fault::CallerKill => {

@@ -102,6 +102,16 @@ fn i1_each_intent_of_a_living_caller_has_one_outcome_in_time() {
 }
 
 #[test]
+fn i1_an_outcome_that_was_there_is_not_told_as_a_timeout() {
+    let at = |at_ms| {
+        let records = vec![intent(ToolKind::Act), told(at_ms, failed("timeout"))];
+        judge(&evidence(records, ran()))
+    };
+    assert_eq!(at(START_MS + 2_199).ended_but_timed_out, 0);
+    assert_eq!(at(START_MS + 2_200).ended_but_timed_out, 1);
+}
+
+#[test]
 fn i2_an_effect_starts_once_unless_it_may_be_repeated() {
     let mut effects = ran();
     effects.push(effect(EffectEvent::Start, START_MS + 150, "bridge-1.1"));
