@@ -25,6 +25,10 @@ tidy:
 bench NAME *ARGUMENTS:
     cargo xtask bench {{NAME}} {{ARGUMENTS}}
 
+# Breaks a fleet, fault by fault, for example `just chaos --fault worker-kill`.
+chaos *ARGUMENTS:
+    cargo xtask chaos {{ARGUMENTS}}
+
 # Runs thousands of honest scripts by both runners, for example `just soak --runs 200`.
 soak *ARGUMENTS:
     cargo xtask soak scripts {{ARGUMENTS}}

@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a tool of the terminal")]
 
 mod bench;
+mod chaos;
 mod ci;
 mod cluster;
 mod conformance;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         ["bench", name] => bench::run_benchmark(name, bench::BenchTable::Show),
         ["bench", name, "--keep"] => bench::run_benchmark(name, bench::BenchTable::Keep),
         ["soak", "scripts", rest @ ..] => soak::soak_scripts(rest),
+        ["chaos", rest @ ..] => chaos::run_chaos(rest),
         ["conformance"] => conformance::build_and_run(conformance::ConformanceTable::Compare),
         ["conformance", "--keep"] => {
             conformance::build_and_run(conformance::ConformanceTable::Keep)

@@ -9,7 +9,8 @@
 //! like return `None`), or fails it when `TOOLBUS_REQUIRE_REAL=1`, as `cargo xtask test` sets it.
 //! Nothing is fetched or installed from here; `dev/setup` and `dev/parts/fetch` do that.
 //!
-//! Only for tests and benchmarks: no crate depends on this one but as a dev-dependency.
+//! Only for tests and benchmarks: no crate of the product depends on this one but as a
+//! dev-dependency.
 
 use std::env;
 use std::io::{self, Write as _};

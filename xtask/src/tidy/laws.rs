@@ -31,12 +31,13 @@ const LAYERS: &[&[&str]] = &[
 const SERVICES: &[&str] = &["agent-host", "mcp-bridge", "scripts-manager", "openrouter-mcp"];
 
 /// For tests, benchmarks and tasks only. They may depend on anything that is not reserved.
-pub(super) const DEVELOPMENT: &[&str] = &["toolbus-testkit", "conformance", "e2e", "xtask"];
+pub(super) const DEVELOPMENT: &[&str] =
+    &["toolbus-testkit", "chaos", "conformance", "e2e", "xtask"];
 
 /// Crates that only some of ours may use.
 const RESERVED: [(&str, &[&str]); 7] = [
     ("lapin", &["toolbus-rabbitmq", "e2e"]),
-    ("rmcp", &["toolbus-mcp", "toolbus-face", "openrouter-mcp", "conformance", "e2e"]),
+    ("rmcp", &["toolbus-mcp", "toolbus-face", "openrouter-mcp", "chaos", "conformance", "e2e"]),
     ("kube", &["toolbus-pods"]),
     ("kube-client", &["toolbus-pods"]),
     ("kube-runtime", &["toolbus-pods"]),

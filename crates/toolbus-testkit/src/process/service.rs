@@ -125,7 +125,12 @@ impl Launch {
         Ok(Finished { status, stdout: process.stdout(), stderr: process.stderr() })
     }
 
-    fn spawn(self, folder: &Path) -> anyhow::Result<Process> {
+    /// Starts the program with its output in files of `folder`, and does not wait for it. The folder
+    /// should be its own: it is removed when the test process dies without dropping anything.
+    ///
+    /// # Errors
+    /// As [`Launch::start`].
+    pub fn spawn(self, folder: &Path) -> anyhow::Result<Process> {
         let mut command = Command::new(binary(&self.binary)?);
         for (name, _) in env::vars_os() {
             let text = name.to_string_lossy();
@@ -193,19 +198,20 @@ impl Service {
     }
 }
 
-/// The workspace's binary of this name, beside the test's own. Nothing builds it here: the build
-/// locks of cargo are held by whoever runs the tests.
+/// The workspace's binary of this name, from the target folder that the test, or the program that
+/// calls this, is in. Nothing builds it here: the build locks of cargo are held by whoever runs the
+/// tests.
 ///
 /// # Errors
 /// When it is missing or older than its sources.
 pub fn binary(name: &str) -> anyhow::Result<PathBuf> {
     let advice = "cargo build --workspace --bins, or cargo xtask test";
-    let test = env::current_exe()?;
-    let path = test
-        .ancestors()
-        .find(|folder| folder.ends_with("deps"))
-        .and_then(Path::parent)
-        .context("the test is not in a target folder")?
+    let program = env::current_exe()?;
+    let deps = program.ancestors().find(|folder| folder.ends_with("deps"));
+    let path = deps
+        .unwrap_or(&program)
+        .parent()
+        .context("this program is not in a target folder")?
         .join(name);
     let built = modified(&path).with_context(|| format!("{name} has not been built: {advice}"))?;
     if let Some(source) = newer_source(&path, built)? {

@@ -1,0 +1,173 @@
+//! The command line, and what each command does.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use clap::{Parser, Subcommand};
+use toolbus_testkit::rabbit::Node;
+
+use crate::caller::CallerConfig;
+use crate::driver::{FaultRun, RunConfig, run_alone};
+use crate::fault::Fault;
+use crate::report::{write_findings, write_page, write_table};
+use crate::{caller, effects};
+
+/// Most workers and callers: each is a process.
+const PROCESSES_MAX: usize = 100;
+/// Most calls of one run.
+const CALLS_MAX: u64 = 1_000_000;
+
+/// Breaks a fleet on purpose, and judges by ledgers outside of it what became of each call.
+#[derive(Debug, Parser)]
+#[command(name = "chaos", max_term_width = 100)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serves the tools that leave their effects in a ledger (started by `run`)
+    Effects {
+        /// Where; the address is printed
+        #[arg(long)]
+        listen: SocketAddr,
+        /// Where the ledger is
+        #[arg(long)]
+        ledger: PathBuf,
+    },
+    /// Makes calls (started by `run`)
+    Caller(CallerConfig),
+    /// Runs a fleet under each fault and prints the table
+    Run(RunArguments),
+}
+
+#[derive(Debug, Clone, clap::Args)]
+struct RunArguments {
+    /// Calls under each fault
+    #[arg(long, default_value_t = 1000)]
+    calls: u64,
+    /// What all is drawn from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// A fault; without any, all that can be done
+    #[arg(long)]
+    fault: Vec<String>,
+    /// Workers
+    #[arg(long, default_value_t = 3)]
+    bridges: usize,
+    /// Callers
+    #[arg(long, default_value_t = 4)]
+    callers: usize,
+    /// Calls that one caller has under way
+    #[arg(long, default_value_t = 8)]
+    in_flight: u64,
+    /// Mean pause of a lane between two calls, in milliseconds
+    #[arg(long, default_value_t = 400)]
+    pause_ms: u64,
+    /// Writes the page with the table there, too
+    #[arg(long)]
+    table: Option<PathBuf>,
+    /// Keeps the ledgers there
+    #[arg(long)]
+    ledgers: Option<PathBuf>,
+}
+
+impl Arguments {
+    /// Does what was asked for.
+    ///
+    /// # Errors
+    /// What kept it from that.
+    pub async fn run(self) -> anyhow::Result<ExitCode> {
+        match self.command {
+            Command::Effects { listen, ledger } => effects::serve(listen, ledger).await?,
+            Command::Caller(config) => caller::run(config).await?,
+            Command::Run(arguments) => {
+                let run = run_faults(&arguments);
+                // Both arms only wait: what runs ends when it is dropped.
+                tokio::select! {
+                    ended = run => return ended,
+                    interrupted = tokio::signal::ctrl_c() => {
+                        interrupted.context("waiting for an interrupt")?;
+                        anyhow::bail!("interrupted");
+                    }
+                }
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+async fn run_faults(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
+    let faults = choose_faults(&arguments.fault)?;
+    ensure!((1..=CALLS_MAX).contains(&arguments.calls), "1 to {CALLS_MAX} calls");
+    for count in [arguments.bridges, arguments.callers] {
+        ensure!((1..=PROCESSES_MAX).contains(&count), "1 to {PROCESSES_MAX} of each process");
+    }
+
+    let temporary = tempfile::TempDir::with_prefix("toolbus-chaos-")?;
+    let config = RunConfig {
+        seed: arguments.seed,
+        calls: arguments.calls,
+        bridges: arguments.bridges,
+        callers: arguments.callers,
+        in_flight: arguments.in_flight,
+        pause: Duration::from_millis(arguments.pause_ms),
+        folder: arguments.ledgers.clone().unwrap_or_else(|| temporary.path().to_owned()),
+    };
+
+    let mut node = Node::start().await.context("starting the broker")?;
+    let mut runs = Vec::new();
+    let mut failed = 0;
+    for fault in faults {
+        say(&format!("{}, seed {}", fault.name(), config.seed));
+        match run_alone(&mut node, fault, &config, &say).await {
+            Ok(run) => {
+                say(&format!(
+                    "{}\n{}",
+                    write_table(std::slice::from_ref(&run)),
+                    write_findings(&run)
+                ));
+                runs.push(run);
+            }
+            Err(error) => {
+                failed += 1;
+                say(&format!("{}: no result: {error:?}", fault.name()));
+                // The broker may have been left in any state.
+                drop(node);
+                node = Node::start().await.context("starting the broker again")?;
+            }
+        }
+        save_page(&runs, &config, arguments)?;
+    }
+
+    say(&write_page(&runs, &config));
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Written after each fault, so that a run that is interrupted leaves what it has.
+fn save_page(
+    runs: &[FaultRun],
+    config: &RunConfig,
+    arguments: &RunArguments,
+) -> anyhow::Result<()> {
+    let Some(path) = &arguments.table else { return Ok(()) };
+    std::fs::write(path, write_page(runs, config))
+        .with_context(|| format!("writing {}", path.display()))
+}
+
+fn choose_faults(names: &[String]) -> anyhow::Result<Vec<Fault>> {
+    if names.is_empty() {
+        let all = Fault::ALL.into_iter().map(|(fault, _)| fault);
+        return Ok(all.filter(|fault| fault.missing_part().is_none()).collect());
+    }
+    names.iter().map(|name| Fault::parse(name)).collect()
+}
+
+#[allow(clippy::print_stdout, reason = "a tool of the terminal")]
+fn say(text: &str) {
+    println!("{text}");
+}

@@ -1,0 +1,148 @@
+//! Runs: a broker, a fleet, calls, and strikes at times that the seed decides.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use toolbus_testkit::rabbit::Node;
+
+use crate::fault::{Fault, Strike};
+use crate::fleet::{Fleet, FleetConfig};
+use crate::judge::{Verdict, judge};
+use crate::random::Random;
+use crate::strike::strike;
+
+/// How long calls go on before the first strike: the callers are at work by then.
+const WARM_UP_TIMEOUT: Duration = Duration::from_secs(30);
+/// Calls that must have been made by then.
+const WARM_UP_CALLS: u64 = 10;
+/// How long the callers may take after the last strike: the longest deadline, and the start of a
+/// caller that was killed at last.
+const CALLERS_TIMEOUT: Duration = Duration::from_secs(600);
+/// Time between two looks at the callers.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// What a run is made of.
+#[derive(Debug, Clone)]
+pub struct RunConfig {
+    /// What all is drawn from.
+    pub seed: u64,
+    /// Calls of one run.
+    pub calls: u64,
+    /// Workers.
+    pub bridges: usize,
+    /// Callers.
+    pub callers: usize,
+    /// Calls that one caller has under way.
+    pub in_flight: u64,
+    /// Mean pause of a lane between two calls.
+    pub pause: Duration,
+    /// Where ledgers and logs go.
+    pub folder: PathBuf,
+}
+
+/// What became of a run.
+#[derive(Debug, Clone)]
+pub struct FaultRun {
+    /// The fault, or what stands for several.
+    pub name: String,
+    /// How often it struck.
+    pub strikes: usize,
+    /// How long the calls took.
+    pub took: Duration,
+    /// What the judge counted.
+    pub verdict: Verdict,
+}
+
+/// Takes what happens, as it happens.
+pub type Say<'a> = &'a (dyn Fn(&str) + Sync);
+
+/// Runs a fleet under one fault alone, for as long as it takes its callers to make their calls.
+///
+/// # Errors
+/// When the fault is not there yet, or a part of the run fails that no fault may touch.
+pub async fn run_alone(
+    node: &mut Node,
+    fault: Fault,
+    config: &RunConfig,
+    say: Say<'_>,
+) -> anyhow::Result<FaultRun> {
+    if let Some(part) = fault.missing_part() {
+        anyhow::bail!("{} {part}", fault.name());
+    }
+    let strikes = fault.draw_strikes(&mut Random::new(config.seed).fork(fault.name()));
+    run_strikes(node, fault.name(), strikes, &Run { config, say }).await
+}
+
+/// Runs one fleet under each of these faults once, one after the other.
+///
+/// # Errors
+/// As [`run_alone`], and when the callers are done before the last strike.
+pub async fn run_each_once(
+    node: &mut Node,
+    strikes: Vec<Strike>,
+    config: &RunConfig,
+    say: Say<'_>,
+) -> anyhow::Result<FaultRun> {
+    let count = strikes.len();
+    let run = run_strikes(node, "each once", strikes, &Run { config, say }).await?;
+    ensure!(run.strikes == count, "the calls ended after {} of {count} strikes", run.strikes);
+    Ok(run)
+}
+
+struct Run<'a> {
+    config: &'a RunConfig,
+    say: Say<'a>,
+}
+
+async fn run_strikes(
+    node: &mut Node,
+    name: &str,
+    strikes: Vec<Strike>,
+    run: &Run<'_>,
+) -> anyhow::Result<FaultRun> {
+    let RunConfig { seed, calls, bridges, callers, in_flight, pause, .. } = *run.config;
+    let folder = run.config.folder.join(name);
+    std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+    let config = FleetConfig { bridges, callers, calls, in_flight, pause, seed, folder };
+
+    let mut fleet = Fleet::start(node, config).await.context("starting the fleet")?;
+    warm_up(&mut fleet).await?;
+    let start = Instant::now();
+    let mut struck = 0;
+    for next in strikes {
+        if !fleet.sleep_while_calling(next.after).await? {
+            break;
+        }
+        let at = start.elapsed();
+        (run.say)(&format!(
+            "{:>7.1} s  {}, drawn {}, for {:?}",
+            at.as_secs_f64(),
+            next.fault.name(),
+            next.victim % 1000,
+            next.hold
+        ));
+        strike(&mut fleet, next).await.with_context(|| next.fault.name())?;
+        struck += 1;
+    }
+
+    wait_for_callers(&mut fleet).await?;
+    let took = start.elapsed();
+    let verdict = judge(&fleet.finish().await?);
+    Ok(FaultRun { name: name.to_owned(), strikes: struck, took, verdict })
+}
+
+async fn warm_up(fleet: &mut Fleet<'_>) -> anyhow::Result<()> {
+    let end = Instant::now() + WARM_UP_TIMEOUT;
+    while fleet.count_calls()? < WARM_UP_CALLS && fleet.is_calling()? {
+        ensure!(Instant::now() < end, "the callers do not begin");
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+    Ok(())
+}
+
+async fn wait_for_callers(fleet: &mut Fleet<'_>) -> anyhow::Result<()> {
+    let is_calling = fleet.sleep_while_calling(CALLERS_TIMEOUT).await?;
+    ensure!(!is_calling, "the callers still call after {CALLERS_TIMEOUT:?}");
+    Ok(())
+}

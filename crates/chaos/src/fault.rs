@@ -1,0 +1,201 @@
+//! The faults by name, how often and how long each strikes, and the schedule that is drawn for one.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use anyhow::Context as _;
+
+use crate::random::Random;
+
+#[cfg(test)]
+mod tests;
+
+/// Something that goes wrong around a fleet that works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing goes wrong, to compare with.
+    None,
+    /// A caller's connections to the broker are reset.
+    CallerReset,
+    /// A worker's connections to the broker are reset.
+    WorkerReset,
+    /// A caller's connections stay and carry nothing, one way or both.
+    CallerBlackHole,
+    /// A worker's connections stay and carry nothing, one way or both.
+    WorkerBlackHole,
+    /// Everything on every link is late.
+    Latency,
+    /// Every link is narrow.
+    Bandwidth,
+    /// A worker is killed and started again.
+    WorkerKill,
+    /// A worker is stopped in its tracks and goes on later.
+    WorkerStop,
+    /// A worker is asked to stop under load and started again.
+    WorkerTerm,
+    /// A caller is killed and started again for the calls that it has left.
+    CallerKill,
+    /// A caller is stopped in its tracks and goes on later.
+    CallerStop,
+    /// The broker is killed and started again.
+    BrokerKill,
+    /// The broker is stopped in order and started again.
+    BrokerRestart,
+    /// The broker blocks publishers for want of memory, for 5 s.
+    MemoryAlarm5s,
+    /// The same for 35 s, which is longer than a publish waits for its confirm.
+    MemoryAlarm35s,
+    /// The broker blocks publishers for want of disk, for 5 s.
+    DiskAlarm5s,
+    /// The same for 35 s.
+    DiskAlarm35s,
+    /// The broker closes a channel.
+    ChannelKill,
+    /// The workers' queue is at its limit and refuses.
+    QueueFull,
+    /// Another queue that is bound to the same topic is at its limit and refuses.
+    SecondQueueFull,
+    /// All workers but one are asked to stop, and come again.
+    Scale,
+    /// A process's wall clock is wrong by 5 s.
+    Clock5s,
+    /// A process's wall clock is wrong by 120 s.
+    Clock120s,
+    /// One of three broker nodes is killed.
+    NodeKill,
+    /// One of three broker nodes is cut off from the others.
+    NodeCut,
+}
+
+/// How a fault strikes when it is alone.
+#[derive(Debug, Clone)]
+pub struct FaultPlan {
+    /// Mean time from the end of one strike to the next.
+    pub interval: Duration,
+    /// How long a strike lasts, in milliseconds.
+    pub hold_ms: Range<u64>,
+    /// Most strikes of a run.
+    pub strikes_max: usize,
+}
+
+/// One strike.
+#[derive(Debug, Clone, Copy)]
+pub struct Strike {
+    /// What strikes.
+    pub fault: Fault,
+    /// How long after the end of the one before.
+    pub after: Duration,
+    /// What the victim is drawn by.
+    pub victim: u64,
+    /// How long it lasts.
+    pub hold: Duration,
+}
+
+impl Fault {
+    /// All of them, with the names by which `--fault` knows them.
+    pub const ALL: [(Self, &'static str); 26] = [
+        (Self::None, "none"),
+        (Self::CallerReset, "caller-reset"),
+        (Self::WorkerReset, "worker-reset"),
+        (Self::CallerBlackHole, "caller-black-hole"),
+        (Self::WorkerBlackHole, "worker-black-hole"),
+        (Self::Latency, "latency"),
+        (Self::Bandwidth, "bandwidth"),
+        (Self::WorkerKill, "worker-kill"),
+        (Self::WorkerStop, "worker-stop"),
+        (Self::WorkerTerm, "worker-term"),
+        (Self::CallerKill, "caller-kill"),
+        (Self::CallerStop, "caller-stop"),
+        (Self::BrokerKill, "broker-kill"),
+        (Self::BrokerRestart, "broker-restart"),
+        (Self::MemoryAlarm5s, "memory-alarm-5s"),
+        (Self::MemoryAlarm35s, "memory-alarm-35s"),
+        (Self::DiskAlarm5s, "disk-alarm-5s"),
+        (Self::DiskAlarm35s, "disk-alarm-35s"),
+        (Self::ChannelKill, "channel-kill"),
+        (Self::QueueFull, "queue-full"),
+        (Self::SecondQueueFull, "second-queue-full"),
+        (Self::Scale, "scale"),
+        (Self::Clock5s, "clock-5s"),
+        (Self::Clock120s, "clock-120s"),
+        (Self::NodeKill, "node-kill"),
+        (Self::NodeCut, "node-cut"),
+    ];
+
+    /// The fault of this name.
+    ///
+    /// # Errors
+    /// When there is none; the error names all.
+    pub fn parse(name: &str) -> anyhow::Result<Self> {
+        let found = Self::ALL.into_iter().find(|(_, known)| *known == name);
+        let (fault, _) = found.with_context(|| {
+            let names: Vec<_> = Self::ALL.into_iter().map(|(_, name)| name).collect();
+            format!("no fault is called {name}; there are {}", names.join(", "))
+        })?;
+        Ok(fault)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let found = Self::ALL.into_iter().find(|(fault, _)| *fault == self);
+        found.map_or("?", |(_, name)| name)
+    }
+
+    /// What it takes that is not there yet.
+    #[must_use]
+    pub fn missing_part(self) -> Option<&'static str> {
+        match self {
+            Self::Clock5s | Self::Clock120s => Some("needs the product's hook for the wall clock"),
+            Self::NodeKill | Self::NodeCut => Some("needs three nodes, and clients that know them"),
+            _ => None,
+        }
+    }
+
+    /// How it strikes when it is alone.
+    #[must_use]
+    pub fn plan(self) -> FaultPlan {
+        let plan = |interval_ms, hold_ms, strikes_max| FaultPlan {
+            interval: Duration::from_millis(interval_ms),
+            hold_ms,
+            strikes_max,
+        };
+
+        match self {
+            Self::CallerReset => plan(400, 0..1, 60),
+            Self::WorkerReset => plan(800, 0..1, 30),
+            Self::CallerBlackHole | Self::WorkerBlackHole => plan(3_000, 2_000..25_000, 5),
+            Self::Latency => plan(500, 2_000..5_000, 20),
+            Self::Bandwidth => plan(1_000, 2_000..6_000, 20),
+            Self::WorkerKill | Self::CallerKill => plan(2_000, 300..1_000, 12),
+            Self::WorkerStop | Self::CallerStop => plan(2_000, 1_000..30_000, 5),
+            Self::WorkerTerm => plan(2_000, 100..1_000, 20),
+            Self::BrokerKill | Self::BrokerRestart => plan(6_000, 100..3_000, 3),
+            Self::MemoryAlarm5s | Self::DiskAlarm5s => plan(5_000, 5_000..5_001, 4),
+            Self::MemoryAlarm35s | Self::DiskAlarm35s => plan(3_000, 35_000..35_001, 2),
+            Self::ChannelKill => plan(500, 0..1, 20),
+            Self::QueueFull | Self::SecondQueueFull => plan(2_000, 2_000..6_000, 5),
+            Self::Scale => plan(2_000, 3_000..6_000, 3),
+            Self::None | Self::Clock5s | Self::Clock120s | Self::NodeKill | Self::NodeCut => {
+                plan(1_000, 0..1, 0)
+            }
+        }
+    }
+
+    /// Draws the strikes of a run in which it is alone.
+    #[must_use]
+    pub fn draw_strikes(self, random: &mut Random) -> Vec<Strike> {
+        (0..self.plan().strikes_max).map(|_| self.draw_strike(random)).collect()
+    }
+
+    /// Draws one strike.
+    pub fn draw_strike(self, random: &mut Random) -> Strike {
+        let plan = self.plan();
+        Strike {
+            fault: self,
+            after: random.draw_around(plan.interval),
+            victim: random.draw(),
+            hold: Duration::from_millis(random.draw_from(plan.hold_ms)),
+        }
+    }
+}

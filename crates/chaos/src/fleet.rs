@@ -1,0 +1,368 @@
+//! A fleet to be broken: a virtual host, the effects server, workers and callers as processes, and a
+//! proxy between each of them and the broker. Keeps the history that the judge needs.
+//!
+//! Everything ends when this is dropped, and by the testkit's guards when the driver dies.
+
+mod caller_process;
+mod memory;
+mod worker_process;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use futures_util::future::join_all;
+use tokio::time::Instant;
+use toolbus_testkit::process::{Launch, Process};
+use toolbus_testkit::rabbit::{Node, Vhost};
+use url::Url;
+
+pub use caller_process::CallerProcess;
+pub use worker_process::WorkerProcess;
+
+use crate::judge::{Evidence, QueueRest, Span, StopEvidence};
+use crate::ledger;
+use crate::proxy::Proxy;
+use crate::record::{EffectRecord, now_ms};
+use memory::MemoryWatch;
+
+/// How long a process may take to be there.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time between two looks at something that is waited for.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// For how long the effects must be quiet at the end.
+const QUIET_INTERVAL: Duration = Duration::from_secs(3);
+/// How long that may take.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a process that was asked to stop may take: its grace (20 s by default) and 5 s.
+pub const STOP_TIMEOUT: Duration = Duration::from_secs(25);
+/// How much longer than that it is waited for, so that its time can be told.
+const STOP_TIMEOUT_MAX: Duration = Duration::from_secs(60);
+
+/// How a fleet is made.
+#[derive(Debug, Clone)]
+pub struct FleetConfig {
+    /// Workers.
+    pub bridges: usize,
+    /// Callers.
+    pub callers: usize,
+    /// Calls of all callers together.
+    pub calls: u64,
+    /// Calls that one caller has under way.
+    pub in_flight: u64,
+    /// Mean pause of a lane between two calls.
+    pub pause: Duration,
+    /// What the calls are drawn from.
+    pub seed: u64,
+    /// Where ledgers and logs go.
+    pub folder: PathBuf,
+}
+
+/// A fleet that runs.
+pub struct Fleet<'a> {
+    /// The broker.
+    pub node: &'a mut Node,
+    /// Where all of the fleet meets.
+    pub vhost: Vhost,
+    /// The bridges.
+    pub workers: Vec<WorkerProcess>,
+    /// The agents.
+    pub callers: Vec<CallerProcess>,
+    config: FleetConfig,
+    effects: Process,
+    memory: MemoryWatch,
+    stops: Vec<StopEvidence>,
+}
+
+impl<'a> Fleet<'a> {
+    /// Starts everything and waits for the workers.
+    ///
+    /// # Errors
+    /// When a part does not start.
+    pub async fn start(node: &'a mut Node, config: FleetConfig) -> anyhow::Result<Self> {
+        let vhost = node.vhost().await?;
+        let url = Url::parse(&vhost.amqp_url())?;
+        let broker = url.socket_addrs(|| None)?.first().copied().context("a broker's address")?;
+        let (effects, address) = start_effects(&config.folder).await?;
+
+        let mut fleet = Self {
+            node,
+            vhost,
+            workers: Vec::new(),
+            callers: Vec::new(),
+            effects,
+            memory: MemoryWatch::start(),
+            stops: Vec::new(),
+            config,
+        };
+
+        for number in 0..fleet.config.bridges {
+            let folder = fleet.config.folder.join(format!("bridge-{number}"));
+            let place = ProcessPlace::new(format!("bridge-{number}"), folder, &url, broker).await?;
+            let mut worker = WorkerProcess::new(place, address);
+            worker.launch(&fleet.memory)?;
+            fleet.workers.push(worker);
+        }
+        for worker in &mut fleet.workers {
+            worker.wait_ready(READY_TIMEOUT).await?;
+        }
+
+        fleet.start_callers(&url, broker).await?;
+        Ok(fleet)
+    }
+
+    async fn start_callers(&mut self, url: &Url, broker: SocketAddr) -> anyhow::Result<()> {
+        let count = self.config.callers as u64;
+        for number in 0..count {
+            let name = format!("caller-{number}");
+            let folder = self.config.folder.join(&name);
+            let place = ProcessPlace::new(name, folder, url, broker).await?;
+            let more = u64::from(number < self.config.calls % count);
+            let quota = self.config.calls / count + more;
+            let mut caller = CallerProcess::new(place, &self.config, quota);
+            caller.launch(&self.memory)?;
+            self.callers.push(caller);
+        }
+        Ok(())
+    }
+
+    /// Whether a caller still has calls to make. One that failed is an error.
+    ///
+    /// # Errors
+    /// When a caller ended otherwise than it should.
+    pub fn is_calling(&mut self) -> anyhow::Result<bool> {
+        let mut is_calling = false;
+        for caller in &mut self.callers {
+            is_calling |= caller.is_calling()?;
+        }
+        Ok(is_calling)
+    }
+
+    /// How many calls have been made.
+    ///
+    /// # Errors
+    /// When a ledger cannot be read.
+    pub fn count_calls(&self) -> anyhow::Result<u64> {
+        self.callers.iter().map(CallerProcess::count_intents).sum()
+    }
+
+    /// Waits so long, or until the callers are done; says whether they still call.
+    ///
+    /// # Errors
+    /// As [`Fleet::is_calling`].
+    pub async fn sleep_while_calling(&mut self, time: Duration) -> anyhow::Result<bool> {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            if !self.is_calling()? {
+                return Ok(false);
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+        self.is_calling()
+    }
+
+    fn running_workers(&mut self) -> Vec<&mut WorkerProcess> {
+        let running = |worker: &mut WorkerProcess| worker.is_running();
+        self.workers.iter_mut().filter_map(|worker| running(worker).then_some(worker)).collect()
+    }
+
+    /// A worker that runs, by a number that was drawn.
+    pub fn pick_worker(&mut self, victim: u64) -> Option<&mut WorkerProcess> {
+        let mut running = self.running_workers();
+        let at = usize::try_from(victim).unwrap_or(usize::MAX).checked_rem(running.len())?;
+        Some(running.swap_remove(at))
+    }
+
+    /// A caller that calls, by a number that was drawn.
+    pub fn pick_caller(&mut self, victim: u64) -> Option<&mut CallerProcess> {
+        let mut calling: Vec<_> = self
+            .callers
+            .iter_mut()
+            .filter_map(|caller| caller.is_calling().is_ok_and(|is| is).then_some(caller))
+            .collect();
+        let at = usize::try_from(victim).unwrap_or(usize::MAX).checked_rem(calling.len())?;
+        Some(calling.swap_remove(at))
+    }
+
+    /// Kills a worker and starts it again after a while.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn kill_worker(&mut self, victim: u64, away: Duration) -> anyhow::Result<()> {
+        let memory = self.memory.clone();
+        let Some(worker) = self.pick_worker(victim) else { return Ok(()) };
+        worker.kill();
+        tokio::time::sleep(away).await;
+        worker.launch(&memory)
+    }
+
+    /// Kills a caller and starts it again after a while, for what it has left to do.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn kill_caller(&mut self, victim: u64, away: Duration) -> anyhow::Result<()> {
+        let memory = self.memory.clone();
+        let Some(caller) = self.pick_caller(victim) else { return Ok(()) };
+        caller.kill();
+        tokio::time::sleep(away).await;
+        caller.launch(&memory)
+    }
+
+    /// Asks a worker to stop, waits for it, and starts it again after a while.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn restart_worker(&mut self, victim: u64, away: Duration) -> anyhow::Result<()> {
+        let memory = self.memory.clone();
+        let Some(worker) = self.pick_worker(victim) else { return Ok(()) };
+        let stop = worker.stop(STOP_TIMEOUT_MAX).await;
+        tokio::time::sleep(away).await;
+        worker.launch(&memory)?;
+        self.stops.extend(stop);
+        Ok(())
+    }
+
+    /// Asks all workers but the first to stop, at once, and starts them again after a while.
+    ///
+    /// # Errors
+    /// When one cannot be started.
+    pub async fn scale_in_and_out(&mut self, away: Duration) -> anyhow::Result<()> {
+        let mut stops = Vec::new();
+        let others = self.running_workers().into_iter().skip(1);
+        let stopping = others.map(|worker| worker.stop(STOP_TIMEOUT_MAX)).collect::<Vec<_>>();
+        for stop in join_all(stopping).await {
+            stops.extend(stop);
+        }
+
+        self.stops.extend(stops);
+        tokio::time::sleep(away).await;
+        for worker in self.workers.iter_mut().skip(1) {
+            worker.launch(&self.memory)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the effects are quiet and the queues have had time to drain, stops all workers,
+    /// and returns what was found.
+    ///
+    /// # Errors
+    /// When a ledger cannot be read or the broker does not answer.
+    pub async fn finish(mut self) -> anyhow::Result<Evidence> {
+        self.wait_until_quiet().await?;
+        let queues = self.read_queues().await?;
+        let workers = self.running_workers().into_iter();
+        let stopping = workers.map(|worker| worker.stop(STOP_TIMEOUT_MAX)).collect::<Vec<_>>();
+        let stops = join_all(stopping).await;
+        self.stops.extend(stops.into_iter().flatten());
+        self.effects.kill();
+
+        let mut callers = Vec::new();
+        for caller in &self.callers {
+            callers.extend(caller.read_evidence()?);
+        }
+        let effects: Vec<EffectRecord> = ledger::read(&effects_ledger(&self.config.folder))?;
+
+        Ok(Evidence {
+            callers,
+            effects,
+            killed_workers: self.workers.iter().flat_map(WorkerProcess::killed).collect(),
+            queues,
+            stops: self.stops,
+            memory: self.memory.read_peaks(),
+        })
+    }
+
+    async fn wait_until_quiet(&self) -> anyhow::Result<()> {
+        let path = effects_ledger(&self.config.folder);
+        let length = || std::fs::metadata(&path).map_or(0, |data| data.len());
+        let end = Instant::now() + SETTLE_TIMEOUT;
+        let mut last = length();
+
+        loop {
+            tokio::time::sleep(QUIET_INTERVAL).await;
+            let now = length();
+            let is_drained = self
+                .read_queues()
+                .await?
+                .iter()
+                .all(|queue| queue.is_dead_letters || queue.messages == 0);
+            if (now == last && is_drained) || Instant::now() >= end {
+                return Ok(());
+            }
+            last = now;
+        }
+    }
+
+    /// The queues that have messages.
+    async fn read_queues(&self) -> anyhow::Result<Vec<QueueRest>> {
+        let queues = self.vhost.queues().await?.into_iter();
+        let left = queues.filter(|queue| queue.messages > 0).map(|queue| QueueRest {
+            is_dead_letters: queue.name.ends_with(".dlq"),
+            messages: queue.messages,
+            name: queue.name,
+        });
+        Ok(left.collect())
+    }
+}
+
+/// What every process of the fleet has: a name, a folder and a proxy.
+#[derive(Debug)]
+pub struct ProcessPlace {
+    /// Its name.
+    pub name: String,
+    /// Its folder.
+    pub folder: PathBuf,
+    /// The way to the broker.
+    pub proxy: Proxy,
+    /// The broker's URL through the proxy.
+    pub broker: String,
+}
+
+impl ProcessPlace {
+    async fn new(
+        name: String,
+        folder: PathBuf,
+        url: &Url,
+        broker: SocketAddr,
+    ) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(&folder)?;
+        let proxy = Proxy::start(broker).await?;
+        let mut url = url.clone();
+        let is_set = url.set_port(Some(proxy.address().port())).is_ok();
+        ensure!(is_set, "the broker's URL takes no port");
+        Ok(Self { name, folder, proxy, broker: url.into() })
+    }
+}
+
+fn effects_ledger(folder: &Path) -> PathBuf {
+    folder.join("effects.jsonl")
+}
+
+/// Starts the effects server and returns where it listens, which it prints.
+async fn start_effects(folder: &Path) -> anyhow::Result<(Process, SocketAddr)> {
+    let logs = folder.join("effects");
+    std::fs::create_dir_all(&logs)?;
+    let mut process = Launch::new("chaos")
+        .args(["effects", "--listen", "127.0.0.1:0", "--ledger"])
+        .arg(effects_ledger(folder))
+        .spawn(&logs)?;
+    let end = Instant::now() + READY_TIMEOUT;
+
+    loop {
+        if let Some(address) = process.stdout().lines().next() {
+            let address = address.parse().with_context(|| format!("an address: {address:?}"))?;
+            return Ok((process, address));
+        }
+        if let Some(status) = process.exit_status() {
+            bail!("the effects server ended: {status}: {}", process.stderr());
+        }
+        ensure!(Instant::now() < end, "the effects server does not listen");
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+}
+
+/// From then until now.
+pub(crate) fn span_until_now(from_ms: u64) -> Span {
+    Span { from_ms, to_ms: now_ms() }
+}

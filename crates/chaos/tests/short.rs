@@ -1,0 +1,75 @@
+//! The short run: 3,000 calls by two fleets at the same time, under each fault once. What it lets
+//! pass is in `chaos::allowed` alone.
+//!
+//! The alarms have a fleet of their own, because they last longer than all else together.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and tell")]
+
+use std::time::Duration;
+
+use chaos::allowed::{ALARMS, Allowed, FAULTS};
+use chaos::driver::{FaultRun, RunConfig, run_each_once};
+use chaos::fault::{Fault, Strike};
+use chaos::random::Random;
+use chaos::report::{write_findings, write_table};
+use toolbus_testkit::rabbit;
+
+/// What all is drawn from.
+const SEED: u64 = 15;
+/// Longest strike of a fault whose strikes may be of any length.
+const HOLD_TIMEOUT_MAX: Duration = Duration::from_secs(6);
+
+fn is_alarm(fault: Fault) -> bool {
+    fault.name().contains("-alarm-")
+}
+
+fn draw_strikes(is_wanted: impl Fn(Fault) -> bool) -> Vec<Strike> {
+    let faults = Fault::ALL.into_iter().map(|(fault, _)| fault);
+    let possible = faults.filter(|fault| fault.missing_part().is_none() && *fault != Fault::None);
+    let strikes = possible.filter(|fault| is_wanted(*fault)).map(|fault| {
+        let mut strike = fault.draw_strike(&mut Random::new(SEED).fork(fault.name()));
+        strike.after = Duration::from_secs(1);
+        if !is_alarm(fault) {
+            strike.hold = strike.hold.min(HOLD_TIMEOUT_MAX);
+        }
+        strike
+    });
+    strikes.collect()
+}
+
+async fn run(strikes: Vec<Strike>, calls: u64, pause: Duration) -> Option<FaultRun> {
+    let mut node = rabbit::node().await?;
+    let folder = tempfile::tempdir().unwrap();
+    let config = RunConfig {
+        seed: SEED,
+        calls,
+        bridges: 3,
+        callers: 2,
+        in_flight: 8,
+        pause,
+        folder: folder.path().to_owned(),
+    };
+
+    let run = run_each_once(&mut node, strikes, &config, &|text| println!("{text}")).await;
+    Some(run.unwrap_or_else(|error| panic!("no result: {error:?}")))
+}
+
+fn check(run: &FaultRun, allowed: &Allowed) {
+    println!("{}{}", write_table(std::slice::from_ref(run)), write_findings(run));
+    let excess = allowed.find_excess(&run.verdict);
+    assert!(excess.is_empty(), "{excess:#?}\n{}", write_findings(run));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_call_has_one_true_outcome_under_each_fault() {
+    let strikes = draw_strikes(|fault| !is_alarm(fault));
+    let Some(run) = run(strikes, 2_000, Duration::from_millis(550)).await else { return };
+    check(&run, &FAULTS);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_call_has_one_true_outcome_under_alarms() {
+    let strikes = draw_strikes(is_alarm);
+    let Some(run) = run(strikes, 1_000, Duration::from_millis(500)).await else { return };
+    check(&run, &ALARMS);
+}
