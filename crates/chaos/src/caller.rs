@@ -1,8 +1,8 @@
 //! `chaos caller`: an agent on the bus that makes calls and keeps a ledger of what it intended and
 //! of what it was told. It never makes a call again.
 //!
-//! Several lanes make one call after the other. Everything that is drawn comes from the seed and the
-//! caller's name, lane by lane.
+//! Several lanes make one call after the other. Everything that is drawn comes from the seed and
+//! the caller's name, lane by lane.
 
 use std::path::PathBuf;
 use std::sync::Arc;

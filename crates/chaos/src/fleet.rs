@@ -1,5 +1,5 @@
-//! A fleet to be broken: a virtual host, the effects server, workers and callers as processes, and a
-//! proxy between each of them and the broker. Keeps the history that the judge needs.
+//! A fleet to be broken: a virtual host, the effects server, workers and callers as processes, and
+//! a proxy between each of them and the broker. Keeps the history that the judge needs.
 //!
 //! Everything ends when this is dropped, and by the testkit's guards when the driver dies.
 

@@ -72,7 +72,8 @@ pub struct Verdict {
     pub not_started_but_ran: u64,
     /// I5: told to call again, and it had started.
     pub retryable_but_ran: u64,
-    /// I6: `outcome_unknown` where a process that held the call was killed, or the effect has no end.
+    /// I6: `outcome_unknown` where a process that held the call was killed, or the effect has no
+    /// end.
     pub unknown_true: u64,
     /// I6: `outcome_unknown` where the effect ended and its process was not killed.
     pub unknown_but_ended: u64,

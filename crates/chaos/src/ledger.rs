@@ -1,8 +1,8 @@
 //! A ledger: a file of JSON lines, each on disk before whoever wrote it goes on.
 //!
 //! One thread writes. It takes what is there, up to [`BATCH_MAX`] lines, writes and syncs once, and
-//! then tells all of them. A process that is killed leaves at most a part of its last batch, of which
-//! nobody was told; [`read`] leaves out a last line without an end.
+//! then tells all of them. A process that is killed leaves at most a part of its last batch, of
+//! which nobody was told; [`read`] leaves out a last line without an end.
 
 use std::fs::{self, File};
 use std::io::Write as _;

@@ -125,8 +125,9 @@ impl Launch {
         Ok(Finished { status, stdout: process.stdout(), stderr: process.stderr() })
     }
 
-    /// Starts the program with its output in files of `folder`, and does not wait for it. The folder
-    /// should be its own: it is removed when the test process dies without dropping anything.
+    /// Starts the program with its output in files of `folder`, and does not wait for it. The
+    /// folder should be its own: it is removed when the test process dies without dropping
+    /// anything.
     ///
     /// # Errors
     /// As [`Launch::start`].
