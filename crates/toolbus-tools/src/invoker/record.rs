@@ -185,13 +185,19 @@ impl Recording<'_> {
     }
 
     /// The error with all that is known of the call: nothing was started before every gate was
-    /// passed, and a tool that may run twice may be called again.
+    /// passed, a tool that may run twice may be called again, and any other only where it was not
+    /// started, whatever a peer advises.
     pub(super) fn complete(&self, error: CallError) -> CallError {
         if !self.is_started.load(Ordering::Acquire) {
             return error.with_execution(Execution::NotStarted);
         }
         let may_repeat = self.subject.get().is_some_and(|s| s.annotations.may_repeat());
-        if may_repeat { error.of_repeatable() } else { error }
+        if may_repeat {
+            return error.of_repeatable();
+        }
+
+        let is_retryable = error.is_retryable && error.execution == Execution::NotStarted;
+        CallError { is_retryable, ..error }
     }
 
     /// The call has ended with this.

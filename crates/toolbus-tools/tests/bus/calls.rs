@@ -135,7 +135,10 @@ fn every_failure_of_a_request_has_its_code() {
         ErrorCode::InvalidArguments,
         "tool 'x': a body of 1 bytes is over the limit of 16777216",
     );
-    check(publish(PublishError::Closed), ErrorCode::ExecutionFailed, "tool 'x': the bus is closed");
+    check(publish(PublishError::Closed), ErrorCode::Unroutable, "tool 'x': the bus is closed");
+    // What a closed bus did not take was never sent.
+    let closed = error_of("x", publish(PublishError::Closed));
+    assert_eq!((closed.execution, closed.is_retryable), (Execution::NotStarted, true));
 }
 
 #[test]
