@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, Meter};
+use parking_lot::Mutex;
 use toolbus_bus::Progress;
 use toolbus_telemetry::Bounded;
 use toolbus_wire::{ErrorCode, Execution};
@@ -44,6 +45,8 @@ pub(super) struct Recording<'a> {
     events: Option<Arc<Events>>,
     span: Span,
     begun_at: Instant,
+    /// The gate that the call is in.
+    gate: Mutex<Option<&'static str>>,
     is_started: AtomicBool,
     has_ended: bool,
 }
@@ -120,6 +123,7 @@ impl Recorder {
             events,
             span: call_span(call),
             begun_at: Instant::now(),
+            gate: Mutex::new(None),
             is_started: AtomicBool::new(false),
             has_ended: false,
         }
@@ -160,6 +164,16 @@ impl Recording<'_> {
     pub(super) fn resolved(&self, subject: &Subject) {
         self.span.record(SUBJECT, subject.id.as_str());
         let _ = self.subject.set(subject.clone());
+    }
+
+    /// The call comes to this gate, or has passed them all.
+    pub(super) fn enter(&self, gate: Option<&'static str>) {
+        *self.gate.lock() = gate;
+    }
+
+    /// The gate that the call is in.
+    pub(super) fn gate(&self) -> Option<&'static str> {
+        *self.gate.lock()
     }
 
     /// A gate keeps the call waiting.
