@@ -5,7 +5,8 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
+use futures_util::future::BoxFuture;
+use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use toolbus_bus::requester::Requester;
@@ -14,7 +15,7 @@ use toolbus_bus::{
 };
 use toolbus_tools::bus::{Remote, RemoteCall, output_of};
 use toolbus_tools::call::Invocation;
-use toolbus_tools::{Invoker, Output, Registry, Tool};
+use toolbus_tools::{CallError, Executor, Invoker, Outcome, Output, Registry, Tool};
 use toolbus_wire::header::{self, Headers};
 use toolbus_wire::message::tool::{ToolError, ToolInvokeRequest, ToolInvokeResponse};
 use toolbus_wire::name::{AgentName, InstanceId};
@@ -130,6 +131,55 @@ async fn a_call_that_comes_before_its_tool_waits_for_it() {
     let started = Instant::now();
     broker.publish(&topic::TOOL_INVOKE, call("never")).await.unwrap();
     let error = output_of(&replies.received(3).await[2]).unwrap_err();
+    assert_eq!((error.code, started.elapsed()), (ErrorCode::ToolNotFound, Duration::ZERO));
+}
+
+/// Says that a server is there some time after the tool that leads to it.
+struct Gateway(watch::Sender<bool>);
+
+impl Executor for Gateway {
+    fn execute(&self, _: Invocation) -> BoxFuture<'_, Outcome> {
+        let outcome = match *self.0.borrow() {
+            true => Ok(Output::text("here")),
+            false => Err(CallError::new(ErrorCode::ToolNotFound, "no such server")),
+        };
+        Box::pin(ready(outcome))
+    }
+
+    fn await_target<'a>(&'a self, arguments: &'a Map<String, Value>) -> BoxFuture<'a, ()> {
+        assert_eq!(arguments["server_name"], "late");
+        Box::pin(async {
+            let _ = self.0.subscribe().wait_for(|here| *here).await;
+        })
+    }
+}
+
+/// The first worker brings the gateway, and a later one the server that the call names.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_comes_before_its_server_waits_for_it() {
+    let broker = MemoryBus::new();
+    let replies = Inbox::open(&broker, "replies").await;
+    let registry = Arc::new(Registry::new());
+    let here = watch::Sender::new(false);
+    registry.register(Tool::new("gateway", "", "test"), Gateway(here.clone())).unwrap();
+    let _worker = WorkerProcess::start(&broker, &Invoker::new(registry)).await;
+    let call = || {
+        let arguments = json!({"server_name": "late"}).to_string();
+        let body = json!({"toolCallId": "c", "toolName": "gateway", "arguments": arguments});
+        strange(ToolInvokeRequest::TYPE, body.to_string().as_bytes())
+    };
+
+    broker.publish(&topic::TOOL_INVOKE, call()).await.unwrap();
+    tokio::time::sleep(5 * SECOND).await;
+    here.send_replace(true);
+    assert_eq!(output_of(&replies.received(1).await[0]), Ok(Output::text("here")));
+
+    // Later nothing is waited for.
+    tokio::time::sleep(20 * SECOND).await;
+    here.send_replace(false);
+    let started = Instant::now();
+    broker.publish(&topic::TOOL_INVOKE, call()).await.unwrap();
+    let error = output_of(&replies.received(2).await[1]).unwrap_err();
     assert_eq!((error.code, started.elapsed()), (ErrorCode::ToolNotFound, Duration::ZERO));
 }
 
