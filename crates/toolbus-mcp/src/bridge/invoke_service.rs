@@ -107,6 +107,10 @@ fn call_error(error: crate::call::CallError) -> CallError {
         Some(server_error) => told.with_details(server_error.to_details()),
         None => told,
     };
+    let told = match error.retry_after() {
+        Some(wait) => told.with_retry_after(wait),
+        None => told,
+    };
     if error.may_repeat() { told.of_repeatable() } else { told }
 }
 
