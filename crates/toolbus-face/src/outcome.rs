@@ -4,12 +4,17 @@
 //! Everything else is a result that says it failed, so that the model reads it and can do better.
 //! A resource without contents is a link: the bus has no other sign of one.
 
-use rmcp::model::{CallToolResult, ContentBlock as Block, ErrorData, Resource, ResourceContents};
-use serde_json::Value;
+use rmcp::model::{
+    CallToolResult, ContentBlock as Block, ErrorData, MetaObject, Resource, ResourceContents,
+};
+use serde_json::{Map, Value};
 use toolbus_tools::call::{CallError, Outcome, Output};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::message::mcp::McpServerError;
 use toolbus_wire::message::tool::{ContentBlock, ContentKind};
+
+/// The member of a result's `_meta` that has the error, as it is on the wire.
+const ERROR_META: &str = "toolbus/error";
 
 /// The answer to a call that ended so.
 pub(crate) fn to_result(outcome: Outcome) -> Result<CallToolResult, ErrorData> {
@@ -47,9 +52,13 @@ pub(crate) fn without_bare_values(mut result: CallToolResult) -> CallToolResult 
     result
 }
 
-/// A result that tells of an error.
+/// A result that tells of an error: in words for the model, and in [`ERROR_META`] for programs. A
+/// structured value would have to be what the tool's output schema says.
 pub(crate) fn error_result(error: &CallError) -> CallToolResult {
-    CallToolResult::error(vec![Block::text(format!("{}: {}", error.code, error.message))])
+    let text = format!("{}: {}", error.code, error.message);
+    let mut result = CallToolResult::error(vec![Block::text(text)]);
+    result.meta = Some(MetaObject(Map::from_iter([(ERROR_META.to_owned(), error.to_json())])));
+    result
 }
 
 /// Without blocks the text is all there is; with blocks it is in them. The value goes beside them.

@@ -9,7 +9,8 @@ use toolbus_bus::requester::Requester;
 use toolbus_bus::{
     Bus, Consumer, Delivery, Disposition, Envelope, Flow, MemoryBus, Subscription, TopicPattern,
 };
-use toolbus_tools::id::ToolId;
+use toolbus_tools::call::Invocation;
+use toolbus_tools::id::{SessionId, ToolId};
 use toolbus_tools::registry::{self, Provider};
 use toolbus_tools::{Guides, Output, Registry, Scope, Tool};
 use toolbus_wire::message::mcp::{
@@ -220,7 +221,12 @@ fn newer_request(path: &str, method: &str, mut params: Value) -> Request<Body> {
 async fn ask_with(face: &Face, path: &str, method: &str, params: Value) -> Value {
     let request = newer_request(path, method, params);
     let response = face.router().oneshot(request).await.unwrap();
-    let body = to_bytes(response.into_body(), 1 << 20).await.unwrap();
+    answer_in(response.into_body()).await
+}
+
+/// The answer to the request 1.
+async fn answer_in(body: Body) -> Value {
+    let body = to_bytes(body, 1 << 20).await.unwrap();
     let text = String::from_utf8(body.to_vec()).unwrap();
     let lines = text.lines().map(|line| line.strip_prefix("data: ").unwrap_or(line));
     let mut messages = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -262,4 +268,70 @@ async fn a_tool_that_no_bridge_has_announced_changes_the_list() {
     let changed = tokio::time::timeout(SECOND, changed).await.expect("it is told");
     assert_ne!(changed, known);
     assert_eq!(changed, offer.lists());
+}
+
+/// A client of the older era, which has a session from its handshake on.
+struct SessionClient<'a> {
+    face: &'a Face,
+    session: String,
+}
+
+impl<'a> SessionClient<'a> {
+    async fn connect(face: &'a Face) -> Self {
+        let client = json!({"name": "test", "version": "1"});
+        let params = json!({"protocolVersion": ERA, "capabilities": {}, "clientInfo": client});
+        let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
+        let response = face.router().oneshot(post(None, &hello)).await.unwrap();
+        let session = response.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+        answer_in(response.into_body()).await;
+
+        let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        face.router().oneshot(post(Some(&session), &ready)).await.unwrap();
+        Self { face, session }
+    }
+
+    /// The text that a tool answers with.
+    async fn call(&self, tool: &str) -> String {
+        let params = json!({"name": tool, "arguments": {}});
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+        let response = self.face.router().oneshot(post(Some(&self.session), &call)).await.unwrap();
+        let answer = answer_in(response.into_body()).await;
+        answer["result"]["content"][0]["text"].as_str().unwrap().to_owned()
+    }
+}
+
+/// The protocol of [`SessionClient`].
+const ERA: &str = "2025-11-25";
+
+fn post(session: Option<&str>, body: &Value) -> Request<Body> {
+    let request = Request::post("/mcp")
+        .header(HOST, "localhost")
+        .header(CONTENT_TYPE, "application/json")
+        .header(ACCEPT, "application/json, text/event-stream")
+        .header("mcp-protocol-version", ERA);
+    let request = match session {
+        Some(session) => request.header("mcp-session-id", session),
+        None => request,
+    };
+    request.body(Body::from(body.to_string())).unwrap()
+}
+
+/// What a tool keeps for a session is its client's own.
+#[tokio::test]
+async fn each_client_has_a_session_of_its_own() {
+    let agent = agent().await;
+    let run = |call: Invocation| {
+        let session = call.scope.session.as_ref().map_or("none", SessionId::as_str).to_owned();
+        std::future::ready(Ok(Output::text(session)))
+    };
+    agent.invoker.registry().register(Tool::new("session", "", "test"), run).unwrap();
+    let face = Face::new(&FaceSettings::default(), agent);
+
+    let (one, other) = tokio::join!(SessionClient::connect(&face), SessionClient::connect(&face));
+    let of_one = one.call("session").await;
+    let of_other = other.call("session").await;
+    assert!(of_one.starts_with("mcp/") && of_other.starts_with("mcp/"), "{of_one} {of_other}");
+    assert_ne!(of_one, of_other);
+    assert_eq!(one.call("session").await, of_one, "a client keeps its own");
+    face.close().await;
 }

@@ -16,7 +16,7 @@ use toolbus_wire::{ErrorCode, topic};
 
 use crate::index::Index;
 use crate::nearest::nearest_names;
-use crate::resolve::{read_object, resolve_call};
+use crate::resolve::{names_known_server, read_object, resolve_call};
 use crate::seen::check_target;
 
 pub(crate) struct InvokeTool {
@@ -37,6 +37,10 @@ impl Executor for InvokeTool {
 
     fn resolve(&self, arguments: &mut Map<String, Value>) -> Result<Option<Subject>, CallError> {
         Ok(resolve_call(&self.index.servers(), arguments))
+    }
+
+    fn await_target<'a>(&'a self, arguments: &'a Map<String, Value>) -> BoxFuture<'a, ()> {
+        Box::pin(self.index.wait_until(|servers| names_known_server(servers, arguments)))
     }
 }
 

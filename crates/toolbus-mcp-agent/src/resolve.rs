@@ -38,6 +38,18 @@ pub(crate) fn resolve_call(
     Some(subject)
 }
 
+/// Whether the server that the arguments of `mcp_invoke_tool` name is known. Where they name none,
+/// there is nothing to wait for.
+pub(crate) fn names_known_server(
+    servers: &[McpServerSummary],
+    arguments: &Map<String, Value>,
+) -> bool {
+    let mut arguments = arguments.clone();
+    unwrap_nested(servers, &mut arguments);
+    let server = arguments.get("server_name").and_then(Value::as_str);
+    server.is_none_or(|server| find_server(servers, server).is_some())
+}
+
 /// What a call of a server's tool is about. Server names are alike without regard to case.
 #[must_use]
 pub fn subject_of(server: Option<&McpServerSummary>, server_name: &str, tool: &str) -> Subject {

@@ -1,5 +1,7 @@
 //! A call of a server's tool, and the errors that it may end with.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::{Asker, CallContext, Deadline, Progress};
@@ -216,6 +218,8 @@ pub enum CallError {
     RateLimited {
         /// The server.
         server: String,
+        /// How long to wait, where the server says so.
+        retry_after: Option<Duration>,
     },
     /// The server took the call and was lost before it answered.
     #[error(
@@ -234,6 +238,8 @@ pub enum CallError {
         message: String,
         /// The server's own error, where it answered with one.
         server_error: Option<Box<McpServerError>>,
+        /// How long to wait before another call, where the server says so.
+        retry_after: Option<Duration>,
     },
 }
 
@@ -260,6 +266,17 @@ impl CallError {
     pub(crate) fn nearest_servers(&self) -> Option<&[String]> {
         match self {
             Self::ServerUnknown { names, .. } => Some(names),
+            _ => None,
+        }
+    }
+
+    /// How long to wait before another call, where the server says so.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::RateLimited { retry_after, .. } | Self::Failed { retry_after, .. } => {
+                *retry_after
+            }
             _ => None,
         }
     }

@@ -1,10 +1,10 @@
 //! The HTTP clients for servers and for their authorization servers: timeouts, proxies, and which
 //! redirects are followed.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use reqwest::{Url, redirect};
-use rmcp::transport::streamable_http_client::StreamableHttpError;
+use rmcp::transport::streamable_http_client::{HttpStatusError, StreamableHttpError};
 
 /// How long a TCP and TLS connection may take to open.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -13,6 +13,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Longest chain of redirects.
 const REDIRECTS_MAX: usize = 5;
+
+/// Longest wait that a server is believed to mean; a longer one is cut to this.
+const RETRY_AFTER_MAX: Duration = Duration::from_hours(24);
 
 /// Why a request has no answer that can be used.
 pub(crate) type Error = StreamableHttpError<reqwest::Error>;
@@ -78,3 +81,17 @@ pub(crate) fn root_cause(error: &dyn std::error::Error) -> String {
     }
     cause.to_string()
 }
+
+/// How long a server that refuses a request says to wait (`Retry-After`, in seconds or as a date);
+/// `None` where it does not, or says something else.
+pub(crate) fn retry_after(refusal: &HttpStatusError, now: SystemTime) -> Option<Duration> {
+    let text = refusal.retry_after.as_deref()?.trim();
+    let wait = match text.parse::<u64>() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => httpdate::parse_http_date(text).ok()?.duration_since(now).unwrap_or_default(),
+    };
+    Some(wait.min(RETRY_AFTER_MAX))
+}
+
+#[cfg(test)]
+mod tests;

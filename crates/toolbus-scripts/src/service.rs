@@ -11,6 +11,7 @@ use toolbus_bus::responder::{
 use toolbus_bus::{Bus, Envelope, Progress, SubscribeError, Topic};
 use toolbus_tools::GrantCheck;
 use toolbus_tools::bus::{reply_to, tool_failure};
+use toolbus_tools::id::CallId;
 use toolbus_wire::message::script::{ScriptInvokeRequest, ScriptInvokeResponse, ScriptReason};
 use toolbus_wire::message::tool::CallIds;
 use toolbus_wire::message::toolbus::{OutputStream, ToolProgress};
@@ -76,6 +77,8 @@ impl Service for ScriptService {
         let malformed = |reason| Malformed { ids: CallIds::of_malformed(&envelope.body), reason };
         let request: ScriptInvokeRequest =
             json::read(&envelope.body).map_err(|error| malformed(error.to_string()))?;
+        // What is repeated in spans, logs and replies is bounded before anything repeats it.
+        CallId::parse(&request.tool_call_id).map_err(|error| malformed(error.to_string()))?;
         check_request_size(&request).map_err(malformed)?;
 
         let packages = request.pip_packages.as_ref().is_some_and(|list| !list.is_empty());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use toolbus_wire::{ErrorCode, Execution};
 
 /// Why a call has no output.
@@ -65,6 +65,25 @@ impl CallError {
     #[must_use]
     pub fn with_details(self, details: Value) -> Self {
         Self { details: Some(Box::new(details)), ..self }
+    }
+
+    /// The error for programs: the members that it has on the wire, and those only that it has.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let mut error = json!({
+            "code": self.code.as_str(),
+            "message": self.message,
+            "isRetryable": self.is_retryable,
+            "execution": self.execution.as_str(),
+        });
+
+        if let Some(wait) = self.retry_after {
+            error["retryAfterMs"] = json!(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+        }
+        if let Some(details) = &self.details {
+            error["details"] = Value::clone(details);
+        }
+        error
     }
 
     /// The arguments are not what the tool takes.

@@ -135,6 +135,7 @@ impl Invoker {
 
         for gate in &self.inner.gates {
             let patience = passage.caller_deadline;
+            recording.enter(Some(gate.name()));
             let verdict = match gate.check(passage) {
                 Verdict::Now(verdict) => verdict,
                 Verdict::Later(verdict) => {
@@ -162,6 +163,7 @@ impl Invoker {
                 return Err(error);
             }
         }
+        recording.enter(None);
         Ok(())
     }
 
@@ -250,8 +252,14 @@ async fn cancel_with<T>(
 /// A panic is caught around the gates as well: what a tool makes of its arguments runs there.
 fn panic_error(recording: &Recording<'_>) -> CallError {
     let tool = recording.tool();
-    tracing::error!(tool, "a tool panicked");
-    CallError::execution_failed(format!("tool '{tool}' failed: it panicked"))
+    let Some(gate) = recording.gate() else {
+        tracing::error!(tool, "a tool panicked");
+        return CallError::execution_failed(format!("tool '{tool}' failed: it panicked"));
+    };
+    tracing::error!(tool, gate, "a gate panicked");
+    CallError::execution_failed(format!(
+        "tool '{tool}' was not started: the gate '{gate}' panicked"
+    ))
 }
 
 #[cfg(test)]

@@ -1,9 +1,14 @@
 //! JSON Schema checks of arguments, with every violation told at once.
 
 mod bounds;
+mod pattern;
 
-use jsonschema::PatternOptions;
+use std::sync::Arc;
+
 use serde_json::Value;
+
+use bounds::Extent;
+use pattern::MatchBudget;
 
 pub use bounds::{EXPANDED_VALUES_MAX, SCHEMA_BYTES_MAX};
 
@@ -15,15 +20,28 @@ const VIOLATION_BYTES_MAX: usize = 300;
 
 /// Most looks that one check may take: values of the arguments, times values of the schema with its
 /// references written out.
-const LOOKS_MAX: usize = 200_000_000;
-/// Largest regular expression, compiled, in bytes.
-const PATTERN_BYTES_MAX: usize = 1 << 20;
+const LOOKS_MAX: usize = 10_000_000;
+/// Most looks of a check that says what is wrong, which takes much longer than saying that something
+/// is.
+const LOOKS_TO_EXPLAIN_MAX: usize = LOOKS_MAX / 10;
+/// So many bytes of text cost as much as one more value: texts are compared, counted and hashed.
+const TEXT_BYTES_PER_VALUE: usize = 256;
 
 /// A schema, ready to check arguments.
 pub struct Schema {
     validator: jsonschema::Validator,
-    /// How many values it has with its references written out.
-    size: usize,
+    extent: Extent,
+    /// How much its patterns may match.
+    budget: Arc<MatchBudget>,
+}
+
+/// What a check of some arguments costs, as far as it is up to them.
+#[derive(Debug, Clone, Copy, Default)]
+struct Weight {
+    /// How many values there are, with a share for long texts.
+    values: usize,
+    /// How many bytes the names of members have.
+    name_bytes: usize,
 }
 
 /// A schema that cannot be used.
@@ -62,15 +80,10 @@ impl Schema {
         if !describes_object(schema) {
             return Err(Error("a schema of arguments describes an object".to_owned()));
         }
-        let size = bounds::check(schema)?;
+        let extent = bounds::check(schema)?;
 
-        let patterns =
-            PatternOptions::regex().size_limit(PATTERN_BYTES_MAX).dfa_size_limit(PATTERN_BYTES_MAX);
-        jsonschema::options()
-            .with_pattern_options(patterns)
-            .build(schema)
-            .map(|validator| Self { validator, size })
-            .map_err(|error| Error(cut_text(error.to_string())))
+        let (validator, budget) = pattern::build(schema, extent.patterns)?;
+        Ok(Self { validator, extent, budget })
     }
 
     /// Checks arguments, which are an object, and lists what is wrong with them.
@@ -78,34 +91,66 @@ impl Schema {
     /// # Errors
     /// The violations, at least one and at most [`VIOLATIONS_MAX`].
     pub fn check(&self, arguments: &Value) -> Result<(), Vec<Violation>> {
-        // Below so many values every check is quick; above, one of each value may not be.
-        let looks_left = LOOKS_MAX / self.size;
-        if count_values(arguments, looks_left).is_none() {
-            let message = format!(
-                "the arguments have over {looks_left} values, too many to check against the schema"
-            );
-            return Err(vec![Violation::Other { at: String::new(), message }]);
+        let mut weight = Weight::default();
+        weight.add(arguments);
+
+        let looks = weight.values.saturating_mul(self.extent.size);
+        if looks > LOOKS_MAX {
+            let most = LOOKS_MAX / self.extent.size;
+            return Err(violation(format!(
+                "the arguments have over {most} values, too many to check against the schema"
+            )));
         }
 
+        let too_much_text =
+            || violation("the arguments have too much text to match the schema's patterns".into());
+        let names = weight.name_bytes.saturating_mul(self.extent.name_patterns);
+        let Some(left) = self.budget.bytes_max().checked_sub(names) else {
+            return Err(too_much_text());
+        };
+
         // Saying whether they fit is much quicker than saying why they do not.
-        if self.validator.is_valid(arguments) {
+        let fits = self.budget.spend(left, || self.validator.is_valid(arguments));
+        let Some((fits, left)) = fits else { return Err(too_much_text()) };
+        if fits {
             return Ok(());
         }
-        Err(self.validator.iter_errors(arguments).take(VIOLATIONS_MAX).map(to_violation).collect())
+
+        let too_large = "the arguments do not fit the schema, and are too large to say where";
+        if looks.saturating_mul(self.extent.height) > LOOKS_TO_EXPLAIN_MAX {
+            return Err(violation(too_large.to_owned()));
+        }
+        let explain = || {
+            let errors = self.validator.iter_errors(arguments);
+            errors.take(VIOLATIONS_MAX).map(to_violation).collect()
+        };
+        let violations = self.budget.spend(left, explain);
+        Err(violations
+            .map_or_else(|| violation(too_large.to_owned()), |(violations, _)| violations))
     }
 }
 
-/// How many of `left` are left after the values of this one were counted; `None` when they do not
-/// suffice.
-fn count_values(value: &Value, left: usize) -> Option<usize> {
-    let left = left.checked_sub(1)?;
-    match value {
-        Value::Array(items) => items.iter().try_fold(left, |left, item| count_values(item, left)),
-        Value::Object(members) => {
-            members.values().try_fold(left, |left, member| count_values(member, left))
+impl Weight {
+    fn add(&mut self, value: &Value) {
+        self.values += 1;
+        match value {
+            Value::Array(items) => items.iter().for_each(|item| self.add(item)),
+            Value::Object(members) => {
+                for (name, member) in members {
+                    self.values += name.len() / TEXT_BYTES_PER_VALUE;
+                    self.name_bytes += name.len();
+                    self.add(member);
+                }
+            }
+            Value::String(text) => self.values += text.len() / TEXT_BYTES_PER_VALUE,
+            _ => {}
         }
-        _ => Some(left),
     }
+}
+
+/// One violation by the arguments as a whole.
+fn violation(message: String) -> Vec<Violation> {
+    vec![Violation::Other { at: String::new(), message }]
 }
 
 fn describes_object(schema: &Value) -> bool {

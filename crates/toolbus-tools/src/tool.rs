@@ -173,6 +173,13 @@ pub trait Executor: Send + Sync + 'static {
         Ok(None)
     }
 
+    /// Waits until what a call with these arguments names is there, where it may yet come: a server
+    /// that its worker has yet to announce. It is given up at any time, and then the call goes on.
+    fn await_target<'a>(&'a self, arguments: &'a Map<String, Value>) -> BoxFuture<'a, ()> {
+        let _ = arguments;
+        Box::pin(std::future::ready(()))
+    }
+
     /// How long this call may take when the caller does not say. `None`: as the tool says.
     fn timeout(&self, arguments: &Map<String, Value>) -> Option<Duration> {
         let _ = arguments;

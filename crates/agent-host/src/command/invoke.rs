@@ -121,11 +121,7 @@ fn print_outcome(id: &CallId, options: &Invoke, outcome: Outcome) -> Exit {
             "tool": options.tool,
             "content": content,
             "isError": error.is_some(),
-            "error": error.map(|error| json!({
-                "code": error.code.as_str(),
-                "message": error.message,
-                "isRetryable": error.is_retryable,
-            })),
+            "error": error.map(|error| error.to_json()),
         });
 
         // What is more than text.

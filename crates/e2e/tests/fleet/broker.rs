@@ -144,3 +144,115 @@ async fn what_was_announced_during_an_outage_is_known_after_it() {
     })
     .await;
 }
+
+/// While the broker is away nothing is said not to be there that is there before and after.
+#[tokio::test]
+async fn direct_tools_and_an_open_session_live_through_an_outage() {
+    let Some(mut node) = rabbit::node().await else { return };
+    let vhost = node.vhost().await.unwrap();
+    let bus = vhost.amqp_url();
+    let servers = Servers::with(&[]);
+    let bridge = bridge(&bus, &servers).await;
+    let host = launch("agent-host", &bus).env("TOOLBUS_DIRECT_TOOLS", "true");
+    let host = start(host.args(["serve", "--mcp", "127.0.0.1:0"])).await;
+    let url = mcp_url(&host, "mcpFace").await;
+    eventually(LIMIT, async || {
+        let (_, status) = host.look("/status").await?;
+        ensure!(status.contains("\"marks\""), "{status}");
+        Ok(())
+    })
+    .await;
+
+    let own = Client::connect(&url).await;
+    let at_server = Client::connect(&format!("{url}/marks")).await;
+    let before = own.tool_names().await;
+    assert!(before.iter().any(|name| name == "marks__mark"), "{before:?}");
+    assert_eq!(at_server.text_of("mark").await, "mark: done");
+
+    node.crash().await.unwrap();
+    is_ready(&host, false).await;
+    assert_eq!(own.tool_names().await, before, "each is in its place while the broker is away");
+    for (client, tool) in [(&own, "marks__mark"), (&at_server, "mark")] {
+        let told = client.text_of(tool).await;
+        assert!(told.starts_with("unroutable: "), "{tool}: {told}");
+    }
+
+    node.start_again().await.unwrap();
+    is_ready(&bridge, true).await;
+    is_ready(&host, true).await;
+    for (client, tool) in [(&own, "marks__mark"), (&at_server, "mark")] {
+        eventually(LIMIT, async || {
+            let told = client.text_of(tool).await;
+            ensure!(told == "mark: done", "{tool}: {told}");
+            Ok(())
+        })
+        .await;
+    }
+    assert_eq!(own.tool_names().await, before, "each is in its place afterwards");
+}
+
+/// A client of the older era of the protocol, which has a session from its handshake on. Every
+/// request of it must be answered with 200: a session that is lost is 404.
+struct Client {
+    http: reqwest::Client,
+    url: String,
+    session: String,
+}
+
+impl Client {
+    async fn connect(url: &str) -> Self {
+        // Being second is no error: any provider will do for a client that speaks no TLS.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let params = json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        });
+        let mut client = Self { http, url: url.to_owned(), session: String::new() };
+        let answer = client.post("initialize", Some(1), params).await;
+        client.session = answer.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+        client.post("notifications/initialized", None, json!({})).await;
+        client
+    }
+
+    async fn post(&self, method: &str, id: Option<u32>, params: Value) -> reqwest::Response {
+        let mut message = json!({"jsonrpc": "2.0", "method": method, "params": params});
+        if let Some(id) = id {
+            message["id"] = json!(id);
+        }
+
+        let mut request = self
+            .http
+            .post(&self.url)
+            .header("content-type", "application/json")
+            .header("accept", "application/json, text/event-stream")
+            .body(message.to_string());
+        if !self.session.is_empty() {
+            request = request.header("mcp-session-id", &self.session);
+        }
+        let answer = request.timeout(LIMIT).send().await.unwrap();
+        assert!(answer.status().is_success(), "{method} at {}: {}", self.url, answer.status());
+        answer
+    }
+
+    async fn ask(&self, method: &str, params: Value) -> Value {
+        let text = self.post(method, Some(1), params).await.text().await.unwrap();
+        let lines = text.lines().map(|line| line.strip_prefix("data: ").unwrap_or(line));
+        let mut messages = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        messages.find(|message| message["id"] == 1).unwrap_or_else(|| panic!("{text}"))
+    }
+
+    async fn tool_names(&self) -> Vec<String> {
+        let listed = self.ask("tools/list", json!({})).await;
+        let tools = listed["result"]["tools"].as_array().unwrap_or_else(|| panic!("{listed}"));
+        tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// The text that a call ends with, be it an error.
+    async fn text_of(&self, tool: &str) -> String {
+        let answer = self.ask("tools/call", json!({"name": tool, "arguments": {}})).await;
+        let text = answer["result"]["content"][0]["text"].as_str();
+        text.unwrap_or_else(|| panic!("{answer}")).to_owned()
+    }
+}

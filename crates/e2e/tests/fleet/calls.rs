@@ -136,8 +136,16 @@ async fn an_outcome_as_json_has_one_shape() {
     // The tool's own words are both its content and the error's message.
     let said = outcome.json["content"].clone();
     assert!(said.as_str().unwrap().contains("Not/There"), "{said}");
-    let error = json!({"code": "tool_error", "message": said, "isRetryable": false});
-    let expected = json!({"content": said, "isError": true, "error": error});
+    let error = |code: &str, message: &str, retryable: bool, execution: &str| {
+        json!({
+            "code": code,
+            "message": message,
+            "isRetryable": retryable,
+            "execution": execution,
+        })
+    };
+    let told = error("tool_error", said.as_str().unwrap(), false, "started");
+    let expected = json!({"content": said, "isError": true, "error": told});
     check(outcome, "mcp_invoke_tool", 1, expected);
 
     let outcome = mcp(&bus, "marks", "mark", json!({})).await;
@@ -148,14 +156,14 @@ async fn an_outcome_as_json_has_one_shape() {
     let message = "MCP server 'nobody' is not connected. Servers: ";
     let said = outcome.json["error"]["message"].as_str().unwrap().to_owned();
     assert!(said.starts_with(message) && said.contains("marks"), "{said}");
-    let error = json!({"code": "tool_not_found", "message": said, "isRetryable": false});
-    let expected = json!({"content": null, "isError": true, "error": error});
+    let told = error("tool_not_found", &said, false, "not_started");
+    let expected = json!({"content": null, "isError": true, "error": told});
     check(outcome, "mcp_invoke_tool", 1, expected);
 
     let outcome = python(&bus, "print(1)").await;
     let message = "no scripts manager is running: nobody takes scripts";
-    let error = json!({"code": "unroutable", "message": message, "isRetryable": true});
-    let expected = json!({"content": null, "isError": true, "error": error});
+    let told = error("unroutable", message, true, "not_started");
+    let expected = json!({"content": null, "isError": true, "error": told});
     check(outcome, "execute_python_script", 1, expected);
 }
 

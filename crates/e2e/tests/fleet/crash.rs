@@ -101,3 +101,44 @@ async fn a_bridge_that_dies() {
     assert_eq!(mcp(&bus, "marks", "mark", json!({})).await.content(), "mark: done");
     assert_eq!(servers.marks(), ["wait", "mark", "wait", "mark"]);
 }
+
+/// The one that ran may have taken effect, and the one that waited has not been touched: neither is
+/// said to be of a tool that there is not, though both come back before the bridge has announced its
+/// server to the host that is new.
+#[tokio::test]
+async fn a_host_that_dies_with_a_call_running_and_one_waiting() {
+    let Some(vhost) = rabbit::vhost().await else { return };
+    let bus = vhost.amqp_url();
+    let servers = Servers::with(&[]);
+    let mut bridge = bridge(&bus, &servers).await;
+    let host = || start(launch("agent-host", &bus).env("TOOLBUS_BUS__PREFETCH", "1").arg("serve"));
+    let mut first = host().await;
+    let spy = Stranger::new(&vhost, &[]).await;
+
+    let call = |tool: &str| {
+        let arguments = json!({"server_name": "marks", "tool_name": tool});
+        Frame::tool("tool.invoke", "mcp_invoke_tool", &arguments)
+    };
+    let running = call("wait");
+    spy.send(&running).await;
+    servers.wait_for_marks(&["wait"]).await;
+    let waiting = call("mark");
+    spy.send(&waiting).await;
+    first.process().kill();
+    assert_eq!(servers.marks(), ["wait"], "the other one waits");
+
+    // The new host has nothing announced to it before it has taken the calls.
+    bridge.process().pause().unwrap();
+    let _second = host().await;
+    let unknown = spy.take(ANSWERS, 1).await;
+    bridge.process().resume().unwrap();
+
+    let answers = [unknown, spy.take(ANSWERS, 1).await].concat();
+    let [unknown, done] = &answers[..] else { panic!("{} answers", answers.len()) };
+    let (unknown, done) = (Answer::of(unknown), Answer::of(done));
+    assert_eq!(unknown.properties["correlation_id"], running.correlation_id());
+    assert_eq!(unknown.body["code"], "outcome_unknown", "{}", unknown.body);
+    assert_eq!(done.properties["correlation_id"], waiting.correlation_id());
+    assert_eq!(done.body["content"], "mark: done", "{}", done.body);
+    assert_eq!(servers.marks(), ["wait", "mark"], "nothing ran twice");
+}

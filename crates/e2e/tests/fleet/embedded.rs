@@ -98,16 +98,70 @@ async fn the_settings_are_shown_without_their_secrets() {
 async fn a_terminal_shows_what_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let script = json!({"script": "import time\nprint('so far', flush=True)\ntime.sleep(2)"});
-    let mut command = std::process::Command::new("python3");
-    // Runs a program on a terminal of its own and passes on what it writes.
-    command.args(["-c", "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"]);
-    command.arg(binary("agent-host").unwrap());
-    command.args(["invoke", "execute_python_script", &script.to_string()]);
-    command.stdin(std::process::Stdio::null());
+    let mut command = on_a_terminal(&script);
     let mut process = Process::spawn("terminal", &mut command, folder.path()).unwrap();
     let status = process.wait(LIMIT).await.unwrap();
     let shown = process.stdout();
     assert!(status.success(), "{shown:?}");
     assert!(shown.contains("\r\x1b[2Kexecute_python_script: 1 s  so far"), "{shown:?}");
     assert!(shown.ends_with("\r\x1b[2Kso far\r\n"), "the line is gone at the end: {shown:?}");
+}
+
+/// What a tool says cannot drive the terminal: no colours, no titles, no clipboard, no links.
+#[tokio::test]
+async fn what_a_tool_says_reaches_a_terminal_without_control_sequences() {
+    let folder = tempfile::tempdir().unwrap();
+    let printed = r"\x1b]52;c;aGk=\x07A\x1b[31mB\x1b[2J\x1b]0;title\x1b\\C\x9b31mD\tE";
+    let ending = ["", "\nraise SystemExit('\\x1b]0;no\\x07F')"];
+    for (nth, end) in ending.into_iter().enumerate() {
+        let script = json!({"script": format!("print('{printed}', flush=True){end}")});
+        let folder = folder.path().join(nth.to_string());
+        std::fs::create_dir(&folder).unwrap();
+        let mut command = on_a_terminal(&script);
+        let mut process = Process::spawn("terminal", &mut command, &folder).unwrap();
+        process.wait(LIMIT).await.unwrap();
+
+        let shown = process.stdout();
+        // The program's own line is taken away by its own sequence.
+        let shown = shown.replace("\r\x1b[2K", "");
+        assert!(!shown.contains(['\x1b', '\x07', '\u{9b}']), "{shown:?}");
+        assert!(shown.contains("D\tE"), "what is no control sequence is shown: {shown:?}");
+    }
+}
+
+/// `agent-host invoke` of a script, on a terminal of its own: what it writes there is passed on.
+fn on_a_terminal(script: &Value) -> std::process::Command {
+    let mut command = std::process::Command::new("python3");
+    command.args(["-c", "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"]);
+    command.arg(binary("agent-host").unwrap());
+    command.args(["invoke", "execute_python_script", &script.to_string()]);
+    command.stdin(std::process::Stdio::null());
+    command
+}
+
+/// A folder that somebody cloned starts no program, unless a person has said that it may.
+#[tokio::test]
+async fn an_mcp_json_that_nobody_named_starts_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let started = folder.path().join("started");
+    let touch = json!({"command": "sh", "args": ["-c", "touch \"$0\"; exec cat", started]});
+    let config = json!({"mcpServers": {"evil": touch}}).to_string();
+    std::fs::write(folder.path().join("mcp.json"), config).unwrap();
+
+    let run = async |name: &str, more: &[&str]| {
+        let mut command = std::process::Command::new(binary("agent-host").unwrap());
+        command.arg("tools").args(more).current_dir(folder.path());
+        command.env("XDG_STATE_HOME", home.path()).stdin(std::process::Stdio::null());
+        let mut process = Process::spawn(name, &mut command, home.path()).unwrap();
+        let status = process.wait(LIMIT).await.unwrap();
+        assert!(status.success(), "{}", process.stderr());
+        process.stderr()
+    };
+    let told = run("asked-nobody", &[]).await;
+    assert!(!started.exists(), "its program was started: {told}");
+    assert!(told.contains("mcp.json is not used: this folder is not trusted"), "{told}");
+
+    let told = run("trusted", &["--trust-folder"]).await;
+    assert!(started.exists(), "its program was not started: {told}");
 }

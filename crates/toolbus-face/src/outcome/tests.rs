@@ -65,9 +65,17 @@ fn a_value_goes_beside_the_text() {
 
 #[test]
 fn an_error_is_for_the_model_unless_there_is_no_such_tool() {
-    let error = CallError::new(ErrorCode::Timeout, "too slow");
-    let text = json!([{"type": "text", "text": "timeout: too slow"}]);
-    check(Err(error), json!({"content": text, "isError": true}));
+    let error = CallError::new(ErrorCode::RateLimited, "too fast");
+    let error = error.with_retry_after(std::time::Duration::from_secs(5));
+    let text = json!([{"type": "text", "text": "rate_limited: too fast"}]);
+    let told = json!({"toolbus/error": {
+        "code": "rate_limited",
+        "message": "too fast",
+        "isRetryable": true,
+        "execution": "not_started",
+        "retryAfterMs": 5_000,
+    }});
+    check(Err(error), json!({"content": text, "isError": true, "_meta": told}));
     let error = to_result(Err(CallError::not_registered("t"))).unwrap_err();
     assert_eq!(error.code, rmcp::model::ErrorCode::INVALID_PARAMS);
     assert_eq!(error.message, "Tool 't' is not registered.");

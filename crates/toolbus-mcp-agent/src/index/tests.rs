@@ -1,4 +1,9 @@
+use std::time::Duration;
+
 use super::*;
+
+/// How long a test waits for what must come.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn announcement(servers: &[&str], removed: &[&str]) -> McpServersIndexed {
     let summary = |name: &&str| McpServerSummary {
@@ -65,27 +70,38 @@ async fn a_condition_may_look_into_the_index() {
     index.wait_until(|servers| servers.len() == index.list_indexed().0.len()).await;
 }
 
-/// What somebody waits for is never missed, however the announcement and the look fall.
-#[tokio::test]
-async fn a_change_is_seen_with_its_revision() {
+/// What somebody waits for is never missed, and whoever reads sees servers and revision of one moment,
+/// however the announcements and the looks fall.
+#[test]
+fn a_change_is_seen_with_its_revision() {
+    const ANNOUNCERS: u64 = 2;
+    const ANNOUNCEMENTS: u64 = 20_000;
+
     let index = Arc::new(Index::default());
-    let follower = {
-        let index = Arc::clone(&index);
-        async move {
-            let mut known = 0;
-            while known < 100 {
+    index.apply(announcement(&["a"], &[]), |_| {});
+    let last = 1 + ANNOUNCERS * ANNOUNCEMENTS;
+
+    std::thread::scope(|threads| {
+        for _ in 0..ANNOUNCERS {
+            threads.spawn(|| {
+                for _ in 0..ANNOUNCEMENTS {
+                    index.apply(announcement(&["a"], &[]), |_| {});
+                }
+            });
+        }
+
+        let follower = async {
+            let mut known = 1;
+            while known < last {
                 index.wait_for_revision_after(known).await;
                 let (servers, revision) = index.list_indexed();
                 assert_eq!(servers[0].announced, revision, "the revision is of these servers");
+                assert!(revision > known, "what was waited for is there");
                 known = revision;
             }
-        }
-    };
-    let announcing = async {
-        for _ in 0..100 {
-            index.apply(announcement(&["a"], &[]), |_| {});
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::join!(follower, announcing);
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let followed = runtime.block_on(async { tokio::time::timeout(PATIENCE, follower).await });
+        followed.expect("a change was missed");
+    });
 }

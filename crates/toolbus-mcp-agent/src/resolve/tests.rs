@@ -95,3 +95,22 @@ fn a_subject_has_what_its_bridge_announced() {
     let other = subject_of(Some(&server), "github", "delete_repo");
     assert_eq!((other.definition, other.risk), (None, Risk::High));
 }
+
+/// A queued call waits for the server that it is really about.
+#[test]
+fn a_call_names_a_server_that_is_known_or_not() {
+    let check = |arguments: Value, expected: bool| {
+        let known = names_known_server(&servers(), arguments.as_object().unwrap());
+        assert_eq!(known, expected, "{arguments}");
+    };
+    check(json!({"server_name": "git-hub", "tool_name": "x"}), true);
+    check(json!({"server_name": "late", "tool_name": "x"}), false);
+    check(json!({"tool_name": "x"}), true);
+
+    let wrapped = |server: &str| {
+        let call = json!({"server_name": server, "tool_name": "x"});
+        json!({"server_name": "x", "tool_name": "mcp_invoke_tool", "arguments": call})
+    };
+    check(wrapped("late"), false);
+    check(wrapped("github"), true);
+}

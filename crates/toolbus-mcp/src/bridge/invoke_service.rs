@@ -110,6 +110,10 @@ fn call_error(error: crate::call::CallError) -> CallError {
         Some(details) => told.with_details(details),
         None => told,
     };
+    let told = match error.retry_after() {
+        Some(wait) => told.with_retry_after(wait),
+        None => told,
+    };
     if error.may_repeat() { told.of_repeatable() } else { told }
 }
 

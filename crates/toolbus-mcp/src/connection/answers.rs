@@ -1,5 +1,7 @@
 //! What the answers to one `tools/call` mean.
 
+use std::time::SystemTime;
+
 use rmcp::model::{ErrorCode, ErrorData, ServerResult};
 use rmcp::service::ServiceError;
 use rmcp::transport::DynamicTransportError;
@@ -143,6 +145,7 @@ impl<'a> AnswerReader<'a> {
             _ => CallError::Failed {
                 message: about("failed"),
                 server_error: self.server_error(error),
+                retry_after: None,
             },
         }
     }
@@ -169,6 +172,7 @@ impl<'a> AnswerReader<'a> {
         CallFailure::Final(CallError::Failed {
             message: self.error_text(error),
             server_error: self.server_error(error),
+            retry_after: None,
         })
     }
 
@@ -216,7 +220,8 @@ impl<'a> AnswerReader<'a> {
         match http {
             _ if is_unauthorized(&error) => CallFailure::Final(CallError::Unauthorized { server }),
             Some(http::Error::HttpStatus(status)) if status.status == 429 => {
-                CallFailure::Final(CallError::RateLimited { server })
+                let retry_after = http::retry_after(status, SystemTime::now());
+                CallFailure::Final(CallError::RateLimited { server, retry_after })
             }
             Some(
                 http::Error::HttpStatus(_)
@@ -224,8 +229,14 @@ impl<'a> AnswerReader<'a> {
                 | http::Error::UnexpectedContentType(_)
                 | http::Error::ResponseBodyTooLarge { .. },
             ) => {
+                let retry_after = match http {
+                    Some(http::Error::HttpStatus(status)) => {
+                        http::retry_after(status, SystemTime::now())
+                    }
+                    _ => None,
+                };
                 let message = format!("MCP server '{server}' failed: {}", failure(error));
-                CallFailure::Final(CallError::Failed { message, server_error: None })
+                CallFailure::Final(CallError::Failed { message, server_error: None, retry_after })
             }
             Some(http::Error::SessionExpired | http::Error::ReinitializationFailed(_)) => {
                 CallFailure::NotSent(failure(error))

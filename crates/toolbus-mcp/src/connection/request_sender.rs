@@ -78,7 +78,7 @@ impl RequestSender {
     /// The final failure of a request whose answer is of no use.
     pub(super) fn answer_failure(&self, what: &str) -> CallFailure {
         let message = format!("MCP server '{}' {what}", self.server);
-        CallFailure::Final(CallError::Failed { message, server_error: None })
+        CallFailure::Final(CallError::Failed { message, server_error: None, retry_after: None })
     }
 }
 

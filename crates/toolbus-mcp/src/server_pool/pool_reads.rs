@@ -100,5 +100,6 @@ fn unexpected_response() -> CallError {
     CallError::Failed {
         message: "the server answered something else".to_owned(),
         server_error: None,
+        retry_after: None,
     }
 }

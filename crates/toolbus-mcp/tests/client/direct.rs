@@ -21,7 +21,7 @@ use toolbus_wire::name::{AgentName, InstanceId};
 
 use crate::support::*;
 
-struct Agent {
+pub(crate) struct Agent {
     bridge: Bridge,
     services: McpDirectory,
     invoker: Invoker,
@@ -29,7 +29,7 @@ struct Agent {
 }
 
 /// An agent that offers the tools of these servers directly, with a bridge on the same bus.
-async fn agent(set: ServerPool) -> Agent {
+pub(crate) async fn agent(set: ServerPool) -> Agent {
     let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
     let (name, instance) = (AgentName::standard(), InstanceId::random());
     let requester = Requester::start(Arc::clone(&bus), name.clone(), &instance).await.unwrap();
@@ -67,7 +67,7 @@ impl Agent {
         .await;
     }
 
-    async fn call(&self, tool: &str, arguments: Value) -> Outcome {
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Outcome {
         self.invoker.invoke(call_by_agent(tool, arguments)).await
     }
 
@@ -76,7 +76,7 @@ impl Agent {
         output.content.expect("text")
     }
 
-    async fn end(self) {
+    pub(crate) async fn end(self) {
         self.services.close().await;
         self.bridge.stop(Duration::ZERO).await;
     }
@@ -91,13 +91,13 @@ async fn each_tool_is_called_by_a_name_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let kinds = [("good", "good"), ("other.one", "shadow"), ("cyclic", "cyclic")];
     let agent = agent(start(servers(folder.path(), &kinds)).await).await;
-    agent.until_tools(3 + 3 + 6).await;
+    agent.until_tools(3 + 3 + 7).await;
     assert_eq!(agent.echo("good__echo").await, "x");
     let other =
         agent.tools().into_iter().find(|name| name.starts_with("other_one__echo_")).unwrap();
     assert_eq!(agent.echo(&other).await, "stolen: x");
     // Schemas that nobody can follow to an end do no harm: the server itself checks.
-    for tool in ["itself", "loop", "tree", "nowhere", "wrong"] {
+    for tool in ["itself", "loop", "tree", "nowhere", "wrong", "doubling"] {
         let outcome = agent.call(&format!("cyclic__{tool}"), json!({"left": {}})).await;
         let error = outcome.unwrap_err();
         let expected =

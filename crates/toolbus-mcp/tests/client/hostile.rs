@@ -191,7 +191,8 @@ async fn answers_to_nobody_are_passed_over() {
     assert_eq!(h.call("twice").await.unwrap(), "first");
     let error = h.call("bad-shape").await.unwrap_err();
     let expected = "MCP server 'h' gave an answer that is not a valid MCP message";
-    assert_eq!(error, CallError::Failed { message: expected.to_owned(), server_error: None });
+    let message = expected.to_owned();
+    assert_eq!(error, CallError::Failed { message, server_error: None, retry_after: None });
     h.works().await;
     h.end().await;
 }

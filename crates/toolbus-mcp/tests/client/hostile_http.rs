@@ -130,6 +130,22 @@ async fn calls_end_with_their_error() {
     set.close(Duration::ZERO).await;
 }
 
+/// How long a server says to wait reaches the caller, over the bus.
+#[tokio::test]
+async fn a_caller_is_told_how_long_to_wait() {
+    let server = Server::start("good");
+    let agent = crate::direct::agent(start(json!({"h": server.entry()})).await).await;
+    for (tool, code, seconds) in
+        [("limited", ErrorCode::RateLimited, 5), ("broken", ErrorCode::ExecutionFailed, 7)]
+    {
+        let arguments = json!({"server_name": "h", "tool_name": tool});
+        let error = agent.call("mcp_invoke_tool", arguments).await.unwrap_err();
+        let wait = Some(Duration::from_secs(seconds));
+        assert_eq!((error.code, error.retry_after), (code, wait), "{tool}");
+    }
+    agent.end().await;
+}
+
 /// When event streams were opened at the server, in seconds of its clock.
 async fn opened(set: &ServerPool) -> Vec<f64> {
     let answer = call(set, "h", "opened", json!({})).await.expect("an answer");

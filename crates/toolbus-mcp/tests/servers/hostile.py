@@ -85,7 +85,16 @@ def cyclic():
         tool("tree", inputSchema=tree),
         tool("nowhere", inputSchema={"type": "object", "$ref": "https://nowhere.invalid/schema"}),
         tool("wrong", inputSchema={"type": "object", "properties": 7}),
+        tool("doubling", inputSchema=doubling(40)),
     ]
+
+
+def doubling(levels):
+    """A schema of 4 KB that no check comes back from: each definition is the one before it, twice."""
+    definitions = {"d0": {"type": "object"}}
+    for level in range(levels):
+        definitions[f"d{level + 1}"] = {"allOf": [{"$ref": f"#/$defs/d{level}"}] * 2}
+    return {"type": "object", "$defs": definitions, "$ref": f"#/$defs/d{levels}"}
 
 
 def deep():

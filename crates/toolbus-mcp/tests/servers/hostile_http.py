@@ -132,7 +132,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.flush()
             time.sleep(1000)
         elif name == "broken":
-            self.reply(503, "text/plain", b"oops")
+            self.reply(503, "text/plain", b"oops", Retry_After="7")
         elif name == "limited":
             self.reply(429, "text/plain", b"slower", Retry_After="5")
         elif name == "unauthorized":

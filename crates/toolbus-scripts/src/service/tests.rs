@@ -7,8 +7,8 @@ use toolbus_bus::MemoryBus;
 use toolbus_bus::requester::Requester;
 use toolbus_tools::call::{Call as ToolCall, Outcome as ToolOutcome};
 use toolbus_tools::{Guides, Invoker, Registry, Scope};
-use toolbus_wire::ErrorCode;
 use toolbus_wire::name::AgentName;
+use toolbus_wire::{ErrorCode, Message as _};
 
 use super::*;
 use crate::files::{FILES_BYTES_MAX, File, FileName, Produced, Refused};
@@ -302,4 +302,24 @@ async fn nobody_to_run_scripts_is_told_at_once() {
     assert_eq!(error.code, ErrorCode::Unroutable);
 
     assert_eq!(error.message, "no scripts manager is running: nobody takes scripts");
+}
+
+#[test]
+fn a_call_id_without_a_bound_is_malformed_and_not_repeated() {
+    let service = ScriptService {
+        runner: Arc::new(Unavailable("never asked".to_owned())),
+        metrics: ScriptMetrics::new("test"),
+        grants: GrantCheck::off(),
+    };
+    let request = |id: &str| {
+        let body = serde_json::json!({"toolCallId": id, "script": "x"}).to_string();
+        Envelope::new(ScriptInvokeRequest::TYPE, "stranger", body.into_bytes().into())
+    };
+
+    assert!(service.parse(&request(&"x".repeat(256))).is_ok());
+    for id in ["x".repeat(257), "x".repeat(1 << 20)] {
+        let malformed = service.parse(&request(&id)).err().expect("it is over the limit");
+        assert_eq!(malformed.ids.tool_call_id.len(), 256);
+        assert!(malformed.reason.len() < 300, "{}", malformed.reason);
+    }
 }

@@ -116,9 +116,10 @@ pub fn error_of(tool: &str, error: requester::Error) -> CallError {
     let code = match &error {
         requester::Error::Timeout { asked } => return CallError::timeout(tool, *asked),
         requester::Error::Cancelled => return CallError::cancelled(),
-        requester::Error::Publish(PublishError::Unroutable(_) | PublishError::Unavailable(_)) => {
-            ErrorCode::Unroutable
-        }
+        // None of these was sent.
+        requester::Error::Publish(
+            PublishError::Unroutable(_) | PublishError::Unavailable(_) | PublishError::Closed,
+        ) => ErrorCode::Unroutable,
         requester::Error::Refused(_) | requester::Error::Busy => ErrorCode::Busy,
         requester::Error::Publish(PublishError::TooLarge { .. }) => ErrorCode::InvalidArguments,
         requester::Error::WorkerLost | requester::Error::Unconfirmed | requester::Error::Closed => {

@@ -142,11 +142,24 @@ impl ToolService {
         Ok(call.with_slot(context.slot))
     }
 
-    /// Shortly after the start, waits for a tool that is not there yet: calls that were queued
-    /// while no agent ran come before the workers have announced what they have.
+    /// Shortly after the start, waits for a tool that is not there yet, and for what its arguments
+    /// name: calls that were queued while no agent ran come before the workers have announced what
+    /// they have.
     async fn await_registration(&self, call: &Call) {
+        if Instant::now() >= self.registered_by {
+            return;
+        }
+
         let name = call.tool.as_str();
-        let is_there = self.invoker.registry().wait_until(|tools| tools.find(name).is_some());
+        let registry = self.invoker.registry();
+        let is_there = async {
+            registry.wait_until(|tools| tools.find(name).is_some()).await;
+            if let (Some(entry), Ok(arguments)) =
+                (registry.find(name), call.arguments.clone().object())
+            {
+                entry.executor.await_target(&arguments).await;
+            }
+        };
         // Nothing is lost when this is given up: the invoker looks the tool up by itself.
         tokio::select! {
             () = is_there => {}

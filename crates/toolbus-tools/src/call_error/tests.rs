@@ -18,3 +18,21 @@ fn a_call_that_may_have_been_started_is_not_to_be_made_again() {
     check(&CallError::not_registered("t"), Execution::NotStarted, false);
     check(&CallError::execution_failed("").of_repeatable(), Execution::Started, false);
 }
+
+#[test]
+fn an_error_has_the_members_of_the_wire_that_are_known() {
+    let error = CallError::new(ErrorCode::RateLimited, "slower");
+    let expected = json!({
+        "code": "rate_limited",
+        "message": "slower",
+        "isRetryable": true,
+        "execution": "not_started",
+    });
+    assert_eq!(error.to_json(), expected);
+
+    let more = error.with_retry_after(Duration::from_secs(5)).with_details(json!({"a": 1}));
+    assert_eq!(
+        (&more.to_json()["retryAfterMs"], &more.to_json()["details"]["a"]),
+        (&json!(5_000), &json!(1))
+    );
+}

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, Meter};
+use parking_lot::Mutex;
 use toolbus_bus::Progress;
 use toolbus_telemetry::Bounded;
 use toolbus_wire::{ErrorCode, Execution};
@@ -44,6 +45,8 @@ pub(super) struct Recording<'a> {
     events: Option<Arc<Events>>,
     span: Span,
     begun_at: Instant,
+    /// The gate that the call is in.
+    gate: Mutex<Option<&'static str>>,
     is_started: AtomicBool,
     has_ended: bool,
 }
@@ -120,6 +123,7 @@ impl Recorder {
             events,
             span: call_span(call),
             begun_at: Instant::now(),
+            gate: Mutex::new(None),
             is_started: AtomicBool::new(false),
             has_ended: false,
         }
@@ -162,6 +166,16 @@ impl Recording<'_> {
         let _ = self.subject.set(subject.clone());
     }
 
+    /// The call comes to this gate, or has passed them all.
+    pub(super) fn enter(&self, gate: Option<&'static str>) {
+        *self.gate.lock() = gate;
+    }
+
+    /// The gate that the call is in.
+    pub(super) fn gate(&self) -> Option<&'static str> {
+        *self.gate.lock()
+    }
+
     /// Reports that a gate keeps the call waiting.
     pub(super) fn report_wait(&self, gate: &'static str) {
         if let Some(events) = &self.events {
@@ -185,13 +199,19 @@ impl Recording<'_> {
     }
 
     /// The error with all that is known of the call: nothing was started before every gate was
-    /// passed, and a tool that may run twice may be called again.
+    /// passed, a tool that may run twice may be called again, and any other only where it was not
+    /// started, whatever a peer advises.
     pub(super) fn complete(&self, error: CallError) -> CallError {
         if !self.is_started.load(Ordering::Acquire) {
             return error.with_execution(Execution::NotStarted);
         }
         let may_repeat = self.subject.get().is_some_and(|s| s.annotations.may_repeat());
-        if may_repeat { error.of_repeatable() } else { error }
+        if may_repeat {
+            return error.of_repeatable();
+        }
+
+        let is_retryable = error.is_retryable && error.execution == Execution::NotStarted;
+        CallError { is_retryable, ..error }
     }
 
     /// The call has ended with this.

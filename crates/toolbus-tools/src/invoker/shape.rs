@@ -1,14 +1,17 @@
 //! Shaping: no output leaves larger than a caller can take.
 
 use futures_util::future::BoxFuture;
-use toolbus_wire::message::tool::ContentBlock;
+use toolbus_bus::port::BODY_BYTES_MAX;
 
 use super::Invoker;
 use crate::call::Output;
 
 /// Longest text of an output, in bytes; the rest is cut off, with a note that says how much. What
-/// its parts and its value have together beside that is bounded by the same number.
+/// its parts and its value have together beside that, as JSON, is bounded by the same number.
 pub(super) const CONTENT_BYTES_MAX: usize = 8 << 20;
+/// Most bytes of an output as JSON, text and parts and value: it is sent as one message, which has
+/// names, notes and braces of its own.
+const OUTPUT_BYTES_MAX: usize = BODY_BYTES_MAX - (64 << 10);
 
 /// A step that changes the output of every call before its caller sees it: it may store what is
 /// large, and put a reference in its place.
@@ -39,9 +42,9 @@ impl Invoker {
 /// The output, cut to what a caller can take.
 fn truncate_output(mut output: Output) -> Output {
     if let Some(content) = &mut output.content
-        && content.len() > CONTENT_BYTES_MAX
+        && let end = end_of_text(content)
+        && end < content.len()
     {
-        let end = content.floor_char_boundary(CONTENT_BYTES_MAX);
         let omitted = content[end..].chars().count();
         content.truncate(end);
         content.push_str(&format!("\n[result truncated — {omitted} chars omitted]"));
@@ -54,7 +57,8 @@ fn truncate_output(mut output: Output) -> Output {
 /// Parts are kept for as long as there is room, and the value only where there is room for all of
 /// it; a note says what is missing.
 fn drop_oversized_parts(output: &mut Output) {
-    let mut left = CONTENT_BYTES_MAX;
+    let text = output.content.as_ref().map_or(0, json_bytes);
+    let mut left = OUTPUT_BYTES_MAX.saturating_sub(text).min(CONTENT_BYTES_MAX);
     let mut has_room = |bytes: usize| match left.checked_sub(bytes) {
         Some(rest) => {
             left = rest;
@@ -64,7 +68,7 @@ fn drop_oversized_parts(output: &mut Output) {
     };
 
     let before = output.blocks.len();
-    output.blocks.retain(|block| has_room(bytes_of(block)));
+    output.blocks.retain(|block| has_room(json_bytes(block)));
     let omitted = before - output.blocks.len();
     let is_too_large = output.structured.as_ref().is_some_and(|value| !has_room(json_bytes(value)));
     if is_too_large {
@@ -83,16 +87,28 @@ fn drop_oversized_parts(output: &mut Output) {
     }
 }
 
-fn bytes_of(block: &ContentBlock) -> usize {
-    [&block.text, &block.data, &block.mime_type, &block.uri]
-        .into_iter()
-        .flatten()
-        .map(String::len)
-        .sum()
+/// Where a text is cut: at its end when it is short enough, in bytes and as JSON.
+fn end_of_text(text: &str) -> usize {
+    let mut written = 0;
+    let fits = |byte: &u8| {
+        written += escaped_bytes(*byte);
+        written <= OUTPUT_BYTES_MAX
+    };
+    let end = text.bytes().take(CONTENT_BYTES_MAX).take_while(fits).count();
+    text.floor_char_boundary(end)
+}
+
+/// How many bytes one byte of a text takes in JSON.
+fn escaped_bytes(byte: u8) -> usize {
+    match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | b'\x08' | b'\x0c' => 2,
+        ..0x20 => 6,
+        _ => 1,
+    }
 }
 
 /// How long a value is as JSON, without writing it anywhere.
-fn json_bytes(value: &serde_json::Value) -> usize {
+fn json_bytes(value: &impl serde::Serialize) -> usize {
     struct Count(usize);
 
     impl std::io::Write for Count {

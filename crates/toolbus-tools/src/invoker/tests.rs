@@ -310,6 +310,25 @@ async fn a_panic_is_an_outcome_wherever_it_happens() {
     }
 }
 
+/// Nobody who reads of it looks for the fault in the tool.
+#[tokio::test]
+async fn a_panic_in_a_gate_is_told_as_the_gates() {
+    let at_once = || verdict(|_| panic!("when it is asked"));
+    let later = || verdict(|_| Verdict::Later(Box::pin(async { panic!("while it waits") })));
+    let gates: [Box<dyn Gate>; 2] =
+        [Box::new(Scripted("approval", at_once())), Box::new(Scripted("approval", later()))];
+
+    for gate in gates {
+        let passed = Scripted("first", verdict(|_| Verdict::Now(Ok(()))));
+        let invoker =
+            builder(|_| async { panic!("it was run") }).build_with(vec![Box::new(passed), gate]);
+        let error = invoker.invoke(call(json!({}))).await.unwrap_err();
+        let text = "tool 'work' was not started: the gate 'approval' panicked";
+        assert_eq!((error.message.as_str(), error.code), (text, ErrorCode::ExecutionFailed));
+        assert_eq!(error.execution, Execution::NotStarted);
+    }
+}
+
 /// A gate that is told what to say, and writes down when it was asked.
 struct Scripted<F>(&'static str, F);
 

@@ -1,10 +1,11 @@
 //! Bounds of schemas: no check of arguments may take longer than what reading them took, whatever a
 //! provider wrote into its schema.
 //!
-//! Two things make a small schema expensive. References that double what they refer to, level by
+//! Three things make a small schema expensive. References that double what they refer to, level by
 //! level, are found by counting what the schema is when every reference is written out. References
 //! that lead back to themselves have no such count; they are taken only where at most one of them
-//! applies to any one place of the arguments, so that each place is looked at once.
+//! applies to any one place of the arguments, so that each place is looked at once. And what is left
+//! unevaluated is found by evaluating again, so such a schema counts as a multiple of itself.
 
 use std::collections::{HashMap, HashSet};
 
@@ -32,6 +33,14 @@ const ANY_MEMBER: [&str; 4] =
 const ANY_ITEM: [&str; 5] =
     ["items", "prefixItems", "additionalItems", "unevaluatedItems", "contains"];
 
+/// Keywords for what no other keyword of their schema is for.
+const UNEVALUATED: [&str; 2] = ["unevaluatedProperties", "unevaluatedItems"];
+
+/// Keywords that look at each of the arguments' values more closely than others, and how many values
+/// of the schema they count for.
+const COSTLY: [&str; 2] = ["uniqueItems", "format"];
+const COSTLY_SIZE: usize = 4;
+
 /// One step from a value to a value in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Step<'a> {
@@ -46,26 +55,26 @@ struct Reference<'a> {
     place: Vec<Step<'a>>,
 }
 
-/// Checks the bounds, and answers how many values the schema has when it is written out.
-pub(super) fn check(schema: &Value) -> Result<usize, Error> {
+/// Checks the bounds, and answers how large the schema is when it is written out.
+pub(super) fn check(schema: &Value) -> Result<Extent, Error> {
     let bytes = schema.to_string().len();
     if bytes > SCHEMA_BYTES_MAX {
         return Err(Error(format!("{bytes} bytes are over the limit of {SCHEMA_BYTES_MAX}")));
     }
 
     let mut expansion = Expansion { root: schema, known: HashMap::new(), open: HashSet::new() };
-    let Extent { size, height } = expansion.extent_of(schema, 0)?;
-    if height > DEPTH_MAX {
+    let extent = expansion.extent_of(schema, 0)?;
+    if extent.height > DEPTH_MAX {
         return Err(too_deep());
     }
-    if size > EXPANDED_VALUES_MAX {
+    if extent.size > EXPANDED_VALUES_MAX {
         return Err(Error(format!(
             "with its references written out it has over {EXPANDED_VALUES_MAX} values"
         )));
     }
 
     check_cycles(schema)?;
-    Ok(size)
+    Ok(extent)
 }
 
 fn too_deep() -> Error {
@@ -74,19 +83,54 @@ fn too_deep() -> Error {
 
 /// How large a schema is when its references are written out.
 #[derive(Debug, Clone, Copy)]
-struct Extent {
-    /// How many values it has.
-    size: usize,
+pub(super) struct Extent {
+    /// How many values it has, each counted as often as a check may look at it.
+    pub(super) size: usize,
     /// How deep they are nested.
-    height: usize,
+    pub(super) height: usize,
+    /// How many patterns there are among them.
+    pub(super) patterns: usize,
+    /// How many of those are for names, each counted as often as a check may match it.
+    pub(super) name_patterns: usize,
 }
 
 impl Extent {
+    const NONE: Self = Self { size: 0, height: 0, patterns: 0, name_patterns: 0 };
+    const ONE: Self = Self { size: 1, height: 1, ..Self::NONE };
+
     /// A value beside others in one that holds them all.
     fn holding(self, value: Self) -> Self {
         Self {
             size: self.size.saturating_add(value.size),
             height: self.height.max(value.height.saturating_add(1)),
+            patterns: self.patterns.saturating_add(value.patterns),
+            name_patterns: self.name_patterns.saturating_add(value.name_patterns),
+        }
+    }
+
+    /// The same schema with one keyword more, of which only the value was counted.
+    fn with_keyword(mut self, keyword: &str, value: &Value) -> Self {
+        match (keyword, value) {
+            ("pattern", Value::String(_)) => self.patterns = self.patterns.saturating_add(1),
+            ("patternProperties", Value::Object(patterns)) => {
+                self.patterns = self.patterns.saturating_add(patterns.len());
+                self.name_patterns = self.name_patterns.saturating_add(patterns.len());
+            }
+            _ if COSTLY.contains(&keyword) => self.size = self.size.saturating_add(COSTLY_SIZE),
+            _ => {}
+        }
+        self
+    }
+
+    /// The same schema with `unevaluatedProperties` or `unevaluatedItems`: to say what is evaluated,
+    /// a check looks again at each schema in it, at those in it again, and so on. A level of
+    /// schemas is two levels of values.
+    fn with_unevaluated(self) -> Self {
+        let times = 2 + self.height / 2;
+        Self {
+            size: self.size.saturating_mul(times),
+            name_patterns: self.name_patterns.saturating_mul(times),
+            ..self
         }
     }
 }
@@ -105,7 +149,7 @@ impl<'a> Expansion<'a> {
             return Err(too_deep());
         }
 
-        let mut extent = Extent { size: 1, height: 1 };
+        let mut extent = Extent::ONE;
         match value {
             Value::Array(items) => {
                 for item in items {
@@ -114,11 +158,14 @@ impl<'a> Expansion<'a> {
             }
             Value::Object(members) => {
                 for (name, member) in members {
-                    let member = match reference_in(name, member)? {
+                    let extent_of_member = match reference_in(name, member)? {
                         Some(pointer) => self.extent_of_definition(pointer, depth + 1)?,
                         None => self.extent_of(member, depth + 1)?,
                     };
-                    extent = extent.holding(member);
+                    extent = extent.holding(extent_of_member).with_keyword(name, member);
+                }
+                if UNEVALUATED.iter().any(|keyword| members.contains_key(*keyword)) {
+                    extent = extent.with_unevaluated();
                 }
             }
             _ => {}
@@ -131,7 +178,7 @@ impl<'a> Expansion<'a> {
             return Ok(*extent);
         }
         if !self.open.insert(pointer) {
-            return Ok(Extent { size: 0, height: 0 });
+            return Ok(Extent::NONE);
         }
 
         let extent = self.extent_of(find_definition(self.root, pointer)?, depth)?;

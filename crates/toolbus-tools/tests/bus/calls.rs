@@ -40,6 +40,15 @@ async fn an_outcome_is_the_same_at_both_ends() {
     assert_eq!(fleet.requester.stats(), requester::Stats::default());
 }
 
+/// A tool that has run has an outcome, however much it says.
+#[tokio::test(start_paused = true)]
+async fn an_output_that_is_too_large_for_a_message_is_cut() {
+    let fleet = Fleet::start().await;
+    let output = fleet.call("work", "say too much").await.unwrap();
+    assert!(output.content.unwrap().contains("chars omitted]"));
+    assert!(output.blocks.is_empty() && output.structured.is_none());
+}
+
 #[tokio::test(start_paused = true)]
 async fn each_hop_has_less_time_and_a_timeout_names_what_was_asked_for() {
     let fleet = Fleet::start().await;
@@ -135,7 +144,10 @@ fn every_failure_of_a_request_has_its_code() {
         ErrorCode::InvalidArguments,
         "tool 'x': a body of 1 bytes is over the limit of 16777216",
     );
-    check(publish(PublishError::Closed), ErrorCode::ExecutionFailed, "tool 'x': the bus is closed");
+    check(publish(PublishError::Closed), ErrorCode::Unroutable, "tool 'x': the bus is closed");
+    // What a closed bus did not take was never sent.
+    let closed = error_of("x", publish(PublishError::Closed));
+    assert_eq!((closed.execution, closed.is_retryable), (Execution::NotStarted, true));
 }
 
 #[test]

@@ -184,7 +184,6 @@ impl Executor for Sleeper {
     }
 }
 
-/// A stranger's request carries no time; the tool says how long its arguments may take.
 /// What spans, logs and replies repeat of a request is bounded before anything repeats it.
 #[tokio::test(start_paused = true)]
 async fn a_name_or_an_id_without_a_bound_is_refused_and_not_repeated() {
@@ -206,6 +205,7 @@ async fn a_name_or_an_id_without_a_bound_is_refused_and_not_repeated() {
     }
 }
 
+/// A stranger's request carries no time; the tool says how long its arguments may take.
 #[tokio::test(start_paused = true)]
 async fn without_a_time_of_the_caller_s_the_tool_s_own_counts() {
     let broker = MemoryBus::new();

@@ -93,6 +93,18 @@ async fn work(seen: Watched, call: Invocation) -> Outcome {
             structured: Some(json!({"AnyCase": [1, null]})),
             is_error: false,
         }),
+        "say too much" => Ok(Output {
+            content: Some("\0".repeat(8 << 20)),
+            blocks: vec![ContentBlock {
+                kind: ContentKind::Resource,
+                text: Some("\"".repeat(4 << 20)),
+                data: None,
+                mime_type: None,
+                uri: None,
+            }],
+            structured: Some(json!({"more": "\n".repeat(4 << 20)})),
+            is_error: false,
+        }),
         "fail itself" => Ok(Output::error("no luck")),
         "fail" => Err(CallError::new(ErrorCode::Denied, "not you")),
         "panic" => panic!("on request"),

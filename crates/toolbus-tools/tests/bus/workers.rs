@@ -5,18 +5,21 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
+use futures_util::future::BoxFuture;
+use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use toolbus_bus::requester::Requester;
-use toolbus_bus::{Bus, Delivery, Disposition, Flow, MemoryBus, Subscription, TopicPattern};
-use toolbus_tools::bus::{RemoteCall, output_of};
+use toolbus_bus::{
+    Bus, Delivery, Disposition, Envelope, Flow, MemoryBus, Subscription, TopicPattern,
+};
+use toolbus_tools::bus::{Remote, RemoteCall, output_of};
 use toolbus_tools::call::Invocation;
-use toolbus_tools::{Invoker, Output, Registry, Tool};
+use toolbus_tools::{CallError, Executor, Invoker, Outcome, Output, Registry, Tool};
 use toolbus_wire::header::{self, Headers};
-use toolbus_wire::message::tool::{ToolInvokeRequest, ToolInvokeResponse};
+use toolbus_wire::message::tool::{ToolError, ToolInvokeRequest, ToolInvokeResponse};
 use toolbus_wire::name::{AgentName, InstanceId};
-use toolbus_wire::{ErrorCode, Message, message, queue, topic};
+use toolbus_wire::{ErrorCode, Execution, Message, message, queue, topic};
 
 use crate::support::*;
 
@@ -75,7 +78,8 @@ async fn a_read_only_tool_is_run_again_when_its_worker_was_killed() {
     assert_eq!(outcome, Ok(Output::text("second time lucky")));
 }
 
-/// A tool that is not there has done nothing, whoever was asked before.
+/// Whether a tool that is not there may run twice is not known, so a redelivered call of it is taken
+/// as one that was started.
 #[tokio::test(start_paused = true)]
 async fn a_redelivered_call_of_a_missing_tool_may_have_been_run_by_who_had_it() {
     let broker = MemoryBus::new();
@@ -130,6 +134,114 @@ async fn a_call_that_comes_before_its_tool_waits_for_it() {
     let error = output_of(&replies.received(3).await[2]).unwrap_err();
     assert_eq!((error.code, started.elapsed()), (ErrorCode::ToolNotFound, Duration::ZERO));
 }
+
+/// Says that a server is there some time after the tool that leads to it.
+struct Gateway(watch::Sender<bool>);
+
+impl Executor for Gateway {
+    fn execute(&self, _: Invocation) -> BoxFuture<'_, Outcome> {
+        let outcome = match *self.0.borrow() {
+            true => Ok(Output::text("here")),
+            false => Err(CallError::new(ErrorCode::ToolNotFound, "no such server")),
+        };
+        Box::pin(ready(outcome))
+    }
+
+    fn await_target<'a>(&'a self, arguments: &'a Map<String, Value>) -> BoxFuture<'a, ()> {
+        assert_eq!(arguments["server_name"], "late");
+        Box::pin(async {
+            let _ = self.0.subscribe().wait_for(|here| *here).await;
+        })
+    }
+}
+
+/// The first worker brings the gateway, and a later one the server that the call names.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_comes_before_its_server_waits_for_it() {
+    let broker = MemoryBus::new();
+    let replies = Inbox::open(&broker, "replies").await;
+    let registry = Arc::new(Registry::new());
+    let here = watch::Sender::new(false);
+    registry.register(Tool::new("gateway", "", "test"), Gateway(here.clone())).unwrap();
+    let _worker = WorkerProcess::start(&broker, &Invoker::new(registry)).await;
+    let call = || {
+        let arguments = json!({"server_name": "late"}).to_string();
+        let body = json!({"toolCallId": "c", "toolName": "gateway", "arguments": arguments});
+        strange(ToolInvokeRequest::TYPE, body.to_string().as_bytes())
+    };
+
+    broker.publish(&topic::TOOL_INVOKE, call()).await.unwrap();
+    tokio::time::sleep(5 * SECOND).await;
+    here.send_replace(true);
+    assert_eq!(output_of(&replies.received(1).await[0]), Ok(Output::text("here")));
+
+    // Later nothing is waited for.
+    tokio::time::sleep(20 * SECOND).await;
+    here.send_replace(false);
+    let started = Instant::now();
+    broker.publish(&topic::TOOL_INVOKE, call()).await.unwrap();
+    let error = output_of(&replies.received(2).await[1]).unwrap_err();
+    assert_eq!((error.code, started.elapsed()), (ErrorCode::ToolNotFound, Duration::ZERO));
+}
+
+/// A C# bridge advises to call again after any timeout, and does not say what was started.
+#[tokio::test(start_paused = true)]
+async fn a_peer_s_advice_to_call_again_holds_only_for_what_may_run_twice() {
+    let broker = MemoryBus::new();
+    let bus: Arc<dyn Bus> = Arc::new(broker.clone());
+    let answering = Arc::clone(&bus);
+    let worker = move |delivery: Delivery| {
+        let bus = Arc::clone(&answering);
+        async move {
+            let request: ToolInvokeRequest = message::read(&delivery.envelope).unwrap();
+            let body = json!({
+                "toolCallId": request.tool_call_id,
+                "toolName": request.tool_name,
+                "code": request.tool_name.trim_start_matches("read_"),
+                "message": "no luck",
+                "isRetryable": true
+            });
+            let reply_to = delivery.envelope.reply_to.clone().unwrap();
+            let reply = Envelope {
+                correlation_id: delivery.envelope.correlation_id.clone(),
+                ..Envelope::new(ToolError::TYPE, "mcp-bridge.RockBot", body.to_string().into())
+            };
+            bus.publish(&reply_to, reply).await.unwrap();
+            Disposition::Ack
+        }
+    };
+    let pattern = TopicPattern::from(topic::TOOL_INVOKE_MCP);
+    let flow = Flow::Concurrent(NonZeroU16::MIN);
+    let subscription = Subscription::durable("mcp-bridge.RockBot", pattern, flow);
+    let _worker = bus.subscribe(subscription, Arc::new(worker)).await.unwrap();
+    let requester = Requester::start(bus, AgentName::standard(), &InstanceId::random()).await;
+    let requester = requester.unwrap();
+    let remote = || Remote::new(requester.clone(), topic::TOOL_INVOKE_MCP);
+
+    let registry = Registry::new();
+    for (tool, ..) in ADVICE {
+        let described = Tool::new(tool, "", "test");
+        let is_read = tool.starts_with("read_");
+        let described = if is_read { described.read_only() } else { described };
+        registry.register(described, remote()).unwrap();
+    }
+    let invoker = Invoker::new(Arc::new(registry));
+
+    for (tool, execution, is_retryable) in ADVICE {
+        let error = invoker.invoke(call(tool, "")).await.unwrap_err();
+        assert_eq!((error.execution, error.is_retryable), (execution, is_retryable), "{tool}");
+    }
+}
+
+/// Tools by the code that the peer ends them with, what is then known of the call, and whether it
+/// may be made again.
+const ADVICE: [(&str, Execution, bool); 5] = [
+    ("timeout", Execution::Unknown, false),
+    ("read_timeout", Execution::Unknown, true),
+    ("execution_failed", Execution::Started, false),
+    ("a_code_of_its_own", Execution::Unknown, false),
+    ("busy", Execution::NotStarted, true),
+];
 
 /// A C# worker: it reads none of our headers, gives no signs of life, and answers late.
 #[tokio::test(start_paused = true)]
