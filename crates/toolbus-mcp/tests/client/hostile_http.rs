@@ -126,9 +126,22 @@ async fn calls_end_with_their_error() {
         check("around", ErrorCode::OutcomeUnknown, "too many redirects"),
         check("forged", ErrorCode::ExecutionFailed, "MCP server 'h' xxx"),
     );
-    paced(&opened(&set).await);
+
+    // A machine that has little time for it opens few streams in one call.
+    let mut streams = opened(&set).await;
+    for _ in 0..10 {
+        if streams.len() > PACED_MIN {
+            break;
+        }
+        check("resumed", ErrorCode::Timeout, timeout).await;
+        streams = opened(&set).await;
+    }
+    assert_paced(&streams);
     set.close(Duration::ZERO).await;
 }
+
+/// From how many streams on it shows that they are opened with pauses.
+const PACED_MIN: usize = 32;
 
 /// How long a server says to wait reaches the caller, over the bus.
 #[tokio::test]
@@ -153,14 +166,14 @@ async fn opened(set: &ServerPool) -> Vec<f64> {
 }
 
 /// They were opened again and again, with pauses.
-fn paced(opened: &[f64]) {
-    assert!(opened.len() > 32, "{opened:?}");
+fn assert_paced(opened: &[f64]) {
+    assert!(opened.len() > PACED_MIN, "{opened:?}");
     // The seconds that are counted begin when they like.
     let most = opened
         .iter()
         .map(|begin| opened.iter().filter(|at| (*begin..begin + 1.0).contains(*at)).count())
         .max();
-    assert!(most <= Some(2 * 32), "{most:?} in a second: {opened:?}");
+    assert!(most <= Some(2 * PACED_MIN), "{most:?} in a second: {opened:?}");
 }
 
 /// An event stream that ends or breaks off as soon as it is opened is opened again for as long as
