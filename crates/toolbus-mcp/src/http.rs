@@ -15,7 +15,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(3);
 const REDIRECTS_MAX: usize = 5;
 
 /// Longest wait that a server is believed to mean; a longer one is cut to this.
-const RETRY_AFTER_MAX: Duration = Duration::from_hours(24);
+const RETRY_AFTER_BACKOFF_MAX: Duration = Duration::from_hours(24);
 
 /// Why a request has no answer that can be used.
 pub(crate) type Error = StreamableHttpError<reqwest::Error>;
@@ -90,7 +90,7 @@ pub(crate) fn retry_after(refusal: &HttpStatusError, now: SystemTime) -> Option<
         Ok(seconds) => Duration::from_secs(seconds),
         Err(_) => httpdate::parse_http_date(text).ok()?.duration_since(now).unwrap_or_default(),
     };
-    Some(wait.min(RETRY_AFTER_MAX))
+    Some(wait.min(RETRY_AFTER_BACKOFF_MAX))
 }
 
 #[cfg(test)]

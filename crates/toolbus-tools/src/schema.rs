@@ -21,8 +21,8 @@ const VIOLATION_BYTES_MAX: usize = 300;
 /// Most looks that one check may take: values of the arguments, times values of the schema with its
 /// references written out.
 const LOOKS_MAX: usize = 10_000_000;
-/// Most looks of a check that says what is wrong, which takes much longer than saying that something
-/// is.
+/// Most looks of a check that says what is wrong, which takes much longer than saying that
+/// something is.
 const LOOKS_TO_EXPLAIN_MAX: usize = LOOKS_MAX / 10;
 /// So many bytes of text cost as much as one more value: texts are compared, counted and hashed.
 const TEXT_BYTES_PER_VALUE: usize = 256;

@@ -190,7 +190,7 @@ async fn a_stream_that_ends_at_once_is_not_opened_without_a_pause() {
             if took > Some(2.0) { Ok(opened) } else { Err(format!("{kind}: {took:?}")) }
         })
         .await;
-        paced(&opened);
+        assert_paced(&opened);
         set.close(Duration::ZERO).await;
     }
 }

@@ -4,8 +4,8 @@
 //! Three things make a small schema expensive. References that double what they refer to, level by
 //! level, are found by counting what the schema is when every reference is written out. References
 //! that lead back to themselves have no such count; they are taken only where at most one of them
-//! applies to any one place of the arguments, so that each place is looked at once. And what is left
-//! unevaluated is found by evaluating again, so such a schema counts as a multiple of itself.
+//! applies to any one place of the arguments, so that each place is looked at once. And what is
+//! left unevaluated is found by evaluating again, so such a schema counts as a multiple of itself.
 
 use std::collections::{HashMap, HashSet};
 
@@ -36,8 +36,8 @@ const ANY_ITEM: [&str; 5] =
 /// Keywords for what no other keyword of their schema is for.
 const UNEVALUATED: [&str; 2] = ["unevaluatedProperties", "unevaluatedItems"];
 
-/// Keywords that look at each of the arguments' values more closely than others, and how many values
-/// of the schema they count for.
+/// Keywords that look at each of the arguments' values more closely than others, and how many
+/// values of the schema they count for.
 const COSTLY: [&str; 2] = ["uniqueItems", "format"];
 const COSTLY_SIZE: usize = 4;
 
@@ -122,9 +122,9 @@ impl Extent {
         self
     }
 
-    /// The same schema with `unevaluatedProperties` or `unevaluatedItems`: to say what is evaluated,
-    /// a check looks again at each schema in it, at those in it again, and so on. A level of
-    /// schemas is two levels of values.
+    /// The same schema with `unevaluatedProperties` or `unevaluatedItems`: to say what is
+    /// evaluated, a check looks again at each schema in it, at those in it again, and so on. A
+    /// level of schemas is two levels of values.
     fn with_unevaluated(self) -> Self {
         let times = 2 + self.height / 2;
         Self {

@@ -28,7 +28,8 @@ const ALL_COMPILED_BYTES_MAX: usize = 2 << 20;
 /// What the checks of one schema may match, and have matched.
 pub(super) struct MatchBudget {
     bytes_max: usize,
-    /// How many bytes are left to a check. A check stays on its thread, so the thread stands for it.
+    /// How many bytes are left to a check. A check stays on its thread, so the thread stands for
+    /// it.
     left: Mutex<HashMap<ThreadId, Option<usize>>>,
 }
 
