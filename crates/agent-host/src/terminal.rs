@@ -19,12 +19,12 @@ use crate::terminal_text;
 const SHOW_GRACE: Duration = Duration::from_millis(700);
 /// How often the line is drawn.
 const DRAW_INTERVAL: Duration = Duration::from_millis(200);
-/// Most characters of news that are shown.
-const NEWS_CHARACTERS_MAX: usize = 60;
+/// Most characters of a status that are shown.
+const STATUS_CHARACTERS_MAX: usize = 60;
 
 /// Shows progress, where standard error is a terminal.
 pub(crate) struct Terminal {
-    news: Option<Arc<Mutex<String>>>,
+    status_text: Option<Arc<Mutex<String>>>,
     /// There when somebody reads and types.
     person: Option<Person>,
     stop: CancellationToken,
@@ -35,29 +35,29 @@ impl Terminal {
     /// Begins to show the progress of a call.
     pub(crate) fn start(tool: &str) -> Self {
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let news = std::io::stderr().is_terminal().then(Arc::<Mutex<String>>::default);
-        let types = news.is_some() && std::io::stdin().is_terminal();
+        let status_text = std::io::stderr().is_terminal().then(Arc::<Mutex<String>>::default);
+        let types = status_text.is_some() && std::io::stdin().is_terminal();
         let person = types.then(Person::new);
-        if let Some(news) = &news {
+        if let Some(status_text) = &status_text {
             let line = ProgressLine {
                 tool: tool.to_owned(),
-                news: Arc::clone(news),
+                status_text: Arc::clone(status_text),
                 person: person.clone(),
             };
             tasks.spawn(line.draw_until(stop.clone()));
         }
-        Self { news, person, stop, tasks }
+        Self { status_text, person, stop, tasks }
     }
 
     /// Takes the call's progress.
     pub(crate) fn progress(&self) -> Progress {
-        match &self.news {
+        match &self.status_text {
             None => Progress::none(),
-            Some(news) => {
-                let news = Arc::clone(news);
+            Some(status_text) => {
+                let status_text = Arc::clone(status_text);
                 Progress::to(move |progress| {
                     if let Some(text) = progress_line(&progress) {
-                        *news.lock() = text;
+                        *status_text.lock() = text;
                     }
                 })
             }
@@ -79,7 +79,7 @@ impl Terminal {
 
 struct ProgressLine {
     tool: String,
-    news: Arc<Mutex<String>>,
+    status_text: Arc<Mutex<String>>,
     person: Option<Person>,
 }
 
@@ -103,8 +103,9 @@ impl ProgressLine {
             }
 
             drawn = true;
-            let (seconds, news) = (started.elapsed().as_secs(), self.news.lock().clone());
-            let _ = write!(std::io::stderr(), "\r\x1b[2K{}: {seconds} s  {news}", self.tool);
+            let (seconds, status_text) =
+                (started.elapsed().as_secs(), self.status_text.lock().clone());
+            let _ = write!(std::io::stderr(), "\r\x1b[2K{}: {seconds} s  {status_text}", self.tool);
             let _ = std::io::stderr().flush();
         }
 
@@ -114,7 +115,7 @@ impl ProgressLine {
     }
 }
 
-/// The news in a few words. Control characters of a tool's output never reach the terminal.
+/// The status_text in a few words. Control characters of a tool's output never reach the terminal.
 fn progress_line(progress: &ToolProgress) -> Option<String> {
     let text = match progress {
         ToolProgress { text: Some(text), .. } => {
@@ -131,5 +132,5 @@ fn progress_line(progress: &ToolProgress) -> Option<String> {
     };
 
     let text = terminal_text::clean(text);
-    Some(text.chars().filter(|c| !c.is_control()).take(NEWS_CHARACTERS_MAX).collect())
+    Some(text.chars().filter(|c| !c.is_control()).take(STATUS_CHARACTERS_MAX).collect())
 }

@@ -15,6 +15,7 @@ pub mod context;
 pub mod deadline;
 pub mod memory;
 pub mod metrics;
+mod parked_request;
 pub mod pattern;
 pub mod port;
 pub mod progress;

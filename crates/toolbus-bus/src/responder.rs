@@ -33,6 +33,7 @@ use toolbus_wire::{Envelope, ErrorCode, Execution, Message, Topic, json, topic};
 
 use crate::deadline::REQUEST_TIMEOUT_MAX;
 use crate::metrics::Answered;
+pub use crate::parked_request::ParkedRequest;
 use crate::port::{Bus, Consumer, Delivery, Disposition, Flow, SubscribeError, Subscription};
 use crate::slot::Slot;
 use crate::{CallContext, TopicPattern};
@@ -43,7 +44,6 @@ use outbox::Outbox;
 use outcome_memory::OutcomeMemory;
 pub use outcome_memory::{OUTCOME_TTL, REMEMBERED_BYTES};
 use parked::ParkedCalls;
-pub use parked::ParkedRequest;
 use questions::Asks;
 use worker::{RequestHandler, Worker};
 

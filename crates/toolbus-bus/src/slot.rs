@@ -14,7 +14,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::Deadline;
-use crate::responder::ParkedRequest;
+use crate::parked_request::ParkedRequest;
 use toolbus_wire::{Envelope, Execution, Topic};
 
 /// So many slots, and room for so many parked calls. Clones are the same.

@@ -46,22 +46,22 @@ impl Threshold {
         self.0.is_some()
     }
 
-    /// The line that the news are, where it is one that the client hears.
-    fn log_line(self, news: &ToolProgress) -> Option<LoggingMessageNotificationParam> {
-        let level = Value::String(news.level.clone()?);
+    /// The line of a log that this progress is, where the client hears such lines.
+    fn log_line(self, progress: &ToolProgress) -> Option<LoggingMessageNotificationParam> {
+        let level = Value::String(progress.level.clone()?);
         let level: LoggingLevel = serde_json::from_value(level).ok()?;
         let is_heard = self.0.is_some_and(|least| level as u8 >= least as u8);
-        let text = news.message.clone().filter(|_| is_heard)?;
+        let text = progress.message.clone().filter(|_| is_heard)?;
         Some(LoggingMessageNotificationParam::new(level, Value::String(text)))
     }
 
-    /// Tells a line of a log, and says whether the news were one that only logs are about.
-    pub(crate) async fn notify(self, peer: &Peer<RoleServer>, news: &ToolProgress) -> bool {
-        if let Some(line) = self.log_line(news) {
+    /// Sends a line of a log, and says whether the progress is nothing but that.
+    pub(crate) async fn notify(self, peer: &Peer<RoleServer>, progress: &ToolProgress) -> bool {
+        if let Some(line) = self.log_line(progress) {
             // A client that has gone needs no log.
             let _ = peer.notify_logging_message(line).await;
         }
-        news.level.is_some() && self.is_enabled()
+        progress.level.is_some() && self.is_enabled()
     }
 }
 

@@ -127,9 +127,9 @@ impl ProgressSwitch {
 
     fn progress(&self) -> Progress {
         let line = self.clone();
-        Progress::to(move |news: ToolProgress| {
+        Progress::to(move |update: ToolProgress| {
             let to = line.0.to.lock().clone();
-            to.send(news);
+            to.send(update);
         })
     }
 }

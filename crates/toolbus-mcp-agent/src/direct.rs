@@ -264,8 +264,9 @@ fn candidate_names(server: &ServerName, tool: &str) -> impl Iterator<Item = Stri
 }
 
 /// What a tool says of its effects, as MCP has it.
-fn annotations_of(told: Option<&Value>) -> Annotations {
-    let says = |name: &str| told.and_then(|told| told.get(name)).and_then(Value::as_bool);
+fn annotations_of(declared: Option<&Value>) -> Annotations {
+    let says =
+        |name: &str| declared.and_then(|declared| declared.get(name)).and_then(Value::as_bool);
     let read_only = says("readOnlyHint") == Some(true);
     Annotations { read_only, idempotent: read_only || says("idempotentHint") == Some(true) }
 }

@@ -49,7 +49,7 @@ pub(crate) struct Tool {
 impl Tool {
     /// The server says that it changes nothing.
     pub(crate) fn is_read_only(&self) -> bool {
-        let hint = self.annotations.as_ref().and_then(|told| told.get("readOnlyHint"));
+        let hint = self.annotations.as_ref().and_then(|declared| declared.get("readOnlyHint"));
         hint.and_then(Value::as_bool) == Some(true)
     }
 

@@ -21,7 +21,7 @@ use crate::trust::hidden;
 
 /// Longest URI or cursor that is passed on to a server, in bytes.
 pub(crate) const URI_BYTES_MAX: usize = 64 << 10;
-/// Most resources of one page that are told, and bytes of them.
+/// Most resources of one page that are passed on, and bytes of them.
 const PAGE_MAX: usize = 1_000;
 const PAGE_BYTES_MAX: usize = 4 << 20;
 
@@ -94,7 +94,7 @@ impl ReadRequest {
 
 /// What a server proposes, within the limits of the protocol and ours.
 pub(crate) fn completion(info: CompletionInfo) -> McpCompleteResponse {
-    let told = info.values.len();
+    let offered = info.values.len();
     let mut room = PAGE_BYTES_MAX;
     let values = info.values.into_iter().take(CompletionInfo::MAX_VALUES).take_while(|value| {
         let fits = value.len() <= room;
@@ -102,7 +102,7 @@ pub(crate) fn completion(info: CompletionInfo) -> McpCompleteResponse {
         fits
     });
     let values: Vec<_> = values.collect();
-    let is_cut = values.len() < told;
+    let is_cut = values.len() < offered;
 
     McpCompleteResponse {
         values,
@@ -148,7 +148,7 @@ fn role_name(role: &Role) -> &'static str {
 }
 
 /// The contents of a resource. A text that is too long is cut; other contents that do not fit are
-/// left out, and how much is told.
+/// left out, and how much is passed on.
 pub(crate) fn contents(result: ReadResourceResult) -> McpReadResourceResponse {
     let mut room = RESULT_BYTES_MAX;
     let mut left_out = 0;

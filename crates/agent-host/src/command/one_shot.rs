@@ -1,7 +1,7 @@
 //! What the commands have in common that do one thing and end: a fleet and an agent, and waiting
 //! for what is announced only now.
 //!
-//! Bridges announce server by server and never say that they have told all. So whoever needs to
+//! Bridges announce server by server and never say that they have announced all. So whoever needs to
 //! know waits for the one thing that it needs, and never longer than [`ANNOUNCEMENT_TIMEOUT`].
 
 use std::sync::Arc;
@@ -94,7 +94,7 @@ impl OneShot {
         }
     }
 
-    /// Waits until the bridges have told of their servers.
+    /// Waits until the bridges have announced their servers.
     pub(super) async fn wait_for_servers(&self) {
         if !self.bridged {
             return;
@@ -106,7 +106,7 @@ impl OneShot {
         }
 
         let directory = self.toolbus().directory();
-        let told = async {
+        let announced = async {
             self.wait_for_announcement().await;
             loop {
                 let known = directory.servers();
@@ -118,7 +118,7 @@ impl OneShot {
             directory.wait_until(ANNOUNCEMENT_TIMEOUT, |_| directory.is_settled()).await;
         };
         // Here too.
-        let _ = tokio::time::timeout(ANNOUNCEMENT_TIMEOUT, told).await;
+        let _ = tokio::time::timeout(ANNOUNCEMENT_TIMEOUT, announced).await;
     }
 
     /// Waits for a tool that is not there yet.

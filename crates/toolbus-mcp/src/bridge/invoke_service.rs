@@ -100,21 +100,21 @@ pub(super) fn naming_of(headers: &Headers, grants: &GrantCheck) -> Naming {
     if is_exact { Naming::Exact } else { Naming::Forgiving }
 }
 
-/// The error as callers are told it, with what is known of whether the server had the call.
+/// The error as callers get it, with what is known of whether the server had the call.
 fn call_error(error: crate::call::CallError) -> CallError {
-    let told = CallError::new(error.code(), error.to_string());
-    let told = told.with_execution(error.execution());
+    let answer = CallError::new(error.code(), error.to_string());
+    let answer = answer.with_execution(error.execution());
     let nearest = error.nearest_servers().map(|names| McpNearestNames(names.to_vec()).to_details());
     let details = error.server_error().map(McpServerError::to_details).or(nearest);
-    let told = match details {
-        Some(details) => told.with_details(details),
-        None => told,
+    let answer = match details {
+        Some(details) => answer.with_details(details),
+        None => answer,
     };
-    let told = match error.retry_after() {
-        Some(wait) => told.with_retry_after(wait),
-        None => told,
+    let answer = match error.retry_after() {
+        Some(wait) => answer.with_retry_after(wait),
+        None => answer,
     };
-    if error.may_repeat() { told.of_repeatable() } else { told }
+    if error.may_repeat() { answer.of_repeatable() } else { answer }
 }
 
 /// A result as an output. Blocks go along only where they say more than the text does.

@@ -1,4 +1,4 @@
-//! Which signals are not exported, and what is to be said of it: an outage is told once, however
+//! Which signals are not exported, and what is to be said of it: an outage is reported once, however
 //! many signals it stops and however long it takes, and once more when it is over.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -21,8 +21,8 @@ struct OutageState {
     failing: BTreeMap<&'static str, String>,
     /// When each cause was warned about last.
     warned: HashMap<String, Instant>,
-    /// Causes of outages that were told and are not over.
-    told: HashSet<String>,
+    /// Causes of outages that were reported and are not over.
+    reported: HashSet<String>,
 }
 
 impl Outages {
@@ -43,7 +43,7 @@ impl Outages {
         }
 
         state.warned.insert(cause.to_owned(), Instant::now());
-        state.told.insert(cause.to_owned())
+        state.reported.insert(cause.to_owned())
     }
 
     /// A request of a signal went well. Whether to tell that an outage is over.
@@ -51,7 +51,7 @@ impl Outages {
         let mut state = self.0.lock();
         let Some(cause) = state.failing.remove(signal) else { return false };
         let is_over = !state.failing.values().any(|other| *other == cause);
-        is_over && state.told.remove(&cause)
+        is_over && state.reported.remove(&cause)
     }
 }
 
