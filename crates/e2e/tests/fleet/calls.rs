@@ -156,7 +156,9 @@ async fn an_outcome_as_json_has_one_shape() {
     let message = "MCP server 'nobody' is not connected. Servers: ";
     let said = outcome.json["error"]["message"].as_str().unwrap().to_owned();
     assert!(said.starts_with(message) && said.contains("marks"), "{said}");
-    let told = error("tool_not_found", &said, false, "not_started");
+    // The names stand in the details as well, for programs.
+    let mut told = error("tool_not_found", &said, false, "not_started");
+    told["details"] = json!({"mcpNearestNames": ["marks", "time"]});
     let expected = json!({"content": null, "isError": true, "error": told});
     check(outcome, "mcp_invoke_tool", 1, expected);
 

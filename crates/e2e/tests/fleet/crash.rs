@@ -130,10 +130,12 @@ async fn a_host_that_dies_with_a_call_running_and_one_waiting() {
     // The new host has nothing announced to it before it has taken the calls.
     bridge.process().pause().unwrap();
     let _second = host().await;
-    let unknown = spy.take(ANSWERS, 1).await;
+    let mut answers = spy.take(ANSWERS, 1).await;
     bridge.process().resume().unwrap();
+    if answers.len() < 2 {
+        answers.extend(spy.take(ANSWERS, 1).await);
+    }
 
-    let answers = [unknown, spy.take(ANSWERS, 1).await].concat();
     let [unknown, done] = &answers[..] else { panic!("{} answers", answers.len()) };
     let (unknown, done) = (Answer::of(unknown), Answer::of(done));
     assert_eq!(unknown.properties["correlation_id"], running.correlation_id());

@@ -135,6 +135,12 @@ fn on_a_terminal(script: &Value) -> std::process::Command {
     command.args(["-c", "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"]);
     command.arg(binary("agent-host").unwrap());
     command.args(["invoke", "execute_python_script", &script.to_string()]);
+    // Settings of the test's own are warned of, in colours.
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("TOOLBUS_") {
+            command.env_remove(name);
+        }
+    }
     command.stdin(std::process::Stdio::null());
     command
 }

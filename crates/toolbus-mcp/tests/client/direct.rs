@@ -67,6 +67,15 @@ impl Agent {
         .await;
     }
 
+    /// Waits until there is a server.
+    pub(crate) async fn until_served(&self) {
+        eventually(PATIENCE, async || match self.services.servers().is_empty() {
+            true => Err("no server"),
+            false => Ok(()),
+        })
+        .await;
+    }
+
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Outcome {
         self.invoker.invoke(call_by_agent(tool, arguments)).await
     }

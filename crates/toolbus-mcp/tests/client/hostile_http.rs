@@ -148,6 +148,7 @@ const PACED_MIN: usize = 32;
 async fn a_caller_is_told_how_long_to_wait() {
     let server = Server::start("good");
     let agent = crate::direct::agent(start(json!({"h": server.entry()})).await).await;
+    agent.until_served().await;
     for (tool, code, seconds) in
         [("limited", ErrorCode::RateLimited, 5), ("broken", ErrorCode::ExecutionFailed, 7)]
     {
