@@ -415,26 +415,35 @@ async fn a_grant_that_was_heard_is_good_for_nothing_else() {
     let asked = fleet.asked();
     assert_eq!(asked.len(), 1);
 
+    // Copies of the call itself. A refusal would go where its own answer goes, so they get none.
     let mine = Topic::parse("mine").unwrap();
-    let forgeries = [
+    let copies = [
         ("no grant", without(&heard, header::GRANT)),
         ("an empty one", heard.clone().with_header(header::GRANT, "")),
         ("no text of a grant", heard.clone().with_header(header::GRANT, "1.x.\u{1f980}.")),
-        ("other arguments", with_body(&heard, "one", "two")),
-        ("another tool", with_body(&heard, "\"write\"", "\"erase\"")),
-        ("another call id", with_body(&heard, "\"toolCallId\":\"", "\"toolCallId\":\"0")),
         ("another server", heard.clone().with_header(header::MCP_SERVER, "other")),
         ("another spelling", heard.clone().with_header(header::MCP_SERVER, "FILES")),
         ("no server", without(&heard, header::MCP_SERVER)),
         ("names that are forgiven", without(&heard, header::EXACT)),
         ("more time", heard.clone().with_header(header::DEADLINE_MS, "99999999999999")),
-        ("another conversation", heard.clone().with_correlation_id("mine")),
-        ("another source", Envelope { source: "Eve".to_owned(), ..heard.clone() }),
         ("the answer elsewhere", heard.clone().with_reply_to(mine)),
         ("questions elsewhere", heard.clone().with_header(header::ASK_TO, "mine")),
+    ];
+    // Other calls, with what was heard.
+    let others = [
+        ("other arguments", with_body(&heard, "one", "two")),
+        ("another tool", with_body(&heard, "\"write\"", "\"erase\"")),
+        ("another call id", with_body(&heard, "\"toolCallId\":\"", "\"toolCallId\":\"0")),
+        ("another conversation", heard.clone().with_correlation_id("mine")),
+        ("another source", Envelope { source: "Eve".to_owned(), ..heard.clone() }),
         ("another call", another(&heard)),
     ];
-    for (number, (why, forgery)) in forgeries.into_iter().enumerate() {
+
+    for (why, copy) in copies {
+        fleet.send(&topic::TOOL_INVOKE_MCP, copy).await;
+        assert_eq!(fleet.asked(), asked, "{why}");
+    }
+    for (number, (why, forgery)) in others.into_iter().enumerate() {
         // Nobody listens where some of the answers go, but the eavesdropper.
         fleet.send(&topic::TOOL_INVOKE_MCP, forgery).await;
         fleet.eavesdropper.wait_for_denials(number + 1, why).await;
@@ -628,7 +637,8 @@ async fn a_bridge_that_requires_none_takes_calls_without_and_refuses_wrong_ones(
     })
     .await;
 
-    fleet.send(&topic::TOOL_INVOKE_MCP, heard.with_header(header::GRANT, "1.2.YQ.YQ")).await;
+    let wrong = heard.with_header(header::GRANT, "1.2.YQ.YQ").with_correlation_id("wrong");
+    fleet.send(&topic::TOOL_INVOKE_MCP, wrong).await;
     fleet.eavesdropper.wait_for_denials(1, "a wrong grant").await;
     assert_eq!(fleet.asked().len(), 2);
     fleet.end().await;
