@@ -274,7 +274,7 @@ async fn a_server_whose_name_looks_like_anothers_is_refused() {
 async fn schemas_without_an_end_have_one_here() {
     let folder = tempfile::tempdir().unwrap();
     let set = start_one(folder.path(), "cyclic", ToolChanges::Quarantine).await;
-    assert_eq!(tool_names(&set, "h").len(), 6);
+    assert_eq!(tool_names(&set, "h").len(), 7);
     assert_eq!(echo(&set, None).await.unwrap(), "x");
     set.refresh(None).await;
     assert_eq!(notices(&set, "h"), "");
