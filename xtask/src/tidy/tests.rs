@@ -127,7 +127,7 @@ fn reserved_crates_stay_where_they_are() {
     check_package("toolbus-testkit", &["lapin"], &[lapin]);
     let kube = "3: kube may only be used by toolbus-pods";
     check_package("agent-host", &["kube"], &[kube]);
-    let users = "toolbus-mcp, toolbus-face, openrouter-mcp, conformance, e2e";
+    let users = "toolbus-mcp, toolbus-face, openrouter-mcp, chaos, conformance, e2e";
     let rmcp = format!("3: rmcp may only be used by {users}");
     check_package("mcp-bridge", &["dev rmcp"], &[&rmcp]);
 }

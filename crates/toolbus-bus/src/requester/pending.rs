@@ -146,7 +146,7 @@ impl Pending {
         if envelope.headers.get(header::TENTATIVE).is_some()
             && let Some(entry) = table.by_correlation.get_mut(correlation_id)
         {
-            entry.checks_left.get_or_insert(SILENT_CHECKS_AFTER_OUTAGE_MAX);
+            entry.checks_left.get_or_insert(SILENT_CHECKS_MAX);
             entry.unless_heard = UnlessHeard::Tentative(Box::new(envelope));
             return Answer::Taken;
         }

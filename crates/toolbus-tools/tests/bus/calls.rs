@@ -130,9 +130,14 @@ fn every_failure_of_a_request_has_its_code() {
     );
     check(requester::Error::Closed, ErrorCode::OutcomeUnknown, "tool 'x': the requester is closed");
     check(
-        publish(PublishError::Refused("full".to_owned())),
+        requester::Error::Refused("full".to_owned()),
         ErrorCode::Busy,
-        "tool 'x': the broker refused the message: full",
+        "tool 'x': the broker refused the call: full",
+    );
+    check(
+        requester::Error::Unconfirmed,
+        ErrorCode::OutcomeUnknown,
+        "tool 'x': the broker did not confirm the call, and no worker has spoken of it",
     );
     check(
         publish(PublishError::Unavailable("away".to_owned())),

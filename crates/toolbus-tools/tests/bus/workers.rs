@@ -57,7 +57,8 @@ async fn another_worker_says_that_the_outcome_is_unknown_and_runs_nothing_twice(
     let error = outcome.unwrap_err();
     assert_eq!(error.code, ErrorCode::OutcomeUnknown);
     assert!(error.message.contains("may have taken effect or not"), "{}", error.message);
-    assert!(since.elapsed() < SECOND);
+    // The second worker cannot know whether the first one lives, so its silence is waited for.
+    assert!(since.elapsed() < 5 * SECOND, "{:?}", since.elapsed());
     assert_eq!(seen.borrow().started.len(), 1);
 }
 

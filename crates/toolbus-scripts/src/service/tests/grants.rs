@@ -112,11 +112,15 @@ async fn the_grant_of_a_script_is_good_for_no_other() {
     let more_time = body.replace("\"timeoutSeconds\":30", "\"timeoutSeconds\":300");
     assert_ne!(more_time, body);
     let with_body = |body: String| Envelope { body: Bytes::from(body), ..heard.clone() };
+    // A copy of the call itself: a refusal would go where its own answer goes.
+    let copy = heard.clone().with_header(header::GRANT, "");
+    stage.bus.publish(&topic::SCRIPT_INVOKE, copy).await.unwrap();
+
     let forgeries = [
         with_body(script),
         with_body(more_time),
         heard.clone().with_correlation_id("mine"),
-        heard.clone().with_header(header::GRANT, ""),
+        heard.clone().with_correlation_id("none").with_header(header::GRANT, ""),
     ];
     for (number, forgery) in forgeries.into_iter().enumerate() {
         stage.bus.publish(&topic::SCRIPT_INVOKE, forgery).await.unwrap();
