@@ -74,12 +74,6 @@ impl Deadline {
         headers.set(header::DEADLINE_MS, self.unix_ms().to_string());
     }
 
-    /// The later one of two.
-    #[must_use]
-    pub(crate) fn later(self, other: Self) -> Self {
-        if self.at >= other.at { self } else { other }
-    }
-
     /// The moment in Unix milliseconds, as it goes over the wire; now, when it is past.
     #[must_use]
     pub fn unix_ms(&self) -> u64 {

@@ -1,8 +1,8 @@
 //! What the commands have in common that do one thing and end: a fleet and an agent, and waiting
 //! for what is announced only now.
 //!
-//! Bridges announce server by server and never say that they have announced all. So whoever needs to
-//! know waits for the one thing that it needs, and never longer than [`ANNOUNCEMENT_TIMEOUT`].
+//! Bridges announce server by server and never say that they have announced all. So whoever needs
+//! to know waits for the one thing that it needs, and never longer than [`ANNOUNCEMENT_TIMEOUT`].
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -145,28 +145,24 @@ impl Outbox {
         Envelope::of(notification, &self.inner.source).with_expiry(NOTIFICATION_TTL)
     }
 
-    /// Sends a reply. It returns when the broker has it, when its caller has stopped waiting, or
-    /// when somebody else goes on trying. Its request is not acked meanwhile, so that a worker
-    /// which dies now, or whose connection is lost, leaves it to another.
+    /// Sends a reply. It returns when the broker has it, when its caller has stopped waiting, or when
+    /// the reply is tried in the background. Its request is not acked while the broker is away, so
+    /// that a worker which dies then, or whose connection is lost, leaves it to another.
     pub(super) async fn deliver(&self, topic: &Topic, reply: Envelope, until: Deadline) {
         loop {
-            let error = match self.inner.bus.publish(topic, reply.clone()).await {
+            match self.inner.bus.publish(topic, reply.clone()).await {
                 Ok(()) => return,
-                Err(error @ PublishError::Unroutable(_)) => {
+                Err(PublishError::Unavailable(_) | PublishError::Unconfirmed)
+                    if !until.is_past() =>
+                {
+                    tokio::time::sleep(REPLY_RETRY_BACKOFF).await;
+                }
+                // It is this one caller's queue, and a caller must hold up no other.
+                Err(error @ (PublishError::Unroutable(_) | PublishError::Refused(_))) => {
                     return self.retry_in_background(topic.clone(), reply, error);
                 }
-                Err(error) => error,
-            };
-
-            // A caller's queue that is full empties again, and a broker that is away comes back.
-            let may_succeed = matches!(
-                error,
-                PublishError::Unavailable(_) | PublishError::Unconfirmed | PublishError::Refused(_)
-            );
-            if !may_succeed || until.is_past() {
-                return log_dropped_reply(topic, &error);
+                Err(error) => return log_dropped_reply(topic, &error),
             }
-            tokio::time::sleep(REPLY_RETRY_BACKOFF).await;
         }
     }
 

@@ -17,7 +17,7 @@ use toolbus_wire::{Envelope, Execution, Topic};
 use super::cancel::{CallName, Cancels};
 use super::heartbeat::{Heartbeats, HeldCall};
 use super::outbox::Outbox;
-use super::outcome_memory::{OutcomeMemory, Recalled};
+use super::outcome_memory::{OUTCOME_TTL, OutcomeMemory, Recalled};
 use super::parked::ParkedCalls;
 use super::questions::Asks;
 use super::{Call, CallKey, Context, Failure, Malformed, Received, Repeat, Reply, Service};
@@ -28,8 +28,10 @@ use crate::{CallContext, Deadline, Interruption, Progress};
 
 /// How long work that was told to stop may take to tidy up before it is dropped.
 pub(super) const CANCEL_GRACE: Duration = Duration::from_millis(300);
-/// How long a reply is tried at least, while the broker is away.
+/// How long a reply is tried at least, and at most, while the broker is away. Its request holds a
+/// slot for as long.
 const REPLY_TIMEOUT_MIN: Duration = Duration::from_secs(30);
+const REPLY_TIMEOUT_MAX: Duration = OUTCOME_TTL;
 /// Why a request becomes a dead letter that nobody can be told the outcome of.
 const NO_REPLY_TOPIC: &str = "the request names no reply topic";
 
@@ -107,7 +109,7 @@ impl<S: Service> Worker<S> {
             Disposition::DeadLetter { reason }
         };
 
-        let mut until = Deadline::after(REPLY_TIMEOUT_MIN);
+        let mut caller_deadline = None;
         let mut held_call = None;
         let reply = match (parsed, &explicit) {
             (Err(malformed), Some(_)) => {
@@ -124,7 +126,7 @@ impl<S: Service> Worker<S> {
                     record.end(None);
                     return Disposition::Ack;
                 };
-                until = outcome.deadline.map_or(until, |deadline| deadline.later(until));
+                caller_deadline = outcome.deadline;
                 held_call = outcome.held_call;
                 outcome.reply
             }
@@ -135,7 +137,9 @@ impl<S: Service> Worker<S> {
         };
         record.end(reply.error);
         // Until its caller has the reply, it hears that the call is held.
-        self.send(&reply_to, &envelope, reply, until).await;
+        let left = caller_deadline.map_or(Duration::ZERO, |deadline| deadline.left());
+        let limit = Deadline::after(left.clamp(REPLY_TIMEOUT_MIN, REPLY_TIMEOUT_MAX));
+        self.send(&reply_to, &envelope, reply, limit).await;
         drop(held_call);
 
         Disposition::Ack

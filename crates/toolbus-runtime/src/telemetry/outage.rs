@@ -1,5 +1,5 @@
-//! Which signals are not exported, and what is to be said of it: an outage is reported once, however
-//! many signals it stops and however long it takes, and once more when it is over.
+//! Which signals are not exported, and what is to be said of it: an outage is reported once,
+//! however many signals it stops and however long it takes, and once more when it is over.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};

@@ -40,5 +40,5 @@ fn what_is_remembered_of_causes_is_bounded() {
         outages.record_success("traces");
     }
     let state = outages.0.lock();
-    assert!(state.warned.len() <= CAUSES_MAX && state.told.is_empty(), "{state:?}");
+    assert!(state.warned.len() <= CAUSES_MAX && state.reported.is_empty(), "{state:?}");
 }
