@@ -4,10 +4,10 @@
 //! progress, questions and heartbeats, in the order in which a worker sent them. A request ends in
 //! exactly one way: its reply, or a typed [`Error`]. What comes after that is dropped and counted.
 
-mod cancel;
 mod pending;
 mod questions;
 mod seal;
+mod to_workers;
 mod watch;
 
 use std::num::NonZeroU16;
@@ -20,7 +20,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolbus_wire::message::toolbus::{Alive, ToolAsk, ToolProgress};
+use toolbus_wire::message::toolbus::{Alive, CallQuery, ToolAsk, ToolProgress};
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{Envelope, Topic, header, json, message, queue, topic};
 
@@ -29,11 +29,11 @@ use crate::port::{
     Bus, Consumer, Delivery, Disposition, Flow, Handler, PublishError, SubscribeError, Subscription,
 };
 use crate::{CallContext, Deadline, Interruption, TopicPattern};
-use cancel::CancelSender;
-use pending::Pending;
+use pending::{Pending, Workers};
 use questions::Questions;
 pub use seal::Seal;
 use seal::Unsealed;
+use to_workers::WorkerMessages;
 use watch::HeartbeatWatch;
 
 /// Most requests that are under way at a time.
@@ -58,7 +58,7 @@ struct Inner {
     pending: Arc<Pending>,
     counters: Arc<Counters>,
     asked: Arc<Asked>,
-    cancels: Arc<CancelSender>,
+    to_workers: Arc<WorkerMessages>,
     closed: CancellationToken,
     tasks: TaskTracker,
     consumer: parking_lot::Mutex<Option<Consumer>>,
@@ -68,6 +68,9 @@ struct Inner {
 pub struct Request<'a> {
     /// Where the request goes.
     pub topic: &'a Topic,
+    /// The subscription that workers take it from, where the caller knows which. While it has no
+    /// consumer, the request ends as unroutable.
+    pub workers: Option<&'a str>,
     /// The request itself. Correlation id, reply topic, source, deadline and the topics for
     /// progress and questions are the requester's to fill in.
     pub envelope: Envelope,
@@ -105,6 +108,10 @@ pub enum Error {
     /// A queue refused the request, and no worker that takes it from another spoke of it.
     #[error("the broker refused the call: {0}")]
     Refused(String),
+    /// No worker takes requests of this topic. The request is withdrawn: a worker that comes later
+    /// does not start it.
+    #[error("no worker takes the topic {0}")]
+    Unserved(Topic),
     /// The caller cancelled it.
     #[error("cancelled")]
     Cancelled,
@@ -117,6 +124,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether there is no worker to take the request. It was not started, and will not be.
+    #[must_use]
+    pub fn is_unroutable(&self) -> bool {
+        matches!(self, Self::Publish(PublishError::Unroutable(_)) | Self::Unserved(_))
+    }
+
     /// Whether a worker may have the request, or get it yet.
     fn may_be_at_work(&self) -> bool {
         match self {
@@ -124,6 +137,7 @@ impl Error {
             | Self::WorkerLost
             | Self::Unconfirmed
             | Self::Refused(_)
+            | Self::Unserved(_)
             | Self::Cancelled => true,
             Self::Publish(_) | Self::Busy | Self::Closed => false,
         }
@@ -137,6 +151,7 @@ impl Error {
             Self::WorkerLost => "worker_lost",
             Self::Unconfirmed => "unconfirmed",
             Self::Refused(_) => "refused",
+            Self::Unserved(_) => "unserved",
             Self::Cancelled => "cancelled",
             Self::Busy => "busy",
             Self::Closed => "closed",
@@ -176,14 +191,18 @@ impl Requester {
         let asked = Arc::new(Asked::new(agent.as_str()));
         let closed = CancellationToken::new();
         let tasks = TaskTracker::new();
-        let cancels = CancelSender::new(Arc::clone(&bus), agent.as_str(), tasks.clone());
-        let cancels = Arc::new(cancels);
+        let to_workers = Arc::new(WorkerMessages::new(
+            Arc::clone(&bus),
+            agent.as_str(),
+            closed.clone(),
+            tasks.clone(),
+        ));
 
         let reader = ReplyReader {
             pending: Arc::clone(&pending),
             counters: Arc::clone(&counters),
             asked: Arc::clone(&asked),
-            cancels: Arc::clone(&cancels),
+            to_workers: Arc::clone(&to_workers),
             questions: Questions::new(
                 Arc::clone(&bus),
                 agent.as_str(),
@@ -209,7 +228,7 @@ impl Requester {
             pending,
             counters,
             asked,
-            cancels,
+            to_workers,
             closed,
             tasks,
             consumer: parking_lot::Mutex::new(Some(consumer)),
@@ -220,6 +239,7 @@ impl Requester {
             source: inner.agent.as_str().to_owned(),
             topic: inner.progress_topic.clone(),
             pending: Arc::clone(&inner.pending),
+            to_workers: Arc::clone(&inner.to_workers),
         };
         inner.tasks.spawn(watch.run(inner.closed.clone()));
 
@@ -245,7 +265,7 @@ impl Requester {
         request: Request<'_>,
         seal: &dyn Seal,
     ) -> Result<Envelope, Error> {
-        let Request { topic, envelope, call_id, may_repeat, context } = request;
+        let Request { topic, workers, envelope, call_id, may_repeat, context } = request;
         let CallContext { deadline, cancelled, progress, asker } = context;
         let inner = &self.inner;
 
@@ -277,7 +297,9 @@ impl Requester {
         seal.seal(topic, deadline, &mut envelope);
 
         let record = inner.asked.wait(topic.template());
-        let publication = Publication { bus: &*inner.bus, topic, may_repeat, waiting: &waiting };
+        let workers = workers.map(|subscription| Workers::new(topic, subscription));
+        let publication =
+            Publication { bus: &*inner.bus, topic, workers, may_repeat, waiting: &waiting };
 
         // Boxed: it would make the future of every caller larger by kilobytes.
         let answered = Box::pin(reply_or_error(reply, publication.publish(envelope)));
@@ -290,7 +312,8 @@ impl Requester {
         if let Err(error) = &end
             && error.may_be_at_work()
         {
-            inner.cancels.send(call_id, &error.to_string());
+            let worker = waiting.worker();
+            inner.to_workers.cancel(call_id, worker.as_deref(), &error.to_string());
         }
 
         record.end(end.as_ref().err().map(Error::label));
@@ -356,6 +379,7 @@ impl Inner {
         envelope.reply_to = Some(self.reply_topic.clone());
         envelope.source = self.agent.as_str().to_owned();
         envelope.headers.set(header::PROGRESS_TO, self.progress_topic.as_str());
+        envelope.headers.set(header::STATUS_TO, self.progress_topic.as_str());
         deadline.write(&mut envelope.headers);
         envelope
     }
@@ -381,6 +405,7 @@ async fn reply_or_error(
 struct Publication<'a> {
     bus: &'a dyn Bus,
     topic: &'a Topic,
+    workers: Option<Workers>,
     may_repeat: bool,
     waiting: &'a pending::Waiting,
 }
@@ -391,7 +416,7 @@ impl Publication<'_> {
     ///
     /// A second copy could be run by another worker than the first, so only what may repeat is
     /// published again. And a queue that refuses says nothing of the other queues of its topic.
-    async fn publish(&self, envelope: Envelope) -> Result<(), PublishError> {
+    async fn publish(mut self, envelope: Envelope) -> Result<(), PublishError> {
         let mut may_be_there = false;
         loop {
             match self.bus.publish(self.topic, envelope.clone()).await {
@@ -404,6 +429,12 @@ impl Publication<'_> {
                 }
                 Err(_) if may_be_there => {
                     self.waiting.expect_worker(Error::Unconfirmed);
+                    return Ok(());
+                }
+                Ok(()) => {
+                    if let Some(workers) = self.workers.take() {
+                        self.waiting.note_published(workers);
+                    }
                     return Ok(());
                 }
                 result => return result,
@@ -422,7 +453,7 @@ struct ReplyReader {
     pending: Arc<Pending>,
     counters: Arc<Counters>,
     asked: Arc<Asked>,
-    cancels: Arc<CancelSender>,
+    to_workers: Arc<WorkerMessages>,
     questions: Questions,
 }
 
@@ -430,6 +461,10 @@ impl Handler for ReplyReader {
     fn handle(&self, delivery: Delivery) -> BoxFuture<'_, Disposition> {
         self.read(delivery.envelope);
         Box::pin(std::future::ready(Disposition::Ack))
+    }
+
+    fn on_resubscribed(&self) {
+        self.pending.note_missed_replies();
     }
 }
 
@@ -447,6 +482,8 @@ impl ReplyReader {
             }
         } else if message::is::<ToolAsk>(&envelope) {
             self.questions.take(&envelope);
+        } else if message::is::<CallQuery>(&envelope) {
+            self.answer_query(&envelope);
         } else {
             self.count(self.pending.answer(envelope));
         }
@@ -456,7 +493,20 @@ impl ReplyReader {
     fn take_heartbeat(&self, alive: &Alive) {
         for call_id in self.pending.take_heartbeat(alive) {
             tracing::debug!(call_id, worker = alive.instance, "a worker runs an abandoned call");
-            self.cancels.send(call_id, "its caller does not wait for it any more");
+            let reason = "its caller does not wait for it any more";
+            self.to_workers.cancel(call_id, Some(&alive.instance), reason);
+        }
+    }
+
+    /// Tells a worker whether the call that it was handed is still waited for.
+    fn answer_query(&self, envelope: &Envelope) {
+        match json::read::<CallQuery>(&envelope.body) {
+            Ok(query) => {
+                let Some(reply_to) = envelope.reply_to.clone() else { return };
+                let is_awaited = self.pending.claim_awaited(&query.correlation_id);
+                self.to_workers.answer_query(reply_to, query.correlation_id, is_awaited);
+            }
+            Err(error) => tracing::warn!(%error, "dropped a malformed query"),
         }
     }
 

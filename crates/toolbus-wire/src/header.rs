@@ -47,6 +47,8 @@ well_known! {
     /// Ours, beside the one before: there (with any value) when nobody reads progress, so that the
     /// topic is for heartbeats alone.
     QUIET = "rb-quiet", on the wire "rb-rb-quiet";
+    /// Toolbus extension: the topic at which the caller says whether it still waits for the call.
+    STATUS_TO = "rb-status-to", on the wire "rb-rb-status-to";
     /// Toolbus extension, on a reply: there (with any value) when the worker that answers did not
     /// run the call and another may be running it. Whoever waits ends on it only when no other
     /// worker speaks of the call.

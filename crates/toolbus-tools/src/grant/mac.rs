@@ -16,13 +16,14 @@ pub(super) const VERSION: &str = "1";
 
 /// Every header that a worker acts on. The body is sealed as it is, and with it the call's id and
 /// its arguments. The trace is not: it decides about nothing.
-const SEALED_HEADERS: [&str; 8] = [
+const SEALED_HEADERS: [&str; 9] = [
     header::MCP_SERVER,
     header::EXACT,
     header::TIMEOUT_MS,
     header::DEADLINE_MS,
     header::PROGRESS_TO,
     header::QUIET,
+    header::STATUS_TO,
     header::ASK_TO,
     header::ASK_KINDS,
 ];

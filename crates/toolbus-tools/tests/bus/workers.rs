@@ -281,6 +281,7 @@ async fn a_worker_that_knows_none_of_our_headers_is_waited_for() {
         async move {
             let remote = RemoteCall {
                 may_repeat: false,
+                workers: None,
                 topic: &topic::TOOL_INVOKE_MCP,
                 tool: "add_task",
                 arguments: json!({"a": 1}),
