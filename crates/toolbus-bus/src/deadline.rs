@@ -6,10 +6,11 @@
 //! tool (the invoker of `toolbus-tools`).
 
 use std::pin::pin;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use toolbus_wire::clock::unix_now;
 use toolbus_wire::header::{self, Headers};
 
 /// Longest budget that any request gets, whatever it asks for.
@@ -138,10 +139,6 @@ impl Deadline {
         let margin = (left / 10).min(Duration::from_secs(2));
         Self { at: self.at - margin, asked: self.asked }
     }
-}
-
-fn unix_now() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 #[cfg(test)]

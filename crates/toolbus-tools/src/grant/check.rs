@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use hmac::Mac as _;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Meter};
 use toolbus_bus::responder::Received;
 use toolbus_bus::{Envelope, Topic};
+use toolbus_wire::clock::unix_now;
 use toolbus_wire::{ErrorCode, Execution, header};
 
 use super::Claims;
@@ -218,10 +219,6 @@ fn report(refusal: Refusal, topic: &Topic, envelope: &Envelope) {
     } else {
         tracing::warn!(source, %topic, reason, "refused a request without a valid grant");
     }
-}
-
-fn unix_now() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 impl fmt::Debug for GrantCheck {
