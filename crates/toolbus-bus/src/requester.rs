@@ -24,6 +24,7 @@ use toolbus_wire::message::toolbus::{Alive, ToolAsk, ToolProgress};
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{Envelope, Topic, header, json, message, queue, topic};
 
+use crate::clock::PeerClocks;
 use crate::metrics::Asked;
 use crate::port::{
     Bus, Consumer, Delivery, Disposition, Flow, Handler, PublishError, SubscribeError, Subscription,
@@ -181,8 +182,10 @@ impl Requester {
 
         let reader = ReplyReader {
             pending: Arc::clone(&pending),
+            agent: agent.clone(),
             counters: Arc::clone(&counters),
             asked: Arc::clone(&asked),
+            clocks: PeerClocks::new(),
             cancels: Arc::clone(&cancels),
             questions: Questions::new(
                 Arc::clone(&bus),
@@ -277,7 +280,8 @@ impl Requester {
         seal.seal(topic, deadline, &mut envelope);
 
         let record = inner.asked.wait(topic.template());
-        let publication = Publication { bus: &*inner.bus, topic, may_repeat, waiting: &waiting };
+        let bus = &*inner.bus;
+        let publication = Publication { bus, topic, deadline, may_repeat, waiting: &waiting };
 
         // Boxed: it would make the future of every caller larger by kilobytes.
         let answered = Box::pin(reply_or_error(reply, publication.publish(envelope)));
@@ -381,6 +385,7 @@ async fn reply_or_error(
 struct Publication<'a> {
     bus: &'a dyn Bus,
     topic: &'a Topic,
+    deadline: Deadline,
     may_repeat: bool,
     waiting: &'a pending::Waiting,
 }
@@ -394,7 +399,10 @@ impl Publication<'_> {
     async fn publish(&self, envelope: Envelope) -> Result<(), PublishError> {
         let mut may_be_there = false;
         loop {
-            match self.bus.publish(self.topic, envelope.clone()).await {
+            // The broker drops what nobody waits for any more, by its own clock; and a worker learns
+            // from it how much time was left.
+            let copy = envelope.clone().with_expiry(self.deadline.left());
+            match self.bus.publish(self.topic, copy).await {
                 Err(PublishError::Unconfirmed) => may_be_there = true,
                 // The broker went away with it and is not back yet.
                 Err(PublishError::Unavailable(_)) if may_be_there => {}
@@ -419,6 +427,8 @@ impl Publication<'_> {
 }
 
 struct ReplyReader {
+    agent: AgentName,
+    clocks: PeerClocks,
     pending: Arc<Pending>,
     counters: Arc<Counters>,
     asked: Arc<Asked>,
@@ -437,7 +447,11 @@ impl ReplyReader {
     fn read(&self, envelope: Envelope) {
         if message::is::<Alive>(&envelope) {
             match json::read::<Alive>(&envelope.body) {
-                Ok(alive) => self.take_heartbeat(&alive),
+                Ok(alive) => {
+                    let (agent, worker) = (self.agent.as_str(), &alive.instance);
+                    self.clocks.hear_heartbeat(agent, worker, &envelope);
+                    self.take_heartbeat(&alive);
+                }
                 Err(error) => tracing::warn!(%error, "dropped a malformed heartbeat"),
             }
         } else if message::is::<ToolProgress>(&envelope) {

@@ -31,6 +31,7 @@ use toolbus_wire::message::toolbus::ToolCancel;
 use toolbus_wire::name::InstanceId;
 use toolbus_wire::{Envelope, ErrorCode, Execution, Message, Topic, json, topic};
 
+use crate::clock::PeerClocks;
 use crate::deadline::REQUEST_TIMEOUT_MAX;
 use crate::metrics::Answered;
 pub use crate::parked_request::ParkedRequest;
@@ -309,6 +310,7 @@ impl Responder {
             service,
             topic: listen.topic.clone(),
             memory: OutcomeMemory::default(),
+            clocks: PeerClocks::new(),
             cancels,
             outbox: outbox.clone(),
             heartbeats: heartbeats.clone(),

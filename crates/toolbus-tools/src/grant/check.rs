@@ -20,8 +20,10 @@ use crate::call_error::CallError;
 use crate::id::ToolId;
 use crate::metrics::{GRANT_CHECKS, GRANT_RESULT, METER};
 
-/// How far the clocks of an agent and a worker may differ.
-pub const CLOCK_SKEW_GRACE: Duration = Duration::from_secs(30);
+/// How far the clocks of an agent and a worker may differ: as far as in Kerberos, so that two
+/// machines that are each wrong by two minutes still work together. It is also for how long after
+/// its deadline somebody on the bus may send a copy of a request.
+pub const CLOCK_SKEW_GRACE: Duration = Duration::from_secs(5 * 60);
 
 /// What a worker does about grants. Clones are the same check; without a key nothing is looked at.
 #[derive(Clone, Default)]
