@@ -1,5 +1,8 @@
 //! Callers whose wall clocks differ from the worker's.
 
+use std::io;
+
+use parking_lot::Mutex;
 use toolbus_wire::clock::unix_now;
 
 use super::*;
@@ -121,4 +124,58 @@ async fn a_moment_without_an_expiry_is_that_of_the_clock() {
     let envelope = sent_ago("a", "echo", 0, 11 * SECOND);
     stage.publish(Envelope { expires_after: None, ..envelope }).await;
     assert_eq!(stage.outcomes(1).await, ["a: Timeout { asked: 10s, execution: NotStarted }"]);
+}
+
+/// Keeps what is logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    /// How many lines have all of these words.
+    fn count(&self, words: &[&str]) -> usize {
+        let text = String::from_utf8(self.0.lock().clone()).unwrap();
+        text.lines().filter(|line| words.iter().all(|word| line.contains(word))).count()
+    }
+}
+
+impl io::Write for Log {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.0.lock().extend_from_slice(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_is_behind_reports_it_once_for_each_process() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
+    let _logging = tracing::subscriber::set_default(subscriber.finish());
+
+    let stage = Stage::start(1).await;
+    for call in ["a", "b", "c"] {
+        stage.publish(sent_ago(call, "echo", 120, Duration::ZERO)).await;
+    }
+    stage.outcomes(3).await;
+    let words = ["WARN", "the clock of a peer is ahead of ours", "peer=\"RockBot\""];
+    assert_eq!(log.count(&words), 1);
+
+    let bus = Arc::clone(&stage.bus);
+    let requester = Requester::start(bus, agent("RockBot"), &instance("one")).await.unwrap();
+    for worker in ["bridge-1", "bridge-1", "bridge-2"] {
+        let alive = Alive { instance: worker.to_owned(), ..Alive::default() };
+        let mut heartbeat = Envelope::of(&alive, "mcp-bridge");
+        heartbeat.timestamp += 120;
+        let to = topic::tool_progress(&agent("RockBot"), &instance("one"));
+        stage.bus.publish(&to, heartbeat).await.unwrap();
+    }
+
+    let words = |process| ["WARN", "ahead of ours", "peer=\"mcp-bridge\"", process];
+    until("both reports", || log.count(&words("process=\"bridge-2\"")) == 1).await;
+    assert_eq!(log.count(&words("process=\"bridge-1\"")), 1);
+    requester.close().await;
 }
