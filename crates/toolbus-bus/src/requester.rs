@@ -24,6 +24,7 @@ use toolbus_wire::message::toolbus::{Alive, CallQuery, ToolAsk, ToolProgress};
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{Envelope, Topic, header, json, message, queue, topic};
 
+use crate::clock::PeerClocks;
 use crate::metrics::Asked;
 use crate::port::{
     Bus, Consumer, Delivery, Disposition, Flow, Handler, PublishError, SubscribeError, Subscription,
@@ -200,9 +201,11 @@ impl Requester {
 
         let reader = ReplyReader {
             pending: Arc::clone(&pending),
+            agent: agent.clone(),
             counters: Arc::clone(&counters),
             asked: Arc::clone(&asked),
             to_workers: Arc::clone(&to_workers),
+            clocks: PeerClocks::new(),
             questions: Questions::new(
                 Arc::clone(&bus),
                 agent.as_str(),
@@ -298,8 +301,9 @@ impl Requester {
 
         let record = inner.asked.wait(topic.template());
         let workers = workers.map(|subscription| Workers::new(topic, subscription));
+        let bus = &*inner.bus;
         let publication =
-            Publication { bus: &*inner.bus, topic, workers, may_repeat, waiting: &waiting };
+            Publication { bus, topic, workers, deadline, may_repeat, waiting: &waiting };
 
         // Boxed: it would make the future of every caller larger by kilobytes.
         let answered = Box::pin(reply_or_error(reply, publication.publish(envelope)));
@@ -406,6 +410,7 @@ struct Publication<'a> {
     bus: &'a dyn Bus,
     topic: &'a Topic,
     workers: Option<Workers>,
+    deadline: Deadline,
     may_repeat: bool,
     waiting: &'a pending::Waiting,
 }
@@ -419,7 +424,10 @@ impl Publication<'_> {
     async fn publish(mut self, envelope: Envelope) -> Result<(), PublishError> {
         let mut may_be_there = false;
         loop {
-            match self.bus.publish(self.topic, envelope.clone()).await {
+            // The broker drops what nobody waits for any more, by its own clock; and a worker learns
+            // from it how much time was left.
+            let copy = envelope.clone().with_expiry(self.deadline.left());
+            match self.bus.publish(self.topic, copy).await {
                 Err(PublishError::Unconfirmed) => may_be_there = true,
                 // The broker went away with it and is not back yet.
                 Err(PublishError::Unavailable(_)) if may_be_there => {}
@@ -450,6 +458,8 @@ impl Publication<'_> {
 }
 
 struct ReplyReader {
+    agent: AgentName,
+    clocks: PeerClocks,
     pending: Arc<Pending>,
     counters: Arc<Counters>,
     asked: Arc<Asked>,
@@ -472,7 +482,11 @@ impl ReplyReader {
     fn read(&self, envelope: Envelope) {
         if message::is::<Alive>(&envelope) {
             match json::read::<Alive>(&envelope.body) {
-                Ok(alive) => self.take_heartbeat(&alive),
+                Ok(alive) => {
+                    let (agent, worker) = (self.agent.as_str(), &alive.instance);
+                    self.clocks.hear_heartbeat(agent, worker, &envelope);
+                    self.take_heartbeat(&alive);
+                }
                 Err(error) => tracing::warn!(%error, "dropped a malformed heartbeat"),
             }
         } else if message::is::<ToolProgress>(&envelope) {

@@ -32,6 +32,7 @@ use toolbus_wire::message::tool::CallIds;
 use toolbus_wire::name::InstanceId;
 use toolbus_wire::{Envelope, ErrorCode, Execution, Message, Topic, json, topic};
 
+use crate::clock::PeerClocks;
 use crate::deadline::REQUEST_TIMEOUT_MAX;
 use crate::metrics::Answered;
 pub use crate::parked_request::ParkedRequest;
@@ -296,7 +297,9 @@ impl Responder {
         let questions = Arc::new(OpenQuestions::default());
         let inbox = topic::tool_worker(&listen.instance);
         let (source, own) = (service.source(), inbox.clone());
-        let queries = CallQueries::new(Arc::clone(&bus), source, &listen.instance, own);
+        let clocks = Arc::new(PeerClocks::new());
+        let queries =
+            CallQueries::new(Arc::clone(&bus), source, &listen.instance, own, Arc::clone(&clocks));
         let queries = Arc::new(queries);
         let asks =
             Asks::new(Arc::clone(&bus), outbox.clone(), source, inbox, Arc::clone(&questions));
@@ -322,6 +325,7 @@ impl Responder {
             service,
             topic: listen.topic.clone(),
             memory,
+            clocks,
             cancels,
             outbox: outbox.clone(),
             heartbeats: heartbeats.clone(),

@@ -40,7 +40,8 @@ well_known! {
     /// Toolbus extension: the grant by which a worker knows that the request has passed the gates.
     /// It is a proof, so it is never logged.
     GRANT = "rb-grant", on the wire "rb-rb-grant";
-    /// Ours: when the caller stops waiting, in Unix milliseconds.
+    /// Ours: when the caller stops waiting, in Unix milliseconds by its own clock. How much time
+    /// that was when the request was sent is the message's expiry.
     DEADLINE_MS = "rb-deadline-ms", on the wire "rb-rb-deadline-ms";
     /// Ours: the topic that takes progress and heartbeats.
     PROGRESS_TO = "rb-progress-to", on the wire "rb-rb-progress-to";

@@ -195,6 +195,8 @@ async fn a_request_is_sealed_when_it_is_complete_and_sent_again_with_the_same_se
         assert_eq!(request.headers.get("stamp"), Some(expected.as_str()));
     }
     assert_eq!(requests[0].headers, requests[1].headers);
+    let left = requests.iter().map(|request| request.expires_after);
+    assert_eq!(left.collect::<Vec<_>>(), [Some(SECOND), Some(SECOND - RESEND_BACKOFF)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -209,6 +211,7 @@ async fn a_request_says_who_asks_where_the_reply_goes_and_until_when() {
     assert_eq!(request.headers.get(header::PROGRESS_TO), Some("tool.progress.RockBot.one"));
     assert_eq!(request.headers.get(header::TIMEOUT_MS), Some("1000"));
     assert!(request.headers.get(header::DEADLINE_MS).is_some());
+    assert_eq!(request.expires_after, Some(SECOND));
     assert!(request.correlation_id.is_some_and(|id| id.len() == 32));
 }
 

@@ -13,11 +13,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
+use toolbus_wire::clock::unix_now;
 use toolbus_wire::message::toolbus::{CallQuery, CallState, CallStatus};
 use toolbus_wire::name::InstanceId;
 use toolbus_wire::{Envelope, Topic, topic};
 
-use crate::deadline::{Deadline, unix_now};
+use crate::Deadline;
+use crate::clock::PeerClocks;
 use crate::port::{Bus, PublishError};
 
 /// How long to wait for one answer, and between two questions about a call that runs elsewhere.
@@ -28,9 +30,6 @@ const CALLER_SILENT_MAX: u32 = 10;
 /// Queries in a row without an answer until no worker counts as having the call: as long as a
 /// caller waits for a sign of life.
 const WORKERS_SILENT_MAX: u32 = 15;
-/// How far a message's time, in whole seconds, may be behind ours for it to count as younger than
-/// what we listen by.
-const TIMESTAMP_SLACK_SECS: u64 = 1;
 
 /// Asks for one responder.
 pub(super) struct CallQueries {
@@ -41,8 +40,9 @@ pub(super) struct CallQueries {
     reply_to: Topic,
     /// Those that wait for an answer, by the correlation ids of their calls.
     waiting: Mutex<HashMap<String, oneshot::Sender<CallState>>>,
-    /// Since when every cancel message is heard here, in Unix seconds.
-    listening_since_secs: AtomicU64,
+    clocks: Arc<PeerClocks>,
+    /// Since when every cancel message is heard here, in Unix milliseconds.
+    listening_since_ms: AtomicU64,
 }
 
 /// The names of a call that is asked about.
@@ -67,6 +67,7 @@ impl CallQueries {
         source: &str,
         instance: &InstanceId,
         reply_to: Topic,
+        clocks: Arc<PeerClocks>,
     ) -> Self {
         Self {
             bus,
@@ -74,19 +75,21 @@ impl CallQueries {
             instance: instance.clone(),
             reply_to,
             waiting: Mutex::default(),
-            listening_since_secs: AtomicU64::new(unix_now().as_secs()),
+            clocks,
+            listening_since_ms: AtomicU64::new(u64::MAX),
         }
     }
 
     /// Notes that every cancel message from now on is heard.
     pub(super) fn note_listening(&self) {
-        self.listening_since_secs.store(unix_now().as_secs(), Ordering::Relaxed);
+        let now = u64::try_from(unix_now().as_millis()).unwrap_or(u64::MAX);
+        self.listening_since_ms.store(now, Ordering::Relaxed);
     }
 
     /// Whether a cancel message for this request may have been sent before we could hear it.
     pub(super) fn may_have_missed_cancel(&self, request: &Envelope) -> bool {
-        let since = self.listening_since_secs.load(Ordering::Relaxed);
-        request.timestamp <= since + TIMESTAMP_SLACK_SECS
+        let since = Duration::from_millis(self.listening_since_ms.load(Ordering::Relaxed));
+        self.clocks.sent_at(request).is_some_and(|sent_at| sent_at < since)
     }
 
     /// Whether a caller still waits for its call. `None` when it cannot be asked, or does not

@@ -11,6 +11,7 @@ use crate::port::{BODY_BYTES_MAX, Delivery, Disposition, PublishError};
 use crate::slot::Kept;
 use crate::testing::{Fault, Faulty, Inbox, at_once, instance, topic, until, within};
 
+mod clocks;
 mod delivery;
 mod ending;
 mod news;

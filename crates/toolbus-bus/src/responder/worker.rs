@@ -23,6 +23,7 @@ use super::parked::ParkedCalls;
 use super::queries::{CallQueries, QueriedCall};
 use super::questions::Asks;
 use super::{Call, CallKey, Context, Failure, Malformed, Received, Repeat, Reply, Service};
+use crate::clock::PeerClocks;
 use crate::metrics::{Answered, AtWork};
 use crate::port::{BODY_BYTES_MAX, Delivery, Disposition, Handler};
 use crate::slot::{Slot, SlotRequest};
@@ -83,6 +84,7 @@ pub(super) struct Worker<S> {
     pub(super) service: S,
     pub(super) topic: Topic,
     pub(super) memory: OutcomeMemory,
+    pub(super) clocks: Arc<PeerClocks>,
     pub(super) cancels: Arc<Cancels>,
     pub(super) outbox: Outbox,
     pub(super) heartbeats: Heartbeats,
@@ -181,9 +183,9 @@ impl<S: Service> Worker<S> {
         }
 
         let Call { ids, request, default_budget, repeat } = call;
-        let deadline = arrival
-            .deadline
-            .unwrap_or_else(|| Deadline::of_request(&arrival.envelope.headers, default_budget));
+        let deadline = arrival.deadline.unwrap_or_else(|| {
+            Deadline::of_request(arrival.envelope, default_budget, &self.clocks)
+        });
 
         let place = match self.memory.recall(key, arrival.envelope, &arrival.slot) {
             Recalled::Done(reply) => {

@@ -16,7 +16,11 @@ impl WaitingCaller {
         let bus = Faulty::new();
         let queries = Inbox::open(&*bus, "status").await;
         make_queue(&bus).await;
-        let request = request.with_header(header::STATUS_TO, "status");
+        let moment = toolbus_wire::clock::unix_now().as_millis() + 60_000 - 10;
+        let request = request
+            .with_header(header::STATUS_TO, "status")
+            .with_header(header::DEADLINE_MS, moment.to_string())
+            .with_expiry(60 * SECOND);
         bus.publish(&topic(WORK), request).await.unwrap();
         Self { bus, queries }
     }
