@@ -399,8 +399,8 @@ impl Publication<'_> {
     async fn publish(&self, envelope: Envelope) -> Result<(), PublishError> {
         let mut may_be_there = false;
         loop {
-            // The broker drops what nobody waits for any more, by its own clock; and a worker learns
-            // from it how much time was left.
+            // The broker drops what nobody waits for any more, by its own clock; and a worker
+            // learns from it how much time was left.
             let copy = envelope.clone().with_expiry(self.deadline.left());
             match self.bus.publish(self.topic, copy).await {
                 Err(PublishError::Unconfirmed) => may_be_there = true,
