@@ -1,0 +1,87 @@
+//! What may happen at each point. The first option is what happens where all goes well.
+
+use crate::event::{Event, Kind, Moment, Party, Point};
+
+/// An outage that is over before anybody misses a heartbeat.
+const SHORT_MS: u64 = 200;
+/// An outage that is longer than workers may be silent, and than a reply waits for its caller.
+const LONG_MS: u64 = 6_000;
+/// A delay of a request that is longer than its caller waits for a word of it after a lost confirm.
+const LATE_MS: u64 = 18_000;
+/// A delay that lets other messages overtake.
+const OVERTAKEN_MS: u64 = 2_500;
+/// Heartbeats after these are like those before.
+const HEARTBEATS_MAX: u32 = 2;
+
+/// The options at a point.
+pub(crate) fn at(point: Point) -> Vec<Event> {
+    let Point { moment, party, number } = point;
+    let mut options = vec![Event::Normal];
+    match moment {
+        Moment::Publish(Kind::Request) => {
+            options.extend([
+                Event::LoseConfirm,
+                Event::LoseMessage,
+                Event::NotSent,
+                Event::Refuse,
+                Event::RefuseOneCopy,
+                Event::Delay(OVERTAKEN_MS),
+                Event::DelayUnconfirmed(OVERTAKEN_MS),
+                Event::DelayUnconfirmed(LATE_MS),
+                Event::Cancel,
+            ]);
+        }
+        Moment::Publish(Kind::Reply) => {
+            options.extend([Event::LoseConfirm, Event::LoseMessage, Event::Refuse]);
+        }
+        Moment::Publish(Kind::Heartbeat) if number <= HEARTBEATS_MAX => {
+            options.push(Event::LoseMessage);
+            if number > 1 {
+                options.extend(worker_events(party));
+                options.extend(caller_events());
+            }
+        }
+        Moment::Publish(Kind::Cancel) => {
+            options.extend([Event::LoseMessage, Event::Delay(OVERTAKEN_MS)]);
+        }
+        Moment::Publish(Kind::Other) => options.push(Event::LoseMessage),
+        Moment::Publish(Kind::Heartbeat | Kind::Loopback) | Moment::Choose => {}
+        Moment::Deliver => {
+            options.extend([
+                Event::Disconnect(party, SHORT_MS),
+                Event::Disconnect(party, LONG_MS),
+                Event::Kill(party),
+                Event::Cancel,
+            ]);
+        }
+        Moment::RunStarts | Moment::RunEnds => {
+            options.extend(worker_events(party));
+            options.extend(caller_events());
+        }
+        Moment::ReplyArrives => {
+            options.extend([
+                Event::Disconnect(Party::Caller, SHORT_MS),
+                Event::Disconnect(Party::Caller, LONG_MS),
+            ]);
+        }
+    }
+    options
+}
+
+fn worker_events(worker: Party) -> [Event; 4] {
+    [
+        Event::Disconnect(worker, SHORT_MS),
+        Event::Disconnect(worker, LONG_MS),
+        Event::Stall(worker, LONG_MS),
+        Event::Kill(worker),
+    ]
+}
+
+fn caller_events() -> [Event; 4] {
+    [
+        Event::Disconnect(Party::Caller, SHORT_MS),
+        Event::Disconnect(Party::Caller, LONG_MS),
+        Event::HalfOpen(Party::Caller, LONG_MS),
+        Event::Cancel,
+    ]
+}
