@@ -37,12 +37,8 @@ impl Connection {
             return Err(PublishError::Unconfirmed);
         }
 
-        let taken = self.take(topic, Message::new(topic.clone(), envelope), event);
-        if taken.is_err() {
-            return taken;
-        }
-        self.link().hop(connection).await.map_err(unconfirmed)?;
-        taken
+        self.take(topic, Message::new(topic.clone(), envelope), event)?;
+        self.link().hop(connection).await.map_err(unconfirmed)
     }
 
     /// What the broker does with a message that has come to it.

@@ -2,6 +2,7 @@
 //! that a trace is made of.
 
 use std::fmt;
+use std::time::Duration;
 
 use toolbus_wire::message::tool::{ToolError, ToolInvokeRequest, ToolInvokeResponse};
 use toolbus_wire::message::toolbus::{Alive, ToolCancel};
@@ -112,6 +113,9 @@ impl fmt::Display for Point {
     }
 }
 
+/// How long a party that was cut off takes to connect again.
+pub(crate) const RECONNECT_MS: u64 = 300;
+
 /// What happens at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
@@ -160,14 +164,14 @@ impl Event {
         }
     }
 
-    /// Who is cut off, and for how many milliseconds.
-    pub(crate) fn outage(self) -> Option<(Party, u64)> {
-        match self {
-            Self::Disconnect(party, ms) | Self::HalfOpen(party, ms) | Self::Stall(party, ms) => {
-                Some((party, ms))
-            }
-            _ => None,
-        }
+    /// Who is cut off, and for how long.
+    pub(crate) fn outage(self) -> Option<(Party, Duration)> {
+        let (party, ms) = match self {
+            Self::Disconnect(party, ms) | Self::Stall(party, ms) => (party, ms),
+            Self::HalfOpen(party, ms) => (party, ms + RECONNECT_MS),
+            _ => return None,
+        };
+        Some((party, Duration::from_millis(ms)))
     }
 }
 

@@ -9,7 +9,6 @@ use toolbus_bus::requester;
 use toolbus_wire::{Envelope, ErrorCode, Execution, header};
 
 use crate::event::{Event, Kind, Party, Point};
-use crate::outage::RECONNECT;
 
 /// One run of the call at a worker. Times are counted from the start of the request.
 #[derive(Debug, Clone)]
@@ -74,9 +73,8 @@ impl Record {
     /// When parties were cut off.
     pub(crate) fn outages(&self) -> impl Iterator<Item = Outage> {
         self.faults.iter().filter_map(|(from, _, event)| {
-            let (party, ms) = event.outage()?;
-            let until = *from + Duration::from_millis(ms) + RECONNECT;
-            Some(Outage { party, from: *from, until })
+            let (party, time) = event.outage()?;
+            Some(Outage { party, from: *from, until: *from + time })
         })
     }
 

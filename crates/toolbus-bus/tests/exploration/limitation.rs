@@ -6,23 +6,23 @@ use std::time::Duration;
 
 use toolbus_bus::requester::Error;
 
-use crate::event::{Event, Party};
-use crate::history::{End, Outage, Record};
+use crate::event::{Event, Kind, Moment, Point};
+use crate::history::{End, Outage, Record, Run};
 
-/// How long a worker may be silent: seven checks of half a second, the last of which may be 1 s.
+/// How long a worker may be silent: seven checks of half a second.
 const SILENCE: Duration = Duration::from_millis(3_500);
 /// How long a caller that heard a refusal waits for a heartbeat.
 const REFUSED_SILENCE: Duration = Duration::from_secs(2);
-/// How soon a worker that is back is heard.
-const HEARD_AGAIN: Duration = Duration::from_secs(1);
+/// How long a worker must be connected to be heard for sure, unless a heartbeat is lost.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(1_100);
 /// How long a worker tries to send a reply whose caller has no queue, less one attempt.
 const CALLER_AWAY: Duration = Duration::from_millis(4_700);
 
 /// A reason for which a caller is told less than a worker knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Limitation {
-    /// The worker was cut off for longer than workers may be silent, and the call ended before it
-    /// was back. It cannot be told from a worker that died.
+    /// The worker was cut off for as long as workers may be silent, or connected for too short a
+    /// time in between to be heard. It cannot be told from a worker that died.
     WorkerCutOff,
     /// The broker confirmed the reply and lost it with the caller's queue, which is exclusive to
     /// its connection. The worker has no reason to send it again, and sends no more heartbeats.
@@ -47,7 +47,7 @@ impl fmt::Display for Limitation {
 
 /// Why the outcome is unknown to a caller although a worker that lives knew it.
 pub(crate) fn of_unknown(record: &Record) -> Option<Limitation> {
-    if record.runs.iter().any(|run| is_cut_off(record, run.worker, SILENCE)) {
+    if record.runs.iter().any(|run| is_unheard(record, run, SILENCE)) {
         return Some(Limitation::WorkerCutOff);
     }
     if !record.lost_replies.is_empty() {
@@ -63,19 +63,29 @@ pub(crate) fn of_refusal(record: &Record) -> Option<Limitation> {
     let (_, end) = record.end()?;
     let is_refused = matches!(end, End::Error(Error::Refused(_)));
     let is_taken = record.faults.iter().any(|(_, _, event)| *event == Event::RefuseOneCopy);
-    let is_unheard = record.runs.iter().all(|run| {
-        record.was_killed(run.worker) || is_cut_off(record, run.worker, REFUSED_SILENCE)
-    });
+    let is_unheard = record
+        .runs
+        .iter()
+        .all(|run| record.was_killed(run.worker) || is_unheard(record, run, REFUSED_SILENCE));
     let is_lost = !record.lost_replies.is_empty();
     (is_refused && is_taken && (is_unheard || is_lost)).then_some(Limitation::RefusedUnheard)
 }
 
-/// Whether a worker was cut off when the call ended, by an outage of at least so long.
-fn is_cut_off(record: &Record, worker: Party, at_least: Duration) -> bool {
+/// Whether the worker of a run had no chance to be heard for so long before the end of the call.
+fn is_unheard(record: &Record, run: &Run, silence: Duration) -> bool {
     let Some((end_at, _)) = record.end() else { return false };
-    record.outages().filter(|outage| outage.party == worker).any(
-        |Outage { from, until, .. }| {
-            until - from >= at_least && from <= *end_at && *end_at <= until + HEARD_AGAIN
-        },
-    )
+    let mut connected_from = end_at.saturating_sub(silence).max(run.started_at);
+    let mut longest = Duration::ZERO;
+
+    for Outage { from, until, .. } in record.outages().filter(|outage| outage.party == run.worker) {
+        longest = longest.max(from.min(*end_at).saturating_sub(connected_from));
+        connected_from = connected_from.max(until);
+    }
+    longest = longest.max(end_at.saturating_sub(connected_from));
+
+    let is_lost = |(_, point, event): &&(Duration, Point, Event)| {
+        point.moment == Moment::Publish(Kind::Heartbeat) && *event == Event::LoseMessage
+    };
+    let lost = record.faults.iter().filter(is_lost).count();
+    longest < HEARTBEAT_INTERVAL * (1 + lost as u32)
 }

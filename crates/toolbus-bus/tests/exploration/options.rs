@@ -2,8 +2,11 @@
 
 use crate::event::{Event, Kind, Moment, Party, Point};
 
-/// An outage that is over before anybody misses a heartbeat.
+/// An outage of a caller that its own checks hardly notice.
 const SHORT_MS: u64 = 200;
+/// An outage of a worker that is over before it counts as lost, however long ago its last
+/// heartbeat was.
+const SILENT_MS: u64 = 2_400;
 /// An outage that is longer than workers may be silent, and than a reply waits for its caller.
 const LONG_MS: u64 = 6_000;
 /// A delay of a request that is longer than its caller waits for a word of it after a lost confirm.
@@ -18,6 +21,10 @@ pub(crate) fn at(point: Point) -> Vec<Event> {
     let Point { moment, party, number } = point;
     let mut options = vec![Event::Normal];
     match moment {
+        // It is published again where its confirm was lost.
+        Moment::Publish(Kind::Request) if number > 1 => {
+            options.extend([Event::LoseConfirm, Event::LoseMessage, Event::Refuse, Event::Cancel]);
+        }
         Moment::Publish(Kind::Request) => {
             options.extend([
                 Event::LoseConfirm,
@@ -48,7 +55,7 @@ pub(crate) fn at(point: Point) -> Vec<Event> {
         Moment::Publish(Kind::Heartbeat | Kind::Loopback) | Moment::Choose => {}
         Moment::Deliver => {
             options.extend([
-                Event::Disconnect(party, SHORT_MS),
+                Event::Disconnect(party, SILENT_MS),
                 Event::Disconnect(party, LONG_MS),
                 Event::Kill(party),
                 Event::Cancel,
@@ -70,18 +77,19 @@ pub(crate) fn at(point: Point) -> Vec<Event> {
 
 fn worker_events(worker: Party) -> [Event; 4] {
     [
-        Event::Disconnect(worker, SHORT_MS),
+        Event::Disconnect(worker, SILENT_MS),
         Event::Disconnect(worker, LONG_MS),
         Event::Stall(worker, LONG_MS),
         Event::Kill(worker),
     ]
 }
 
-fn caller_events() -> [Event; 4] {
+fn caller_events() -> [Event; 5] {
     [
         Event::Disconnect(Party::Caller, SHORT_MS),
         Event::Disconnect(Party::Caller, LONG_MS),
         Event::HalfOpen(Party::Caller, LONG_MS),
+        Event::Stall(Party::Caller, LONG_MS),
         Event::Cancel,
     ]
 }

@@ -4,23 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::broker::Broker;
-use crate::event::{Event, Party};
+use crate::event::{Event, Party, RECONNECT_MS};
 use crate::link::LinkStatus;
 use crate::queue::Queue;
-
-/// How long a party that was cut off takes to connect again.
-pub(crate) const RECONNECT: Duration = Duration::from_millis(300);
 
 impl Broker {
     /// Has happen what was chosen, where it concerns a party rather than a message.
     pub(crate) fn perform(self: &Arc<Self>, event: Event) {
         match event {
-            Event::Disconnect(party, ms) => self.disconnect(party, Duration::from_millis(ms)),
+            Event::Disconnect(party, ms) => self.disconnect(party, ms),
             Event::Stall(party, ms) => {
                 self.freeze(party, ms, move |broker| broker.thaw(party));
             }
             Event::HalfOpen(party, ms) => {
-                self.freeze(party, ms, move |broker| broker.disconnect(party, RECONNECT));
+                self.freeze(party, ms, move |broker| broker.disconnect(party, RECONNECT_MS));
             }
             Event::Kill(party) => self.kill(party),
             Event::Cancel => self.cancelled.cancel(),
@@ -28,9 +25,9 @@ impl Broker {
         }
     }
 
-    fn disconnect(self: &Arc<Self>, party: Party, outage: Duration) {
+    fn disconnect(self: &Arc<Self>, party: Party, ms: u64) {
         self.cut(party, LinkStatus::Down);
-        self.later(outage, move |broker| {
+        self.later(ms, move |broker| {
             if broker.status(party) == LinkStatus::Down {
                 broker.reconnect(party);
             }
@@ -58,7 +55,7 @@ impl Broker {
         after: impl FnOnce(&Arc<Self>) + Send + 'static,
     ) {
         self.link(party).set_status(LinkStatus::Frozen);
-        self.later(Duration::from_millis(ms), move |broker| {
+        self.later(ms, move |broker| {
             if broker.status(party) == LinkStatus::Frozen {
                 broker.history.trace(|| format!("{party} is no longer cut off"));
                 after(broker);
@@ -105,10 +102,10 @@ impl Broker {
         self.dispatch();
     }
 
-    fn later(self: &Arc<Self>, after: Duration, act: impl FnOnce(&Arc<Self>) + Send + 'static) {
+    fn later(self: &Arc<Self>, ms: u64, act: impl FnOnce(&Arc<Self>) + Send + 'static) {
         let broker = Arc::clone(self);
         self.tasks.spawn(async move {
-            tokio::time::sleep(after).await;
+            tokio::time::sleep(Duration::from_millis(ms)).await;
             act(&broker);
         });
     }
