@@ -50,7 +50,7 @@ use std::time::{Duration, Instant};
 
 use history::{End, Record};
 use judge::{Verdict, judge};
-use limitation::Limitation;
+use limitation::Limitation::{self, *};
 use schedule::{Limits, NamedFault, Schedule, explore};
 use world::Scenario;
 
@@ -64,34 +64,38 @@ const REPEATABLE: Scenario = Scenario { may_repeat: true, ..ONCE };
 /// Calls that take longer than any outage but not than their callers wait.
 const LONG: Scenario = Scenario { work: Duration::from_millis(9_217), ..ONCE };
 const LONG_REPEATABLE: Scenario = Scenario { may_repeat: true, ..LONG };
-
-/// What is met wherever three faults may come together.
-const ALL_LIMITATIONS: [Limitation; 4] = [
-    Limitation::WorkerCutOff,
-    Limitation::ReplyLostWithQueue,
-    Limitation::CallerAway,
-    Limitation::RefusedUnheard,
-];
+/// A call that takes longer than its caller waits.
+const IMPATIENT: Scenario = Scenario { budget: Duration::from_millis(1_717), ..ONCE };
 
 /// 6,464 schedules.
 #[test]
 fn a_call_that_may_not_repeat() {
-    check(ONCE, Limits { points: 10, faults: 3 }, &ALL_LIMITATIONS);
+    let met = [WorkerCutOff, ReplyLostWithQueue, CallerAway, SlowRetry, RefusedUnheard];
+    check(ONCE, Limits { points: 10, faults: 3 }, &met);
 }
 
 #[test]
 fn a_call_that_may_repeat() {
-    check(REPEATABLE, Limits { points: 7, faults: 3 }, &ALL_LIMITATIONS);
+    let met = [WorkerCutOff, ReplyLostWithQueue, CallerAway, RefusedUnheard];
+    check(REPEATABLE, Limits { points: 7, faults: 3 }, &met);
 }
 
 #[test]
 fn a_long_call_that_may_not_repeat() {
-    check(LONG, Limits { points: 16, faults: 2 }, &ALL_LIMITATIONS);
+    let met = [WorkerCutOff, ReplyLostWithQueue, CallerAway, SlowRetry, RefusedUnheard];
+    check(LONG, Limits { points: 16, faults: 2 }, &met);
 }
 
 #[test]
 fn a_long_call_that_may_repeat() {
-    check(LONG_REPEATABLE, Limits { points: 14, faults: 2 }, &ALL_LIMITATIONS);
+    let met = [WorkerCutOff, ReplyLostWithQueue, CallerAway, SlowRetry, RefusedUnheard];
+    check(LONG_REPEATABLE, Limits { points: 14, faults: 2 }, &met);
+}
+
+#[test]
+fn a_call_that_is_out_of_time() {
+    check(IMPATIENT, Limits { points: 14, faults: 2 }, &[]);
+    check(Scenario { may_repeat: true, ..IMPATIENT }, Limits { points: 14, faults: 2 }, &[]);
 }
 
 /// A connection that is lost for a moment costs no outcome, though another worker answers first.

@@ -37,6 +37,10 @@ impl Connection {
             return Err(PublishError::Unconfirmed);
         }
 
+        if let Event::LoseUnnoticed(ms) = event {
+            tokio::time::sleep(Duration::from_millis(ms)).await;
+            return Err(PublishError::Unconfirmed);
+        }
         self.take(topic, Message::new(topic.clone(), envelope), event)?;
         self.link().hop(connection).await.map_err(unconfirmed)
     }

@@ -123,6 +123,8 @@ pub(crate) enum Event {
     Normal,
     /// The message never comes to the broker, and the publisher hears nothing.
     LoseMessage,
+    /// The same, and it takes the publisher so many milliseconds to find out.
+    LoseUnnoticed(u64),
     /// The message is taken, and the publisher hears nothing.
     LoseConfirm,
     /// The message is not sent, and the publisher knows it.
@@ -180,6 +182,9 @@ impl fmt::Display for Event {
         match self {
             Self::Normal => f.write_str("all goes well"),
             Self::LoseMessage => f.write_str("message and confirm are lost"),
+            Self::LoseUnnoticed(ms) => {
+                write!(f, "message and confirm are lost, which takes {ms} ms to find out")
+            }
             Self::LoseConfirm => f.write_str("the confirm is lost"),
             Self::NotSent => f.write_str("it is not sent"),
             Self::Refuse => f.write_str("the broker refuses it"),

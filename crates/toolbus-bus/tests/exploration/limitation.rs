@@ -29,6 +29,9 @@ pub(crate) enum Limitation {
     ReplyLostWithQueue,
     /// The caller had no queue for longer than a worker tries to send it a reply.
     CallerAway,
+    /// A queue refused the outcome, or was not there, so the worker tries again in the background.
+    /// It sends no more heartbeats for the call, and an attempt took longer than it may be silent.
+    SlowRetry,
     /// A queue refused the request, another took it, and its worker could not be heard for as long
     /// as the caller waits then.
     RefusedUnheard,
@@ -40,6 +43,7 @@ impl fmt::Display for Limitation {
             Self::WorkerCutOff => "the worker was cut off for longer than it may be silent",
             Self::ReplyLostWithQueue => "a confirmed reply was lost with its caller's queue",
             Self::CallerAway => "the caller was away for longer than a reply is tried",
+            Self::SlowRetry => "a reply was tried again for long, without heartbeats",
             Self::RefusedUnheard => "after a refusal, the worker of another queue was not heard",
         })
     }
@@ -54,8 +58,25 @@ pub(crate) fn of_unknown(record: &Record) -> Option<Limitation> {
         return Some(Limitation::ReplyLostWithQueue);
     }
 
+    if was_retried_slowly(record) {
+        return Some(Limitation::SlowRetry);
+    }
+
     let (first, last) = (record.unroutable_replies.first()?, record.unroutable_replies.last()?);
     (*last - *first >= CALLER_AWAY).then_some(Limitation::CallerAway)
+}
+
+/// Whether a reply that was refused, or had no queue, was lost later without anybody's notice.
+fn was_retried_slowly(record: &Record) -> bool {
+    let of_reply = |point: &Point| point.moment == Moment::Publish(Kind::Reply);
+    let lost = |event: &Event| matches!(event, Event::LoseUnnoticed(_));
+    let replies = || record.faults.iter().filter(|(_, point, _)| of_reply(point));
+    let Some((lost_at, ..)) = replies().filter(|(.., event)| lost(event)).last() else {
+        return false;
+    };
+
+    let mut refused = replies().filter(|(.., event)| *event == Event::Refuse);
+    refused.any(|(at, ..)| at < lost_at) || record.unroutable_replies.iter().any(|at| at < lost_at)
 }
 
 /// Why a call counts as refused that was started.

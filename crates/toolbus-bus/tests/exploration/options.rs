@@ -29,6 +29,7 @@ pub(crate) fn at(point: Point) -> Vec<Event> {
             options.extend([
                 Event::LoseConfirm,
                 Event::LoseMessage,
+                Event::LoseUnnoticed(LONG_MS),
                 Event::NotSent,
                 Event::Refuse,
                 Event::RefuseOneCopy,
@@ -39,7 +40,8 @@ pub(crate) fn at(point: Point) -> Vec<Event> {
             ]);
         }
         Moment::Publish(Kind::Reply) => {
-            options.extend([Event::LoseConfirm, Event::LoseMessage, Event::Refuse]);
+            let lost = Event::LoseUnnoticed(LONG_MS);
+            options.extend([Event::LoseConfirm, Event::LoseMessage, lost, Event::Refuse]);
         }
         Moment::Publish(Kind::Heartbeat) if number <= HEARTBEATS_MAX => {
             options.push(Event::LoseMessage);
