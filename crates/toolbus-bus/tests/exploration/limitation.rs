@@ -71,9 +71,7 @@ fn was_retried_slowly(record: &Record) -> bool {
     let of_reply = |point: &Point| point.moment == Moment::Publish(Kind::Reply);
     let lost = |event: &Event| matches!(event, Event::LoseUnnoticed(_));
     let replies = || record.faults.iter().filter(|(_, point, _)| of_reply(point));
-    let Some((lost_at, ..)) = replies().filter(|(.., event)| lost(event)).last() else {
-        return false;
-    };
+    let Some((lost_at, ..)) = replies().rfind(|(.., event)| lost(event)) else { return false };
 
     let mut refused = replies().filter(|(.., event)| *event == Event::Refuse);
     refused.any(|(at, ..)| at < lost_at) || record.unroutable_replies.iter().any(|at| at < lost_at)
@@ -88,7 +86,7 @@ pub(crate) fn of_refusal(record: &Record) -> Option<Limitation> {
         .runs
         .iter()
         .all(|run| record.was_killed(run.worker) || is_unheard(record, run, REFUSED_SILENCE));
-    let is_lost = !record.lost_replies.is_empty();
+    let is_lost = !record.lost_replies.is_empty() || was_retried_slowly(record);
     (is_refused && is_taken && (is_unheard || is_lost)).then_some(Limitation::RefusedUnheard)
 }
 
