@@ -71,7 +71,8 @@ pub async fn run_alone(
         anyhow::bail!("{} {part}", fault.name());
     }
     let strikes = fault.draw_strikes(&mut Random::new(config.seed).fork(fault.name()));
-    run_strikes(node, fault.name(), strikes, &Run { config, say }).await
+    let run = Run { config, say, clock_error: fault.clock_error() };
+    run_strikes(node, fault.name(), strikes, &run).await
 }
 
 /// Runs one fleet under each of these faults once, one after the other.
@@ -85,7 +86,8 @@ pub async fn run_each_once(
     say: Say<'_>,
 ) -> anyhow::Result<FaultRun> {
     let count = strikes.len();
-    let run = run_strikes(node, "each once", strikes, &Run { config, say }).await?;
+    let run = Run { config, say, clock_error: None };
+    let run = run_strikes(node, "each once", strikes, &run).await?;
     ensure!(run.strikes == count, "the calls ended after {} of {count} strikes", run.strikes);
     Ok(run)
 }
@@ -93,6 +95,7 @@ pub async fn run_each_once(
 struct Run<'a> {
     config: &'a RunConfig,
     say: Say<'a>,
+    clock_error: Option<Duration>,
 }
 
 async fn run_strikes(
@@ -104,7 +107,9 @@ async fn run_strikes(
     let RunConfig { seed, calls, bridges, callers, in_flight, pause, .. } = *run.config;
     let folder = run.config.folder.join(name);
     std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-    let config = FleetConfig { bridges, callers, calls, in_flight, pause, seed, folder };
+    let clock_error = run.clock_error;
+    let config =
+        FleetConfig { bridges, callers, calls, in_flight, pause, seed, clock_error, folder };
 
     let mut fleet = Fleet::start(node, config).await.context("starting the fleet")?;
     warm_up(&mut fleet).await?;

@@ -57,9 +57,9 @@ pub enum Fault {
     SecondQueueFull,
     /// All workers but one are asked to stop, and come again.
     Scale,
-    /// A process's wall clock is wrong by 5 s.
+    /// Wall clocks are wrong by 5 s: a third of the processes is ahead, a third behind.
     Clock5s,
-    /// A process's wall clock is wrong by 120 s.
+    /// The same by 120 s.
     Clock120s,
     /// One of three broker nodes is killed.
     NodeKill,
@@ -146,7 +146,6 @@ impl Fault {
     #[must_use]
     pub fn missing_part(self) -> Option<&'static str> {
         match self {
-            Self::Clock5s | Self::Clock120s => Some("needs the product's hook for the wall clock"),
             Self::NodeKill | Self::NodeCut => Some("needs three nodes, and clients that know them"),
             _ => None,
         }
@@ -176,9 +175,19 @@ impl Fault {
             Self::ChannelKill => plan(500, 0..1, 20),
             Self::QueueFull | Self::SecondQueueFull => plan(2_000, 2_000..6_000, 5),
             Self::Scale => plan(2_000, 3_000..6_000, 3),
-            Self::None | Self::Clock5s | Self::Clock120s | Self::NodeKill | Self::NodeCut => {
-                plan(1_000, 0..1, 0)
-            }
+            // Alone, clocks are wrong from the start, and nothing strikes.
+            Self::Clock5s | Self::Clock120s => plan(2_000, 4_000..8_000, 0),
+            Self::None | Self::NodeKill | Self::NodeCut => plan(1_000, 0..1, 0),
+        }
+    }
+
+    /// By how much it puts the clocks of processes wrong.
+    #[must_use]
+    pub fn clock_error(self) -> Option<Duration> {
+        match self {
+            Self::Clock5s => Some(Duration::from_secs(5)),
+            Self::Clock120s => Some(Duration::from_secs(120)),
+            _ => None,
         }
     }
 

@@ -24,6 +24,7 @@ pub use worker_process::WorkerProcess;
 use crate::judge::{Evidence, QueueRest, Span, StopEvidence};
 use crate::ledger;
 use crate::proxy::Proxy;
+use crate::random::Random;
 use crate::record::{EffectRecord, now_ms};
 use memory::MemoryWatch;
 
@@ -55,8 +56,22 @@ pub struct FleetConfig {
     pub pause: Duration,
     /// What the calls are drawn from.
     pub seed: u64,
+    /// By how much the clocks of a third of the processes are ahead, and of a third behind.
+    pub clock_error: Option<Duration>,
     /// Where ledgers and logs go.
     pub folder: PathBuf,
+}
+
+impl FleetConfig {
+    /// By how many milliseconds the clock of each process of a kind is wrong: one is ahead, the
+    /// next behind, the third right, and so on, beginning with any.
+    fn draw_clocks(&self, kind: &str, count: usize) -> Vec<i64> {
+        let Some(error) = self.clock_error else { return vec![0; count] };
+        let start = Random::new(self.seed).fork("clocks").fork(kind).draw_from(0..3);
+        let start = usize::try_from(start).expect("it is below 3");
+        let clocks = [signed_ms(error, true), signed_ms(error, false), 0];
+        clocks.into_iter().cycle().skip(start).take(count).collect()
+    }
 }
 
 /// A fleet that runs.
@@ -97,9 +112,12 @@ impl<'a> Fleet<'a> {
             config,
         };
 
-        for number in 0..fleet.config.bridges {
+        let clocks = fleet.config.draw_clocks("bridges", fleet.config.bridges);
+        for (number, clock) in clocks.into_iter().enumerate() {
             let folder = fleet.config.folder.join(format!("bridge-{number}"));
-            let place = ProcessPlace::new(format!("bridge-{number}"), folder, &url, broker).await?;
+            let name = format!("bridge-{number}");
+            let mut place = ProcessPlace::new(name, folder, &url, broker).await?;
+            place.clock_shift_ms = clock;
             let mut worker = WorkerProcess::new(place, address);
             worker.launch(&fleet.memory)?;
             fleet.workers.push(worker);
@@ -114,10 +132,12 @@ impl<'a> Fleet<'a> {
 
     async fn start_callers(&mut self, url: &Url, broker: SocketAddr) -> anyhow::Result<()> {
         let count = self.config.callers as u64;
-        for number in 0..count {
+        let clocks = self.config.draw_clocks("callers", self.config.callers);
+        for (number, clock) in (0..count).zip(clocks) {
             let name = format!("caller-{number}");
             let folder = self.config.folder.join(&name);
-            let place = ProcessPlace::new(name, folder, url, broker).await?;
+            let mut place = ProcessPlace::new(name, folder, url, broker).await?;
+            place.clock_shift_ms = clock;
             let more = u64::from(number < self.config.calls % count);
             let quota = self.config.calls / count + more;
             let mut caller = CallerProcess::new(place, &self.config, quota);
@@ -223,6 +243,36 @@ impl<'a> Fleet<'a> {
         Ok(())
     }
 
+    /// Asks a worker to stop, starts it again with a wall clock that is wrong, and after a while
+    /// once more with one that is right.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn restart_worker_with_wrong_clock(
+        &mut self,
+        victim: u64,
+        error: Duration,
+        hold: Duration,
+    ) -> anyhow::Result<()> {
+        let memory = self.memory.clone();
+        let Some(worker) = self.pick_worker(victim) else { return Ok(()) };
+        let mut stops = Vec::new();
+        // Another bit than those that choose the victim.
+        let is_ahead = (victim >> 32).is_multiple_of(2);
+
+        stops.extend(worker.stop(STOP_TIMEOUT_MAX).await);
+        worker.place.clock_shift_ms = signed_ms(error, is_ahead);
+        worker.launch(&memory)?;
+        tokio::time::sleep(hold).await;
+
+        stops.extend(worker.stop(STOP_TIMEOUT_MAX).await);
+        worker.place.clock_shift_ms = 0;
+        worker.launch(&memory)?;
+
+        self.stops.extend(stops);
+        Ok(())
+    }
+
     /// Asks all workers but the first to stop, at once, and starts them again after a while.
     ///
     /// # Errors
@@ -317,6 +367,8 @@ pub struct ProcessPlace {
     pub proxy: Proxy,
     /// The broker's URL through the proxy.
     pub broker: String,
+    /// By how many milliseconds the wall clock of the next process here is ahead of the true one.
+    pub clock_shift_ms: i64,
 }
 
 impl ProcessPlace {
@@ -331,8 +383,13 @@ impl ProcessPlace {
         let mut url = url.clone();
         let is_set = url.set_port(Some(proxy.address().port())).is_ok();
         ensure!(is_set, "the broker's URL takes no port");
-        Ok(Self { name, folder, proxy, broker: url.into() })
+        Ok(Self { name, folder, proxy, broker: url.into(), clock_shift_ms: 0 })
     }
+}
+
+fn signed_ms(error: Duration, is_ahead: bool) -> i64 {
+    let error = i64::try_from(error.as_millis()).unwrap_or(i64::MAX);
+    if is_ahead { error } else { -error }
 }
 
 fn effects_ledger(folder: &Path) -> PathBuf {

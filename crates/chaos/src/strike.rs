@@ -62,7 +62,11 @@ pub async fn strike(fleet: &mut Fleet<'_>, strike: Strike) -> anyhow::Result<()>
         Fault::QueueFull => fill_worker_queue(fleet, hold).await,
         Fault::SecondQueueFull => bind_full_queue(fleet, hold).await,
         Fault::Scale => fleet.scale_in_and_out(hold).await,
-        Fault::Clock5s | Fault::Clock120s | Fault::NodeKill | Fault::NodeCut => {
+        Fault::Clock5s | Fault::Clock120s => {
+            let error = fault.clock_error().unwrap_or_default();
+            fleet.restart_worker_with_wrong_clock(victim, error, hold).await
+        }
+        Fault::NodeKill | Fault::NodeCut => {
             let part = fault.missing_part().unwrap_or("is not there yet");
             anyhow::bail!("{}: {part}", fault.name())
         }

@@ -268,6 +268,7 @@ macro_rules! conformance_tests {
                 the_work_of_a_dead_process_goes_to_another,
                 order_survives_the_death_of_a_consumer,
                 a_stop_lets_running_work_finish,
+                a_stop_under_load_leaves_nothing_that_looks_begun,
                 a_stop_drops_what_outlasts_its_grace,
                 a_stop_without_work_is_prompt,
                 a_dropped_consumer_stops,
@@ -277,6 +278,7 @@ macro_rules! conformance_tests {
             }
             lifetime {
                 a_durable_queue_keeps_messages_for_its_consumer,
+                the_consumers_of_a_durable_queue_are_counted,
                 a_durable_queue_is_never_private,
                 a_private_queue_belongs_to_one_consumer,
                 a_private_queue_ends_with_its_consumer,

@@ -6,11 +6,15 @@
 //! tool (the invoker of `toolbus-tools`).
 
 use std::pin::pin;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use toolbus_wire::Envelope;
+use toolbus_wire::clock::unix_now;
 use toolbus_wire::header::{self, Headers};
+
+use crate::clock::PeerClocks;
 
 /// Longest budget that any request gets, whatever it asks for.
 pub const REQUEST_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -47,18 +51,36 @@ impl Deadline {
         Self { at: Instant::now() + left, asked: asked.max(left) }
     }
 
-    /// What a request that has just been received asks for: `rb-deadline-ms`, bounded by
-    /// `rb-timeout-ms` (two machines' clocks may differ); without it `rb-timeout-ms`; else
-    /// `default`. A value that is not a number counts as missing.
+    /// What a request that has just been received asks for. A value that is not a number counts as
+    /// missing.
+    ///
+    /// - Without `rb-deadline-ms`, as from C#: `rb-timeout-ms` from now on; else `default`.
+    /// - With it: until that moment, by our clock, and `rb-timeout-ms` at most.
+    /// - With it and an expiry, as from our callers: what was left when the request was sent, which
+    ///   is its expiry, less the time that it was on its way, by what is known of the caller's
+    ///   clock ([`PeerClocks`]); and `rb-timeout-ms` at most.
+    ///
+    /// The two machines' clocks may differ by minutes, so the last rule takes from the moment
+    /// nothing but when the request was sent, and from that only what other requests of the same
+    /// caller do not explain as a difference of clocks. Where nothing is known of the caller, the
+    /// time on the way counts as none. That gives a request as much time as it has or more, never
+    /// less, and no more than was left when it was sent. More is safe: the broker drops what waits
+    /// for longer than its expiry, by the one clock that is its own, so whatever comes was still
+    /// waited for; and a caller that stops waiting sends a cancel message.
     #[must_use]
-    pub fn of_request(headers: &Headers, default: Duration) -> Self {
+    pub(crate) fn of_request(envelope: &Envelope, default: Duration, clocks: &PeerClocks) -> Self {
+        let headers = &envelope.headers;
         let number = |name| headers.get(name).and_then(|text| text.trim().parse::<u64>().ok());
         let asked = number(header::TIMEOUT_MS)
             .map_or(default, Duration::from_millis)
             .min(REQUEST_TIMEOUT_MAX);
         let left = match number(header::DEADLINE_MS) {
             Some(unix_ms) => {
-                let left = Duration::from_millis(unix_ms).saturating_sub(unix_now());
+                let moment = Duration::from_millis(unix_ms);
+                let left = match envelope.expires_after {
+                    Some(left) => left.saturating_sub(clocks.time_on_way(envelope, moment, left)),
+                    None => moment.saturating_sub(unix_now()),
+                };
                 if headers.get(header::TIMEOUT_MS).is_some() { left.min(asked) } else { left }
             }
             None => asked,
@@ -138,10 +160,6 @@ impl Deadline {
         let margin = (left / 10).min(Duration::from_secs(2));
         Self { at: self.at - margin, asked: self.asked }
     }
-}
-
-fn unix_now() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 #[cfg(test)]

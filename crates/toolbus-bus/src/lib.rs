@@ -9,6 +9,7 @@
 //! Nothing here knows what a tool is.
 
 pub mod asker;
+mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod context;

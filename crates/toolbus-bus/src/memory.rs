@@ -168,11 +168,13 @@ impl Bus for MemoryBus {
             }
 
             let queue = self.broker.bind(&subscription)?;
+            let counted = Some(queue.count_consumer());
             let stop = self.connection.stop.child_token();
             let expire = self.connection.expire.child_token();
             let running = consumer::MemoryConsumer {
                 broker: Arc::clone(&self.broker),
                 queue,
+                counted,
                 handler,
                 flow: subscription.flow,
                 stop: stop.clone(),
@@ -186,6 +188,11 @@ impl Bus for MemoryBus {
 
             Ok(Consumer::new(stop, expire, tasks))
         })
+    }
+
+    fn count_consumers<'a>(&'a self, subscription: &'a str) -> BoxFuture<'a, Option<usize>> {
+        let queue = self.broker.queue(subscription);
+        Box::pin(std::future::ready(queue.map(|queue| queue.consumers())))
     }
 
     fn health(&self) -> Health {

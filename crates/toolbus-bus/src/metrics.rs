@@ -6,15 +6,21 @@
 //! value on the way of a message is a fixed text or a shared one: recording copies none.
 
 mod calls;
+mod clocks;
 mod traffic;
 
 use toolbus_telemetry::{CALL_SECONDS, Kind, MESSAGE_SECONDS, Metric, Span, SpanKind};
 
 pub(crate) use calls::{Answered, Asked, AtWork};
+pub(crate) use clocks::ClockSkew;
 pub use traffic::{DeadLetterReason, Traffic};
 
 /// The name of the meter, which is the scope of these metrics.
 const METER: &str = "toolbus.bus";
+
+/// Bounds of a difference of clocks, in seconds: fine around what is reported.
+const SKEW_SECONDS: &[f64] =
+    &[0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 3_600.0];
 
 const SYSTEM: &str = "messaging.system";
 const OPERATION: &str = "messaging.operation.name";
@@ -114,6 +120,16 @@ const CALLS_REPEATED: Metric = Metric {
     attributes: &[CALLER, DESTINATION],
 };
 
+const CLOCK_SKEW: Metric = Metric {
+    name: "toolbus.bus.clock_skew",
+    kind: Kind::Histogram(SKEW_SECONDS),
+    unit: "s",
+    description: "By how much the wall clock at the other end of a call is ahead of this process's, \
+                  at least; 0 where it is behind, which the other end sees. A worker records it \
+                  with each request, an agent with each heartbeat of a worker",
+    attributes: &[CALLER],
+};
+
 /// Every metric of this crate.
 pub const METRICS: &[Metric] = &[
     SENT,
@@ -128,6 +144,7 @@ pub const METRICS: &[Metric] = &[
     CALLS,
     CALLS_RUNNING,
     CALLS_REPEATED,
+    CLOCK_SKEW,
 ];
 
 /// Every span of this crate.

@@ -43,6 +43,13 @@ pub trait Bus: Send + Sync + 'static {
         handler: Arc<dyn Handler>,
     ) -> BoxFuture<'_, Result<Consumer, SubscribeError>>;
 
+    /// How many consumers the queue of a durable subscription has at this moment, in all processes.
+    /// `None` where there is no such queue, or that cannot be found out.
+    fn count_consumers<'a>(&'a self, subscription: &'a str) -> BoxFuture<'a, Option<usize>> {
+        let _ = subscription;
+        Box::pin(std::future::ready(None))
+    }
+
     /// How the broker is, as last seen.
     fn health(&self) -> Health;
 

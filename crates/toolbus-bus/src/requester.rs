@@ -4,10 +4,10 @@
 //! progress, questions and heartbeats, in the order in which a worker sent them. A request ends in
 //! exactly one way: its reply, or a typed [`Error`]. What comes after that is dropped and counted.
 
-mod cancel;
 mod pending;
 mod questions;
 mod seal;
+mod to_workers;
 mod watch;
 
 use std::num::NonZeroU16;
@@ -20,20 +20,21 @@ use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolbus_wire::message::toolbus::{Alive, ToolAsk, ToolProgress};
+use toolbus_wire::message::toolbus::{Alive, CallQuery, ToolAsk, ToolProgress};
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{Envelope, Topic, header, json, message, queue, topic};
 
+use crate::clock::PeerClocks;
 use crate::metrics::Asked;
 use crate::port::{
     Bus, Consumer, Delivery, Disposition, Flow, Handler, PublishError, SubscribeError, Subscription,
 };
 use crate::{CallContext, Deadline, Interruption, TopicPattern};
-use cancel::CancelSender;
-use pending::Pending;
+use pending::{Pending, Workers};
 use questions::Questions;
 pub use seal::Seal;
 use seal::Unsealed;
+use to_workers::WorkerMessages;
 use watch::HeartbeatWatch;
 
 /// Most requests that are under way at a time.
@@ -58,7 +59,7 @@ struct Inner {
     pending: Arc<Pending>,
     counters: Arc<Counters>,
     asked: Arc<Asked>,
-    cancels: Arc<CancelSender>,
+    to_workers: Arc<WorkerMessages>,
     closed: CancellationToken,
     tasks: TaskTracker,
     consumer: parking_lot::Mutex<Option<Consumer>>,
@@ -68,6 +69,9 @@ struct Inner {
 pub struct Request<'a> {
     /// Where the request goes.
     pub topic: &'a Topic,
+    /// The subscription that workers take it from, where the caller knows which. While it has no
+    /// consumer, the request ends as unroutable.
+    pub workers: Option<&'a str>,
     /// The request itself. Correlation id, reply topic, source, deadline and the topics for
     /// progress and questions are the requester's to fill in.
     pub envelope: Envelope,
@@ -105,6 +109,10 @@ pub enum Error {
     /// A queue refused the request, and no worker that takes it from another spoke of it.
     #[error("the broker refused the call: {0}")]
     Refused(String),
+    /// No worker takes requests of this topic. The request is withdrawn: a worker that comes later
+    /// does not start it.
+    #[error("no worker takes the topic {0}")]
+    Unserved(Topic),
     /// The caller cancelled it.
     #[error("cancelled")]
     Cancelled,
@@ -117,6 +125,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether there is no worker to take the request. It was not started, and will not be.
+    #[must_use]
+    pub fn is_unroutable(&self) -> bool {
+        matches!(self, Self::Publish(PublishError::Unroutable(_)) | Self::Unserved(_))
+    }
+
     /// Whether a worker may have the request, or get it yet.
     fn may_be_at_work(&self) -> bool {
         match self {
@@ -124,6 +138,7 @@ impl Error {
             | Self::WorkerLost
             | Self::Unconfirmed
             | Self::Refused(_)
+            | Self::Unserved(_)
             | Self::Cancelled => true,
             Self::Publish(_) | Self::Busy | Self::Closed => false,
         }
@@ -137,6 +152,7 @@ impl Error {
             Self::WorkerLost => "worker_lost",
             Self::Unconfirmed => "unconfirmed",
             Self::Refused(_) => "refused",
+            Self::Unserved(_) => "unserved",
             Self::Cancelled => "cancelled",
             Self::Busy => "busy",
             Self::Closed => "closed",
@@ -176,14 +192,20 @@ impl Requester {
         let asked = Arc::new(Asked::new(agent.as_str()));
         let closed = CancellationToken::new();
         let tasks = TaskTracker::new();
-        let cancels = CancelSender::new(Arc::clone(&bus), agent.as_str(), tasks.clone());
-        let cancels = Arc::new(cancels);
+        let to_workers = Arc::new(WorkerMessages::new(
+            Arc::clone(&bus),
+            agent.as_str(),
+            closed.clone(),
+            tasks.clone(),
+        ));
 
         let reader = ReplyReader {
             pending: Arc::clone(&pending),
+            agent: agent.clone(),
             counters: Arc::clone(&counters),
             asked: Arc::clone(&asked),
-            cancels: Arc::clone(&cancels),
+            to_workers: Arc::clone(&to_workers),
+            clocks: PeerClocks::new(),
             questions: Questions::new(
                 Arc::clone(&bus),
                 agent.as_str(),
@@ -209,7 +231,7 @@ impl Requester {
             pending,
             counters,
             asked,
-            cancels,
+            to_workers,
             closed,
             tasks,
             consumer: parking_lot::Mutex::new(Some(consumer)),
@@ -220,6 +242,7 @@ impl Requester {
             source: inner.agent.as_str().to_owned(),
             topic: inner.progress_topic.clone(),
             pending: Arc::clone(&inner.pending),
+            to_workers: Arc::clone(&inner.to_workers),
         };
         inner.tasks.spawn(watch.run(inner.closed.clone()));
 
@@ -245,7 +268,7 @@ impl Requester {
         request: Request<'_>,
         seal: &dyn Seal,
     ) -> Result<Envelope, Error> {
-        let Request { topic, envelope, call_id, may_repeat, context } = request;
+        let Request { topic, workers, envelope, call_id, may_repeat, context } = request;
         let CallContext { deadline, cancelled, progress, asker } = context;
         let inner = &self.inner;
 
@@ -277,7 +300,10 @@ impl Requester {
         seal.seal(topic, deadline, &mut envelope);
 
         let record = inner.asked.wait(topic.template());
-        let publication = Publication { bus: &*inner.bus, topic, may_repeat, waiting: &waiting };
+        let workers = workers.map(|subscription| Workers::new(topic, subscription));
+        let bus = &*inner.bus;
+        let publication =
+            Publication { bus, topic, workers, deadline, may_repeat, waiting: &waiting };
 
         // Boxed: it would make the future of every caller larger by kilobytes.
         let answered = Box::pin(reply_or_error(reply, publication.publish(envelope)));
@@ -290,7 +316,8 @@ impl Requester {
         if let Err(error) = &end
             && error.may_be_at_work()
         {
-            inner.cancels.send(call_id, &error.to_string());
+            let worker = waiting.worker();
+            inner.to_workers.cancel(call_id, worker.as_deref(), &error.to_string());
         }
 
         record.end(end.as_ref().err().map(Error::label));
@@ -356,6 +383,7 @@ impl Inner {
         envelope.reply_to = Some(self.reply_topic.clone());
         envelope.source = self.agent.as_str().to_owned();
         envelope.headers.set(header::PROGRESS_TO, self.progress_topic.as_str());
+        envelope.headers.set(header::STATUS_TO, self.progress_topic.as_str());
         deadline.write(&mut envelope.headers);
         envelope
     }
@@ -381,6 +409,8 @@ async fn reply_or_error(
 struct Publication<'a> {
     bus: &'a dyn Bus,
     topic: &'a Topic,
+    workers: Option<Workers>,
+    deadline: Deadline,
     may_repeat: bool,
     waiting: &'a pending::Waiting,
 }
@@ -391,10 +421,13 @@ impl Publication<'_> {
     ///
     /// A second copy could be run by another worker than the first, so only what may repeat is
     /// published again. And a queue that refuses says nothing of the other queues of its topic.
-    async fn publish(&self, envelope: Envelope) -> Result<(), PublishError> {
+    async fn publish(mut self, envelope: Envelope) -> Result<(), PublishError> {
         let mut may_be_there = false;
         loop {
-            match self.bus.publish(self.topic, envelope.clone()).await {
+            // The broker drops what nobody waits for any more, by its own clock; and a worker learns
+            // from it how much time was left.
+            let copy = envelope.clone().with_expiry(self.deadline.left());
+            match self.bus.publish(self.topic, copy).await {
                 Err(PublishError::Unconfirmed) => may_be_there = true,
                 // The broker went away with it and is not back yet.
                 Err(PublishError::Unavailable(_)) if may_be_there => {}
@@ -404,6 +437,12 @@ impl Publication<'_> {
                 }
                 Err(_) if may_be_there => {
                     self.waiting.expect_worker(Error::Unconfirmed);
+                    return Ok(());
+                }
+                Ok(()) => {
+                    if let Some(workers) = self.workers.take() {
+                        self.waiting.note_published(workers);
+                    }
                     return Ok(());
                 }
                 result => return result,
@@ -419,10 +458,12 @@ impl Publication<'_> {
 }
 
 struct ReplyReader {
+    agent: AgentName,
+    clocks: PeerClocks,
     pending: Arc<Pending>,
     counters: Arc<Counters>,
     asked: Arc<Asked>,
-    cancels: Arc<CancelSender>,
+    to_workers: Arc<WorkerMessages>,
     questions: Questions,
 }
 
@@ -431,13 +472,21 @@ impl Handler for ReplyReader {
         self.read(delivery.envelope);
         Box::pin(std::future::ready(Disposition::Ack))
     }
+
+    fn on_resubscribed(&self) {
+        self.pending.note_missed_replies();
+    }
 }
 
 impl ReplyReader {
     fn read(&self, envelope: Envelope) {
         if message::is::<Alive>(&envelope) {
             match json::read::<Alive>(&envelope.body) {
-                Ok(alive) => self.take_heartbeat(&alive),
+                Ok(alive) => {
+                    let (agent, worker) = (self.agent.as_str(), &alive.instance);
+                    self.clocks.hear_heartbeat(agent, worker, &envelope);
+                    self.take_heartbeat(&alive);
+                }
                 Err(error) => tracing::warn!(%error, "dropped a malformed heartbeat"),
             }
         } else if message::is::<ToolProgress>(&envelope) {
@@ -447,6 +496,8 @@ impl ReplyReader {
             }
         } else if message::is::<ToolAsk>(&envelope) {
             self.questions.take(&envelope);
+        } else if message::is::<CallQuery>(&envelope) {
+            self.answer_query(&envelope);
         } else {
             self.count(self.pending.answer(envelope));
         }
@@ -456,7 +507,20 @@ impl ReplyReader {
     fn take_heartbeat(&self, alive: &Alive) {
         for call_id in self.pending.take_heartbeat(alive) {
             tracing::debug!(call_id, worker = alive.instance, "a worker runs an abandoned call");
-            self.cancels.send(call_id, "its caller does not wait for it any more");
+            let reason = "its caller does not wait for it any more";
+            self.to_workers.cancel(call_id, Some(&alive.instance), reason);
+        }
+    }
+
+    /// Tells a worker whether the call that it was handed is still waited for.
+    fn answer_query(&self, envelope: &Envelope) {
+        match json::read::<CallQuery>(&envelope.body) {
+            Ok(query) => {
+                let Some(reply_to) = envelope.reply_to.clone() else { return };
+                let is_awaited = self.pending.claim_awaited(&query.correlation_id);
+                self.to_workers.answer_query(reply_to, query.correlation_id, is_awaited);
+            }
+            Err(error) => tracing::warn!(%error, "dropped a malformed query"),
         }
     }
 

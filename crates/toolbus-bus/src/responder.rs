@@ -8,11 +8,13 @@
 //! are cancelled, or are out of time.
 
 mod cancel;
+mod control;
 mod heartbeat;
 mod key;
 mod outbox;
 mod outcome_memory;
 mod parked;
+mod queries;
 mod questions;
 mod worker;
 
@@ -27,24 +29,26 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolbus_wire::header::Headers;
 use toolbus_wire::message::tool::CallIds;
-use toolbus_wire::message::toolbus::ToolCancel;
 use toolbus_wire::name::InstanceId;
 use toolbus_wire::{Envelope, ErrorCode, Execution, Message, Topic, json, topic};
 
+use crate::clock::PeerClocks;
 use crate::deadline::REQUEST_TIMEOUT_MAX;
 use crate::metrics::Answered;
 pub use crate::parked_request::ParkedRequest;
-use crate::port::{Bus, Consumer, Delivery, Disposition, Flow, SubscribeError, Subscription};
+use crate::port::{Bus, Consumer, Flow, SubscribeError, Subscription};
 use crate::slot::Slot;
 use crate::{CallContext, TopicPattern};
 use cancel::Cancels;
+use control::{ControlConsumers, ControlReader};
 use heartbeat::Heartbeats;
 pub use key::CallKey;
 use outbox::Outbox;
 use outcome_memory::OutcomeMemory;
 pub use outcome_memory::{OUTCOME_TTL, REMEMBERED_BYTES};
 use parked::ParkedCalls;
-use questions::Asks;
+use queries::CallQueries;
+use questions::{Asks, OpenQuestions};
 use worker::{RequestHandler, Worker};
 
 /// One kind of request: how it is read, done, and answered.
@@ -201,6 +205,14 @@ impl Reply {
     pub fn failing(self, code: &'static str) -> Self {
         Self { error: Some(code), ..self }
     }
+
+    /// The message that carries the reply.
+    fn into_envelope(self, source: &str, correlation_id: Option<String>) -> Envelope {
+        let mut envelope = Envelope::new(self.message_type, source, self.body);
+        envelope.correlation_id = correlation_id;
+        envelope.headers = self.headers;
+        envelope
+    }
 }
 
 /// What surrounds a call that runs.
@@ -249,10 +261,9 @@ pub struct Listen {
 /// A service at work. Stop it with [`Responder::stop`].
 pub struct Responder {
     requests: Consumer,
-    cancels: Consumer,
+    control: ControlConsumers,
     outbox: Outbox,
     heartbeats: Heartbeats,
-    asks: Asks,
     parked: ParkedCalls,
     _expire_parked: DropGuard,
 }
@@ -283,36 +294,43 @@ impl Responder {
     ) -> Result<Self, SubscribeError> {
         let stop = CancellationToken::new();
         let outbox = Outbox::start(Arc::clone(&bus), service.source(), stop.clone());
+        let questions = Arc::new(OpenQuestions::default());
+        let inbox = topic::tool_worker(&listen.instance);
+        let (source, own) = (service.source(), inbox.clone());
+        let clocks = Arc::new(PeerClocks::new());
+        let queries =
+            CallQueries::new(Arc::clone(&bus), source, &listen.instance, own, Arc::clone(&clocks));
+        let queries = Arc::new(queries);
         let asks =
-            Asks::new(Arc::clone(&bus), outbox.clone(), service.source(), &listen.subscription);
+            Asks::new(Arc::clone(&bus), outbox.clone(), source, inbox, Arc::clone(&questions));
         let cancels = Arc::new(Cancels::default());
+        let memory = OutcomeMemory::default();
         let parked = ParkedCalls::new(listen.concurrency.get());
         let (instance, calls) = (&listen.instance, Arc::clone(&cancels));
         let heartbeats = Heartbeats::start(outbox.clone(), instance, calls, stop.clone());
         // Whatever ends the worker ends what works for it: also a start that fails, a responder
         // that is dropped, a bus that is closed.
         let end = stop.drop_guard();
-        let hear_cancels = {
-            let cancels = Arc::clone(&cancels);
-            move |delivery: Delivery| std::future::ready(take_cancel(&cancels, &delivery.envelope))
-        };
-        let flow = Flow::Ordered { prefetch: listen.concurrency };
-        let subscription = Subscription::private(
-            format!("{}.cancel.{}", listen.subscription, listen.instance),
-            TopicPattern::from(topic::TOOL_CANCEL),
-            flow,
-        );
 
         // Cancels first: no request may run that cannot be cancelled.
-        let hear_cancels = bus.subscribe(subscription, Arc::new(hear_cancels)).await?;
+        let control = ControlReader {
+            cancels: Arc::clone(&cancels),
+            queries: Arc::clone(&queries),
+            questions,
+            memory: memory.clone(),
+            outbox: outbox.clone(),
+        };
+        let control = control.subscribe(&*bus, &listen.subscription, &listen.instance).await?;
         let worker = Arc::new(Worker {
             service,
             topic: listen.topic.clone(),
-            memory: OutcomeMemory::default(),
+            memory,
+            clocks,
             cancels,
             outbox: outbox.clone(),
             heartbeats: heartbeats.clone(),
-            asks: asks.clone(),
+            asks,
+            queries,
             answered: Answered::new(listen.topic.template()),
             _end: end,
         });
@@ -338,8 +356,7 @@ impl Responder {
         opened.cancel();
 
         let _expire_parked = parked.expire_guard();
-        let cancels = hear_cancels;
-        Ok(Self { requests, cancels, outbox, heartbeats, asks, parked, _expire_parked })
+        Ok(Self { requests, control, outbox, heartbeats, parked, _expire_parked })
     }
 
     /// Takes no more requests, waits up to `grace` for those that run, and gives the rest back.
@@ -348,19 +365,10 @@ impl Responder {
         let ends_at = Instant::now() + grace.min(REQUEST_TIMEOUT_MAX);
         self.requests.stop(grace).await;
         self.parked.stop(ends_at.saturating_duration_since(Instant::now())).await;
-        self.cancels.stop(Duration::ZERO).await;
-        self.asks.stop().await;
+        self.control.stop().await;
         self.heartbeats.stop().await;
         self.outbox.stop().await;
     }
-}
-
-fn take_cancel(cancels: &Cancels, envelope: &Envelope) -> Disposition {
-    match json::read::<ToolCancel>(&envelope.body) {
-        Ok(cancel) => cancels.cancel(&cancel.source, &cancel.tool_call_id),
-        Err(error) => tracing::warn!(%error, "a cancel message that cannot be read"),
-    }
-    Disposition::Ack
 }
 
 #[cfg(test)]

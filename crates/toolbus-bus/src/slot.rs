@@ -253,6 +253,11 @@ impl Slot {
         }
     }
 
+    /// Whether the call stands for a request, as one does that runs.
+    pub(crate) fn has_request(&self) -> bool {
+        self.0.as_ref().is_some_and(|slot| slot.request.get().is_some())
+    }
+
     /// Cancels the call.
     pub(crate) fn cancel(&self) {
         if let Some(request) = self.0.as_ref().and_then(|slot| slot.request.get()) {

@@ -148,6 +148,10 @@ impl Bus for Faulty {
         self.inner.subscribe(subscription, handler)
     }
 
+    fn count_consumers<'a>(&'a self, subscription: &'a str) -> BoxFuture<'a, Option<usize>> {
+        self.inner.count_consumers(subscription)
+    }
+
     fn health(&self) -> Health {
         self.health.lock().clone()
     }

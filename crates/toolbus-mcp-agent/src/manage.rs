@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use toolbus_bus::requester::{self, Requester};
-use toolbus_bus::{CallContext, Envelope, Progress, PublishError};
+use toolbus_bus::{CallContext, Envelope, Progress};
 use toolbus_tools::Permit;
 use toolbus_tools::call::CallError;
 use toolbus_wire::message::mcp::McpResponse;
-use toolbus_wire::{ErrorCode, Message, header, json, topic};
+use toolbus_wire::{ErrorCode, Message, header, json, queue, topic};
 
 /// How long a bridge may take to answer.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
@@ -27,6 +27,7 @@ pub(crate) async fn ask<Q: Message, A: Message>(
     let request = requester::Request {
         may_repeat: false,
         topic: &topic::MCP_MANAGE,
+        workers: Some(&queue::mcp_bridge_manage(requester.agent())),
         // These requests have no id of their own: the message's takes its place at both ends.
         call_id: &envelope.message_id.clone(),
         envelope,
@@ -38,7 +39,7 @@ pub(crate) async fn ask<Q: Message, A: Message>(
     };
     let reply = replied.map_err(|error| match error {
         requester::Error::Timeout { .. } => CallError::new(ErrorCode::Timeout, timed_out()),
-        requester::Error::Publish(PublishError::Unroutable(_)) => CallError::new(
+        error if error.is_unroutable() => CallError::new(
             ErrorCode::Unroutable,
             "no MCP bridge is running: nobody manages MCP servers",
         ),

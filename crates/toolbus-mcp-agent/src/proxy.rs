@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
-use toolbus_bus::PublishError;
 use toolbus_bus::requester::{self, Requester};
 use toolbus_tools::bus::{RemoteCall, error_of, output_of};
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::{Executor, Subject};
 use toolbus_wire::header::{self, Headers};
 use toolbus_wire::message::mcp::McpNearestNames;
-use toolbus_wire::{ErrorCode, topic};
+use toolbus_wire::{ErrorCode, queue, topic};
 
 use crate::index::Index;
 use crate::nearest::nearest_names;
@@ -68,6 +67,7 @@ impl InvokeTool {
         let remote = RemoteCall {
             may_repeat: subject.annotations.may_repeat(),
             topic: &topic::TOOL_INVOKE_MCP,
+            workers: Some(&queue::mcp_bridge_invoke(self.requester.agent())),
             tool,
             arguments,
             session: None,
@@ -83,7 +83,7 @@ impl InvokeTool {
             requester::Error::Timeout { .. } => {
                 CallError::new(ErrorCode::Timeout, timed_out(tool, asked))
             }
-            requester::Error::Publish(PublishError::Unroutable(_)) => CallError::new(
+            error if error.is_unroutable() => CallError::new(
                 ErrorCode::Unroutable,
                 "no MCP bridge is running: nobody takes calls of MCP tools",
             ),

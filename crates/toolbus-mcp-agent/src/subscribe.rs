@@ -12,12 +12,12 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use toolbus_bus::requester::{self, Requester};
-use toolbus_bus::{CallContext, Deadline, Envelope, Progress, PublishError};
+use toolbus_bus::{CallContext, Deadline, Envelope, Progress};
 use toolbus_tools::Permit;
 use toolbus_tools::call::CallError;
 use toolbus_wire::message::mcp::{McpSubscribeRequest, McpSubscribeResponse};
 use toolbus_wire::message::toolbus::ToolProgress;
-use toolbus_wire::{ErrorCode, header, json, topic};
+use toolbus_wire::{ErrorCode, header, json, queue, topic};
 
 use crate::directory::McpDirectory;
 use crate::manage::check_answer;
@@ -208,6 +208,7 @@ impl LastingRequest {
         let request = requester::Request {
             may_repeat: false,
             topic: &topic::MCP_SUBSCRIBE,
+            workers: Some(&queue::mcp_bridge_subscribe(requester.agent())),
             call_id: &envelope.message_id.clone(),
             envelope,
             context: CallContext::until(Deadline::after(LEASE_TTL))
@@ -224,7 +225,7 @@ impl LastingRequest {
                 },
                 Err(error) => failed(format!("the reply cannot be read: {error}")),
             },
-            Err(requester::Error::Publish(PublishError::Unroutable(_))) => {
+            Err(error) if error.is_unroutable() => {
                 CallError::new(ErrorCode::Unroutable, "no MCP bridge is running that subscribes")
             }
             Err(error) => toolbus_tools::bus::error_of("mcp.subscribe", error),

@@ -162,6 +162,13 @@ impl Bus for RabbitBus {
         Box::pin(self.subscribe_now(subscription, handler))
     }
 
+    fn count_consumers<'a>(&'a self, subscription: &'a str) -> BoxFuture<'a, Option<usize>> {
+        Box::pin(async move {
+            let session = self.shared.state.borrow().session()?;
+            topology::count_consumers(&session.link, subscription).await
+        })
+    }
+
     fn health(&self) -> Health {
         self.shared.health()
     }

@@ -1,9 +1,10 @@
 //! One subscription: its channel and consumer at the broker, opened again as often as they are
 //! lost.
 //!
-//! Messages are taken only while a handler is free for them. A stop takes no more, gives back what
-//! was fetched and not begun, and lets running handlers end; what they leave undone goes back to
-//! the queue as the channel closes.
+//! Messages are taken only while a handler is free for them. A stop has the broker hand out no
+//! more. What it has handed out by then is still handled, since a message that goes back to its
+//! queue looks as if its handling had begun. What handlers leave undone goes back as the channel
+//! closes.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use lapin::options::{
 };
 use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
 use lapin::types::FieldTable;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -229,6 +230,8 @@ impl RunningSubscription {
                 () = &mut stopped => break,
                 permit = Arc::clone(&self.permits).acquire_owned() => permit,
             };
+            // Nothing closes them.
+            let Ok(permit) = permit else { break };
 
             let next = tokio::select! {
                 biased;
@@ -242,17 +245,21 @@ impl RunningSubscription {
                 None => return ConsumeEnd::Lost(CANCELLED.to_owned()),
             };
 
-            let handler = Arc::clone(&self.handler);
-            let expire = self.expire.clone();
-            // Boxed: a task's beginning moves its future several times.
-            self.handlers.spawn(Box::pin(async move {
-                work.run(&*handler, &expire).await;
-                drop(permit);
-            }));
+            self.spawn_handler(work, permit);
         }
 
-        self.return_prefetched(source, consumer).await;
+        self.finish_prefetched(source, consumer).await;
         ConsumeEnd::Stopped
+    }
+
+    fn spawn_handler(&self, work: IncomingMessage, permit: OwnedSemaphorePermit) {
+        let handler = Arc::clone(&self.handler);
+        let expire = self.expire.clone();
+        // Boxed: a task's beginning moves its future several times.
+        self.handlers.spawn(Box::pin(async move {
+            work.run(&*handler, &expire).await;
+            drop(permit);
+        }));
     }
 
     async fn take_in_order(
@@ -294,6 +301,30 @@ impl RunningSubscription {
         ConsumeEnd::Stopped
     }
 
+    /// Cancels the consumer and handles what was handed out before. Of a channel that was lost,
+    /// handlers may still have places; what finds none goes back to the queue.
+    async fn finish_prefetched(
+        &self,
+        source: &Arc<SubscriptionChannel>,
+        consumer: &mut lapin::Consumer,
+    ) {
+        let channel = source.channel();
+        let goodbye = async {
+            let _ = channel.basic_cancel(consumer.tag(), BasicCancelOptions::default()).await;
+            while let Some(Ok(delivery)) = consumer.next().await {
+                match Arc::clone(&self.permits).try_acquire_owned() {
+                    Ok(permit) => {
+                        let work = IncomingMessage::new(Arc::clone(source), delivery);
+                        self.spawn_handler(work, permit);
+                    }
+                    Err(_) => return_to_queue(channel, delivery.delivery_tag).await,
+                }
+            }
+        };
+
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, goodbye).await;
+    }
+
     /// Cancels the consumer and returns prefetched messages to the queue.
     async fn return_prefetched(
         &self,
@@ -310,13 +341,17 @@ impl RunningSubscription {
 
             let _ = channel.basic_cancel(consumer.tag(), BasicCancelOptions::default()).await;
             while let Some(Ok(delivery)) = consumer.next().await {
-                let back = BasicNackOptions { multiple: false, requeue: true };
-                let _ = channel.basic_nack(delivery.delivery_tag, back).await;
+                return_to_queue(channel, delivery.delivery_tag).await;
             }
         };
 
         let _ = tokio::time::timeout(CLOSE_TIMEOUT, goodbye).await;
     }
+}
+
+async fn return_to_queue(channel: &Channel, tag: u64) {
+    let back = BasicNackOptions { multiple: false, requeue: true };
+    let _ = channel.basic_nack(tag, back).await;
 }
 
 /// The broker ends a consumer without an error when its queue is deleted.

@@ -111,6 +111,18 @@ pub(crate) fn fits_queue_name(subscription: &str) -> bool {
     queue::dead_letter_queue(subscription).len() <= NAME_BYTES_MAX
 }
 
+/// How many consumers the queue of a subscription has; `None` where there is no such queue.
+pub(crate) async fn count_consumers(link: &Link, subscription: &str) -> Option<usize> {
+    // A channel of its own: the broker closes it where there is no such queue.
+    let channel = link.connection.create_channel().await.ok()?;
+    let passive = QueueDeclareOptions { passive: true, ..Default::default() };
+    let name = short_string(&queue::queue(subscription));
+    let found = channel.queue_declare(name, passive, FieldTable::default()).await.ok()?;
+    let count = usize::try_from(found.consumer_count()).ok();
+    let _ = channel.close(200, "done".into()).await;
+    count
+}
+
 /// Bounds of a queue that bears our own name.
 fn own_bounds() -> FieldTable {
     let mut arguments = FieldTable::default();

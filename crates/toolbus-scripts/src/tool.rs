@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use toolbus_bus::requester::{self, Requester};
-use toolbus_bus::{Envelope, Progress, PublishError};
+use toolbus_bus::{Envelope, Progress};
 use toolbus_tools::bus::{error_of, output_of};
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::id::ToolId;
@@ -18,7 +18,7 @@ use toolbus_tools::{Executor, Guide, Guides, Tool};
 use toolbus_wire::envelope::new_id;
 use toolbus_wire::message::script::{ScriptInvokeRequest, ScriptInvokeResponse, ScriptReason};
 use toolbus_wire::message::tool::ToolError;
-use toolbus_wire::{ErrorCode, json, message, topic};
+use toolbus_wire::{ErrorCode, json, message, queue, topic};
 
 /// Name of the tool.
 pub const NAME: &str = "execute_python_script";
@@ -121,6 +121,7 @@ impl ExecutePython {
         let sent = requester::Request {
             may_repeat: false,
             topic: &topic::SCRIPT_INVOKE,
+            workers: Some(queue::SCRIPTS_MANAGER_INVOKE),
             envelope: Envelope::of(&request, requester.agent().as_str()),
             call_id: &request.tool_call_id,
             context,
@@ -261,7 +262,7 @@ fn request_error(error: requester::Error, asked: Duration, seconds: u64) -> Call
         requester::Error::Timeout { .. } => {
             CallError::new(ErrorCode::Timeout, timeout_text(seconds))
         }
-        requester::Error::Publish(PublishError::Unroutable(_)) => CallError::new(
+        error if error.is_unroutable() => CallError::new(
             ErrorCode::Unroutable,
             "no scripts manager is running: nobody takes scripts",
         ),

@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bytes::Bytes;
 use uuid::Uuid;
 
+use crate::clock::unix_now;
 use crate::header::Headers;
 use crate::{Message, Topic, json};
 
@@ -141,7 +142,7 @@ pub fn new_id() -> String {
 
 /// Unix time in whole seconds. A clock that stands before 1970 reads 1: zero means absent.
 pub(crate) fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs().max(1))
+    unix_now().as_secs().max(1)
 }
 
 /// A W3C trace context, as text: checked for its form when it is parsed, never interpreted here.

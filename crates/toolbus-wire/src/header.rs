@@ -40,13 +40,16 @@ well_known! {
     /// Toolbus extension: the grant by which a worker knows that the request has passed the gates.
     /// It is a proof, so it is never logged.
     GRANT = "rb-grant", on the wire "rb-rb-grant";
-    /// Ours: when the caller stops waiting, in Unix milliseconds.
+    /// Ours: when the caller stops waiting, in Unix milliseconds by its own clock. How much time
+    /// that was when the request was sent is the message's expiry.
     DEADLINE_MS = "rb-deadline-ms", on the wire "rb-rb-deadline-ms";
     /// Ours: the topic that takes progress and heartbeats.
     PROGRESS_TO = "rb-progress-to", on the wire "rb-rb-progress-to";
     /// Ours, beside the one before: there (with any value) when nobody reads progress, so that the
     /// topic is for heartbeats alone.
     QUIET = "rb-quiet", on the wire "rb-rb-quiet";
+    /// Toolbus extension: the topic at which the caller says whether it still waits for the call.
+    STATUS_TO = "rb-status-to", on the wire "rb-rb-status-to";
     /// Toolbus extension, on a reply: there (with any value) when the worker that answers did not
     /// run the call and another may be running it. Whoever waits ends on it only when no other
     /// worker speaks of the call.

@@ -10,6 +10,7 @@
 #[macro_use]
 mod text_enum;
 
+pub mod clock;
 pub mod envelope;
 pub mod error_code;
 pub mod execution;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use toolbus_testkit::process::{Launch, Process};
+use toolbus_wire::clock::SHIFT_VARIABLE;
 
 use super::memory::MemoryWatch;
 use super::{FleetConfig, ProcessPlace, span_until_now};
@@ -54,6 +55,7 @@ impl CallerProcess {
         let logs = self.place.folder.join(&name);
         std::fs::create_dir_all(&logs)?;
         let process = Launch::new("chaos")
+            .env(SHIFT_VARIABLE, self.place.clock_shift_ms.to_string())
             .args(["caller", "--broker", &self.place.broker, "--name", &name])
             .args(["--seed", &self.seed.to_string(), "--calls", &left.to_string()])
             .args(["--in-flight", &self.in_flight.to_string()])

@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use serde_json::json;
 use tokio::time::Instant;
 use toolbus_testkit::process::{Launch, Service};
+use toolbus_wire::clock::SHIFT_VARIABLE;
 
 use super::memory::MemoryWatch;
 use super::{ProcessPlace, STOP_TIMEOUT, span_until_now};
@@ -50,7 +51,10 @@ impl WorkerProcess {
         });
         std::fs::write(&servers, json!({"mcpServers": {SERVER_NAME: entry}}).to_string())?;
 
-        let launch = Launch::new("mcp-bridge").arg("--bus").arg(&self.place.broker);
+        let launch = Launch::new("mcp-bridge")
+            .env(SHIFT_VARIABLE, self.place.clock_shift_ms.to_string())
+            .arg("--bus")
+            .arg(&self.place.broker);
         let mut service = launch.arg("--mcp-config").arg(&servers).start()?;
         memory.add(service.process().id(), &name, MEMORY_LIMIT_MIB);
         self.service = Some(service);

@@ -117,6 +117,7 @@ impl Lane for Asker {
         self.request.tool_call_id = new_id();
         let request = Request {
             may_repeat: false,
+            workers: None,
             topic: &self.topic,
             envelope: Envelope::of(&self.request, self.requester.agent().as_str()),
             call_id: &self.request.tool_call_id,

@@ -77,6 +77,7 @@ pub(super) async fn what_a_call_tells_before_it_asks_is_heard_before(stage: Stag
     let what = format!("tell-and-ask {PIECES}");
     let request = Request {
         may_repeat: false,
+        workers: None,
         topic: &asking.topic,
         envelope: message(&what),
         call_id: &what,
@@ -278,6 +279,7 @@ impl Asking {
     ) -> Result<String, Error> {
         let request = Request {
             may_repeat: false,
+            workers: None,
             topic: &self.topic,
             envelope: message(what),
             call_id: what,

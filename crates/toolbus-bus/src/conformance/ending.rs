@@ -67,8 +67,9 @@ pub(super) async fn a_stop_lets_running_work_finish(stage: Stage) {
     stage.publish_texts(&bus, &topic, ["running"]).await;
     probe.received(1).await;
 
-    // The first poll of `stop` comes before the publish: from then on nothing new is taken.
+    // What the broker has handed out by then is still worked on; from then on nothing new is taken.
     let meanwhile = async {
+        stage.consumers(&bus, "q", 0).await;
         stage.publish_texts(&bus, &topic, ["later"]).await;
         stage.ready("q", 1).await;
         stage.quiet().await;
@@ -84,6 +85,29 @@ pub(super) async fn a_stop_lets_running_work_finish(stage: Stage) {
     let _next = stage.subscribe(&bus, stage.durable("q", "work", in_order(8)), &next).await;
     // What was not acked would stand before what came later.
     assert_eq!(texts(&next.received(1).await), ["later"]);
+}
+
+/// What the broker has handed out when the stop comes is worked on, for it would look begun to the
+/// next consumer. So nothing that the next one gets was begun.
+pub(super) async fn a_stop_under_load_leaves_nothing_that_looks_begun(stage: Stage) {
+    let (bus, publisher) = (stage.bus().await, stage.bus().await);
+    let topic = stage.topic("work");
+    stage.make_queue(&bus, "q", "work").await;
+    let sent = numbers(600);
+    stage.publish_texts(&publisher, &topic, sent.clone()).await;
+
+    let probe = stage.acks();
+    let consumer = stage.subscribe(&bus, stage.durable("q", "work", at_once(16)), &probe).await;
+    probe.received(50).await;
+    stage.within("the stop", consumer.stop(stage.patience())).await;
+    let handled = probe.texts().len();
+
+    let next = stage.acks();
+    let _next = stage.subscribe(&bus, stage.durable("q", "work", in_order(64)), &next).await;
+    let seen = next.received(sent.len() - handled).await;
+    assert!(seen.iter().all(|seen| !seen.delivery.redelivered), "after {handled} were handled");
+    let all: Vec<_> = probe.texts().into_iter().chain(texts(&seen)).collect();
+    assert_eq!(sorted(all), sorted(sent));
 }
 
 /// Work that is not done when the grace is over is dropped, and its message goes to another: better

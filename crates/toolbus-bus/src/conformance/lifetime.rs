@@ -32,6 +32,25 @@ pub(super) async fn a_durable_queue_keeps_messages_for_its_consumer(stage: Stage
     assert_eq!(first.texts(), ["before"], "a stopped consumer gets nothing");
 }
 
+/// Whoever publishes can find out whether anybody takes what it publishes.
+pub(super) async fn the_consumers_of_a_durable_queue_are_counted(stage: Stage) {
+    let (bus, other) = (stage.bus().await, stage.bus().await);
+    assert_eq!(bus.count_consumers(&stage.name("q")).await, None, "there is no such queue");
+
+    let probe = stage.acks();
+    let subscription = stage.durable("q", "work", at_once(1));
+    let first = stage.subscribe(&bus, subscription.clone(), &probe).await;
+    stage.consumers(&bus, "q", 1).await;
+    let second = stage.subscribe(&other, subscription, &probe).await;
+    stage.consumers(&bus, "q", 2).await;
+
+    stage.within("the kill", first.kill()).await;
+    stage.consumers(&other, "q", 1).await;
+    stage.within("the stop", second.stop(stage.patience())).await;
+    stage.consumers(&other, "q", 0).await;
+    stage.publish_texts(&bus, &stage.topic("work"), ["kept"]).await;
+}
+
 /// A private queue is gone, with what was in it, when its consumer has stopped, and its name is
 /// free again.
 pub(super) async fn a_private_queue_ends_with_its_consumer(stage: Stage) {

@@ -79,6 +79,7 @@ impl Caller {
     async fn call(&self, what: &str) -> String {
         let request = Request {
             may_repeat: false,
+            workers: None,
             topic: &self.topic,
             envelope: message(what),
             call_id: what,

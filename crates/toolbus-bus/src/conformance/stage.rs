@@ -144,6 +144,13 @@ impl Stage {
         }
     }
 
+    /// Waits until a queue has as many consumers as expected.
+    pub(super) async fn consumers(&self, bus: &Arc<dyn Bus>, name: &str, expected: usize) {
+        let name = &self.name(name);
+        let has_them = || async move { bus.count_consumers(name).await == Some(expected) };
+        self.until(&format!("{expected} consumers of {name}"), has_them).await;
+    }
+
     /// Waits until as many messages as expected wait in a queue.
     pub(super) async fn ready(&self, name: &str, expected: usize) {
         let name = self.name(name);

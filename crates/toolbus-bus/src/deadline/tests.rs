@@ -4,8 +4,15 @@ fn headers(pairs: &[(&'static str, &str)]) -> Headers {
     pairs.iter().fold(Headers::new(), |headers, (name, value)| headers.with(*name, *value))
 }
 
+/// What a request with these headers and this expiry asks for.
+fn read(headers: Headers, expires_after: Option<Duration>) -> Deadline {
+    let envelope = Envelope::new("Test", "RockBot", Vec::new().into());
+    let envelope = Envelope { headers, expires_after, ..envelope };
+    Deadline::of_request(&envelope, Duration::from_secs(60), &PeerClocks::new())
+}
+
 fn check(pairs: &[(&'static str, &str)], left_ms: u64, asked_ms: u64) {
-    let deadline = Deadline::of_request(&headers(pairs), Duration::from_secs(60));
+    let deadline = read(headers(pairs), None);
     let left = deadline.left();
     let expected = Duration::from_millis(left_ms);
     // A moment is told by the wall clock, which goes on meanwhile: a busy machine may take a while.
@@ -41,6 +48,19 @@ async fn each_hop_has_less_time_than_the_one_before() {
 async fn what_is_written_is_what_is_read() {
     let mut headers = Headers::new();
     Deadline::after(Duration::from_secs(5)).write(&mut headers);
-    let read = Deadline::of_request(&headers, Duration::from_secs(60));
+    let read = read(headers, None);
     assert!(read.left() > Duration::from_secs(3) && read.left() <= Duration::from_secs(5));
+}
+
+/// By its own clock the caller has stopped waiting long ago, or asks for a year; the message says
+/// what was left.
+#[tokio::test(start_paused = true)]
+async fn what_was_left_is_believed_where_the_moment_cannot_be() {
+    for moment in ["1", "18446744073709551615"] {
+        let seconds = Duration::from_secs;
+        let only_moment = headers(&[("rb-deadline-ms", moment)]);
+        assert_eq!(read(only_moment, Some(seconds(5))).left(), seconds(5));
+        let both = headers(&[("rb-deadline-ms", moment), ("rb-timeout-ms", "2000")]);
+        assert_eq!(read(both, Some(seconds(5))).left(), seconds(2));
+    }
 }

@@ -8,13 +8,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Broker;
-use super::queue::{Queue, QueueHead, QueuedMessage};
+use super::queue::{CountedConsumer, Queue, QueueHead, QueuedMessage};
 use crate::metrics::DeadLetterReason;
 use crate::port::{Disposition, Flow, Handler, dispatch};
 
 pub(super) struct MemoryConsumer {
     pub(super) broker: Arc<Broker>,
     pub(super) queue: Arc<Queue>,
+    /// Dropped once it takes nothing more.
+    pub(super) counted: Option<CountedConsumer>,
     pub(super) handler: Arc<dyn Handler>,
     pub(super) flow: Flow,
     pub(super) stop: CancellationToken,
@@ -23,12 +25,14 @@ pub(super) struct MemoryConsumer {
 }
 
 impl MemoryConsumer {
-    pub(super) async fn run(self) {
+    pub(super) async fn run(mut self) {
+        let counted = self.counted.take();
         let this = Arc::new(self);
         match this.flow {
             Flow::Concurrent(permits) => this.run_concurrent(permits.get()).await,
             Flow::Ordered { .. } => this.run_ordered().await,
         }
+        drop(counted);
         this.handlers.close();
         this.handlers.wait().await;
         if this.queue.is_private() {

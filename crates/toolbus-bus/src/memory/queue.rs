@@ -1,6 +1,7 @@
 //! One queue: messages that wait, and a count of those that are out.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -21,7 +22,12 @@ pub(super) struct Queue {
     patterns: Mutex<Vec<TopicPattern>>,
     state: Mutex<QueueState>,
     arrived: Notify,
+    /// As many clones as there are consumers, and one.
+    consumers: Arc<()>,
 }
+
+/// A consumer of a queue, counted until this is dropped.
+pub(super) struct CountedConsumer(#[expect(dead_code, reason = "it is counted")] Arc<()>);
 
 #[derive(Default)]
 struct QueueState {
@@ -75,11 +81,21 @@ impl Queue {
             patterns: Mutex::new(vec![subscription.pattern.clone()]),
             state: Mutex::default(),
             arrived: Notify::new(),
+            consumers: Arc::default(),
         }
     }
 
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// One more consumer.
+    pub(super) fn count_consumer(&self) -> CountedConsumer {
+        CountedConsumer(Arc::clone(&self.consumers))
+    }
+
+    pub(super) fn consumers(&self) -> usize {
+        Arc::strong_count(&self.consumers) - 1
     }
 
     pub(super) fn is_private(&self) -> bool {

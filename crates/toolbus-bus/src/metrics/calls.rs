@@ -13,7 +13,7 @@ use super::{
 };
 
 /// Most agents that are told apart.
-const CALLERS_MAX: usize = 100;
+pub(super) const CALLERS_MAX: usize = 100;
 
 /// Metrics of a requester: the calls that it makes.
 #[derive(Debug)]

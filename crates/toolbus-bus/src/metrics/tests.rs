@@ -139,3 +139,13 @@ fn calls_are_counted_by_their_caller_and_callers_are_bounded() {
     assert!(of_calls.count() <= 104, "{points:?}");
     assert_eq!(points["toolbus.bus.calls tool.invoke.mcp other ok"], 902);
 }
+
+#[test]
+fn a_difference_of_clocks_is_recorded_by_the_agent_of_the_call() {
+    let store = Store::new();
+    let skew = ClockSkew::of_meter(&store.meter());
+    skew.record("one", std::time::Duration::from_secs(120));
+    skew.record("one", std::time::Duration::ZERO);
+    skew.record("two", std::time::Duration::ZERO);
+    store.check(&[("toolbus.bus.clock_skew one", 2), ("toolbus.bus.clock_skew two", 1)]);
+}

@@ -2,24 +2,23 @@
 
 use std::collections::{HashMap, VecDeque, hash_map};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use toolbus_wire::envelope::new_id;
 use toolbus_wire::message::toolbus::{Alive, ToolProgress};
-use toolbus_wire::{Envelope, header};
+use toolbus_wire::{Envelope, Topic, header};
 
 use super::questions::CallQuestions;
 use super::{Error, REQUESTS_MAX};
 use crate::{Asker, Progress};
 
 /// A worker is lost when a call that it had taken was in none of its heartbeats for this many
-/// checks: three heartbeats, one a second, and one check to spare.
-const SILENT_CHECKS_MAX: u32 = 7;
-/// The same, after the broker was away from the caller: a worker that lost it too may find its way
-/// back later than the caller did. It waits up to 6.25 s between two attempts, of which the last
-/// may take some seconds more; this is 15 s.
-const SILENT_CHECKS_AFTER_OUTAGE_MAX: u32 = 30;
+/// checks: 15 s. A worker whose connection was lost waits up to 6.25 s between two attempts to get
+/// it back, of which the last may take some seconds more.
+const SILENT_CHECKS_MAX: u32 = 30;
 /// The same for a request that a queue has refused: whoever takes it from another queue says so at
 /// once. This is 2 s.
 const REFUSED_CHECKS_MAX: u32 = 4;
@@ -28,6 +27,12 @@ const REFUSED_CHECKS_MAX: u32 = 4;
 /// least once.
 const EXPIRED_MAX: usize = 1_024;
 const ANSWERED_MAX: usize = 256;
+/// When workers are asked for replies that we may have missed, from when our queue was there again:
+/// a worker may be back later than we are.
+const REPLY_REQUEST_TIMES: [Duration; 4] =
+    [Duration::ZERO, Duration::from_secs(2), Duration::from_secs(5), Duration::from_secs(10)];
+/// Most subscriptions that are looked at for consumers in one check.
+const UNCLAIMED_MAX: usize = 16;
 /// Most calls of one heartbeat that its worker is told to stop; the next one names the rest.
 const ABANDONED_MAX: usize = 64;
 
@@ -49,6 +54,29 @@ struct PendingTable {
     closed: bool,
     /// Hears of the message that the requester has sent to itself.
     loopback: Option<oneshot::Sender<()>>,
+    /// Replies may have been missed until then, and how often workers have been asked for them.
+    missed_replies: Option<MissedReplies>,
+}
+
+/// Replies that may have been lost with our queue.
+struct MissedReplies {
+    /// When our queue was there again.
+    since: Instant,
+    /// How often workers have been asked.
+    asked: usize,
+}
+
+/// Where the workers of a request take it from.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Workers {
+    pub(super) topic: Topic,
+    pub(super) subscription: Arc<str>,
+}
+
+impl Workers {
+    pub(super) fn new(topic: &Topic, subscription: &str) -> Self {
+        Self { topic: topic.clone(), subscription: subscription.into() }
+    }
 }
 
 struct AnsweredRequest {
@@ -58,6 +86,8 @@ struct AnsweredRequest {
 
 struct PendingRequest {
     call_id: Arc<str>,
+    /// When it was made.
+    made_at: Instant,
     reply: oneshot::Sender<Result<Envelope, Error>>,
     progress: Progress,
     /// What it may ask. It ends with this entry.
@@ -67,6 +97,10 @@ struct PendingRequest {
     checks_left: Option<u32>,
     /// What the request ends in when no worker speaks of it in time.
     unless_heard: UnlessHeard,
+    /// Which worker has spoken of it last.
+    worker: Option<Arc<str>>,
+    /// Who is to take it, once it is published and until a worker has spoken of it.
+    unclaimed_by: Option<Workers>,
 }
 
 /// What a request ends in when no worker speaks of it in time.
@@ -103,11 +137,14 @@ impl Pending {
         let (reply, receiver) = oneshot::channel();
         let entry = PendingRequest {
             call_id: Arc::clone(&call_id),
+            made_at: Instant::now(),
             reply,
             progress,
             questions_of: CallQuestions::new(asker),
             checks_left: None,
             unless_heard: UnlessHeard::Fails(Error::WorkerLost),
+            worker: None,
+            unclaimed_by: None,
         };
 
         let mut table = self.table.lock();
@@ -146,7 +183,8 @@ impl Pending {
         if envelope.headers.get(header::TENTATIVE).is_some()
             && let Some(entry) = table.by_correlation.get_mut(correlation_id)
         {
-            entry.checks_left.get_or_insert(SILENT_CHECKS_MAX);
+            entry.checks_left = Some(SILENT_CHECKS_MAX);
+            entry.unclaimed_by = None;
             entry.unless_heard = UnlessHeard::Tentative(Box::new(envelope));
             return Answer::Taken;
         }
@@ -220,6 +258,7 @@ impl Pending {
         for call_id in &alive.calls {
             if table.by_call.contains_key(call_id.as_str()) {
                 table.reset_silence(call_id);
+                table.note_worker(call_id, &alive.instance);
             } else if abandoned.len() < ABANDONED_MAX && !table.was_answered(call_id) {
                 abandoned.push(call_id.as_str());
             }
@@ -249,11 +288,68 @@ impl Pending {
         }
     }
 
+    /// Whether the request of this correlation id waits for its reply. A worker that asks so is
+    /// about to start it.
+    pub(super) fn claim_awaited(&self, correlation_id: &str) -> bool {
+        let mut table = self.table.lock();
+        let entry = table.by_correlation.get_mut(correlation_id);
+        entry.map(|entry| entry.unclaimed_by = None).is_some()
+    }
+
+    /// Our queue was away and is there again: what was in it is lost.
+    pub(super) fn note_missed_replies(&self) {
+        self.table.lock().missed_replies = Some(MissedReplies { since: Instant::now(), asked: 0 });
+    }
+
+    /// The requests whose replies are to be asked for now, because they may have been missed.
+    pub(super) fn take_missed_replies(&self) -> Vec<String> {
+        let mut table = self.table.lock();
+        let Some(missed) = &mut table.missed_replies else { return Vec::new() };
+        if missed.since.elapsed() < REPLY_REQUEST_TIMES[missed.asked] {
+            return Vec::new();
+        }
+
+        let since = missed.since;
+        missed.asked += 1;
+        if missed.asked == REPLY_REQUEST_TIMES.len() {
+            table.missed_replies = None;
+        }
+        let entries = table.by_correlation.iter().filter(|(_, entry)| entry.made_at <= since);
+        entries.map(|(correlation_id, _)| correlation_id.to_string()).collect()
+    }
+
+    /// The workers of requests that were published some time ago and that no worker has spoken of.
+    pub(super) fn unclaimed_for(&self, time: Duration) -> Vec<Workers> {
+        let table = self.table.lock();
+        let mut all = Vec::new();
+        for workers in table.by_correlation.values().filter_map(|entry| entry.unclaimed_for(time)) {
+            if !all.contains(workers) && all.len() < UNCLAIMED_MAX {
+                all.push(workers.clone());
+            }
+        }
+        all
+    }
+
+    /// Ends the requests that have been unclaimed for so long: there is no worker to take them.
+    pub(super) fn end_unserved(&self, workers: &Workers, time: Duration) {
+        let mut table = self.table.lock();
+        let entries = table.by_correlation.iter();
+        let unserved = entries.filter(|(_, entry)| entry.unclaimed_for(time) == Some(workers));
+        let unserved: Vec<_> = unserved.map(|(id, _)| Arc::clone(id)).collect();
+        table.end_requests(unserved, &Error::Unserved(workers.topic.clone()));
+    }
+
     /// The broker is away: no worker can be heard, and each gets time to come back after it.
     pub(super) fn forgive_silence(&self) {
         for entry in self.table.lock().by_correlation.values_mut() {
-            entry.checks_left = entry.checks_left.map(|_| SILENT_CHECKS_AFTER_OUTAGE_MAX);
+            entry.checks_left = entry.checks_left.map(|_| SILENT_CHECKS_MAX);
         }
+    }
+}
+
+impl PendingRequest {
+    fn unclaimed_for(&self, time: Duration) -> Option<&Workers> {
+        self.unclaimed_by.as_ref().filter(|_| self.made_at.elapsed() >= time)
     }
 }
 
@@ -331,10 +427,21 @@ impl PendingTable {
         self.allow_silence(call_id, None);
     }
 
+    fn note_worker(&mut self, call_id: &str, instance: &str) {
+        for id in self.by_call.get(call_id).map_or(&[][..], Vec::as_slice) {
+            if let Some(entry) = self.by_correlation.get_mut(id)
+                && entry.worker.as_deref() != Some(instance)
+            {
+                entry.worker = Some(instance.into());
+            }
+        }
+    }
+
     fn allow_silence(&mut self, call_id: &str, checks: Option<u32>) {
         for id in self.by_call.get(call_id).map_or(&[][..], Vec::as_slice) {
             if let Some(entry) = self.by_correlation.get_mut(id) {
                 entry.checks_left = checks;
+                entry.unclaimed_by = None;
                 entry.unless_heard = UnlessHeard::Fails(Error::WorkerLost);
             }
         }
@@ -346,6 +453,22 @@ impl Waiting {
         &self.correlation_id
     }
 
+    /// Which worker has spoken of the call, as far as is known.
+    pub(super) fn worker(&self) -> Option<Arc<str>> {
+        let table = self.pending.table.lock();
+        table.by_correlation.get(&self.correlation_id)?.worker.clone()
+    }
+
+    /// The request is published, and waits for one of these workers.
+    pub(super) fn note_published(&self, workers: Workers) {
+        let mut table = self.pending.table.lock();
+        if let Some(entry) = table.by_correlation.get_mut(&self.correlation_id)
+            && entry.checks_left.is_none()
+        {
+            entry.unclaimed_by = Some(workers);
+        }
+    }
+
     /// Has the request end in `unless_heard` when no worker speaks of it soon. A worker that has
     /// spoken already goes on being listened to.
     pub(super) fn expect_worker(&self, unless_heard: Error) {
@@ -355,7 +478,7 @@ impl Waiting {
         {
             entry.checks_left = Some(match unless_heard {
                 Error::Refused(_) => REFUSED_CHECKS_MAX,
-                _ => SILENT_CHECKS_AFTER_OUTAGE_MAX,
+                _ => SILENT_CHECKS_MAX,
             });
             entry.unless_heard = UnlessHeard::Fails(unless_heard);
         }

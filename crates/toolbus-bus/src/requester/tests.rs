@@ -11,6 +11,10 @@ use super::*;
 use crate::testing::{Fault, Faulty, Inbox, agent, at_once, instance, topic, until, within};
 use crate::{Health, Progress};
 
+mod publishing;
+mod silence;
+mod workers;
+
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A requester, and the bus that it asks on.
@@ -55,15 +59,32 @@ impl Stage {
         self.request(call_id, true, CallContext::until(Deadline::after(budget))).await
     }
 
+    /// Asks those who take their requests from this subscription.
+    async fn ask_workers(
+        &self,
+        call_id: &str,
+        workers: &str,
+        budget: Duration,
+    ) -> Result<Envelope, Error> {
+        let context = CallContext::until(Deadline::after(budget));
+        let request = self.new_request(call_id, context);
+        self.requester.request(Request { workers: Some(workers), ..request }).await
+    }
+
     async fn request(
         &self,
         call_id: &str,
         may_repeat: bool,
         context: CallContext,
     ) -> Result<Envelope, Error> {
+        let request = self.new_request(call_id, context);
+        self.requester.request(Request { may_repeat, ..request }).await
+    }
+
+    fn new_request<'a>(&'a self, call_id: &'a str, context: CallContext) -> Request<'a> {
         let envelope = Envelope::new("Test", "", Bytes::copy_from_slice(call_id.as_bytes()));
-        let request = Request { may_repeat, topic: &self.topic, envelope, call_id, context };
-        self.requester.request(request).await
+        let topic = &self.topic;
+        Request { may_repeat: false, workers: None, topic, envelope, call_id, context }
     }
 
     /// A sign of life of a worker that holds these calls.
@@ -89,6 +110,29 @@ impl Stage {
         let reply = Envelope::new("Test", "worker", request.body.clone());
         let reply = Envelope { correlation_id: request.correlation_id.clone(), ..reply };
         self.bus.publish(request.reply_to.as_ref().unwrap(), reply).await.unwrap();
+    }
+}
+
+/// What each call heard of its progress.
+#[derive(Clone, Default)]
+struct Heard(Arc<Mutex<Vec<ToolProgress>>>);
+
+impl Heard {
+    fn progress(&self) -> Progress {
+        let heard = Arc::clone(&self.0);
+        Progress::to(move |progress| heard.lock().push(progress))
+    }
+
+    fn messages(&self) -> Vec<String> {
+        self.0.lock().iter().filter_map(|progress| progress.message.clone()).collect()
+    }
+}
+
+fn progress_of(call: &str, message: &str) -> ToolProgress {
+    ToolProgress {
+        tool_call_id: call.to_owned(),
+        message: Some(message.to_owned()),
+        ..ToolProgress::default()
     }
 }
 
@@ -134,8 +178,14 @@ async fn a_request_is_sealed_when_it_is_complete_and_sent_again_with_the_same_se
     stage.bus.fail([Fault::ArrivesBut(PublishError::Unconfirmed)]);
     let context = CallContext::until(Deadline::after(SECOND));
     let envelope = Envelope::new("Test", "", Bytes::new());
-    let request =
-        Request { may_repeat: true, topic: &stage.topic, envelope, call_id: "c", context };
+    let request = Request {
+        may_repeat: true,
+        workers: None,
+        topic: &stage.topic,
+        envelope,
+        call_id: "c",
+        context,
+    };
     assert!(stage.requester.request_sealed(request, &Stamp).await.is_err());
 
     let requests = worker.received(2).await;
@@ -145,6 +195,8 @@ async fn a_request_is_sealed_when_it_is_complete_and_sent_again_with_the_same_se
         assert_eq!(request.headers.get("stamp"), Some(expected.as_str()));
     }
     assert_eq!(requests[0].headers, requests[1].headers);
+    let left = requests.iter().map(|request| request.expires_after);
+    assert_eq!(left.collect::<Vec<_>>(), [Some(SECOND), Some(SECOND - RESEND_BACKOFF)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,6 +211,7 @@ async fn a_request_says_who_asks_where_the_reply_goes_and_until_when() {
     assert_eq!(request.headers.get(header::PROGRESS_TO), Some("tool.progress.RockBot.one"));
     assert_eq!(request.headers.get(header::TIMEOUT_MS), Some("1000"));
     assert!(request.headers.get(header::DEADLINE_MS).is_some());
+    assert_eq!(request.expires_after, Some(SECOND));
     assert!(request.correlation_id.is_some_and(|id| id.len() == 32));
 }
 
@@ -222,6 +275,7 @@ async fn a_timeout_comes_at_the_deadline_and_names_what_was_asked_for() {
 
     let request = Request {
         may_repeat: false,
+        workers: None,
         topic: &stage.topic,
         envelope: Envelope::new("Test", "", Bytes::new()),
         call_id: "c",
@@ -231,39 +285,6 @@ async fn a_timeout_comes_at_the_deadline_and_names_what_was_asked_for() {
     let error = stage.requester.request(request).await.unwrap_err();
     assert_eq!(error, Error::Timeout { asked: 10 * SECOND });
     assert_eq!(stage.requester.stats().pending, 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_worker_is_told_of_a_timeout_and_of_a_cancel_but_not_of_an_answer() {
-    let stage = Stage::start().await;
-    let worker = stage.silent_worker().await;
-    let cancels = Inbox::open(&*stage.bus, "tool.cancel").await;
-    assert!(stage.ask("slow", SECOND).await.is_err());
-
-    let cancelled = CancellationToken::new();
-    let cancelling = async {
-        worker.received(2).await;
-        cancelled.cancel();
-    };
-
-    let asking = stage.ask_with("unwanted", 60 * SECOND, &cancelled, Progress::none());
-    let (end, ()) = tokio::join!(asking, cancelling);
-    assert_eq!(end, Err(Error::Cancelled));
-
-    let answering = async { stage.answer(&worker.received(3).await[2]).await };
-    let (end, ()) = tokio::join!(stage.ask("good", SECOND), answering);
-    assert!(end.is_ok());
-    stage.requester.close().await;
-
-    let told: Vec<ToolCancel> = cancels.read(2).await;
-    let cancel = |call: &str, why: &str| ToolCancel {
-        source: "RockBot".to_owned(),
-        tool_call_id: call.to_owned(),
-        reason: Some(why.to_owned()),
-    };
-
-    assert_eq!(told, [cancel("slow", "no reply within 1000 ms"), cancel("unwanted", "cancelled")]);
-    assert!(cancels.received(2).await.iter().all(|message| message.expires_after.is_some()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -279,148 +300,6 @@ async fn what_nobody_waits_for_is_not_sent() {
     assert_eq!(stage.ask("c", SECOND).await, Err(Error::Closed));
     assert!(stage.bus.published(&stage.topic).is_empty());
     assert!(stage.bus.published(&topic::TOOL_CANCEL).is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_request_that_no_queue_takes_fails_at_once() {
-    let stage = Stage::start().await;
-    let started = Instant::now();
-    let end = stage.ask("c", 60 * SECOND).await;
-    assert_eq!(end, Err(Error::Publish(PublishError::Unroutable(stage.topic.clone()))));
-    assert_eq!(started.elapsed(), Duration::ZERO);
-    assert_eq!(stage.requester.stats().pending, 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_worker_that_gave_one_sign_and_then_none_is_lost_after_three_seconds() {
-    let stage = Stage::start().await;
-    let worker = stage.silent_worker().await;
-    let signing = async {
-        worker.received(1).await;
-        tokio::time::sleep(2 * SECOND).await;
-        stage.sign(&["c"]).await;
-        Instant::now()
-    };
-
-    let asking = async {
-        let end = stage.ask("c", 60 * SECOND).await;
-        (end, Instant::now())
-    };
-
-    let ((end, ended), signed) = tokio::join!(asking, signing);
-    assert_eq!(end, Err(Error::WorkerLost));
-    let silence = ended - signed;
-    assert!(silence > 3 * SECOND && silence < Duration::from_millis(4_500), "{silence:?}");
-
-    // What the worker says after all is late, not a stray.
-    stage.answer(&worker.received(1).await[0]).await;
-    until("a late reply", || stage.requester.stats().late == 1).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_worker_that_keeps_signing_is_waited_for_until_the_deadline() {
-    let stage = Stage::start().await;
-    let worker = stage.silent_worker().await;
-    let signing = async {
-        worker.received(1).await;
-        loop {
-            stage.sign(&["c"]).await;
-            // Two signs of three are lost on the way.
-            tokio::time::sleep(3 * SECOND).await;
-        }
-    };
-
-    let started = Instant::now();
-    let end = tokio::select! {
-        end = stage.ask("c", 30 * SECOND) => end,
-        () = signing => unreachable!(),
-    };
-
-    assert_eq!(end, Err(Error::Timeout { asked: 30 * SECOND }));
-    assert!(started.elapsed() >= 30 * SECOND);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_request_that_no_worker_has_taken_is_never_lost() {
-    let stage = Stage::start().await;
-    let _queue = stage.silent_worker().await;
-    let end = stage.ask("c", 30 * SECOND).await;
-    assert_eq!(end, Err(Error::Timeout { asked: 30 * SECOND }));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_call_that_its_worker_no_longer_names_is_lost_and_the_others_are_not() {
-    let stage = Stage::start().await;
-    let worker = stage.silent_worker().await;
-    let signing = async {
-        worker.received(2).await;
-        stage.sign(&["dropped", "kept"]).await;
-        loop {
-            tokio::time::sleep(SECOND).await;
-            stage.sign(&["kept", "of somebody else"]).await;
-        }
-    };
-
-    let asking =
-        async { tokio::join!(stage.ask("dropped", 20 * SECOND), stage.ask("kept", 20 * SECOND)) };
-    let (dropped, kept) = tokio::select! {
-        ends = asking => ends,
-        () = signing => unreachable!(),
-    };
-
-    assert_eq!(dropped, Err(Error::WorkerLost));
-    assert_eq!(kept, Err(Error::Timeout { asked: 20 * SECOND }));
-}
-
-#[tokio::test(start_paused = true)]
-async fn silence_does_not_count_while_the_bus_is_down() {
-    let stage = Stage::start().await;
-    let worker = stage.silent_worker().await;
-    let outage = async {
-        worker.received(1).await;
-        stage.sign(&["c"]).await;
-        // Most of the patience is used up when the broker goes away.
-        tokio::time::sleep(3 * SECOND).await;
-        stage.bus.set_health(Health::Down { reason: "restart".to_owned() });
-        tokio::time::sleep(20 * SECOND).await;
-        stage.bus.set_health(Health::Up);
-
-        Instant::now()
-    };
-
-    let asking = async {
-        let end = stage.ask("c", 60 * SECOND).await;
-        (end, Instant::now())
-    };
-
-    let ((end, ended), up_again) = tokio::join!(asking, outage);
-    assert_eq!(end, Err(Error::WorkerLost));
-    let silence = ended - up_again;
-    // A longer patience: the worker may come back later than its caller.
-    assert!(silence > 14 * SECOND && silence < 17 * SECOND, "{silence:?}");
-}
-
-/// What each call heard of its progress.
-#[derive(Clone, Default)]
-struct Heard(Arc<Mutex<Vec<ToolProgress>>>);
-
-impl Heard {
-    fn progress(&self) -> Progress {
-        let heard = Arc::clone(&self.0);
-        Progress::to(move |progress| heard.lock().push(progress))
-    }
-
-    fn messages(&self) -> Vec<String> {
-        self.0.lock().iter().filter_map(|progress| progress.message.clone()).collect()
-    }
-}
-
-fn progress_of(call: &str, message: &str) -> ToolProgress {
-    ToolProgress {
-        tool_call_id: call.to_owned(),
-        message: Some(message.to_owned()),
-        ..ToolProgress::default()
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -451,27 +330,6 @@ async fn progress_reaches_the_call_that_it_is_about() {
     assert!(ends.0.is_ok() && ends.1.is_ok());
     assert_eq!(first.messages(), ["a", "d"]);
     assert_eq!(second.messages(), ["b"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn progress_is_a_sign_of_life() {
-    let stage = Stage::start().await;
-    let worker = stage.silent_worker().await;
-    let working = async {
-        worker.received(1).await;
-        stage.sign(&["c"]).await;
-        loop {
-            tokio::time::sleep(2 * SECOND).await;
-            stage.news(&progress_of("c", "still at it")).await;
-        }
-    };
-
-    let end = tokio::select! {
-        end = stage.ask("c", 20 * SECOND) => end,
-        () = working => unreachable!(),
-    };
-
-    assert_eq!(end, Err(Error::Timeout { asked: 20 * SECOND }));
 }
 
 #[tokio::test(start_paused = true)]
@@ -537,42 +395,6 @@ async fn closing_ends_every_request() {
     assert_eq!(gone, Err(PublishError::Unroutable(reply_topic.clone())));
 }
 
-/// The cancel message may have been lost, or have come before the call: heartbeats put that right.
-#[tokio::test(start_paused = true)]
-async fn a_worker_that_runs_an_abandoned_call_is_told_to_stop_it() {
-    let stage = Stage::start().await;
-    let _worker = stage.silent_worker().await;
-    let cancels = Inbox::open(&*stage.bus, topic::TOOL_CANCEL.as_str()).await;
-    let signing = async {
-        tokio::time::sleep(SECOND / 10).await;
-        stage.sign(&["waits", "gone"]).await;
-        tokio::time::sleep(SECOND).await;
-        stage.sign(&["waits", "gone"]).await;
-    };
-    let (waiting, ()) = tokio::join!(stage.ask("waits", 2 * SECOND), signing);
-    assert!(matches!(waiting, Err(Error::Timeout { .. })));
-
-    let cancelled: Vec<ToolCancel> = cancels.read(3).await;
-    let calls: Vec<_> = cancelled.iter().map(|cancel| cancel.tool_call_id.as_str()).collect();
-    assert_eq!(calls, ["gone", "gone", "waits"], "as often as they are named");
-    assert!(cancelled.iter().all(|cancel| cancel.source == "RockBot"));
-}
-
-/// A heartbeat may be overtaken by the reply to a call that it names.
-#[tokio::test(start_paused = true)]
-async fn a_worker_that_has_just_answered_is_not_told_to_stop() {
-    let stage = Stage::start().await;
-    let worker = stage.silent_worker().await;
-    let cancels = Inbox::open(&*stage.bus, topic::TOOL_CANCEL.as_str()).await;
-    let answering = async { stage.answer(&worker.received(1).await[0]).await };
-    let (reply, ()) = tokio::join!(stage.ask("c", 20 * SECOND), answering);
-    reply.unwrap();
-
-    stage.sign(&["c"]).await;
-    tokio::time::sleep(SECOND).await;
-    assert_eq!(cancels.len(), 0);
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_dropped_request_leaves_nothing_behind() {
     let stage = Stage::start().await;
@@ -593,192 +415,6 @@ async fn a_dropped_requester_leaves_no_task_behind() {
     let bus = Arc::downgrade(&stage.bus);
     drop(stage);
     until("the end of its tasks", || bus.strong_count() == 0).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_harmless_message_whose_confirm_was_lost_is_sent_again_as_the_same_message() {
-    let stage = Stage::start().await;
-    let worker = stage.silent_worker().await;
-    stage.bus.fail([
-        Fault::Fails(PublishError::Unconfirmed),
-        Fault::ArrivesBut(PublishError::Unconfirmed),
-    ]);
-    let answering = async {
-        // The second copy comes while the first is being worked at.
-        let requests = worker.received(2).await;
-        stage.answer(&requests[0]).await;
-        stage.answer(&requests[1]).await;
-        requests
-    };
-
-    let (end, requests) = tokio::join!(stage.ask_harmless("c", 60 * SECOND), answering);
-    assert!(end.is_ok());
-    assert_eq!(stage.bus.published(&stage.topic).len(), 3);
-    assert_eq!(requests[0], requests[1]);
-    until("the second answer", || stage.requester.stats().late == 1).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_confirm_that_never_comes_ends_at_the_deadline() {
-    let stage = Stage::start().await;
-    let _worker = stage.silent_worker().await;
-    stage.bus.fail((0..1_000).map(|_| Fault::Fails(PublishError::Unconfirmed)));
-    let end = within("the deadline", stage.ask_harmless("c", 5 * SECOND)).await;
-    assert_eq!(end, Err(Error::Timeout { asked: 5 * SECOND }));
-    let tries = stage.bus.published(&stage.topic).len();
-    assert!((10..=100).contains(&tries), "{tries} tries in five seconds");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_broker_that_went_away_with_a_message_is_waited_for() {
-    let stage = Stage::start().await;
-    let worker = stage.silent_worker().await;
-    let away = || Fault::Fails(PublishError::Unavailable("no route to host".to_owned()));
-    stage.bus.fail([Fault::ArrivesBut(PublishError::Unconfirmed), away(), away()]);
-    let answering = async {
-        until("the tries", || stage.bus.published(&stage.topic).len() == 3).await;
-        stage.answer(&worker.received(1).await[0]).await;
-    };
-
-    let (end, ()) = tokio::join!(stage.ask_harmless("c", 60 * SECOND), answering);
-    assert!(end.is_ok(), "{end:?}");
-
-    // What may have been taken is never said not to have been.
-    let refused = PublishError::Refused("no queue had room for it".to_owned());
-    stage.bus.fail([Fault::Fails(PublishError::Unconfirmed), Fault::Fails(refused)]);
-    assert_eq!(stage.ask_harmless("d", 60 * SECOND).await, Err(Error::Unconfirmed));
-}
-
-/// A second copy could go to another worker, which knows nothing of the first.
-#[tokio::test(start_paused = true)]
-async fn what_may_not_repeat_is_published_once_whatever_becomes_of_its_confirm() {
-    for fault in [Fault::ArrivesBut as fn(_) -> _, Fault::Fails] {
-        let stage = Stage::start().await;
-        let worker = stage.silent_worker().await;
-        stage.bus.fail([fault(PublishError::Unconfirmed)]);
-        let began = Instant::now();
-        assert_eq!(stage.ask("c", 60 * SECOND).await, Err(Error::Unconfirmed));
-        assert!(began.elapsed() < 20 * SECOND, "{:?}", began.elapsed());
-        assert_eq!(stage.bus.published(&stage.topic).len(), 1);
-
-        // Where a worker has it, its answer is waited for as ever.
-        stage.bus.fail([Fault::ArrivesBut(PublishError::Unconfirmed)]);
-        let before = worker.len();
-        let working = async {
-            let request = worker.received(before + 1).await.pop().unwrap();
-            for _ in 0..40 {
-                stage.sign(&["d"]).await;
-                tokio::time::sleep(SECOND).await;
-            }
-            stage.answer(&request).await;
-        };
-        let (end, ()) = tokio::join!(stage.ask("d", 60 * SECOND), working);
-        assert!(end.is_ok(), "{end:?}");
-    }
-}
-
-/// One of several queues may refuse what another takes.
-#[tokio::test(start_paused = true)]
-async fn a_request_that_a_queue_refuses_may_run_all_the_same() {
-    let stage = Stage::start().await;
-    let worker = stage.silent_worker().await;
-    let full = || PublishError::Refused("no queue had room for it".to_owned());
-    stage.bus.fail([Fault::ArrivesBut(full())]);
-    let working = async {
-        let request = worker.received(1).await.remove(0);
-        stage.sign(&["c"]).await;
-        tokio::time::sleep(3 * SECOND).await;
-        stage.answer(&request).await;
-    };
-    let (end, ()) = tokio::join!(stage.ask("c", 60 * SECOND), working);
-    assert!(end.is_ok(), "{end:?}");
-
-    // Nobody speaks of it: it is withdrawn from whoever may get it yet.
-    let cancels = Inbox::open(&*stage.bus, topic::TOOL_CANCEL.as_str()).await;
-    stage.bus.fail([Fault::Fails(full())]);
-    let began = Instant::now();
-    let refused = Error::Refused("no queue had room for it".to_owned());
-    assert_eq!(stage.ask("d", 60 * SECOND).await, Err(refused));
-    assert!(began.elapsed() < 4 * SECOND, "{:?}", began.elapsed());
-    assert_eq!(cancels.read::<ToolCancel>(1).await[0].tool_call_id, "d");
-}
-
-/// A worker whose connection was lost is alive and goes on with its call; another got the request.
-#[tokio::test(start_paused = true)]
-async fn an_answer_over_the_head_of_a_living_worker_is_not_taken() {
-    let stage = Stage::start().await;
-    let worker = stage.silent_worker().await;
-    let working = async {
-        let request = worker.received(1).await.remove(0);
-        stage.sign(&["c"]).await;
-        stage.answer_tentatively(&request).await;
-        tokio::time::sleep(2 * SECOND).await;
-        for _ in 0..10 {
-            stage.sign(&["c"]).await;
-            tokio::time::sleep(SECOND).await;
-        }
-        stage.answer(&request).await;
-    };
-    let (end, ()) = tokio::join!(stage.ask("c", 60 * SECOND), working);
-    assert_eq!(end.unwrap().message_type, "Test");
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_answer_in_place_of_a_lost_worker_is_taken_once_that_is_silent() {
-    for was_heard in [false, true] {
-        let stage = Stage::start().await;
-        let worker = stage.silent_worker().await;
-        let dying = async {
-            let request = worker.received(1).await.remove(0);
-            if was_heard {
-                stage.sign(&["c"]).await;
-            }
-            stage.answer_tentatively(&request).await;
-        };
-        let began = Instant::now();
-        let (end, ()) = tokio::join!(stage.ask("c", 60 * SECOND), dying);
-        assert_eq!(end.unwrap().message_type, "Tentative");
-        assert!(began.elapsed() < 5 * SECOND, "{was_heard}: {:?}", began.elapsed());
-    }
-}
-
-/// Its broker takes no messages and does not say so, or its connection hangs: nobody can be heard.
-#[tokio::test(start_paused = true)]
-async fn a_caller_that_does_not_hear_itself_blames_no_worker() {
-    let stage = Stage::start().await;
-    let worker = stage.silent_worker().await;
-    let working = async {
-        let request = worker.received(1).await.remove(0);
-        stage.sign(&["c"]).await;
-        // Every message to ourselves is held up for half a minute.
-        stage.bus.fail((0..30).map(|_| Fault::Hangs));
-        tokio::time::sleep(25 * SECOND).await;
-        stage.bus.clear_faults();
-        stage.sign(&["c"]).await;
-        stage.answer(&request).await;
-    };
-    let (end, ()) = tokio::join!(stage.ask("c", 60 * SECOND), working);
-    assert!(end.is_ok(), "{end:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_message_that_was_not_sent_is_not_sent_again() {
-    let stage = Stage::start().await;
-    let worker = stage.silent_worker().await;
-    let away = PublishError::Unavailable("no route to host".to_owned());
-    stage.bus.fail([Fault::Fails(away.clone())]);
-    assert_eq!(stage.ask("c", SECOND).await, Err(Error::Publish(away)));
-    assert_eq!(worker.len(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_reply_that_overtakes_its_confirm_is_taken() {
-    let stage = Stage::start().await;
-    let worker = stage.silent_worker().await;
-    stage.bus.fail([Fault::ArrivesAndHangs]);
-    let answering = async { stage.answer(&worker.received(1).await[0]).await };
-    let (end, ()) = tokio::join!(stage.ask("c", 60 * SECOND), answering);
-    assert!(end.is_ok());
 }
 
 #[tokio::test(start_paused = true)]

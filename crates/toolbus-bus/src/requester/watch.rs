@@ -3,6 +3,9 @@
 //! Silence is judged fairly. A caller that is cut off, or whose broker takes no messages, hears
 //! nobody, and the broker does not tell it so by itself. So at each check the caller sends a
 //! message to itself, and counts only when that comes back.
+//!
+//! It also asks for the replies that a caller may have missed while it was cut off, and ends the
+//! requests that wait in a queue which no worker consumes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +15,23 @@ use tokio_util::sync::CancellationToken;
 use toolbus_wire::message::toolbus::Alive;
 use toolbus_wire::{Envelope, Topic};
 
-use super::pending::Pending;
+use super::pending::{Pending, Workers};
+use super::to_workers::WorkerMessages;
 use crate::port::Bus;
 
 /// How often silence is counted.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// How long a message to ourselves may take. Where it takes longer, heartbeats do, too.
 const LOOPBACK_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// For how long a request is left to workers before their queue is looked at, and for how long it
+/// must have had no consumer then.
+const UNCLAIMED_TIMEOUT: Duration = Duration::from_secs(2);
+const UNSERVED_TIMEOUT: Duration = Duration::from_millis(2_400);
+/// How long the look at a queue may take.
+const COUNT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Most replies that are asked for in one message.
+const REPLY_REQUEST_MAX: usize = 500;
 
 /// Counts the silence of workers for one requester.
 pub(super) struct HeartbeatWatch {
@@ -27,10 +40,12 @@ pub(super) struct HeartbeatWatch {
     /// Where heartbeats come.
     pub(super) topic: Topic,
     pub(super) pending: Arc<Pending>,
+    pub(super) to_workers: Arc<WorkerMessages>,
 }
 
 impl HeartbeatWatch {
     pub(super) async fn run(self, closed: CancellationToken) {
+        let mut without_consumers = Vec::new();
         let mut ticks = tokio::time::interval(CHECK_INTERVAL);
         // After a pause of this very process one tick comes, not many: silence is counted in ticks,
         // so that no worker counts as lost because we were asleep.
@@ -42,6 +57,7 @@ impl HeartbeatWatch {
                 loop {
                     ticks.tick().await;
                     self.check().await;
+                    self.check_queues(&mut without_consumers).await;
                 }
             })
             .await;
@@ -53,6 +69,10 @@ impl HeartbeatWatch {
             return self.pending.forgive_silence();
         }
 
+        for correlation_ids in self.pending.take_missed_replies().chunks(REPLY_REQUEST_MAX) {
+            self.to_workers.request_replies(correlation_ids.to_vec());
+        }
+
         if !self.pending.is_any_watched() {
             return;
         }
@@ -61,6 +81,24 @@ impl HeartbeatWatch {
             self.pending.count_silence();
         } else {
             self.pending.forgive_silence();
+        }
+    }
+
+    /// Ends the requests in queues that had no consumer at two checks in a row. `without_consumers`
+    /// are those of the check before.
+    async fn check_queues(&self, without_consumers: &mut Vec<Workers>) {
+        let before = std::mem::take(without_consumers);
+        if !self.bus.health().is_up() {
+            return;
+        }
+
+        for workers in self.pending.unclaimed_for(UNCLAIMED_TIMEOUT) {
+            let counting = self.bus.count_consumers(&workers.subscription);
+            let Ok(Some(0)) = tokio::time::timeout(COUNT_TIMEOUT, counting).await else { continue };
+            if before.contains(&workers) {
+                self.pending.end_unserved(&workers, UNSERVED_TIMEOUT);
+            }
+            without_consumers.push(workers);
         }
     }
 

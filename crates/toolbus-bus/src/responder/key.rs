@@ -6,6 +6,8 @@ use sha2::{Digest as _, Sha256};
 use toolbus_wire::Envelope;
 use uuid::Uuid;
 
+use super::outcome_memory::correlation_id_of;
+
 /// The identity of a call: a digest of source, correlation id or else message id, call id, and
 /// body. (The call id alone does not do: models number their calls `call_1` in every session.)
 ///
@@ -36,7 +38,7 @@ impl CallKey {
     }
 
     pub(super) fn of(envelope: &Envelope, call_id: &str) -> Self {
-        let correlation = envelope.correlation_id.as_deref().unwrap_or(&envelope.message_id);
+        let correlation = correlation_id_of(envelope);
         let mut digest = Sha256::new();
         for part in [envelope.source.as_bytes(), correlation.as_bytes(), call_id.as_bytes()] {
             // The length first: parts that are shifted against each other are other parts.

@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 use toolbus_wire::{Envelope, Message, Topic};
 use tracing::{Instrument as _, Span};
 
+use super::outcome_memory::Answer;
 use crate::Deadline;
 use crate::port::{Bus, PublishError};
 
@@ -168,9 +169,7 @@ impl Outbox {
 
     /// Retries in the background, so that a caller that is gone holds up no other.
     fn retry_in_background(&self, topic: Topic, reply: Envelope, error: PublishError) {
-        let places = u32::try_from(reply.body.len().div_ceil(REPLY_PLACE_BYTES).max(1));
-        let reply_places = Arc::clone(&self.inner.reply_places);
-        let Ok(place) = reply_places.try_acquire_many_owned(places.unwrap_or(u32::MAX)) else {
+        let Some(place) = self.reserve_reply_place(reply.body.len()) else {
             return log_dropped_reply(&topic, &error);
         };
 
@@ -183,15 +182,39 @@ impl Outbox {
 
             while Instant::now() < give_up && !stop.is_cancelled() {
                 tokio::time::sleep(REPLY_RETRY_BACKOFF).await;
-                match bus.publish(&topic, reply.clone()).await {
-                    Ok(()) => return,
-                    Err(error) => last = error,
+                // A broker that is away must not hold up the stop.
+                match stop.run_until_cancelled(bus.publish(&topic, reply.clone())).await {
+                    Some(Ok(())) | None => return,
+                    Some(Err(error)) => last = error,
                 }
             }
 
             log_dropped_reply(&topic, &last);
             drop(place);
         });
+    }
+
+    /// Sends an answer once more, in the background, for a caller that may have missed it.
+    pub(super) fn send_again(&self, answer: Answer) {
+        let Answer { reply, to, correlation_id } = answer;
+        let Some(place) = self.reserve_reply_place(reply.body.len()) else { return };
+
+        let envelope = reply.into_envelope(&self.inner.source, correlation_id);
+        let bus = Arc::clone(&self.inner.bus);
+        let stop = self.inner.stop.clone();
+        self.inner.tasks.spawn(async move {
+            // One that is not published is asked for again.
+            if let Some(Err(error)) = stop.run_until_cancelled(bus.publish(&to, envelope)).await {
+                log_dropped_reply(&to, &error);
+            }
+            drop(place);
+        });
+    }
+
+    /// Room for a reply that is sent in the background, where there is some.
+    fn reserve_reply_place(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let places = u32::try_from(bytes.div_ceil(REPLY_PLACE_BYTES).max(1)).ok()?;
+        Arc::clone(&self.inner.reply_places).try_acquire_many_owned(places).ok()
     }
 
     pub(super) async fn stop(&self) {

@@ -5,12 +5,14 @@
 //! before their time, their keys stay: such a call is known to have run, and how it ended is not.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use toolbus_wire::{Envelope, Topic};
 
 use super::{CallKey, Reply};
 use crate::slot::Slot;
@@ -40,6 +42,9 @@ pub(super) struct OutcomeMemory {
 #[derive(Default)]
 struct OutcomeTable {
     entries: HashMap<CallKey, CallEntry>,
+    /// The same calls by what their requests are known by elsewhere.
+    by_request: HashMap<u64, CallKey>,
+    hasher: RandomState,
     /// Outcomes in the order in which they were remembered.
     done: VecDeque<(Instant, CallKey)>,
     bytes: usize,
@@ -93,7 +98,24 @@ impl KnownCalls {
 
 enum CallEntry {
     Running(JoinedRun),
-    Done(Reply),
+    Done { answer: Answer, request: u64 },
+}
+
+/// A reply, and what it was sent with.
+#[derive(Clone)]
+pub(super) struct Answer {
+    pub(super) reply: Reply,
+    /// Where it was sent.
+    pub(super) to: Topic,
+    pub(super) correlation_id: Option<String>,
+}
+
+/// A call that somebody asks for by the names of its request.
+pub(super) enum KnownCall {
+    /// It runs at this moment.
+    Running,
+    /// It has ended and was answered.
+    Answered(Answer),
 }
 
 /// What the memory knows of a call.
@@ -117,35 +139,62 @@ impl OutcomeMemory {
     }
 
     /// What is known of the call; when it is nothing, its place is taken, for a run in this slot.
-    pub(super) fn recall(&self, key: CallKey, slot: &Slot) -> Recalled {
+    pub(super) fn recall(&self, key: CallKey, request: &Envelope, slot: &Slot) -> Recalled {
         let mut table = self.table.lock();
         table.forget_old(Instant::now());
 
         match table.entries.get(&key) {
-            Some(CallEntry::Done(reply)) => Recalled::Done(reply.clone()),
+            Some(CallEntry::Done { answer, .. }) => Recalled::Done(answer.reply.clone()),
             Some(CallEntry::Running(run)) => Recalled::Running(run.clone()),
             None if table.known.contains(key) => Recalled::Forgotten,
-            None => Recalled::New(self.place_of(&mut table, key, slot)),
+            None => Recalled::New(self.place_of(&mut table, key, request, slot)),
         }
     }
 
     /// Takes the place of a call, for a run in this slot.
-    pub(super) fn reserve(&self, key: CallKey, slot: &Slot) -> Place {
-        self.place_of(&mut self.table.lock(), key, slot)
+    pub(super) fn reserve(&self, key: CallKey, request: &Envelope, slot: &Slot) -> Place {
+        self.place_of(&mut self.table.lock(), key, request, slot)
     }
 
-    fn place_of(&self, table: &mut OutcomeTable, key: CallKey, slot: &Slot) -> Place {
+    /// The call of a request, by its source and its correlation id, where it runs or its outcome is
+    /// remembered.
+    pub(super) fn find(&self, source: &str, correlation_id: &str) -> Option<KnownCall> {
+        let mut table = self.table.lock();
+        table.forget_old(Instant::now());
+        let request = table.hasher.hash_one((source, correlation_id));
+
+        match table.entries.get(table.by_request.get(&request)?)? {
+            CallEntry::Done { answer, .. } => Some(KnownCall::Answered(answer.clone())),
+            // One that is only waited for here runs elsewhere, or nowhere.
+            CallEntry::Running(run) => run.slot.has_request().then_some(KnownCall::Running),
+        }
+    }
+
+    fn place_of(
+        &self,
+        table: &mut OutcomeTable,
+        key: CallKey,
+        request: &Envelope,
+        slot: &Slot,
+    ) -> Place {
         let pending = Arc::new(PendingOutcome::default());
         let run = JoinedRun { outcome: Arc::clone(&pending), slot: slot.clone() };
+        let request = table.hasher.hash_one((&*request.source, correlation_id_of(request)));
+        table.by_request.insert(request, key);
         table.entries.insert(key, CallEntry::Running(run));
-        Place { memory: self.clone(), key, outcome: Some(pending) }
+        Place { memory: self.clone(), key, request, outcome: Some(pending) }
     }
 }
 
+/// What ties a request to its reply. Requests of strangers may have nothing but their own id.
+pub(super) fn correlation_id_of(request: &Envelope) -> &str {
+    request.correlation_id.as_deref().unwrap_or(&request.message_id)
+}
+
 impl OutcomeTable {
-    fn remember(&mut self, key: CallKey, reply: Reply, now: Instant) {
-        self.bytes += REMEMBERED_BYTES + reply.body.len();
-        self.entries.insert(key, CallEntry::Done(reply));
+    fn remember(&mut self, key: CallKey, request: u64, answer: Answer, now: Instant) {
+        self.bytes += REMEMBERED_BYTES + answer.reply.body.len();
+        self.entries.insert(key, CallEntry::Done { answer, request });
         self.done.push_back((now, key));
         while self.done.len() > ENTRIES_MAX || (self.bytes > BYTES_MAX && self.done.len() > 1) {
             if let Some((at, key)) = self.forget_oldest() {
@@ -163,10 +212,18 @@ impl OutcomeTable {
 
     fn forget_oldest(&mut self) -> Option<(Instant, CallKey)> {
         let (at, key) = self.done.pop_front()?;
-        if let Some(CallEntry::Done(reply)) = self.entries.remove(&key) {
-            self.bytes -= REMEMBERED_BYTES + reply.body.len();
+        if let Some(CallEntry::Done { answer, request }) = self.entries.remove(&key) {
+            self.bytes -= REMEMBERED_BYTES + answer.reply.body.len();
+            self.forget_request(request, key);
         }
         Some((at, key))
+    }
+
+    /// Forgets what a call is known by elsewhere, unless that is another call's by now.
+    fn forget_request(&mut self, request: u64, key: CallKey) {
+        if self.by_request.get(&request) == Some(&key) {
+            self.by_request.remove(&request);
+        }
     }
 }
 
@@ -230,14 +287,16 @@ impl JoinedRun {
 pub(super) struct Place {
     memory: OutcomeMemory,
     key: CallKey,
+    request: u64,
     /// Taken out when the run has ended.
     outcome: Option<Arc<PendingOutcome>>,
 }
 
 impl Place {
     /// Remembers the outcome, for everybody who asks from now on or waits already.
-    pub(super) fn remember(mut self, reply: Reply) {
-        self.memory.table.lock().remember(self.key, reply.clone(), Instant::now());
+    pub(super) fn remember(mut self, answer: Answer) {
+        let reply = answer.reply.clone();
+        self.memory.table.lock().remember(self.key, self.request, answer, Instant::now());
         if let Some(outcome) = self.outcome.take() {
             outcome.end(RunOutcome::Reply(reply));
         }
@@ -247,7 +306,10 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if let Some(outcome) = self.outcome.take() {
-            self.memory.table.lock().entries.remove(&self.key);
+            let mut table = self.memory.table.lock();
+            table.entries.remove(&self.key);
+            table.forget_request(self.request, self.key);
+            drop(table);
             outcome.end(RunOutcome::Lost);
         }
     }

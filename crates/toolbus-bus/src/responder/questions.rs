@@ -1,10 +1,7 @@
 //! The worker's side of questions: a call that runs here asks its caller, and the answer comes
 //! back.
-//!
-//! The queue for answers is made with the first question: most workers never ask.
 
 use std::collections::HashMap;
-use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -15,21 +12,18 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use toolbus_wire::envelope::new_id;
 use toolbus_wire::message::toolbus::{AskError, AskErrorCode, ToolAnswer, ToolAsk};
-use toolbus_wire::name::InstanceId;
-use toolbus_wire::{Envelope, Topic, json, topic};
+use toolbus_wire::{Envelope, Topic, json};
 
 use super::cancel::CallName;
 use super::outbox::Outbox;
+use crate::Deadline;
 use crate::asker::{
     ANSWER_BYTES_MAX, Asker, QUESTION_BYTES_MAX, QUESTIONS_MAX, QUESTIONS_OPEN_MAX, Question,
 };
-use crate::port::{Bus, Consumer, Delivery, Disposition, Flow, PublishError, Subscription};
-use crate::{Deadline, TopicPattern};
+use crate::port::{Bus, PublishError};
 
 /// Questions that are open at a time, over all calls of one worker.
 const OPEN_QUESTIONS_MAX: usize = 1_024;
-/// How many answers are fetched ahead.
-const ANSWERS_PREFETCH: NonZeroU16 = NonZeroU16::new(16).expect("16 is not zero");
 /// How long to wait before a question is sent again whose confirm was lost.
 const RESEND_BACKOFF: Duration = Duration::from_millis(100);
 
@@ -43,16 +37,14 @@ struct AsksInner {
     bus: Arc<dyn Bus>,
     outbox: Outbox,
     source: String,
-    /// CallName of the private subscription that takes answers, and its topic.
-    subscription: String,
-    topic: Topic,
+    /// Where answers go.
+    reply_to: Topic,
     open: Arc<OpenQuestions>,
-    answers_consumer: tokio::sync::Mutex<Option<Consumer>>,
 }
 
 /// The questions without an answer so far, by their ids.
 #[derive(Default)]
-struct OpenQuestions(Mutex<HashMap<String, oneshot::Sender<Result<Value, AskError>>>>);
+pub(super) struct OpenQuestions(Mutex<HashMap<String, oneshot::Sender<Result<Value, AskError>>>>);
 
 /// Lets one call ask questions, within its limits.
 struct QuestionPermit {
@@ -66,20 +58,15 @@ struct QuestionPermit {
 }
 
 impl Asks {
-    pub(super) fn new(bus: Arc<dyn Bus>, outbox: Outbox, source: &str, subscription: &str) -> Self {
-        // The worker's own name will not do: a process may have several workers.
-        let worker = InstanceId::random();
-        let inner = AsksInner {
-            bus,
-            outbox,
-            source: source.to_owned(),
-            subscription: format!("{subscription}.answers.{worker}"),
-            topic: topic::tool_answer(&worker),
-            open: Arc::default(),
-            answers_consumer: tokio::sync::Mutex::default(),
-        };
-
-        Self { inner: Arc::new(inner) }
+    pub(super) fn new(
+        bus: Arc<dyn Bus>,
+        outbox: Outbox,
+        source: &str,
+        reply_to: Topic,
+        open: Arc<OpenQuestions>,
+    ) -> Self {
+        let source = source.to_owned();
+        Self { inner: Arc::new(AsksInner { bus, outbox, source, reply_to, open }) }
     }
 
     /// Asks the caller of one call, at the topic that its request named. A question is given up
@@ -107,39 +94,6 @@ impl Asks {
             async move { permit.ask(question).await }
         })
     }
-
-    pub(super) async fn stop(&self) {
-        let consumer = self.inner.answers_consumer.lock().await.take();
-        if let Some(consumer) = consumer {
-            consumer.stop(Duration::ZERO).await;
-        }
-    }
-
-    async fn listen_for_answers(&self) -> Result<(), AskError> {
-        let mut answers_consumer = self.inner.answers_consumer.lock().await;
-        if answers_consumer.is_some() {
-            return Ok(());
-        }
-
-        let subscription = Subscription::private(
-            self.inner.subscription.clone(),
-            TopicPattern::from(self.inner.topic.clone()),
-            Flow::Ordered { prefetch: ANSWERS_PREFETCH },
-        );
-        let open = Arc::clone(&self.inner.open);
-        let hear = move |delivery: Delivery| {
-            open.take_answer(&delivery.envelope);
-            std::future::ready(Disposition::Ack)
-        };
-
-        let consumer = self.inner.bus.subscribe(subscription, Arc::new(hear)).await;
-        let consumer = consumer.map_err(|error| {
-            AskError::new(AskErrorCode::Unroutable, format!("answers cannot be heard: {error}"))
-        })?;
-
-        *answers_consumer = Some(consumer);
-        Ok(())
-    }
 }
 
 impl QuestionPermit {
@@ -166,7 +120,7 @@ impl QuestionPermit {
     }
 
     async fn put_question(&self, question: Question) -> Result<Value, AskError> {
-        let AsksInner { bus, outbox, source, topic, open, .. } = &*self.asks.inner;
+        let AsksInner { bus, outbox, source, reply_to, open } = &*self.asks.inner;
         let ask_id = new_id();
         let ask = ToolAsk {
             tool_call_id: self.call.call_id.to_string(),
@@ -186,8 +140,7 @@ impl QuestionPermit {
         }
 
         envelope.correlation_id = Some(ask_id.clone());
-        envelope.reply_to = Some(topic.clone());
-        self.asks.listen_for_answers().await?;
+        envelope.reply_to = Some(reply_to.clone());
         // Progress that the call sent before it asks arrives before: the caller may read none
         // after.
         outbox.flush_notifications().await;
@@ -239,7 +192,7 @@ impl OpenQuestions {
         Ok((OpenQuestionSlot { open: Arc::clone(self), ask_id }, receiver))
     }
 
-    fn take_answer(&self, envelope: &Envelope) {
+    pub(super) fn take_answer(&self, envelope: &Envelope) {
         let bytes = envelope.body.len();
         let (ask_id, answer) = if bytes > ANSWER_BYTES_MAX {
             let why = format!("an answer of {bytes} bytes is over {ANSWER_BYTES_MAX}");

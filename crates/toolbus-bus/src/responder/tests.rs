@@ -1,20 +1,22 @@
 use tokio::sync::watch;
 use tokio::time::Instant;
 use toolbus_wire::message::tool::{ToolError, ToolInvokeRequest, ToolInvokeResponse};
-use toolbus_wire::message::toolbus::{Alive, ToolProgress};
+use toolbus_wire::message::toolbus::{Alive, ToolCancel, ToolProgress};
 use toolbus_wire::{ErrorCode, header, message};
 
 use super::worker::CANCEL_GRACE;
 use super::*;
 use crate::Deadline;
-use crate::port::{BODY_BYTES_MAX, PublishError};
+use crate::port::{BODY_BYTES_MAX, Delivery, Disposition, PublishError};
 use crate::slot::Kept;
 use crate::testing::{Fault, Faulty, Inbox, at_once, instance, topic, until, within};
 
+mod clocks;
 mod delivery;
 mod ending;
 mod news;
 mod parking;
+mod queries;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Where the requests of these tests go, and the name of the queue that takes them.

@@ -12,15 +12,18 @@ use futures_util::future::BoxFuture;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolbus_wire::header;
 use toolbus_wire::message::tool::CallIds;
+use toolbus_wire::message::toolbus::CallState;
 use toolbus_wire::{Envelope, Execution, Topic};
 
 use super::cancel::{CallName, Cancels};
 use super::heartbeat::{Heartbeats, HeldCall};
 use super::outbox::Outbox;
-use super::outcome_memory::{OUTCOME_TTL, OutcomeMemory, Recalled};
+use super::outcome_memory::{Answer, OUTCOME_TTL, OutcomeMemory, Recalled, correlation_id_of};
 use super::parked::ParkedCalls;
+use super::queries::{CallQueries, QueriedCall};
 use super::questions::Asks;
 use super::{Call, CallKey, Context, Failure, Malformed, Received, Repeat, Reply, Service};
+use crate::clock::PeerClocks;
 use crate::metrics::{Answered, AtWork};
 use crate::port::{BODY_BYTES_MAX, Delivery, Disposition, Handler};
 use crate::slot::{Slot, SlotRequest};
@@ -81,10 +84,12 @@ pub(super) struct Worker<S> {
     pub(super) service: S,
     pub(super) topic: Topic,
     pub(super) memory: OutcomeMemory,
+    pub(super) clocks: Arc<PeerClocks>,
     pub(super) cancels: Arc<Cancels>,
     pub(super) outbox: Outbox,
     pub(super) heartbeats: Heartbeats,
     pub(super) asks: Asks,
+    pub(super) queries: Arc<CallQueries>,
     pub(super) answered: Answered,
     /// Ends what works for the responder once no call of it runs any more, parked ones included.
     pub(super) _end: DropGuard,
@@ -103,6 +108,7 @@ impl<S: Service> Worker<S> {
         let envelope = Arc::new(envelope);
         let record = self.answered.work(&envelope.source);
         let explicit = envelope.reply_to.clone();
+        let reply_to = explicit.clone().or_else(|| self.service.default_reply_topic());
         let parsed = self.parse(&envelope);
         let unanswered = |record: AtWork<'_>, reason: Cow<'static, str>| {
             record.end(Some("dead_letter"));
@@ -111,29 +117,29 @@ impl<S: Service> Worker<S> {
 
         let mut caller_deadline = None;
         let mut held_call = None;
-        let reply = match (parsed, &explicit) {
-            (Err(malformed), Some(_)) => {
+        let (reply, reply_to) = match (parsed, reply_to) {
+            (Err(malformed), Some(reply_to)) if explicit.is_some() => {
                 tracing::info!(reason = malformed.reason, "refused a malformed request");
-                self.fail(&malformed.ids, Failure::Malformed(malformed.reason))
+                (self.fail(&malformed.ids, Failure::Malformed(malformed.reason)), reply_to)
             }
-            (Err(malformed), None) => return unanswered(record, malformed.reason.into()),
-            (Ok(_), None) if self.service.default_reply_topic().is_none() => {
-                return unanswered(record, NO_REPLY_TOPIC.into());
-            }
-            (Ok(call), _) => {
-                let arrival = Arrival { envelope: &envelope, redelivered, slot, deadline };
+            (Err(malformed), _) => return unanswered(record, malformed.reason.into()),
+            (Ok(_), None) => return unanswered(record, NO_REPLY_TOPIC.into()),
+            (Ok(call), Some(reply_to)) => {
+                let arrival = Arrival {
+                    envelope: &envelope,
+                    reply_to: &reply_to,
+                    redelivered,
+                    slot,
+                    deadline,
+                };
                 let Some(outcome) = self.outcome(call, arrival, &record).await else {
                     record.end(None);
                     return Disposition::Ack;
                 };
                 caller_deadline = outcome.deadline;
                 held_call = outcome.held_call;
-                outcome.reply
+                (outcome.reply, reply_to)
             }
-        };
-
-        let Some(reply_to) = explicit.or_else(|| self.service.default_reply_topic()) else {
-            return unanswered(record, NO_REPLY_TOPIC.into());
         };
         record.end(reply.error);
         // Until its caller has the reply, it hears that the call is held.
@@ -177,11 +183,11 @@ impl<S: Service> Worker<S> {
         }
 
         let Call { ids, request, default_budget, repeat } = call;
-        let deadline = arrival
-            .deadline
-            .unwrap_or_else(|| Deadline::of_request(&arrival.envelope.headers, default_budget));
+        let deadline = arrival.deadline.unwrap_or_else(|| {
+            Deadline::of_request(arrival.envelope, default_budget, &self.clocks)
+        });
 
-        let place = match self.memory.recall(key, &arrival.slot) {
+        let place = match self.memory.recall(key, arrival.envelope, &arrival.slot) {
             Recalled::Done(reply) => {
                 record.mark_repeat();
                 return Some(CallOutcome { deadline: Some(deadline), ..CallOutcome::of(reply) });
@@ -190,7 +196,7 @@ impl<S: Service> Worker<S> {
                 record.mark_repeat();
                 return Some(CallOutcome::of(self.fail(&ids, Failure::OutcomeUnknown)));
             }
-            Recalled::Forgotten => self.memory.reserve(key, &arrival.slot),
+            Recalled::Forgotten => self.memory.reserve(key, arrival.envelope, &arrival.slot),
             Recalled::Running(run) => {
                 record.mark_repeat();
                 // It may be parked for a day, and a copy that waits with it would hold a delivery.
@@ -206,35 +212,87 @@ impl<S: Service> Worker<S> {
         };
 
         let mut held_call = None;
-        let reply = if arrival.redelivered && repeat == Repeat::Never {
-            let call_id = &ids.tool_call_id;
-            tracing::warn!(call_id, "a redelivered call may have been started elsewhere");
-            // Whoever has it may be alive, and then knows better.
-            let mut reply = self.fail(&ids, Failure::OutcomeUnknown);
-            reply.headers.set(header::TENTATIVE, "1");
-            reply
-        } else if deadline.is_past() {
-            let execution = Execution::NotStarted;
-            self.fail(&ids, Failure::Timeout { asked: deadline.asked(), execution })
-        } else {
-            let call = KnownCall { ids: &ids, key, deadline };
-            self.run(request, call, arrival, &mut held_call).await
+        let (to, correlation_id) =
+            (arrival.reply_to.clone(), arrival.envelope.correlation_id.clone());
+        let call = NamedCall { ids: &ids, key, deadline };
+        let reply = match self.find_obstacle(&call, &arrival, repeat).await {
+            Obstacle::None => self.run(request, call, arrival, &mut held_call).await,
+            Obstacle::Reply(reply) => reply,
+            Obstacle::NothingToSay => return None,
         };
 
         let reply = self.within_limit(reply, &ids);
-        place.remember(reply.clone());
+        place.remember(Answer { reply: reply.clone(), to, correlation_id });
         Some(CallOutcome { reply, deadline: Some(deadline), held_call })
+    }
+
+    /// What keeps a call that is new here from being run.
+    async fn find_obstacle(
+        &self,
+        call: &NamedCall<'_>,
+        arrival: &Arrival<'_>,
+        repeat: Repeat,
+    ) -> Obstacle {
+        let NamedCall { ids, deadline, .. } = *call;
+        if arrival.redelivered && repeat == Repeat::Never {
+            return self.wait_for_other_worker(call, arrival).await;
+        }
+        if deadline.is_past() {
+            let execution = Execution::NotStarted;
+            let failure = Failure::Timeout { asked: deadline.asked(), execution };
+            return Obstacle::Reply(self.fail(ids, failure));
+        }
+
+        let envelope = arrival.envelope;
+        let is_new = arrival.deadline.is_none();
+        let Some(caller) = topic_in(envelope, header::STATUS_TO)
+            .filter(|_| is_new && self.queries.may_have_missed_cancel(envelope))
+        else {
+            return Obstacle::None;
+        };
+
+        let call_id = &ids.tool_call_id;
+        match self.queries.ask_caller(&caller, &queried(ids, envelope), deadline).await {
+            Some(CallState::Abandoned) => {
+                tracing::info!(call_id, "dropped a request that its caller has given up");
+                Obstacle::NothingToSay
+            }
+            Some(_) => Obstacle::None,
+            None => {
+                tracing::info!(call_id, "a request is not started: its caller does not answer");
+                let execution = Execution::NotStarted;
+                Obstacle::Reply(self.fail(ids, Failure::Cancelled { execution }))
+            }
+        }
+    }
+
+    /// A call that was handed out before may be running at a worker that lives, and then that one
+    /// answers it. Most callers find out by themselves who has the call; for the others, the
+    /// workers are asked.
+    async fn wait_for_other_worker(&self, call: &NamedCall<'_>, arrival: &Arrival<'_>) -> Obstacle {
+        let NamedCall { ids, deadline, .. } = *call;
+        let (envelope, call_id) = (arrival.envelope, &ids.tool_call_id);
+        let mut reply = self.fail(ids, Failure::OutcomeUnknown);
+        tracing::warn!(call_id, "a redelivered call may have been started elsewhere");
+
+        if envelope.headers.get(header::PROGRESS_TO).is_some() {
+            reply.headers.set(header::TENTATIVE, "1");
+        } else if self.queries.wait_for_other_worker(&queried(ids, envelope), deadline).await {
+            tracing::info!(call_id, "a redelivered call was answered by another worker");
+            return Obstacle::NothingToSay;
+        }
+        Obstacle::Reply(reply)
     }
 
     /// Runs a call; `held_call` is what its caller is told of it by heartbeats.
     async fn run(
         &self,
         request: S::Request,
-        call: KnownCall<'_>,
+        call: NamedCall<'_>,
         arrival: Arrival<'_>,
         held_call: &mut Option<HeldCall>,
     ) -> Reply {
-        let KnownCall { ids, key, deadline } = call;
+        let NamedCall { ids, key, deadline } = call;
         let Arrival { envelope, redelivered, slot, .. } = arrival;
         let running = self.cancels.register(&envelope.source, &ids.tool_call_id);
         if running.token().is_cancelled() {
@@ -249,9 +307,8 @@ impl<S: Service> Worker<S> {
         });
 
         let headers = &envelope.headers;
-        let topic_of = |name| headers.get(name).and_then(|text| Topic::parse(text).ok());
-        let progress_to = topic_of(header::PROGRESS_TO);
-        let ask_to = topic_of(header::ASK_TO);
+        let progress_to = topic_in(envelope, header::PROGRESS_TO);
+        let ask_to = topic_in(envelope, header::ASK_TO);
         *held_call =
             progress_to.as_ref().map(|caller| self.heartbeats.hold(caller, running.name(), &slot));
         let deadline = deadline.for_next_hop();
@@ -358,9 +415,8 @@ impl<S: Service> Worker<S> {
     }
 
     async fn send(&self, to: &Topic, request: &Envelope, reply: Reply, until: Deadline) {
-        let mut envelope = Envelope::new(reply.message_type, self.service.source(), reply.body);
-        envelope.correlation_id = request.correlation_id.clone();
-        envelope.headers = reply.headers;
+        let correlation_id = request.correlation_id.clone();
+        let mut envelope = reply.into_envelope(self.service.source(), correlation_id);
         envelope.trace = request.trace.clone();
         self.outbox.deliver(to, envelope, until).await;
     }
@@ -384,6 +440,7 @@ impl CallOutcome {
 /// How a request came.
 struct Arrival<'a> {
     envelope: &'a Arc<Envelope>,
+    reply_to: &'a Topic,
     redelivered: bool,
     slot: Slot,
     /// Set where it was counted from when the request came for the first time.
@@ -391,9 +448,30 @@ struct Arrival<'a> {
 }
 
 /// A call that may run.
-struct KnownCall<'a> {
+struct NamedCall<'a> {
     ids: &'a CallIds,
     key: CallKey,
     /// The caller's own deadline.
     deadline: Deadline,
+}
+
+/// What keeps a call from being run.
+enum Obstacle {
+    None,
+    /// It is answered with this.
+    Reply(Reply),
+    /// Its caller has given it up, or has had its answer from another worker.
+    NothingToSay,
+}
+
+fn topic_in(request: &Envelope, header: &str) -> Option<Topic> {
+    request.headers.get(header).and_then(|text| Topic::parse(text).ok())
+}
+
+fn queried<'a>(ids: &'a CallIds, request: &'a Envelope) -> QueriedCall<'a> {
+    QueriedCall {
+        source: &request.source,
+        call_id: &ids.tool_call_id,
+        correlation_id: correlation_id_of(request),
+    }
 }

@@ -587,6 +587,7 @@ impl Executor for Strange {
         Box::pin(async move {
             let remote = RemoteCall {
                 may_repeat: false,
+                workers: None,
                 topic: &topic::TOOL_INVOKE_MCP,
                 tool: "WRITE",
                 arguments: json!({}),

@@ -80,6 +80,7 @@ impl Manager {
         let request = script.request();
         let sent = requester::Request {
             may_repeat: false,
+            workers: None,
             topic: &topic::SCRIPT_INVOKE,
             envelope: Envelope::of(&request, self.requester.agent().as_str()),
             call_id: &request.tool_call_id,

@@ -106,6 +106,7 @@ impl Stage {
 
         let sent = requester::Request {
             may_repeat: false,
+            workers: None,
             topic: &topic::SCRIPT_INVOKE,
             envelope: Envelope::of(&request, self.requester.agent().as_str()),
             call_id: &request.tool_call_id,

@@ -25,6 +25,8 @@ pub struct Remote {
 pub struct RemoteCall<'a> {
     /// Where it goes.
     pub topic: &'a Topic,
+    /// The subscription that its workers take it from, where that is known.
+    pub workers: Option<&'a str>,
     /// The tool, as the other side names it.
     pub tool: &'a str,
     /// Its arguments, an object.
@@ -54,6 +56,7 @@ impl Executor for Remote {
         Box::pin(async move {
             let remote = RemoteCall {
                 topic: &self.topic,
+                workers: None,
                 tool: &call.tool,
                 arguments: Value::Object(call.arguments),
                 session: call.scope.session.clone(),
@@ -101,6 +104,7 @@ impl RemoteCall<'_> {
 
         let request = requester::Request {
             topic: self.topic,
+            workers: self.workers,
             envelope,
             call_id: &call_id,
             may_repeat: self.may_repeat,
@@ -116,10 +120,11 @@ pub fn error_of(tool: &str, error: requester::Error) -> CallError {
     let code = match &error {
         requester::Error::Timeout { asked } => return CallError::timeout(tool, *asked),
         requester::Error::Cancelled => return CallError::cancelled(),
-        // None of these was sent.
+        // None of these was sent, or it was withdrawn.
         requester::Error::Publish(
             PublishError::Unroutable(_) | PublishError::Unavailable(_) | PublishError::Closed,
-        ) => ErrorCode::Unroutable,
+        )
+        | requester::Error::Unserved(_) => ErrorCode::Unroutable,
         requester::Error::Refused(_) | requester::Error::Busy => ErrorCode::Busy,
         requester::Error::Publish(PublishError::TooLarge { .. }) => ErrorCode::InvalidArguments,
         requester::Error::WorkerLost | requester::Error::Unconfirmed | requester::Error::Closed => {

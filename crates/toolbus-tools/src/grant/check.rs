@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use hmac::Mac as _;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Meter};
 use toolbus_bus::responder::Received;
 use toolbus_bus::{Envelope, Topic};
+use toolbus_wire::clock::unix_now;
 use toolbus_wire::{ErrorCode, Execution, header};
 
 use super::Claims;
@@ -19,8 +20,10 @@ use crate::call_error::CallError;
 use crate::id::ToolId;
 use crate::metrics::{GRANT_CHECKS, GRANT_RESULT, METER};
 
-/// How far the clocks of an agent and a worker may differ.
-pub const CLOCK_SKEW_GRACE: Duration = Duration::from_secs(30);
+/// How far the clocks of an agent and a worker may differ: as far as in Kerberos, so that two
+/// machines that are each wrong by two minutes still work together. It is also for how long after
+/// its deadline somebody on the bus may send a copy of a request.
+pub const CLOCK_SKEW_GRACE: Duration = Duration::from_secs(5 * 60);
 
 /// What a worker does about grants. Clones are the same check; without a key nothing is looked at.
 #[derive(Clone, Default)]
@@ -218,10 +221,6 @@ fn report(refusal: Refusal, topic: &Topic, envelope: &Envelope) {
     } else {
         tracing::warn!(source, %topic, reason, "refused a request without a valid grant");
     }
-}
-
-fn unix_now() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 impl fmt::Debug for GrantCheck {

@@ -15,14 +15,17 @@ const DOMAIN: &[u8] = b"toolbus-grant";
 pub(super) const VERSION: &str = "1";
 
 /// Every header that a worker acts on. The body is sealed as it is, and with it the call's id and
-/// its arguments. The trace is not: it decides about nothing.
-const SEALED_HEADERS: [&str; 8] = [
+/// its arguments. The trace is not: it decides about nothing. Nor is the expiry, which the broker
+/// may drop: a request has no more time for it than it asked for, and its grant expires all the
+/// same.
+const SEALED_HEADERS: [&str; 9] = [
     header::MCP_SERVER,
     header::EXACT,
     header::TIMEOUT_MS,
     header::DEADLINE_MS,
     header::PROGRESS_TO,
     header::QUIET,
+    header::STATUS_TO,
     header::ASK_TO,
     header::ASK_KINDS,
 ];

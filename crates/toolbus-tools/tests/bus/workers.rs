@@ -39,7 +39,7 @@ async fn a_worker_that_is_killed_mid_call_gives_an_unknown_outcome_in_seconds() 
     assert_eq!(error.code, ErrorCode::OutcomeUnknown);
     assert_eq!(error.message, "tool 'work': the worker that had taken the call was lost");
     let silence = since.elapsed();
-    assert!(silence < Duration::from_millis(4_500), "{silence:?}");
+    assert!(silence < 17 * SECOND, "{silence:?}");
     assert_eq!(seen.borrow().dropped, 1);
 }
 
@@ -58,7 +58,7 @@ async fn another_worker_says_that_the_outcome_is_unknown_and_runs_nothing_twice(
     assert_eq!(error.code, ErrorCode::OutcomeUnknown);
     assert!(error.message.contains("may have taken effect or not"), "{}", error.message);
     // The second worker cannot know whether the first one lives, so its silence is waited for.
-    assert!(since.elapsed() < 5 * SECOND, "{:?}", since.elapsed());
+    assert!(since.elapsed() < 17 * SECOND, "{:?}", since.elapsed());
     assert_eq!(seen.borrow().started.len(), 1);
 }
 
@@ -281,6 +281,7 @@ async fn a_worker_that_knows_none_of_our_headers_is_waited_for() {
         async move {
             let remote = RemoteCall {
                 may_repeat: false,
+                workers: None,
                 topic: &topic::TOOL_INVOKE_MCP,
                 tool: "add_task",
                 arguments: json!({"a": 1}),

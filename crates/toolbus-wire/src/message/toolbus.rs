@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use super::{Message, field};
 
-/// A caller does not want the outcome of a call any more. Every worker hears it, at `tool.cancel`;
-/// the one that holds the call stops it.
+/// A caller does not want the outcome of a call any more. It goes to the worker that is known to
+/// hold the call, else to every worker, at `tool.cancel`; the one that holds the call stops it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolCancel {
@@ -208,4 +208,68 @@ pub struct Alive {
 
 impl Message for Alive {
     const TYPE: &'static str = "Toolbus.Alive";
+}
+
+/// A worker asks what is known of a call that it has been handed: its caller, at the topic of the
+/// header `rb-status-to`, or the other workers, at `tool.cancel`. Answered at the reply topic by a
+/// [`CallStatus`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CallQuery {
+    /// The worker that asks.
+    pub instance: String,
+    /// Source of the request, as its envelope named it.
+    pub source: String,
+    /// Id of the call.
+    pub tool_call_id: String,
+    /// Correlation id of the request.
+    pub correlation_id: String,
+}
+
+impl Message for CallQuery {
+    const TYPE: &'static str = "Toolbus.CallQuery";
+}
+
+/// What is known of a call, as an answer to a [`CallQuery`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CallStatus {
+    /// Correlation id of the request.
+    pub correlation_id: String,
+    /// What is known.
+    pub state: CallState,
+}
+
+impl Message for CallStatus {
+    const TYPE: &'static str = "Toolbus.CallStatus";
+}
+
+text_enum! {
+    /// What is known of a call.
+    pub enum CallState {
+        /// Its caller waits for it.
+        Awaited = "awaited",
+        /// Its caller does not wait for it any more.
+        Abandoned = "abandoned",
+        /// A worker runs it, and will answer it.
+        Running = "running",
+        /// A worker has run it, and has answered it.
+        Ended = "ended",
+    }
+}
+
+/// A caller that was cut off asks for the replies that it may have missed. Every worker hears it,
+/// at `tool.cancel`, and sends those that it remembers once more, to where they went before.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplyRequest {
+    /// Source of the requests, as their envelopes named it.
+    pub source: String,
+    /// Correlation ids of the requests.
+    #[serde(default, deserialize_with = "field::or_default")]
+    pub correlation_ids: Vec<String>,
+}
+
+impl Message for ReplyRequest {
+    const TYPE: &'static str = "Toolbus.ReplyRequest";
 }

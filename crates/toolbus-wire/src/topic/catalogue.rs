@@ -45,7 +45,7 @@ topics! {
         TOOL_RESULT = "tool.result";
         /// Runs a tool of an MCP server.
         TOOL_INVOKE_MCP = "tool.invoke.mcp";
-        /// Toolbus extension: cancels a call. Every worker hears it.
+        /// Toolbus extension: cancels a call, or asks which worker has it. Every worker hears it.
         TOOL_CANCEL = "tool.cancel";
         /// Asks the bridges to list their servers again.
         TOOL_META_MCP_REFRESH = "tool.meta.mcp.refresh";
@@ -70,8 +70,9 @@ topics! {
         tool_progress(agent: AgentName, instance: InstanceId) = "tool.progress";
         /// Toolbus extension: takes questions that tools ask one process of an agent.
         tool_ask(agent: AgentName, instance: InstanceId) = "tool.ask";
-        /// Toolbus extension: takes what callers answer to the questions of one worker.
-        tool_answer(worker: InstanceId) = "tool.answer";
+        /// Toolbus extension: takes what is meant for one worker alone: cancel messages of callers
+        /// that know it, and answers to what it has asked.
+        tool_worker(worker: InstanceId) = "tool.worker";
         /// Lists the MCP servers that there are to an agent.
         tool_meta_mcp(agent: AgentName) = "tool.meta.mcp";
         /// Takes what a bridge answers an agent at [`MCP_MANAGE`].

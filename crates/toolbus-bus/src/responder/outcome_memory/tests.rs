@@ -20,24 +20,33 @@ fn reply(bytes: usize) -> Reply {
     }
 }
 
-fn run(memory: &OutcomeMemory, envelope: &Envelope, call_id: &str, outcome: Reply) {
-    match memory.recall(CallKey::of(envelope, call_id), &Slot::none()) {
+fn answer(bytes: usize) -> Answer {
+    let to = crate::testing::topic("replies");
+    Answer { reply: reply(bytes), to, correlation_id: None }
+}
+
+fn recall(memory: &OutcomeMemory, envelope: &Envelope, call_id: &str) -> Recalled {
+    memory.recall(CallKey::of(envelope, call_id), envelope, &Slot::none())
+}
+
+fn run(memory: &OutcomeMemory, envelope: &Envelope, call_id: &str, outcome: Answer) {
+    match recall(memory, envelope, call_id) {
         Recalled::New(place) => place.remember(outcome),
         _ => panic!("the call is known already"),
     }
 }
 
 fn is_known(memory: &OutcomeMemory, envelope: &Envelope, call_id: &str) -> bool {
-    !matches!(memory.recall(CallKey::of(envelope, call_id), &Slot::none()), Recalled::New(_))
+    !matches!(recall(memory, envelope, call_id), Recalled::New(_))
 }
 
 fn is_remembered(memory: &OutcomeMemory, envelope: &Envelope, call_id: &str) -> bool {
-    matches!(memory.recall(CallKey::of(envelope, call_id), &Slot::none()), Recalled::Done(_))
+    matches!(recall(memory, envelope, call_id), Recalled::Done(_))
 }
 
 /// It is known to have run, and its outcome had to go.
 fn is_forgotten(memory: &OutcomeMemory, envelope: &Envelope, call_id: &str) -> bool {
-    matches!(memory.recall(CallKey::of(envelope, call_id), &Slot::none()), Recalled::Forgotten)
+    matches!(recall(memory, envelope, call_id), Recalled::Forgotten)
 }
 
 /// At any rate of calls, and with replies of any size, a call that ended is known for ten minutes.
@@ -48,7 +57,7 @@ async fn calls_are_known_for_longer_than_their_outcomes() {
     for minute in 0..12 {
         for number in 0..=ENTRIES_MAX / 8 {
             let envelope = request("a", Some(&name(minute, number)), "{}");
-            run(&memory, &envelope, "c", reply(0));
+            run(&memory, &envelope, "c", answer(0));
         }
         tokio::time::advance(Duration::from_secs(60)).await;
     }
@@ -74,7 +83,7 @@ async fn the_calls_that_are_known_are_bounded() {
 async fn source_correlation_call_and_body_make_a_call() {
     let memory = OutcomeMemory::default();
     let first = request("a", Some("c1"), "{}");
-    run(&memory, &first, "call_1", reply(1));
+    run(&memory, &first, "call_1", answer(1));
     assert!(is_known(&memory, &first.clone(), "call_1"));
     assert!(!is_known(&memory, &first, "call_2"));
     assert!(!is_known(&memory, &request("b", Some("c1"), "{}"), "call_1"));
@@ -100,7 +109,7 @@ fn a_key_is_the_same_in_every_process_and_its_parts_do_not_run_into_each_other()
 async fn without_a_correlation_id_the_message_id_takes_its_place() {
     let memory = OutcomeMemory::default();
     let first = request("a", None, "{}");
-    run(&memory, &first, "call_1", reply(1));
+    run(&memory, &first, "call_1", answer(1));
     assert!(is_known(&memory, &first.clone(), "call_1"));
     // The same call id again, in another session: another message, another call.
     assert!(!is_known(&memory, &request("a", None, "{}"), "call_1"));
@@ -110,13 +119,13 @@ async fn without_a_correlation_id_the_message_id_takes_its_place() {
 async fn outcomes_are_forgotten_by_age_number_and_bytes() {
     let memory = OutcomeMemory::default();
     let old = request("a", Some("old"), "{}");
-    run(&memory, &old, "c", reply(1));
+    run(&memory, &old, "c", answer(1));
     tokio::time::advance(OUTCOME_TTL).await;
     assert!(!is_known(&memory, &old, "c"));
 
     let memory = OutcomeMemory::default();
     for i in 0..=ENTRIES_MAX {
-        run(&memory, &request("a", Some(&i.to_string()), "{}"), "c", reply(0));
+        run(&memory, &request("a", Some(&i.to_string()), "{}"), "c", answer(0));
     }
 
     assert!(is_forgotten(&memory, &request("a", Some("0"), "{}"), "c"));
@@ -124,7 +133,7 @@ async fn outcomes_are_forgotten_by_age_number_and_bytes() {
 
     let memory = OutcomeMemory::default();
     for i in 0..5 {
-        run(&memory, &request("a", Some(&i.to_string()), "{}"), "c", reply(BYTES_MAX / 4));
+        run(&memory, &request("a", Some(&i.to_string()), "{}"), "c", answer(BYTES_MAX / 4));
     }
 
     assert!(is_forgotten(&memory, &request("a", Some("1"), "{}"), "c"));
@@ -142,22 +151,15 @@ async fn outcomes_are_forgotten_by_age_number_and_bytes() {
 async fn a_second_request_waits_for_the_run_of_the_first() {
     let memory = OutcomeMemory::default();
     let envelope = request("a", Some("c1"), "{}");
-    let Recalled::New(place) = memory.recall(CallKey::of(&envelope, "c"), &Slot::none()) else {
-        panic!("new")
-    };
-    let Recalled::Running(second) = memory.recall(CallKey::of(&envelope, "c"), &Slot::none())
-    else {
-        panic!("running")
-    };
+    let Recalled::New(place) = recall(&memory, &envelope, "c") else { panic!("new") };
+    let Recalled::Running(second) = recall(&memory, &envelope, "c") else { panic!("running") };
 
-    let Recalled::Running(third) = memory.recall(CallKey::of(&envelope, "c"), &Slot::none()) else {
-        panic!("running")
-    };
+    let Recalled::Running(third) = recall(&memory, &envelope, "c") else { panic!("running") };
 
     let waiting = futures_util::future::join(second.outcome(), third.outcome());
     let ending = async {
         tokio::task::yield_now().await;
-        place.remember(reply(3));
+        place.remember(answer(3));
     };
 
     let both = futures_util::future::join(waiting, ending);
@@ -169,13 +171,8 @@ async fn a_second_request_waits_for_the_run_of_the_first() {
 async fn a_run_that_is_dropped_is_forgotten_and_its_followers_are_told() {
     let memory = OutcomeMemory::default();
     let envelope = request("a", Some("c1"), "{}");
-    let Recalled::New(place) = memory.recall(CallKey::of(&envelope, "c"), &Slot::none()) else {
-        panic!("new")
-    };
-    let Recalled::Running(second) = memory.recall(CallKey::of(&envelope, "c"), &Slot::none())
-    else {
-        panic!("running")
-    };
+    let Recalled::New(place) = recall(&memory, &envelope, "c") else { panic!("new") };
+    let Recalled::Running(second) = recall(&memory, &envelope, "c") else { panic!("running") };
     drop(place);
     assert_eq!(within("the second is told", second.outcome()).await, None);
     assert!(!is_known(&memory, &envelope, "c"));

@@ -408,11 +408,13 @@ async fn heartbeats_do_not_wait_for_each_other() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_for_another_worker_is_tentative() {
     let bus = Faulty::new();
-    redelivered(&bus, request("c", "echo", "")).await;
+    let news = Inbox::open(&*bus, "news").await;
+    redelivered(&bus, request("c", "echo", "").with_header(header::PROGRESS_TO, "news")).await;
     let stage = Stage::start_on(bus, 1).await;
     let reply = stage.replies.received(1).await.remove(0);
     assert_eq!(outcome(&reply), "c: OutcomeUnknown");
     assert!(reply.headers.get(header::TENTATIVE).is_some());
+    assert_eq!(news.len(), 0);
 
     stage.publish(request("d", "echo", "")).await;
     let reply = stage.replies.received(2).await.remove(1);
