@@ -13,7 +13,6 @@ use tokio_util::task::TaskTracker;
 use toolbus_bus::{Handler, Subscription};
 use toolbus_wire::Topic;
 
-use crate::clock::RequestClock;
 use crate::event::{Event, Kind, Moment, Party, Point};
 use crate::history::History;
 use crate::link::{Link, LinkStatus};
@@ -25,7 +24,6 @@ pub(crate) struct Broker {
     pub(crate) history: History,
     /// Fires when the caller cancels.
     pub(crate) cancelled: CancellationToken,
-    pub(crate) clock: RequestClock,
     pub(crate) tasks: TaskTracker,
     schedule: Arc<Schedule>,
     links: [Link; 3],
@@ -42,11 +40,10 @@ struct BrokerState {
 }
 
 impl Broker {
-    pub(crate) fn new(schedule: Arc<Schedule>, history: History, clock: RequestClock) -> Arc<Self> {
+    pub(crate) fn new(schedule: Arc<Schedule>, history: History) -> Arc<Self> {
         Arc::new(Self {
             history,
             cancelled: CancellationToken::new(),
-            clock,
             tasks: TaskTracker::new(),
             schedule,
             links: [Link::new(), Link::new(), Link::new()],
@@ -100,14 +97,23 @@ impl Broker {
     }
 
     fn is_possible(&self, event: Event) -> bool {
+        let is_up = |party| self.status(party) == LinkStatus::Up;
         match event {
             Event::Cancel => !self.cancelled.is_cancelled(),
-            _ => event.cuts_off().is_none_or(|party| self.status(party) == LinkStatus::Up),
+            Event::Kill(party) => is_up(party),
+            _ => event.outages().into_iter().all(|(party, _)| is_up(party)),
         }
     }
 
     pub(crate) fn has_queue(&self, topic: &Topic) -> bool {
         self.state.lock().queues.iter().any(|queue| queue.takes(topic))
+    }
+
+    /// How many consumers a queue has at this moment, as the broker sees it.
+    pub(crate) fn count_consumers(&self, name: &str) -> Option<usize> {
+        let mut state = self.state.lock();
+        let consumers = state.queue(name)?.consumers.iter();
+        Some(consumers.filter(|consumer| self.link(consumer.party).is_connected()).count())
     }
 
     /// Puts a message into each queue that takes it. False where there is none.

@@ -1,35 +1,29 @@
-//! The clock of the machines of these tests. It stands still but for tokio's, so what a request
-//! says in Unix time is set right when a worker gets it.
+//! The wall clock of the machines of these tests. It stands still while tokio's goes on, so what a
+//! request says in Unix time is set right when a worker gets it.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tokio::time::Instant;
-use toolbus_wire::{Envelope, header};
+use toolbus_wire::clock::unix_now;
+use toolbus_wire::header;
 
-/// When the request was made, and when its caller stops waiting.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RequestClock {
-    made_at: Instant,
-    deadline: Instant,
-}
+use crate::queue::Message;
 
-impl RequestClock {
-    /// The clock of a request that is made now.
-    pub(crate) fn start(budget: Duration) -> Self {
-        Self { made_at: Instant::now(), deadline: Instant::now() + budget }
-    }
-
-    /// Has the request say what it would say had its time passed on the real clock as well.
-    pub(crate) fn set_right(&self, request: &mut Envelope) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        let until = match left {
-            Duration::ZERO => now.saturating_sub(Duration::from_millis(1)),
-            // The milliseconds are rounded up: what is left is never more than what was asked for,
-            // so an undelayed request has exactly that.
-            left => now + left + Duration::from_millis(1),
-        };
-        request.headers.set(header::DEADLINE_MS, until.as_millis().to_string());
-        request.timestamp = now.saturating_sub(self.made_at.elapsed()).as_secs();
-    }
+/// Has a request say what it would say on a wall clock that goes on, to a worker that has heard
+/// cancel messages since `listening_since`.
+///
+/// A worker compares when the request was sent with when it began to listen, and the latter was a
+/// moment ago on the clock that stands still. So a request that was sent after that says that it
+/// was sent now.
+pub(crate) fn set_right(request: &mut Message, listening_since: Instant) {
+    let Some(left) = request.envelope.expires_after else { return };
+    let on_way = if request.published_at < listening_since {
+        request.published_at.elapsed()
+    } else {
+        Duration::ZERO
+    };
+    let sent_at = unix_now().saturating_sub(on_way);
+    let deadline = sent_at + left;
+    request.envelope.headers.set(header::DEADLINE_MS, deadline.as_millis().to_string());
+    request.envelope.timestamp = sent_at.as_secs();
 }

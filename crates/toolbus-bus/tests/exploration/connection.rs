@@ -119,6 +119,16 @@ impl Bus for Connection {
         Box::pin(std::future::ready(Ok(consumer)))
     }
 
+    fn count_consumers<'a>(&'a self, subscription: &'a str) -> BoxFuture<'a, Option<usize>> {
+        Box::pin(async move {
+            let connection = self.wait_connected().await.ok()?;
+            self.link().hop(connection).await.ok()?;
+            let count = self.broker.count_consumers(subscription);
+            self.link().hop(connection).await.ok()?;
+            count
+        })
+    }
+
     fn health(&self) -> Health {
         if self.link().is_connected() {
             Health::Up

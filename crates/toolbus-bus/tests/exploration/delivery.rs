@@ -7,6 +7,7 @@ use tokio::sync::Notify;
 use toolbus_bus::{Delivery, Disposition};
 
 use crate::broker::Broker;
+use crate::clock;
 use crate::event::{Kind, Moment, Party};
 use crate::link::{ConnectionLost, LinkStatus};
 use crate::queue::{Handout, Message, QueueConsumer};
@@ -21,7 +22,7 @@ impl Broker {
     }
 
     async fn deliver_shared(self: &Arc<Self>, handout: Handout) {
-        let Handout { consumer, queue, number, message } = handout;
+        let Handout { consumer, queue, number, mut message } = handout;
         let party = consumer.party;
         let connection = self.link(party).connection();
         if self.link(party).hop(connection).await.is_err() {
@@ -33,13 +34,12 @@ impl Broker {
             return;
         }
 
-        let mut delivery = into_delivery(message);
-        self.clock.set_right(&mut delivery.envelope);
+        clock::set_right(&mut message, self.link(party).up_since());
         let disposition = tokio::select! {
             biased;
             // The process is dead, and what it did ends in the middle.
             () = consumer.expire.cancelled() => return,
-            disposition = consumer.handler.handle(delivery) => disposition,
+            disposition = consumer.handler.handle(into_delivery(message)) => disposition,
         };
 
         assert_eq!(disposition, Disposition::Ack, "no request of these tests is unreadable");

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use toolbus_wire::message::tool::{ToolError, ToolInvokeRequest, ToolInvokeResponse};
-use toolbus_wire::message::toolbus::{Alive, ToolCancel};
+use toolbus_wire::message::toolbus::{Alive, CallQuery, CallStatus, ReplyRequest, ToolCancel};
 use toolbus_wire::{Envelope, message};
 
 /// Name of the caller's agent.
@@ -38,6 +38,12 @@ pub(crate) enum Kind {
     /// The message of a caller to itself.
     Loopback,
     Cancel,
+    /// A worker's query whether a call is still waited for.
+    Query,
+    /// The answer to a query.
+    Status,
+    /// A caller's request for replies that it may have missed.
+    ReplyRequest,
     Other,
 }
 
@@ -48,16 +54,17 @@ impl Kind {
             let is_caller = envelope.source == CALLER;
             return if is_caller { Self::Loopback } else { Self::Heartbeat };
         }
-        if message::is::<ToolCancel>(envelope) {
-            return Self::Cancel;
-        }
-        if message::is::<ToolInvokeRequest>(envelope) {
-            return Self::Request;
-        }
-
         let is_reply =
             message::is::<ToolInvokeResponse>(envelope) || message::is::<ToolError>(envelope);
-        if is_reply { Self::Reply } else { Self::Other }
+        let kinds = [
+            (is_reply, Self::Reply),
+            (message::is::<ToolInvokeRequest>(envelope), Self::Request),
+            (message::is::<ToolCancel>(envelope), Self::Cancel),
+            (message::is::<CallQuery>(envelope), Self::Query),
+            (message::is::<CallStatus>(envelope), Self::Status),
+            (message::is::<ReplyRequest>(envelope), Self::ReplyRequest),
+        ];
+        kinds.into_iter().find_map(|(is, kind)| is.then_some(kind)).unwrap_or(Self::Other)
     }
 }
 
@@ -69,6 +76,9 @@ impl fmt::Display for Kind {
             Self::Heartbeat => "heartbeat",
             Self::Loopback => "message to itself",
             Self::Cancel => "cancel message",
+            Self::Query => "query",
+            Self::Status => "status",
+            Self::ReplyRequest => "request for replies",
             Self::Other => "other message",
         })
     }
@@ -146,6 +156,8 @@ pub(crate) enum Event {
     HalfOpen(Party, u64),
     /// Nothing comes from the party or to it for so long, and nothing is lost.
     Stall(Party, u64),
+    /// Everybody's connection is lost. The caller is back after so long, workers after so long.
+    Restart { caller_ms: u64, workers_ms: u64 },
     /// The party's process ends, and does not come back.
     Kill(Party),
     /// The caller cancels the call.
@@ -158,22 +170,19 @@ impl Event {
         !matches!(self, Self::Normal | Self::HandTo(_))
     }
 
-    /// Whose connection it takes away, if anybody's.
-    pub(crate) fn cuts_off(self) -> Option<Party> {
-        match self {
-            Self::Kill(party) => Some(party),
-            _ => self.outage().map(|(party, _)| party),
-        }
-    }
-
     /// Who is cut off, and for how long.
-    pub(crate) fn outage(self) -> Option<(Party, Duration)> {
-        let (party, ms) = match self {
-            Self::Disconnect(party, ms) | Self::Stall(party, ms) => (party, ms),
-            Self::HalfOpen(party, ms) => (party, ms + RECONNECT_MS),
-            _ => return None,
+    pub(crate) fn outages(self) -> Vec<(Party, Duration)> {
+        let outages = match self {
+            Self::Disconnect(party, ms) | Self::Stall(party, ms) => vec![(party, ms)],
+            Self::HalfOpen(party, ms) => vec![(party, ms + RECONNECT_MS)],
+            Self::Restart { caller_ms, workers_ms } => vec![
+                (Party::Caller, caller_ms),
+                (Party::WorkerA, workers_ms),
+                (Party::WorkerB, workers_ms),
+            ],
+            _ => Vec::new(),
         };
-        Some((party, Duration::from_millis(ms)))
+        outages.into_iter().map(|(party, ms)| (party, Duration::from_millis(ms))).collect()
     }
 }
 
@@ -197,6 +206,11 @@ impl fmt::Display for Event {
                 write!(f, "{party} is cut off for {ms} ms, then loses its connection")
             }
             Self::Stall(party, ms) => write!(f, "{party} is cut off for {ms} ms"),
+            Self::Restart { caller_ms, workers_ms } => write!(
+                f,
+                "the broker restarts, the caller is back after {caller_ms} ms, workers after \
+                 {workers_ms} ms"
+            ),
             Self::Kill(party) => write!(f, "{party} is killed"),
             Self::Cancel => f.write_str("the caller cancels"),
         }

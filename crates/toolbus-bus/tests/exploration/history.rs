@@ -72,9 +72,9 @@ impl Record {
 
     /// When parties were cut off.
     pub(crate) fn outages(&self) -> impl Iterator<Item = Outage> {
-        self.faults.iter().filter_map(|(from, _, event)| {
-            let (party, time) = event.outage()?;
-            Some(Outage { party, from: *from, until: *from + time })
+        self.faults.iter().flat_map(|(from, _, event)| {
+            let outages = event.outages().into_iter();
+            outages.map(|(party, time)| Outage { party, from: *from, until: *from + time })
         })
     }
 

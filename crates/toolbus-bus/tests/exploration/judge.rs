@@ -116,7 +116,8 @@ fn says_not_started(end: &End) -> bool {
     match end {
         End::Failed { execution, .. } => *execution == Execution::NotStarted,
         End::Error(error) => {
-            matches!(error, Error::Publish(_) | Error::Refused(_) | Error::Busy)
+            error.is_unroutable()
+                || matches!(error, Error::Publish(_) | Error::Refused(_) | Error::Busy)
         }
         End::Ok(_) => false,
     }

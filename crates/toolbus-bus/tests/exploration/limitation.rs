@@ -9,8 +9,8 @@ use toolbus_bus::requester::Error;
 use crate::event::{Event, Kind, Moment, Point};
 use crate::history::{End, Outage, Record, Run};
 
-/// How long a worker may be silent: seven checks of half a second.
-const SILENCE: Duration = Duration::from_millis(3_500);
+/// How long a worker may be silent, less what was left of a second before.
+const SILENCE: Duration = Duration::from_secs(14);
 /// How long a caller that heard a refusal waits for a heartbeat.
 const REFUSED_SILENCE: Duration = Duration::from_secs(2);
 /// How long a worker must be connected to be heard for sure, unless a heartbeat is lost.

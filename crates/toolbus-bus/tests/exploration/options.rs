@@ -4,11 +4,10 @@ use crate::event::{Event, Kind, Moment, Party, Point};
 
 /// An outage of a caller that its own checks hardly notice.
 const SHORT_MS: u64 = 200;
-/// An outage of a worker that is over before it counts as lost, however long ago its last
-/// heartbeat was.
-const SILENT_MS: u64 = 2_400;
-/// An outage that is longer than workers may be silent, and than a reply waits for its caller.
-const LONG_MS: u64 = 6_000;
+/// An outage after which a worker still counts as living, and for which a reply does not wait.
+const MEDIUM_MS: u64 = 6_000;
+/// An outage that is longer than workers may be silent.
+const LONG_MS: u64 = 18_000;
 /// A delay of a request that is longer than its caller waits for a word of it after a lost confirm.
 const LATE_MS: u64 = 18_000;
 /// A delay that lets other messages overtake.
@@ -40,8 +39,11 @@ pub(crate) fn at(point: Point) -> Vec<Event> {
             ]);
         }
         Moment::Publish(Kind::Reply) => {
-            let lost = Event::LoseUnnoticed(LONG_MS);
-            options.extend([Event::LoseConfirm, Event::LoseMessage, lost, Event::Refuse]);
+            options.extend([Event::LoseConfirm, Event::LoseMessage, Event::Refuse]);
+            // Several of them would take longer than the caller waits.
+            if number == 1 {
+                options.push(Event::LoseUnnoticed(LONG_MS));
+            }
         }
         Moment::Publish(Kind::Heartbeat) if number <= HEARTBEATS_MAX => {
             options.push(Event::LoseMessage);
@@ -53,11 +55,13 @@ pub(crate) fn at(point: Point) -> Vec<Event> {
         Moment::Publish(Kind::Cancel) => {
             options.extend([Event::LoseMessage, Event::Delay(OVERTAKEN_MS)]);
         }
-        Moment::Publish(Kind::Other) => options.push(Event::LoseMessage),
+        Moment::Publish(Kind::Query | Kind::Status | Kind::ReplyRequest | Kind::Other) => {
+            options.push(Event::LoseMessage);
+        }
         Moment::Publish(Kind::Heartbeat | Kind::Loopback) | Moment::Choose => {}
         Moment::Deliver => {
             options.extend([
-                Event::Disconnect(party, SILENT_MS),
+                Event::Disconnect(party, MEDIUM_MS),
                 Event::Disconnect(party, LONG_MS),
                 Event::Kill(party),
                 Event::Cancel,
@@ -70,28 +74,29 @@ pub(crate) fn at(point: Point) -> Vec<Event> {
         Moment::ReplyArrives => {
             options.extend([
                 Event::Disconnect(Party::Caller, SHORT_MS),
-                Event::Disconnect(Party::Caller, LONG_MS),
+                Event::Disconnect(Party::Caller, MEDIUM_MS),
             ]);
         }
     }
     options
 }
 
-fn worker_events(worker: Party) -> [Event; 4] {
+fn worker_events(worker: Party) -> [Event; 5] {
     [
-        Event::Disconnect(worker, SILENT_MS),
+        Event::Disconnect(worker, MEDIUM_MS),
         Event::Disconnect(worker, LONG_MS),
         Event::Stall(worker, LONG_MS),
         Event::Kill(worker),
+        Event::Restart { caller_ms: SHORT_MS, workers_ms: MEDIUM_MS },
     ]
 }
 
 fn caller_events() -> [Event; 5] {
     [
         Event::Disconnect(Party::Caller, SHORT_MS),
-        Event::Disconnect(Party::Caller, LONG_MS),
-        Event::HalfOpen(Party::Caller, LONG_MS),
-        Event::Stall(Party::Caller, LONG_MS),
+        Event::Disconnect(Party::Caller, MEDIUM_MS),
+        Event::HalfOpen(Party::Caller, MEDIUM_MS),
+        Event::Stall(Party::Caller, MEDIUM_MS),
         Event::Cancel,
     ]
 }

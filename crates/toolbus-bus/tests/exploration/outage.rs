@@ -19,6 +19,11 @@ impl Broker {
             Event::HalfOpen(party, ms) => {
                 self.freeze(party, ms, move |broker| broker.disconnect(party, RECONNECT_MS));
             }
+            Event::Restart { caller_ms, workers_ms } => {
+                self.disconnect(Party::WorkerA, workers_ms);
+                self.disconnect(Party::WorkerB, workers_ms);
+                self.disconnect(Party::Caller, caller_ms);
+            }
             Event::Kill(party) => self.kill(party),
             Event::Cancel => self.cancelled.cancel(),
             _ => {}
@@ -40,7 +45,7 @@ impl Broker {
             let own = queues.iter_mut().filter(|queue| queue.belongs_to(party));
             own.flat_map(|queue| queue.open()).collect::<Vec<_>>()
         });
-        self.link(party).set_status(LinkStatus::Up);
+        self.link(party).connect();
         for handler in handlers {
             handler.on_resubscribed();
         }

@@ -17,14 +17,16 @@ pub(crate) struct Message {
     pub(crate) topic: Topic,
     pub(crate) envelope: Envelope,
     pub(crate) redelivered: bool,
+    pub(crate) published_at: Instant,
     /// When the broker drops it.
     expires_at: Option<Instant>,
 }
 
 impl Message {
     pub(crate) fn new(topic: Topic, envelope: Envelope) -> Self {
-        let expires_at = envelope.expires_after.map(|after| Instant::now() + after);
-        Self { topic, envelope, redelivered: false, expires_at }
+        let published_at = Instant::now();
+        let expires_at = envelope.expires_after.map(|after| published_at + after);
+        Self { topic, envelope, redelivered: false, published_at, expires_at }
     }
 
     fn is_expired(&self) -> bool {

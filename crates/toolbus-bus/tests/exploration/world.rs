@@ -14,7 +14,6 @@ use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{Envelope, Execution, Topic, header, json, message};
 
 use crate::broker::Broker;
-use crate::clock::RequestClock;
 use crate::connection::Connection;
 use crate::event::{CALLER, Party};
 use crate::history::{End, History, Record};
@@ -37,6 +36,8 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// How long a run goes on after its caller's deadline, at most.
 const AFTERMATH: Duration = Duration::from_secs(6);
 const CALL_ID: &str = "call";
+/// The subscription that both workers share.
+const WORKERS: &str = "workers";
 
 /// Runs one schedule in a world of its own.
 pub(crate) fn run(scenario: Scenario, schedule: &Arc<Schedule>, keeps_trace: bool) -> Record {
@@ -44,8 +45,7 @@ pub(crate) fn run(scenario: Scenario, schedule: &Arc<Schedule>, keeps_trace: boo
     let runtime = runtime.enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let history = History::new(keeps_trace);
-        let clock = RequestClock::start(scenario.budget);
-        let broker = Broker::new(Arc::clone(schedule), history, clock);
+        let broker = Broker::new(Arc::clone(schedule), history);
         call(scenario, &broker).await;
         broker.end();
         broker.history.take()
@@ -96,7 +96,7 @@ async fn start_worker(
 ) -> Responder {
     let listen = Listen {
         topic: Topic::parse("work").unwrap(),
-        subscription: "workers".to_owned(),
+        subscription: WORKERS.to_owned(),
         instance: InstanceId::parse(instance).unwrap(),
         concurrency: NonZeroU16::new(4).unwrap(),
     };
@@ -120,6 +120,7 @@ async fn request(
         .with_cancelled(broker.cancelled.clone());
     let request = Request {
         topic: &Topic::parse("work").unwrap(),
+        workers: Some(WORKERS),
         envelope: Envelope::of(&body, CALLER),
         call_id: CALL_ID,
         may_repeat: scenario.may_repeat,
