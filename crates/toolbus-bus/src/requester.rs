@@ -453,6 +453,7 @@ impl Publication<'_> {
             }
             tokio::time::sleep(RESEND_BACKOFF).await;
             left = self.deadline.left();
+            self.waiting.note_second_copy();
         }
     }
 

@@ -31,6 +31,9 @@ const ANSWERED_MAX: usize = 256;
 /// a worker may be back later than we are.
 const REPLY_REQUEST_TIMES: [Duration; 4] =
     [Duration::ZERO, Duration::from_secs(2), Duration::from_secs(5), Duration::from_secs(10)];
+/// How many checks after its worker was heard the reply of a silent call is asked for, again and
+/// again: 3 s.
+const REPLY_REQUEST_CHECKS: u32 = 6;
 /// For how long there is taken to be a worker where one was heard of.
 const HEARD_TTL: Duration = Duration::from_secs(5);
 /// Most subscriptions of which it is remembered when a worker was heard of.
@@ -107,6 +110,8 @@ struct PendingRequest {
     unless_heard: UnlessHeard,
     /// Which worker has spoken of it last.
     worker: Option<Arc<str>>,
+    /// It was published more than once, so several workers may have it.
+    has_copies: bool,
     /// Who is to take it, where that is known.
     workers: Option<Workers>,
     /// There was no worker to take it when it was sent, and none has spoken of it.
@@ -154,6 +159,7 @@ impl Pending {
             checks_left: None,
             unless_heard: UnlessHeard::Fails(Error::WorkerLost),
             worker: None,
+            has_copies: false,
             workers: None,
             is_unclaimed: false,
         };
@@ -283,21 +289,27 @@ impl Pending {
     }
 
     /// Counts one check for every call that a worker has taken, and ends those whose worker has
-    /// been silent for too long.
-    pub(super) fn count_silence(&self) {
+    /// been silent for too long. Returns the requests whose replies are to be asked for: a worker
+    /// that was away may have answered and sends no more heartbeats.
+    pub(super) fn count_silence(&self) -> Vec<String> {
         let mut table = self.table.lock();
         let mut lost = Vec::new();
+        let mut silent = Vec::new();
+
         for (correlation_id, entry) in &mut table.by_correlation {
-            if let Some(left) = &mut entry.checks_left {
-                match left.checked_sub(1) {
-                    Some(fewer) => *left = fewer,
-                    None => lost.push(Arc::clone(correlation_id)),
-                }
+            let Some(left) = &mut entry.checks_left else { continue };
+            match left.checked_sub(1) {
+                Some(fewer) => *left = fewer,
+                None => lost.push(Arc::clone(correlation_id)),
+            }
+            if *left < SILENT_CHECKS_MAX && left.is_multiple_of(REPLY_REQUEST_CHECKS) {
+                silent.push(correlation_id.to_string());
             }
         }
         for correlation_id in lost {
             table.end_unheard(&correlation_id);
         }
+        silent
     }
 
     /// Whether the request of this correlation id waits for its reply. A worker that asks so is
@@ -483,10 +495,19 @@ impl Waiting {
         &self.correlation_id
     }
 
-    /// Which worker has spoken of the call, as far as is known.
+    /// Which worker has the call, and no other will get it. `None` where that is not known.
     pub(super) fn worker(&self) -> Option<Arc<str>> {
         let table = self.pending.table.lock();
-        table.by_correlation.get(&self.correlation_id)?.worker.clone()
+        let entry = table.by_correlation.get(&self.correlation_id)?;
+        entry.worker.clone().filter(|_| !entry.has_copies)
+    }
+
+    /// The request is published once more.
+    pub(super) fn note_second_copy(&self) {
+        let mut table = self.pending.table.lock();
+        if let Some(entry) = table.by_correlation.get_mut(&self.correlation_id) {
+            entry.has_copies = true;
+        }
     }
 
     /// Whether a worker of these was heard of lately.

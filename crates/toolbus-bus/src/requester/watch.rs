@@ -59,7 +59,7 @@ impl HeartbeatWatch {
                         biased;
                         _ = ticks.tick() => {}
                         () = self.pending.wait_missed_replies() => {
-                            self.request_missed_replies();
+                            self.request_replies(&self.pending.take_missed_replies());
                             continue;
                         }
                     }
@@ -76,20 +76,20 @@ impl HeartbeatWatch {
             return self.pending.forgive_silence();
         }
 
-        self.request_missed_replies();
+        self.request_replies(&self.pending.take_missed_replies());
         if !self.pending.is_any_watched() {
             return;
         }
 
         if tokio::time::timeout(LOOPBACK_TIMEOUT, self.hear_ourselves()).await == Ok(true) {
-            self.pending.count_silence();
+            self.request_replies(&self.pending.count_silence());
         } else {
             self.pending.forgive_silence();
         }
     }
 
-    fn request_missed_replies(&self) {
-        for correlation_ids in self.pending.take_missed_replies().chunks(REPLY_REQUEST_MAX) {
+    fn request_replies(&self, correlation_ids: &[String]) {
+        for correlation_ids in correlation_ids.chunks(REPLY_REQUEST_MAX) {
             self.to_workers.request_replies(correlation_ids.to_vec());
         }
     }
