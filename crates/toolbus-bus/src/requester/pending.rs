@@ -298,11 +298,12 @@ impl Pending {
 
         for (correlation_id, entry) in &mut table.by_correlation {
             let Some(left) = &mut entry.checks_left else { continue };
-            match left.checked_sub(1) {
-                Some(fewer) => *left = fewer,
-                None => lost.push(Arc::clone(correlation_id)),
-            }
-            if *left < SILENT_CHECKS_MAX && left.is_multiple_of(REPLY_REQUEST_CHECKS) {
+            let Some(fewer) = left.checked_sub(1) else {
+                lost.push(Arc::clone(correlation_id));
+                continue;
+            };
+            *left = fewer;
+            if left.is_multiple_of(REPLY_REQUEST_CHECKS) {
                 silent.push(correlation_id.to_string());
             }
         }
