@@ -429,8 +429,8 @@ impl Publication<'_> {
 
         let mut may_be_there = false;
         loop {
-            // The broker drops what nobody waits for any more, by its own clock; and a worker learns
-            // from it how much time was left, and so when the request was sent.
+            // The broker drops what nobody waits for any more, by its own clock; and a worker
+            // learns from it how much time was left, and so when the request was sent.
             let copy = envelope.clone().with_expiry(left);
             match self.bus.publish(self.topic, copy).await {
                 Err(PublishError::Unconfirmed) => may_be_there = true,
@@ -494,11 +494,7 @@ impl ReplyReader {
     fn read(&self, envelope: Envelope) {
         if message::is::<Alive>(&envelope) {
             match json::read::<Alive>(&envelope.body) {
-                Ok(alive) => {
-                    let (agent, worker) = (self.agent.as_str(), &alive.instance);
-                    self.clocks.hear_heartbeat(agent, worker, &envelope);
-                    self.take_heartbeat(&alive);
-                }
+                Ok(alive) => self.take_heartbeat(&alive, &envelope),
                 Err(error) => tracing::warn!(%error, "dropped a malformed heartbeat"),
             }
         } else if message::is::<ToolProgress>(&envelope) {
@@ -516,7 +512,9 @@ impl ReplyReader {
     }
 
     /// Its worker lives, and is told which of its calls nobody waits for any more.
-    fn take_heartbeat(&self, alive: &Alive) {
+    fn take_heartbeat(&self, alive: &Alive, envelope: &Envelope) {
+        self.clocks.hear_heartbeat(self.agent.as_str(), &alive.instance, envelope);
+
         for call_id in self.pending.take_heartbeat(alive) {
             tracing::debug!(call_id, worker = alive.instance, "a worker runs an abandoned call");
             let reason = "its caller does not wait for it any more";

@@ -25,8 +25,8 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// How long a message to ourselves may take. Where it takes longer, heartbeats do, too.
 const LOOPBACK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// For how long a request that was sent to no worker is left to those that may come before its queue
-/// is looked at, and how old it must be to be ended.
+/// For how long a request that was sent to no worker is left to those that may come before its
+/// queue is looked at, and how old it must be to be ended.
 const UNCLAIMED_TIMEOUT: Duration = Duration::from_secs(2);
 const UNSERVED_TIMEOUT: Duration = Duration::from_millis(2_400);
 /// Most replies that are asked for in one message.
