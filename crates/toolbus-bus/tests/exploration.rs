@@ -15,8 +15,6 @@
 
 #[path = "exploration/broker.rs"]
 mod broker;
-#[path = "exploration/clock.rs"]
-mod clock;
 #[path = "exploration/connection.rs"]
 mod connection;
 #[path = "exploration/delivery.rs"]
@@ -67,38 +65,43 @@ const LONG_REPEATABLE: Scenario = Scenario { may_repeat: true, ..LONG };
 /// A call that takes longer than its caller waits.
 const IMPATIENT: Scenario = Scenario { budget: Duration::from_millis(1_717), ..ONCE };
 
-/// 6,464 schedules.
+/// 3,736 schedules.
 #[test]
 fn a_call_that_may_not_repeat() {
-    let met = [WorkerCutOff, ReplyLostWithQueue, CallerAway, SlowRetry, RefusedUnheard];
-    check(ONCE, Limits { points: 10, faults: 3 }, &met);
+    let met = [WorkerCutOff, RefusedUnheard, UnservedUnheard, RequestsFirst];
+    check(ONCE, Limits { points: 7, faults: 3 }, &met);
 }
 
+/// 1,719 schedules.
 #[test]
 fn a_call_that_may_repeat() {
-    let met = [WorkerCutOff, ReplyLostWithQueue, CallerAway, RefusedUnheard];
-    check(REPEATABLE, Limits { points: 7, faults: 3 }, &met);
+    let met = [WorkerCutOff, RefusedUnheard, UnservedUnheard, RequestsFirst, CopyNotCancelled];
+    check(REPEATABLE, Limits { points: 5, faults: 3 }, &met);
 }
 
+/// 940 schedules.
 #[test]
 fn a_long_call_that_may_not_repeat() {
-    let met = [WorkerCutOff, ReplyLostWithQueue, CallerAway, SlowRetry, RefusedUnheard];
-    check(LONG, Limits { points: 16, faults: 2 }, &met);
+    let met = [WorkerCutOff, RefusedUnheard, UnservedUnheard, RequestsFirst];
+    check(LONG, Limits { points: 12, faults: 2 }, &met);
 }
 
+/// 1,317 schedules.
 #[test]
 fn a_long_call_that_may_repeat() {
-    let met = [WorkerCutOff, ReplyLostWithQueue, CallerAway, SlowRetry, RefusedUnheard];
-    check(LONG_REPEATABLE, Limits { points: 14, faults: 2 }, &met);
+    let met = [WorkerCutOff, RefusedUnheard, UnservedUnheard, RequestsFirst, CopyNotCancelled];
+    check(LONG_REPEATABLE, Limits { points: 10, faults: 2 }, &met);
 }
 
+/// 482 and 785 schedules.
 #[test]
 fn a_call_that_is_out_of_time() {
-    check(IMPATIENT, Limits { points: 14, faults: 2 }, &[]);
-    check(Scenario { may_repeat: true, ..IMPATIENT }, Limits { points: 14, faults: 2 }, &[]);
+    check(IMPATIENT, Limits { points: 10, faults: 2 }, &[]);
+    let repeatable = Scenario { may_repeat: true, ..IMPATIENT };
+    check(repeatable, Limits { points: 10, faults: 2 }, &[RequestsFirst]);
 }
 
-/// A connection that is lost for a moment costs no outcome, though another worker answers first.
+/// A connection that is lost for a while costs no outcome, though another worker answers first.
 #[test]
 fn a_worker_that_is_back_soon_is_believed() {
     let lost = "worker A loses its connection for 6000 ms";
@@ -111,6 +114,16 @@ fn a_request_whose_confirm_is_lost_is_not_run_twice() {
     let record = replay(ONCE, &[("the caller publishes request 1", "the confirm is lost")]);
     assert_eq!(record.end().unwrap().1, End::Ok("1".to_owned()));
     assert_eq!(record.runs.len(), 1);
+}
+
+/// FIXME: the caller is told that no worker takes the call, while one runs it to its end.
+#[test]
+fn a_call_that_was_started_before_a_restart_counts_as_unserved() {
+    let restart = "the broker restarts, the caller is back after 200 ms, workers after 6000 ms";
+    let record = replay(ONCE, &[("worker A starts run 1", restart)]);
+    let End::Error(error) = &record.end().unwrap().1 else { panic!("it ended otherwise") };
+    assert!(error.is_unroutable());
+    assert!(record.runs[0].is_completed);
 }
 
 /// Explores, and fails at the first schedule that is wrong.

@@ -39,6 +39,10 @@ pub(crate) struct Outage {
 }
 
 impl Outage {
+    pub(crate) fn contains(&self, at: Duration) -> bool {
+        self.from <= at && at <= self.until
+    }
+
     /// Whether it kept this worker and the caller apart.
     pub(crate) fn concerns(&self, worker: Party) -> bool {
         self.party == worker || self.party == Party::Caller

@@ -5,7 +5,7 @@ use std::time::Duration;
 use toolbus_bus::requester::Error;
 use toolbus_wire::{ErrorCode, Execution};
 
-use crate::event::{Event, Kind, Moment};
+use crate::event::{Event, Kind, Moment, Party};
 use crate::history::{End, Record, Run};
 use crate::limitation::{self, Limitation};
 use crate::link::HOP;
@@ -37,11 +37,14 @@ pub(crate) fn judge(scenario: Scenario, record: &Record) -> Verdict {
         check_end(scenario, record),
         check_runs(scenario, record),
         check_outcome(record),
-        check_late_starts(record),
         check_abandoned(record),
     ];
     if let Some(wrong) = checks.into_iter().find_map(Result::err) {
         return Verdict::Wrong(wrong);
+    }
+    if let Some(run) = late_start(record) {
+        let wrong = "a worker started a call long after it had ended, or after it was told";
+        return limited_or(limitation::of_late_start(record, run), wrong);
     }
     if is_false_refusal(record) {
         let wrong = "the caller was told that the call was not started, and it was";
@@ -137,7 +140,8 @@ fn says_unknown(end: &End) -> bool {
 fn is_false_unknown(scenario: Scenario, record: &Record) -> bool {
     let Some((at, end)) = record.end() else { return false };
     let is_known = |run: &Run| {
-        let in_time = run.started_at + scenario.work + REPLY_MARGIN < scenario.budget;
+        let told_by = run.started_at + scenario.work + REPLY_MARGIN + unnoticed_time(record);
+        let in_time = told_by < scenario.budget;
         let was_stopped_for_it = run.stopped_at.is_none_or(|stopped| stopped >= *at);
         let lives = !record.was_killed(run.worker);
         lives && in_time && run.started_at < *at && (run.is_completed || was_stopped_for_it)
@@ -145,34 +149,32 @@ fn is_false_unknown(scenario: Scenario, record: &Record) -> bool {
     says_unknown(end) && record.runs.iter().any(is_known)
 }
 
-/// No worker starts a call of which it was told, or could have been, that nobody waits for it. A
-/// late copy of a call that has its result may run: only what may repeat has copies.
-fn check_late_starts(record: &Record) -> Result<(), String> {
-    let Some((end_at, End::Failed { .. } | End::Error(_))) = record.end() else { return Ok(()) };
-    for run in record.runs.iter().filter(|run| run.started_at > *end_at) {
-        let Run { worker, started_at, .. } = run;
-        let was_told = record.cancels.iter().any(|(at, to)| to == worker && at < started_at);
-        if was_told {
-            return Err(format!("{worker} started a call after it took the cancel message"));
-        }
-        if *started_at > *end_at + 3 * HOP && !lost_a_cancel(record, run) {
-            return Err(format!("{worker} started a call long after it had ended"));
-        }
-    }
-    Ok(())
+/// A run that a worker started although it had been told that nobody waits for it, or could have
+/// been. A late copy of a call that has its result may run: only what may repeat has copies.
+fn late_start(record: &Record) -> Option<&Run> {
+    let (end_at, End::Failed { .. } | End::Error(_)) = record.end()? else { return None };
+    record.runs.iter().find(|run| {
+        let mut cancels = record.cancels.iter();
+        let was_told = cancels.any(|(at, to)| *to == run.worker && *at < run.started_at);
+        let is_long_after = run.started_at > *end_at + 3 * HOP && !lost_a_cancel(record, run);
+        run.started_at > *end_at && (was_told || is_long_after)
+    })
 }
 
-/// Whether a fault kept a cancel message from the worker of a run that started late.
+/// Whether a fault kept a cancel message from the worker of a run that started late. One whose
+/// connection was lost is to ask its caller first.
 fn lost_a_cancel(record: &Record, run: &Run) -> bool {
-    let lost_message = record.faults.iter().any(|(_, point, event)| {
+    let mut faults = record.faults.iter();
+    let lost_message = faults.any(|(_, point, event)| {
         let is_cancel = point.moment == Moment::Publish(Kind::Cancel);
         is_cancel && matches!(event, Event::LoseMessage | Event::Delay(_))
     });
-    let end_at = record.end().map_or(Duration::ZERO, |(at, _)| *at);
-    let was_cut_off = record.outages().any(|outage| {
-        outage.concerns(run.worker) && outage.from <= run.started_at && outage.until >= end_at
+    let mut outages = record.outages();
+    let is_cut_off = outages.any(|outage| {
+        let is_caller = outage.party == Party::Caller;
+        is_caller && outage.from <= run.started_at && run.started_at <= outage.until + 3 * HOP
     });
-    lost_message || was_cut_off
+    lost_message || is_cut_off
 }
 
 /// A call that nobody waits for any more is stopped soon.
@@ -198,4 +200,13 @@ fn lost_time(record: &Record) -> Duration {
         _ => Duration::ZERO,
     });
     delays.sum()
+}
+
+/// How long workers took to find out that a reply was lost.
+fn unnoticed_time(record: &Record) -> Duration {
+    let replies = record.faults.iter().map(|(_, point, event)| match (point.moment, event) {
+        (Moment::Publish(Kind::Reply), Event::LoseUnnoticed(ms)) => Duration::from_millis(*ms),
+        _ => Duration::ZERO,
+    });
+    replies.sum()
 }

@@ -6,45 +6,55 @@ use std::time::Duration;
 
 use toolbus_bus::requester::Error;
 
-use crate::event::{Event, Kind, Moment, Point};
+use crate::event::{Event, Kind, Moment, Party, Point};
 use crate::history::{End, Outage, Record, Run};
 
 /// How long a worker may be silent, less what was left of a second before.
 const SILENCE: Duration = Duration::from_secs(14);
 /// How long a caller that heard a refusal waits for a heartbeat.
 const REFUSED_SILENCE: Duration = Duration::from_secs(2);
+/// When a caller that is back asks for missed replies for the last time.
+const LAST_REPLY_REQUEST: Duration = Duration::from_secs(10);
 /// How long a worker must be connected to be heard for sure, unless a heartbeat is lost.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(1_100);
-/// How long a worker tries to send a reply whose caller has no queue, less one attempt.
-const CALLER_AWAY: Duration = Duration::from_millis(4_700);
-
-/// A reason for which a caller is told less than a worker knows.
+/// A reason for which a caller is told less than a worker knows, or a worker less than its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Limitation {
     /// The worker was cut off for as long as workers may be silent, or connected for too short a
     /// time in between to be heard. It cannot be told from a worker that died.
     WorkerCutOff,
-    /// The broker confirmed the reply and lost it with the caller's queue, which is exclusive to
-    /// its connection. The worker has no reason to send it again, and sends no more heartbeats.
-    ReplyLostWithQueue,
-    /// The caller had no queue for longer than a worker tries to send it a reply.
-    CallerAway,
-    /// A queue refused the outcome, or was not there, so the worker tries again in the background.
-    /// It sends no more heartbeats for the call, and an attempt took longer than it may be silent.
-    SlowRetry,
     /// A queue refused the request, another took it, and its worker could not be heard for as long
     /// as the caller waits then.
     RefusedUnheard,
+    /// A worker took the request, and lost its connection before it was heard. The caller found
+    /// the queue without consumers, and says that the call was not started.
+    ///
+    /// FIXME: nothing tells the caller that the queue had a consumer when it published.
+    UnservedUnheard,
+    /// A worker that was away for long came back after its caller had asked for missed replies for
+    /// the last time.
+    AskedTooEarly,
+    /// A worker whose connection is back takes a request before it hears cancel messages again, and
+    /// so does not know that it may have missed one. It stops when its heartbeat is answered.
+    ///
+    /// FIXME: from a lost connection on, a worker may have missed cancel messages.
+    RequestsFirst,
+    /// A second copy of the request went to another worker than the one that was told to stop. It
+    /// starts the call, and stops it when its first heartbeat is answered.
+    ///
+    /// FIXME: a call that was published twice is to be cancelled at all workers.
+    CopyNotCancelled,
 }
 
 impl fmt::Display for Limitation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::WorkerCutOff => "the worker was cut off for longer than it may be silent",
-            Self::ReplyLostWithQueue => "a confirmed reply was lost with its caller's queue",
-            Self::CallerAway => "the caller was away for longer than a reply is tried",
-            Self::SlowRetry => "a reply was tried again for long, without heartbeats",
             Self::RefusedUnheard => "after a refusal, the worker of another queue was not heard",
+            Self::UnservedUnheard => "the queue lost a worker that was not heard",
+            Self::AskedTooEarly => "a worker was back after the last request for missed replies",
+            Self::RequestsFirst => "a worker took requests before it heard cancel messages",
+            Self::CopyNotCancelled => "a worker had a copy and was not told to stop",
         })
     }
 }
@@ -54,40 +64,49 @@ pub(crate) fn of_unknown(record: &Record) -> Option<Limitation> {
     if record.runs.iter().any(|run| is_unheard(record, run, SILENCE)) {
         return Some(Limitation::WorkerCutOff);
     }
-    if !record.lost_replies.is_empty() {
-        return Some(Limitation::ReplyLostWithQueue);
-    }
 
-    if was_retried_slowly(record) {
-        return Some(Limitation::SlowRetry);
-    }
-
-    let (first, last) = (record.unroutable_replies.first()?, record.unroutable_replies.last()?);
-    (*last - *first >= CALLER_AWAY).then_some(Limitation::CallerAway)
+    let caller_outages = record.outages().filter(|outage| outage.party == Party::Caller);
+    let caller_back_at = caller_outages.map(|outage| outage.until).max()?;
+    let is_back_later = |run: &Run| {
+        let mut outages = record.outages().filter(|outage| outage.party == run.worker);
+        outages.any(|outage| outage.until > caller_back_at + LAST_REPLY_REQUEST)
+    };
+    record.runs.iter().any(is_back_later).then_some(Limitation::AskedTooEarly)
 }
 
-/// Whether a reply that was refused, or had no queue, was lost later without anybody's notice.
-fn was_retried_slowly(record: &Record) -> bool {
-    let of_reply = |point: &Point| point.moment == Moment::Publish(Kind::Reply);
-    let lost = |event: &Event| matches!(event, Event::LoseUnnoticed(_));
-    let replies = || record.faults.iter().filter(|(_, point, _)| of_reply(point));
-    let Some((lost_at, ..)) = replies().rfind(|(.., event)| lost(event)) else { return false };
-
-    let mut refused = replies().filter(|(.., event)| *event == Event::Refuse);
-    refused.any(|(at, ..)| at < lost_at) || record.unroutable_replies.iter().any(|at| at < lost_at)
-}
-
-/// Why a call counts as refused that was started.
+/// Why a call counts as not started that was started.
 pub(crate) fn of_refusal(record: &Record) -> Option<Limitation> {
-    let (_, end) = record.end()?;
-    let is_refused = matches!(end, End::Error(Error::Refused(_)));
+    let (end_at, End::Error(error)) = record.end()? else { return None };
     let is_taken = record.faults.iter().any(|(_, _, event)| *event == Event::RefuseOneCopy);
-    let is_unheard = record
-        .runs
-        .iter()
-        .all(|run| record.was_killed(run.worker) || is_unheard(record, run, REFUSED_SILENCE));
-    let is_lost = !record.lost_replies.is_empty() || was_retried_slowly(record);
-    (is_refused && is_taken && (is_unheard || is_lost)).then_some(Limitation::RefusedUnheard)
+    match error {
+        Error::Refused(_) if is_taken => {
+            let mut runs = record.runs.iter();
+            runs.all(|run| {
+                record.was_killed(run.worker) || is_unheard(record, run, REFUSED_SILENCE)
+            })
+            .then_some(Limitation::RefusedUnheard)
+        }
+        Error::Unserved(_) => {
+            let is_cut_off = |worker| {
+                record.outages().any(|outage| outage.party == worker && outage.contains(*end_at))
+            };
+            let is_away = |worker| record.was_killed(worker) || is_cut_off(worker);
+            Party::WORKERS.into_iter().all(is_away).then_some(Limitation::UnservedUnheard)
+        }
+        _ => None,
+    }
+}
+
+/// Why a call was started late.
+pub(crate) fn of_late_start(record: &Record, run: &Run) -> Option<Limitation> {
+    let mut faults = record.faults.iter();
+    if faults.any(|(_, point, event)| point.party == run.worker && *event == Event::RequestsFirst) {
+        return Some(Limitation::RequestsFirst);
+    }
+    let is_second = record.runs.iter().any(|other| other.worker != run.worker);
+    let has_cancels =
+        record.cancels.iter().any(|(at, to)| *to == run.worker && *at < run.started_at);
+    (is_second && !has_cancels).then_some(Limitation::CopyNotCancelled)
 }
 
 /// Whether the worker of a run had no chance to be heard for so long before the end of the call.
