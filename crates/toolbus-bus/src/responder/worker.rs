@@ -77,6 +77,11 @@ impl<S: Service> Handler for RequestHandler<S> {
             }
         })
     }
+
+    /// Requests may be there again before cancel messages are, and some of those were missed.
+    fn on_resubscribed(&self) {
+        self.worker.queries.note_listening();
+    }
 }
 
 /// What the deliveries of a responder share.

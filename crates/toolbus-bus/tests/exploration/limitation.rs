@@ -34,11 +34,6 @@ pub(crate) enum Limitation {
     /// A worker that was away for long came back after its caller had asked for missed replies for
     /// the last time.
     AskedTooEarly,
-    /// A worker whose connection is back takes a request before it hears cancel messages again, and
-    /// so does not know that it may have missed one. It stops when its heartbeat is answered.
-    ///
-    /// FIXME: from a lost connection on, a worker may have missed cancel messages.
-    RequestsFirst,
     /// A second copy of the request went to another worker than the one that was told to stop. It
     /// starts the call, and stops it when its first heartbeat is answered.
     ///
@@ -53,7 +48,6 @@ impl fmt::Display for Limitation {
             Self::RefusedUnheard => "after a refusal, the worker of another queue was not heard",
             Self::UnservedUnheard => "the queue lost a worker that was not heard",
             Self::AskedTooEarly => "a worker was back after the last request for missed replies",
-            Self::RequestsFirst => "a worker took requests before it heard cancel messages",
             Self::CopyNotCancelled => "a worker had a copy and was not told to stop",
         })
     }
@@ -99,10 +93,6 @@ pub(crate) fn of_refusal(record: &Record) -> Option<Limitation> {
 
 /// Why a call was started late.
 pub(crate) fn of_late_start(record: &Record, run: &Run) -> Option<Limitation> {
-    let mut faults = record.faults.iter();
-    if faults.any(|(_, point, event)| point.party == run.worker && *event == Event::RequestsFirst) {
-        return Some(Limitation::RequestsFirst);
-    }
     let is_second = record.runs.iter().any(|other| other.worker != run.worker);
     let has_cancels =
         record.cancels.iter().any(|(at, to)| *to == run.worker && *at < run.started_at);
