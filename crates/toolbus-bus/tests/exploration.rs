@@ -10,6 +10,9 @@
 //! which of them it meets: one that is not met any more is to be deleted.
 //!
 //! A failure prints its schedule in words, as [`replay`] takes it.
+//!
+//! Left out: calls that are parked, ask questions or report progress, workers that stop or start in
+//! the middle, clocks that differ, and more than one call at a time.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and print")]
 
@@ -79,11 +82,11 @@ fn a_call_that_may_repeat() {
     check(REPEATABLE, Limits { points: 5, faults: 3 }, &met);
 }
 
-/// 940 schedules.
+/// 1,066 schedules: any two faults.
 #[test]
 fn a_long_call_that_may_not_repeat() {
     let met = [WorkerCutOff, RefusedUnheard, UnservedUnheard];
-    check(LONG, Limits { points: 12, faults: 2 }, &met);
+    check(LONG, Limits { points: 40, faults: 2 }, &met);
 }
 
 /// 1,317 schedules.
@@ -143,13 +146,11 @@ fn a_call_that_was_started_before_a_restart_counts_as_unserved() {
 fn check(scenario: Scenario, limits: Limits, expected: &[Limitation]) {
     let started = Instant::now();
     let mut met = BTreeMap::<Limitation, usize>::new();
-    let count = explore(limits, |schedule| {
-        let record = world::run(scenario, schedule, false);
-        match judge(scenario, &record) {
-            Verdict::Right => {}
-            Verdict::Limited(limitation) => *met.entry(limitation).or_default() += 1,
-            Verdict::Wrong(wrong) => fail(scenario, schedule, &wrong),
-        }
+    let run = |schedule: &Arc<Schedule>| world::run(scenario, schedule, false);
+    let count = explore(limits, run, |schedule, record| match judge(scenario, &record) {
+        Verdict::Right => {}
+        Verdict::Limited(limitation) => *met.entry(limitation).or_default() += 1,
+        Verdict::Wrong(wrong) => fail(scenario, schedule, &wrong),
     });
 
     let Limits { points, faults } = limits;
