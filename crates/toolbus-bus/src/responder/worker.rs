@@ -78,8 +78,8 @@ impl<S: Service> Handler for RequestHandler<S> {
         })
     }
 
-    /// Requests may be there again before cancel messages are, and some of those were missed.
     fn on_resubscribed(&self) {
+        // The queue of cancel messages was lost as well, and may not be there again yet.
         self.worker.queries.note_listening();
     }
 }
