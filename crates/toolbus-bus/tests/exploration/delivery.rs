@@ -73,6 +73,9 @@ impl Broker {
         } else if kind != Kind::Loopback {
             self.history.trace(|| format!("{party} takes {kind}"));
         }
+        if party == Party::Caller && kind == Kind::Heartbeat {
+            self.history.add_heartbeat();
+        }
         consumer.handler.handle(into_delivery(message)).await;
     }
 

@@ -6,7 +6,7 @@ use toolbus_bus::requester::Error;
 use toolbus_wire::{ErrorCode, Execution};
 
 use crate::event::{Event, Kind, Moment, Party};
-use crate::history::{End, Record, Run};
+use crate::history::{End, Outage, Record, Run};
 use crate::limitation::{self, Limitation};
 use crate::link::HOP;
 use crate::world::Scenario;
@@ -16,6 +16,9 @@ const END_MARGIN: Duration = Duration::from_millis(50);
 /// How long before its deadline the work must be done for its outcome to be expected in time.
 const REPLY_MARGIN: Duration = Duration::from_secs(2);
 
+/// How long a caller waits for a worker that has fallen silent: 15 s, and as long again where
+/// another worker's tentative answer comes meanwhile.
+const SILENCE_MAX: Duration = Duration::from_secs(32);
 /// How soon a worker that runs a call which nobody waits for has stopped it: it tells its caller
 /// that it has the call within a second, is told to stop, and has 0.3 s to do so.
 const STOP_MARGIN: Duration = Duration::from_millis(1_500);
@@ -35,6 +38,7 @@ pub(crate) enum Verdict {
 pub(crate) fn judge(scenario: Scenario, record: &Record) -> Verdict {
     let checks = [
         check_end(scenario, record),
+        check_waiting(record),
         check_runs(scenario, record),
         check_outcome(record),
         check_abandoned(record),
@@ -42,9 +46,8 @@ pub(crate) fn judge(scenario: Scenario, record: &Record) -> Verdict {
     if let Some(wrong) = checks.into_iter().find_map(Result::err) {
         return Verdict::Wrong(wrong);
     }
-    if let Some(run) = late_start(record) {
-        let wrong = "a worker started a call long after it had ended, or after it was told";
-        return limited_or(limitation::of_late_start(record, run), wrong);
+    if let Some(Run { worker, .. }) = late_start(record) {
+        return Verdict::Wrong(format!("{worker} started a call that nobody waits for"));
     }
     if is_false_refusal(record) {
         let wrong = "the caller was told that the call was not started, and it was";
@@ -71,6 +74,24 @@ fn check_end(scenario: Scenario, record: &Record) -> Result<(), String> {
     }
     if record.pending > 0 {
         return Err(format!("the requester keeps {} requests that ended", record.pending));
+    }
+    Ok(())
+}
+
+/// A caller that has heard of a worker waits for so long after it falls silent, and no longer.
+fn check_waiting(record: &Record) -> Result<(), String> {
+    let (Some(heard_at), Some((at, End::Error(Error::Timeout { .. })))) =
+        (record.heard_at, record.end())
+    else {
+        return Ok(());
+    };
+
+    let outages = record.outages().filter(|outage| outage.party == Party::Caller);
+    let heard_until = outages.map(|outage| outage.until).fold(heard_at, Duration::max);
+    if *at > heard_until + SILENCE_MAX {
+        return Err(format!(
+            "the caller waited until {at:?} for a worker silent from {heard_at:?}"
+        ));
     }
     Ok(())
 }
@@ -169,10 +190,13 @@ fn lost_a_cancel(record: &Record, run: &Run) -> bool {
         let is_cancel = point.moment == Moment::Publish(Kind::Cancel);
         is_cancel && matches!(event, Event::LoseMessage | Event::Delay(_))
     });
-    let mut outages = record.outages();
-    let is_cut_off = outages.any(|outage| {
-        let is_caller = outage.party == Party::Caller;
-        is_caller && outage.from <= run.started_at && run.started_at <= outage.until + 3 * HOP
+    // The caller sends it at the end of the call, and again when it hears of the run.
+    let end_at = record.end().map_or(Duration::ZERO, |(at, _)| *at);
+    let mut outages = record.outages().filter(|outage| outage.party == Party::Caller);
+    let is_cut_off = outages.any(|Outage { from, until, .. }| {
+        let at_end = from <= end_at + 3 * HOP && end_at <= until;
+        let at_start = from <= run.started_at && run.started_at <= until + 3 * HOP;
+        at_end || at_start
     });
     lost_message || is_cut_off
 }
