@@ -10,13 +10,14 @@
 //! which of them it meets: one that is not met any more is to be deleted.
 //!
 //! A failure prints its schedule in words, as [`replay`] takes it.
+//!
+//! Left out: calls that are parked, ask questions or report progress, workers that stop or start in
+//! the middle, clocks that differ, and more than one call at a time.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and print")]
 
 #[path = "exploration/broker.rs"]
 mod broker;
-#[path = "exploration/clock.rs"]
-mod clock;
 #[path = "exploration/connection.rs"]
 mod connection;
 #[path = "exploration/delivery.rs"]
@@ -52,6 +53,7 @@ use history::{End, Record};
 use judge::{Verdict, judge};
 use limitation::Limitation::{self, *};
 use schedule::{Limits, NamedFault, Schedule, explore};
+use toolbus_bus::requester;
 use world::Scenario;
 
 /// A call that takes a few heartbeats. Times are odd, so that they fall together with no other.
@@ -67,38 +69,45 @@ const LONG_REPEATABLE: Scenario = Scenario { may_repeat: true, ..LONG };
 /// A call that takes longer than its caller waits.
 const IMPATIENT: Scenario = Scenario { budget: Duration::from_millis(1_717), ..ONCE };
 
-/// 6,464 schedules.
+const RESTART: &str = "the broker restarts, the caller is back after 200 ms, workers after 6000 ms";
+
+/// 3,673 schedules.
 #[test]
 fn a_call_that_may_not_repeat() {
-    let met = [WorkerCutOff, ReplyLostWithQueue, CallerAway, SlowRetry, RefusedUnheard];
-    check(ONCE, Limits { points: 10, faults: 3 }, &met);
+    let met = [WorkerCutOff, RefusedUnheard];
+    check(ONCE, Limits { points: 7, faults: 3 }, &met);
 }
 
+/// 1,705 schedules.
 #[test]
 fn a_call_that_may_repeat() {
-    let met = [WorkerCutOff, ReplyLostWithQueue, CallerAway, RefusedUnheard];
-    check(REPEATABLE, Limits { points: 7, faults: 3 }, &met);
+    let met = [WorkerCutOff, RefusedUnheard];
+    check(REPEATABLE, Limits { points: 5, faults: 3 }, &met);
 }
 
+/// 1,483 schedules: any two faults.
 #[test]
 fn a_long_call_that_may_not_repeat() {
-    let met = [WorkerCutOff, ReplyLostWithQueue, CallerAway, SlowRetry, RefusedUnheard];
-    check(LONG, Limits { points: 16, faults: 2 }, &met);
+    let met = [WorkerCutOff, RefusedUnheard];
+    check(LONG, Limits { points: 40, faults: 2 }, &met);
 }
 
+/// 1,335 schedules.
 #[test]
 fn a_long_call_that_may_repeat() {
-    let met = [WorkerCutOff, ReplyLostWithQueue, CallerAway, SlowRetry, RefusedUnheard];
-    check(LONG_REPEATABLE, Limits { points: 14, faults: 2 }, &met);
+    let met = [WorkerCutOff, RefusedUnheard];
+    check(LONG_REPEATABLE, Limits { points: 10, faults: 2 }, &met);
 }
 
+/// 482 and 785 schedules.
 #[test]
 fn a_call_that_is_out_of_time() {
-    check(IMPATIENT, Limits { points: 14, faults: 2 }, &[]);
-    check(Scenario { may_repeat: true, ..IMPATIENT }, Limits { points: 14, faults: 2 }, &[]);
+    check(IMPATIENT, Limits { points: 10, faults: 2 }, &[]);
+    let repeatable = Scenario { may_repeat: true, ..IMPATIENT };
+    check(repeatable, Limits { points: 10, faults: 2 }, &[]);
 }
 
-/// A connection that is lost for a moment costs no outcome, though another worker answers first.
+/// A connection that is lost for a while costs no outcome, though another worker answers first.
 #[test]
 fn a_worker_that_is_back_soon_is_believed() {
     let lost = "worker A loses its connection for 6000 ms";
@@ -113,17 +122,43 @@ fn a_request_whose_confirm_is_lost_is_not_run_twice() {
     assert_eq!(record.runs.len(), 1);
 }
 
+/// What another worker says again and again does not put off the end.
+#[test]
+fn a_caller_of_a_dead_worker_is_told_soon() {
+    let record = replay(ONCE, &[("worker A starts run 1", "worker A is killed")]);
+    let (at, end) = record.end().unwrap();
+    assert!(matches!(end, End::Failed { is_tentative: true, .. }), "{end:?}");
+    assert!(*at < Duration::from_secs(20), "{at:?}");
+}
+
+/// Requests may be there again before cancel messages are.
+#[test]
+fn a_worker_that_is_back_asks_before_it_starts_what_was_given_up() {
+    let faults = [
+        ("the caller publishes request 1", "the caller will cancel after 3017 ms"),
+        ("worker A is handed request 1", RESTART),
+        ("worker A connects again, time 1", "it takes requests before it hears cancel messages"),
+    ];
+    let record = replay(REPEATABLE, &faults);
+    assert_eq!(record.end().unwrap().1, End::Error(requester::Error::Cancelled));
+    assert!(record.runs.is_empty());
+}
+
+#[test]
+fn a_call_that_was_started_before_a_restart_has_its_result() {
+    let record = replay(ONCE, &[("worker A starts run 1", RESTART)]);
+    assert_eq!(record.end().unwrap().1, End::Ok("1".to_owned()));
+}
+
 /// Explores, and fails at the first schedule that is wrong.
 fn check(scenario: Scenario, limits: Limits, expected: &[Limitation]) {
     let started = Instant::now();
     let mut met = BTreeMap::<Limitation, usize>::new();
-    let count = explore(limits, |schedule| {
-        let record = world::run(scenario, schedule, false);
-        match judge(scenario, &record) {
-            Verdict::Right => {}
-            Verdict::Limited(limitation) => *met.entry(limitation).or_default() += 1,
-            Verdict::Wrong(wrong) => fail(scenario, schedule, &wrong),
-        }
+    let run = |schedule: &Arc<Schedule>| world::run(scenario, schedule, false);
+    let count = explore(limits, run, |schedule, record| match judge(scenario, &record) {
+        Verdict::Right => {}
+        Verdict::Limited(limitation) => *met.entry(limitation).or_default() += 1,
+        Verdict::Wrong(wrong) => fail(scenario, schedule, &wrong),
     });
 
     let Limits { points, faults } = limits;

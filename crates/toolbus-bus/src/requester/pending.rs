@@ -200,7 +200,10 @@ impl Pending {
         if envelope.headers.get(header::TENTATIVE).is_some()
             && let Some(entry) = table.by_correlation.get_mut(correlation_id)
         {
-            entry.checks_left = Some(SILENT_CHECKS_MAX);
+            // It comes again as often as replies are asked for, and must not put off the end.
+            if !matches!(entry.unless_heard, UnlessHeard::Tentative(_)) {
+                entry.checks_left = Some(SILENT_CHECKS_MAX);
+            }
             entry.is_unclaimed = false;
             entry.unless_heard = UnlessHeard::Tentative(Box::new(envelope));
             return Answer::Taken;

@@ -6,7 +6,8 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio_util::task::TaskTracker;
 use toolbus_bus::{Bus, Consumer, Handler, Health, PublishError, SubscribeError, Subscription};
-use toolbus_wire::{Envelope, Topic};
+use toolbus_wire::clock::unix_now;
+use toolbus_wire::{Envelope, Topic, header};
 
 use crate::broker::Broker;
 use crate::event::{Event, Kind, Moment, Party};
@@ -26,7 +27,7 @@ impl Connection {
         Arc::new(Self { broker: Arc::clone(broker), party })
     }
 
-    async fn send(&self, topic: &Topic, envelope: Envelope) -> Result<(), PublishError> {
+    async fn send(&self, topic: &Topic, mut envelope: Envelope) -> Result<(), PublishError> {
         let connection = self.wait_connected().await?;
         let unconfirmed = |ConnectionLost| PublishError::Unconfirmed;
         self.link().hop(connection).await.map_err(unconfirmed)?;
@@ -41,6 +42,7 @@ impl Connection {
             tokio::time::sleep(Duration::from_millis(ms)).await;
             return Err(PublishError::Unconfirmed);
         }
+        correct_clock(&mut envelope);
         self.take(topic, Message::new(topic.clone(), envelope), event)?;
         self.link().hop(connection).await.map_err(unconfirmed)
     }
@@ -139,5 +141,14 @@ impl Bus for Connection {
 
     fn close(&self, _grace: Duration) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
+    }
+}
+
+/// Has a request say by the wall clock when it was sent. That clock stands still while tokio's goes
+/// on, so a second copy would be sent in the future.
+fn correct_clock(envelope: &mut Envelope) {
+    if let (Kind::Request, Some(left)) = (Kind::of(envelope), envelope.expires_after) {
+        let deadline = unix_now() + left;
+        envelope.headers.set(header::DEADLINE_MS, deadline.as_millis().to_string());
     }
 }

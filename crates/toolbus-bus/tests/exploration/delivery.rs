@@ -7,7 +7,6 @@ use tokio::sync::Notify;
 use toolbus_bus::{Delivery, Disposition};
 
 use crate::broker::Broker;
-use crate::clock;
 use crate::event::{Kind, Moment, Party};
 use crate::link::{ConnectionLost, LinkStatus};
 use crate::queue::{Handout, Message, QueueConsumer};
@@ -22,7 +21,7 @@ impl Broker {
     }
 
     async fn deliver_shared(self: &Arc<Self>, handout: Handout) {
-        let Handout { consumer, queue, number, mut message } = handout;
+        let Handout { consumer, queue, number, message } = handout;
         let party = consumer.party;
         let connection = self.link(party).connection();
         if self.link(party).hop(connection).await.is_err() {
@@ -34,7 +33,6 @@ impl Broker {
             return;
         }
 
-        clock::set_right(&mut message, self.link(party).up_since());
         let disposition = tokio::select! {
             biased;
             // The process is dead, and what it did ends in the middle.
@@ -74,6 +72,9 @@ impl Broker {
             self.history.add_cancel(party);
         } else if kind != Kind::Loopback {
             self.history.trace(|| format!("{party} takes {kind}"));
+        }
+        if party == Party::Caller && kind == Kind::Heartbeat {
+            self.history.add_heartbeat();
         }
         consumer.handler.handle(into_delivery(message)).await;
     }

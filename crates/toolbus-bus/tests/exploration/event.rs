@@ -19,6 +19,10 @@ pub(crate) enum Party {
     WorkerB,
 }
 
+impl Party {
+    pub(crate) const WORKERS: [Self; 2] = [Self::WorkerA, Self::WorkerB];
+}
+
 impl fmt::Display for Party {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -99,6 +103,8 @@ pub(crate) enum Moment {
     RunEnds,
     /// A reply is on its way from the queue to the caller.
     ReplyArrives,
+    /// The worker has a connection again, after an outage.
+    Reconnect,
 }
 
 /// A point of a schedule: the moment, whom it concerns, and the how many-th of its kind it is.
@@ -119,12 +125,13 @@ impl fmt::Display for Point {
             Moment::RunStarts => write!(f, "{party} starts run {number}"),
             Moment::RunEnds => write!(f, "{party} is about to end run {number}"),
             Moment::ReplyArrives => write!(f, "{party} is handed reply {number}"),
+            Moment::Reconnect => write!(f, "{party} connects again, time {number}"),
         }
     }
 }
 
 /// How long a party that was cut off takes to connect again.
-pub(crate) const RECONNECT_MS: u64 = 300;
+pub(crate) const RECONNECT: Duration = Duration::from_millis(300);
 
 /// What happens at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,10 +165,16 @@ pub(crate) enum Event {
     Stall(Party, u64),
     /// Everybody's connection is lost. The caller is back after so long, workers after so long.
     Restart { caller_ms: u64, workers_ms: u64 },
+    /// Both workers lose their connections for so long.
+    WorkersAway(u64),
     /// The party's process ends, and does not come back.
     Kill(Party),
     /// The caller cancels the call.
     Cancel,
+    /// The caller cancels the call after so long.
+    CancelLater(u64),
+    /// A worker consumes from the shared queue a moment before its private queues are there.
+    RequestsFirst,
 }
 
 impl Event {
@@ -172,17 +185,18 @@ impl Event {
 
     /// Who is cut off, and for how long.
     pub(crate) fn outages(self) -> Vec<(Party, Duration)> {
-        let outages = match self {
-            Self::Disconnect(party, ms) | Self::Stall(party, ms) => vec![(party, ms)],
-            Self::HalfOpen(party, ms) => vec![(party, ms + RECONNECT_MS)],
-            Self::Restart { caller_ms, workers_ms } => vec![
-                (Party::Caller, caller_ms),
-                (Party::WorkerA, workers_ms),
-                (Party::WorkerB, workers_ms),
-            ],
+        let time = Duration::from_millis;
+        match self {
+            Self::Disconnect(party, ms) | Self::Stall(party, ms) => vec![(party, time(ms))],
+            Self::HalfOpen(party, ms) => vec![(party, time(ms) + RECONNECT)],
+            Self::WorkersAway(ms) => Party::WORKERS.map(|worker| (worker, time(ms))).to_vec(),
+            Self::Restart { caller_ms, workers_ms } => {
+                let mut outages = Self::WorkersAway(workers_ms).outages();
+                outages.push((Party::Caller, time(caller_ms)));
+                outages
+            }
             _ => Vec::new(),
-        };
-        outages.into_iter().map(|(party, ms)| (party, Duration::from_millis(ms))).collect()
+        }
     }
 }
 
@@ -211,8 +225,11 @@ impl fmt::Display for Event {
                 "the broker restarts, the caller is back after {caller_ms} ms, workers after \
                  {workers_ms} ms"
             ),
+            Self::WorkersAway(ms) => write!(f, "both workers lose their connections for {ms} ms"),
             Self::Kill(party) => write!(f, "{party} is killed"),
             Self::Cancel => f.write_str("the caller cancels"),
+            Self::CancelLater(ms) => write!(f, "the caller will cancel after {ms} ms"),
+            Self::RequestsFirst => f.write_str("it takes requests before it hears cancel messages"),
         }
     }
 }

@@ -55,10 +55,8 @@ pub(crate) struct Record {
     pub(crate) faults: Vec<(Duration, Point, Event)>,
     /// Cancel messages that came to a worker.
     pub(crate) cancels: Vec<(Duration, Party)>,
-    /// When outcomes were lost that the broker had confirmed, with the caller's queue.
-    pub(crate) lost_replies: Vec<Duration>,
-    /// When workers tried to send an outcome and the caller had no queue.
-    pub(crate) unroutable_replies: Vec<Duration>,
+    /// When the caller last took a heartbeat that names the call.
+    pub(crate) heard_at: Option<Duration>,
     /// Requests that the requester still keeps after the end.
     pub(crate) pending: usize,
     /// The trace, where one is kept.
@@ -135,11 +133,15 @@ impl History {
         self.update(|record| record.cancels.push((self.now(), worker)));
     }
 
+    /// Notes that the caller took a heartbeat.
+    pub(crate) fn add_heartbeat(&self) {
+        self.update(|record| record.heard_at = Some(self.now()));
+    }
+
     /// Notes that a message was lost with the caller's queue.
     pub(crate) fn add_lost(&self, message: &Envelope) {
         if is_outcome(message) {
             self.trace(|| "the outcome is lost with the caller's queue".to_owned());
-            self.update(|record| record.lost_replies.push(self.now()));
         }
     }
 
@@ -147,7 +149,6 @@ impl History {
     pub(crate) fn add_unroutable(&self, message: &Envelope) {
         if is_outcome(message) {
             self.trace(|| "the caller has no queue for the outcome".to_owned());
-            self.update(|record| record.unroutable_replies.push(self.now()));
         }
     }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use toolbus_bus::requester::Error;
 use toolbus_wire::{ErrorCode, Execution};
 
-use crate::event::{Event, Kind, Moment};
-use crate::history::{End, Record, Run};
+use crate::event::{Event, Kind, Moment, Party};
+use crate::history::{End, Outage, Record, Run};
 use crate::limitation::{self, Limitation};
 use crate::link::HOP;
 use crate::world::Scenario;
@@ -16,6 +16,9 @@ const END_MARGIN: Duration = Duration::from_millis(50);
 /// How long before its deadline the work must be done for its outcome to be expected in time.
 const REPLY_MARGIN: Duration = Duration::from_secs(2);
 
+/// How long a caller waits for a worker that has fallen silent: 15 s, and as long again where
+/// another worker's tentative answer comes meanwhile.
+const SILENCE_MAX: Duration = Duration::from_secs(32);
 /// How soon a worker that runs a call which nobody waits for has stopped it: it tells its caller
 /// that it has the call within a second, is told to stop, and has 0.3 s to do so.
 const STOP_MARGIN: Duration = Duration::from_millis(1_500);
@@ -35,13 +38,16 @@ pub(crate) enum Verdict {
 pub(crate) fn judge(scenario: Scenario, record: &Record) -> Verdict {
     let checks = [
         check_end(scenario, record),
+        check_waiting(record),
         check_runs(scenario, record),
         check_outcome(record),
-        check_late_starts(record),
         check_abandoned(record),
     ];
     if let Some(wrong) = checks.into_iter().find_map(Result::err) {
         return Verdict::Wrong(wrong);
+    }
+    if let Some(Run { worker, .. }) = late_start(record) {
+        return Verdict::Wrong(format!("{worker} started a call that nobody waits for"));
     }
     if is_false_refusal(record) {
         let wrong = "the caller was told that the call was not started, and it was";
@@ -68,6 +74,24 @@ fn check_end(scenario: Scenario, record: &Record) -> Result<(), String> {
     }
     if record.pending > 0 {
         return Err(format!("the requester keeps {} requests that ended", record.pending));
+    }
+    Ok(())
+}
+
+/// A caller that has heard of a worker waits for so long after it falls silent, and no longer.
+fn check_waiting(record: &Record) -> Result<(), String> {
+    let (Some(heard_at), Some((at, End::Error(Error::Timeout { .. })))) =
+        (record.heard_at, record.end())
+    else {
+        return Ok(());
+    };
+
+    let outages = record.outages().filter(|outage| outage.party == Party::Caller);
+    let heard_until = outages.map(|outage| outage.until).fold(heard_at, Duration::max);
+    if *at > heard_until + SILENCE_MAX {
+        return Err(format!(
+            "the caller waited until {at:?} for a worker silent from {heard_at:?}"
+        ));
     }
     Ok(())
 }
@@ -137,7 +161,8 @@ fn says_unknown(end: &End) -> bool {
 fn is_false_unknown(scenario: Scenario, record: &Record) -> bool {
     let Some((at, end)) = record.end() else { return false };
     let is_known = |run: &Run| {
-        let in_time = run.started_at + scenario.work + REPLY_MARGIN < scenario.budget;
+        let told_by = run.started_at + scenario.work + REPLY_MARGIN + unnoticed_time(record);
+        let in_time = told_by < scenario.budget;
         let was_stopped_for_it = run.stopped_at.is_none_or(|stopped| stopped >= *at);
         let lives = !record.was_killed(run.worker);
         lives && in_time && run.started_at < *at && (run.is_completed || was_stopped_for_it)
@@ -145,34 +170,35 @@ fn is_false_unknown(scenario: Scenario, record: &Record) -> bool {
     says_unknown(end) && record.runs.iter().any(is_known)
 }
 
-/// No worker starts a call of which it was told, or could have been, that nobody waits for it. A
-/// late copy of a call that has its result may run: only what may repeat has copies.
-fn check_late_starts(record: &Record) -> Result<(), String> {
-    let Some((end_at, End::Failed { .. } | End::Error(_))) = record.end() else { return Ok(()) };
-    for run in record.runs.iter().filter(|run| run.started_at > *end_at) {
-        let Run { worker, started_at, .. } = run;
-        let was_told = record.cancels.iter().any(|(at, to)| to == worker && at < started_at);
-        if was_told {
-            return Err(format!("{worker} started a call after it took the cancel message"));
-        }
-        if *started_at > *end_at + 3 * HOP && !lost_a_cancel(record, run) {
-            return Err(format!("{worker} started a call long after it had ended"));
-        }
-    }
-    Ok(())
+/// A run that a worker started although it had been told that nobody waits for it, or could have
+/// been. A late copy of a call that has its result may run: only what may repeat has copies.
+fn late_start(record: &Record) -> Option<&Run> {
+    let (end_at, End::Failed { .. } | End::Error(_)) = record.end()? else { return None };
+    record.runs.iter().find(|run| {
+        let mut cancels = record.cancels.iter();
+        let was_told = cancels.any(|(at, to)| *to == run.worker && *at < run.started_at);
+        let is_long_after = run.started_at > *end_at + 3 * HOP && !lost_a_cancel(record, run);
+        run.started_at > *end_at && (was_told || is_long_after)
+    })
 }
 
-/// Whether a fault kept a cancel message from the worker of a run that started late.
+/// Whether a fault kept a cancel message from the worker of a run that started late. One whose
+/// connection was lost is to ask its caller first.
 fn lost_a_cancel(record: &Record, run: &Run) -> bool {
-    let lost_message = record.faults.iter().any(|(_, point, event)| {
+    let mut faults = record.faults.iter();
+    let lost_message = faults.any(|(_, point, event)| {
         let is_cancel = point.moment == Moment::Publish(Kind::Cancel);
         is_cancel && matches!(event, Event::LoseMessage | Event::Delay(_))
     });
+    // The caller sends it at the end of the call, and again when it hears of the run.
     let end_at = record.end().map_or(Duration::ZERO, |(at, _)| *at);
-    let was_cut_off = record.outages().any(|outage| {
-        outage.concerns(run.worker) && outage.from <= run.started_at && outage.until >= end_at
+    let mut outages = record.outages().filter(|outage| outage.party == Party::Caller);
+    let is_cut_off = outages.any(|Outage { from, until, .. }| {
+        let at_end = from <= end_at + 3 * HOP && end_at <= until;
+        let at_start = from <= run.started_at && run.started_at <= until + 3 * HOP;
+        at_end || at_start
     });
-    lost_message || was_cut_off
+    lost_message || is_cut_off
 }
 
 /// A call that nobody waits for any more is stopped soon.
@@ -198,4 +224,13 @@ fn lost_time(record: &Record) -> Duration {
         _ => Duration::ZERO,
     });
     delays.sum()
+}
+
+/// How long workers took to find out that a reply was lost.
+fn unnoticed_time(record: &Record) -> Duration {
+    let replies = record.faults.iter().map(|(_, point, event)| match (point.moment, event) {
+        (Moment::Publish(Kind::Reply), Event::LoseUnnoticed(ms)) => Duration::from_millis(*ms),
+        _ => Duration::ZERO,
+    });
+    replies.sum()
 }

@@ -15,8 +15,6 @@ const SILENCE: Duration = Duration::from_secs(14);
 const REFUSED_SILENCE: Duration = Duration::from_secs(2);
 /// How long a worker must be connected to be heard for sure, unless a heartbeat is lost.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(1_100);
-/// How long a worker tries to send a reply whose caller has no queue, less one attempt.
-const CALLER_AWAY: Duration = Duration::from_millis(4_700);
 
 /// A reason for which a caller is told less than a worker knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,14 +22,6 @@ pub(crate) enum Limitation {
     /// The worker was cut off for as long as workers may be silent, or connected for too short a
     /// time in between to be heard. It cannot be told from a worker that died.
     WorkerCutOff,
-    /// The broker confirmed the reply and lost it with the caller's queue, which is exclusive to
-    /// its connection. The worker has no reason to send it again, and sends no more heartbeats.
-    ReplyLostWithQueue,
-    /// The caller had no queue for longer than a worker tries to send it a reply.
-    CallerAway,
-    /// A queue refused the outcome, or was not there, so the worker tries again in the background.
-    /// It sends no more heartbeats for the call, and an attempt took longer than it may be silent.
-    SlowRetry,
     /// A queue refused the request, another took it, and its worker could not be heard for as long
     /// as the caller waits then.
     RefusedUnheard,
@@ -41,9 +31,6 @@ impl fmt::Display for Limitation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::WorkerCutOff => "the worker was cut off for longer than it may be silent",
-            Self::ReplyLostWithQueue => "a confirmed reply was lost with its caller's queue",
-            Self::CallerAway => "the caller was away for longer than a reply is tried",
-            Self::SlowRetry => "a reply was tried again for long, without heartbeats",
             Self::RefusedUnheard => "after a refusal, the worker of another queue was not heard",
         })
     }
@@ -51,43 +38,19 @@ impl fmt::Display for Limitation {
 
 /// Why the outcome is unknown to a caller although a worker that lives knew it.
 pub(crate) fn of_unknown(record: &Record) -> Option<Limitation> {
-    if record.runs.iter().any(|run| is_unheard(record, run, SILENCE)) {
-        return Some(Limitation::WorkerCutOff);
-    }
-    if !record.lost_replies.is_empty() {
-        return Some(Limitation::ReplyLostWithQueue);
-    }
-
-    if was_retried_slowly(record) {
-        return Some(Limitation::SlowRetry);
-    }
-
-    let (first, last) = (record.unroutable_replies.first()?, record.unroutable_replies.last()?);
-    (*last - *first >= CALLER_AWAY).then_some(Limitation::CallerAway)
+    let mut runs = record.runs.iter();
+    runs.any(|run| is_unheard(record, run, SILENCE)).then_some(Limitation::WorkerCutOff)
 }
 
-/// Whether a reply that was refused, or had no queue, was lost later without anybody's notice.
-fn was_retried_slowly(record: &Record) -> bool {
-    let of_reply = |point: &Point| point.moment == Moment::Publish(Kind::Reply);
-    let lost = |event: &Event| matches!(event, Event::LoseUnnoticed(_));
-    let replies = || record.faults.iter().filter(|(_, point, _)| of_reply(point));
-    let Some((lost_at, ..)) = replies().rfind(|(.., event)| lost(event)) else { return false };
-
-    let mut refused = replies().filter(|(.., event)| *event == Event::Refuse);
-    refused.any(|(at, ..)| at < lost_at) || record.unroutable_replies.iter().any(|at| at < lost_at)
-}
-
-/// Why a call counts as refused that was started.
+/// Why a call counts as not started that was started.
 pub(crate) fn of_refusal(record: &Record) -> Option<Limitation> {
-    let (_, end) = record.end()?;
-    let is_refused = matches!(end, End::Error(Error::Refused(_)));
+    let (_, End::Error(Error::Refused(_))) = record.end()? else { return None };
     let is_taken = record.faults.iter().any(|(_, _, event)| *event == Event::RefuseOneCopy);
-    let is_unheard = record
+    let is_silent = record
         .runs
         .iter()
         .all(|run| record.was_killed(run.worker) || is_unheard(record, run, REFUSED_SILENCE));
-    let is_lost = !record.lost_replies.is_empty() || was_retried_slowly(record);
-    (is_refused && is_taken && (is_unheard || is_lost)).then_some(Limitation::RefusedUnheard)
+    (is_taken && is_silent).then_some(Limitation::RefusedUnheard)
 }
 
 /// Whether the worker of a run had no chance to be heard for so long before the end of the call.

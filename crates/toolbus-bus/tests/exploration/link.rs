@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 /// How long a message takes from one machine to another.
 pub(crate) const HOP: Duration = Duration::from_millis(1);
@@ -33,13 +32,11 @@ pub(crate) struct Link {
 struct LinkState {
     status: LinkStatus,
     connection: u32,
-    up_since: Instant,
 }
 
 impl Link {
     pub(crate) fn new() -> Self {
-        let up_since = Instant::now();
-        let state = LinkState { status: LinkStatus::Up, connection: 0, up_since };
+        let state = LinkState { status: LinkStatus::Up, connection: 0 };
         Self { state: Mutex::new(state), changed: Notify::new() }
     }
 
@@ -52,11 +49,6 @@ impl Link {
         self.state.lock().connection
     }
 
-    /// Since when there is the connection, and with it the party's private queues.
-    pub(crate) fn up_since(&self) -> Instant {
-        self.state.lock().up_since
-    }
-
     /// Whether both ends take the connection for one that lives.
     pub(crate) fn is_connected(&self) -> bool {
         matches!(self.status(), LinkStatus::Up | LinkStatus::Frozen)
@@ -65,12 +57,6 @@ impl Link {
     pub(crate) fn set_status(&self, status: LinkStatus) {
         self.state.lock().status = status;
         self.changed.notify_waiters();
-    }
-
-    /// Begins another connection.
-    pub(crate) fn connect(&self) {
-        self.state.lock().up_since = Instant::now();
-        self.set_status(LinkStatus::Up);
     }
 
     /// Ends the connection, with this status after it.

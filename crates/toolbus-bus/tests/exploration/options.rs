@@ -10,10 +10,15 @@ const MEDIUM_MS: u64 = 6_000;
 const LONG_MS: u64 = 18_000;
 /// A delay of a request that is longer than its caller waits for a word of it after a lost confirm.
 const LATE_MS: u64 = 18_000;
+/// When a caller cancels that waits for a while.
+const CANCEL_MS: u64 = 3_017;
 /// A delay that lets other messages overtake.
 const OVERTAKEN_MS: u64 = 2_500;
 /// Heartbeats after these are like those before.
 const HEARTBEATS_MAX: u32 = 2;
+
+/// A caller is often back before the workers.
+const RESTART: Event = Event::Restart { caller_ms: SHORT_MS, workers_ms: MEDIUM_MS };
 
 /// The options at a point.
 pub(crate) fn at(point: Point) -> Vec<Event> {
@@ -36,6 +41,8 @@ pub(crate) fn at(point: Point) -> Vec<Event> {
                 Event::DelayUnconfirmed(OVERTAKEN_MS),
                 Event::DelayUnconfirmed(LATE_MS),
                 Event::Cancel,
+                Event::CancelLater(CANCEL_MS),
+                Event::WorkersAway(MEDIUM_MS),
             ]);
         }
         Moment::Publish(Kind::Reply) => {
@@ -62,8 +69,8 @@ pub(crate) fn at(point: Point) -> Vec<Event> {
         Moment::Deliver => {
             options.extend([
                 Event::Disconnect(party, MEDIUM_MS),
-                Event::Disconnect(party, LONG_MS),
                 Event::Kill(party),
+                RESTART,
                 Event::Cancel,
             ]);
         }
@@ -71,6 +78,7 @@ pub(crate) fn at(point: Point) -> Vec<Event> {
             options.extend(worker_events(party));
             options.extend(caller_events());
         }
+        Moment::Reconnect => options.push(Event::RequestsFirst),
         Moment::ReplyArrives => {
             options.extend([
                 Event::Disconnect(Party::Caller, SHORT_MS),
@@ -87,7 +95,7 @@ fn worker_events(worker: Party) -> [Event; 5] {
         Event::Disconnect(worker, LONG_MS),
         Event::Stall(worker, LONG_MS),
         Event::Kill(worker),
-        Event::Restart { caller_ms: SHORT_MS, workers_ms: MEDIUM_MS },
+        RESTART,
     ]
 }
 

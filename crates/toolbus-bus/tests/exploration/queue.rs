@@ -17,16 +17,14 @@ pub(crate) struct Message {
     pub(crate) topic: Topic,
     pub(crate) envelope: Envelope,
     pub(crate) redelivered: bool,
-    pub(crate) published_at: Instant,
     /// When the broker drops it.
     expires_at: Option<Instant>,
 }
 
 impl Message {
     pub(crate) fn new(topic: Topic, envelope: Envelope) -> Self {
-        let published_at = Instant::now();
-        let expires_at = envelope.expires_after.map(|after| published_at + after);
-        Self { topic, envelope, redelivered: false, published_at, expires_at }
+        let expires_at = envelope.expires_after.map(|after| Instant::now() + after);
+        Self { topic, envelope, redelivered: false, expires_at }
     }
 
     fn is_expired(&self) -> bool {
@@ -115,6 +113,11 @@ impl Queue {
         self.subscription.lifetime == Lifetime::Private
     }
 
+    pub(crate) fn handler_of(&self, party: Party) -> Option<Arc<dyn Handler>> {
+        let consumer = self.consumers.iter().find(|consumer| consumer.party == party)?;
+        Some(Arc::clone(&consumer.handler))
+    }
+
     pub(crate) fn belongs_to(&self, party: Party) -> bool {
         self.is_private() && self.consumers.iter().any(|consumer| consumer.party == party)
     }
@@ -177,12 +180,6 @@ impl Queue {
                 self.ready.push_front(message);
             }
         }
-    }
-
-    /// The queue is there again. Who consumes from it is to hear of that.
-    pub(crate) fn open(&mut self) -> Vec<Arc<dyn Handler>> {
-        self.is_open = true;
-        self.consumers.iter().map(|consumer| Arc::clone(&consumer.handler)).collect()
     }
 
     /// The queue goes with its owner's connection, and gives back what is lost with it.
