@@ -243,7 +243,7 @@ impl<S: Service> Worker<S> {
             return self.wait_for_other_worker(call, arrival).await;
         }
         if deadline.is_past() {
-            let execution = Execution::NotStarted;
+            let execution = execution_before(arrival.redelivered);
             let failure = Failure::Timeout { asked: deadline.asked(), execution };
             return Obstacle::Reply(self.fail(ids, failure));
         }
@@ -265,7 +265,7 @@ impl<S: Service> Worker<S> {
             Some(_) => Obstacle::None,
             None => {
                 tracing::info!(call_id, "a request is not started: its caller does not answer");
-                let execution = Execution::NotStarted;
+                let execution = execution_before(arrival.redelivered);
                 Obstacle::Reply(self.fail(ids, Failure::Cancelled { execution }))
             }
         }
@@ -301,7 +301,8 @@ impl<S: Service> Worker<S> {
         let Arrival { envelope, redelivered, slot, .. } = arrival;
         let running = self.cancels.register(&envelope.source, &ids.tool_call_id);
         if running.token().is_cancelled() {
-            return self.fail(ids, Failure::Cancelled { execution: Execution::NotStarted });
+            let execution = execution_before(redelivered);
+            return self.fail(ids, Failure::Cancelled { execution });
         }
 
         slot.set_request(SlotRequest {
@@ -467,6 +468,11 @@ enum Obstacle {
     Reply(Reply),
     /// Its caller has given it up, or has had its answer from another worker.
     NothingToSay,
+}
+
+/// Whether a call that is not started here was started: by a worker that had it before, perhaps.
+fn execution_before(redelivered: bool) -> Execution {
+    if redelivered { Execution::Unknown } else { Execution::NotStarted }
 }
 
 fn topic_in(request: &Envelope, header: &str) -> Option<Topic> {

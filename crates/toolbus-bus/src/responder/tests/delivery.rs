@@ -159,6 +159,19 @@ async fn what_is_harmless_runs_again_after_its_worker_was_lost() {
     assert_eq!(stage.outcomes(1).await, ["c was run RockBot"]);
 }
 
+/// Nobody knows whether the worker that had it has started it.
+#[tokio::test(start_paused = true)]
+async fn what_comes_again_too_late_may_have_been_started() {
+    let bus = Faulty::new();
+    let late = request("c", "harmless", "").with_header(header::TIMEOUT_MS, "0");
+    redelivered(&bus, late.clone()).await;
+    let stage = Stage::start_on(bus, 1).await;
+    assert_eq!(stage.outcomes(1).await, ["c: Timeout { asked: 0ns, execution: Unknown }"]);
+
+    stage.publish(late.with_correlation_id("another")).await;
+    assert_eq!(stage.outcomes(2).await[1], "c: Timeout { asked: 0ns, execution: NotStarted }");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_service_that_finds_out_is_given_the_key_and_the_mark() {
     let bus = Faulty::new();
