@@ -73,20 +73,20 @@ pub const NOTHING: Allowed = Allowed {
 /// The short run under every fault but the alarms.
 pub const FAULTS: Allowed = Allowed {
     // The deadline came while the caller, or the worker that had the reply, was cut off.
-    timeout_lies: 10,
+    timeout_lies: 6,
     // A worker was handed requests, and was cut off or stopped before it had begun them: only it
     // knows that.
-    unknown_false: 40,
+    unknown_false: 10,
     // The request was on its way from the worker to the server when the cancel came to the worker,
     // or a slow link held the cancel up.
-    begun_after_end: 10,
+    begun_after_end: 6,
     ..NOTHING
 };
 
 /// The short run under the alarms.
 pub const ALARMS: Allowed = Allowed {
     // The deadline came during the alarm, when no reply can be published.
-    timeout_lies: 20,
+    timeout_lies: 12,
     // A call and its cancel are held up alike, and arrive in any order.
     begun_after_end: 6,
     ..NOTHING
