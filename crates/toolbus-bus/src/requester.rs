@@ -20,6 +20,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use toolbus_wire::message::tool::ID_BYTES_MAX;
 use toolbus_wire::message::toolbus::{Alive, CallQuery, ToolAsk, ToolProgress};
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{Envelope, Topic, header, json, message, queue, topic};
@@ -507,6 +508,11 @@ impl ReplyReader {
     fn take_heartbeat(&self, alive: &Alive) {
         for call_id in self.pending.take_heartbeat(alive) {
             tracing::debug!(call_id, worker = alive.instance, "a worker runs an abandoned call");
+        // It is kept for each of its calls.
+        if alive.instance.len() > ID_BYTES_MAX {
+            return tracing::warn!("dropped a heartbeat: the name of its worker is too long");
+        }
+
             let reason = "its caller does not wait for it any more";
             self.to_workers.cancel(call_id, Some(&alive.instance), reason);
         }
@@ -519,6 +525,11 @@ impl ReplyReader {
                 let Some(reply_to) = envelope.reply_to.clone() else { return };
                 let is_awaited = self.pending.claim_awaited(&query.correlation_id);
                 self.to_workers.answer_query(reply_to, query.correlation_id, is_awaited);
+                // The answer repeats it. Ours are much shorter.
+                if query.correlation_id.len() > ID_BYTES_MAX {
+                    return tracing::warn!("dropped a query: its correlation id is too long");
+                }
+
             }
             Err(error) => tracing::warn!(%error, "dropped a malformed query"),
         }

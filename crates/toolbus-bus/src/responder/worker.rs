@@ -11,7 +11,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolbus_wire::header;
-use toolbus_wire::message::tool::CallIds;
+use toolbus_wire::message::tool::{CallIds, ID_BYTES_MAX};
 use toolbus_wire::message::toolbus::CallState;
 use toolbus_wire::{Envelope, Execution, Topic};
 
@@ -158,13 +158,23 @@ impl<S: Service> Worker<S> {
     }
 
     fn parse(&self, envelope: &Envelope) -> Result<Call<S::Request>, Malformed> {
-        catch_unwind(AssertUnwindSafe(|| self.service.parse(envelope))).unwrap_or_else(|_| {
+        let parsed = catch_unwind(AssertUnwindSafe(|| self.service.parse(envelope)));
+        let call = parsed.unwrap_or_else(|_| {
             tracing::error!(message_id = envelope.message_id, "a service panicked at a request");
             Err(Malformed {
                 ids: CallIds::of_malformed(&envelope.body),
                 reason: "the worker panicked when it read the request".to_owned(),
             })
-        })
+        })?;
+
+        // Every heartbeat repeats it.
+        match call.ids.tool_call_id.len() {
+            ..=ID_BYTES_MAX => Ok(call),
+            bytes => Err(Malformed {
+                ids: call.ids.truncate(),
+                reason: format!("the id of a call has {bytes} bytes, over {ID_BYTES_MAX}"),
+            }),
+        }
     }
 
     /// The call's outcome: remembered, shared with a run that is under way, or new. `None` where

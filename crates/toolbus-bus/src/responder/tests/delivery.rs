@@ -1,5 +1,7 @@
 //! Each request is run at most once and answered once.
 
+use toolbus_wire::message::tool::ID_BYTES_MAX;
+
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -439,4 +441,18 @@ async fn a_service_that_panics_is_answered_for_and_goes_on() {
         ]
     );
     assert!(stage.bus.inner.dead_letters(WORKERS).is_empty());
+}
+
+/// Heartbeats and cancel messages repeat the id of a call.
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_call_id_is_too_long_is_malformed() {
+    let stage = Stage::start(1).await;
+    let longest = "x".repeat(ID_BYTES_MAX);
+    stage.publish(request(&longest, "echo", "").with_correlation_id("longest")).await;
+    stage.publish(request(&format!("{longest}x"), "echo", "").with_correlation_id("over")).await;
+    let outcomes = stage.outcomes(2).await;
+    assert_eq!(outcomes[0], format!("{longest} was run RockBot"));
+    let reason = "the id of a call has 257 bytes, over 256";
+    assert_eq!(outcomes[1], format!("{longest}: Malformed({reason:?})"));
+    assert_eq!(stage.service.look(|state| state.started.len()), 1);
 }
