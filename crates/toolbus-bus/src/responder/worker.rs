@@ -117,6 +117,7 @@ impl<S: Service> Worker<S> {
 
         let mut caller_deadline = None;
         let mut held_call = None;
+        let mut room = None;
         let (reply, reply_to) = match (parsed, reply_to) {
             (Err(malformed), Some(reply_to)) if explicit.is_some() => {
                 tracing::info!(reason = malformed.reason, "refused a malformed request");
@@ -125,6 +126,7 @@ impl<S: Service> Worker<S> {
             (Err(malformed), _) => return unanswered(record, malformed.reason.into()),
             (Ok(_), None) => return unanswered(record, NO_REPLY_TOPIC.into()),
             (Ok(call), Some(reply_to)) => {
+                let ids = call.ids.clone();
                 let arrival = Arrival {
                     envelope: &envelope,
                     reply_to: &reply_to,
@@ -138,17 +140,27 @@ impl<S: Service> Worker<S> {
                 };
                 caller_deadline = outcome.deadline;
                 held_call = outcome.held_call;
-                (outcome.reply, reply_to)
+                room = self.outbox.reserve_reply(outcome.reply.body.len());
+                let reply = if room.is_some() { outcome.reply } else { self.give_up_reply(&ids) };
+                (reply, reply_to)
             }
         };
         record.end(reply.error);
         // Until its caller has the reply, it hears that the call is held.
         let left = caller_deadline.map_or(Duration::ZERO, |deadline| deadline.left());
         let limit = Deadline::after(left.clamp(REPLY_TIMEOUT_MIN, REPLY_TIMEOUT_MAX));
-        self.send(&reply_to, &envelope, reply, limit).await;
+        let reply = self.address(&envelope, reply);
+        self.outbox.deliver(&reply_to, reply, room, limit).await;
         drop(held_call);
 
         Disposition::Ack
+    }
+
+    /// What a call is answered with whose reply has no room among those that wait for the broker or
+    /// for their callers.
+    fn give_up_reply(&self, ids: &CallIds) -> Reply {
+        tracing::warn!(call_id = ids.tool_call_id, "dropped a reply: too many bytes of them wait");
+        self.fail(ids, Failure::OutcomeUnknown)
     }
 
     /// The service's reply to a failure, marked as one.
@@ -424,11 +436,12 @@ impl<S: Service> Worker<S> {
         }
     }
 
-    async fn send(&self, to: &Topic, request: &Envelope, reply: Reply, until: Deadline) {
+    /// The message that carries the reply to a request.
+    fn address(&self, request: &Envelope, reply: Reply) -> Envelope {
         let correlation_id = request.correlation_id.clone();
         let mut envelope = reply.into_envelope(self.service.source(), correlation_id);
         envelope.trace = request.trace.clone();
-        self.outbox.deliver(to, envelope, until).await;
+        envelope
     }
 }
 

@@ -396,6 +396,24 @@ async fn heartbeats_go_on_until_the_reply_is_confirmed() {
 async fn heartbeats_do_not_wait_for_each_other() {
     let stage = Stage::start(2).await;
     let heartbeats = Inbox::open(&*stage.bus, "alive").await;
+/// The same while the broker is away: the requests are at work, and so are their replies.
+#[tokio::test(start_paused = true)]
+async fn replies_that_wait_for_the_broker_are_bounded_in_bytes() {
+    let stage = Stage::start(8).await;
+    let away = || Fault::Fails(PublishError::Unavailable("connection refused".to_owned()));
+    stage.bus.fail_to("replies", (0..100).map(|_| away()));
+    for number in 0..6 {
+        stage.publish(request(&number.to_string(), "large", &(15 << 20).to_string())).await;
+    }
+
+    let replies = stage.replies.received(6).await;
+    let large = replies.iter().filter(|reply| reply.body.len() == 15 << 20).count();
+    let others = replies.iter().filter(|reply| message::is::<ToolError>(reply));
+    let others: Vec<_> = others.map(outcome).collect();
+    assert_eq!(large, 4);
+    assert!(others.iter().all(|other| other.ends_with(": OutcomeUnknown")), "{others:?}");
+}
+
     stage.bus.fail_to("hangs", (0..100).map(|_| Fault::Hangs));
     stage.publish(request("a", "held", "").with_header(header::PROGRESS_TO, "hangs")).await;
     stage.publish(request("b", "held", "").with_header(header::PROGRESS_TO, "alive")).await;
