@@ -212,6 +212,9 @@ pub trait Handler: Send + Sync + 'static {
 
     /// Called when the subscription was lost and is there again. A queue that is private to this
     /// process received nothing meanwhile, and nobody will send it again. Must not block.
+    /// How often, where the broker counts that: RabbitMQ does so for quorum queues, and not for
+    /// classic ones. Else 0.
+    pub earlier_deliveries: u32,
     fn on_resubscribed(&self) {}
 }
 

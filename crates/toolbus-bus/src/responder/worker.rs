@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use toolbus_wire::clock::unix_now;
 use toolbus_wire::header;
 use toolbus_wire::message::tool::{CallIds, ID_BYTES_MAX};
 use toolbus_wire::message::toolbus::CallState;
@@ -35,6 +36,13 @@ pub(super) const CANCEL_GRACE: Duration = Duration::from_millis(300);
 /// slot for as long.
 const REPLY_TIMEOUT_MIN: Duration = Duration::from_secs(30);
 const REPLY_TIMEOUT_MAX: Duration = OUTCOME_TTL;
+/// How often a request may be handed out to workers that do not live to answer it, or lose their
+/// connection. Only a quorum queue counts that. From a classic one, a request that may not repeat
+/// is run once all the same, and one that may is run until its time is over. One that ends its
+/// worker as it is read comes until the broker drops it.
+const DELIVERIES_MAX: u32 = 5;
+/// By how much the clock of a caller may be behind ours, or ahead of it.
+const CLOCKS_GRACE: Duration = Duration::from_secs(300);
 /// Why a request becomes a dead letter that nobody can be told the outcome of.
 const NO_REPLY_TOPIC: &str = "the request names no reply topic";
 
@@ -104,9 +112,14 @@ impl<S: Service> Worker<S> {
         slot: Slot,
         deadline: Option<Deadline>,
     ) -> Disposition {
-        let Delivery { envelope, redelivered, .. } = delivery;
+        let Delivery { envelope, redelivered, earlier_deliveries, .. } = delivery;
         let envelope = Arc::new(envelope);
         let record = self.answered.work(&envelope.source);
+        if earlier_deliveries >= DELIVERIES_MAX {
+            record.end(Some("dead_letter"));
+            return self.refuse_deadly(&envelope, earlier_deliveries).await;
+        }
+
         let explicit = envelope.reply_to.clone();
         let reply_to = explicit.clone().or_else(|| self.service.default_reply_topic());
         let parsed = self.parse(&envelope);
@@ -154,6 +167,26 @@ impl<S: Service> Worker<S> {
         drop(held_call);
 
         Disposition::Ack
+    }
+
+    /// Answers a request that nobody who had it lived to answer, without reading it: it may be what
+    /// ends its worker.
+    async fn refuse_deadly(&self, envelope: &Envelope, deliveries: u32) -> Disposition {
+        let reason = format!("it was handed out {deliveries} times before, and nobody answered");
+        tracing::error!(message_id = envelope.message_id, deliveries, "a request ends its workers");
+
+        if let Some(reply_to) = &envelope.reply_to {
+            let mut reply =
+                self.fail(&CallIds::of_malformed(&envelope.body), Failure::OutcomeUnknown);
+            // Whoever had it last may live, and have lost its connection only.
+            if envelope.headers.get(header::PROGRESS_TO).is_some() {
+                reply.headers.set(header::TENTATIVE, "1");
+            }
+            let reply = self.address(envelope, reply);
+            self.outbox.deliver(reply_to, reply, None, Deadline::after(REPLY_TIMEOUT_MIN)).await;
+        }
+
+        Disposition::DeadLetter { reason: reason.into() }
     }
 
     /// What a call is answered with whose reply has no room among those that wait for the broker or
@@ -258,6 +291,10 @@ impl<S: Service> Worker<S> {
         let NamedCall { ids, deadline, .. } = *call;
         if arrival.redelivered && repeat == Repeat::Never {
             return self.wait_for_other_worker(call, arrival).await;
+        }
+        if arrival.redelivered && repeat == Repeat::Harmless && is_overdue(arrival, deadline) {
+            tracing::warn!(call_id = ids.tool_call_id, "a call comes again after its time");
+            return Obstacle::Reply(self.fail(ids, Failure::OutcomeUnknown));
         }
         if deadline.is_past() {
             let execution = Execution::NotStarted;
@@ -485,6 +522,14 @@ enum Obstacle {
     Reply(Reply),
     /// Its caller has given it up, or has had its answer from another worker.
     NothingToSay,
+}
+
+/// Whether a request has come again for longer than it may take. The broker drops one of ours; one
+/// of C# says no end, and would be run as often as it comes.
+fn is_overdue(arrival: &Arrival<'_>, deadline: Deadline) -> bool {
+    let Envelope { timestamp, expires_after, .. } = **arrival.envelope;
+    let age = unix_now().saturating_sub(Duration::from_secs(timestamp));
+    timestamp > 0 && expires_after.is_none() && age > deadline.asked() + CLOCKS_GRACE
 }
 
 fn topic_in(request: &Envelope, header: &str) -> Option<Topic> {
