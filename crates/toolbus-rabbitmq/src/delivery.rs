@@ -107,6 +107,10 @@ impl IncomingMessage {
         Self { source, tag, properties, body, delivery }
     }
 
+    pub(crate) fn body_bytes(&self) -> usize {
+        self.body.len()
+    }
+
     /// Hands the message to its handler and does as the handler says. When `expire` is cancelled
     /// first, the message goes back to its queue.
     pub(crate) async fn run(self, handler: &dyn Handler, expire: &CancellationToken) {
@@ -209,10 +213,6 @@ impl UnackedDelivery<'_> {
     }
 }
 
-/// The beginning of a text that may be of any length.
-fn truncate_reason(text: &str) -> &str {
-    &text[..text.floor_char_boundary(REASON_BYTES_MAX)]
-}
 /// How often a quorum queue has handed the message out before.
 fn earlier_deliveries(properties: &BasicProperties) -> u32 {
     let headers = properties.headers().as_ref();
@@ -220,3 +220,7 @@ fn earlier_deliveries(properties: &BasicProperties) -> u32 {
     count.and_then(frame::whole_number).map_or(0, |count| u32::try_from(count).unwrap_or(u32::MAX))
 }
 
+/// The beginning of a text that may be of any length.
+fn truncate_reason(text: &str) -> &str {
+    &text[..text.floor_char_boundary(REASON_BYTES_MAX)]
+}

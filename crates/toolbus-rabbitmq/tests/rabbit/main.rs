@@ -11,3 +11,4 @@ mod settling;
 mod strangers;
 mod support;
 mod topology;
+mod windows;
