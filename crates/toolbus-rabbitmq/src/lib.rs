@@ -41,6 +41,6 @@ mod supervisor;
 mod topology;
 mod window;
 
-pub use bus::RabbitBus;
+pub use bus::{RabbitBus, connection_bytes_max};
 pub use config::{Config, QueueProfile, Start};
 pub use error::ConnectError;

@@ -20,7 +20,7 @@ use crate::port::{Bus, PublishError};
 /// Notifications that wait to be sent, and bytes of their bodies; past that they are dropped and
 /// counted.
 const NOTIFICATIONS_MAX: NonZeroUsize = NonZeroUsize::new(1_024).expect("1024 is not zero");
-const NOTIFICATIONS_BYTES_MAX: usize = 16 << 20;
+pub(crate) const NOTIFICATIONS_BYTES_MAX: usize = 8 << 20;
 /// How long the broker keeps a notification: a late one is worthless.
 const NOTIFICATION_TTL: Duration = Duration::from_secs(10);
 /// How long a reply waits for the notifications before it.
