@@ -154,9 +154,11 @@ impl Bridge {
     /// Takes no more requests, waits up to `grace` for calls that run, and ends every server.
     pub async fn stop(self, grace: Duration) {
         self.invoke.stop(grace).await;
-        self.manage.stop(Duration::ZERO).await;
-        self.subscribe.stop(Duration::ZERO).await;
-        self.refresh.stop(Duration::ZERO).await;
+        tokio::join!(
+            self.manage.stop(Duration::ZERO),
+            self.subscribe.stop(Duration::ZERO),
+            self.refresh.stop(Duration::ZERO),
+        );
         self.announcer.stop().await;
         self.set.close(Duration::from_secs(2)).await;
     }

@@ -8,6 +8,7 @@ mod frames;
 mod outages;
 mod publishing;
 mod settling;
+mod stopping;
 mod strangers;
 mod support;
 mod topology;
