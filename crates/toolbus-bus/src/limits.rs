@@ -1,9 +1,9 @@
 //! How much memory the two ends of a call hold at most: sums of the bounds that are stated where
 //! they are kept.
 //!
-//! They count bodies, which may be of any size up to [`BODY_BYTES_MAX`](crate::port::BODY_BYTES_MAX),
-//! and not the names around them. What a service works with while a call runs is its own: the sums
-//! say what may pile up whatever the broker, the callers and the other workers do.
+//! They count bodies, each of which may have [`BODY_BYTES_MAX`](crate::port::BODY_BYTES_MAX), and
+//! not the names around them. What a service works with while a call runs is its own: the sums say
+//! what may pile up whatever the broker, the callers and the other workers do.
 
 use std::num::NonZeroU16;
 

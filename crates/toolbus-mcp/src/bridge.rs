@@ -38,7 +38,7 @@ const MANAGE_CONCURRENCY: NonZeroU16 =
 const SUBSCRIPTIONS_MAX: NonZeroU16 =
     NonZeroU16::new(4 * SUBSCRIPTIONS_PER_SERVER_MAX).expect("512 is not zero");
 
-/// How many calls each of a bridge's responders runs at a time, when it runs so many calls of tools.
+/// How many calls each responder of a bridge runs at a time that runs so many calls of tools.
 #[must_use]
 pub const fn responders(concurrency: NonZeroU16) -> [NonZeroU16; 3] {
     [concurrency, MANAGE_CONCURRENCY, SUBSCRIPTIONS_MAX]

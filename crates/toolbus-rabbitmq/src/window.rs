@@ -21,7 +21,7 @@ use toolbus_bus::port::HELD_BYTES_MAX;
 
 /// How long all messages of a window must be at work before another one is opened: less costs the
 /// broker consumers, more keeps a burst of long calls waiting.
-const FULL_TIME: Duration = Duration::from_millis(2);
+const NEXT_WINDOW_BACKOFF: Duration = Duration::from_millis(2);
 
 /// Bytes of the bodies that the handlers of a subscription hold, those of lost channels included.
 #[derive(Default)]
@@ -79,7 +79,7 @@ impl WindowUsage {
         // It fills only as the consumer is polled, which ends this wait.
         while self.is_full() {
             held.wait_for_room().await;
-            tokio::time::sleep(FULL_TIME).await;
+            tokio::time::sleep(NEXT_WINDOW_BACKOFF).await;
             if self.is_full() {
                 return;
             }
