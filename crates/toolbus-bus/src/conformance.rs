@@ -254,6 +254,7 @@ macro_rules! conformance_tests {
             }
             flow {
                 no_more_handlers_run_than_permits,
+                as_many_handlers_run_as_there_are_permits,
                 what_is_over_the_permits_is_left_for_others,
                 what_is_over_the_prefetch_is_left_for_others,
                 an_ordered_consumer_keeps_the_order,

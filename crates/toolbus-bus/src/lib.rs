@@ -14,6 +14,7 @@ mod clock;
 pub mod conformance;
 pub mod context;
 pub mod deadline;
+pub mod limits;
 pub mod memory;
 pub mod metrics;
 mod parked_request;

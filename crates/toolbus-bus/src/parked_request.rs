@@ -97,7 +97,7 @@ impl ParkedRequest {
             expires_after: None,
             body: self.body.into(),
         };
-        Delivery { topic: self.topic, envelope, redelivered: false }
+        Delivery { topic: self.topic, envelope, redelivered: false, earlier_deliveries: 0 }
     }
 }
 

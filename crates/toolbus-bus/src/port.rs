@@ -22,6 +22,11 @@ use crate::{TopicPattern, trace};
 
 /// Largest body that is published, in bytes: what a stock RabbitMQ 4 takes.
 pub const BODY_BYTES_MAX: usize = 16 << 20;
+/// Most messages that a broker hands out at once to a consumer with [`Flow::Concurrent`].
+pub const WINDOW_MAX: u16 = 8;
+/// Bytes of bodies in the hands of such a consumer's handlers above which it has no more handed out
+/// than what comes in place of those that end.
+pub const HELD_BYTES_MAX: usize = 32 << 20;
 
 /// A message broker.
 pub trait Bus: Send + Sync + 'static {
@@ -148,6 +153,10 @@ pub enum Lifetime {
 pub enum Flow {
     /// Up to this many at once, in any order. The broker hands out no more than are being
     /// handled, so what a dead consumer held had been started.
+    ///
+    /// A broker counts messages and not their bytes, and what it has handed out is in memory. So it
+    /// hands out [`WINDOW_MAX`] at a time, and as many again only while the handlers hold no more
+    /// than [`HELD_BYTES_MAX`].
     Concurrent(NonZeroU16),
     /// One at a time, in the order of the queue, with this many fetched ahead. For handlers that
     /// take microseconds, such as the matching of replies.
@@ -163,6 +172,19 @@ impl Flow {
     pub fn prefetch(self) -> NonZeroU16 {
         match self {
             Self::Concurrent(prefetch) | Self::Ordered { prefetch } => prefetch,
+        }
+    }
+
+    /// How many bytes of bodies a consumer may hold at most.
+    #[must_use]
+    pub const fn bytes_max(self) -> usize {
+        match self {
+            Self::Concurrent(permits) => {
+                let in_windows = HELD_BYTES_MAX + WINDOW_MAX as usize * BODY_BYTES_MAX;
+                let of_all = permits.get() as usize * BODY_BYTES_MAX;
+                if of_all < in_windows { of_all } else { in_windows }
+            }
+            Self::Ordered { prefetch } => prefetch.get() as usize * BODY_BYTES_MAX,
         }
     }
 }
@@ -190,6 +212,9 @@ pub struct Delivery {
     pub envelope: Envelope,
     /// Whether it was handed out before, to somebody who did not answer for it.
     pub redelivered: bool,
+    /// How often, where the broker counts that: RabbitMQ does so for quorum queues, and not for
+    /// classic ones. Else 0.
+    pub earlier_deliveries: u32,
 }
 
 /// What becomes of a message.

@@ -20,6 +20,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use toolbus_wire::message::tool::ID_BYTES_MAX;
 use toolbus_wire::message::toolbus::{Alive, CallQuery, ToolAsk, ToolProgress};
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{Envelope, Topic, header, json, message, queue, topic};
@@ -39,8 +40,10 @@ use watch::HeartbeatWatch;
 
 /// Most requests that are under way at a time.
 pub const REQUESTS_MAX: usize = 10_000;
-/// How many messages of its own queue a requester fetches ahead.
-const PREFETCH: NonZeroU16 = NonZeroU16::new(256).expect("256 is not zero");
+/// How a requester reads its own queue. It takes microseconds for each message, so more that are
+/// fetched ahead would not come sooner, and each may be a reply of the largest size.
+pub(crate) const FLOW: Flow = Flow::Ordered { prefetch: PREFETCH };
+const PREFETCH: NonZeroU16 = NonZeroU16::new(16).expect("16 is not zero");
 /// How long it may take to find out whether a queue has consumers.
 const COUNT_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long to wait before a message is sent again whose confirm was lost.
@@ -220,7 +223,7 @@ impl Requester {
         let subscription = Subscription::private(
             queue::replies(&agent, instance),
             TopicPattern::from(topic::of_instance(&agent, instance)),
-            Flow::Ordered { prefetch: PREFETCH },
+            FLOW,
         );
         let consumer = bus.subscribe(subscription, Arc::new(reader)).await?;
 
@@ -513,6 +516,10 @@ impl ReplyReader {
 
     /// Its worker lives, and is told which of its calls nobody waits for any more.
     fn take_heartbeat(&self, alive: &Alive, envelope: &Envelope) {
+        // It is kept for each of its calls.
+        if alive.instance.len() > ID_BYTES_MAX {
+            return tracing::warn!("dropped a heartbeat: the name of its worker is too long");
+        }
         self.clocks.hear_heartbeat(self.agent.as_str(), &alive.instance, envelope);
 
         for call_id in self.pending.take_heartbeat(alive) {
@@ -527,6 +534,11 @@ impl ReplyReader {
         match json::read::<CallQuery>(&envelope.body) {
             Ok(query) => {
                 let Some(reply_to) = envelope.reply_to.clone() else { return };
+                // The answer repeats it. Ours are much shorter.
+                if query.correlation_id.len() > ID_BYTES_MAX {
+                    return tracing::warn!("dropped a query: its correlation id is too long");
+                }
+
                 let is_awaited = self.pending.claim_awaited(&query.correlation_id);
                 self.to_workers.answer_query(reply_to, query.correlation_id, is_awaited);
             }

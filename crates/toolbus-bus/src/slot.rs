@@ -29,8 +29,10 @@ struct SlotPoolInner {
     parking_kib: Arc<Semaphore>,
 }
 
-/// Most bytes of parked requests of one pool, in KiB: 64 MiB.
-const PARKED_KIB_MAX: usize = 64 << 10;
+/// Most bytes of parked requests of one pool, in KiB: 32 MiB.
+const PARKED_KIB_MAX: usize = 32 << 10;
+/// The same in bytes.
+pub const PARKED_BYTES_MAX: usize = PARKED_KIB_MAX << 10;
 
 /// The room that a parked call takes up.
 struct ParkingRoom {

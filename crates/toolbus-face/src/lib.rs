@@ -50,6 +50,7 @@ use toolbus_wire::name::AgentName;
 
 pub use limits::CONNECTIONS_MAX;
 use limits::{CALLS_MAX, PARKED_CALLS_MAX};
+pub use suspended_calls::BYTES_MAX as SUSPENDED_BYTES_MAX;
 use suspended_calls::SuspendedCalls;
 
 /// Whose requests the face answers.

@@ -29,7 +29,7 @@ const SUSPENDED_MAX: usize = crate::limits::CALLS_MAX as usize / 4;
 /// How long a client may stay away at a time. The call's own time goes on and may end before.
 const SUSPENDED_TTL: Duration = Duration::from_secs(300);
 /// Bytes of questions that wait for their answers, and of outcomes that wait for their clients.
-const BYTES_MAX: usize = 64 << 20;
+pub const BYTES_MAX: usize = 64 << 20;
 /// Bytes are counted in pieces of this size.
 const PIECE_BYTES: usize = 1 << 10;
 /// States that are no good any more and of which it is known why; the oldest are forgotten.

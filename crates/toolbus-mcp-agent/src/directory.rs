@@ -32,8 +32,9 @@ use crate::offers::Offers;
 use crate::proxy::InvokeTool;
 use crate::{manage, tools};
 
-/// How many announcements are fetched ahead. They are deltas, so they are taken in order.
-const PREFETCH: NonZeroU16 = NonZeroU16::new(16).expect("16 is not zero");
+/// How announcements are read: in order, since they are deltas.
+pub const ANNOUNCEMENT_FLOW: Flow = Flow::Ordered { prefetch: PREFETCH };
+const PREFETCH: NonZeroU16 = NonZeroU16::new(4).expect("4 is not zero");
 
 /// How often bridges are asked though nothing has happened.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(300);
@@ -86,7 +87,7 @@ impl McpDirectory {
         let subscription = Subscription::private(
             format!("inventory.{agent}.{instance}"),
             TopicPattern::from(topic::tool_meta_mcp(&agent)),
-            Flow::Ordered { prefetch: PREFETCH },
+            ANNOUNCEMENT_FLOW,
         );
         let consumer = bus.subscribe(subscription, Arc::new(listener)).await?;
         let consumer = parking_lot::Mutex::new(Some(consumer));

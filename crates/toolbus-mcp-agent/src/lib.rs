@@ -21,7 +21,7 @@ pub mod server_name;
 mod subscribe;
 mod tools;
 
-pub use directory::McpDirectory;
+pub use directory::{ANNOUNCEMENT_FLOW, McpDirectory};
 pub use index::Servers;
 pub use resolve::{management_id, provider_of, read_subject, subject_of};
 pub use seen::seen_summary;

@@ -27,8 +27,9 @@ use crate::server_pool::ServerPool;
 use announce::Announcer;
 pub use manage::StdioRegistration;
 
-/// How many refresh requests are fetched ahead.
-const PREFETCH: NonZeroU16 = NonZeroU16::new(16).expect("16 is not zero");
+/// How refresh requests are read. They are small; a stranger's message may be large.
+pub const REFRESH_FLOW: Flow = Flow::Ordered { prefetch: PREFETCH };
+const PREFETCH: NonZeroU16 = NonZeroU16::new(2).expect("2 is not zero");
 /// How many management requests run at a time. A prompt or a resource may wait for its server, or
 /// for a person, so one server has a quarter of them at most.
 const MANAGE_CONCURRENCY: NonZeroU16 =
@@ -36,6 +37,12 @@ const MANAGE_CONCURRENCY: NonZeroU16 =
 /// How many subscriptions of resources hold at a time; of one server, a quarter of them at most.
 const SUBSCRIPTIONS_MAX: NonZeroU16 =
     NonZeroU16::new(4 * SUBSCRIPTIONS_PER_SERVER_MAX).expect("512 is not zero");
+
+/// How many calls each responder of a bridge runs at a time that runs so many calls of tools.
+#[must_use]
+pub const fn responders(concurrency: NonZeroU16) -> [NonZeroU16; 3] {
+    [concurrency, MANAGE_CONCURRENCY, SUBSCRIPTIONS_MAX]
+}
 
 /// The options of a bridge.
 #[derive(Debug, Clone)]
@@ -112,7 +119,7 @@ impl Bridge {
         let subscription = Subscription::durable(
             queue::mcp_bridge_refresh(&agent),
             TopicPattern::from(topic::TOOL_META_MCP_REFRESH),
-            Flow::Ordered { prefetch: PREFETCH },
+            REFRESH_FLOW,
         );
         let refreshed = Arc::clone(&announcer);
         let on_refresh =
@@ -147,9 +154,11 @@ impl Bridge {
     /// Takes no more requests, waits up to `grace` for calls that run, and ends every server.
     pub async fn stop(self, grace: Duration) {
         self.invoke.stop(grace).await;
-        self.manage.stop(Duration::ZERO).await;
-        self.subscribe.stop(Duration::ZERO).await;
-        self.refresh.stop(Duration::ZERO).await;
+        tokio::join!(
+            self.manage.stop(Duration::ZERO),
+            self.subscribe.stop(Duration::ZERO),
+            self.refresh.stop(Duration::ZERO),
+        );
         self.announcer.stop().await;
         self.set.close(Duration::from_secs(2)).await;
     }

@@ -14,10 +14,19 @@ use toolbus_bus::port::{
 use toolbus_bus::trace;
 use toolbus_wire::{Envelope, Topic};
 
+use crate::config::FRAMES_BYTES_MAX;
 use crate::consumer::RunningSubscription;
 use crate::frame::{properties_of, short_string};
-use crate::shared::{Message, SendError, Shared};
+use crate::shared::{IN_FLIGHT_BYTES_MAX, Message, SendError, Shared};
 use crate::{Config, ConnectError, Start, metrics, supervisor, topology};
+
+/// How many bytes a bus holds at most for its connection: bodies that are being published, and the
+/// AMQP library's frames. What is fetched ahead is counted with each subscription
+/// ([`Flow::bytes_max`](toolbus_bus::port::Flow::bytes_max)).
+#[must_use]
+pub const fn connection_bytes_max() -> usize {
+    IN_FLIGHT_BYTES_MAX + FRAMES_BYTES_MAX
+}
 
 /// A message bus on one connection to a RabbitMQ broker.
 ///

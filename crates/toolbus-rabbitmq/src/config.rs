@@ -14,6 +14,8 @@ use crate::ConnectError;
 /// a message, which travel in one frame; a body takes as many as it needs. The AMQP library keeps
 /// room for 64 frames on each connection: of the 128 KiB that RabbitMQ offers, that would be 8 MiB.
 const FRAME_BYTES_MAX: u32 = 32 << 10;
+/// What the library's frames take, each way.
+pub(crate) const FRAMES_BYTES_MAX: usize = 2 * 64 * FRAME_BYTES_MAX as usize;
 
 /// Longest name of an exchange or a queue, in bytes: AMQP's short string.
 pub(crate) const NAME_BYTES_MAX: usize = 255;

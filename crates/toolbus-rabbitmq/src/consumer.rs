@@ -1,7 +1,8 @@
 //! One subscription: its channel and consumer at the broker, opened again as often as they are
 //! lost.
 //!
-//! Messages are taken only while a handler is free for them. A stop has the broker hand out no
+//! Messages are taken only while a handler is free for them, and handed out in
+//! [windows](crate::window). A stop has the broker hand out no
 //! more. What it has handed out by then is still handled, since a message that goes back to its
 //! queue looks as if its handling had begun. What handlers leave undone goes back as the channel
 //! closes.
@@ -11,17 +12,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use futures_util::future::join;
 use lapin::Channel;
 use lapin::options::{
-    BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, QueueDeleteOptions,
+    BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions, QueueDeleteOptions,
 };
 use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
 use lapin::types::FieldTable;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolbus_bus::port::{Flow, Handler, Lifetime, Subscription};
+use toolbus_bus::port::{Flow, Handler, Lifetime, Subscription, WINDOW_MAX};
 use toolbus_wire::queue;
 
 use crate::backoff::Backoff;
@@ -29,6 +31,7 @@ use crate::delivery::{IncomingMessage, SubscriptionChannel};
 use crate::error::{is_queue_away, protocol_error, reason};
 use crate::frame::short_string;
 use crate::shared::{ConnectionState, Session, Shared};
+use crate::window::{CountedMessage, HeldBytes, Window};
 
 /// How long the broker may take to answer while a consumer is stopped.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -43,6 +46,7 @@ pub(crate) struct RunningSubscription {
     handlers: TaskTracker,
     /// As many as handlers may run, those of lost channels included.
     permits: Arc<Semaphore>,
+    held: Arc<HeldBytes>,
     established: Option<oneshot::Sender<Result<(), String>>>,
 }
 
@@ -85,6 +89,7 @@ impl RunningSubscription {
             expire,
             handlers: TaskTracker::new(),
             permits: Arc::new(Semaphore::new(usize::from(permits))),
+            held: Arc::default(),
             established: Some(sender),
         };
 
@@ -179,7 +184,7 @@ impl RunningSubscription {
     /// Declares, consumes, and ends the channel.
     async fn consume(&mut self, session: &Session) -> lapin::Result<ConsumeEnd> {
         // A broker that hangs must not hold up a stop. What is half declared closes as it drops.
-        let (channel, mut consumer) = tokio::select! {
+        let (channel, mut window) = tokio::select! {
             biased;
             () = self.stop.cancelled() => return Ok(ConsumeEnd::Stopped),
             established = self.establish_consumer(session) => established?,
@@ -198,44 +203,75 @@ impl RunningSubscription {
             channel.clone(),
         ));
         let end = match self.subscription.flow {
-            Flow::Concurrent(_) => self.take_concurrently(&source, &mut consumer).await,
-            Flow::Ordered { .. } => self.take_in_order(&source, &mut consumer).await,
+            Flow::Concurrent(_) => self.take_concurrently(&source, window).await,
+            Flow::Ordered { .. } => self.take_in_order(&source, &mut window.consumer).await,
         };
 
         if let ConsumeEnd::Stopped = end {
             self.handlers.close();
             self.handlers.wait().await;
             // What is not acked goes back to the queue.
-            let goodbye = channel.close(200, "stopped".into());
-            let _ = tokio::time::timeout(CLOSE_TIMEOUT, goodbye).await;
+            self.say_goodbye(async {
+                let _ = channel.close(200, "stopped".into()).await;
+            })
+            .await;
         }
 
         // A lost channel that is still open lives until the last handler has answered on it.
         Ok(end)
     }
 
-    async fn establish_consumer(
-        &self,
-        session: &Session,
-    ) -> lapin::Result<(Channel, lapin::Consumer)> {
+    async fn establish_consumer(&self, session: &Session) -> lapin::Result<(Channel, Window)> {
         let Self { shared, subscription, .. } = self;
-        let channel = shared.topology.subscribe(&session.link, subscription).await?;
-        let name = short_string(&queue::queue(&subscription.name));
-        let is_private = subscription.lifetime == Lifetime::Private;
-        let options = BasicConsumeOptions { exclusive: is_private, ..Default::default() };
-        let none = FieldTable::default();
-        let consumer = channel.basic_consume(name, short_string(""), options, none).await?;
-        if is_private {
+        // Of a channel that was lost, handlers may hold too much yet.
+        self.held.wait_for_room().await;
+        let size = self.window_size();
+        let channel = shared.topology.subscribe(&session.link, subscription, size).await?;
+        let consumer = self.start_consumer(&channel).await?;
+        if self.is_private() {
             shared.topology.bind(&channel, subscription).await?;
         }
-        Ok((channel, consumer))
+        Ok((channel, Window::new(consumer, size)))
+    }
+
+    /// Has the broker hand out as many messages as there are handlers for, and no more at once than
+    /// a window's.
+    async fn open_window(&self, channel: &Channel) -> lapin::Result<Window> {
+        self.held.wait_for_room().await;
+        let size = self.window_size();
+        channel.basic_qos(size, BasicQosOptions::default()).await?;
+        let consumer = self.start_consumer(channel).await?;
+        Ok(Window::new(consumer, size))
+    }
+
+    fn window_size(&self) -> u16 {
+        match self.subscription.flow {
+            // A private queue goes with its consumer, which therefore stays the same.
+            Flow::Concurrent(permits) if !self.is_private() => {
+                let free = u16::try_from(self.permits.available_permits()).unwrap_or(u16::MAX);
+                // A queue without any consumer would look as if nobody served it.
+                free.min(permits.get()).clamp(1, WINDOW_MAX)
+            }
+            flow => flow.prefetch().get(),
+        }
+    }
+
+    fn is_private(&self) -> bool {
+        self.subscription.lifetime == Lifetime::Private
+    }
+
+    async fn start_consumer(&self, channel: &Channel) -> lapin::Result<lapin::Consumer> {
+        let name = short_string(&queue::queue(&self.subscription.name));
+        let options = BasicConsumeOptions { exclusive: self.is_private(), ..Default::default() };
+        channel.basic_consume(name, short_string(""), options, FieldTable::default()).await
     }
 
     async fn take_concurrently(
         &self,
         source: &Arc<SubscriptionChannel>,
-        consumer: &mut lapin::Consumer,
+        mut window: Window,
     ) -> ConsumeEnd {
+        let channel = source.channel();
         let mut stopped = pin!(self.stop.cancelled());
         loop {
             // Dropping either wait loses nothing: a permit goes back, and a message stays in the
@@ -251,29 +287,48 @@ impl RunningSubscription {
             let next = tokio::select! {
                 biased;
                 () = &mut stopped => break,
-                next = consumer.next() => next,
+                next = window.consumer.next() => next,
+                () = window.usage.wait_used_up(&self.held), if !window.is_closing() => {
+                    window.close(channel);
+                    continue;
+                }
             };
 
-            let work = match next {
-                Some(Ok(delivery)) => IncomingMessage::new(Arc::clone(source), delivery),
+            match next {
+                Some(Ok(delivery)) => {
+                    let work = IncomingMessage::new(Arc::clone(source), delivery);
+                    let counted = window.usage.count(permit, work.body_bytes(), &self.held);
+                    self.spawn_handler(work, counted);
+                }
                 Some(Err(error)) => return ConsumeEnd::Lost(reason(&error)),
+                None if window.is_closing() => {
+                    drop(permit);
+                    // A window that is half open closes with the channel.
+                    let opened = tokio::select! {
+                        biased;
+                        () = &mut stopped => break,
+                        opened = self.open_window(channel) => opened,
+                    };
+                    match opened {
+                        Ok(next) => window = next,
+                        Err(error) => return ConsumeEnd::Lost(reason(&error)),
+                    }
+                }
                 None => return ConsumeEnd::Lost(CANCELLED.to_owned()),
-            };
-
-            self.spawn_handler(work, permit);
+            }
         }
 
-        self.finish_prefetched(source, consumer).await;
+        self.finish_prefetched(source, &mut window).await;
         ConsumeEnd::Stopped
     }
 
-    fn spawn_handler(&self, work: IncomingMessage, permit: OwnedSemaphorePermit) {
+    fn spawn_handler(&self, work: IncomingMessage, counted: CountedMessage) {
         let handler = Arc::clone(&self.handler);
         let expire = self.expire.clone();
         // Boxed: a task's beginning moves its future several times.
         self.handlers.spawn(Box::pin(async move {
             work.run(&*handler, &expire).await;
-            drop(permit);
+            drop(counted);
         }));
     }
 
@@ -318,26 +373,26 @@ impl RunningSubscription {
 
     /// Cancels the consumer and handles what was handed out before. Of a channel that was lost,
     /// handlers may still have places; what finds none goes back to the queue.
-    async fn finish_prefetched(
-        &self,
-        source: &Arc<SubscriptionChannel>,
-        consumer: &mut lapin::Consumer,
-    ) {
+    async fn finish_prefetched(&self, source: &Arc<SubscriptionChannel>, window: &mut Window) {
         let channel = source.channel();
-        let goodbye = async {
-            let _ = channel.basic_cancel(consumer.tag(), BasicCancelOptions::default()).await;
-            while let Some(Ok(delivery)) = consumer.next().await {
+        let cancel = channel.basic_cancel(window.consumer.tag(), BasicCancelOptions::default());
+        let finish = async {
+            while let Some(Ok(delivery)) = window.consumer.next().await {
                 match Arc::clone(&self.permits).try_acquire_owned() {
                     Ok(permit) => {
                         let work = IncomingMessage::new(Arc::clone(source), delivery);
-                        self.spawn_handler(work, permit);
+                        let counted = window.usage.count(permit, work.body_bytes(), &self.held);
+                        self.spawn_handler(work, counted);
                     }
                     Err(_) => return_to_queue(channel, delivery.delivery_tag).await,
                 }
             }
         };
 
-        let _ = tokio::time::timeout(CLOSE_TIMEOUT, goodbye).await;
+        self.say_goodbye(async {
+            let _ = join(cancel, finish).await;
+        })
+        .await;
     }
 
     /// Cancels the consumer and returns prefetched messages to the queue.
@@ -348,8 +403,8 @@ impl RunningSubscription {
     ) {
         let channel = source.channel();
         let name = short_string(&queue::queue(&self.subscription.name));
-        let goodbye = async {
-            if self.subscription.lifetime == Lifetime::Private {
+        self.say_goodbye(async {
+            if self.is_private() {
                 // It would go with its consumer anyway; so it is gone for sure when this returns.
                 let _ = channel.queue_delete(name, QueueDeleteOptions::default()).await;
             }
@@ -358,9 +413,21 @@ impl RunningSubscription {
             while let Some(Ok(delivery)) = consumer.next().await {
                 return_to_queue(channel, delivery.delivery_tag).await;
             }
-        };
+        })
+        .await;
+    }
 
-        let _ = tokio::time::timeout(CLOSE_TIMEOUT, goodbye).await;
+    /// Tells the broker of a stop, for as long as it can be told anything: on a connection that is
+    /// blocked, nothing is sent at all.
+    async fn say_goodbye(&self, goodbye: impl Future<Output = ()>) {
+        let mut state = self.shared.state.subscribe();
+        // Every arm only waits; what is dropped is made good as the connection ends.
+        tokio::select! {
+            biased;
+            () = goodbye => {}
+            _ = state.wait_for(|state| !state.is_up()) => {}
+            () = tokio::time::sleep(CLOSE_TIMEOUT) => {}
+        }
     }
 }
 

@@ -24,6 +24,8 @@ use crate::shared::{Message, SendError, Shared};
 /// The topic that a dead letter was published to. Its routing key is the pattern that took it, for
 /// that is what dead-letter queues are bound to.
 const DEAD_LETTER_TOPIC: &str = "rb-dead-letter-topic";
+/// Where a quorum queue says how often it has handed a message out before.
+const DELIVERY_COUNT: &str = "x-delivery-count";
 /// Longest reason on a dead letter, in bytes.
 const REASON_BYTES_MAX: usize = 1_024;
 
@@ -96,10 +98,17 @@ impl IncomingMessage {
             _ if body.len() > BODY_BYTES_MAX => Err("the body is over the limit"),
             _ if is_oversized => Err("properties and headers are over the limit"),
             Err(_) => Err("it was published to no topic"),
-            Ok(topic) => Ok(Delivery { topic, envelope, redelivered }),
+            Ok(topic) => {
+                let earlier_deliveries = earlier_deliveries(&properties);
+                Ok(Delivery { topic, envelope, redelivered, earlier_deliveries })
+            }
         };
 
         Self { source, tag, properties, body, delivery }
+    }
+
+    pub(crate) fn body_bytes(&self) -> usize {
+        self.body.len()
     }
 
     /// Hands the message to its handler and does as the handler says. When `expire` is cancelled
@@ -202,6 +211,13 @@ impl UnackedDelivery<'_> {
         };
         self.source.shared.send(message).await
     }
+}
+
+/// How often a quorum queue has handed the message out before.
+fn earlier_deliveries(properties: &BasicProperties) -> u32 {
+    let headers = properties.headers().as_ref();
+    let count = headers.and_then(|table| table.inner().get(DELIVERY_COUNT));
+    count.and_then(frame::whole_number).map_or(0, |count| u32::try_from(count).unwrap_or(u32::MAX))
 }
 
 /// The beginning of a text that may be of any length.

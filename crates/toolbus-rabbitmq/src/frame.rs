@@ -146,6 +146,20 @@ pub(crate) fn encoded_bytes(properties: &BasicProperties) -> usize {
     texts + headers + 64
 }
 
+/// A header's value that is a whole number, not below zero.
+pub(crate) fn whole_number(value: &AMQPValue) -> Option<u64> {
+    match *value {
+        AMQPValue::ShortShortUInt(number) => Some(number.into()),
+        AMQPValue::ShortUInt(number) => Some(number.into()),
+        AMQPValue::LongUInt(number) => Some(number.into()),
+        AMQPValue::ShortShortInt(number) => number.try_into().ok(),
+        AMQPValue::ShortInt(number) => number.try_into().ok(),
+        AMQPValue::LongInt(number) => number.try_into().ok(),
+        AMQPValue::LongLongInt(number) => number.try_into().ok(),
+        _ => None,
+    }
+}
+
 /// A header's value that is text.
 pub(crate) fn long_string(text: &str) -> AMQPValue {
     AMQPValue::LongString(text.as_bytes().into())

@@ -84,10 +84,10 @@ impl Link {
         self.connection.status().connected()
     }
 
-    /// Says goodbye, and shuts the socket when that takes too long: a broker that is blocked or
-    /// half dead does not answer.
+    /// Says goodbye, and shuts the socket when that takes too long: a broker that is half dead does
+    /// not answer. On a connection that is blocked, nothing is sent.
     pub(crate) async fn close(&self) {
-        if self.is_connected() {
+        if self.is_connected() && !self.connection.status().blocked() {
             let goodbye = self.connection.close(200, "closed".into());
             let _ = tokio::time::timeout(CLOSE_TIMEOUT, goodbye).await;
         }

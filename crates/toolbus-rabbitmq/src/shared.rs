@@ -23,6 +23,7 @@ use crate::topology::Topology;
 
 /// Bytes of body that go under one permit of what may be in flight: all permits are 64 MiB.
 const BYTES_A_PERMIT: usize = 16 << 10;
+pub(crate) const IN_FLIGHT_BYTES_MAX: usize = IN_FLIGHT_MAX * BYTES_A_PERMIT;
 /// How long a connection that is cut may take to end, its goodbye included.
 const CUT_TIMEOUT: Duration = Duration::from_secs(5);
 

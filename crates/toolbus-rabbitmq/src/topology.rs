@@ -67,14 +67,15 @@ impl Topology {
         Ok(declaring.channel)
     }
 
-    /// Opens a channel and declares what a subscription needs. A private queue is not bound yet: a
-    /// second consumer must be refused before its pattern becomes a binding of the first one's.
+    /// Opens a channel, on which consumers are handed `prefetch` messages at once, and declares
+    /// what a subscription needs. A private queue is not bound yet: a second consumer must be
+    /// refused before its pattern becomes a binding of the first one's.
     pub(crate) async fn subscribe(
         &self,
         link: &Link,
         subscription: &Subscription,
+        prefetch: u16,
     ) -> lapin::Result<Channel> {
-        let prefetch = subscription.flow.prefetch().get();
         let mut declaring = Declarer::begin(self, link, Some(prefetch)).await?;
         declaring.declare_exchanges().await?;
         match subscription.lifetime {

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod memory;
+
 use std::path::Path;
 use std::process::Command;
 

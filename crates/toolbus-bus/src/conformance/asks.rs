@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolbus_wire::header::{self, Headers};
-use toolbus_wire::message::tool::CallIds;
+use toolbus_wire::message::tool::{CallIds, ID_BYTES_MAX};
 use toolbus_wire::message::toolbus::{
     AskError, AskErrorCode, AskKind, AskRound, ToolAnswer, ToolAsk, ToolProgress,
 };
@@ -135,6 +135,10 @@ pub(super) async fn a_question_of_no_call_is_refused(stage: Stage) {
     let answer = answers.next().await;
     assert_eq!(answer.error.map(|error| error.code), Some(AskErrorCode::TooLarge));
     assert_eq!(answer.ask_id, "2");
+    // One whose id would be kept and is too long is none.
+    asking.question("never made", &"x".repeat(ID_BYTES_MAX + 1), json!(null)).await;
+    asking.question("never made", "3", json!(null)).await;
+    assert_eq!(answers.next().await.ask_id, "3");
 }
 
 /// Delivery is at least once; a person is asked once.
@@ -303,7 +307,7 @@ impl Asking {
         };
 
         let envelope = Envelope::of(&ask, "conformance")
-            .with_correlation_id(ask_id)
+            .with_correlation_id(&ask_id[..ask_id.len().min(36)])
             .with_reply_to(self.answer_topic.clone());
         let put = self.callers.publish(&self.ask_topic, envelope).await;
         put.unwrap_or_else(|error| panic!("the caller cannot be asked: {error}"));

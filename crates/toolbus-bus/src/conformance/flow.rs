@@ -27,6 +27,27 @@ pub(super) async fn no_more_handlers_run_than_permits(stage: Stage) {
     stage.ready("q", 0).await;
 }
 
+/// A broker may hand out few messages at once. When those take long, more are handed out.
+pub(super) async fn as_many_handlers_run_as_there_are_permits(stage: Stage) {
+    let bus = stage.bus().await;
+    let probe = stage.holds();
+    let _consumer = stage.subscribe(&bus, stage.durable("q", "work", at_once(21)), &probe).await;
+
+    stage.publish_texts(&bus, &stage.topic("work"), numbers(50)).await;
+
+    probe.until("21 should run", |state| state.running == 21).await;
+    stage.ready("q", 29).await;
+    stage.quiet().await;
+    stage.ready("q", 29).await;
+    probe.open();
+    probe.answered(50).await;
+    probe.look(|state| {
+        assert_eq!(state.most_running, 21);
+        assert_eq!(sorted(texts(&state.seen)), sorted(numbers(50)));
+        assert!(state.seen.iter().all(|seen| !seen.delivery.redelivered), "one came again");
+    });
+}
+
 /// A consumer that is busy holds what it works on, unacked, and no more than that: the rest is
 /// there for another of the same name. What the busy one held comes back when it dies.
 pub(super) async fn what_is_over_the_permits_is_left_for_others(stage: Stage) {

@@ -141,7 +141,7 @@ impl UnackedMessage<'_> {
 impl Drop for UnackedMessage<'_> {
     fn drop(&mut self) {
         if let Some(mut message) = self.message.take() {
-            message.redelivered = true;
+            message.earlier_deliveries = message.earlier_deliveries.saturating_add(1);
             self.queue.give_back(message);
         }
     }

@@ -41,7 +41,8 @@ struct QueueState {
 pub(super) struct QueuedMessage {
     pub(super) topic: Topic,
     pub(super) envelope: Envelope,
-    pub(super) redelivered: bool,
+    /// How often it was handed out before.
+    pub(super) earlier_deliveries: u32,
     expires_at: Option<Instant>,
 }
 
@@ -59,7 +60,7 @@ impl QueuedMessage {
     pub(super) fn new(topic: Topic, envelope: Envelope) -> Self {
         // A time that no clock can show never comes.
         let expires_at = envelope.expires_after.and_then(|after| Instant::now().checked_add(after));
-        Self { topic, envelope, redelivered: false, expires_at }
+        Self { topic, envelope, earlier_deliveries: 0, expires_at }
     }
 
     /// What a handler is given. The message itself stays with the consumer until the handler has
@@ -68,7 +69,8 @@ impl QueuedMessage {
         Delivery {
             topic: self.topic.clone(),
             envelope: self.envelope.clone(),
-            redelivered: self.redelivered,
+            redelivered: self.earlier_deliveries > 0,
+            earlier_deliveries: self.earlier_deliveries,
         }
     }
 }

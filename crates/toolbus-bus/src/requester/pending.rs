@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use toolbus_wire::envelope::new_id;
+use toolbus_wire::message::tool::ID_BYTES_MAX;
 use toolbus_wire::message::toolbus::{Alive, ToolProgress};
 use toolbus_wire::{Envelope, Topic, header};
 
@@ -280,7 +281,10 @@ impl Pending {
             if table.by_call.contains_key(call_id.as_str()) {
                 table.reset_silence(call_id);
                 table.note_worker(call_id, &alive.instance);
-            } else if abandoned.len() < ABANDONED_MAX && !table.was_answered(call_id) {
+            } else if abandoned.len() < ABANDONED_MAX
+                && call_id.len() <= ID_BYTES_MAX
+                && !table.was_answered(call_id)
+            {
                 abandoned.push(call_id.as_str());
             }
         }

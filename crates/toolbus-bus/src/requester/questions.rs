@@ -13,6 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
+use toolbus_wire::message::tool::ID_BYTES_MAX;
 use toolbus_wire::message::toolbus::{AskError, AskErrorCode, ToolAnswer, ToolAsk};
 use toolbus_wire::{Envelope, Topic, json};
 use tracing::Instrument as _;
@@ -131,6 +132,11 @@ impl Questions {
         };
 
         let ToolAsk { tool_call_id, ask_id, kind, from, params, round } = ask;
+        // The one is kept for as long as its call waits, and any answer repeats both.
+        if ask_id.len() > ID_BYTES_MAX || tool_call_id.len() > ID_BYTES_MAX {
+            return tracing::warn!("dropped a malformed question: an id is too long");
+        }
+
         let question = Question { kind, from, params, round };
         let admitted = match self.pending.questions_of(&tool_call_id) {
             Some(questions_of) => questions_of.admit(&ask_id),

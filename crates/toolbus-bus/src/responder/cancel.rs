@@ -7,12 +7,15 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use toolbus_wire::message::tool::ID_BYTES_MAX;
 
 /// How long a cancel message waits for its call: a worker that was busy may be handed the request
 /// after the message that cancels it.
 const EARLY_CANCEL_TTL: Duration = Duration::from_secs(60);
 /// Most cancel messages that wait for their call.
 const EARLY_MAX: usize = 1_024;
+/// Longest source of a call that is waited for, in bytes: a caller's name is shorter.
+const SOURCE_BYTES_MAX: usize = 1_024;
 
 #[derive(Default)]
 pub(super) struct Cancels {
@@ -39,6 +42,11 @@ impl CallName {
     fn new(source: &str, call_id: &str) -> Self {
         Self { source: source.into(), call_id: call_id.into() }
     }
+
+    /// Whether it is short enough to be kept for a call that may never come.
+    fn may_be_kept(&self) -> bool {
+        self.source.len() <= SOURCE_BYTES_MAX && self.call_id.len() <= ID_BYTES_MAX
+    }
 }
 
 impl Cancels {
@@ -53,7 +61,7 @@ impl Cancels {
             reached = true;
         }
 
-        if reached {
+        if reached || !name.may_be_kept() {
             return;
         }
 

@@ -25,8 +25,10 @@ use crate::port::{
     Bus, Consumer, Delivery, Disposition, Flow, Handler, SubscribeError, Subscription,
 };
 
-/// How many messages are fetched ahead.
-const PREFETCH: NonZeroU16 = NonZeroU16::new(16).expect("16 is not zero");
+/// How each queue is read. What comes here is small and read in microseconds; a stranger's message
+/// may be large.
+pub(crate) const FLOW: Flow = Flow::Ordered { prefetch: PREFETCH };
+const PREFETCH: NonZeroU16 = NonZeroU16::new(2).expect("2 is not zero");
 /// Most replies that are sent again for one request.
 const REPLIES_MAX: usize = 1_024;
 
@@ -54,16 +56,15 @@ impl ControlReader {
         instance: &InstanceId,
     ) -> Result<ControlConsumers, SubscribeError> {
         let reader = Arc::new(self);
-        let flow = Flow::Ordered { prefetch: PREFETCH };
         let shared = Subscription::private(
             format!("{subscription}.cancel.{instance}"),
             TopicPattern::from(topic::TOOL_CANCEL),
-            flow,
+            FLOW,
         );
         let own = Subscription::private(
             format!("{subscription}.worker.{instance}"),
             TopicPattern::from(topic::tool_worker(instance)),
-            flow,
+            FLOW,
         );
 
         let shared = bus.subscribe(shared, Arc::clone(&reader) as Arc<dyn Handler>).await?;
@@ -130,8 +131,7 @@ impl Handler for ControlReader {
 
 impl ControlConsumers {
     pub(super) async fn stop(self) {
-        self.shared.stop(Duration::ZERO).await;
-        self.own.stop(Duration::ZERO).await;
+        tokio::join!(self.shared.stop(Duration::ZERO), self.own.stop(Duration::ZERO));
     }
 }
 

@@ -20,16 +20,16 @@ use crate::port::{Bus, PublishError};
 /// Notifications that wait to be sent, and bytes of their bodies; past that they are dropped and
 /// counted.
 const NOTIFICATIONS_MAX: NonZeroUsize = NonZeroUsize::new(1_024).expect("1024 is not zero");
-const NOTIFICATIONS_BYTES_MAX: usize = 16 << 20;
+pub(crate) const NOTIFICATIONS_BYTES_MAX: usize = 8 << 20;
 /// How long the broker keeps a notification: a late one is worthless.
 const NOTIFICATION_TTL: Duration = Duration::from_secs(10);
 /// How long a reply waits for the notifications before it.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
-/// Replies that wait for their caller to come back; past that they are dropped and counted. A reply
-/// takes one place for each [`REPLY_PLACE_BYTES`] of its body, so there is a bound in bytes as
-/// well.
-const REPLIES_MAX: usize = 256;
-const REPLY_PLACE_BYTES: usize = 256 << 10;
+/// Replies that wait for their caller to come back; past that they are dropped.
+const BACKGROUND_REPLIES_MAX: usize = 256;
+/// Bytes of all replies that are being sent, in KiB: 64 MiB.
+const REPLIES_KIB_MAX: usize = 64 << 10;
+pub(crate) const REPLIES_BYTES_MAX: usize = REPLIES_KIB_MAX << 10;
 /// How long a reply waits for its caller to come back (its queue goes with its connection), and how
 /// often it is tried.
 const CALLER_AWAY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -47,9 +47,15 @@ struct OutboxInner {
     queue: mpsc::Sender<QueuedNotification>,
     notification_bytes: Arc<Semaphore>,
     dropped: AtomicU64,
-    reply_places: Arc<Semaphore>,
+    background_places: Arc<Semaphore>,
+    replies_kib: Arc<Semaphore>,
     stop: CancellationToken,
     tasks: TaskTracker,
+}
+
+/// The share that one reply has of the bytes that may wait to be sent.
+pub(super) struct ReplyRoom {
+    _permit: OwnedSemaphorePermit,
 }
 
 enum QueuedNotification {
@@ -74,7 +80,8 @@ impl Outbox {
             queue,
             notification_bytes: Arc::new(Semaphore::new(NOTIFICATIONS_BYTES_MAX)),
             dropped: AtomicU64::new(0),
-            reply_places: Arc::new(Semaphore::new(REPLIES_MAX)),
+            background_places: Arc::new(Semaphore::new(BACKGROUND_REPLIES_MAX)),
+            replies_kib: Arc::new(Semaphore::new(REPLIES_KIB_MAX)),
             stop: stop.clone(),
             tasks: TaskTracker::new(),
         });
@@ -146,10 +153,17 @@ impl Outbox {
         Envelope::of(notification, &self.inner.source).with_expiry(NOTIFICATION_TTL)
     }
 
-    /// Sends a reply. It returns when the broker has it, when its caller has stopped waiting, or
-    /// when the reply is tried in the background. Its request is not acked while the broker is
-    /// away, so that a worker which dies then, or whose connection is lost, leaves it to another.
-    pub(super) async fn deliver(&self, topic: &Topic, reply: Envelope, until: Deadline) {
+    /// Sends a reply, which keeps its room until it is sent. It returns when the broker has it, when
+    /// its caller has stopped waiting, or when the reply is tried in the background. Its request is
+    /// not acked while the broker is away, so that a worker which dies then, or whose connection is
+    /// lost, leaves it to another.
+    pub(super) async fn deliver(
+        &self,
+        topic: &Topic,
+        reply: Envelope,
+        room: Option<ReplyRoom>,
+        until: Deadline,
+    ) {
         loop {
             match self.inner.bus.publish(topic, reply.clone()).await {
                 Ok(()) => return,
@@ -160,7 +174,7 @@ impl Outbox {
                 }
                 // It is this one caller's queue, and a caller must hold up no other.
                 Err(error @ (PublishError::Unroutable(_) | PublishError::Refused(_))) => {
-                    return self.retry_in_background(topic.clone(), reply, error);
+                    return self.retry_in_background(topic.clone(), reply, room, error);
                 }
                 Err(error) => return log_dropped_reply(topic, &error),
             }
@@ -168,8 +182,14 @@ impl Outbox {
     }
 
     /// Retries in the background, so that a caller that is gone holds up no other.
-    fn retry_in_background(&self, topic: Topic, reply: Envelope, error: PublishError) {
-        let Some(place) = self.reserve_reply_place(reply.body.len()) else {
+    fn retry_in_background(
+        &self,
+        topic: Topic,
+        reply: Envelope,
+        room: Option<ReplyRoom>,
+        error: PublishError,
+    ) {
+        let Ok(place) = Arc::clone(&self.inner.background_places).try_acquire_owned() else {
             return log_dropped_reply(&topic, &error);
         };
 
@@ -190,14 +210,17 @@ impl Outbox {
             }
 
             log_dropped_reply(&topic, &last);
-            drop(place);
+            drop((place, room));
         });
     }
 
     /// Sends an answer once more, in the background, for a caller that may have missed it.
     pub(super) fn send_again(&self, answer: Answer) {
         let Answer { reply, to, correlation_id } = answer;
-        let Some(place) = self.reserve_reply_place(reply.body.len()) else { return };
+        let Some(room) = self.reserve_reply(reply.body.len()) else { return };
+        let Ok(place) = Arc::clone(&self.inner.background_places).try_acquire_owned() else {
+            return;
+        };
 
         let envelope = reply.into_envelope(&self.inner.source, correlation_id);
         let bus = Arc::clone(&self.inner.bus);
@@ -207,14 +230,15 @@ impl Outbox {
             if let Some(Err(error)) = stop.run_until_cancelled(bus.publish(&to, envelope)).await {
                 log_dropped_reply(&to, &error);
             }
-            drop(place);
+            drop((place, room));
         });
     }
 
-    /// Room for a reply that is sent in the background, where there is some.
-    fn reserve_reply_place(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        let places = u32::try_from(bytes.div_ceil(REPLY_PLACE_BYTES).max(1)).ok()?;
-        Arc::clone(&self.inner.reply_places).try_acquire_many_owned(places).ok()
+    /// Room for the body of a reply while it is sent, where there is some.
+    pub(super) fn reserve_reply(&self, bytes: usize) -> Option<ReplyRoom> {
+        let kib = u32::try_from(bytes.div_ceil(1 << 10)).ok()?;
+        let permit = Arc::clone(&self.inner.replies_kib).try_acquire_many_owned(kib).ok()?;
+        Some(ReplyRoom { _permit: permit })
     }
 
     pub(super) async fn stop(&self) {

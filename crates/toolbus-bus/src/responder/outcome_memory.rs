@@ -22,11 +22,14 @@ pub const OUTCOME_TTL: Duration = Duration::from_secs(600);
 /// Most outcomes that are remembered.
 pub(super) const ENTRIES_MAX: usize = 20_000;
 /// Most bytes of outcomes that are remembered.
-pub(super) const BYTES_MAX: usize = 64 << 20;
+pub(crate) const BYTES_MAX: usize = 32 << 20;
 
 /// Most calls whose outcomes had to go and that are remembered as known: ten minutes at 5,000 a
-/// second. Each takes 8 bytes and the slack of a hash table.
+/// second.
 const KNOWN_MAX: usize = 3_000_000;
+/// What they take at most: 8 bytes each and one of the hash table's, of which almost half may be
+/// slack.
+pub(crate) const KNOWN_BYTES_MAX: usize = KNOWN_MAX * 18;
 /// In how many parts they are forgotten.
 const KNOWN_PARTS: usize = 10;
 

@@ -10,8 +10,9 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use toolbus_wire::clock::unix_now;
 use toolbus_wire::header;
-use toolbus_wire::message::tool::CallIds;
+use toolbus_wire::message::tool::{CallIds, ID_BYTES_MAX};
 use toolbus_wire::message::toolbus::CallState;
 use toolbus_wire::{Envelope, Execution, Topic};
 
@@ -35,6 +36,13 @@ pub(super) const CANCEL_GRACE: Duration = Duration::from_millis(300);
 /// slot for as long.
 const REPLY_TIMEOUT_MIN: Duration = Duration::from_secs(30);
 const REPLY_TIMEOUT_MAX: Duration = OUTCOME_TTL;
+/// How often a request may be handed out to workers that do not live to answer it, or lose their
+/// connection. Only a quorum queue counts that. From a classic one, a request that may not repeat
+/// is run once all the same, and one that may is run until its time is over. One that ends its
+/// worker as it is read comes until the broker drops it.
+const DELIVERIES_MAX: u32 = 5;
+/// By how much the clock of a caller may be behind ours, or ahead of it.
+const CLOCKS_GRACE: Duration = Duration::from_secs(300);
 /// Why a request becomes a dead letter that nobody can be told the outcome of.
 const NO_REPLY_TOPIC: &str = "the request names no reply topic";
 
@@ -109,9 +117,14 @@ impl<S: Service> Worker<S> {
         slot: Slot,
         deadline: Option<Deadline>,
     ) -> Disposition {
-        let Delivery { envelope, redelivered, .. } = delivery;
+        let Delivery { envelope, redelivered, earlier_deliveries, .. } = delivery;
         let envelope = Arc::new(envelope);
         let record = self.answered.work(&envelope.source);
+        if earlier_deliveries >= DELIVERIES_MAX {
+            record.end(Some("dead_letter"));
+            return self.refuse_deadly(&envelope, earlier_deliveries).await;
+        }
+
         let explicit = envelope.reply_to.clone();
         let reply_to = explicit.clone().or_else(|| self.service.default_reply_topic());
         let parsed = self.parse(&envelope);
@@ -122,6 +135,7 @@ impl<S: Service> Worker<S> {
 
         let mut caller_deadline = None;
         let mut held_call = None;
+        let mut room = None;
         let (reply, reply_to) = match (parsed, reply_to) {
             (Err(malformed), Some(reply_to)) if explicit.is_some() => {
                 tracing::info!(reason = malformed.reason, "refused a malformed request");
@@ -130,6 +144,7 @@ impl<S: Service> Worker<S> {
             (Err(malformed), _) => return unanswered(record, malformed.reason.into()),
             (Ok(_), None) => return unanswered(record, NO_REPLY_TOPIC.into()),
             (Ok(call), Some(reply_to)) => {
+                let ids = call.ids.clone();
                 let arrival = Arrival {
                     envelope: &envelope,
                     reply_to: &reply_to,
@@ -143,17 +158,47 @@ impl<S: Service> Worker<S> {
                 };
                 caller_deadline = outcome.deadline;
                 held_call = outcome.held_call;
-                (outcome.reply, reply_to)
+                room = self.outbox.reserve_reply(outcome.reply.body.len());
+                let reply = if room.is_some() { outcome.reply } else { self.give_up_reply(&ids) };
+                (reply, reply_to)
             }
         };
         record.end(reply.error);
         // Until its caller has the reply, it hears that the call is held.
         let left = caller_deadline.map_or(Duration::ZERO, |deadline| deadline.left());
         let limit = Deadline::after(left.clamp(REPLY_TIMEOUT_MIN, REPLY_TIMEOUT_MAX));
-        self.send(&reply_to, &envelope, reply, limit).await;
+        let reply = self.address(&envelope, reply);
+        self.outbox.deliver(&reply_to, reply, room, limit).await;
         drop(held_call);
 
         Disposition::Ack
+    }
+
+    /// Answers a request that nobody who had it lived to answer, without reading it: it may be what
+    /// ends its worker.
+    async fn refuse_deadly(&self, envelope: &Envelope, deliveries: u32) -> Disposition {
+        let reason = format!("it was handed out {deliveries} times before, and nobody answered");
+        tracing::error!(message_id = envelope.message_id, deliveries, "a request ends its workers");
+
+        if let Some(reply_to) = &envelope.reply_to {
+            let mut reply =
+                self.fail(&CallIds::of_malformed(&envelope.body), Failure::OutcomeUnknown);
+            // Whoever had it last may live, and have lost its connection only.
+            if envelope.headers.get(header::PROGRESS_TO).is_some() {
+                reply.headers.set(header::TENTATIVE, "1");
+            }
+            let reply = self.address(envelope, reply);
+            self.outbox.deliver(reply_to, reply, None, Deadline::after(REPLY_TIMEOUT_MIN)).await;
+        }
+
+        Disposition::DeadLetter { reason: reason.into() }
+    }
+
+    /// What a call is answered with whose reply has no room among those that wait for the broker or
+    /// for their callers.
+    fn give_up_reply(&self, ids: &CallIds) -> Reply {
+        tracing::warn!(call_id = ids.tool_call_id, "dropped a reply: too many bytes of them wait");
+        self.fail(ids, Failure::OutcomeUnknown)
     }
 
     /// The service's reply to a failure, marked as one.
@@ -163,13 +208,23 @@ impl<S: Service> Worker<S> {
     }
 
     fn parse(&self, envelope: &Envelope) -> Result<Call<S::Request>, Malformed> {
-        catch_unwind(AssertUnwindSafe(|| self.service.parse(envelope))).unwrap_or_else(|_| {
+        let parsed = catch_unwind(AssertUnwindSafe(|| self.service.parse(envelope)));
+        let call = parsed.unwrap_or_else(|_| {
             tracing::error!(message_id = envelope.message_id, "a service panicked at a request");
             Err(Malformed {
                 ids: CallIds::of_malformed(&envelope.body),
                 reason: "the worker panicked when it read the request".to_owned(),
             })
-        })
+        })?;
+
+        // Every heartbeat repeats it.
+        match call.ids.tool_call_id.len() {
+            ..=ID_BYTES_MAX => Ok(call),
+            bytes => Err(Malformed {
+                ids: call.ids.truncate(),
+                reason: format!("the id of a call has {bytes} bytes, over {ID_BYTES_MAX}"),
+            }),
+        }
     }
 
     /// The call's outcome: remembered, shared with a run that is under way, or new. `None` where
@@ -241,6 +296,10 @@ impl<S: Service> Worker<S> {
         let NamedCall { ids, deadline, .. } = *call;
         if arrival.redelivered && repeat == Repeat::Never {
             return self.wait_for_other_worker(call, arrival).await;
+        }
+        if arrival.redelivered && repeat == Repeat::Harmless && is_overdue(arrival, deadline) {
+            tracing::warn!(call_id = ids.tool_call_id, "a call comes again after its time");
+            return Obstacle::Reply(self.fail(ids, Failure::OutcomeUnknown));
         }
         if deadline.is_past() {
             let execution = execution_before(arrival.redelivered);
@@ -420,11 +479,12 @@ impl<S: Service> Worker<S> {
         }
     }
 
-    async fn send(&self, to: &Topic, request: &Envelope, reply: Reply, until: Deadline) {
+    /// The message that carries the reply to a request.
+    fn address(&self, request: &Envelope, reply: Reply) -> Envelope {
         let correlation_id = request.correlation_id.clone();
         let mut envelope = reply.into_envelope(self.service.source(), correlation_id);
         envelope.trace = request.trace.clone();
-        self.outbox.deliver(to, envelope, until).await;
+        envelope
     }
 }
 
@@ -473,6 +533,14 @@ enum Obstacle {
 /// Whether a call that is not started here was started: by a worker that had it before, perhaps.
 fn execution_before(redelivered: bool) -> Execution {
     if redelivered { Execution::Unknown } else { Execution::NotStarted }
+}
+
+/// Whether a request has come again for longer than it may take. The broker drops one of ours; one
+/// of C# says no end, and would be run as often as it comes.
+fn is_overdue(arrival: &Arrival<'_>, deadline: Deadline) -> bool {
+    let Envelope { timestamp, expires_after, .. } = **arrival.envelope;
+    let age = unix_now().saturating_sub(Duration::from_secs(timestamp));
+    timestamp > 0 && expires_after.is_none() && age > deadline.asked() + CLOCKS_GRACE
 }
 
 fn topic_in(request: &Envelope, header: &str) -> Option<Topic> {

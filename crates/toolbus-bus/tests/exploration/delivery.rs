@@ -94,5 +94,5 @@ impl Broker {
 
 fn into_delivery(message: Message) -> Delivery {
     let Message { topic, envelope, redelivered, .. } = message;
-    Delivery { topic, envelope, redelivered }
+    Delivery { topic, envelope, redelivered, earlier_deliveries: 0 }
 }

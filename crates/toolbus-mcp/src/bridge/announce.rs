@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use toolbus_bus::port::BODY_BYTES_MAX;
@@ -15,6 +16,9 @@ use crate::server_pool::{Change, ServerPool};
 
 /// Most agents that are remembered because they asked; the one that asked longest ago goes first.
 const ASKERS_MAX: usize = 64;
+/// Requests to list servers again that are under way. More are not followed: an agent asks every
+/// few minutes, and what it is told first is what is known.
+const REFRESHES_MAX: usize = 64;
 
 pub(super) struct Announcer {
     bus: Arc<dyn Bus>,
@@ -25,6 +29,7 @@ pub(super) struct Announcer {
     askers: Mutex<Vec<AgentName>>,
     /// Longest announcement of several servers.
     bytes_max: usize,
+    refreshes: Arc<Semaphore>,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -43,6 +48,7 @@ impl Announcer {
             agents,
             askers: Mutex::default(),
             bytes_max: BODY_BYTES_MAX,
+            refreshes: Arc::new(Semaphore::new(REFRESHES_MAX)),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         })
@@ -58,9 +64,12 @@ impl Announcer {
                     change = changes.next() => change,
                     () = this.stop.cancelled() => return,
                 };
-                match change {
-                    Some(change) => this.announce_to_all(&announcement_of(change)).await,
-                    None => return,
+                let Some(change) = change else { return };
+                // A broker that is away must not hold up the stop; whoever comes later asks.
+                let announcement = announcement_of(change);
+                let announcing = this.announce_to_all(&announcement);
+                if this.stop.run_until_cancelled(announcing).await.is_none() {
+                    return;
                 }
             }
         });
@@ -152,12 +161,18 @@ impl Announcer {
             );
         }
 
+        let Ok(place) = Arc::clone(&self.refreshes).try_acquire_owned() else {
+            tracing::debug!(source = envelope.source, "servers are listed again already");
+            return Disposition::Ack;
+        };
+
         let this = Arc::clone(&self);
         self.tasks.spawn(async move {
             tokio::select! {
                 () = this.set.refresh(request.server_name.as_deref()) => {}
                 () = this.stop.cancelled() => {}
             }
+            drop(place);
         });
 
         Disposition::Ack

@@ -8,6 +8,8 @@ mod frames;
 mod outages;
 mod publishing;
 mod settling;
+mod stopping;
 mod strangers;
 mod support;
 mod topology;
+mod windows;

@@ -1,10 +1,12 @@
 //! Dead letters, as they look at the broker.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lapin::BasicProperties;
 use lapin::options::BasicPublishOptions;
-use toolbus_bus::{Bus as _, Disposition, PublishError};
+use parking_lot::Mutex;
+use toolbus_bus::{Bus as _, Delivery, Disposition, PublishError};
 use toolbus_testkit::eventually;
 use toolbus_testkit::rabbit::Message;
 
@@ -110,5 +112,43 @@ async fn what_cannot_be_handled_is_a_dead_letter() {
     assert_eq!(handler.texts(), ["good"]);
     let unroutable = bus.publish(&topic("u"), message("taken by #")).await;
     assert_ne!(unroutable, Err(PublishError::Unroutable(topic("u"))));
+    bus.close(Duration::ZERO).await;
+}
+
+/// A quorum queue counts how often it has handed a message out, and workers go by that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deliveries_from_a_quorum_queue_are_counted() {
+    let vhost = vhost!();
+    let bus = connect(&vhost.amqp_url()).await;
+    for (kind, counts) in [("quorum", [0, 1, 2]), ("classic", [0, 0, 0])] {
+        let arguments = serde_json::json!({"x-queue-type": kind});
+        let queue = serde_json::json!({"durable": true, "arguments": arguments});
+        vhost.declare_queue(&format!("rockbot.{kind}"), queue).await.unwrap();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let handler = {
+            let seen = Arc::clone(&seen);
+            Arc::new(move |delivery: Delivery| {
+                seen.lock().push((delivery.redelivered, delivery.earlier_deliveries));
+                std::future::pending::<Disposition>()
+            })
+        };
+
+        for round in 0..counts.len() {
+            let consumer = subscribe(&bus, durable(kind, kind, at_once(1)), &handler).await;
+            if round == 0 {
+                bus.publish(&topic(kind), message("deadly")).await.unwrap();
+            }
+            eventually(PATIENCE, async || match seen.lock().len() {
+                count if count > round => Ok(()),
+                count => Err(format!("{count} deliveries of the {kind} queue")),
+            })
+            .await;
+            consumer.kill().await;
+        }
+
+        let expected: Vec<_> =
+            counts.iter().enumerate().map(|(round, &count)| (round > 0, count)).collect();
+        assert_eq!(*seen.lock(), expected, "{kind}");
+    }
     bus.close(Duration::ZERO).await;
 }

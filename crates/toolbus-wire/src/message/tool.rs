@@ -157,11 +157,16 @@ impl CallIds {
     /// They are cut to [`ID_BYTES_MAX`]: an id without a bound is a way to be malformed.
     #[must_use]
     pub fn of_malformed(body: &[u8]) -> Self {
-        let mut ids: Self = json::read_value(body).unwrap_or_default();
-        for id in [&mut ids.tool_call_id, &mut ids.tool_name] {
+        json::read_value::<Self>(body).unwrap_or_default().truncate()
+    }
+
+    /// The same ids, each cut to [`ID_BYTES_MAX`].
+    #[must_use]
+    pub fn truncate(mut self) -> Self {
+        for id in [&mut self.tool_call_id, &mut self.tool_name] {
             id.truncate(id.floor_char_boundary(ID_BYTES_MAX));
         }
-        ids
+        self
     }
 }
 

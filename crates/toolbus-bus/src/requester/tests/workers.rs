@@ -152,3 +152,25 @@ async fn replies_that_may_have_been_missed_are_asked_for() {
     tokio::time::sleep(20 * SECOND).await;
     assert_eq!(asked.len(), before);
 }
+
+/// What a message names is kept, or sent on, only where it can be a name.
+#[tokio::test(start_paused = true)]
+async fn names_that_are_too_long_are_passed_over() {
+    let stage = Stage::start().await;
+    let cancels = Inbox::open(&*stage.bus, topic::tool_worker(&instance("worker")).as_str()).await;
+    let answers = Inbox::open(&*stage.bus, "answers").await;
+    let long = "x".repeat(ID_BYTES_MAX + 1);
+
+    let calls = vec!["lost".to_owned()];
+    stage.news(&Alive { instance: long.clone(), calls, ..Alive::default() }).await;
+    let query = CallQuery { correlation_id: long.clone(), ..CallQuery::default() };
+    let query = Envelope::of(&query, "worker").with_reply_to(topic("answers"));
+    let to = topic::tool_progress(&agent("RockBot"), &instance("one"));
+    stage.bus.publish(&to, query).await.unwrap();
+    stage.sign(&[&long, "gone"]).await;
+
+    let told: Vec<ToolCancel> = cancels.read(1).await;
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(told[0].tool_call_id, "gone");
+    assert_eq!((cancels.len(), answers.len()), (1, 0));
+}

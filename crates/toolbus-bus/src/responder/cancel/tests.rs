@@ -37,3 +37,18 @@ fn early_cancels_are_bounded() {
     assert!(!cancels.register("a", "0").token().is_cancelled());
     assert!(cancels.register("a", "1").token().is_cancelled());
 }
+
+/// No call can have such a name, and a message may be of any size.
+#[test]
+fn early_cancels_of_long_names_are_not_kept() {
+    let cancels = Arc::new(Cancels::default());
+    cancels.cancel("a", &"x".repeat(ID_BYTES_MAX + 1));
+    cancels.cancel(&"x".repeat(SOURCE_BYTES_MAX + 1), "c");
+    assert!(cancels.table.lock().early.is_empty());
+
+    // One that runs is reached under any name.
+    let source = "x".repeat(SOURCE_BYTES_MAX + 1);
+    let running = cancels.register(&source, "c");
+    cancels.cancel(&source, "c");
+    assert!(running.token().is_cancelled());
+}

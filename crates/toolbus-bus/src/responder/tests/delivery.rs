@@ -1,5 +1,7 @@
 //! Each request is run at most once and answered once.
 
+use toolbus_wire::message::tool::ID_BYTES_MAX;
+
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -124,6 +126,19 @@ async fn who_joined_a_run_that_was_lost_is_told_so() {
 
 /// Lets a worker by hand take a request and die with it.
 pub(super) async fn redelivered(bus: &Faulty, request: Envelope) {
+    redelivered_often(bus, request, 1).await;
+}
+
+/// Lets so many workers take a request, one after the other, and die with it.
+async fn redelivered_often(bus: &Faulty, request: Envelope, times: usize) {
+    take_and_die(bus, Some(request)).await;
+    for _ in 1..times {
+        take_and_die(bus, None).await;
+    }
+}
+
+/// Lets a worker take a request, which is published when it listens or is there already.
+async fn take_and_die(bus: &Faulty, request: Option<Envelope>) {
     let taken = watch::Sender::new(false);
     let take = taken.clone();
     let handler = move |_: Delivery| {
@@ -134,7 +149,9 @@ pub(super) async fn redelivered(bus: &Faulty, request: Envelope) {
     let pattern = TopicPattern::from(topic(WORK));
     let subscription = Subscription::durable(WORKERS, pattern, at_once(1));
     let dying = bus.subscribe(subscription, Arc::new(handler)).await.unwrap();
-    bus.publish(&topic(WORK), request).await.unwrap();
+    if let Some(request) = request {
+        bus.publish(&topic(WORK), request).await.unwrap();
+    }
     within("the request is taken", taken.subscribe().wait_for(|taken| *taken)).await.unwrap();
     dying.kill().await;
 }
@@ -170,6 +187,46 @@ async fn what_comes_again_too_late_may_have_been_started() {
 
     stage.publish(late.with_correlation_id("another")).await;
     assert_eq!(stage.outcomes(2).await[1], "c: Timeout { asked: 0ns, execution: NotStarted }");
+}
+
+/// A request may be what ends its worker, so it is not even read.
+#[tokio::test(start_paused = true)]
+async fn what_ends_its_workers_becomes_a_dead_letter() {
+    let bus = Faulty::new();
+    redelivered_often(&bus, request("four", "harmless", ""), 4).await;
+    let stage = Stage::start_on(bus.clone(), 1).await;
+    assert_eq!(stage.outcomes(1).await, ["four was run RockBot"]);
+    let Stage { responder, replies, .. } = stage;
+    responder.unwrap().stop(SECOND).await;
+    replies.close().await;
+
+    redelivered_often(&bus, request("five", "harmless", ""), 5).await;
+    let stage = Stage::start_on(bus, 1).await;
+    assert_eq!(stage.outcomes(1).await, ["five: OutcomeUnknown"]);
+    stage.publish(request("next", "harmless", "")).await;
+    assert_eq!(stage.outcomes(2).await[1], "next was run RockBot");
+    assert_eq!(stage.service.look(|state| state.started.clone()), ["next"]);
+    let letters = stage.bus.inner.dead_letters(WORKERS);
+    let reasons: Vec<_> = letters.iter().map(|letter| &*letter.reason).collect();
+    assert_eq!(reasons, ["it was handed out 5 times before, and nobody answered"]);
+}
+
+/// A request of C# says no end, and its broker keeps it for as long as it is not answered.
+#[tokio::test(start_paused = true)]
+async fn what_is_harmless_is_not_run_again_after_its_time() {
+    let sent = |ago: u64, envelope: Envelope| Envelope {
+        timestamp: toolbus_wire::clock::unix_now().as_secs() - ago,
+        ..envelope
+    };
+    for (ago, expected) in [(350, "c was run RockBot"), (370, "c: OutcomeUnknown")] {
+        let bus = Faulty::new();
+        redelivered(&bus, sent(ago, request("c", "harmless", ""))).await;
+        let stage = Stage::start_on(bus, 1).await;
+        assert_eq!(stage.outcomes(1).await, [expected], "{ago} s");
+        // One that comes for the first time has waited.
+        stage.publish(sent(ago, request("d", "harmless", ""))).await;
+        assert_eq!(stage.outcomes(2).await[1], "d was run RockBot");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -352,6 +409,24 @@ async fn replies_that_wait_for_their_caller_are_bounded_in_bytes() {
     assert!(bytes > 0 && bytes <= 64 << 20, "{bytes} bytes waited");
 }
 
+/// The same while the broker is away: the requests are at work, and so are their replies.
+#[tokio::test(start_paused = true)]
+async fn replies_that_wait_for_the_broker_are_bounded_in_bytes() {
+    let stage = Stage::start(8).await;
+    let away = || Fault::Fails(PublishError::Unavailable("connection refused".to_owned()));
+    stage.bus.fail_to("replies", (0..100).map(|_| away()));
+    for number in 0..6 {
+        stage.publish(request(&number.to_string(), "large", &(15 << 20).to_string())).await;
+    }
+
+    let replies = stage.replies.received(6).await;
+    let large = replies.iter().filter(|reply| reply.body.len() == 15 << 20).count();
+    let others = replies.iter().filter(|reply| message::is::<ToolError>(reply));
+    let others: Vec<_> = others.map(outcome).collect();
+    assert_eq!(large, 4);
+    assert!(others.iter().all(|other| other.ends_with(": OutcomeUnknown")), "{others:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_reply_outlasts_an_outage_of_the_broker() {
     let stage = Stage::start(1).await;
@@ -452,4 +527,18 @@ async fn a_service_that_panics_is_answered_for_and_goes_on() {
         ]
     );
     assert!(stage.bus.inner.dead_letters(WORKERS).is_empty());
+}
+
+/// Heartbeats and cancel messages repeat the id of a call.
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_call_id_is_too_long_is_malformed() {
+    let stage = Stage::start(1).await;
+    let longest = "x".repeat(ID_BYTES_MAX);
+    stage.publish(request(&longest, "echo", "").with_correlation_id("longest")).await;
+    stage.publish(request(&format!("{longest}x"), "echo", "").with_correlation_id("over")).await;
+    let outcomes = stage.outcomes(2).await;
+    assert_eq!(outcomes[0], format!("{longest} was run RockBot"));
+    let reason = "the id of a call has 257 bytes, over 256";
+    assert_eq!(outcomes[1], format!("{longest}: Malformed({reason:?})"));
+    assert_eq!(stage.service.look(|state| state.started.len()), 1);
 }
