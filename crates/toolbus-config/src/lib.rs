@@ -37,7 +37,10 @@ pub use mistake::{Errors, Mistake, Mistakes};
 pub use origin::Origin;
 pub use reference::reference;
 pub use secret_file::read_secret_file;
-pub use values::{BusUrl, ByteSize, HttpUrl, ListenAddress, LogFilter, MASK, Secret, TimeSpan};
+pub use values::{
+    BROKER_NODES_MAX, BusUrls, ByteSize, HttpUrl, ListenAddress, LogFilter, MASK, Secret, TimeSpan,
+    split_bus_urls,
+};
 
 use origin::Origins;
 

@@ -15,16 +15,18 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Alias, BusUrl, Environment, HttpUrl, ListenAddress, LogFilter, Setting, TimeSpan};
+use crate::{Alias, BusUrls, Environment, HttpUrl, ListenAddress, LogFilter, Setting, TimeSpan};
 
 /// How a service joins the bus.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BusSettings {
-    /// The broker to join, such as `amqp://user:password@host:5672/vhost`. A program that can run
-    /// embedded does so when this is not set. Below everything else it is put together from
-    /// `RabbitMq__HostName`, `__Port`, `__UserName`, `__Password` and `__VirtualHost`.
-    pub url: Option<BusUrl>,
+    /// The broker to join, such as `amqp://user:password@host:5672/vhost`; for a cluster, the URLs
+    /// of its nodes with commas between. One connection is kept, to a node that is picked at
+    /// random; when it is lost, the next node is tried. A program that can run embedded does so
+    /// when this is not set. Below everything else it is put together from `RabbitMq__HostName`,
+    /// `__Port`, `__UserName`, `__Password` and `__VirtualHost`.
+    pub url: Option<BusUrls>,
     /// The file that the user's password is in, instead of one in the URL. It is read for each
     /// connection, so a password that is rotated holds from the next one on.
     pub password_file: Option<PathBuf>,

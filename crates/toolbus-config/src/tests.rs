@@ -402,13 +402,13 @@ fn a_file_that_is_too_large_is_not_read() {
 fn secrets_are_shown_nowhere() {
     let loaded = Given {
         file: "api_key = 'hunter2'\n[servers.one]\ntoken = 'hunter2'",
-        environment: &[("TOOLBUS_BUS", "amqp://user:hunter2@host/vhost")],
+        environment: &[("TOOLBUS_BUS", "amqp://user:hunter2@host/vhost, amqp://user:hunter2@i")],
         ..Given::default()
     };
     let loaded = loaded.load().unwrap();
     let shown = format!("{:?}{}", loaded.settings, loaded.print());
     assert!(!shown.contains("hunter2"), "{shown}");
-    assert!(shown.contains("amqp://user:***@host/vhost"), "{shown}");
+    assert!(shown.contains("amqp://user:***@host/vhost,amqp://user:***@i\""), "{shown}");
     assert_eq!(loaded.settings.api_key.unwrap().expose(), "hunter2");
 
     // A secret where something else belongs, and mistakes around one.
@@ -418,6 +418,7 @@ fn secrets_are_shown_nowhere() {
     };
     check("", &[("TOOLBUS_BUS__PREFETCH", "amqp://user:hunter2@host")]);
     check("", &[("TOOLBUS_BUS", "amqp://user:hunter2@")]);
+    check("", &[("TOOLBUS_BUS", "amqp://a:hunter2@h,amqp://b:hunter2@")]);
     check("", &[("TOOLBUS_SERVERS", r#"{"one": {"token": "hunter2""#)]);
     check("", &[("TOOLBUS_SERVERS__one", "hunter2")]);
     check("bus = 'amqp://user:hunter2'", &[]);
@@ -485,7 +486,7 @@ fn the_reference_page_names_every_key() {
     | `agents` | `TOOLBUS_AGENTS` | list of text | `["RockBot"]` | Agents to tell. |
     | `ports` | `TOOLBUS_PORTS` | list of whole number, 0 to 65535 | `[]` | Ports to try. |
     | `api_key` | `TOOLBUS_API_KEY` | secret text | not set | Key of the model. |
-    | `bus.url` | `TOOLBUS_BUS__URL` | the URL of a broker, such as `amqp://user:password@host:5672/vhost` | not set | The broker to join, such as `amqp://user:password@host:5672/vhost`. A program that can run embedded does so when this is not set. Below everything else it is put together from `RabbitMq__HostName`, `__Port`, `__UserName`, `__Password` and `__VirtualHost`. |
+    | `bus.url` | `TOOLBUS_BUS__URL` | the URL of a broker, such as `amqp://user:password@host:5672/vhost` | not set | The broker to join, such as `amqp://user:password@host:5672/vhost`; for a cluster, the URLs of its nodes with commas between. One connection is kept, to a node that is picked at random; when it is lost, the next node is tried. A program that can run embedded does so when this is not set. Below everything else it is put together from `RabbitMq__HostName`, `__Port`, `__UserName`, `__Password` and `__VirtualHost`. |
     | `bus.password_file` | `TOOLBUS_BUS__PASSWORD_FILE` | text | not set | The file that the user's password is in, instead of one in the URL. It is read for each connection, so a password that is rotated holds from the next one on. |
     | `bus.exchange` | `TOOLBUS_BUS__EXCHANGE` | text | `"rockbot"` | The topic exchange that every message goes through. |
     | `bus.dead_letter_exchange` | `TOOLBUS_BUS__DEAD_LETTER_EXCHANGE` | text | `"rockbot.dlx"` | The topic exchange that rejected messages go to. |

@@ -20,7 +20,7 @@ pub use address::ListenAddress;
 pub use filter::LogFilter;
 pub use quantity::{ByteSize, TimeSpan};
 pub use secret::Secret;
-pub use url::{BusUrl, HttpUrl};
+pub use url::{BROKER_NODES_MAX, BusUrls, HttpUrl, split_bus_urls};
 
 /// What stands for a secret wherever a value is shown.
 pub const MASK: &str = "***";
@@ -63,7 +63,7 @@ impl Format {
 pub(super) const FORMATS: [Format; 6] = [
     Format::of::<TimeSpan>(),
     Format::of::<ByteSize>(),
-    Format::of::<BusUrl>(),
+    Format::of::<BusUrls>(),
     Format::of::<HttpUrl>(),
     Format::of::<ListenAddress>(),
     Format::of::<LogFilter>(),

@@ -181,7 +181,7 @@ impl Bus for RabbitBus {
 impl fmt::Debug for RabbitBus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RabbitBus")
-            .field("address", &self.shared.config.address)
+            .field("nodes", &self.shared.config.nodes)
             .field("health", &self.health())
             .finish()
     }

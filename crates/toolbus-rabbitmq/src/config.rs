@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lapin::uri::AMQPUri;
+use toolbus_config::{BROKER_NODES_MAX, split_bus_urls};
 use toolbus_wire::queue;
 
 use crate::ConnectError;
@@ -22,8 +23,9 @@ pub(crate) const NAME_BYTES_MAX: usize = 255;
 /// Its `Debug` form names the user and never the password.
 #[derive(Debug, Clone)]
 pub struct Config {
-    pub(crate) address: Address,
-    /// The file that the password is in, instead of the one in the URL; read for each connection.
+    /// The broker's nodes, at least one.
+    pub(crate) nodes: Vec<Address>,
+    /// The file that the password is in, instead of the one in each URL; read for each connection.
     pub password_file: Option<PathBuf>,
     /// The topic exchange of all messages.
     pub exchange: String,
@@ -70,14 +72,21 @@ pub enum QueueProfile {
 }
 
 impl Config {
-    /// The broker at `url` (`amqp://user:password@host:port/vhost` or `amqps://…`), and everything
-    /// else as the C# code has it.
+    /// The broker at `urls` (`amqp://user:password@host:port/vhost` or `amqps://…`, with commas
+    /// between those of several nodes), and everything else as the C# code has it.
     ///
     /// # Errors
-    /// When `url` is not such a URL. The error does not repeat it, for it may hold a password.
-    pub fn new(url: &str) -> Result<Self, ConnectError> {
+    /// When one of them is not such a URL, or there are too many. The error does not repeat them,
+    /// for they may hold passwords.
+    pub fn new(urls: &str) -> Result<Self, ConnectError> {
+        let nodes =
+            split_bus_urls(urls).into_iter().map(Address::parse).collect::<Result<Vec<_>, _>>()?;
+        if nodes.len() > BROKER_NODES_MAX {
+            return Err(ConnectError::InvalidConfig("the broker has more than 16 nodes"));
+        }
+
         Ok(Self {
-            address: Address::parse(url)?,
+            nodes,
             password_file: None,
             exchange: queue::EXCHANGE.to_owned(),
             dead_letter_exchange: queue::DEAD_LETTER_EXCHANGE.to_owned(),

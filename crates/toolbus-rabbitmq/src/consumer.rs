@@ -26,7 +26,7 @@ use toolbus_wire::queue;
 
 use crate::backoff::Backoff;
 use crate::delivery::{IncomingMessage, SubscriptionChannel};
-use crate::error::{protocol_error, reason};
+use crate::error::{is_queue_away, protocol_error, reason};
 use crate::frame::short_string;
 use crate::shared::{ConnectionState, Session, Shared};
 
@@ -101,6 +101,9 @@ impl RunningSubscription {
             let interruption = match self.consume(&session).await {
                 Ok(ConsumeEnd::Stopped) => break,
                 Ok(ConsumeEnd::Lost(reason)) => reason,
+                Err(error) if is_queue_away(&error) => {
+                    self.report_durable_queue_away(reason(&error))
+                }
                 Err(error) if self.report_if_refused(&error) => break,
                 Err(error) => reason(&error),
             };
@@ -146,9 +149,7 @@ impl RunningSubscription {
     /// not help.
     fn report_if_refused(&mut self, error: &lapin::Error) -> bool {
         let is_final = match protocol_error(error) {
-            Some(AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED | AMQPSoftError::NOTFOUND)) => {
-                true
-            }
+            Some(AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED)) => true,
             // A queue of that name is there and is not ours. While it is locked, the connection
             // that had it may be our own last one, which the broker has not given up yet.
             Some(AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED)) => true,
@@ -159,6 +160,20 @@ impl RunningSubscription {
             Some(established) => established.send(Err(reason(error))).is_ok(),
             None => false,
         }
+    }
+
+    /// Lets the subscriber of a durable queue go on that waits: the queue is there, and comes up
+    /// with the node that it lives on. Until then the health of the bus says so.
+    fn report_durable_queue_away(&mut self, reason: String) -> String {
+        if self.subscription.lifetime == Lifetime::Durable {
+            self.shared.set_interruption(&self.subscription, Some(reason.clone()));
+            if let Some(established) = self.established.take() {
+                // The subscriber may have given up waiting.
+                drop(established.send(Ok(())));
+            }
+        }
+
+        reason
     }
 
     /// Declares, consumes, and ends the channel.

@@ -102,6 +102,11 @@ impl ConnectError {
         )
     }
 
+    /// Whether it is the word of one node, so that another one may have a better word.
+    pub(crate) fn is_of_one_node(&self) -> bool {
+        !matches!(self, Self::InvalidUrl | Self::InvalidConfig(_) | Self::Password { .. })
+    }
+
     /// The error with its cause, in one line, for people.
     pub(crate) fn with_cause(&self) -> String {
         match self {
@@ -123,6 +128,12 @@ pub(crate) fn protocol_error(error: &lapin::Error) -> Option<AMQPErrorKind> {
 /// Whether the broker closed a channel for this reason.
 pub(crate) fn is_soft(error: &lapin::Error, kind: &AMQPSoftError) -> bool {
     matches!(protocol_error(error), Some(AMQPErrorKind::Soft(soft)) if soft == *kind)
+}
+
+/// Whether the broker has the queue and cannot reach it now, because the node that it lives on is
+/// down for example. The other answer of the same code is that there is no such queue.
+pub(crate) fn is_queue_away(error: &lapin::Error) -> bool {
+    is_soft(error, &AMQPSoftError::NOTFOUND) && !reason(error).starts_with("NOT_FOUND - no ")
 }
 
 /// What happened, in the broker's own words where it was the broker.

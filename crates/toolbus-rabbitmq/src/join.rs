@@ -96,8 +96,8 @@ fn config_of(
     start: Start,
     connection_name: String,
 ) -> Result<Config, Error> {
-    let url = settings.url.as_ref().ok_or(Error::NoBroker)?;
-    let mut config = Config::new(url.expose())?;
+    let urls = settings.url.as_ref().ok_or(Error::NoBroker)?;
+    let mut config = Config::new(&urls.expose())?;
 
     config.password_file.clone_from(&settings.password_file);
     config.exchange.clone_from(&settings.exchange);

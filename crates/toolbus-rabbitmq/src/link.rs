@@ -16,6 +16,7 @@ use lapin::uri::{AMQPScheme, AMQPUri};
 use lapin::{Connection, ConnectionProperties};
 use parking_lot::Mutex;
 
+use crate::config::Address;
 use crate::frame_filter::{self, FilteredStream, Transport};
 use crate::{Config, ConnectError, password};
 
@@ -29,9 +30,12 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Connects and shakes hands, once.
-    pub(crate) async fn open(config: &Config) -> Result<Self, ConnectError> {
-        let address = &config.address;
+    /// Connects to a node and shakes hands, once and within `limit`.
+    pub(crate) async fn open(
+        config: &Config,
+        address: &Address,
+        limit: Duration,
+    ) -> Result<Self, ConnectError> {
         let mut uri = address.uri(config.heartbeat);
 
         if let Some(file) = &config.password_file {
@@ -53,26 +57,20 @@ impl Link {
         let opening = Connection::connector(
             uri,
             frame_filter::runtime(),
-            {
-                let limit = config.connect_within;
-                async move |uri, _| {
-                    silence_this_thread();
-                    // On the library's thread, which nothing else would stop.
-                    let stream = tokio::time::timeout(limit, connect_socket(&uri, &socket)).await;
-                    let stream = stream.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
-                    Ok(AsyncTcpStream::Plain(FilteredStream::new(stream, frame_bytes_max)))
-                }
+            async move |uri, _| {
+                silence_this_thread();
+                // On the library's thread, which nothing else would stop.
+                let stream = tokio::time::timeout(limit, connect_socket(&uri, &socket)).await;
+                let stream = stream.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
+                Ok(AsyncTcpStream::Plain(FilteredStream::new(stream, frame_bytes_max)))
             },
             properties,
         );
 
-        match tokio::time::timeout(config.connect_within, opening).await {
+        match tokio::time::timeout(limit, opening).await {
             Ok(Ok(connection)) => Ok(Self { connection, socket: attempt.record_success() }),
             Ok(Err(error)) => Err(ConnectError::of(&error, address)),
-            Err(_) => Err(ConnectError::TimedOut {
-                address: address.to_string(),
-                limit: config.connect_within,
-            }),
+            Err(_) => Err(ConnectError::TimedOut { address: address.to_string(), limit }),
         }
     }
 

@@ -3,6 +3,7 @@
 //! The only place that opens connections, notices their end and says how the broker is. What
 //! needs the connection looks at [`ConnectionState`] and waits for it to change.
 
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::ConnectError;
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, random_below};
 use crate::error::reason;
 use crate::link::Link;
 use crate::publisher::Publisher;
@@ -23,8 +24,33 @@ use crate::shared::{ConnectionState, Session, Shared};
 /// every end.
 const STATUS_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Which of the broker's nodes is tried next: a random one first, so that a fleet spreads over
+/// them, then one after the other.
+struct NodeRotation {
+    count: usize,
+    next: usize,
+}
+
+impl NodeRotation {
+    fn new(count: usize) -> Self {
+        Self { count, next: random_below(count) }
+    }
+
+    fn after(node: usize, count: usize) -> Self {
+        Self { count, next: (node + 1) % count }
+    }
+
+    fn advance(&mut self) -> usize {
+        let node = self.next;
+        self.next = (node + 1) % self.count;
+        node
+    }
+}
+
 /// A connection on which all is ready.
 pub(crate) struct ReadyConnection {
+    /// Which of the broker's nodes it leads to.
+    node: usize,
     session: Arc<Session>,
     publisher: Publisher,
     channel: Channel,
@@ -32,25 +58,24 @@ pub(crate) struct ReadyConnection {
 }
 
 impl ReadyConnection {
-    /// Connects, declares the exchanges, and opens the channel for publishing.
-    pub(crate) async fn open(shared: &Shared) -> Result<Self, ConnectError> {
-        let link = Arc::new(Link::open(&shared.config).await?);
+    /// Connects to a node, declares the exchanges, and opens the channel for publishing. Each of
+    /// connecting and declaring may take as long as `limit`.
+    async fn open(shared: &Shared, node: usize, limit: Duration) -> Result<Self, ConnectError> {
+        let address = &shared.config.nodes[node];
+        let link = Arc::new(Link::open(&shared.config, address, limit).await?);
         let drain = CancellationToken::new();
         let topology = Arc::clone(&shared.topology);
         let metrics = shared.metrics.clone();
         let (publisher, commands) =
             Publisher::new(Arc::clone(&link), topology, metrics, drain.clone());
-        let opened = tokio::time::timeout(shared.config.connect_within, publisher.open()).await;
-        let error = match opened {
+
+        let error = match tokio::time::timeout(limit, publisher.open()).await {
             Ok(Ok(channel)) => {
                 let session = Arc::new(Session { link, publisher: commands });
-                return Ok(Self { session, publisher, channel, drain });
+                return Ok(Self { node, session, publisher, channel, drain });
             }
-            Ok(Err(error)) => ConnectError::of(&error, &shared.config.address),
-            Err(_) => ConnectError::TimedOut {
-                address: shared.config.address.to_string(),
-                limit: shared.config.connect_within,
-            },
+            Ok(Err(error)) => ConnectError::of(&error, address),
+            Err(_) => ConnectError::TimedOut { address: address.to_string(), limit },
         };
 
         link.close().await;
@@ -58,27 +83,46 @@ impl ReadyConnection {
     }
 }
 
-/// Tries until it succeeds, `limit` is over, or an error is final.
+/// Tries one node after the other until one succeeds, `limit` is over, or an error is final: that
+/// of a node is when all others were final, too.
 pub(crate) async fn connect_first(
     shared: &Shared,
     limit: Duration,
 ) -> Result<ReadyConnection, ConnectError> {
     let deadline = Instant::now() + limit;
-    let mut backoff = Backoff::default();
-    let address = shared.config.address.to_string();
+    let nodes = &shared.config.nodes;
+    // A node that does not answer leaves time for the others.
+    let attempt_limit = limit / u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+    let attempt_limit = attempt_limit.min(shared.config.connect_within);
+
+    let mut rotation = NodeRotation::new(nodes.len());
+    let mut backoff = Backoff::with_rounds_of(nodes.len());
+    let mut refusals = 0;
+    let address = nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let mut last = ConnectError::TimedOut { address, limit };
 
     // What the last whole attempt said tells more than that time is up.
-    while let Ok(attempt) = tokio::time::timeout_at(deadline, ReadyConnection::open(shared)).await {
-        last = match attempt {
+    while let Ok(attempt) = tokio::time::timeout_at(
+        deadline,
+        ReadyConnection::open(shared, rotation.advance(), attempt_limit),
+    )
+    .await
+    {
+        let error = match attempt {
             Ok(ready) => return Ok(ready),
             Err(error) => error,
         };
 
         shared.metrics.not_connected();
-        let next = Instant::now() + backoff.next();
+        refusals = if error.is_final() { refusals + 1 } else { 0 };
+        let is_final = refusals >= nodes.len() || (error.is_final() && !error.is_of_one_node());
+        // A refusal says more than that another node is down.
+        if error.is_final() || !last.is_final() {
+            last = error;
+        }
 
-        if last.is_final() || next >= deadline {
+        let next = Instant::now() + backoff.next();
+        if is_final || next >= deadline {
             break;
         }
 
@@ -90,19 +134,25 @@ pub(crate) async fn connect_first(
 
 /// Serves one connection after the other until the bus hangs up.
 pub(crate) async fn supervise(shared: Arc<Shared>, first: Option<ReadyConnection>) {
+    let nodes = &shared.config.nodes;
     let mut ready = first;
-    let mut backoff = Backoff::default();
+    let mut rotation = match &ready {
+        Some(ready) => NodeRotation::after(ready.node, nodes.len()),
+        None => NodeRotation::new(nodes.len()),
+    };
+    let mut backoff = Backoff::with_rounds_of(nodes.len());
 
     loop {
         let next = match ready.take() {
             Some(ready) => Some(ready),
-            None => reconnect(&shared, &mut backoff).await,
+            None => reconnect(&shared, &mut rotation, &mut backoff).await,
         };
 
         let Some(next) = next else { break };
         let began = Instant::now();
+        let address = &nodes[next.node];
         let Some(reason) = serve_connection(&shared, next).await else { break };
-        tracing::warn!(broker = %shared.config.address, reason, "lost the connection to the broker");
+        tracing::warn!(broker = %address, reason, "lost the connection to the broker");
         shared.metrics.record_lost();
         backoff.note_uptime(began.elapsed());
 
@@ -114,15 +164,21 @@ pub(crate) async fn supervise(shared: Arc<Shared>, first: Option<ReadyConnection
     shared.state.send_replace(ConnectionState::Down("the bus is closed".into()));
 }
 
-/// Tries for ever. `None` when the bus hangs up meanwhile.
-async fn reconnect(shared: &Shared, backoff: &mut Backoff) -> Option<ReadyConnection> {
-    let mut last_logged = String::new();
+/// Tries one node after the other for ever. `None` when the bus hangs up meanwhile.
+async fn reconnect(
+    shared: &Shared,
+    rotation: &mut NodeRotation,
+    backoff: &mut Backoff,
+) -> Option<ReadyConnection> {
+    let mut logged = BTreeMap::new();
     loop {
+        let node = rotation.advance();
+        let open = ReadyConnection::open(shared, node, shared.config.connect_within);
         // Dropping an attempt is safe: what it has opened is closed as it is dropped.
         let attempt = tokio::select! {
             biased;
             () = shared.hang_up.cancelled() => return None,
-            attempt = ReadyConnection::open(shared) => attempt,
+            attempt = open => attempt,
         };
 
         let error = match attempt {
@@ -133,9 +189,9 @@ async fn reconnect(shared: &Shared, backoff: &mut Backoff) -> Option<ReadyConnec
         shared.metrics.not_connected();
         shared.state.send_replace(ConnectionState::Down(error.as_str().into()));
 
-        if error != last_logged {
+        if logged.get(&node) != Some(&error) {
             tracing::warn!(error, "no connection to the broker; reconnecting");
-            last_logged = error;
+            logged.insert(node, error);
         }
 
         wait_for_next_attempt(shared, backoff).await?;
@@ -154,13 +210,13 @@ async fn wait_for_next_attempt(shared: &Shared, backoff: &mut Backoff) -> Option
 
 /// Lets messages flow until the connection is lost, which gives the reason, or the bus hangs up.
 async fn serve_connection(shared: &Shared, ready: ReadyConnection) -> Option<String> {
-    let ReadyConnection { session, publisher, channel, drain } = ready;
+    let ReadyConnection { node, session, publisher, channel, drain } = ready;
     let link = &session.link;
 
     let mut events = pin!(link.connection.events_listener());
     let mut publishing = shared.tasks.spawn(publisher.run(channel));
 
-    tracing::info!(broker = %shared.config.address, "connected to the broker");
+    tracing::info!(broker = %shared.config.nodes[node], "connected to the broker");
     shared.metrics.record_connected();
     shared.state.send_replace(ConnectionState::Up(Arc::clone(&session)));
 

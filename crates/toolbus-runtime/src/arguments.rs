@@ -21,7 +21,8 @@ const FILE_VARIABLE: &str = "TOOLBUS_CONFIG";
 /// Options of every service; flatten them into the service's own arguments.
 #[derive(Debug, Clone, Default, Args)]
 pub struct CommonArguments {
-    /// Broker to join, such as amqp://user:password@host:5672 [env: TOOLBUS_BUS]
+    /// Broker to join, such as amqp://user:password@host:5672, or the URLs of its nodes with commas
+    /// between [env: TOOLBUS_BUS]
     #[arg(long, value_name = "URL", global = true)]
     pub bus: Option<Secret>,
 

@@ -29,18 +29,27 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- .root.Values.image.repository }}/{{ .image }}:{{ .root.Values.image.tag | default .root.Chart.AppVersion -}}
 {{- end -}}
 
-{{- define "toolbus.brokerHost" -}}
+{{/* The hosts of the broker's nodes, with commas between. */}}
+{{- define "toolbus.brokerHosts" -}}
 {{- if .Values.rabbitmq.enabled -}}
 {{- include "toolbus.fullname" . }}-rabbitmq
+{{- else if and .Values.broker.host .Values.broker.hosts -}}
+{{- fail "broker.host and broker.hosts are both set: the one is for a single address, the other for the nodes of a cluster" -}}
+{{- else if .Values.broker.hosts -}}
+{{- join "," .Values.broker.hosts -}}
 {{- else -}}
 {{- required "broker.host must be set: the host of RabbitMQ, or rabbitmq.enabled for one to try things out" .Values.broker.host -}}
 {{- end -}}
 {{- end -}}
 
-{{/* The broker's URL, without a password. */}}
-{{- define "toolbus.brokerUrl" -}}
-{{- $host := include "toolbus.brokerHost" . -}}
-{{- printf "%s://%s@%s:%d/%s" (ternary "amqps" "amqp" .Values.broker.tls) (urlquery .Values.broker.user) $host (int .Values.broker.port) (urlquery .Values.broker.virtualHost | replace "+" "%20") -}}
+{{/* The URL of each of the broker's nodes, without a password. */}}
+{{- define "toolbus.brokerUrls" -}}
+{{- $broker := .Values.broker -}}
+{{- $urls := list -}}
+{{- range splitList "," (include "toolbus.brokerHosts" .) -}}
+{{- $urls = append $urls (printf "%s://%s@%s:%d/%s" (ternary "amqps" "amqp" $broker.tls) (urlquery $broker.user) . (int $broker.port) (urlquery $broker.virtualHost | replace "+" "%20")) -}}
+{{- end -}}
+{{- join "," $urls -}}
 {{- end -}}
 
 {{- define "toolbus.brokerSecret" -}}
@@ -181,7 +190,7 @@ spec:
             - {name: TOOLBUS_TELEMETRY__ENDPOINT, value: {{ . | quote }}}
             {{- end }}
             {{- if .bus }}
-            - {name: TOOLBUS_BUS__URL, value: {{ include "toolbus.brokerUrl" $root | quote }}}
+            - {name: TOOLBUS_BUS__URL, value: {{ include "toolbus.brokerUrls" $root | quote }}}
             - {name: TOOLBUS_BUS__PASSWORD_FILE, value: /etc/toolbus/broker/password}
             {{- end }}
             {{- if and .grants $root.Values.grants.enabled }}

@@ -33,7 +33,7 @@ const EVERYTHING: &[&str] = &[
     "image.registry=registry.example:5000",
     "image.pullSecrets={pull}",
     "agent.name=Rocky",
-    "broker.host=rabbit.example",
+    "broker.hosts={rabbit-0.example,rabbit-1.example,rabbit-2.example}",
     "broker.port=5671",
     "broker.tls=true",
     "broker.virtualHost=a/b",
@@ -106,6 +106,7 @@ fn wrong_values_are_named() {
     check("agentHost.replicas=many", "'/agentHost/replicas'");
     check("agentHost.replica=2", "additional properties 'replica' not allowed");
     check("broker.port=70000", "'/broker/port'");
+    check("broker.hosts={a b}", "'/broker/hosts/0'");
     check("broker.tls=maybe", "'/broker/tls'");
     check("grants.key=short", "'/grants/key'");
     check("grants.required=often", "'/grants/required'");
@@ -141,7 +142,8 @@ fn values_that_do_not_go_together_are_named() {
 
     check(&[], "broker.host must be set");
     check(&["broker.host=rabbit"], "broker.existingSecret or broker.password must be set");
-    check(&["rabbitmq.enabled=true", "broker.tls=true"], "leave broker.host, port, tls");
+    check(&["broker.host=a", "broker.hosts={b,c}"], "broker.host and broker.hosts are both set");
+    check(&["rabbitmq.enabled=true", "broker.tls=true"], "leave broker.host, hosts, port, tls");
     check(&[TRIAL, &["openrouterMcp.enabled=true"]].concat(), "openrouterMcp.apiKey");
     check(
         &[TRIAL, &["scriptsManager.autoscaling.enabled=true"]].concat(),

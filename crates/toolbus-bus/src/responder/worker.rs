@@ -77,6 +77,11 @@ impl<S: Service> Handler for RequestHandler<S> {
             }
         })
     }
+
+    fn on_resubscribed(&self) {
+        // The queue of cancel messages was lost as well, and may not be there again yet.
+        self.worker.queries.note_listening();
+    }
 }
 
 /// What the deliveries of a responder share.

@@ -45,15 +45,41 @@ fn sizes() {
 
 #[test]
 fn urls() {
-    check::<BusUrl>("amqp://u:hunter2@h:1/v", Ok("amqp://u:***@h:1/v"));
-    check::<BusUrl>("amqps://h", Ok("amqps://h"));
-    check::<BusUrl>("http://h", Err("amqp or amqps"));
-    check::<BusUrl>("amqp://", Err("host"));
-    check::<BusUrl>("amqp:h", Err("host"));
-    check::<BusUrl>("host:5672", Err("amqp or amqps"));
+    check::<BusUrls>("amqp://u:hunter2@h:1/v", Ok("amqp://u:***@h:1/v"));
+    check::<BusUrls>("amqps://h", Ok("amqps://h"));
+    check::<BusUrls>("http://h", Err("amqp or amqps"));
+    check::<BusUrls>("amqp://", Err("host"));
+    check::<BusUrls>("amqp:h", Err("host"));
+    check::<BusUrls>("host:5672", Err("amqp or amqps"));
     check::<HttpUrl>("https://u:hunter2@h/p?q=1", Ok("https://u:***@h/p?q=1"));
     check::<HttpUrl>("http://", Err("host"));
     check::<HttpUrl>("ftp://h", Err("http or https"));
+}
+
+#[test]
+fn urls_of_several_nodes() {
+    let check = check::<BusUrls>;
+    check(
+        "amqp://u:hunter2@a:1/v, amqps://w:hunter3@b/x",
+        Ok("amqp://u:***@a:1/v,amqps://w:***@b/x"),
+    );
+    check("amqp://a,http://b", Err("amqp or amqps"));
+    check("amqp://a,amqp://", Err("host"));
+    check("amqp://a,b", Err("its host has a comma"));
+    check("amqp://a,", Err("its host has a comma"));
+    check(&["amqp://h"; BROKER_NODES_MAX + 1].join(","), Err("more than 16"));
+}
+
+#[test]
+fn a_list_of_urls_is_split_where_a_url_begins() {
+    let check = |text: &str, expected: &[&str]| assert_eq!(split_bus_urls(text), expected);
+    check("amqp://h", &["amqp://h"]);
+    check(" amqp://a:1/v , amqps://b ", &["amqp://a:1/v", "amqps://b"]);
+    check("amqp://u:p,w@a/v,x,amqp://u:,@b", &["amqp://u:p,w@a/v,x", "amqp://u:,@b"]);
+    check("", &[""]);
+
+    let urls: BusUrls = "amqp://u:p,w@a, amqp://b".parse().unwrap();
+    assert_eq!(urls.expose(), "amqp://u:p,w@a,amqp://b");
 }
 
 #[test]
@@ -94,6 +120,6 @@ fn secrets_are_masked_everywhere_but_where_they_are_used() {
     let shown = format!("{secret} {secret:?} {}", serde_json::to_string(&secret).unwrap());
     assert_eq!(shown, r#"*** *** "***""#);
     assert_eq!(secret.expose(), "hunter2");
-    let url: BusUrl = "amqp://u:hunter2@h".parse().unwrap();
-    assert_eq!(format!("{url:?}"), "amqp://u:***@h");
+    let urls: BusUrls = "amqp://u:hunter2@h,amqp://v:hunter2@i".parse().unwrap();
+    assert_eq!(format!("{urls:?}"), "amqp://u:***@h,amqp://v:***@i");
 }

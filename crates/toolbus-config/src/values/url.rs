@@ -6,30 +6,85 @@ use url::Url;
 
 use super::{MASK, TextValue, text_value};
 
-/// The URL of a broker: `amqp` or `amqps`. Shown with its password masked.
-#[derive(Clone, PartialEq, Eq)]
-pub struct BusUrl(Url);
+/// Most nodes of one broker.
+pub const BROKER_NODES_MAX: usize = 16;
 
-impl BusUrl {
-    /// The whole URL with its password, to connect with and for nothing else.
+/// The URLs of a broker's nodes, `amqp` or `amqps`, at least one. Shown with passwords masked.
+#[derive(Clone, PartialEq, Eq)]
+pub struct BusUrls(Vec<Url>);
+
+impl BusUrls {
+    /// The whole URLs with their passwords and commas between them, to connect with and for nothing
+    /// else.
     #[must_use]
-    pub fn expose(&self) -> &str {
-        self.0.as_str()
+    pub fn expose(&self) -> String {
+        join_urls(&self.0)
     }
 }
 
-impl TextValue for BusUrl {
-    const FORMAT: &'static str = "bus-url";
+impl TextValue for BusUrls {
+    const FORMAT: &'static str = "bus-urls";
     const WHAT: &'static str = "the URL of a broker";
     const EXAMPLES: &'static [&'static str] = &["amqp://user:password@host:5672/vhost"];
     const SENSITIVE: bool = true;
 
     fn read(text: &str) -> Result<Self, String> {
-        read_url(text, &["amqp", "amqps"]).map(Self)
+        let texts = split_bus_urls(text);
+        if texts.len() > BROKER_NODES_MAX {
+            return Err(format!("they are more than {BROKER_NODES_MAX}"));
+        }
+
+        texts.into_iter().map(read_bus_url).collect::<Result<_, _>>().map(Self)
     }
 }
 
-text_value!(BusUrl);
+text_value!(BusUrls);
+
+impl fmt::Display for BusUrls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let masked: Vec<_> = self.0.iter().map(mask_password).collect();
+        f.write_str(&join_urls(&masked))
+    }
+}
+
+impl fmt::Debug for BusUrls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The URLs of a list with commas between them, spaces around them left out. A comma ends a URL
+/// only where another begins, because a password or a virtual host may have commas too.
+#[must_use]
+pub fn split_bus_urls(text: &str) -> Vec<&str> {
+    let mut urls = Vec::new();
+    let mut start = 0;
+
+    for (comma, _) in text.match_indices(',') {
+        let next = text[comma + 1..].split(',').next().unwrap_or_default();
+        if next.contains("://") {
+            urls.push(text[start..comma].trim());
+            start = comma + 1;
+        }
+    }
+
+    urls.push(text[start..].trim());
+    urls
+}
+
+fn join_urls(urls: &[Url]) -> String {
+    urls.iter().map(Url::as_str).collect::<Vec<_>>().join(",")
+}
+
+fn read_bus_url(text: &str) -> Result<Url, String> {
+    let url = read_url(text, &["amqp", "amqps"])?;
+    if url.host_str().is_some_and(|host| host.contains(',')) {
+        return Err(
+            "its host has a comma, and each URL of a list begins with its scheme".to_owned()
+        );
+    }
+    Ok(url)
+}
 
 /// The URL of an HTTP endpoint: `http` or `https`. Shown with its password masked.
 #[derive(Clone, PartialEq, Eq)]
@@ -66,24 +121,17 @@ impl TextValue for HttpUrl {
 
 text_value!(HttpUrl);
 
-macro_rules! masked_url {
-    ($type:ident) => {
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(mask_password(&self.0).as_str())
-            }
-        }
-
-        impl fmt::Debug for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Display::fmt(self, f)
-            }
-        }
-    };
+impl fmt::Display for HttpUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(mask_password(&self.0).as_str())
+    }
 }
 
-masked_url!(BusUrl);
-masked_url!(HttpUrl);
+impl fmt::Debug for HttpUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
 
 fn mask_password(url: &Url) -> Url {
     let mut shown = url.clone();

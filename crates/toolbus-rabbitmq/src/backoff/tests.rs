@@ -27,3 +27,14 @@ fn waits_are_spread() {
     waits.dedup();
     assert!(waits.len() > 32, "{} different waits out of 64", waits.len());
 }
+
+#[test]
+fn only_a_whole_round_of_failures_waits_longer() {
+    let mut backoff = Backoff::with_rounds_of(3);
+    let bases = [100, 100, 100, 100, 100, 200, 100, 100, 400].map(Duration::from_millis);
+
+    for base in bases {
+        let wait = backoff.next();
+        assert!(wait >= base.mul_f64(0.75) && wait <= base.mul_f64(1.25), "{wait:?} for {base:?}");
+    }
+}

@@ -1,22 +1,39 @@
 use super::*;
 
 fn address(url: &str) -> Address {
-    Config::new(url).expect("the url is good").address
+    let [node] = <[_; 1]>::try_from(Config::new(url).expect("the url is good").nodes).unwrap();
+    node
 }
 
 #[test]
 fn names_the_broker_but_never_the_password() {
     let config = Config::new("amqps://anna:s3cret%40x@broker.example:5671/fleet").unwrap();
-    let shown = format!("{config:?} {}", config.address);
+    let shown = format!("{config:?} {}", config.nodes[0]);
     assert!(shown.contains("amqps://anna@broker.example:5671/fleet"), "{shown}");
     assert!(!shown.contains("s3cret"), "{shown}");
 }
 
 #[test]
+fn reads_the_urls_of_several_nodes() {
+    let config = Config::new("amqp://u:s3cret@a/v, amqps://w:s3cret@b:5680/x").unwrap();
+    let shown = format!("{config:?}");
+    assert!(shown.contains("[amqp://u@a:5672/v, amqps://w@b:5680/x]"), "{shown}");
+    assert!(!shown.contains("s3cret"), "{shown}");
+
+    let many = ["amqp://h"; BROKER_NODES_MAX + 1].join(",");
+    assert!(matches!(Config::new(&many), Err(ConnectError::InvalidConfig(_))));
+}
+
+#[test]
 fn a_url_that_is_none_is_not_repeated() {
-    for url in
-        ["", "hunter2", "http://u:hunter2@host", "amqp://u:hunter2@host:notaport", "amqp:hunter2"]
-    {
+    for url in [
+        "",
+        "hunter2",
+        "http://u:hunter2@host",
+        "amqp://u:hunter2@host:notaport",
+        "amqp:hunter2",
+        "amqp://u:hunter2@host,http://u:hunter2@host",
+    ] {
         let error = Config::new(url).unwrap_err();
         assert!(matches!(error, ConnectError::InvalidUrl), "{url}: {error:?}");
         assert!(!format!("{error} {error:?}").contains("hunter2"));

@@ -1,7 +1,9 @@
 //! Starting where there is no broker, or none for us.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -164,6 +166,99 @@ async fn a_service_may_start_first() {
         () = test => {}
         () = serve => unreachable!("it serves for ever"),
     }
+}
+
+/// The address of a broker that is not there.
+async fn closed_address() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_that_are_down_are_passed_over() {
+    let vhost = vhost!();
+    let down = format!("amqp://u:hunter2@{}/v", closed_address().await);
+    let urls = format!("{down}, {},{down}", vhost.amqp_url());
+
+    // Whichever it begins with.
+    for _ in 0..5 {
+        let bus = connect(&urls).await;
+        assert_eq!(bus.health(), Health::Up);
+        assert!(!format!("{bus:?}").contains("hunter2"), "{bus:?}");
+        bus.close(Duration::ZERO).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_is_final_when_every_node_refuses() {
+    let vhost = vhost!();
+    let good = vhost.amqp_url();
+    let wrong_password = as_user(&good, "guest:hunter2");
+    let no_vhost = good.replace(vhost.name(), "nowhere");
+
+    for _ in 0..3 {
+        let bus = connect(&format!("{wrong_password},{no_vhost},{good}")).await;
+        bus.close(Duration::ZERO).await;
+    }
+
+    let begin = Instant::now();
+    let error = fails(&format!("{wrong_password},{no_vhost}")).await;
+    let is_refusal =
+        matches!(error, ConnectError::WrongCredentials { .. } | ConnectError::VirtualHost { .. });
+    assert!(is_refusal && begin.elapsed() < LIMIT, "{error:?} after {:?}", begin.elapsed());
+
+    // One that is down may come up and be another's word; until then the refusal says more.
+    let down = format!("amqp://u:hunter2@{}/v", closed_address().await);
+    let begin = Instant::now();
+    let error = fails(&format!("{wrong_password},{down}")).await;
+    assert!(matches!(error, ConnectError::WrongCredentials { .. }), "{error:?}");
+    assert!(begin.elapsed() > LIMIT / 4, "it gave up after {:?}", begin.elapsed());
+}
+
+/// Two ways to one broker stand for two of its nodes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_connection_is_made_anew_to_another_node() {
+    let vhost = vhost!();
+    let url = vhost.amqp_url();
+    let (user, rest) = url.rsplit_once('@').unwrap();
+    let (broker, path) = rest.split_once('/').unwrap();
+    let taken = Arc::new(Mutex::new(Vec::new()));
+    let mut urls = Vec::new();
+    let mut doors = JoinSet::new();
+
+    for door in 0..2 {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        urls.push(format!("{user}@{}/{path}", listener.local_addr().unwrap()));
+        let (broker, taken) = (broker.to_owned(), Arc::clone(&taken));
+        doors.spawn(async move {
+            let mut connections = JoinSet::new();
+            loop {
+                let (mut client, _) = listener.accept().await.unwrap();
+                taken.lock().push(door);
+                let mut broker = tokio::net::TcpStream::connect(&broker).await.unwrap();
+                connections
+                    .spawn(async move { copy_bidirectional(&mut client, &mut broker).await });
+            }
+        });
+    }
+
+    let bus = connect(&urls.join(",")).await;
+    for count in 2..=5 {
+        eventually(PATIENCE, async || match vhost.close_connections().await.unwrap() {
+            0 => Err("not connected"),
+            _ => Ok(()),
+        })
+        .await;
+        eventually(PATIENCE, async || {
+            let taken = taken.lock().clone();
+            if taken.len() >= count && bus.health() == Health::Up { Ok(()) } else { Err(taken) }
+        })
+        .await;
+    }
+
+    let taken = taken.lock().clone();
+    assert!(taken.windows(2).all(|pair| pair[0] != pair[1]), "{taken:?}");
+    bus.close(Duration::ZERO).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -26,7 +26,8 @@ fn the_help_names_the_variable_of_each_option() {
     Usage: service [OPTIONS]
 
     Options:
-          --bus <URL>         Broker to join, such as amqp://user:password@host:5672 [env: TOOLBUS_BUS]
+          --bus <URL>         Broker to join, such as amqp://user:password@host:5672, or the URLs of its
+                              nodes with commas between [env: TOOLBUS_BUS]
           --config <FILE>     Settings file; without it toolbus.toml of the current folder, where there
                               is one [env: TOOLBUS_CONFIG]
           --health <ADDRESS>  Where to serve /healthz, /readyz and /status, such as 127.0.0.1:8080 [env:
