@@ -12,7 +12,8 @@ use anyhow::Context as _;
 use crate::workspace;
 
 /// The same for building all that the run starts.
-const BUILD: [&str; 7] = ["build", "--release", "--locked", "-p", "chaos", "-p", "mcp-bridge"];
+const BUILD: [&str; 9] =
+    ["build", "--release", "--locked", "-p", "chaos", "-p", "mcp-bridge", "-p", "scripts-manager"];
 /// Where the kept table is.
 const PAGE: &str = "docs/benchmarks/chaos.md";
 /// What begins the part of the page that stays: the tables of earlier days.

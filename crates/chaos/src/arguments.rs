@@ -38,6 +38,9 @@ enum Command {
         /// Where the ledger is
         #[arg(long)]
         ledger: PathBuf,
+        /// Where scripts tell their effects, a socket
+        #[arg(long)]
+        socket: Option<PathBuf>,
     },
     /// Makes calls (started by `run`)
     Caller(CallerConfig),
@@ -56,9 +59,16 @@ struct RunArguments {
     /// A fault; without any, all that can be done
     #[arg(long)]
     fault: Vec<String>,
-    /// Workers
+    /// Bridges
     #[arg(long, default_value_t = 3)]
     bridges: usize,
+    /// Managers of scripts; with any, a fifth of the calls are scripts
+    #[arg(long, default_value_t = 3)]
+    managers: usize,
+    /// How long workers have to end their calls when they are asked to stop, in milliseconds;
+    /// without it 20 s
+    #[arg(long)]
+    grace_ms: Option<u64>,
     /// Callers
     #[arg(long, default_value_t = 4)]
     callers: usize,
@@ -83,7 +93,9 @@ impl Arguments {
     /// What kept it from that.
     pub async fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
-            Command::Effects { listen, ledger } => effects::serve(listen, ledger).await?,
+            Command::Effects { listen, ledger, socket } => {
+                effects::serve(listen, ledger, socket).await?;
+            }
             Command::Caller(config) => caller::run(config).await?,
             Command::Run(arguments) => {
                 let run = run_faults(&arguments);
@@ -102,9 +114,9 @@ impl Arguments {
 }
 
 async fn run_faults(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
-    let faults = choose_faults(&arguments.fault)?;
+    let faults = choose_faults(arguments)?;
     ensure!((1..=CALLS_MAX).contains(&arguments.calls), "1 to {CALLS_MAX} calls");
-    for count in [arguments.bridges, arguments.callers] {
+    for count in [arguments.bridges, arguments.callers, arguments.managers.max(1)] {
         ensure!((1..=PROCESSES_MAX).contains(&count), "1 to {PROCESSES_MAX} of each process");
     }
 
@@ -113,6 +125,8 @@ async fn run_faults(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
         seed: arguments.seed,
         calls: arguments.calls,
         bridges: arguments.bridges,
+        managers: arguments.managers,
+        grace: arguments.grace_ms.map(Duration::from_millis),
         callers: arguments.callers,
         in_flight: arguments.in_flight,
         pause: Duration::from_millis(arguments.pause_ms),
@@ -159,12 +173,16 @@ fn save_page(
         .with_context(|| format!("writing {}", path.display()))
 }
 
-fn choose_faults(names: &[String]) -> anyhow::Result<Vec<Fault>> {
-    if names.is_empty() {
+fn choose_faults(arguments: &RunArguments) -> anyhow::Result<Vec<Fault>> {
+    if arguments.fault.is_empty() {
         let all = Fault::ALL.into_iter().map(|(fault, _)| fault);
-        return Ok(all.filter(|fault| fault.missing_part().is_none()).collect());
+        let is_possible = |fault: &Fault| {
+            let has_managers = arguments.managers > 0 || !fault.needs_managers();
+            fault.missing_part().is_none() && has_managers
+        };
+        return Ok(all.filter(is_possible).collect());
     }
-    names.iter().map(|name| Fault::parse(name)).collect()
+    arguments.fault.iter().map(|name| Fault::parse(name)).collect()
 }
 
 #[allow(clippy::print_stdout, reason = "a tool of the terminal")]

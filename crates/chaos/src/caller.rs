@@ -9,20 +9,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use toolbus::{Call, CallTime, Outcome, Scope, Toolbus};
+use toolbus::{Call, CallTime, Outcome, Scope, Scripts, Toolbus};
 use toolbus_rabbitmq::{Config, RabbitBus, Start};
 
 use crate::ledger::Ledger;
 use crate::random::Random;
 use crate::record::{CallRecord, CallResult, Intent, OutcomeRecord, ToolKind, digest, now_ms};
+use crate::script_effects::write_script;
 
 /// The MCP server that has the effects.
 pub const SERVER_NAME: &str = "effects";
 /// How long the broker and the first bridge may take to be there.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a script may take: longer than any of them does.
+const SCRIPT_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the bus may take to close.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Most calls of one caller at a time.
@@ -55,6 +58,9 @@ pub struct CallerConfig {
     /// Longest time that a call is given, in milliseconds
     #[arg(long, default_value_t = 60_000)]
     pub timeout_ms: u64,
+    /// How many of a hundred calls are scripts
+    #[arg(long, default_value_t = 0)]
+    pub script_percent: u64,
 }
 
 /// Makes all calls.
@@ -69,7 +75,8 @@ pub async fn run(config: CallerConfig) -> anyhow::Result<()> {
     bus_config.start = Start::Within(START_TIMEOUT);
     bus_config.connection_name.clone_from(&config.name);
     let bus: Arc<dyn toolbus::Bus> = RabbitBus::connect(bus_config).await?;
-    let toolbus = Toolbus::builder().bus(Arc::clone(&bus)).open().await?;
+    let toolbus = Toolbus::builder().bus(Arc::clone(&bus)).scripts(Scripts::remote()).open();
+    let toolbus = toolbus.await?;
 
     let is_announced = toolbus.directory().wait_until(START_TIMEOUT, |known| {
         known.iter().any(|server| server.server_name == SERVER_NAME)
@@ -88,6 +95,7 @@ pub async fn run(config: CallerConfig) -> anyhow::Result<()> {
             ledger: Arc::clone(&ledger),
             pause: Duration::from_millis(config.pause_ms),
             timeout_ms: config.timeout_ms,
+            script_percent: config.script_percent,
         };
         lanes.spawn(lane.run(share + more));
     }
@@ -109,6 +117,7 @@ struct Lane {
     ledger: Arc<Ledger>,
     pause: Duration,
     timeout_ms: u64,
+    script_percent: u64,
 }
 
 /// A call, as it was drawn.
@@ -134,7 +143,10 @@ impl Lane {
     /// Most calls may not be repeated, are short and have short answers; each kind is there.
     fn draw_call(&mut self) -> DrawnCall {
         let random = &mut self.random;
+        // Without scripts nothing is drawn for them, so the calls are those of earlier runs.
+        let is_script = self.script_percent > 0 && random.draw_chance(self.script_percent);
         let tool = match random.draw_from(0..10) {
+            _ if is_script => ToolKind::Script,
             0..6 => ToolKind::Act,
             6..8 => ToolKind::Look,
             _ => ToolKind::Put,
@@ -182,12 +194,8 @@ impl Lane {
         self.ledger.append(&CallRecord::Intent(intent)).await?;
 
         let cancelled = CancellationToken::new();
-        let arguments = json!({
-            "server_name": SERVER_NAME,
-            "tool_name": drawn.tool,
-            "arguments": {"id": id, "sleep_ms": drawn.sleep_ms, "reply_bytes": drawn.reply_bytes},
-        });
-        let call = Call::by_name(&self.scope, "mcp_invoke_tool", arguments)?
+        let (tool, arguments) = write_arguments(id, drawn);
+        let call = Call::by_name(&self.scope, tool, arguments)?
             .with_time(CallTime::within(drawn.timeout))
             .with_cancelled(cancelled.clone());
         let mut outcome = std::pin::pin!(self.toolbus.invoke(call));
@@ -207,6 +215,23 @@ impl Lane {
             OutcomeRecord { id: id.to_owned(), at_ms: now_ms(), result: read_outcome(&outcome) };
         self.ledger.append(&CallRecord::Outcome(told)).await
     }
+}
+
+/// The tool to invoke for a call, and its arguments.
+fn write_arguments(id: &str, drawn: &DrawnCall) -> (&'static str, Value) {
+    let DrawnCall { tool, sleep_ms, reply_bytes, .. } = *drawn;
+    if tool == ToolKind::Script {
+        let script = write_script(id, sleep_ms, reply_bytes);
+        let arguments = json!({"script": script, "timeout_seconds": SCRIPT_TIMEOUT.as_secs()});
+        return ("execute_python_script", arguments);
+    }
+
+    let arguments = json!({
+        "server_name": SERVER_NAME,
+        "tool_name": tool,
+        "arguments": {"id": id, "sleep_ms": sleep_ms, "reply_bytes": reply_bytes},
+    });
+    ("mcp_invoke_tool", arguments)
 }
 
 fn read_outcome(outcome: &Outcome) -> CallResult {

@@ -29,8 +29,13 @@ pub struct RunConfig {
     pub seed: u64,
     /// Calls of one run.
     pub calls: u64,
-    /// Workers.
+    /// Bridges.
     pub bridges: usize,
+    /// Managers of scripts; a fifth of the calls are scripts where there are any.
+    pub managers: usize,
+    /// How long workers have to end their calls when they are asked to stop, where that is not the
+    /// default.
+    pub grace: Option<Duration>,
     /// Callers.
     pub callers: usize,
     /// Calls that one caller has under way.
@@ -70,8 +75,10 @@ pub async fn run_alone(
     if let Some(part) = fault.missing_part() {
         anyhow::bail!("{} {part}", fault.name());
     }
+    ensure!(config.managers > 0 || !fault.needs_managers(), "{} needs managers", fault.name());
     let strikes = fault.draw_strikes(&mut Random::new(config.seed).fork(fault.name()));
-    let run = Run { config, say, clock_error: fault.clock_error() };
+    let bridges_at_start = if fault == Fault::Scale { 1 } else { config.bridges };
+    let run = Run { config, say, clock_error: fault.clock_error(), bridges_at_start };
     run_strikes(node, fault.name(), strikes, &run).await
 }
 
@@ -86,7 +93,7 @@ pub async fn run_each_once(
     say: Say<'_>,
 ) -> anyhow::Result<FaultRun> {
     let count = strikes.len();
-    let run = Run { config, say, clock_error: None };
+    let run = Run { config, say, clock_error: None, bridges_at_start: config.bridges };
     let run = run_strikes(node, "each once", strikes, &run).await?;
     ensure!(run.strikes == count, "the calls ended after {} of {count} strikes", run.strikes);
     Ok(run)
@@ -96,6 +103,7 @@ struct Run<'a> {
     config: &'a RunConfig,
     say: Say<'a>,
     clock_error: Option<Duration>,
+    bridges_at_start: usize,
 }
 
 async fn run_strikes(
@@ -104,12 +112,23 @@ async fn run_strikes(
     strikes: Vec<Strike>,
     run: &Run<'_>,
 ) -> anyhow::Result<FaultRun> {
-    let RunConfig { seed, calls, bridges, callers, in_flight, pause, .. } = *run.config;
+    let RunConfig { seed, calls, bridges, managers, grace, .. } = *run.config;
+    let RunConfig { callers, in_flight, pause, .. } = *run.config;
     let folder = run.config.folder.join(name);
     std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-    let clock_error = run.clock_error;
-    let config =
-        FleetConfig { bridges, callers, calls, in_flight, pause, seed, clock_error, folder };
+    let config = FleetConfig {
+        bridges,
+        bridges_at_start: run.bridges_at_start,
+        managers,
+        grace,
+        callers,
+        calls,
+        in_flight,
+        pause,
+        seed,
+        clock_error: run.clock_error,
+        folder,
+    };
 
     let mut fleet = Fleet::start(node, config).await.context("starting the fleet")?;
     warm_up(&mut fleet).await?;

@@ -27,6 +27,7 @@ use serde_json::json;
 
 use crate::ledger::Ledger;
 use crate::record::{EffectEvent, EffectRecord, ToolKind, now_ms, reply_text};
+use crate::script_effects;
 
 /// The header by which a worker names itself.
 pub const WORKER_HEADER: &str = "x-chaos-worker";
@@ -35,12 +36,17 @@ const SLEEP_TIMEOUT_MAX: Duration = Duration::from_secs(120);
 /// Longest answer, in bytes.
 const REPLY_BYTES_MAX: usize = 4 << 20;
 
-/// Prints where it listens and serves until the process is ended.
+/// Prints where it listens and serves until the process is ended; scripts at `socket`.
 ///
 /// # Errors
-/// When the address or the ledger cannot be opened.
-pub async fn serve(listen: SocketAddr, ledger: PathBuf) -> anyhow::Result<()> {
-    let effects = Effects { ledger: Arc::new(Ledger::open(&ledger)?) };
+/// When the address, the socket or the ledger cannot be opened.
+pub async fn serve(
+    listen: SocketAddr,
+    ledger: PathBuf,
+    socket: Option<PathBuf>,
+) -> anyhow::Result<()> {
+    let ledger = Arc::new(Ledger::open(&ledger)?);
+    let effects = Effects { ledger: Arc::clone(&ledger) };
     let config = StreamableHttpServerConfig::default().with_sse_keep_alive(None);
     let service: StreamableHttpService<Effects, LocalSessionManager> =
         StreamableHttpService::new(move || Ok(effects.clone()), Arc::default(), config);
@@ -50,7 +56,18 @@ pub async fn serve(listen: SocketAddr, ledger: PathBuf) -> anyhow::Result<()> {
         .await
         .with_context(|| format!("listening on {listen}"))?;
     writeln!(std::io::stdout(), "{}", listener.local_addr()?)?;
-    Ok(axum::serve(listener, router).await?)
+
+    let scripts = async {
+        match &socket {
+            Some(socket) => script_effects::serve(socket, ledger).await,
+            None => std::future::pending().await,
+        }
+    };
+    // Neither ends but by an error.
+    tokio::select! {
+        served = axum::serve(listener, router) => Ok(served?),
+        failed = scripts => failed,
+    }
 }
 
 /// Serves MCP clients. Clones write into the same ledger.

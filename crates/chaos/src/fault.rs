@@ -33,6 +33,12 @@ pub enum Fault {
     WorkerStop,
     /// A worker is asked to stop under load and started again.
     WorkerTerm,
+    /// A manager's connections to the broker are reset.
+    ManagerReset,
+    /// A manager is killed and started again.
+    ManagerKill,
+    /// A manager is asked to stop under load and started again.
+    ManagerTerm,
     /// A caller is killed and started again for the calls that it has left.
     CallerKill,
     /// A caller is stopped in its tracks and goes on later.
@@ -55,7 +61,7 @@ pub enum Fault {
     QueueFull,
     /// Another queue that is bound to the same topic is at its limit and refuses.
     SecondQueueFull,
-    /// All workers but one are asked to stop, and come again.
+    /// Bridges go from one to all and back to one, or the other way round.
     Scale,
     /// Wall clocks are wrong by 5 s: a third of the processes is ahead, a third behind.
     Clock5s,
@@ -93,7 +99,7 @@ pub struct Strike {
 
 impl Fault {
     /// All of them, with the names by which `--fault` knows them.
-    pub const ALL: [(Self, &'static str); 26] = [
+    pub const ALL: [(Self, &'static str); 29] = [
         (Self::None, "none"),
         (Self::CallerReset, "caller-reset"),
         (Self::WorkerReset, "worker-reset"),
@@ -104,6 +110,9 @@ impl Fault {
         (Self::WorkerKill, "worker-kill"),
         (Self::WorkerStop, "worker-stop"),
         (Self::WorkerTerm, "worker-term"),
+        (Self::ManagerReset, "manager-reset"),
+        (Self::ManagerKill, "manager-kill"),
+        (Self::ManagerTerm, "manager-term"),
         (Self::CallerKill, "caller-kill"),
         (Self::CallerStop, "caller-stop"),
         (Self::BrokerKill, "broker-kill"),
@@ -151,6 +160,12 @@ impl Fault {
         }
     }
 
+    /// Whether it strikes managers of scripts.
+    #[must_use]
+    pub fn needs_managers(self) -> bool {
+        matches!(self, Self::ManagerReset | Self::ManagerKill | Self::ManagerTerm)
+    }
+
     /// How it strikes when it is alone.
     #[must_use]
     pub fn plan(self) -> FaultPlan {
@@ -162,13 +177,13 @@ impl Fault {
 
         match self {
             Self::CallerReset => plan(400, 0..1, 60),
-            Self::WorkerReset => plan(800, 0..1, 30),
+            Self::WorkerReset | Self::ManagerReset => plan(800, 0..1, 30),
             Self::CallerBlackHole | Self::WorkerBlackHole => plan(3_000, 2_000..25_000, 5),
             Self::Latency => plan(500, 2_000..5_000, 20),
             Self::Bandwidth => plan(1_000, 2_000..6_000, 20),
-            Self::WorkerKill | Self::CallerKill => plan(2_000, 300..1_000, 12),
+            Self::WorkerKill | Self::ManagerKill | Self::CallerKill => plan(2_000, 300..1_000, 12),
             Self::WorkerStop | Self::CallerStop => plan(2_000, 1_000..30_000, 5),
-            Self::WorkerTerm => plan(2_000, 100..1_000, 20),
+            Self::WorkerTerm | Self::ManagerTerm => plan(2_000, 100..1_000, 20),
             Self::BrokerKill | Self::BrokerRestart => plan(6_000, 100..3_000, 3),
             Self::MemoryAlarm5s | Self::DiskAlarm5s => plan(5_000, 5_000..5_001, 4),
             Self::MemoryAlarm35s | Self::DiskAlarm35s => plan(3_000, 35_000..35_001, 2),

@@ -9,6 +9,7 @@ mod worker_process;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
@@ -16,6 +17,7 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 use toolbus_testkit::process::{Launch, Process};
 use toolbus_testkit::rabbit::{Node, Vhost};
+use toolbus_testkit::script_python::ScriptPython;
 use url::Url;
 
 pub use caller_process::CallerProcess;
@@ -27,7 +29,10 @@ use crate::proxy::Proxy;
 use crate::random::Random;
 use crate::record::{EffectRecord, now_ms};
 use memory::MemoryWatch;
+use worker_process::WorkerKind;
 
+/// How many of a hundred calls are scripts, where there are managers for them.
+const SCRIPT_PERCENT: u64 = 20;
 /// How long a process may take to be there.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time between two looks at something that is waited for.
@@ -44,8 +49,15 @@ const STOP_TIMEOUT_MAX: Duration = Duration::from_secs(60);
 /// How a fleet is made.
 #[derive(Debug, Clone)]
 pub struct FleetConfig {
-    /// Workers.
+    /// Bridges.
     pub bridges: usize,
+    /// How many of them run at first.
+    pub bridges_at_start: usize,
+    /// Managers of scripts. Without any, no call is a script.
+    pub managers: usize,
+    /// How long workers have to end their calls when they are asked to stop, where that is not the
+    /// default.
+    pub grace: Option<Duration>,
     /// Callers.
     pub callers: usize,
     /// Calls of all callers together.
@@ -63,6 +75,11 @@ pub struct FleetConfig {
 }
 
 impl FleetConfig {
+    /// How many of a hundred calls are scripts.
+    fn script_percent(&self) -> u64 {
+        if self.managers == 0 { 0 } else { SCRIPT_PERCENT }
+    }
+
     /// By how many milliseconds the clock of each process of a kind is wrong: one is ahead, the
     /// next behind, the third right, and so on, beginning with any.
     fn draw_clocks(&self, kind: &str, count: usize) -> Vec<i64> {
@@ -74,6 +91,15 @@ impl FleetConfig {
     }
 }
 
+/// The workers of one kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkerGroup {
+    /// Of MCP servers.
+    Bridges,
+    /// Of scripts.
+    Managers,
+}
+
 /// A fleet that runs.
 pub struct Fleet<'a> {
     /// The broker.
@@ -81,7 +107,9 @@ pub struct Fleet<'a> {
     /// Where all of the fleet meets.
     pub vhost: Vhost,
     /// The bridges.
-    pub workers: Vec<WorkerProcess>,
+    pub bridges: Vec<WorkerProcess>,
+    /// The managers of scripts.
+    pub managers: Vec<WorkerProcess>,
     /// The agents.
     pub callers: Vec<CallerProcess>,
     config: FleetConfig,
@@ -99,12 +127,14 @@ impl<'a> Fleet<'a> {
         let vhost = node.vhost().await?;
         let url = Url::parse(&vhost.amqp_url())?;
         let broker = url.socket_addrs(|| None)?.first().copied().context("a broker's address")?;
-        let (effects, address) = start_effects(&config.folder).await?;
+        let python = ScriptPython::create(&config.folder.join("python"))?;
+        let (effects, address) = start_effects(&config.folder, &python).await?;
 
         let mut fleet = Self {
             node,
             vhost,
-            workers: Vec::new(),
+            bridges: Vec::new(),
+            managers: Vec::new(),
             callers: Vec::new(),
             effects,
             memory: MemoryWatch::start(),
@@ -112,31 +142,47 @@ impl<'a> Fleet<'a> {
             config,
         };
 
-        let clocks = fleet.config.draw_clocks("bridges", fleet.config.bridges);
-        for (number, clock) in clocks.into_iter().enumerate() {
-            let folder = fleet.config.folder.join(format!("bridge-{number}"));
-            let name = format!("bridge-{number}");
-            let mut place = ProcessPlace::new(name, folder, &url, broker).await?;
-            place.clock_shift_ms = clock;
-            let mut worker = WorkerProcess::new(place, address);
-            worker.launch(&fleet.memory)?;
-            fleet.workers.push(worker);
-        }
-        for worker in &mut fleet.workers {
-            worker.wait_ready(READY_TIMEOUT).await?;
-        }
+        let links = BrokerLinks { url, broker };
+        let bridges = WorkerKind::Bridge(address);
+        fleet.bridges =
+            fleet.place_workers("bridge", fleet.config.bridges, bridges, &links).await?;
+        let managers = WorkerKind::Manager(Arc::new(python));
+        fleet.managers =
+            fleet.place_workers("manager", fleet.config.managers, managers, &links).await?;
 
-        fleet.start_callers(&url, broker).await?;
+        let bridges = fleet.bridges.iter_mut().take(fleet.config.bridges_at_start);
+        launch_all(bridges.chain(&mut fleet.managers), &fleet.memory).await?;
+        fleet.start_callers(&links).await?;
         Ok(fleet)
     }
 
-    async fn start_callers(&mut self, url: &Url, broker: SocketAddr) -> anyhow::Result<()> {
+    /// The places of the workers of a kind, none of which runs yet.
+    async fn place_workers(
+        &self,
+        name: &str,
+        count: usize,
+        kind: WorkerKind,
+        links: &BrokerLinks,
+    ) -> anyhow::Result<Vec<WorkerProcess>> {
+        let clocks = self.config.draw_clocks(&format!("{name}s"), count);
+        let mut workers = Vec::new();
+        for (number, clock) in clocks.into_iter().enumerate() {
+            let name = format!("{name}-{number}");
+            let folder = self.config.folder.join(&name);
+            let mut place = ProcessPlace::new(name, folder, links).await?;
+            place.clock_shift_ms = clock;
+            workers.push(WorkerProcess::new(place, kind.clone(), self.config.grace));
+        }
+        Ok(workers)
+    }
+
+    async fn start_callers(&mut self, links: &BrokerLinks) -> anyhow::Result<()> {
         let count = self.config.callers as u64;
         let clocks = self.config.draw_clocks("callers", self.config.callers);
         for (number, clock) in (0..count).zip(clocks) {
             let name = format!("caller-{number}");
             let folder = self.config.folder.join(&name);
-            let mut place = ProcessPlace::new(name, folder, url, broker).await?;
+            let mut place = ProcessPlace::new(name, folder, links).await?;
             place.clock_shift_ms = clock;
             let more = u64::from(number < self.config.calls % count);
             let quota = self.config.calls / count + more;
@@ -182,14 +228,13 @@ impl<'a> Fleet<'a> {
         self.is_calling()
     }
 
-    fn running_workers(&mut self) -> Vec<&mut WorkerProcess> {
-        let running = |worker: &mut WorkerProcess| worker.is_running();
-        self.workers.iter_mut().filter_map(|worker| running(worker).then_some(worker)).collect()
-    }
-
-    /// A worker that runs, by a number that was drawn.
-    pub fn pick_worker(&mut self, victim: u64) -> Option<&mut WorkerProcess> {
-        let mut running = self.running_workers();
+    /// A worker of the group that runs, by a number that was drawn.
+    pub fn pick_worker(&mut self, group: WorkerGroup, victim: u64) -> Option<&mut WorkerProcess> {
+        let workers = match group {
+            WorkerGroup::Bridges => &mut self.bridges,
+            WorkerGroup::Managers => &mut self.managers,
+        };
+        let mut running = running_of(workers);
         let at = usize::try_from(victim).unwrap_or(usize::MAX).checked_rem(running.len())?;
         Some(running.swap_remove(at))
     }
@@ -209,9 +254,14 @@ impl<'a> Fleet<'a> {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub async fn kill_worker(&mut self, victim: u64, away: Duration) -> anyhow::Result<()> {
+    pub async fn kill_worker(
+        &mut self,
+        group: WorkerGroup,
+        victim: u64,
+        away: Duration,
+    ) -> anyhow::Result<()> {
         let memory = self.memory.clone();
-        let Some(worker) = self.pick_worker(victim) else { return Ok(()) };
+        let Some(worker) = self.pick_worker(group, victim) else { return Ok(()) };
         worker.kill();
         tokio::time::sleep(away).await;
         worker.launch(&memory)
@@ -233,9 +283,14 @@ impl<'a> Fleet<'a> {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub async fn restart_worker(&mut self, victim: u64, away: Duration) -> anyhow::Result<()> {
+    pub async fn restart_worker(
+        &mut self,
+        group: WorkerGroup,
+        victim: u64,
+        away: Duration,
+    ) -> anyhow::Result<()> {
         let memory = self.memory.clone();
-        let Some(worker) = self.pick_worker(victim) else { return Ok(()) };
+        let Some(worker) = self.pick_worker(group, victim) else { return Ok(()) };
         let stop = worker.stop(STOP_TIMEOUT_MAX).await;
         tokio::time::sleep(away).await;
         worker.launch(&memory)?;
@@ -243,7 +298,7 @@ impl<'a> Fleet<'a> {
         Ok(())
     }
 
-    /// Asks a worker to stop, starts it again with a wall clock that is wrong, and after a while
+    /// Asks a bridge to stop, starts it again with a wall clock that is wrong, and after a while
     /// once more with one that is right.
     ///
     /// # Errors
@@ -255,7 +310,7 @@ impl<'a> Fleet<'a> {
         hold: Duration,
     ) -> anyhow::Result<()> {
         let memory = self.memory.clone();
-        let Some(worker) = self.pick_worker(victim) else { return Ok(()) };
+        let Some(worker) = self.pick_worker(WorkerGroup::Bridges, victim) else { return Ok(()) };
         let mut stops = Vec::new();
         // Another bit than those that choose the victim.
         let is_ahead = (victim >> 32).is_multiple_of(2);
@@ -273,24 +328,38 @@ impl<'a> Fleet<'a> {
         Ok(())
     }
 
-    /// Asks all workers but the first to stop, at once, and starts them again after a while.
+    /// Scales the bridges: from one to all and back to one, or from all to one and back to all,
+    /// with so much time between the two.
     ///
     /// # Errors
     /// When one cannot be started.
-    pub async fn scale_in_and_out(&mut self, away: Duration) -> anyhow::Result<()> {
-        let mut stops = Vec::new();
-        let others = self.running_workers().into_iter().skip(1);
-        let stopping = others.map(|worker| worker.stop(STOP_TIMEOUT_MAX)).collect::<Vec<_>>();
-        for stop in join_all(stopping).await {
-            stops.extend(stop);
+    pub async fn scale_bridges(&mut self, victim: u64, hold: Duration) -> anyhow::Result<()> {
+        if running_of(&mut self.bridges).len() <= 1 {
+            self.scale_out().await?;
+            tokio::time::sleep(hold).await;
+            self.scale_in(victim).await;
+            return Ok(());
         }
 
-        self.stops.extend(stops);
-        tokio::time::sleep(away).await;
-        for worker in self.workers.iter_mut().skip(1) {
-            worker.launch(&self.memory)?;
+        self.scale_in(victim).await;
+        tokio::time::sleep(hold).await;
+        self.scale_out().await
+    }
+
+    /// Asks all bridges but one to stop, at once.
+    async fn scale_in(&mut self, victim: u64) {
+        let mut others = running_of(&mut self.bridges);
+        let kept = usize::try_from(victim).unwrap_or(usize::MAX).checked_rem(others.len());
+        if let Some(kept) = kept {
+            others.swap_remove(kept);
         }
-        Ok(())
+        let stopping = others.into_iter().map(|worker| worker.stop(STOP_TIMEOUT_MAX));
+        let stops = join_all(stopping).await;
+        self.stops.extend(stops.into_iter().flatten());
+    }
+
+    async fn scale_out(&mut self) -> anyhow::Result<()> {
+        launch_all(self.bridges.iter_mut(), &self.memory).await
     }
 
     /// Waits until the effects are quiet and the queues have had time to drain, stops all workers,
@@ -301,8 +370,9 @@ impl<'a> Fleet<'a> {
     pub async fn finish(mut self) -> anyhow::Result<Evidence> {
         self.wait_until_quiet().await?;
         let queues = self.read_queues().await?;
-        let workers = self.running_workers().into_iter();
-        let stopping = workers.map(|worker| worker.stop(STOP_TIMEOUT_MAX)).collect::<Vec<_>>();
+        let mut workers = running_of(&mut self.bridges);
+        workers.extend(running_of(&mut self.managers));
+        let stopping = workers.into_iter().map(|worker| worker.stop(STOP_TIMEOUT_MAX));
         let stops = join_all(stopping).await;
         self.stops.extend(stops.into_iter().flatten());
         self.effects.kill();
@@ -316,11 +386,16 @@ impl<'a> Fleet<'a> {
         Ok(Evidence {
             callers,
             effects,
-            killed_workers: self.workers.iter().flat_map(WorkerProcess::killed).collect(),
+            killed_workers: self.workers().flat_map(WorkerProcess::killed).collect(),
             queues,
             stops: self.stops,
             memory: self.memory.read_peaks(),
         })
+    }
+
+    /// The workers of both kinds.
+    pub fn workers(&self) -> impl Iterator<Item = &WorkerProcess> {
+        self.bridges.iter().chain(&self.managers)
     }
 
     async fn wait_until_quiet(&self) -> anyhow::Result<()> {
@@ -356,6 +431,32 @@ impl<'a> Fleet<'a> {
     }
 }
 
+/// Where the broker is.
+struct BrokerLinks {
+    url: Url,
+    broker: SocketAddr,
+}
+
+fn running_of(workers: &mut [WorkerProcess]) -> Vec<&mut WorkerProcess> {
+    let running = |worker: &mut WorkerProcess| worker.is_running();
+    workers.iter_mut().filter_map(|worker| running(worker).then_some(worker)).collect()
+}
+
+/// Starts these workers, but for those that run, and waits until all are ready.
+async fn launch_all(
+    workers: impl Iterator<Item = &mut WorkerProcess>,
+    memory: &MemoryWatch,
+) -> anyhow::Result<()> {
+    let mut workers: Vec<_> = workers.collect();
+    for worker in &mut workers {
+        worker.launch(memory)?;
+    }
+    for worker in workers {
+        worker.wait_ready(READY_TIMEOUT).await?;
+    }
+    Ok(())
+}
+
 /// What every process of the fleet has: a name, a folder and a proxy.
 #[derive(Debug)]
 pub struct ProcessPlace {
@@ -372,15 +473,10 @@ pub struct ProcessPlace {
 }
 
 impl ProcessPlace {
-    async fn new(
-        name: String,
-        folder: PathBuf,
-        url: &Url,
-        broker: SocketAddr,
-    ) -> anyhow::Result<Self> {
+    async fn new(name: String, folder: PathBuf, links: &BrokerLinks) -> anyhow::Result<Self> {
         std::fs::create_dir_all(&folder)?;
-        let proxy = Proxy::start(broker).await?;
-        let mut url = url.clone();
+        let proxy = Proxy::start(links.broker).await?;
+        let mut url = links.url.clone();
         let is_set = url.set_port(Some(proxy.address().port())).is_ok();
         ensure!(is_set, "the broker's URL takes no port");
         Ok(Self { name, folder, proxy, broker: url.into(), clock_shift_ms: 0 })
@@ -397,12 +493,17 @@ fn effects_ledger(folder: &Path) -> PathBuf {
 }
 
 /// Starts the effects server and returns where it listens, which it prints.
-async fn start_effects(folder: &Path) -> anyhow::Result<(Process, SocketAddr)> {
+async fn start_effects(
+    folder: &Path,
+    python: &ScriptPython,
+) -> anyhow::Result<(Process, SocketAddr)> {
     let logs = folder.join("effects");
     std::fs::create_dir_all(&logs)?;
     let mut process = Launch::new("chaos")
         .args(["effects", "--listen", "127.0.0.1:0", "--ledger"])
         .arg(effects_ledger(folder))
+        .arg("--socket")
+        .arg(python.socket())
         .spawn(&logs)?;
     let end = Instant::now() + READY_TIMEOUT;
 

@@ -21,8 +21,7 @@ use std::time::Duration;
 pub use evidence::{CallerEvidence, Evidence, MemoryPeak, QueueRest, Span, StopEvidence};
 
 use crate::record::{
-    CallRecord, CallResult, EffectEvent, EffectRecord, Intent, OutcomeRecord, ToolKind, digest,
-    reply_text,
+    CallRecord, CallResult, EffectEvent, EffectRecord, Intent, OutcomeRecord, digest, reply_text,
 };
 
 #[cfg(test)]
@@ -198,7 +197,7 @@ fn judge_effects(verdict: &mut Verdict, intent: &Intent, effect: &EffectHistory<
     if effect.starts.len() < 2 {
         return;
     }
-    if intent.tool == ToolKind::Act {
+    if !intent.tool.may_repeat() {
         verdict.doubled += 1;
         verdict.add_finding("I2", format!("{} by {}", intent.id, name_workers(effect)));
     } else {
@@ -242,7 +241,7 @@ fn judge_outcome(verdict: &mut Verdict, told: &ToldCall<'_>, killed: &BTreeMap<S
     if has_run && says_not_started {
         verdict.not_started_but_ran += 1;
         verdict.add_finding("I4", describe(told, code));
-    } else if has_run && is_retryable && told.intent.tool == ToolKind::Act {
+    } else if has_run && is_retryable && !told.intent.tool.may_repeat() {
         verdict.retryable_but_ran += 1;
         verdict.add_finding("I5", describe(told, code));
     }

@@ -2,9 +2,9 @@
 //! the fleet: one that the callers keep and one that the effects leave.
 //!
 //! The program `chaos` is three: the effects server ([`effects`]), a caller ([`caller`]), and the
-//! driver ([`driver`]) that starts them with bridges and a broker of their own, does a fault to
-//! them ([`fault`], [`strike`]) and has the ledgers judged ([`judge`]). `cargo xtask chaos` runs
-//! it.
+//! driver ([`driver`]) that starts them with bridges, managers of scripts and a broker of their
+//! own, does a fault to them ([`fault`], [`strike`]) and has the ledgers judged ([`judge`]). `cargo
+//! xtask chaos` runs it.
 //!
 //! Everything is on loopback and bounded in count and time, everything is drawn from one seed, and
 //! only processes that were started here are ever signalled.
@@ -22,4 +22,5 @@ pub mod proxy;
 pub mod random;
 pub mod record;
 pub mod report;
+pub mod script_effects;
 pub mod strike;

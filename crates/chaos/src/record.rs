@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::random::hash;
 
-/// The tools of the effects server.
+/// What is called: the tools of the effects server, and scripts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolKind {
@@ -18,6 +18,16 @@ pub enum ToolKind {
     Look,
     /// Is idempotent.
     Put,
+    /// A Python script, which may not be repeated.
+    Script,
+}
+
+impl ToolKind {
+    /// Whether its effect may happen more than once.
+    #[must_use]
+    pub fn may_repeat(self) -> bool {
+        matches!(self, Self::Look | Self::Put)
+    }
 }
 
 /// One line of the effects server's ledger.

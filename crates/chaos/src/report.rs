@@ -25,7 +25,7 @@ const HEADINGS: [&str; 9] = [
 /// The whole page: the machine, the table and how to read it.
 #[must_use]
 pub fn write_page(runs: &[FaultRun], config: &RunConfig) -> String {
-    let RunConfig { seed, calls, bridges, callers, in_flight, pause, .. } = config;
+    let RunConfig { seed, calls, bridges, managers, callers, in_flight, pause, .. } = config;
     let machine = describe_machine();
     let table = write_table(runs);
 
@@ -33,8 +33,10 @@ pub fn write_page(runs: &[FaultRun], config: &RunConfig) -> String {
         "chaos: {machine}\n\n{table}\n\
          - {calls} calls a fault by {callers} callers, {in_flight} at a time each with a mean pause \
          of {} ms between two of a lane, over RabbitMQ (one node, classic queues) and {bridges} \
-         bridges to one MCP server that keeps a ledger. Seed {seed}. 60 % of the calls may not be \
-         repeated, 20 % only read, 20 % are idempotent; effects take 0 to 3 s, answers have 100 B to \
+         bridges to one MCP server that keeps a ledger, and {managers} managers of scripts. Seed \
+         {seed}. Where there are managers, 20 % of the calls are scripts in the local sandbox, which \
+         tell their start and end to the same ledger; of the others 60 % may not be repeated, 20 % \
+         only read, 20 % are idempotent; effects take 0 to 3 s, answers have 100 B to \
          1 MB, deadlines are 2 to 60 s, 5 % are cancelled by their caller.\n\
          - Unknown: `outcome_unknown`, true where the process that held the call was killed or the \
          effect has no end, false where the effect ended or never began. Lies: `ok` without its \

@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::fault::{Fault, Strike};
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, WorkerGroup};
 use crate::proxy::LinkState;
 
 /// Extra time of each way while links are late, at least and at most, in milliseconds.
@@ -44,7 +44,10 @@ pub async fn strike(fleet: &mut Fleet<'_>, strike: Strike) -> anyhow::Result<()>
         | Fault::WorkerBlackHole
         | Fault::WorkerStop
         | Fault::WorkerKill
-        | Fault::WorkerTerm => strike_worker(fleet, strike).await,
+        | Fault::WorkerTerm => strike_worker(fleet, WorkerGroup::Bridges, strike).await,
+        Fault::ManagerReset | Fault::ManagerKill | Fault::ManagerTerm => {
+            strike_worker(fleet, WorkerGroup::Managers, strike).await
+        }
         Fault::Latency | Fault::Bandwidth => strike_links(fleet, strike).await,
         Fault::BrokerKill | Fault::BrokerRestart => strike_broker(fleet, strike).await,
         Fault::MemoryAlarm5s | Fault::MemoryAlarm35s => {
@@ -61,7 +64,7 @@ pub async fn strike(fleet: &mut Fleet<'_>, strike: Strike) -> anyhow::Result<()>
         Fault::ChannelKill => close_channel(fleet, victim).await,
         Fault::QueueFull => fill_worker_queue(fleet, hold).await,
         Fault::SecondQueueFull => bind_full_queue(fleet, hold).await,
-        Fault::Scale => fleet.scale_in_and_out(hold).await,
+        Fault::Scale => fleet.scale_bridges(victim, hold).await,
         Fault::Clock5s | Fault::Clock120s => {
             let error = fault.clock_error().unwrap_or_default();
             fleet.restart_worker_with_wrong_clock(victim, error, hold).await
@@ -92,15 +95,23 @@ async fn strike_caller(fleet: &mut Fleet<'_>, strike: Strike) -> anyhow::Result<
     Ok(())
 }
 
-async fn strike_worker(fleet: &mut Fleet<'_>, strike: Strike) -> anyhow::Result<()> {
+async fn strike_worker(
+    fleet: &mut Fleet<'_>,
+    group: WorkerGroup,
+    strike: Strike,
+) -> anyhow::Result<()> {
     let Strike { fault, victim, hold, .. } = strike;
     match fault {
-        Fault::WorkerKill => return fleet.kill_worker(victim, hold).await,
-        Fault::WorkerTerm => return fleet.restart_worker(victim, hold).await,
+        Fault::WorkerKill | Fault::ManagerKill => {
+            return fleet.kill_worker(group, victim, hold).await;
+        }
+        Fault::WorkerTerm | Fault::ManagerTerm => {
+            return fleet.restart_worker(group, victim, hold).await;
+        }
         _ => {}
     }
 
-    let Some(worker) = fleet.pick_worker(victim) else { return Ok(()) };
+    let Some(worker) = fleet.pick_worker(group, victim) else { return Ok(()) };
     match fault {
         Fault::WorkerBlackHole => {
             worker.place.proxy.set_link(draw_silence(victim));
@@ -138,7 +149,7 @@ async fn strike_links(fleet: &mut Fleet<'_>, strike: Strike) -> anyhow::Result<(
 }
 
 fn set_links(fleet: &Fleet<'_>, state: LinkState) {
-    let workers = fleet.workers.iter().map(|worker| &worker.place.proxy);
+    let workers = fleet.workers().map(|worker| &worker.place.proxy);
     let callers = fleet.callers.iter().map(|caller| &caller.place.proxy);
     for proxy in workers.chain(callers) {
         proxy.set_link(state);

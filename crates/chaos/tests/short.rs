@@ -44,6 +44,8 @@ async fn run(strikes: Vec<Strike>, calls: u64, pause: Duration) -> Option<FaultR
         seed: SEED,
         calls,
         bridges: 3,
+        managers: 2,
+        grace: None,
         callers: 2,
         in_flight: 8,
         pause,

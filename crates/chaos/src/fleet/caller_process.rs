@@ -25,6 +25,7 @@ pub struct CallerProcess {
     quota: u64,
     in_flight: u64,
     pause: Duration,
+    script_percent: u64,
     process: Option<Process>,
     launches: Vec<CallerLaunch>,
 }
@@ -40,7 +41,17 @@ struct CallerLaunch {
 impl CallerProcess {
     pub(super) fn new(place: ProcessPlace, config: &FleetConfig, quota: u64) -> Self {
         let FleetConfig { seed, in_flight, pause, .. } = *config;
-        Self { place, seed, quota, in_flight, pause, process: None, launches: Vec::new() }
+        let script_percent = config.script_percent();
+        Self {
+            place,
+            seed,
+            quota,
+            in_flight,
+            pause,
+            script_percent,
+            process: None,
+            launches: Vec::new(),
+        }
     }
 
     /// Starts a process for the calls that are left; where none are, there is none.
@@ -59,6 +70,7 @@ impl CallerProcess {
             .args(["caller", "--broker", &self.place.broker, "--name", &name])
             .args(["--seed", &self.seed.to_string(), "--calls", &left.to_string()])
             .args(["--in-flight", &self.in_flight.to_string()])
+            .args(["--script-percent", &self.script_percent.to_string()])
             .args(["--pause-ms", &self.pause.as_millis().to_string(), "--ledger"])
             .arg(&ledger)
             .spawn(&logs)?;

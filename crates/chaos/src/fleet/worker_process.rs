@@ -1,12 +1,16 @@
-//! A worker: `mcp-bridge` with the effects server, which it calls in its own name.
+//! A worker: `mcp-bridge` with the effects server, which it calls in its own name, or
+//! `scripts-manager` with the local sandbox, whose interpreter has its name.
 
 use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use serde_json::json;
 use tokio::time::Instant;
 use toolbus_testkit::process::{Launch, Service};
+use toolbus_testkit::script_python::ScriptPython;
 use toolbus_wire::clock::SHIFT_VARIABLE;
 
 use super::memory::MemoryWatch;
@@ -16,23 +20,39 @@ use crate::effects::WORKER_HEADER;
 use crate::judge::{Span, StopEvidence};
 use crate::record::now_ms;
 
-/// What the chart gives a bridge.
-const MEMORY_LIMIT_MIB: u64 = 512;
+/// What the chart gives a bridge and a manager.
+const BRIDGE_MEMORY_LIMIT_MIB: u64 = 512;
+const MANAGER_MEMORY_LIMIT_MIB: u64 = 256;
+/// Scripts that one manager runs at a time, and that wait there, of one caller as of all.
+const SCRIPTS_MAX: &str = "4";
+const SCRIPTS_WAITING_MAX: &str = "16";
+
+/// What a worker is, and what it needs to have effects.
+#[derive(Debug, Clone)]
+pub(super) enum WorkerKind {
+    /// `mcp-bridge`, with the address of the effects server.
+    Bridge(SocketAddr),
+    /// `scripts-manager`, with the interpreter of its scripts.
+    Manager(Arc<ScriptPython>),
+}
 
 /// A worker's place, and the process that has it now. Each process in it has a name of its own.
 #[derive(Debug)]
 pub struct WorkerProcess {
     /// Where it is.
     pub place: ProcessPlace,
-    effects: SocketAddr,
+    kind: WorkerKind,
+    grace: Option<Duration>,
     service: Option<Service>,
     launches: u32,
     killed: Vec<(String, Span)>,
 }
 
 impl WorkerProcess {
-    pub(super) fn new(place: ProcessPlace, effects: SocketAddr) -> Self {
-        Self { place, effects, service: None, launches: 0, killed: Vec::new() }
+    /// `grace` is how long it has to end its calls when it is asked to stop, where that is not
+    /// the default.
+    pub(super) fn new(place: ProcessPlace, kind: WorkerKind, grace: Option<Duration>) -> Self {
+        Self { place, kind, grace, service: None, launches: 0, killed: Vec::new() }
     }
 
     /// Starts the next process here, unless one runs.
@@ -43,22 +63,37 @@ impl WorkerProcess {
 
         self.launches += 1;
         let name = self.process_name();
+        let (launch, memory_limit_mib) = match &self.kind {
+            WorkerKind::Bridge(effects) => {
+                (self.prepare_bridge(*effects, &name)?, BRIDGE_MEMORY_LIMIT_MIB)
+            }
+            WorkerKind::Manager(python) => {
+                (prepare_manager(&python.interpreter(&name)?), MANAGER_MEMORY_LIMIT_MIB)
+            }
+        };
+
+        let mut launch = launch
+            .env(SHIFT_VARIABLE, self.place.clock_shift_ms.to_string())
+            .args(["--bus", &self.place.broker]);
+        if let Some(grace) = self.grace {
+            launch = launch.env("TOOLBUS_SHUTDOWN__GRACE", format!("{}ms", grace.as_millis()));
+        }
+
+        let mut service = launch.start()?;
+        memory.add(service.process().id(), &name, memory_limit_mib);
+        self.service = Some(service);
+        Ok(())
+    }
+
+    fn prepare_bridge(&self, effects: SocketAddr, name: &str) -> anyhow::Result<Launch> {
         let servers = self.place.folder.join("mcp.json");
         let entry = json!({
             "type": "http",
-            "url": format!("http://{}/mcp", self.effects),
+            "url": format!("http://{effects}/mcp"),
             "headers": {WORKER_HEADER: name},
         });
         std::fs::write(&servers, json!({"mcpServers": {SERVER_NAME: entry}}).to_string())?;
-
-        let launch = Launch::new("mcp-bridge")
-            .env(SHIFT_VARIABLE, self.place.clock_shift_ms.to_string())
-            .arg("--bus")
-            .arg(&self.place.broker);
-        let mut service = launch.arg("--mcp-config").arg(&servers).start()?;
-        memory.add(service.process().id(), &name, MEMORY_LIMIT_MIB);
-        self.service = Some(service);
-        Ok(())
+        Ok(Launch::new("mcp-bridge").arg("--mcp-config").arg(&servers))
     }
 
     pub(super) async fn wait_ready(&mut self, limit: Duration) -> anyhow::Result<()> {
@@ -114,4 +149,12 @@ impl WorkerProcess {
     fn process_name(&self) -> String {
         format!("{}.{}", self.place.name, self.launches)
     }
+}
+
+fn prepare_manager(python: &Path) -> Launch {
+    Launch::new("scripts-manager")
+        .env("TOOLBUS_SCRIPTS__PYTHON", python)
+        .env("TOOLBUS_SCRIPTS__MAX_CONCURRENT", SCRIPTS_MAX)
+        .env("TOOLBUS_AGENTS__MAX_CONCURRENT", SCRIPTS_MAX)
+        .env("TOOLBUS_AGENTS__MAX_WAITING", SCRIPTS_WAITING_MAX)
 }
