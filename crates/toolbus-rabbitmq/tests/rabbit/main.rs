@@ -5,9 +5,11 @@
 
 mod connecting;
 mod frames;
+mod nodes;
 mod outages;
 mod publishing;
 mod settling;
 mod strangers;
 mod support;
 mod topology;
+mod traffic;
