@@ -8,6 +8,10 @@
 //!
 //! Nothing here retries. A message that was not sent goes back to its caller, a message whose
 //! answer is lost is [`PublishOutcome::Unconfirmed`].
+//!
+//! After a refusal the channel is replaced. A channel of RabbitMQ 3 keeps who led a quorum queue
+//! when it first published there, and refuses everything for as long as that node is down, though
+//! the queue has another leader by then. What is in flight ends on the old channel.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -15,6 +19,7 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use lapin::message::BasicReturnMessage;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
@@ -22,8 +27,10 @@ use lapin::protocol::AMQPErrorKind;
 use lapin::types::ShortString;
 use lapin::{BasicProperties, Channel};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::backoff::Backoff;
 use crate::error::{protocol_error, reason};
 use crate::link::Link;
 use crate::metrics::Metrics;
@@ -86,10 +93,13 @@ impl Publisher {
     }
 
     /// Opens a channel to publish on, with the exchanges declared.
-    pub(crate) async fn open(&self) -> lapin::Result<Channel> {
-        let channel = self.topology.open_channel(&self.link).await?;
-        channel.confirm_select(ConfirmSelectOptions::default()).await?;
-        Ok(channel)
+    pub(crate) fn open(&self) -> BoxFuture<'static, lapin::Result<Channel>> {
+        let (link, topology) = (Arc::clone(&self.link), Arc::clone(&self.topology));
+        Box::pin(async move {
+            let channel = topology.open_channel(&link).await?;
+            channel.confirm_select(ConfirmSelectOptions::default()).await?;
+            Ok(channel)
+        })
     }
 
     /// Publishes on `channel`, and on another when the broker has closed it.
@@ -114,7 +124,8 @@ impl Publisher {
         end
     }
 
-    async fn publish_on(&mut self, channel: Channel) -> ChannelEnd {
+    async fn publish_on(&mut self, mut channel: Channel) -> ChannelEnd {
+        let mut replacement = Replacement::default();
         let mut in_flight = FuturesUnordered::new();
         let mut returns = Returns::default();
         let mut taken = Vec::new();
@@ -138,6 +149,9 @@ impl Publisher {
                 () = collect_settled(&mut in_flight, &mut settled), if !in_flight.is_empty() => {
                     let alone = in_flight.is_empty() && settled.len() == 1;
                     returns.collect_settled(&mut settled);
+                    if settled.iter().any(SettledMessage::is_refused) {
+                        replacement.request(|| self.open());
+                    }
 
                     for sent in settled.drain(..) {
                         sent.report_outcome(&mut returns, alone, &self.metrics);
@@ -155,6 +169,10 @@ impl Publisher {
                     let wanted = taken.drain(..).filter(|command| !command.outcome.is_closed());
                     in_flight.extend(wanted.map(|command| publish_command(channel.clone(), command)));
                 }
+                opened = replacement.opened(), if replacement.is_opening() => {
+                    // Where it fails, the old one goes on or its end is noticed.
+                    channel = opened.unwrap_or(channel);
+                }
                 () = &mut drained, if !self.commands.is_closed() => self.commands.close(),
             }
         }
@@ -164,6 +182,44 @@ impl Publisher {
 enum ChannelEnd {
     Drained,
     ChannelLost,
+}
+
+/// A channel that is being opened to take the place of one that refused.
+#[derive(Default)]
+struct Replacement {
+    opening: Option<BoxFuture<'static, lapin::Result<Channel>>>,
+    /// A queue that is full refuses on any channel.
+    backoff: Backoff,
+    last: Option<Instant>,
+    not_before: Option<Instant>,
+}
+
+impl Replacement {
+    /// Opens another channel, unless that was done a moment ago.
+    fn request(&mut self, open: impl FnOnce() -> BoxFuture<'static, lapin::Result<Channel>>) {
+        let now = Instant::now();
+        if self.is_opening() || self.not_before.is_some_and(|moment| now < moment) {
+            return;
+        }
+
+        if let Some(last) = self.last.replace(now) {
+            self.backoff.note_uptime(now - last);
+        }
+        self.not_before = Some(now + self.backoff.next());
+        self.opening = Some(open());
+    }
+
+    fn is_opening(&self) -> bool {
+        self.opening.is_some()
+    }
+
+    /// Waits for the other channel. Dropping the wait loses nothing.
+    async fn opened(&mut self) -> lapin::Result<Channel> {
+        let Some(opening) = &mut self.opening else { return std::future::pending().await };
+        let opened = opening.await;
+        self.opening = None;
+        opened
+    }
 }
 
 /// A message that went through the library, and what came of it.
@@ -282,6 +338,10 @@ impl Returns {
 }
 
 impl SettledMessage {
+    fn is_refused(&self) -> bool {
+        matches!(self.answer, ConfirmResult::Nacked)
+    }
+
     /// Tells the caller what became of its message; `alone` is whether no other could have been
     /// what closed the channel.
     fn report_outcome(self, returns: &mut Returns, alone: bool, metrics: &Metrics) {

@@ -1,8 +1,11 @@
-//! RabbitMQ for tests: [`vhost`] for most, a [`Node`] of one's own for those that break it.
+//! RabbitMQ for tests: [`vhost`] for most, a [`Node`] or a [`Cluster`] of one's own for those that
+//! break it.
 //!
 //! A test never sees the default virtual host, nor another test's: each gets its own, made and
 //! deleted through the management API.
 
+mod cluster;
+mod home;
 mod management;
 mod node;
 mod vhost;
@@ -11,6 +14,7 @@ use std::env;
 
 use tokio::sync::OnceCell;
 
+pub use cluster::Cluster;
 pub use management::Broker;
 pub use node::Node;
 pub use vhost::{Binding, Message, Queue, Vhost};
@@ -32,11 +36,29 @@ pub async fn vhost() -> Option<Vhost> {
 /// # Panics
 /// As [`vhost`] does.
 pub async fn node() -> Option<Node> {
-    if !Node::is_installed() {
-        crate::skip("rabbitmq-server is not installed: run dev/setup");
+    if !is_installed() {
         return None;
     }
     Some(Node::start().await.unwrap_or_else(|error| panic!("no node: {error:?}")))
+}
+
+/// A broker of three nodes of the test's own. `None` as for [`vhost`].
+///
+/// # Panics
+/// As [`vhost`] does.
+pub async fn cluster() -> Option<Cluster> {
+    if !is_installed() {
+        return None;
+    }
+    Some(Cluster::start().await.unwrap_or_else(|error| panic!("no cluster: {error:?}")))
+}
+
+/// Whether there is RabbitMQ; says so where there is none.
+fn is_installed() -> bool {
+    if !Node::is_installed() {
+        crate::skip("rabbitmq-server is not installed: run dev/setup");
+    }
+    Node::is_installed()
 }
 
 async fn shared() -> Option<Broker> {

@@ -102,6 +102,56 @@ async fn a_node_survives_crash_stop_and_pause() {
     assert_eq!(node.ctl(&["eval", alarms]).await.unwrap().trim(), "[]");
 }
 
+/// A node that is cut off from the others pauses and comes back once it sees them again.
+#[tokio::test]
+async fn a_cluster_is_cut_and_healed() {
+    let Some(mut cluster) = rabbit::cluster().await else { return };
+    let vhost = cluster.vhost().await.unwrap();
+    vhost.declare_queue("q", json!({"durable": true})).await.unwrap();
+    assert_eq!(vhost.queue("q").await.unwrap().unwrap().kind, "quorum");
+    let address = |cluster: &rabbit::Cluster, number: usize| {
+        let url = cluster.nodes()[number].broker().amqp().to_owned();
+        url.split_once('@').unwrap().1.trim_end_matches('/').to_owned()
+    };
+
+    for number in [1, 0] {
+        let started = Instant::now();
+        cluster.cut_off(number).await.unwrap();
+        let address = address(&cluster, number);
+        eventually(LIMIT, async || {
+            ensure!(TcpStream::connect(&address).is_err(), "the node takes connections");
+            Ok(())
+        })
+        .await;
+        println!("paused after {:?}", started.elapsed());
+        publish_to_majority(&vhost).await;
+
+        let started = Instant::now();
+        cluster.heal(number).await.unwrap();
+        cluster.wait_until_whole().await.unwrap();
+        println!("healed after {:?}", started.elapsed());
+    }
+
+    let started = Instant::now();
+    cluster.node(2).crash().await.unwrap();
+    publish_to_majority(&vhost).await;
+    cluster.node(2).start_again().await.unwrap();
+    cluster.wait_until_whole().await.unwrap();
+    println!("crashed and started again in {:?}", started.elapsed());
+    // One that was refused may have been taken all the same.
+    assert!(vhost.take("q", 100).await.unwrap().len() >= 3);
+}
+
+/// Publishes until the queue has a leader that takes it.
+async fn publish_to_majority(vhost: &rabbit::Vhost) {
+    eventually(LIMIT, async || {
+        let is_routed = vhost.publish("", "q", json!({}), b"to the majority").await?;
+        ensure!(is_routed, "there is no queue");
+        Ok(())
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn the_shared_broker_ends_with_the_run() {
     if !rabbit::Node::is_installed() {

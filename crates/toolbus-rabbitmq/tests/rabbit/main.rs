@@ -5,6 +5,7 @@
 
 mod connecting;
 mod frames;
+mod nodes;
 mod outages;
 mod publishing;
 mod settling;
@@ -12,4 +13,5 @@ mod stopping;
 mod strangers;
 mod support;
 mod topology;
+mod traffic;
 mod windows;

@@ -1,99 +1,19 @@
 //! Everything that can be taken away from a bus while it works. It comes back by itself each time,
 //! and no message that was confirmed is lost.
 
-use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tokio::task::JoinSet;
 use toolbus_bus::{Bus as _, Delivery, Disposition, Health, PublishError};
 use toolbus_rabbitmq::RabbitBus;
 use toolbus_testkit::eventually;
 
 use crate::support::{
-    PATIENCE, Recorder, at_once, config, connect, connections, durable, in_order, message, node,
-    private, subscribe, topic, vhost,
+    PATIENCE, Recorder, at_once, config, connect, connections, durable, in_order, is_up, message,
+    node, private, subscribe, topic, vhost,
 };
-
-async fn is_up(bus: &RabbitBus) {
-    eventually(PATIENCE, async || match bus.health() {
-        Health::Up => Ok(()),
-        other => Err(other),
-    })
-    .await;
-}
-
-/// Publishes from several tasks until it is told to stop, and keeps what was confirmed.
-struct Traffic {
-    stop: Arc<AtomicBool>,
-    confirmed: Arc<Mutex<Vec<String>>>,
-    failed: Arc<AtomicUsize>,
-    tasks: JoinSet<()>,
-}
-
-impl Traffic {
-    fn start(bus: &Arc<RabbitBus>, to: &'static str) -> Self {
-        let mut traffic = Self {
-            stop: Arc::default(),
-            confirmed: Arc::default(),
-            failed: Arc::default(),
-            tasks: JoinSet::new(),
-        };
-
-        for task in 0..16 {
-            let (bus, stop) = (Arc::clone(bus), Arc::clone(&traffic.stop));
-            let (confirmed, failed) = (Arc::clone(&traffic.confirmed), Arc::clone(&traffic.failed));
-            traffic.tasks.spawn(async move {
-                let mut number = 0;
-                while !stop.load(Ordering::Relaxed) {
-                    let text = format!("{task}-{number}");
-                    number += 1;
-
-                    match bus.publish(&topic(to), message(&text)).await {
-                        Ok(()) => confirmed.lock().push(text),
-                        Err(PublishError::Unconfirmed | PublishError::Unavailable(_)) => {
-                            failed.fetch_add(1, Ordering::Relaxed);
-                        }
-                        Err(error) => panic!("message {text}: {error}"),
-                    }
-
-                    tokio::time::sleep(Duration::from_millis(2)).await;
-                }
-            });
-        }
-
-        traffic
-    }
-
-    async fn confirmed_beyond(&self, count: usize) {
-        eventually(PATIENCE, async || match self.confirmed.lock().len() {
-            confirmed if confirmed > count => Ok(()),
-            confirmed => Err(format!("{confirmed} of {count} were confirmed")),
-        })
-        .await;
-    }
-
-    /// Stops, and waits until everything that was confirmed has come to `handler`.
-    async fn stop_and_compare(mut self, handler: &Recorder) {
-        self.stop.store(true, Ordering::Relaxed);
-        while let Some(ended) = self.tasks.join_next().await {
-            ended.unwrap();
-        }
-
-        let confirmed = std::mem::take(&mut *self.confirmed.lock());
-        eventually(PATIENCE, async || {
-            let seen: HashSet<_> = handler.texts().into_iter().collect();
-            let lost = confirmed.iter().filter(|text| !seen.contains(*text)).count();
-            match lost {
-                0 => Ok(()),
-                _ => Err(format!("{lost} of {} confirmed messages did not come", confirmed.len())),
-            }
-        })
-        .await;
-    }
-}
+use crate::traffic::Traffic;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_power_cut_loses_no_confirmed_message() {
@@ -117,9 +37,9 @@ async fn a_power_cut_loses_no_confirmed_message() {
     node.start_again().await.unwrap();
     is_up(&worker).await;
     is_up(&caller).await;
-    let before = traffic.confirmed.lock().len();
+    let before = traffic.confirmed();
     traffic.confirmed_beyond(before + 200).await;
-    assert!(traffic.failed.load(Ordering::Relaxed) > 0, "the outage was not noticed");
+    assert!(traffic.failures() > 0, "the outage was not noticed");
     traffic.stop_and_compare(&handler).await;
 
     // The private queue went with its connection and is back under its name.

@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use lapin::{Channel, Connection, ConnectionProperties};
 use parking_lot::Mutex;
 use toolbus_bus::{
-    Bus as _, Consumer, Delivery, Disposition, Flow, Handler, Subscription, TopicPattern,
+    Bus as _, Consumer, Delivery, Disposition, Flow, Handler, Health, Subscription, TopicPattern,
 };
 use toolbus_rabbitmq::{Config, RabbitBus, Start};
 use toolbus_testkit::eventually;
@@ -40,7 +40,17 @@ macro_rules! node {
     };
 }
 
-pub(crate) use {node, vhost};
+/// Runs a test with a broker of three nodes of its own, or says that it cannot.
+macro_rules! cluster {
+    () => {
+        match toolbus_testkit::rabbit::cluster().await {
+            Some(cluster) => cluster,
+            None => return,
+        }
+    };
+}
+
+pub(crate) use {cluster, node, vhost};
 
 pub(crate) fn config(url: &str) -> Config {
     let mut config = Config::new(url).unwrap();
@@ -82,6 +92,14 @@ pub(crate) async fn subscribe(
     handler: &Arc<impl Handler>,
 ) -> Consumer {
     bus.subscribe(subscription, Arc::clone(handler) as Arc<dyn Handler>).await.unwrap()
+}
+
+pub(crate) async fn is_up(bus: &RabbitBus) {
+    eventually(PATIENCE, async || match bus.health() {
+        Health::Up => Ok(()),
+        other => Err(other),
+    })
+    .await;
 }
 
 /// The connections into a virtual host, once the one of a bus is listed.

@@ -5,14 +5,20 @@ use percent_encoding::percent_decode_str;
 use reqwest::{Method, Url};
 use serde_json::Value;
 
-use super::Vhost;
+use super::vhost::{QueueType, Vhost};
 
 #[cfg(test)]
 mod tests;
 
-/// A broker's addresses and the user that the tests log in as.
+/// The addresses of a broker's nodes, and the user that the tests log in as.
 #[derive(Debug, Clone)]
 pub struct Broker {
+    first: Addresses,
+    others: Vec<Addresses>,
+}
+
+#[derive(Debug, Clone)]
+struct Addresses {
     amqp: Url,
     api: Url,
 }
@@ -37,7 +43,14 @@ impl Broker {
             Some(api) => Url::parse(api).context("the URL of the management API")?,
             None => Url::parse(&format!("http://{host}:15672"))?,
         };
-        Ok(Self { amqp, api })
+        Ok(Self { first: Addresses { amqp, api }, others: Vec::new() })
+    }
+
+    /// A broker of the nodes of both.
+    pub(crate) fn with(mut self, other: &Self) -> Self {
+        self.others.push(other.first.clone());
+        self.others.extend(other.others.iter().cloned());
+        self
     }
 
     pub(crate) fn on_loopback(amqp_port: u16, api_port: u16) -> anyhow::Result<Self> {
@@ -45,23 +58,26 @@ impl Broker {
         Self::parse(&format!("amqp://guest:guest@127.0.0.1:{amqp_port}"), Some(&api))
     }
 
-    /// The AMQP URL of a virtual host of this broker.
+    /// The AMQP URL of a virtual host of this broker; of several nodes, theirs with commas between.
     pub fn amqp_url(&self, vhost: &str) -> String {
-        let mut url = self.amqp.clone();
-        if let Ok(mut path) = url.path_segments_mut() {
-            path.push(vhost);
-        }
-        url.into()
+        let urls = self.nodes().map(|node| {
+            let mut url = node.amqp.clone();
+            if let Ok(mut path) = url.path_segments_mut() {
+                path.push(vhost);
+            }
+            url.into()
+        });
+        urls.collect::<Vec<String>>().join(",")
     }
 
-    /// The AMQP URL without a virtual host, as `TOOLBUS_TEST_AMQP` takes it.
+    /// The AMQP URL of the first node without a virtual host, as `TOOLBUS_TEST_AMQP` takes it.
     pub fn amqp(&self) -> &str {
-        self.amqp.as_str()
+        self.first.amqp.as_str()
     }
 
-    /// The URL of the management API, as `TOOLBUS_TEST_AMQP_API` takes it.
+    /// The URL of its management API, as `TOOLBUS_TEST_AMQP_API` takes it.
     pub fn api(&self) -> &str {
-        self.api.as_str()
+        self.first.api.as_str()
     }
 
     /// A new virtual host, deleted when the result is dropped.
@@ -69,18 +85,30 @@ impl Broker {
     /// # Errors
     /// When the management API does not answer or refuses.
     pub async fn vhost(&self) -> anyhow::Result<Vhost> {
-        Vhost::create(self.clone()).await
+        Vhost::create(self.clone(), QueueType::Classic).await
+    }
+
+    /// A new virtual host whose queues are quorum queues unless they say otherwise.
+    ///
+    /// # Errors
+    /// As [`Broker::vhost`].
+    pub async fn quorum_vhost(&self) -> anyhow::Result<Vhost> {
+        Vhost::create(self.clone(), QueueType::Quorum).await
+    }
+
+    fn nodes(&self) -> impl Iterator<Item = &Addresses> {
+        std::iter::once(&self.first).chain(&self.others)
     }
 
     pub(crate) fn user(&self) -> String {
-        match self.amqp.username() {
+        match self.first.amqp.username() {
             "" => "guest".to_owned(),
             name => decode(name),
         }
     }
 
     fn password(&self) -> String {
-        self.amqp.password().map_or_else(|| "guest".to_owned(), decode)
+        self.first.amqp.password().map_or_else(|| "guest".to_owned(), decode)
     }
 }
 
@@ -129,29 +157,47 @@ impl Management {
         expect_success(answer).await.map(drop)
     }
 
+    /// Sends a request to the first node that takes connections.
     async fn send(
         &self,
         method: Method,
         path: &[&str],
         body: Option<Value>,
     ) -> anyhow::Result<reqwest::Response> {
-        let mut url = self.broker.api.clone();
+        let mut refusal = None;
+        for node in self.broker.nodes() {
+            let request = self.request(method.clone(), &node.api, path)?;
+            let request = match &body {
+                Some(body) => request.json(body),
+                None => request,
+            };
+            match request.send().await {
+                Err(error) if error.is_connect() => refusal = Some(error),
+                outcome => {
+                    return outcome.with_context(|| format!("management API: {}", path.join("/")));
+                }
+            }
+        }
+
+        let refusal = refusal.context("the broker has no node")?;
+        Err(refusal).with_context(|| format!("management API: {}", path.join("/")))
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        api: &Url,
+        path: &[&str],
+    ) -> anyhow::Result<reqwest::RequestBuilder> {
+        let mut url = api.clone();
         url.path_segments_mut()
             .ok()
             .context("the URL of the management API takes no path")?
             .pop_if_empty()
             .push("api")
             .extend(path);
-        let mut request = self
-            .http
-            .request(method, url)
-            .basic_auth(self.broker.user(), Some(self.broker.password()));
-
-        if let Some(body) = body {
-            request = request.json(&body);
-        }
-
-        request.send().await.with_context(|| format!("management API: {}", path.join("/")))
+        let request = self.http.request(method, url);
+        Ok(request.basic_auth(self.broker.user(), Some(self.broker.password())))
     }
 }
 

@@ -1,20 +1,17 @@
 //! A private RabbitMQ node: a broker of its own ports, data, log, cookie and name, which can be
 //! stopped, crashed, paused and made to block publishers.
-//!
-//! Erlang nodes find each other through epmd, a daemon that one node starts for all of a machine.
-//! A node of ours has an epmd of its own on a port of its own, in the foreground, so that none is
-//! left behind and none of the machine's is asked.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use tempfile::TempDir;
 use tokio::time::Instant;
 
+use super::home::Home;
 use super::management::{Broker, Management};
 use super::vhost::Vhost;
 use crate::process::Process;
@@ -31,19 +28,21 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 /// A port may be taken between the choice and its use.
 const ATTEMPTS: usize = 3;
+/// The name of the file with a node's settings.
+const SETTINGS_FILE: &str = "rabbitmq.conf";
 
 /// Bytes of memory that make the alarm go off: plenty for tests, little enough for the machine.
 const MEMORY_LIMIT: &str = "1GB";
 
-/// A private broker. Killed, with all its data, when this is dropped.
+/// A private broker, or a node of one. Killed, with all its data, when this is dropped.
 #[derive(Debug)]
 pub struct Node {
     // In the order in which they must go: a broker without its folder complains.
     server: Option<Process>,
-    _epmd: Process,
     ports: Ports,
     broker: Broker,
-    folder: TempDir,
+    folder: PathBuf,
+    home: Arc<Home>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +50,6 @@ struct Ports {
     amqp: u16,
     api: u16,
     metrics: u16,
-    epmd: u16,
     distribution: u16,
 }
 
@@ -66,31 +64,36 @@ impl Node {
     /// # Errors
     /// When RabbitMQ is not installed, or ends or is not ready in time; the error has its output.
     pub async fn start() -> anyhow::Result<Self> {
-        let mut attempt = 1;
-        loop {
-            match Self::try_start().await {
-                Err(error) if attempt < ATTEMPTS && format!("{error:?}").contains("eaddrinuse") => {
-                    attempt += 1;
-                }
-                outcome => return outcome,
-            }
-        }
+        retry_taken_ports(Self::try_start).await
     }
 
     async fn try_start() -> anyhow::Result<Self> {
-        let [amqp, api, metrics, epmd, distribution] = crate::ports::free()?;
-        let ports = Ports { amqp, api, metrics, epmd, distribution };
-        let folder = TempDir::with_prefix("toolbus-rabbitmq-")?;
-        write_settings(folder.path(), ports)?;
-        let mut node = Self {
-            server: None,
-            _epmd: start_epmd(folder.path(), ports)?,
-            ports,
-            broker: Broker::on_loopback(amqp, api)?,
-            folder,
-        };
+        let home = Arc::new(Home::create()?);
+        let folder = home.folder().to_owned();
+        let mut node = Self::prepare(home, folder)?;
         node.start_server().await?;
         Ok(node)
+    }
+
+    /// A node that does not run yet.
+    pub(super) fn prepare(home: Arc<Home>, folder: PathBuf) -> anyhow::Result<Self> {
+        let [amqp, api, metrics, distribution] = crate::ports::free()?;
+        let ports = Ports { amqp, api, metrics, distribution };
+        write_settings(&folder, ports)?;
+        let broker = Broker::on_loopback(amqp, api)?;
+        Ok(Self { server: None, ports, broker, folder, home })
+    }
+
+    /// Adds to the settings of a node that does not run yet.
+    pub(super) fn add_settings(&self, settings: &str) -> anyhow::Result<()> {
+        let file = self.folder.join(SETTINGS_FILE);
+        let all = fs::read_to_string(&file)? + settings;
+        Ok(fs::write(file, all)?)
+    }
+
+    /// What Erlang calls it.
+    pub fn name(&self) -> String {
+        format!("toolbus-{}@localhost", self.ports.amqp)
     }
 
     /// The broker's addresses.
@@ -111,14 +114,24 @@ impl Node {
         self.broker.vhost().await
     }
 
+    /// A new virtual host whose queues are quorum queues unless they say otherwise.
+    ///
+    /// # Errors
+    /// When the node does not answer.
+    pub async fn quorum_vhost(&self) -> anyhow::Result<Vhost> {
+        self.broker.quorum_vhost().await
+    }
+
     /// Ends the broker as a crash would (SIGKILL). What it had confirmed is still there after
     /// [`Node::start_again`], and so are the queues that were declared before this call: the broker
-    /// answers a declaration up to two seconds before it is on disk, so that is waited for.
+    /// answers a declaration up to two seconds before it is on disk, and that of a quorum queue,
+    /// whose messages are lost with it, even longer. So that is waited for.
     ///
     /// # Errors
     /// When the broker does not answer before its end.
     pub async fn crash(&mut self) -> anyhow::Result<()> {
-        let written = self.ctl(&["eval", "mnesia:sync_log()."]).await.map(drop);
+        let write = "mnesia:sync_log(), [dets:sync(Table) || Table <- dets:all()], ok.";
+        let written = self.ctl(&["eval", write]).await.map(drop);
         self.server = None;
         written
     }
@@ -205,12 +218,12 @@ impl Node {
         self.server.as_mut().context("the broker is not running")
     }
 
-    async fn start_server(&mut self) -> anyhow::Result<()> {
+    pub(super) async fn start_server(&mut self) -> anyhow::Result<()> {
         let mut command = self.command("rabbitmq-server")?;
         // Makes the script become the Erlang machine instead of waiting for it, so that signals
         // reach the broker itself.
         command.env("detached", "1").stdin(Stdio::null());
-        let mut server = Process::spawn("rabbitmq", &mut command, self.folder.path())?;
+        let mut server = Process::spawn("rabbitmq", &mut command, &self.folder)?;
         let management = Management::new(self.broker.clone())?;
         let check = format!("{}", self.ports.amqp);
         let end = Instant::now() + START_TIMEOUT;
@@ -232,14 +245,15 @@ impl Node {
     /// One of RabbitMQ's scripts with an environment in which it knows only this node.
     fn command(&self, name: &str) -> anyhow::Result<Command> {
         let script = find_script(name).with_context(|| format!("{name} is not installed"))?;
-        let folder = self.folder.path();
+        let folder = &self.folder;
         let mut command = Command::new(script);
         let on_loopback = "-kernel inet_dist_use_interface {127,0,0,1}";
-        clear_environment(&mut command, folder, self.ports.epmd)
+        self.home
+            .set_environment(&mut command)
             .env("RABBITMQ_CONF_ENV_FILE", "/dev/null")
-            .env("RABBITMQ_NODENAME", format!("toolbus-{}@localhost", self.ports.amqp))
+            .env("RABBITMQ_NODENAME", self.name())
             .env("RABBITMQ_DIST_PORT", self.ports.distribution.to_string())
-            .env("RABBITMQ_CONFIG_FILE", folder.join("rabbitmq.conf"))
+            .env("RABBITMQ_CONFIG_FILE", folder.join(SETTINGS_FILE))
             .env("RABBITMQ_ADVANCED_CONFIG_FILE", folder.join("advanced.config"))
             .env("RABBITMQ_ENABLED_PLUGINS_FILE", folder.join("enabled_plugins"))
             .env("RABBITMQ_MNESIA_BASE", folder.join("data"))
@@ -248,6 +262,21 @@ impl Node {
             .env("RABBITMQ_CTL_ERL_ARGS", on_loopback);
 
         Ok(command)
+    }
+}
+
+/// Starts a broker, and again with other ports where one was taken.
+pub(super) async fn retry_taken_ports<T>(
+    start: impl AsyncFn() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let mut attempt = 1;
+    loop {
+        match start().await {
+            Err(error) if attempt < ATTEMPTS && format!("{error:?}").contains("eaddrinuse") => {
+                attempt += 1;
+            }
+            outcome => return outcome,
+        }
     }
 }
 
@@ -264,40 +293,12 @@ fn write_settings(folder: &Path, ports: Ports) -> anyhow::Result<()> {
          vm_memory_high_watermark.absolute = {MEMORY_LIMIT}\n\
          disk_free_limit.absolute = 50MB\n"
     );
-    fs::write(folder.join("rabbitmq.conf"), settings)?;
+    fs::write(folder.join(SETTINGS_FILE), settings)?;
     // Quorum queues report by a clock of their own, which has no name in the other file.
     fs::write(folder.join("advanced.config"), "[{rabbit, [{quorum_tick_interval, 500}]}].\n")?;
     fs::write(folder.join("enabled_plugins"), "[rabbitmq_management,rabbitmq_prometheus].\n")?;
 
     Ok(())
-}
-
-/// Starts epmd in the foreground. Its guard is the one that removes the folder after a sudden end,
-/// because it runs from before the broker starts until after it has stopped.
-fn start_epmd(folder: &Path, ports: Ports) -> anyhow::Result<Process> {
-    let mut command = Command::new("epmd");
-    command.stdin(Stdio::null());
-    clear_environment(&mut command, folder, ports.epmd);
-    Process::spawn_with("epmd", &mut command, folder, Some(folder))
-}
-
-/// Leaves of the machine's environment only where programs are, and gives this node's epmd and
-/// home, where Erlang keeps its cookie.
-fn clear_environment<'a>(
-    command: &'a mut Command,
-    folder: &Path,
-    epmd_port: u16,
-) -> &'a mut Command {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    command
-        // Where a crashing Erlang leaves its dump.
-        .current_dir(folder)
-        .env_clear()
-        .env("PATH", path)
-        .env("LANG", "C.UTF-8")
-        .env("HOME", folder)
-        .env("ERL_EPMD_PORT", epmd_port.to_string())
-        .env("ERL_EPMD_ADDRESS", "127.0.0.1")
 }
 
 fn find_script(name: &str) -> Option<PathBuf> {

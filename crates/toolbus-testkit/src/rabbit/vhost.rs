@@ -15,11 +15,21 @@ use serde_json::{Map, Value, json};
 use super::Broker;
 use super::management::Management;
 
+/// How often a virtual host is asked for.
+const ATTEMPTS: usize = 3;
+
 /// A virtual host. Deleted, with its connections closed, when this is dropped.
 #[derive(Debug)]
 pub struct Vhost {
     name: String,
     management: Management,
+}
+
+/// What queues of a virtual host are unless they say otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum QueueType {
+    Classic,
+    Quorum,
 }
 
 /// A queue, as the management API shows it.
@@ -30,6 +40,9 @@ pub struct Queue {
     /// `classic` or `quorum`.
     #[serde(rename = "type", default)]
     pub kind: String,
+    /// The node that it is on, or that leads it.
+    #[serde(default)]
+    pub node: String,
     /// Whether it outlives the broker.
     #[serde(default)]
     pub durable: bool,
@@ -80,19 +93,38 @@ pub struct Message {
 }
 
 impl Vhost {
-    pub(crate) async fn create(broker: Broker) -> anyhow::Result<Self> {
+    pub(crate) async fn create(broker: Broker, queue_type: QueueType) -> anyhow::Result<Self> {
         let vhost = Self {
             name: format!("test-{}", uuid::Uuid::new_v4().simple()),
             management: Management::new(broker)?,
         };
         let rights = json!({"configure": ".*", "write": ".*", "read": ".*"});
         let user = vhost.management.broker().user();
-        vhost.management.put(&["vhosts", &vhost.name], json!({})).await?;
+        let description = match queue_type {
+            QueueType::Classic => json!({}),
+            // RabbitMQ 3.10 has it by another name than later ones.
+            QueueType::Quorum => {
+                json!({"defaultqueuetype": "quorum", "default_queue_type": "quorum"})
+            }
+        };
+        vhost.put(description).await?;
         vhost.management.put(&["permissions", &vhost.name, &user], rights).await?;
         Ok(vhost)
     }
 
-    /// The AMQP URL of this virtual host.
+    /// Makes the virtual host. A node that has just joined its cluster may keep the answer waiting
+    /// for longer than a request may take.
+    async fn put(&self, description: Value) -> anyhow::Result<()> {
+        let mut attempt = 1;
+        loop {
+            match self.management.put(&["vhosts", &self.name], description.clone()).await {
+                Err(_) if attempt < ATTEMPTS => attempt += 1,
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// The AMQP URL of this virtual host; of several nodes, theirs with commas between.
     pub fn amqp_url(&self) -> String {
         self.management.broker().amqp_url(&self.name)
     }
@@ -177,13 +209,16 @@ impl Vhost {
 
     /// The names of the connections into this virtual host.
     pub async fn connections(&self) -> anyhow::Result<Vec<String>> {
-        #[derive(Deserialize)]
-        struct Connection {
-            name: String,
-        }
-        let all = self.management.get(&["vhosts", &self.name, "connections"]).await?;
-        let all: Vec<Connection> = read(all)?;
-        Ok(all.into_iter().map(|connection| connection.name).collect())
+        Ok(self.list_connections().await?.into_iter().map(|connection| connection.name).collect())
+    }
+
+    /// The nodes that the connections into this virtual host lead to.
+    pub async fn connected_nodes(&self) -> anyhow::Result<Vec<String>> {
+        Ok(self.list_connections().await?.into_iter().map(|connection| connection.node).collect())
+    }
+
+    async fn list_connections(&self) -> anyhow::Result<Vec<Connection>> {
+        read(self.management.get(&["vhosts", &self.name, "connections"]).await?)
     }
 
     /// Has the broker close every connection into this virtual host and returns how many there
@@ -222,6 +257,12 @@ impl Drop for Vhost {
         };
         let _ = thread::spawn(delete).join();
     }
+}
+
+#[derive(Deserialize)]
+struct Connection {
+    name: String,
+    node: String,
 }
 
 #[derive(Deserialize)]
