@@ -72,27 +72,21 @@ pub const NOTHING: Allowed = Allowed {
 
 /// The short run under every fault but the alarms.
 pub const FAULTS: Allowed = Allowed {
-    // A confirm is lost with the connection, and the request is sent again, to another worker.
-    doubled: 6,
-    // The reply went to the queue of a connection that was lost.
-    timeout_lies: 20,
-    // A second queue refused, and the first had taken the call: 65 in 4 s, all that were made.
-    not_started_lies: 200,
-    // Another worker is given the call of one that lives, and answers that it is lost.
-    unknown_false: 60,
-    // A cancel does not find the worker that is to get the call, or is late on a slow link.
-    begun_after_end: 15,
+    // The deadline came while the caller, or the worker that had the reply, was cut off.
+    timeout_lies: 6,
+    // A worker was handed requests, and was cut off or stopped before it had begun them: only it
+    // knows that.
+    unknown_false: 10,
+    // The request was on its way from the worker to the server when the cancel came to the worker,
+    // or a slow link held the cancel up.
+    begun_after_end: 6,
     ..NOTHING
 };
 
 /// The short run under the alarms.
 pub const ALARMS: Allowed = Allowed {
-    // A publish that is blocked for longer than its confirm may take is made again.
-    doubled: 8,
-    // The reply was given up during the alarm, or was for a deadline within it.
-    timeout_lies: 30,
-    // No sign of life gets through, and the caller takes its worker for lost.
-    unknown_false: 20,
+    // The deadline came during the alarm, when no reply can be published.
+    timeout_lies: 12,
     // A call and its cancel are held up alike, and arrive in any order.
     begun_after_end: 6,
     ..NOTHING

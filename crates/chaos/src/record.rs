@@ -133,7 +133,7 @@ pub fn digest(text: &str) -> String {
     format!("{:016x}-{}", hash(text.as_bytes()), text.len())
 }
 
-/// Now, in Unix milliseconds. It is the machine's own clock: the ledgers stay true where the clock of
+/// Now, in Unix milliseconds, by the machine's own clock: the ledgers stay true where the clock of
 /// a process under test is put wrong.
 #[must_use]
 pub fn now_ms() -> u64 {

@@ -11,7 +11,7 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use toolbus_bus::Bus;
 use toolbus_config::shared_settings::BusSettings;
 use toolbus_pods::KubernetesRunner;
@@ -55,11 +55,12 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     let name = runner.name();
     let instance = InstanceId::parse(&context.identity.instance)?;
     let shares = settings.agents.shares(settings.scripts.max_concurrent);
-    let runner = Arc::new(FairRunner::new(runner, shares));
+    let fair = Arc::new(FairRunner::new(runner, shares));
 
     // One call more than may run and wait is taken, so that it can be refused as busy.
     let concurrency = u16::try_from(shares.running + shares.waiting + 1).unwrap_or(u16::MAX);
     let concurrency = NonZeroU16::new(concurrency).expect("one more than nothing");
+    let runner: Arc<dyn Runner> = fair.clone();
     let worker =
         toolbus_scripts::serve(bus.clone(), &instance, concurrency, runner, grants).await?;
 
@@ -78,8 +79,15 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     }
 
     context.shutdown.requested().cancelled().await;
+
     // A part of the grace stays for leaving the bus.
-    worker.stop(settings.shutdown.grace.duration() * 4 / 5).await;
+    let grace = settings.shutdown.grace.duration() * 4 / 5;
+    fair.close_queue_at(Instant::now() + grace / 2);
+    if let Some(pods) = &pods {
+        pods.detach_dropped_runs();
+    }
+    worker.stop(grace).await;
+
     if let Some(pods) = pods {
         // Cancelled calls have been answered; their pods take a moment to be deleted.
         let _ = timeout(DELETION_TIMEOUT, pods.close()).await;

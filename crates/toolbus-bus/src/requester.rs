@@ -44,6 +44,8 @@ pub const REQUESTS_MAX: usize = 10_000;
 /// fetched ahead would not come sooner, and each may be a reply of the largest size.
 pub(crate) const FLOW: Flow = Flow::Ordered { prefetch: PREFETCH };
 const PREFETCH: NonZeroU16 = NonZeroU16::new(16).expect("16 is not zero");
+/// How long it may take to find out whether a queue has consumers.
+const COUNT_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long to wait before a message is sent again whose confirm was lost.
 const RESEND_BACKOFF: Duration = Duration::from_millis(100);
 
@@ -425,11 +427,14 @@ impl Publication<'_> {
     /// A second copy could be run by another worker than the first, so only what may repeat is
     /// published again. And a queue that refuses says nothing of the other queues of its topic.
     async fn publish(mut self, envelope: Envelope) -> Result<(), PublishError> {
+        let mut left = self.deadline.left();
+        self.look_for_workers().await;
+
         let mut may_be_there = false;
         loop {
-            // The broker drops what nobody waits for any more, by its own clock; and a worker learns
-            // from it how much time was left.
-            let copy = envelope.clone().with_expiry(self.deadline.left());
+            // The broker drops what nobody waits for any more, by its own clock; and a worker
+            // learns from it how much time was left, and so when the request was sent.
+            let copy = envelope.clone().with_expiry(left);
             match self.bus.publish(self.topic, copy).await {
                 Err(PublishError::Unconfirmed) => may_be_there = true,
                 // The broker went away with it and is not back yet.
@@ -442,12 +447,6 @@ impl Publication<'_> {
                     self.waiting.expect_worker(Error::Unconfirmed);
                     return Ok(());
                 }
-                Ok(()) => {
-                    if let Some(workers) = self.workers.take() {
-                        self.waiting.note_published(workers);
-                    }
-                    return Ok(());
-                }
                 result => return result,
             }
 
@@ -456,7 +455,20 @@ impl Publication<'_> {
                 return Ok(());
             }
             tokio::time::sleep(RESEND_BACKOFF).await;
+            left = self.deadline.left();
+            self.waiting.note_second_copy();
         }
+    }
+
+    /// Finds out whether there are workers, where none was heard of lately. Where there are none,
+    /// whichever comes later hears of the request after it was sent, and asks before it starts it.
+    async fn look_for_workers(&mut self) {
+        let Some(workers) = self.workers.take() else { return };
+        let is_unclaimed = !self.waiting.has_heard_of(&workers) && {
+            let counting = self.bus.count_consumers(&workers.subscription);
+            tokio::time::timeout(COUNT_TIMEOUT, counting).await == Ok(Some(0))
+        };
+        self.waiting.note_workers(workers, is_unclaimed);
     }
 }
 
@@ -485,11 +497,7 @@ impl ReplyReader {
     fn read(&self, envelope: Envelope) {
         if message::is::<Alive>(&envelope) {
             match json::read::<Alive>(&envelope.body) {
-                Ok(alive) => {
-                    let (agent, worker) = (self.agent.as_str(), &alive.instance);
-                    self.clocks.hear_heartbeat(agent, worker, &envelope);
-                    self.take_heartbeat(&alive);
-                }
+                Ok(alive) => self.take_heartbeat(&alive, &envelope),
                 Err(error) => tracing::warn!(%error, "dropped a malformed heartbeat"),
             }
         } else if message::is::<ToolProgress>(&envelope) {
@@ -507,11 +515,13 @@ impl ReplyReader {
     }
 
     /// Its worker lives, and is told which of its calls nobody waits for any more.
-    fn take_heartbeat(&self, alive: &Alive) {
+    fn take_heartbeat(&self, alive: &Alive, envelope: &Envelope) {
         // It is kept for each of its calls.
         if alive.instance.len() > ID_BYTES_MAX {
             return tracing::warn!("dropped a heartbeat: the name of its worker is too long");
         }
+
+        self.clocks.hear_heartbeat(self.agent.as_str(), &alive.instance, envelope);
 
         for call_id in self.pending.take_heartbeat(alive) {
             tracing::debug!(call_id, worker = alive.instance, "a worker runs an abandoned call");

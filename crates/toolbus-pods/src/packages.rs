@@ -32,7 +32,7 @@ use url::Url;
 pub(crate) use egress_policy::egress_policy;
 pub(crate) use installer_pod::mount_set;
 
-use crate::pod_lifecycle::PodCreation;
+use crate::pod_lifecycle::{PodCreation, PodSignals};
 use crate::pod_spec::{PodIdentity, describe_pod};
 use crate::protocol;
 use crate::runner::{self, RunnerInner, ScriptCall};
@@ -165,9 +165,10 @@ impl RunnerInner {
         let described = describe_pod(&self.settings, &identity, lifetime);
         let pod = installer_pod::describe_installer(described, &self.settings);
         let by = run.wait_deadline(start_timeout);
+        let signals = PodSignals::cancelled_by(&run.cancelled);
 
         let PodCreation::Created(mut installer) =
-            self.keeper.create_pod(&identity, pod, &run.cancelled, by).await?
+            self.keeper.create_pod(&identity, pod, &signals, by).await?
         else {
             return Err(Error::Failed("a packages pod has the name of another".to_owned()));
         };
@@ -184,7 +185,8 @@ impl RunnerInner {
             file_bytes: self.settings.packages.set_bytes.bytes(),
             ..runner::limits(&script)
         };
-        let call = ScriptCall { script: &script, run: &run, limits, package_set: None };
+        let PodSignals { detached, .. } = &signals;
+        let call = ScriptCall { script: &script, run: &run, limits, package_set: None, detached };
         let outcome = self.run_to_end(&mut installer, &call).await;
 
         // Whatever became of the installation, the script that needs the packages has not started.

@@ -1,9 +1,9 @@
 //! The lifecycle of pods: creation, adoption, and deletion of all that was created.
 //!
 //! Invariants: a pod that was asked for is held by an [`OwnedPod`], and dropping that deletes it,
-//! also when it is unknown whether the cluster has created it yet; a pod that could not be deleted
-//! is orphaned, and the `reaper` deletes it; nothing is deleted that another manager created under
-//! the same name.
+//! also when it is unknown whether the cluster has created it yet, unless the pod was detached for
+//! another manager to adopt; a pod that could not be deleted is orphaned, and the `reaper` deletes
+//! it; nothing is deleted that another manager created under the same name.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -74,6 +74,22 @@ struct PendingDeletions {
     last: Option<Instant>,
 }
 
+/// The tokens that end this manager's use of a pod.
+#[derive(Debug, Clone)]
+pub(crate) struct PodSignals {
+    /// Fires when the pod is of no use any more: it is deleted.
+    pub(crate) cancelled: CancellationToken,
+    /// Fires when this manager stops and the pod goes on: it is left for another manager to adopt.
+    pub(crate) detached: CancellationToken,
+}
+
+impl PodSignals {
+    /// The signals of a pod that no other manager can use.
+    pub(crate) fn cancelled_by(cancelled: &CancellationToken) -> Self {
+        Self { cancelled: cancelled.clone(), detached: CancellationToken::new() }
+    }
+}
+
 /// Result of asking the cluster for a pod.
 pub(crate) enum PodCreation {
     /// The cluster has accepted it.
@@ -82,7 +98,7 @@ pub(crate) enum PodCreation {
     NameTaken,
 }
 
-/// A pod that this manager owns. It is deleted when this is dropped.
+/// A pod that this manager owns. It is deleted when this is dropped, unless it was detached.
 pub(crate) struct OwnedPod {
     pub(crate) keeper: Arc<PodKeeper>,
     /// The pod's name.
@@ -95,6 +111,8 @@ pub(crate) struct OwnedPod {
     pub(crate) follower: PodFollower,
     /// The stream to a pod that waits for the acknowledgement of its end.
     pub(crate) end_listener: Option<ContainerInput>,
+    /// Once it has fired, dropping leaves the pod for another manager.
+    pub(crate) detached: CancellationToken,
     /// Dropping it deletes nothing: it was never created, another manager owns it, or the reaper
     /// deletes it.
     pub(crate) is_disowned: bool,
@@ -137,11 +155,13 @@ impl PodKeeper {
         self: &Arc<Self>,
         identity: &PodIdentity,
         mut description: Pod,
-        cancelled: &CancellationToken,
+        signals: &PodSignals,
         by: Instant,
     ) -> Result<PodCreation, Error> {
         description.metadata.owner_references = self.owner.references();
-        let owned = self.track_pod(&identity.name, &identity.nonce);
+        let mut owned = self.track_pod(&identity.name, &identity.nonce);
+        let PodSignals { cancelled, detached } = signals;
+        owned.detached = detached.clone();
         let stop = cancelled.clone();
 
         // What is created is dropped, and so the pod deleted, when no caller waits for it any more:
@@ -284,6 +304,7 @@ impl PodKeeper {
             uid: None,
             follower: self.watch.follow_pod(name),
             end_listener: None,
+            detached: CancellationToken::new(),
             is_disowned: false,
         }
     }
@@ -456,6 +477,12 @@ impl Drop for OwnedPod {
         // Once another manager has adopted it, that manager deletes it.
         if self.is_disowned || self.follower.is_owned_by_other(&self.keeper.manager) {
             self.keeper.held.lock().remove(&self.nonce);
+            return;
+        }
+
+        // It stays held, for the reaper of this manager would delete it as orphaned.
+        if self.detached.is_cancelled() {
+            tracing::info!(pod = self.name, "left a pod for another manager to adopt");
             return;
         }
 

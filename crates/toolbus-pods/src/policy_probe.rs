@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use toolbus_scripts::runner::Error;
 
-use crate::pod_lifecycle::{OwnedPod, PodCreation};
+use crate::pod_lifecycle::{OwnedPod, PodCreation, PodSignals};
 use crate::pod_spec::{PodIdentity, describe_pod};
 use crate::pod_watch::ContainerEnd;
 use crate::requests::with_retry;
@@ -111,9 +111,10 @@ impl RunnerInner {
         let start_timeout = self.settings.start_timeout.duration();
         let lifetime = start_timeout + PROBE_TIMEOUT;
         let by = Instant::now() + start_timeout;
+        let signals = PodSignals::cancelled_by(stop);
         let description = describe_probe(describe_pod(&self.settings, &identity, lifetime));
         let PodCreation::Created(mut pod) =
-            self.keeper.create_pod(&identity, description, stop, by).await?
+            self.keeper.create_pod(&identity, description, &signals, by).await?
         else {
             return Err(Error::Failed("the name of a new pod was taken".to_owned()));
         };

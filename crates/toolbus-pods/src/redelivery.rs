@@ -35,6 +35,7 @@ impl RunnerInner {
             let text = "the manager that had the call was lost, and the call has no pod (any more)";
             return Err(Error::OutcomeUnknown(text.to_owned()));
         };
+        pod.detached = call.detached.clone();
 
         self.record_pod_in_span(&pod.name);
         tracing::info!(pod = pod.name, "adopted the pod of a redelivered call");

@@ -6,6 +6,8 @@
 //! once.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -28,7 +30,7 @@ use crate::leases::{LivenessTracker, ManagerLeases};
 use crate::namespace::{self, Unavailable};
 use crate::owner_lease::OwnerLease;
 use crate::packages::{self, PackageSets};
-use crate::pod_lifecycle::{OwnedPod, PodCreation, PodKeeper};
+use crate::pod_lifecycle::{OwnedPod, PodCreation, PodKeeper, PodSignals};
 use crate::pod_spec::{self, PodIdentity};
 use crate::pod_startup::{PodStartup, ReadyPod};
 use crate::pod_watch::PodWatch;
@@ -70,6 +72,8 @@ pub(crate) struct ScriptCall<'a> {
     pub(crate) limits: protocol::ScriptLimits,
     /// The installed package set that its pod mounts.
     pub(crate) package_set: Option<String>,
+    /// Fires when this manager stops: what has a pod is left for another manager to adopt.
+    pub(crate) detached: &'a CancellationToken,
 }
 
 /// Runs scripts in pods. Cheap to clone.
@@ -91,6 +95,8 @@ pub(crate) struct RunnerInner {
     /// Permits of the scripts that run.
     running: Semaphore,
     tasks: TaskTracker,
+    /// A stop is planned: scripts whose runs are dropped from now on are left to other managers.
+    is_detaching: AtomicBool,
     /// Background work beside scripts: maintenance of the warm pods, and the network policy probe.
     pub(crate) background: TaskTracker,
     /// Ends the background work.
@@ -191,6 +197,7 @@ impl KubernetesRunner {
             admitted_max,
             running: Semaphore::new(max_concurrent),
             tasks,
+            is_detaching: AtomicBool::new(false),
             background,
             background_stop,
             policy: Mutex::default(),
@@ -201,6 +208,12 @@ impl KubernetesRunner {
         };
 
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Prepares a planned stop: a script whose run is dropped from now on, and whose call was not
+    /// cancelled, goes on in its pod. Another manager adopts it with the redelivered call.
+    pub fn detach_dropped_runs(&self) {
+        self.inner.is_detaching.store(true, Relaxed);
     }
 
     /// Deletes the warm pods, ends the probe of the network policy, and waits until no script runs
@@ -264,6 +277,28 @@ impl Runner for KubernetesRunner {
     }
 }
 
+/// Ends the task of a run whose caller has dropped it.
+struct DropSignal {
+    runner: Arc<RunnerInner>,
+    /// Fires when the call's outcome is not wanted.
+    call_cancelled: CancellationToken,
+    /// Ends the run, and its script with it.
+    cancelled: CancellationToken,
+    /// Ends the run, and leaves its script.
+    detached: CancellationToken,
+}
+
+impl Drop for DropSignal {
+    fn drop(&mut self) {
+        let is_wanted = !self.call_cancelled.is_cancelled();
+        if is_wanted && self.runner.is_detaching.load(Relaxed) {
+            self.detached.cancel();
+        } else {
+            self.cancelled.cancel();
+        }
+    }
+}
+
 impl RunnerInner {
     async fn admit_script(self: Arc<Self>, script: Script, run: Run) -> Result<Outcome, Error> {
         script.check()?;
@@ -281,13 +316,27 @@ impl RunnerInner {
             }
         };
 
-        // Fires as well when the caller drops this future: the task below sees to the end.
+        // When the caller drops this future, the task below sees to the end.
         let cancelled = run.cancelled.child_token();
-        let guard = cancelled.clone().drop_guard();
+        let detached = CancellationToken::new();
+        let guard = DropSignal {
+            runner: Arc::clone(&self),
+            call_cancelled: run.cancelled,
+            cancelled: cancelled.clone(),
+            detached: detached.clone(),
+        };
         let runner = Arc::clone(&self);
         let run = Run { cancelled, ..run };
         let running = async move {
-            let outcome = runner.run_admitted(script, &requirements, run).await;
+            // What is dropped by the first arm leaves its pod, whatever it was at.
+            let outcome = tokio::select! {
+                biased;
+                () = detached.cancelled() => {
+                    let text = "this manager stopped, and left the script to another one";
+                    Err(Error::OutcomeUnknown(text.to_owned()))
+                }
+                outcome = runner.run_admitted(script, &requirements, run, &detached) => outcome,
+            };
             drop(admission);
             outcome
         };
@@ -303,11 +352,13 @@ impl RunnerInner {
         script: Script,
         requirements: &Requirements,
         run: Run,
+        detached: &CancellationToken,
     ) -> Result<Outcome, Error> {
         let has_packages = !requirements.is_empty();
         let limits =
             protocol::ScriptLimits { packages: u32::from(has_packages), ..limits(&script) };
-        let mut call = ScriptCall { script: &script, run: &run, limits, package_set: None };
+        let mut call =
+            ScriptCall { script: &script, run: &run, limits, package_set: None, detached };
 
         // A redelivered script does not wait for a turn: its pod exists already, and not for long
         // unless a manager adopts it. That pod has its packages, too.
@@ -413,7 +464,9 @@ impl RunnerInner {
             }
 
             let by = run.wait_deadline(start_timeout);
-            let created = self.keeper.create_pod(&identity, description, &run.cancelled, by).await;
+            let signals =
+                PodSignals { cancelled: run.cancelled.clone(), detached: call.detached.clone() };
+            let created = self.keeper.create_pod(&identity, description, &signals, by).await;
             let is_busy = matches!(created, Err(Error::Busy(_)));
 
             if !is_busy || Instant::now() >= end || !self.warm.evict_for_room() {

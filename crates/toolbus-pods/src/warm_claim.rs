@@ -59,6 +59,8 @@ pub(crate) async fn hand_over_script(
 ) -> Result<ClaimedPod, ClaimRefusal> {
     let run = call.run;
     let WarmPod { mut pod, mut ready, requested_at, .. } = warm_pod;
+    // From now on it may be this call's, and then goes where the call goes.
+    pod.detached = call.detached.clone();
     // Whether the pod may have become this call's. Written as soon as that is so, for the claim may
     // be dropped half way.
     let mut may_be_claimed = false;

@@ -36,7 +36,7 @@ use toolbus_scripts::tool::TIMEOUT_SECONDS;
 use crate::attach::ContainerFrame;
 use crate::errors;
 use crate::metrics;
-use crate::pod_lifecycle::{OwnedPod, PodCreation, PodKeeper, ROOM_GRACE};
+use crate::pod_lifecycle::{OwnedPod, PodCreation, PodKeeper, PodSignals, ROOM_GRACE};
 use crate::pod_spec::{self, PodIdentity};
 use crate::pod_startup::{self, ReadyPod};
 use crate::pod_watch::ObservedPod;
@@ -344,8 +344,9 @@ impl WarmPool {
         let description =
             pod_spec::describe_warm_pod(settings, &identity, &self.template, lifetime);
         let by = requested_at + start_timeout;
+        let signals = PodSignals::cancelled_by(stop);
         let PodCreation::Created(mut pod) =
-            keeper.create_pod(&identity, description, stop, by).await?
+            keeper.create_pod(&identity, description, &signals, by).await?
         else {
             return Err(Error::Failed("the name of a new pod was taken".to_owned()));
         };

@@ -3,14 +3,15 @@
 //!
 //! Invariants: an agent holds at most its share of permits, running or next in line for all of
 //! them, so every call waits for a bounded number of scripts of others; a call over a limit is
-//! refused at once as busy, with the limit that it exceeds.
+//! refused at once as busy, with the limit that it exceeds; once the queue is closed no call waits.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::time::{Instant, sleep_until};
 
 use crate::runner::{CallKey, Error, Outcome, Run, Runner, Script};
 
@@ -34,6 +35,8 @@ pub struct FairRunner {
     /// Permits to run, shared by all agents and granted in order of arrival.
     permits: Semaphore,
     agents: Mutex<AgentShares>,
+    /// When calls that wait are refused, once that is known.
+    queue_end: watch::Sender<Option<Instant>>,
 }
 
 #[derive(Default)]
@@ -61,7 +64,15 @@ impl FairRunner {
     #[must_use]
     pub fn new(runner: Arc<dyn Runner>, shares: Shares) -> Self {
         let permits = Semaphore::new(shares.running.clamp(1, Semaphore::MAX_PERMITS));
-        Self { runner, shares, permits, agents: Mutex::default() }
+        let queue_end = watch::Sender::default();
+        Self { runner, shares, permits, agents: Mutex::default(), queue_end }
+    }
+
+    /// Closes the queue at this moment: calls that still wait are refused as busy, since they have
+    /// not started and a script that starts later would be cut off. Where the runner
+    /// [adopts](Runner::adopts) they go on waiting, for another process can start them.
+    pub fn close_queue_at(&self, end: Instant) {
+        self.queue_end.send_replace(Some(end));
     }
 
     fn try_admit(&self, agent: String) -> Result<AdmittedScript<'_>, Error> {
@@ -112,6 +123,16 @@ impl FairRunner {
         self.runner.run(script, run).await
     }
 
+    /// Waits until calls may no longer wait for their turn.
+    async fn queue_closed(&self) {
+        let mut queue_end = self.queue_end.subscribe();
+        let end = queue_end.wait_for(Option::is_some).await.ok().and_then(|end| *end);
+        match end {
+            Some(end) if !self.runner.adopts() => sleep_until(end).await,
+            _ => std::future::pending().await,
+        }
+    }
+
     async fn wait_for_turn<'a>(
         &'a self,
         admitted: &'a AdmittedScript<'_>,
@@ -132,6 +153,10 @@ impl FairRunner {
         tokio::select! {
             waited = run.with_start_deadline(self.runner.wait(run.key, Box::pin(turn))) => waited?,
             () = run.cancelled.cancelled() => return Err(Error::Cancelled),
+            () = self.queue_closed() => {
+                let text = "this worker stops, and it was not the script's turn yet";
+                return Err(Error::Busy(text.to_owned()));
+            }
         }
 
         permits?.ok_or_else(|| Error::Failed("there are no places any more".to_owned()))

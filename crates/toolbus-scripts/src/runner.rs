@@ -285,7 +285,8 @@ pub trait Runner: Send + Sync + 'static {
         Box::pin(ready(Ok(false)))
     }
 
-    /// Runs a script to its end. When the future is dropped the script is killed all the same.
+    /// Runs a script to its end. When the future is dropped the script is killed all the same,
+    /// unless the runner [adopts](Runner::adopts) scripts and was told to leave it to another one.
     fn run(&self, script: Script, run: Run) -> BoxFuture<'_, Result<Outcome, Error>>;
 }
 

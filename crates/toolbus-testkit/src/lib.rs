@@ -1,5 +1,6 @@
 //! Real parts for tests: a private RabbitMQ node, MCP servers, a telemetry collector, a metrics
-//! store, and our own services as processes; and a place that keeps the spans of a test.
+//! store, our own services as processes, and a Python whose scripts reach the test; and a place
+//! that keeps the spans of a test.
 //!
 //! Everything that is started here is ended here: at drop, and by a small guard process when the
 //! test process dies without dropping anything. Nothing of the machine is shared or changed: ports
@@ -24,6 +25,7 @@ pub mod otlp;
 pub mod process;
 pub mod prometheus;
 pub mod rabbit;
+pub mod script_python;
 pub mod spans;
 pub mod tools;
 pub mod trace;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use toolbus_wire::envelope::new_id;
 use toolbus_wire::message::tool::ID_BYTES_MAX;
@@ -32,6 +32,13 @@ const ANSWERED_MAX: usize = 256;
 /// a worker may be back later than we are.
 const REPLY_REQUEST_TIMES: [Duration; 4] =
     [Duration::ZERO, Duration::from_secs(2), Duration::from_secs(5), Duration::from_secs(10)];
+/// How many checks after its worker was heard the reply of a silent call is asked for, again and
+/// again: 3 s.
+const REPLY_REQUEST_CHECKS: u32 = 6;
+/// For how long there is taken to be a worker where one was heard of.
+const HEARD_TTL: Duration = Duration::from_secs(5);
+/// Most subscriptions of which it is remembered when a worker was heard of.
+const HEARD_MAX: usize = 256;
 /// Most subscriptions that are looked at for consumers in one check.
 const UNCLAIMED_MAX: usize = 16;
 /// Most calls of one heartbeat that its worker is told to stop; the next one names the rest.
@@ -40,6 +47,8 @@ const ABANDONED_MAX: usize = 64;
 #[derive(Default)]
 pub(super) struct Pending {
     table: Mutex<PendingTable>,
+    /// Hears that replies may have been missed.
+    missed: Notify,
 }
 
 #[derive(Default)]
@@ -51,6 +60,8 @@ struct PendingTable {
     expired: VecDeque<Arc<str>>,
     /// Ended with one, oldest first.
     answered: VecDeque<AnsweredRequest>,
+    /// When a worker of a subscription was last heard of, for each that requests are sent to.
+    heard_at: HashMap<Arc<str>, Instant>,
     /// No request begins any more.
     closed: bool,
     /// Hears of the message that the requester has sent to itself.
@@ -100,8 +111,12 @@ struct PendingRequest {
     unless_heard: UnlessHeard,
     /// Which worker has spoken of it last.
     worker: Option<Arc<str>>,
-    /// Who is to take it, once it is published and until a worker has spoken of it.
-    unclaimed_by: Option<Workers>,
+    /// It was published more than once, so several workers may have it.
+    has_copies: bool,
+    /// Who is to take it, where that is known.
+    workers: Option<Workers>,
+    /// There was no worker to take it when it was sent, and none has spoken of it.
+    is_unclaimed: bool,
 }
 
 /// What a request ends in when no worker speaks of it in time.
@@ -145,7 +160,9 @@ impl Pending {
             checks_left: None,
             unless_heard: UnlessHeard::Fails(Error::WorkerLost),
             worker: None,
-            unclaimed_by: None,
+            has_copies: false,
+            workers: None,
+            is_unclaimed: false,
         };
 
         let mut table = self.table.lock();
@@ -184,8 +201,11 @@ impl Pending {
         if envelope.headers.get(header::TENTATIVE).is_some()
             && let Some(entry) = table.by_correlation.get_mut(correlation_id)
         {
-            entry.checks_left = Some(SILENT_CHECKS_MAX);
-            entry.unclaimed_by = None;
+            // It comes again as often as replies are asked for, and must not put off the end.
+            if !matches!(entry.unless_heard, UnlessHeard::Tentative(_)) {
+                entry.checks_left = Some(SILENT_CHECKS_MAX);
+            }
+            entry.is_unclaimed = false;
             entry.unless_heard = UnlessHeard::Tentative(Box::new(envelope));
             return Answer::Taken;
         }
@@ -199,6 +219,7 @@ impl Pending {
         };
 
         table.remember_answered(id, Arc::clone(&entry.call_id));
+        table.note_heard(entry.workers.as_ref());
         // The caller is woken outside the lock: it is the next to want it.
         drop(table);
 
@@ -275,21 +296,28 @@ impl Pending {
     }
 
     /// Counts one check for every call that a worker has taken, and ends those whose worker has
-    /// been silent for too long.
-    pub(super) fn count_silence(&self) {
+    /// been silent for too long. Returns the requests whose replies are to be asked for: a worker
+    /// that was away may have answered and sends no more heartbeats.
+    pub(super) fn count_silence(&self) -> Vec<String> {
         let mut table = self.table.lock();
         let mut lost = Vec::new();
+        let mut silent = Vec::new();
+
         for (correlation_id, entry) in &mut table.by_correlation {
-            if let Some(left) = &mut entry.checks_left {
-                match left.checked_sub(1) {
-                    Some(fewer) => *left = fewer,
-                    None => lost.push(Arc::clone(correlation_id)),
-                }
+            let Some(left) = &mut entry.checks_left else { continue };
+            let Some(fewer) = left.checked_sub(1) else {
+                lost.push(Arc::clone(correlation_id));
+                continue;
+            };
+            *left = fewer;
+            if left.is_multiple_of(REPLY_REQUEST_CHECKS) {
+                silent.push(correlation_id.to_string());
             }
         }
         for correlation_id in lost {
             table.end_unheard(&correlation_id);
         }
+        silent
     }
 
     /// Whether the request of this correlation id waits for its reply. A worker that asks so is
@@ -297,12 +325,18 @@ impl Pending {
     pub(super) fn claim_awaited(&self, correlation_id: &str) -> bool {
         let mut table = self.table.lock();
         let entry = table.by_correlation.get_mut(correlation_id);
-        entry.map(|entry| entry.unclaimed_by = None).is_some()
+        entry.map(|entry| entry.is_unclaimed = false).is_some()
     }
 
     /// Our queue was away and is there again: what was in it is lost.
     pub(super) fn note_missed_replies(&self) {
         self.table.lock().missed_replies = Some(MissedReplies { since: Instant::now(), asked: 0 });
+        self.missed.notify_one();
+    }
+
+    /// Waits until replies may have been missed.
+    pub(super) async fn wait_missed_replies(&self) {
+        self.missed.notified().await;
     }
 
     /// The requests whose replies are to be asked for now, because they may have been missed.
@@ -353,7 +387,8 @@ impl Pending {
 
 impl PendingRequest {
     fn unclaimed_for(&self, time: Duration) -> Option<&Workers> {
-        self.unclaimed_by.as_ref().filter(|_| self.made_at.elapsed() >= time)
+        let is_due = self.is_unclaimed && self.made_at.elapsed() >= time;
+        self.workers.as_ref().filter(|_| is_due)
     }
 }
 
@@ -404,6 +439,15 @@ impl PendingTable {
         self.answered.iter().any(|request| *request.call_id == *call_id)
     }
 
+    /// A worker of these lives.
+    fn note_heard(&mut self, workers: Option<&Workers>) {
+        let Some(Workers { subscription, .. }) = workers else { return };
+        if self.heard_at.len() >= HEARD_MAX && !self.heard_at.contains_key(subscription) {
+            self.heard_at.clear();
+        }
+        self.heard_at.insert(Arc::clone(subscription), Instant::now());
+    }
+
     fn remember_answered(&mut self, correlation_id: Arc<str>, call_id: Arc<str>) {
         if self.answered.len() >= ANSWERED_MAX {
             self.answered.pop_front();
@@ -432,20 +476,22 @@ impl PendingTable {
     }
 
     fn note_worker(&mut self, call_id: &str, instance: &str) {
+        let mut workers = None;
         for id in self.by_call.get(call_id).map_or(&[][..], Vec::as_slice) {
-            if let Some(entry) = self.by_correlation.get_mut(id)
-                && entry.worker.as_deref() != Some(instance)
-            {
+            let Some(entry) = self.by_correlation.get_mut(id) else { continue };
+            workers = entry.workers.clone();
+            if entry.worker.as_deref() != Some(instance) {
                 entry.worker = Some(instance.into());
             }
         }
+        self.note_heard(workers.as_ref());
     }
 
     fn allow_silence(&mut self, call_id: &str, checks: Option<u32>) {
         for id in self.by_call.get(call_id).map_or(&[][..], Vec::as_slice) {
             if let Some(entry) = self.by_correlation.get_mut(id) {
                 entry.checks_left = checks;
-                entry.unclaimed_by = None;
+                entry.is_unclaimed = false;
                 entry.unless_heard = UnlessHeard::Fails(Error::WorkerLost);
             }
         }
@@ -457,19 +503,34 @@ impl Waiting {
         &self.correlation_id
     }
 
-    /// Which worker has spoken of the call, as far as is known.
+    /// Which worker has the call, and no other will get it. `None` where that is not known.
     pub(super) fn worker(&self) -> Option<Arc<str>> {
         let table = self.pending.table.lock();
-        table.by_correlation.get(&self.correlation_id)?.worker.clone()
+        let entry = table.by_correlation.get(&self.correlation_id)?;
+        entry.worker.clone().filter(|_| !entry.has_copies)
     }
 
-    /// The request is published, and waits for one of these workers.
-    pub(super) fn note_published(&self, workers: Workers) {
+    /// The request is published once more.
+    pub(super) fn note_second_copy(&self) {
         let mut table = self.pending.table.lock();
-        if let Some(entry) = table.by_correlation.get_mut(&self.correlation_id)
-            && entry.checks_left.is_none()
-        {
-            entry.unclaimed_by = Some(workers);
+        if let Some(entry) = table.by_correlation.get_mut(&self.correlation_id) {
+            entry.has_copies = true;
+        }
+    }
+
+    /// Whether a worker of these was heard of lately.
+    pub(super) fn has_heard_of(&self, workers: &Workers) -> bool {
+        let table = self.pending.table.lock();
+        let heard_at = table.heard_at.get(&workers.subscription);
+        heard_at.is_some_and(|at| at.elapsed() < HEARD_TTL)
+    }
+
+    /// The request is sent to these workers; or, when there are none, to those that may come.
+    pub(super) fn note_workers(&self, workers: Workers, is_unclaimed: bool) {
+        let mut table = self.pending.table.lock();
+        if let Some(entry) = table.by_correlation.get_mut(&self.correlation_id) {
+            entry.workers = Some(workers);
+            entry.is_unclaimed = is_unclaimed;
         }
     }
 

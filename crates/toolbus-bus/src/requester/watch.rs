@@ -5,7 +5,7 @@
 //! message to itself, and counts only when that comes back.
 //!
 //! It also asks for the replies that a caller may have missed while it was cut off, and ends the
-//! requests that wait in a queue which no worker consumes.
+//! requests that were sent while no worker consumed their queue and wait there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use toolbus_wire::message::toolbus::Alive;
 use toolbus_wire::{Envelope, Topic};
 
+use super::COUNT_TIMEOUT;
 use super::pending::{Pending, Workers};
 use super::to_workers::WorkerMessages;
 use crate::port::Bus;
@@ -24,12 +25,10 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// How long a message to ourselves may take. Where it takes longer, heartbeats do, too.
 const LOOPBACK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// For how long a request is left to workers before their queue is looked at, and for how long it
-/// must have had no consumer then.
+/// For how long a request that was sent to no worker is left to those that may come before its
+/// queue is looked at, and how old it must be to be ended.
 const UNCLAIMED_TIMEOUT: Duration = Duration::from_secs(2);
 const UNSERVED_TIMEOUT: Duration = Duration::from_millis(2_400);
-/// How long the look at a queue may take.
-const COUNT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Most replies that are asked for in one message.
 const REPLY_REQUEST_MAX: usize = 500;
 
@@ -55,7 +54,15 @@ impl HeartbeatWatch {
         closed
             .run_until_cancelled(async {
                 loop {
-                    ticks.tick().await;
+                    // Either arm only waits.
+                    tokio::select! {
+                        biased;
+                        _ = ticks.tick() => {}
+                        () = self.pending.wait_missed_replies() => {
+                            self.request_replies(&self.pending.take_missed_replies());
+                            continue;
+                        }
+                    }
                     self.check().await;
                     self.check_queues(&mut without_consumers).await;
                 }
@@ -69,18 +76,21 @@ impl HeartbeatWatch {
             return self.pending.forgive_silence();
         }
 
-        for correlation_ids in self.pending.take_missed_replies().chunks(REPLY_REQUEST_MAX) {
-            self.to_workers.request_replies(correlation_ids.to_vec());
-        }
-
+        self.request_replies(&self.pending.take_missed_replies());
         if !self.pending.is_any_watched() {
             return;
         }
 
         if tokio::time::timeout(LOOPBACK_TIMEOUT, self.hear_ourselves()).await == Ok(true) {
-            self.pending.count_silence();
+            self.request_replies(&self.pending.count_silence());
         } else {
             self.pending.forgive_silence();
+        }
+    }
+
+    fn request_replies(&self, correlation_ids: &[String]) {
+        for correlation_ids in correlation_ids.chunks(REPLY_REQUEST_MAX) {
+            self.to_workers.request_replies(correlation_ids.to_vec());
         }
     }
 

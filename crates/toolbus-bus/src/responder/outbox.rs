@@ -153,10 +153,10 @@ impl Outbox {
         Envelope::of(notification, &self.inner.source).with_expiry(NOTIFICATION_TTL)
     }
 
-    /// Sends a reply, which keeps its room until it is sent. It returns when the broker has it, when
-    /// its caller has stopped waiting, or when the reply is tried in the background. Its request is
-    /// not acked while the broker is away, so that a worker which dies then, or whose connection is
-    /// lost, leaves it to another.
+    /// Sends a reply, which keeps its room until it is sent. It returns when the broker has it,
+    /// when its caller has stopped waiting, or when the reply is tried in the background. Its
+    /// request is not acked while the broker is away, so that a worker which dies then, or whose
+    /// connection is lost, leaves it to another.
     pub(super) async fn deliver(
         &self,
         topic: &Topic,

@@ -85,6 +85,11 @@ impl<S: Service> Handler for RequestHandler<S> {
             }
         })
     }
+
+    fn on_resubscribed(&self) {
+        // The queue of cancel messages was lost as well, and may not be there again yet.
+        self.worker.queries.note_listening();
+    }
 }
 
 /// What the deliveries of a responder share.
@@ -292,12 +297,10 @@ impl<S: Service> Worker<S> {
         if arrival.redelivered && repeat == Repeat::Never {
             return self.wait_for_other_worker(call, arrival).await;
         }
-        if arrival.redelivered && repeat == Repeat::Harmless && is_overdue(arrival, deadline) {
-            tracing::warn!(call_id = ids.tool_call_id, "a call comes again after its time");
-            return Obstacle::Reply(self.fail(ids, Failure::OutcomeUnknown));
-        }
-        if deadline.is_past() {
-            let execution = Execution::NotStarted;
+        let may_repeat = repeat == Repeat::Harmless;
+        let is_overdue = arrival.redelivered && may_repeat && is_overdue(arrival, deadline);
+        if deadline.is_past() || is_overdue {
+            let execution = execution_before(arrival.redelivered);
             let failure = Failure::Timeout { asked: deadline.asked(), execution };
             return Obstacle::Reply(self.fail(ids, failure));
         }
@@ -319,7 +322,7 @@ impl<S: Service> Worker<S> {
             Some(_) => Obstacle::None,
             None => {
                 tracing::info!(call_id, "a request is not started: its caller does not answer");
-                let execution = Execution::NotStarted;
+                let execution = execution_before(arrival.redelivered);
                 Obstacle::Reply(self.fail(ids, Failure::Cancelled { execution }))
             }
         }
@@ -355,7 +358,8 @@ impl<S: Service> Worker<S> {
         let Arrival { envelope, redelivered, slot, .. } = arrival;
         let running = self.cancels.register(&envelope.source, &ids.tool_call_id);
         if running.token().is_cancelled() {
-            return self.fail(ids, Failure::Cancelled { execution: Execution::NotStarted });
+            let execution = execution_before(redelivered);
+            return self.fail(ids, Failure::Cancelled { execution });
         }
 
         slot.set_request(SlotRequest {
@@ -530,6 +534,11 @@ fn is_overdue(arrival: &Arrival<'_>, deadline: Deadline) -> bool {
     let Envelope { timestamp, expires_after, .. } = **arrival.envelope;
     let age = unix_now().saturating_sub(Duration::from_secs(timestamp));
     timestamp > 0 && expires_after.is_none() && age > deadline.asked() + CLOCKS_GRACE
+}
+
+/// Whether a call that is not started here was started: by a worker that had it before, perhaps.
+fn execution_before(redelivered: bool) -> Execution {
+    if redelivered { Execution::Unknown } else { Execution::NotStarted }
 }
 
 fn topic_in(request: &Envelope, header: &str) -> Option<Topic> {

@@ -35,7 +35,7 @@ use toolbus_wire::message::mcp::{
 };
 use toolbus_wire::message::tool::ToolInvokeRequest;
 use toolbus_wire::name::{AgentName, InstanceId};
-use toolbus_wire::{ErrorCode, Execution, header, queue, topic};
+use toolbus_wire::{ErrorCode, Execution, Message, header, message, queue, topic};
 
 use crate::support::*;
 
@@ -190,6 +190,16 @@ impl Eavesdropper {
         found.map(|(_, envelope)| envelope.clone()).expect("a request")
     }
 
+    /// The last request to a bridge of this type: bridges are asked for details all the time.
+    fn last_management<M: Message>(&self) -> Envelope {
+        let heard = self.heard.lock();
+        let is_wanted = |(at, envelope): &&(Topic, Envelope)| {
+            *at == topic::MCP_MANAGE && message::is::<M>(envelope)
+        };
+        let found = heard.iter().rev().find(is_wanted);
+        found.map(|(_, envelope)| envelope.clone()).expect("a request")
+    }
+
     fn count(&self, counts: impl Fn(&Envelope) -> bool) -> usize {
         self.heard.lock().iter().filter(|(_, envelope)| counts(envelope)).count()
     }
@@ -312,7 +322,7 @@ async fn a_read_is_of_the_server_that_the_gates_have_seen() {
         fleet.call("mcp_read_resource", read("FI-les")).await.unwrap();
         let asked = ["files: resources/read \"a://1\""];
         assert_eq!(fleet.asked(), asked);
-        let request = fleet.eavesdropper.last(&topic::MCP_MANAGE);
+        let request = fleet.eavesdropper.last_management::<McpReadResourceRequest>();
         assert_eq!(request.headers.get(header::EXACT), Some("1"));
         assert!(text(&request).contains("\"files\""), "{}", text(&request));
 
@@ -471,7 +481,7 @@ async fn nobody_manages_servers_with_the_grant_of_another_request() {
     let call = fleet.eavesdropper.last(&topic::TOOL_INVOKE_MCP);
     let unregister = json!({"server_name": "nobody"});
     fleet.call("mcp_unregister_server", unregister).await.unwrap();
-    let unregistration = fleet.eavesdropper.last(&topic::MCP_MANAGE);
+    let unregistration = fleet.eavesdropper.last_management::<McpUnregisterServerRequest>();
     let asked = fleet.asked();
 
     let server_name = || "files".to_owned();

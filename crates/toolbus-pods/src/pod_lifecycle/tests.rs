@@ -27,7 +27,8 @@ async fn make(
     let identity = PodIdentity::for_call(keeper.manager(), CallKey::unique(), "call");
     let described = pod_spec::describe_pod(&KubernetesSettings::default(), &identity, limit);
     let by = Instant::now() + limit;
-    let made = keeper.create_pod(&identity, described, &CancellationToken::new(), by).await;
+    let signals = PodSignals::cancelled_by(&CancellationToken::new());
+    let made = keeper.create_pod(&identity, described, &signals, by).await;
     (keeper, made)
 }
 
@@ -94,6 +95,39 @@ async fn no_pod_that_is_done_with_stays_for_long() {
     drop(pod);
     sleep(STARTUP_GRACE + AWAY).await;
     assert_eq!(FinishedPod::is_told_and_there(&cluster, &heard), (true, false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_detached_pod_is_left_and_is_no_orphan_of_its_manager() {
+    let FinishedPod { cluster, keeper, pod, heard } = FinishedPod::new().await;
+    let seen = keeper.list_pods().await.unwrap().remove(0);
+    pod.detached.cancel();
+    drop(pod);
+    sleep(LIMIT).await;
+    assert_eq!(FinishedPod::is_told_and_there(&cluster, &heard), (false, true));
+    assert!(!keeper.is_orphaned(&seen));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_detached_while_it_is_made_is_left() {
+    let cluster = FakeCluster::default();
+    cluster.is_watching(Hearing::Mute);
+    let pods = Api::namespaced(Client::new(cluster.clone(), NAMESPACE), NAMESPACE);
+    let tasks = TaskTracker::new();
+    let keeper = PodKeeper::new(pods, PodWatch::default(), OwnerLease::default(), tasks);
+    let keeper = Arc::new(keeper);
+    let identity = PodIdentity::for_call(keeper.manager(), CallKey::unique(), "call");
+    let described = pod_spec::describe_pod(&KubernetesSettings::default(), &identity, LIMIT);
+    let signals = PodSignals::cancelled_by(&CancellationToken::new());
+    let by = Instant::now() + LIMIT;
+
+    let creation = keeper.create_pod(&identity, described, &signals, by);
+    assert!(timeout(Duration::from_secs(1), creation).await.is_err());
+    signals.detached.cancel();
+    cluster.is_watching(Hearing::Well);
+    keeper.tasks.close();
+    keeper.tasks.wait().await;
+    assert_eq!(cluster.names("pods"), [identity.name]);
 }
 
 #[tokio::test(start_paused = true)]

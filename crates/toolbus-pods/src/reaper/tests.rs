@@ -14,7 +14,7 @@ use super::*;
 use crate::fake_cluster::{FakeCluster, NAMESPACE};
 use crate::leases::LEASE_TIMEOUT;
 use crate::owner_lease::OwnerLease;
-use crate::pod_lifecycle::{OwnedPod, PodCreation};
+use crate::pod_lifecycle::{OwnedPod, PodCreation, PodSignals};
 use crate::pod_spec::{self, PodIdentity};
 use crate::pod_watch::PodWatch;
 use crate::settings::KubernetesSettings;
@@ -53,8 +53,9 @@ impl Manager {
         leases.renew().await.expect("a Lease");
         let identity = PodIdentity::for_call(keeper.manager(), CallKey::unique(), "call");
         let described = pod_spec::describe_pod(&KubernetesSettings::default(), &identity, limit);
-        let (stop, by) = (CancellationToken::new(), Instant::now() + limit);
-        let made = keeper.create_pod(&identity, described, &stop, by).await;
+        let signals = PodSignals::cancelled_by(&CancellationToken::new());
+        let by = Instant::now() + limit;
+        let made = keeper.create_pod(&identity, described, &signals, by).await;
         let Ok(PodCreation::Created(pod)) = made else { panic!("no pod") };
         let (leases, liveness) = (Arc::new(leases), LivenessTracker::default());
         Self { reaper: Reaper { keeper, leases, liveness }, pod }

@@ -205,6 +205,86 @@ async fn calls_that_wait_for_their_turn_at_a_manager_that_is_killed_have_not_beg
     assert_eq!(place.notes().await, 0);
 }
 
+/// A planned stop hands over what a crash would: scripts that run, one that waits for its turn, and
+/// those of warm pods.
+#[tokio::test]
+async fn a_manager_that_stops_leaves_what_outlasts_its_grace_to_another() {
+    let Some(place) = Place::new("stopped").await else { return };
+    let Some(vhost) = rabbit::vhost().await else { return };
+    let settings = [
+        ("SHUTDOWN__GRACE", "5s"),
+        ("SCRIPTS__MAX_CONCURRENT", "3"),
+        ("AGENTS__MAX_CONCURRENT", "3"),
+        ("KUBERNETES__WARM__SIZE", "1"),
+    ];
+    let mut first = manager_with(&vhost, &place, &settings).await;
+    let caller = Caller::new(&vhost).await;
+    eventually(LIMIT, async || match place.templates().await.len() {
+        1 => Ok(()),
+        other => Err(other),
+    })
+    .await;
+    let long = "import time\nprint('one')\ntime.sleep(20)\nprint('two')";
+    for call in ["long_0", "long_1", "long_2"] {
+        caller.ask(call, long).await;
+    }
+    eventually(LIMIT, async || {
+        let begun = ["long_0", "long_1", "long_2"].map(|call| caller.heard(call).len());
+        if begun == [1; 3] { Ok(()) } else { Err(begun) }
+    })
+    .await;
+    caller.ask("waiting", "print('ran')").await;
+    eventually(LIMIT, async || match place.notes().await {
+        1 => Ok(()),
+        other => Err(other),
+    })
+    .await;
+
+    let stopping = Instant::now();
+    let (ended, mut second) = tokio::join!(
+        first.process().terminate(LIMIT),
+        manager_with(&vhost, &place, &settings[1..])
+    );
+    assert!(ended.expect("it stops").success());
+    assert!(stopping.elapsed() < LIMIT, "{:?}", stopping.elapsed());
+
+    let answers = caller.answered(4).await;
+    let calls = place.calls();
+    for answer in &answers {
+        let expected = if answer.tool_call_id == "waiting" { "ran\n" } else { "one\ntwo\n" };
+        assert_eq!(answer.output.as_deref(), Some(expected), "{answer:?}");
+        assert_eq!(calls[&answer.tool_call_id].len(), 1, "one pod: {answer:?}");
+    }
+    for call in ["long_0", "long_1", "long_2"] {
+        assert_eq!(caller.heard(call), ["one\n", "two\n"], "{call}");
+    }
+
+    second.process().terminate(LIMIT).await.expect("it stops");
+    place.is_empty(CLEAN).await;
+    assert_eq!(caller.answered(4).await.len(), 4, "one answer a call");
+}
+
+/// A planned stop of a manager without another: what it leaves is adopted by the next one.
+#[tokio::test]
+async fn a_script_that_a_stopped_manager_left_is_adopted_by_the_next_one() {
+    let Some(place) = Place::new("left").await else { return };
+    let Some(vhost) = rabbit::vhost().await else { return };
+    let settings = [("SHUTDOWN__GRACE", "2s")];
+    let mut first = manager_with(&vhost, &place, &settings).await;
+    let caller = Caller::new(&vhost).await;
+    caller.ask("call", "import time\nprint('one')\ntime.sleep(15)\nprint('two')").await;
+    place.started().await;
+
+    first.process().terminate(LIMIT).await.expect("it stops");
+    assert_eq!(place.of_scripts().await.len(), 1, "its pod is there");
+
+    let _second = manager(&vhost, &place).await;
+    let answers = caller.answered(1).await;
+    assert_eq!(answers[0].output.as_deref(), Some("one\ntwo\n"), "{:?}", answers[0]);
+    place.is_empty(CLEAN).await;
+    assert_eq!((place.ever(), caller.answered(1).await.len()), (1, 1));
+}
+
 /// The old one's pods: some wait, some were just claimed, some are on their way. The new one has
 /// other settings and pods of its own.
 #[tokio::test]

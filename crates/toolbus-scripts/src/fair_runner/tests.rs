@@ -165,6 +165,34 @@ async fn who_gives_up_waiting_leaves_nothing_behind() {
     assert_eq!(turns.agents.lock().scripts, 0);
 }
 
+#[tokio::test(start_paused = true)]
+async fn calls_that_wait_when_the_queue_closes_are_busy_and_not_started() {
+    let (held, turns) = stage();
+    let run = |number| {
+        let (script, run) = of("a", number);
+        turns.run(script, run)
+    };
+    let running = join_all((0..2).map(run));
+    let waiting = join_all((2..5).map(run));
+
+    let closing = async {
+        settle().await;
+        turns.close_queue_at(Instant::now() + Duration::from_secs(10));
+        // One more gets its turn before the end.
+        held.may_end.send_replace(1);
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        held.may_end.send_replace(100);
+    };
+
+    let (ran, waited, ()) = tokio::join!(running, waiting, closing);
+
+    assert!(ran.iter().chain(&waited[..1]).all(Result::is_ok), "{ran:?}, {waited:?}");
+    for refused in &waited[1..] {
+        assert!(matches!(refused, Err(Error::Busy(why)) if why.contains("stops")), "{refused:?}");
+    }
+    assert_eq!(*held.started.borrow(), ["a0", "a1", "a2"]);
+}
+
 /// A runner of a fleet: knows of one call that it has not begun, and writes down how the others
 /// come.
 struct Fleet {

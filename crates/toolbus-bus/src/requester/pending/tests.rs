@@ -40,12 +40,12 @@ fn a_worker_that_was_heard_may_take_longer_to_come_back_after_an_outage() {
     let (_waiting, mut reply) = pending.add("c", Progress::none(), Asker::none()).unwrap();
     pending.take_heartbeat(&alive);
     pending.forgive_silence();
-    (0..SILENT_CHECKS_MAX).for_each(|_| pending.count_silence());
+    (0..SILENT_CHECKS_MAX).for_each(|_| drop(pending.count_silence()));
     assert!(reply.try_recv().is_err(), "it still waits");
 
     // Once it is back, it is expected to be heard as before.
     pending.take_heartbeat(&alive);
-    (0..SILENT_CHECKS_MAX).for_each(|_| pending.count_silence());
+    (0..SILENT_CHECKS_MAX).for_each(|_| drop(pending.count_silence()));
     assert!(reply.try_recv().is_err(), "it still waits");
     pending.count_silence();
     assert!(matches!(reply.try_recv(), Ok(Err(Error::WorkerLost))));
@@ -58,14 +58,14 @@ fn a_call_that_is_kept_outlives_a_worker_that_is_silent() {
     let calls = vec!["c".to_owned()];
     let alive = Alive { calls: calls.clone(), kept: calls, ..Alive::default() };
     pending.take_heartbeat(&alive);
-    (0..=SILENT_CHECKS_MAX).for_each(|_| pending.count_silence());
+    (0..=SILENT_CHECKS_MAX).for_each(|_| drop(pending.count_silence()));
     pending.forgive_silence();
-    (0..=SILENT_CHECKS_MAX).for_each(|_| pending.count_silence());
+    (0..=SILENT_CHECKS_MAX).for_each(|_| drop(pending.count_silence()));
     assert!(reply.try_recv().is_err(), "it still waits");
 
     // Another worker runs it now.
     pending.take_heartbeat(&Alive { kept: Vec::new(), ..alive });
-    (0..=SILENT_CHECKS_MAX).for_each(|_| pending.count_silence());
+    (0..=SILENT_CHECKS_MAX).for_each(|_| drop(pending.count_silence()));
     assert!(matches!(reply.try_recv(), Ok(Err(Error::WorkerLost))));
 }
 

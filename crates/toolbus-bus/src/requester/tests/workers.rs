@@ -108,10 +108,14 @@ async fn a_request_that_waits_where_no_worker_takes_any_ends_within_three_second
     let worker = stage.bus.subscribe(subscription.clone(), Arc::new(ack)).await.unwrap();
     let cancels = Inbox::open(&*stage.bus, topic::TOOL_CANCEL.as_str()).await;
 
-    // A worker takes it and says nothing, as those of other programs do.
+    // A worker takes it, says nothing, and is gone: whether it has begun cannot be known.
     let timeout = Err(Error::Timeout { asked: 6 * SECOND });
-    assert_eq!(stage.ask_workers("a", "workers", 6 * SECOND).await, timeout);
-    worker.kill().await;
+    let killing = async {
+        tokio::time::sleep(SECOND).await;
+        worker.kill().await;
+    };
+    let (end, ()) = tokio::join!(stage.ask_workers("a", "workers", 6 * SECOND), killing);
+    assert_eq!(end, timeout);
     let began = Instant::now();
     let unserved = Err(Error::Unserved(stage.topic.clone()));
     assert_eq!(stage.ask_workers("b", "workers", 60 * SECOND).await, unserved);
