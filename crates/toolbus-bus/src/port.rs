@@ -23,7 +23,7 @@ use crate::{TopicPattern, trace};
 /// Largest body that is published, in bytes: what a stock RabbitMQ 4 takes.
 pub const BODY_BYTES_MAX: usize = 16 << 20;
 /// Most messages that a broker hands out at once to a consumer with [`Flow::Concurrent`].
-pub const WINDOW_MAX: u16 = 8;
+pub const WINDOW_MAX: u16 = 16;
 /// Bytes of bodies in the hands of such a consumer's handlers above which it has no more handed out
 /// than what comes in place of those that end.
 pub const HELD_BYTES_MAX: usize = 32 << 20;

@@ -520,6 +520,7 @@ impl ReplyReader {
         if alive.instance.len() > ID_BYTES_MAX {
             return tracing::warn!("dropped a heartbeat: the name of its worker is too long");
         }
+
         self.clocks.hear_heartbeat(self.agent.as_str(), &alive.instance, envelope);
 
         for call_id in self.pending.take_heartbeat(alive) {

@@ -236,10 +236,13 @@ impl RunningSubscription {
 
     /// Has the broker hand out as many messages as there are handlers for, and no more at once than
     /// a window's.
-    async fn open_window(&self, channel: &Channel) -> lapin::Result<Window> {
+    async fn open_window(&self, channel: &Channel, former: &Window) -> lapin::Result<Window> {
         self.held.wait_for_room().await;
         let size = self.window_size();
-        channel.basic_qos(size, BasicQosOptions::default()).await?;
+        if !former.usage.is_of_size(size) {
+            channel.basic_qos(size, BasicQosOptions::default()).await?;
+        }
+
         let consumer = self.start_consumer(channel).await?;
         Ok(Window::new(consumer, size))
     }
@@ -307,7 +310,7 @@ impl RunningSubscription {
                     let opened = tokio::select! {
                         biased;
                         () = &mut stopped => break,
-                        opened = self.open_window(channel) => opened,
+                        opened = self.open_window(channel, &window) => opened,
                     };
                     match opened {
                         Ok(next) => window = next,

@@ -7,6 +7,9 @@
 //! those to their handlers, and another one is started: only while all handlers together hold few
 //! enough bytes.
 //!
+//! To cancel one consumer with a large prefetch when too much is held would bound nothing: a burst
+//! is on its way in whole before the broker reads that.
+//!
 //! Calls that are short never fill a window for long, and are handed out without any of this.
 
 use std::sync::Arc;
@@ -99,6 +102,10 @@ impl WindowUsage {
         held.bytes.fetch_add(bytes, Ordering::Relaxed);
         let (at_work, held) = (Arc::clone(&self.at_work), Arc::clone(held));
         CountedMessage { bytes, at_work, held, _permit: permit }
+    }
+
+    pub(crate) fn is_of_size(&self, size: u16) -> bool {
+        self.size == usize::from(size)
     }
 
     fn is_full(&self) -> bool {

@@ -108,7 +108,7 @@ fn limit_of(values: &str, service: &str) -> usize {
     let number: usize = number.parse().unwrap();
     match unit {
         "Mi" => number * MIB,
-        "Gi" => (number * MIB) << 10,
+        "Gi" => number * 1_024 * MIB,
         _ => panic!("a limit of {limit}"),
     }
 }

@@ -31,19 +31,19 @@ pub(super) async fn no_more_handlers_run_than_permits(stage: Stage) {
 pub(super) async fn as_many_handlers_run_as_there_are_permits(stage: Stage) {
     let bus = stage.bus().await;
     let probe = stage.holds();
-    let _consumer = stage.subscribe(&bus, stage.durable("q", "work", at_once(21)), &probe).await;
+    let _consumer = stage.subscribe(&bus, stage.durable("q", "work", at_once(41)), &probe).await;
 
-    stage.publish_texts(&bus, &stage.topic("work"), numbers(50)).await;
+    stage.publish_texts(&bus, &stage.topic("work"), numbers(70)).await;
 
-    probe.until("21 should run", |state| state.running == 21).await;
+    probe.until("41 should run", |state| state.running == 41).await;
     stage.ready("q", 29).await;
     stage.quiet().await;
     stage.ready("q", 29).await;
     probe.open();
-    probe.answered(50).await;
+    probe.answered(70).await;
     probe.look(|state| {
-        assert_eq!(state.most_running, 21);
-        assert_eq!(sorted(texts(&state.seen)), sorted(numbers(50)));
+        assert_eq!(state.most_running, 41);
+        assert_eq!(sorted(texts(&state.seen)), sorted(numbers(70)));
         assert!(state.seen.iter().all(|seen| !seen.delivery.redelivered), "one came again");
     });
 }

@@ -297,11 +297,9 @@ impl<S: Service> Worker<S> {
         if arrival.redelivered && repeat == Repeat::Never {
             return self.wait_for_other_worker(call, arrival).await;
         }
-        if arrival.redelivered && repeat == Repeat::Harmless && is_overdue(arrival, deadline) {
-            tracing::warn!(call_id = ids.tool_call_id, "a call comes again after its time");
-            return Obstacle::Reply(self.fail(ids, Failure::OutcomeUnknown));
-        }
-        if deadline.is_past() {
+        let may_repeat = repeat == Repeat::Harmless;
+        let is_overdue = arrival.redelivered && may_repeat && is_overdue(arrival, deadline);
+        if deadline.is_past() || is_overdue {
             let execution = execution_before(arrival.redelivered);
             let failure = Failure::Timeout { asked: deadline.asked(), execution };
             return Obstacle::Reply(self.fail(ids, failure));
@@ -530,17 +528,17 @@ enum Obstacle {
     NothingToSay,
 }
 
-/// Whether a call that is not started here was started: by a worker that had it before, perhaps.
-fn execution_before(redelivered: bool) -> Execution {
-    if redelivered { Execution::Unknown } else { Execution::NotStarted }
-}
-
 /// Whether a request has come again for longer than it may take. The broker drops one of ours; one
 /// of C# says no end, and would be run as often as it comes.
 fn is_overdue(arrival: &Arrival<'_>, deadline: Deadline) -> bool {
     let Envelope { timestamp, expires_after, .. } = **arrival.envelope;
     let age = unix_now().saturating_sub(Duration::from_secs(timestamp));
     timestamp > 0 && expires_after.is_none() && age > deadline.asked() + CLOCKS_GRACE
+}
+
+/// Whether a call that is not started here was started: by a worker that had it before, perhaps.
+fn execution_before(redelivered: bool) -> Execution {
+    if redelivered { Execution::Unknown } else { Execution::NotStarted }
 }
 
 fn topic_in(request: &Envelope, header: &str) -> Option<Topic> {

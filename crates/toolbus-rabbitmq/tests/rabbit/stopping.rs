@@ -103,7 +103,7 @@ async fn a_stop_under_an_alarm_keeps_to_its_grace() {
     // More of them than are handed out at once.
     let names: Vec<_> = ["released", "held"]
         .iter()
-        .flat_map(|kind| (0..12).map(move |number| format!("{kind} {number}")))
+        .flat_map(|kind| (0..20).map(move |number| format!("{kind} {number}")))
         .collect();
     let asking = {
         let requester = requester.clone();
@@ -124,7 +124,7 @@ async fn a_stop_under_an_alarm_keeps_to_its_grace() {
             join_all(calls).await
         })
     };
-    service.started.acquire_many(24).await.unwrap().forget();
+    service.started.acquire_many(40).await.unwrap().forget();
 
     // Both ends publish while a call runs, and hear so of the alarm.
     node.block_publishers().await.unwrap();

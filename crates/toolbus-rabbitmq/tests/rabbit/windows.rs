@@ -65,21 +65,21 @@ async fn large_messages_are_bounded_in_bytes() {
     };
 
     let body = Bytes::from(vec![b'x'; HELD_BYTES_MAX / usize::from(WINDOW_MAX) + 1]);
-    for _ in 0..12 {
+    for _ in 0..20 {
         bus.publish(&topic("t"), Envelope::new("Toolbus.Test", "test", body.clone()))
             .await
             .unwrap();
     }
-    holding.run(8).await;
+    holding.run(16).await;
     ready(4).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
-    holding.run(8).await;
+    holding.run(16).await;
 
     // What ends makes room for as many, and no more.
     holding.ends.add_permits(3);
     ready(1).await;
-    holding.run(8).await;
-    holding.ends.add_permits(9);
+    holding.run(16).await;
+    holding.ends.add_permits(17);
     eventually(PATIENCE, async || {
         match vhost.queue("rockbot.q").await.unwrap().unwrap().messages {
             0 => Ok(()),
@@ -103,7 +103,7 @@ fn a_flow_says_how_many_bytes_it_may_hold() {
     let check = |flow: Flow, bytes| assert_eq!(flow.bytes_max(), bytes, "{flow:?}");
     check(Flow::Ordered { prefetch: permits(16) }, 16 * BODY_BYTES_MAX);
     check(Flow::Concurrent(permits(1)), BODY_BYTES_MAX);
-    check(Flow::Concurrent(permits(8)), 8 * BODY_BYTES_MAX);
-    check(Flow::Concurrent(permits(9)), 9 * BODY_BYTES_MAX);
-    check(Flow::Concurrent(permits(256)), 8 * BODY_BYTES_MAX + HELD_BYTES_MAX);
+    check(Flow::Concurrent(permits(16)), 16 * BODY_BYTES_MAX);
+    check(Flow::Concurrent(permits(17)), 17 * BODY_BYTES_MAX);
+    check(Flow::Concurrent(permits(256)), 16 * BODY_BYTES_MAX + HELD_BYTES_MAX);
 }
