@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use toolbus_testkit::rabbit::Node;
 
+use crate::broker::{NodeCount, TestBroker};
 use crate::fault::{Fault, Strike};
 use crate::fleet::{Fleet, FleetConfig};
 use crate::judge::{Verdict, judge};
@@ -46,6 +46,8 @@ pub struct RunConfig {
 pub struct FaultRun {
     /// The fault, or what stands for several.
     pub name: String,
+    /// How many nodes the broker had.
+    pub nodes: NodeCount,
     /// How often it struck.
     pub strikes: usize,
     /// How long the calls took.
@@ -62,7 +64,7 @@ pub type Say<'a> = &'a (dyn Fn(&str) + Sync);
 /// # Errors
 /// When the fault is not there yet, or a part of the run fails that no fault may touch.
 pub async fn run_alone(
-    node: &mut Node,
+    broker: &mut TestBroker,
     fault: Fault,
     config: &RunConfig,
     say: Say<'_>,
@@ -71,7 +73,7 @@ pub async fn run_alone(
         anyhow::bail!("{} {part}", fault.name());
     }
     let strikes = fault.draw_strikes(&mut Random::new(config.seed).fork(fault.name()));
-    run_strikes(node, fault.name(), strikes, &Run { config, say }).await
+    run_strikes(broker, fault.name(), strikes, &Run { config, say }).await
 }
 
 /// Runs one fleet under each of these faults once, one after the other.
@@ -79,13 +81,13 @@ pub async fn run_alone(
 /// # Errors
 /// As [`run_alone`], and when the callers are done before the last strike.
 pub async fn run_each_once(
-    node: &mut Node,
+    broker: &mut TestBroker,
     strikes: Vec<Strike>,
     config: &RunConfig,
     say: Say<'_>,
 ) -> anyhow::Result<FaultRun> {
     let count = strikes.len();
-    let run = run_strikes(node, "each once", strikes, &Run { config, say }).await?;
+    let run = run_strikes(broker, "each once", strikes, &Run { config, say }).await?;
     ensure!(run.strikes == count, "the calls ended after {} of {count} strikes", run.strikes);
     Ok(run)
 }
@@ -96,7 +98,7 @@ struct Run<'a> {
 }
 
 async fn run_strikes(
-    node: &mut Node,
+    broker: &mut TestBroker,
     name: &str,
     strikes: Vec<Strike>,
     run: &Run<'_>,
@@ -106,7 +108,8 @@ async fn run_strikes(
     std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
     let config = FleetConfig { bridges, callers, calls, in_flight, pause, seed, folder };
 
-    let mut fleet = Fleet::start(node, config).await.context("starting the fleet")?;
+    let nodes = broker.count();
+    let mut fleet = Fleet::start(broker, config).await.context("starting the fleet")?;
     warm_up(&mut fleet).await?;
     let start = Instant::now();
     let mut struck = 0;
@@ -129,7 +132,7 @@ async fn run_strikes(
     wait_for_callers(&mut fleet).await?;
     let took = start.elapsed();
     let verdict = judge(&fleet.finish().await?);
-    Ok(FaultRun { name: name.to_owned(), strikes: struck, took, verdict })
+    Ok(FaultRun { name: name.to_owned(), nodes, strikes: struck, took, verdict })
 }
 
 async fn warm_up(fleet: &mut Fleet<'_>) -> anyhow::Result<()> {

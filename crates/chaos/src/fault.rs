@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
+use crate::broker::NodeCount;
 use crate::random::Random;
 
 #[cfg(test)]
@@ -147,8 +148,16 @@ impl Fault {
     pub fn missing_part(self) -> Option<&'static str> {
         match self {
             Self::Clock5s | Self::Clock120s => Some("needs the product's hook for the wall clock"),
-            Self::NodeKill | Self::NodeCut => Some("needs three nodes, and clients that know them"),
             _ => None,
+        }
+    }
+
+    /// How many nodes a broker needs for it.
+    #[must_use]
+    pub fn node_count(self) -> NodeCount {
+        match self {
+            Self::NodeKill | Self::NodeCut => NodeCount::Three,
+            _ => NodeCount::One,
         }
     }
 
@@ -176,9 +185,8 @@ impl Fault {
             Self::ChannelKill => plan(500, 0..1, 20),
             Self::QueueFull | Self::SecondQueueFull => plan(2_000, 2_000..6_000, 5),
             Self::Scale => plan(2_000, 3_000..6_000, 3),
-            Self::None | Self::Clock5s | Self::Clock120s | Self::NodeKill | Self::NodeCut => {
-                plan(1_000, 0..1, 0)
-            }
+            Self::NodeKill | Self::NodeCut => plan(4_000, 1_000..12_000, 4),
+            Self::None | Self::Clock5s | Self::Clock120s => plan(1_000, 0..1, 0),
         }
     }
 

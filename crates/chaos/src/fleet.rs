@@ -15,15 +15,16 @@ use anyhow::{Context as _, bail, ensure};
 use futures_util::future::join_all;
 use tokio::time::Instant;
 use toolbus_testkit::process::{Launch, Process};
-use toolbus_testkit::rabbit::{Node, Vhost};
+use toolbus_testkit::rabbit::Vhost;
 use url::Url;
 
 pub use caller_process::CallerProcess;
 pub use worker_process::WorkerProcess;
 
+use crate::broker::TestBroker;
 use crate::judge::{Evidence, QueueRest, Span, StopEvidence};
 use crate::ledger;
-use crate::proxy::Proxy;
+use crate::proxy::{LinkState, Proxy};
 use crate::record::{EffectRecord, now_ms};
 use memory::MemoryWatch;
 
@@ -62,7 +63,7 @@ pub struct FleetConfig {
 /// A fleet that runs.
 pub struct Fleet<'a> {
     /// The broker.
-    pub node: &'a mut Node,
+    pub broker: &'a mut TestBroker,
     /// Where all of the fleet meets.
     pub vhost: Vhost,
     /// The bridges.
@@ -80,14 +81,14 @@ impl<'a> Fleet<'a> {
     ///
     /// # Errors
     /// When a part does not start.
-    pub async fn start(node: &'a mut Node, config: FleetConfig) -> anyhow::Result<Self> {
-        let vhost = node.vhost().await?;
-        let url = Url::parse(&vhost.amqp_url())?;
-        let broker = url.socket_addrs(|| None)?.first().copied().context("a broker's address")?;
+    pub async fn start(broker: &'a mut TestBroker, config: FleetConfig) -> anyhow::Result<Self> {
+        let vhost = broker.vhost().await?;
+        let urls = vhost.amqp_url();
+        let urls = urls.split(',').map(Url::parse).collect::<Result<Vec<_>, _>>()?;
         let (effects, address) = start_effects(&config.folder).await?;
 
         let mut fleet = Self {
-            node,
+            broker,
             vhost,
             workers: Vec::new(),
             callers: Vec::new(),
@@ -99,7 +100,7 @@ impl<'a> Fleet<'a> {
 
         for number in 0..fleet.config.bridges {
             let folder = fleet.config.folder.join(format!("bridge-{number}"));
-            let place = ProcessPlace::new(format!("bridge-{number}"), folder, &url, broker).await?;
+            let place = ProcessPlace::new(format!("bridge-{number}"), folder, &urls).await?;
             let mut worker = WorkerProcess::new(place, address);
             worker.launch(&fleet.memory)?;
             fleet.workers.push(worker);
@@ -108,16 +109,16 @@ impl<'a> Fleet<'a> {
             worker.wait_ready(READY_TIMEOUT).await?;
         }
 
-        fleet.start_callers(&url, broker).await?;
+        fleet.start_callers(&urls).await?;
         Ok(fleet)
     }
 
-    async fn start_callers(&mut self, url: &Url, broker: SocketAddr) -> anyhow::Result<()> {
+    async fn start_callers(&mut self, urls: &[Url]) -> anyhow::Result<()> {
         let count = self.config.callers as u64;
         for number in 0..count {
             let name = format!("caller-{number}");
             let folder = self.config.folder.join(&name);
-            let place = ProcessPlace::new(name, folder, url, broker).await?;
+            let place = ProcessPlace::new(name, folder, urls).await?;
             let more = u64::from(number < self.config.calls % count);
             let quota = self.config.calls / count + more;
             let mut caller = CallerProcess::new(place, &self.config, quota);
@@ -306,32 +307,45 @@ impl<'a> Fleet<'a> {
     }
 }
 
-/// What every process of the fleet has: a name, a folder and a proxy.
+/// What every process of the fleet has: a name, a folder, and a proxy for each node of the broker.
 #[derive(Debug)]
 pub struct ProcessPlace {
     /// Its name.
     pub name: String,
     /// Its folder.
     pub folder: PathBuf,
-    /// The way to the broker.
-    pub proxy: Proxy,
-    /// The broker's URL through the proxy.
+    /// The URLs of the broker's nodes through the proxies, with commas between.
     pub broker: String,
+    proxies: Vec<Proxy>,
 }
 
 impl ProcessPlace {
-    async fn new(
-        name: String,
-        folder: PathBuf,
-        url: &Url,
-        broker: SocketAddr,
-    ) -> anyhow::Result<Self> {
+    async fn new(name: String, folder: PathBuf, urls: &[Url]) -> anyhow::Result<Self> {
         std::fs::create_dir_all(&folder)?;
-        let proxy = Proxy::start(broker).await?;
-        let mut url = url.clone();
-        let is_set = url.set_port(Some(proxy.address().port())).is_ok();
-        ensure!(is_set, "the broker's URL takes no port");
-        Ok(Self { name, folder, proxy, broker: url.into() })
+        let mut proxies = Vec::new();
+        let mut proxied = Vec::new();
+
+        for url in urls {
+            let node = url.socket_addrs(|| None)?;
+            let proxy = Proxy::start(*node.first().context("a node's address")?).await?;
+            let mut url = url.clone();
+            let is_set = url.set_port(Some(proxy.address().port())).is_ok();
+            ensure!(is_set, "the broker's URL takes no port");
+            proxied.push(url.to_string());
+            proxies.push(proxy);
+        }
+
+        Ok(Self { name, folder, broker: proxied.join(","), proxies })
+    }
+
+    /// Resets every connection to the broker.
+    pub fn reset(&self) {
+        self.proxies.iter().for_each(Proxy::reset);
+    }
+
+    /// Changes how the links to the broker are.
+    pub fn set_link(&self, state: LinkState) {
+        self.proxies.iter().for_each(|proxy| proxy.set_link(state));
     }
 }
 
