@@ -83,6 +83,17 @@ pub const FAULTS: Allowed = Allowed {
     ..NOTHING
 };
 
+/// The short run while nodes of three go.
+pub const NODES: Allowed = Allowed {
+    // The request or its confirm was lost with the connection to a node, and nothing tells which.
+    unknown_false: 5,
+    // A cancel was lost with a connection, or with the private queue that lived on the node.
+    begun_after_end: 2,
+    // The reply went to a private queue that was lost with its node.
+    timeout_lies: 3,
+    ..NOTHING
+};
+
 /// The short run under the alarms.
 pub const ALARMS: Allowed = Allowed {
     // The deadline came during the alarm, when no reply can be published.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use clap::{Parser, Subcommand};
-use toolbus_testkit::rabbit::Node;
 
+use crate::broker::{NodeCount, TestBroker};
 use crate::caller::CallerConfig;
 use crate::driver::{FaultRun, RunConfig, run_alone};
 use crate::fault::Fault;
@@ -59,6 +59,9 @@ struct RunArguments {
     /// A fault; without any, all that can be done
     #[arg(long)]
     fault: Vec<String>,
+    /// Nodes of the broker, 1 or 3; without it, as many as the fault needs
+    #[arg(long)]
+    nodes: Option<u64>,
     /// Bridges
     #[arg(long, default_value_t = 3)]
     bridges: usize,
@@ -133,12 +136,22 @@ async fn run_faults(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
         folder: arguments.ledgers.clone().unwrap_or_else(|| temporary.path().to_owned()),
     };
 
-    let mut node = Node::start().await.context("starting the broker")?;
+    let nodes = arguments.nodes.map(NodeCount::parse).transpose()?;
+    let mut kept: Option<TestBroker> = None;
     let mut runs = Vec::new();
     let mut failed = 0;
     for fault in faults {
         say(&format!("{}, seed {}", fault.name(), config.seed));
-        match run_alone(&mut node, fault, &config, &say).await {
+        let nodes = nodes.unwrap_or_else(|| fault.node_count());
+        let mut broker = match kept.take() {
+            Some(broker) if broker.count() == nodes => broker,
+            other => {
+                drop(other);
+                TestBroker::start(nodes).await.context("starting the broker")?
+            }
+        };
+
+        match run_alone(&mut broker, fault, &config, &say).await {
             Ok(run) => {
                 say(&format!(
                     "{}\n{}",
@@ -146,13 +159,12 @@ async fn run_faults(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
                     write_findings(&run)
                 ));
                 runs.push(run);
+                kept = Some(broker);
             }
+            // The broker may have been left in any state.
             Err(error) => {
                 failed += 1;
                 say(&format!("{}: no result: {error:?}", fault.name()));
-                // The broker may have been left in any state.
-                drop(node);
-                node = Node::start().await.context("starting the broker again")?;
             }
         }
         save_page(&runs, &config, arguments)?;
@@ -176,10 +188,7 @@ fn save_page(
 fn choose_faults(arguments: &RunArguments) -> anyhow::Result<Vec<Fault>> {
     if arguments.fault.is_empty() {
         let all = Fault::ALL.into_iter().map(|(fault, _)| fault);
-        let is_possible = |fault: &Fault| {
-            let has_managers = arguments.managers > 0 || !fault.needs_managers();
-            fault.missing_part().is_none() && has_managers
-        };
+        let is_possible = |fault: &Fault| arguments.managers > 0 || !fault.needs_managers();
         return Ok(all.filter(is_possible).collect());
     }
     arguments.fault.iter().map(|name| Fault::parse(name)).collect()

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use toolbus_testkit::rabbit::Node;
 
+use crate::broker::{NodeCount, TestBroker};
 use crate::fault::{Fault, Strike};
 use crate::fleet::{Fleet, FleetConfig};
 use crate::judge::{Verdict, judge};
@@ -51,6 +51,8 @@ pub struct RunConfig {
 pub struct FaultRun {
     /// The fault, or what stands for several.
     pub name: String,
+    /// How many nodes the broker had.
+    pub nodes: NodeCount,
     /// How often it struck.
     pub strikes: usize,
     /// How long the calls took.
@@ -65,21 +67,18 @@ pub type Say<'a> = &'a (dyn Fn(&str) + Sync);
 /// Runs a fleet under one fault alone, for as long as it takes its callers to make their calls.
 ///
 /// # Errors
-/// When the fault is not there yet, or a part of the run fails that no fault may touch.
+/// When the fault needs managers and there are none, or a part of the run fails that no fault may touch.
 pub async fn run_alone(
-    node: &mut Node,
+    broker: &mut TestBroker,
     fault: Fault,
     config: &RunConfig,
     say: Say<'_>,
 ) -> anyhow::Result<FaultRun> {
-    if let Some(part) = fault.missing_part() {
-        anyhow::bail!("{} {part}", fault.name());
-    }
     ensure!(config.managers > 0 || !fault.needs_managers(), "{} needs managers", fault.name());
     let strikes = fault.draw_strikes(&mut Random::new(config.seed).fork(fault.name()));
     let bridges_at_start = if fault == Fault::Scale { 1 } else { config.bridges };
     let run = Run { config, say, clock_error: fault.clock_error(), bridges_at_start };
-    run_strikes(node, fault.name(), strikes, &run).await
+    run_strikes(broker, fault.name(), strikes, &run).await
 }
 
 /// Runs one fleet under each of these faults once, one after the other.
@@ -87,14 +86,14 @@ pub async fn run_alone(
 /// # Errors
 /// As [`run_alone`], and when the callers are done before the last strike.
 pub async fn run_each_once(
-    node: &mut Node,
+    broker: &mut TestBroker,
     strikes: Vec<Strike>,
     config: &RunConfig,
     say: Say<'_>,
 ) -> anyhow::Result<FaultRun> {
     let count = strikes.len();
     let run = Run { config, say, clock_error: None, bridges_at_start: config.bridges };
-    let run = run_strikes(node, "each once", strikes, &run).await?;
+    let run = run_strikes(broker, "each once", strikes, &run).await?;
     ensure!(run.strikes == count, "the calls ended after {} of {count} strikes", run.strikes);
     Ok(run)
 }
@@ -107,7 +106,7 @@ struct Run<'a> {
 }
 
 async fn run_strikes(
-    node: &mut Node,
+    broker: &mut TestBroker,
     name: &str,
     strikes: Vec<Strike>,
     run: &Run<'_>,
@@ -130,7 +129,8 @@ async fn run_strikes(
         folder,
     };
 
-    let mut fleet = Fleet::start(node, config).await.context("starting the fleet")?;
+    let nodes = broker.count();
+    let mut fleet = Fleet::start(broker, config).await.context("starting the fleet")?;
     warm_up(&mut fleet).await?;
     let start = Instant::now();
     let mut struck = 0;
@@ -153,7 +153,7 @@ async fn run_strikes(
     wait_for_callers(&mut fleet).await?;
     let took = start.elapsed();
     let verdict = judge(&fleet.finish().await?);
-    Ok(FaultRun { name: name.to_owned(), strikes: struck, took, verdict })
+    Ok(FaultRun { name: name.to_owned(), nodes, strikes: struck, took, verdict })
 }
 
 async fn warm_up(fleet: &mut Fleet<'_>) -> anyhow::Result<()> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
+use crate::broker::NodeCount;
 use crate::random::Random;
 
 #[cfg(test)]
@@ -151,19 +152,19 @@ impl Fault {
         found.map_or("?", |(_, name)| name)
     }
 
-    /// What it takes that is not there yet.
-    #[must_use]
-    pub fn missing_part(self) -> Option<&'static str> {
-        match self {
-            Self::NodeKill | Self::NodeCut => Some("needs three nodes, and clients that know them"),
-            _ => None,
-        }
-    }
-
     /// Whether it strikes managers of scripts.
     #[must_use]
     pub fn needs_managers(self) -> bool {
         matches!(self, Self::ManagerReset | Self::ManagerKill | Self::ManagerTerm)
+    }
+
+    /// How many nodes a broker needs for it.
+    #[must_use]
+    pub fn node_count(self) -> NodeCount {
+        match self {
+            Self::NodeKill | Self::NodeCut => NodeCount::Three,
+            _ => NodeCount::One,
+        }
     }
 
     /// How it strikes when it is alone.
@@ -192,7 +193,8 @@ impl Fault {
             Self::Scale => plan(2_000, 3_000..6_000, 3),
             // Alone, clocks are wrong from the start, and nothing strikes.
             Self::Clock5s | Self::Clock120s => plan(2_000, 4_000..8_000, 0),
-            Self::None | Self::NodeKill | Self::NodeCut => plan(1_000, 0..1, 0),
+            Self::NodeKill | Self::NodeCut => plan(4_000, 1_000..12_000, 4),
+            Self::None => plan(1_000, 0..1, 0),
         }
     }
 

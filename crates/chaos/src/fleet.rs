@@ -16,16 +16,17 @@ use anyhow::{Context as _, bail, ensure};
 use futures_util::future::join_all;
 use tokio::time::Instant;
 use toolbus_testkit::process::{Launch, Process};
-use toolbus_testkit::rabbit::{Node, Vhost};
+use toolbus_testkit::rabbit::Vhost;
 use toolbus_testkit::script_python::ScriptPython;
 use url::Url;
 
 pub use caller_process::CallerProcess;
 pub use worker_process::WorkerProcess;
 
+use crate::broker::TestBroker;
 use crate::judge::{Evidence, QueueRest, Span, StopEvidence};
 use crate::ledger;
-use crate::proxy::Proxy;
+use crate::proxy::{LinkState, Proxy};
 use crate::random::Random;
 use crate::record::{EffectRecord, now_ms};
 use memory::MemoryWatch;
@@ -103,7 +104,7 @@ pub enum WorkerGroup {
 /// A fleet that runs.
 pub struct Fleet<'a> {
     /// The broker.
-    pub node: &'a mut Node,
+    pub broker: &'a mut TestBroker,
     /// Where all of the fleet meets.
     pub vhost: Vhost,
     /// The bridges.
@@ -123,15 +124,15 @@ impl<'a> Fleet<'a> {
     ///
     /// # Errors
     /// When a part does not start.
-    pub async fn start(node: &'a mut Node, config: FleetConfig) -> anyhow::Result<Self> {
-        let vhost = node.vhost().await?;
-        let url = Url::parse(&vhost.amqp_url())?;
-        let broker = url.socket_addrs(|| None)?.first().copied().context("a broker's address")?;
+    pub async fn start(broker: &'a mut TestBroker, config: FleetConfig) -> anyhow::Result<Self> {
+        let vhost = broker.vhost().await?;
+        let urls = vhost.amqp_url();
+        let urls = urls.split(',').map(Url::parse).collect::<Result<Vec<_>, _>>()?;
         let python = ScriptPython::create(&config.folder.join("python"))?;
         let (effects, address) = start_effects(&config.folder, &python).await?;
 
         let mut fleet = Self {
-            node,
+            broker,
             vhost,
             bridges: Vec::new(),
             managers: Vec::new(),
@@ -142,17 +143,15 @@ impl<'a> Fleet<'a> {
             config,
         };
 
-        let links = BrokerLinks { url, broker };
         let bridges = WorkerKind::Bridge(address);
-        fleet.bridges =
-            fleet.place_workers("bridge", fleet.config.bridges, bridges, &links).await?;
+        fleet.bridges = fleet.place_workers("bridge", fleet.config.bridges, bridges, &urls).await?;
         let managers = WorkerKind::Manager(Arc::new(python));
         fleet.managers =
-            fleet.place_workers("manager", fleet.config.managers, managers, &links).await?;
+            fleet.place_workers("manager", fleet.config.managers, managers, &urls).await?;
 
         let bridges = fleet.bridges.iter_mut().take(fleet.config.bridges_at_start);
         launch_all(bridges.chain(&mut fleet.managers), &fleet.memory).await?;
-        fleet.start_callers(&links).await?;
+        fleet.start_callers(&urls).await?;
         Ok(fleet)
     }
 
@@ -162,27 +161,27 @@ impl<'a> Fleet<'a> {
         name: &str,
         count: usize,
         kind: WorkerKind,
-        links: &BrokerLinks,
+        urls: &[Url],
     ) -> anyhow::Result<Vec<WorkerProcess>> {
         let clocks = self.config.draw_clocks(&format!("{name}s"), count);
         let mut workers = Vec::new();
         for (number, clock) in clocks.into_iter().enumerate() {
             let name = format!("{name}-{number}");
             let folder = self.config.folder.join(&name);
-            let mut place = ProcessPlace::new(name, folder, links).await?;
+            let mut place = ProcessPlace::new(name, folder, urls).await?;
             place.clock_shift_ms = clock;
             workers.push(WorkerProcess::new(place, kind.clone(), self.config.grace));
         }
         Ok(workers)
     }
 
-    async fn start_callers(&mut self, links: &BrokerLinks) -> anyhow::Result<()> {
+    async fn start_callers(&mut self, urls: &[Url]) -> anyhow::Result<()> {
         let count = self.config.callers as u64;
         let clocks = self.config.draw_clocks("callers", self.config.callers);
         for (number, clock) in (0..count).zip(clocks) {
             let name = format!("caller-{number}");
             let folder = self.config.folder.join(&name);
-            let mut place = ProcessPlace::new(name, folder, links).await?;
+            let mut place = ProcessPlace::new(name, folder, urls).await?;
             place.clock_shift_ms = clock;
             let more = u64::from(number < self.config.calls % count);
             let quota = self.config.calls / count + more;
@@ -431,12 +430,6 @@ impl<'a> Fleet<'a> {
     }
 }
 
-/// Where the broker is.
-struct BrokerLinks {
-    url: Url,
-    broker: SocketAddr,
-}
-
 fn running_of(workers: &mut [WorkerProcess]) -> Vec<&mut WorkerProcess> {
     let running = |worker: &mut WorkerProcess| worker.is_running();
     workers.iter_mut().filter_map(|worker| running(worker).then_some(worker)).collect()
@@ -457,29 +450,47 @@ async fn launch_all(
     Ok(())
 }
 
-/// What every process of the fleet has: a name, a folder and a proxy.
+/// What every process of the fleet has: a name, a folder, and a proxy for each node of the broker.
 #[derive(Debug)]
 pub struct ProcessPlace {
     /// Its name.
     pub name: String,
     /// Its folder.
     pub folder: PathBuf,
-    /// The way to the broker.
-    pub proxy: Proxy,
-    /// The broker's URL through the proxy.
+    /// The URLs of the broker's nodes through the proxies, with commas between.
     pub broker: String,
     /// By how many milliseconds the wall clock of the next process here is ahead of the true one.
     pub clock_shift_ms: i64,
+    proxies: Vec<Proxy>,
 }
 
 impl ProcessPlace {
-    async fn new(name: String, folder: PathBuf, links: &BrokerLinks) -> anyhow::Result<Self> {
+    async fn new(name: String, folder: PathBuf, urls: &[Url]) -> anyhow::Result<Self> {
         std::fs::create_dir_all(&folder)?;
-        let proxy = Proxy::start(links.broker).await?;
-        let mut url = links.url.clone();
-        let is_set = url.set_port(Some(proxy.address().port())).is_ok();
-        ensure!(is_set, "the broker's URL takes no port");
-        Ok(Self { name, folder, proxy, broker: url.into(), clock_shift_ms: 0 })
+        let mut proxies = Vec::new();
+        let mut proxied = Vec::new();
+
+        for url in urls {
+            let node = url.socket_addrs(|| None)?;
+            let proxy = Proxy::start(*node.first().context("a node's address")?).await?;
+            let mut url = url.clone();
+            let is_set = url.set_port(Some(proxy.address().port())).is_ok();
+            ensure!(is_set, "the broker's URL takes no port");
+            proxied.push(url.to_string());
+            proxies.push(proxy);
+        }
+
+        Ok(Self { name, folder, broker: proxied.join(","), clock_shift_ms: 0, proxies })
+    }
+
+    /// Resets every connection to the broker.
+    pub fn reset(&self) {
+        self.proxies.iter().for_each(Proxy::reset);
+    }
+
+    /// Changes how the links to the broker are.
+    pub fn set_link(&self, state: LinkState) {
+        self.proxies.iter().for_each(|proxy| proxy.set_link(state));
     }
 }
 

@@ -11,6 +11,7 @@
 
 pub mod allowed;
 pub mod arguments;
+pub mod broker;
 pub mod caller;
 pub mod driver;
 pub mod effects;

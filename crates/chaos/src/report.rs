@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::thread;
 
+use crate::broker::NodeCount;
 use crate::driver::{FaultRun, RunConfig};
 use crate::judge::Verdict;
 
@@ -32,11 +33,12 @@ pub fn write_page(runs: &[FaultRun], config: &RunConfig) -> String {
     format!(
         "chaos: {machine}\n\n{table}\n\
          - {calls} calls a fault by {callers} callers, {in_flight} at a time each with a mean pause \
-         of {} ms between two of a lane, over RabbitMQ (one node, classic queues) and {bridges} \
-         bridges to one MCP server that keeps a ledger, and {managers} managers of scripts. Seed \
-         {seed}. Where there are managers, 20 % of the calls are scripts in the local sandbox, which \
-         tell their start and end to the same ledger; of the others 60 % may not be repeated, 20 % \
-         only read, 20 % are idempotent; effects take 0 to 3 s, answers have 100 B to \
+         of {} ms between two of a lane, over RabbitMQ (one node with classic queues; where the \
+         notes say so, three with quorum queues) and {bridges} bridges to one MCP server that keeps \
+         a ledger, and {managers} managers of scripts. Seed {seed}. Where there are managers, 20 % \
+         of the calls are scripts in the local sandbox, which tell their start and end to the same \
+         ledger; of the others 60 % may not be repeated, 20 % only read, 20 % are idempotent; \
+         effects take 0 to 3 s, answers have 100 B to \
          1 MB, deadlines are 2 to 60 s, 5 % are cancelled by their caller.\n\
          - Unknown: `outcome_unknown`, true where the process that held the call was killed or the \
          effect has no end, false where the effect ended or never began. Lies: `ok` without its \
@@ -98,6 +100,9 @@ fn write_row(run: &FaultRun) -> [String; HEADINGS.len()] {
 fn write_notes(run: &FaultRun) -> String {
     let verdict = &run.verdict;
     let mut notes = vec![format!("{} strikes in {} s", run.strikes, run.took.as_secs())];
+    if run.nodes == NodeCount::Three {
+        notes.push("3 nodes".to_owned());
+    }
     let codes = verdict.codes.iter().filter(|(code, _)| *code != "outcome_unknown");
     notes.extend(codes.map(|(code, count)| format!("{code} {count}")));
 

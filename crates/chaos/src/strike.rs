@@ -51,15 +51,15 @@ pub async fn strike(fleet: &mut Fleet<'_>, strike: Strike) -> anyhow::Result<()>
         Fault::Latency | Fault::Bandwidth => strike_links(fleet, strike).await,
         Fault::BrokerKill | Fault::BrokerRestart => strike_broker(fleet, strike).await,
         Fault::MemoryAlarm5s | Fault::MemoryAlarm35s => {
-            fleet.node.block_publishers().await?;
+            fleet.broker.node().block_publishers().await?;
             tokio::time::sleep(hold).await;
-            fleet.node.unblock_publishers().await
+            fleet.broker.node().unblock_publishers().await
         }
         Fault::DiskAlarm5s | Fault::DiskAlarm35s => {
             let [full, free] = DISK_LIMITS;
-            fleet.node.ctl(&["set_disk_free_limit", full]).await?;
+            fleet.broker.node().ctl(&["set_disk_free_limit", full]).await?;
             tokio::time::sleep(hold).await;
-            fleet.node.ctl(&["set_disk_free_limit", free]).await.map(drop)
+            fleet.broker.node().ctl(&["set_disk_free_limit", free]).await.map(drop)
         }
         Fault::ChannelKill => close_channel(fleet, victim).await,
         Fault::QueueFull => fill_worker_queue(fleet, hold).await,
@@ -69,10 +69,7 @@ pub async fn strike(fleet: &mut Fleet<'_>, strike: Strike) -> anyhow::Result<()>
             let error = fault.clock_error().unwrap_or_default();
             fleet.restart_worker_with_wrong_clock(victim, error, hold).await
         }
-        Fault::NodeKill | Fault::NodeCut => {
-            let part = fault.missing_part().unwrap_or("is not there yet");
-            anyhow::bail!("{}: {part}", fault.name())
-        }
+        Fault::NodeKill | Fault::NodeCut => strike_node(fleet, strike).await,
     }
 }
 
@@ -85,12 +82,12 @@ async fn strike_caller(fleet: &mut Fleet<'_>, strike: Strike) -> anyhow::Result<
     let Some(caller) = fleet.pick_caller(victim) else { return Ok(()) };
     match fault {
         Fault::CallerBlackHole => {
-            caller.place.proxy.set_link(draw_silence(victim));
+            caller.place.set_link(draw_silence(victim));
             tokio::time::sleep(hold).await;
-            caller.place.proxy.set_link(LinkState::default());
+            caller.place.set_link(LinkState::default());
         }
         Fault::CallerStop => caller.pause(hold).await?,
-        _ => caller.place.proxy.reset(),
+        _ => caller.place.reset(),
     }
     Ok(())
 }
@@ -114,12 +111,12 @@ async fn strike_worker(
     let Some(worker) = fleet.pick_worker(group, victim) else { return Ok(()) };
     match fault {
         Fault::WorkerBlackHole => {
-            worker.place.proxy.set_link(draw_silence(victim));
+            worker.place.set_link(draw_silence(victim));
             tokio::time::sleep(hold).await;
-            worker.place.proxy.set_link(LinkState::default());
+            worker.place.set_link(LinkState::default());
         }
         Fault::WorkerStop => worker.pause(hold).await?,
-        _ => worker.place.proxy.reset(),
+        _ => worker.place.reset(),
     }
     Ok(())
 }
@@ -149,20 +146,20 @@ async fn strike_links(fleet: &mut Fleet<'_>, strike: Strike) -> anyhow::Result<(
 }
 
 fn set_links(fleet: &Fleet<'_>, state: LinkState) {
-    let workers = fleet.workers().map(|worker| &worker.place.proxy);
-    let callers = fleet.callers.iter().map(|caller| &caller.place.proxy);
-    for proxy in workers.chain(callers) {
-        proxy.set_link(state);
+    let workers = fleet.workers().map(|worker| &worker.place);
+    let callers = fleet.callers.iter().map(|caller| &caller.place);
+    for place in workers.chain(callers) {
+        place.set_link(state);
     }
 }
 
 async fn strike_broker(fleet: &mut Fleet<'_>, strike: Strike) -> anyhow::Result<()> {
     match strike.fault {
-        Fault::BrokerKill => fleet.node.crash().await?,
-        _ => fleet.node.stop().await?,
+        Fault::BrokerKill => fleet.broker.node_mut().crash().await?,
+        _ => fleet.broker.node_mut().stop().await?,
     }
     tokio::time::sleep(strike.hold).await;
-    fleet.node.start_again().await?;
+    fleet.broker.node_mut().start_again().await?;
 
     let end = Instant::now() + BROKER_TIMEOUT;
     while let Err(error) = fleet.vhost.queues().await {
@@ -170,6 +167,25 @@ async fn strike_broker(fleet: &mut Fleet<'_>, strike: Strike) -> anyhow::Result<
         tokio::time::sleep(POLL_INTERVAL).await;
     }
     Ok(())
+}
+
+/// Kills one of the broker's nodes, or cuts it off, and waits until all are one broker again.
+async fn strike_node(fleet: &mut Fleet<'_>, strike: Strike) -> anyhow::Result<()> {
+    let cluster = fleet.broker.cluster()?;
+    let count = u64::try_from(cluster.nodes().len())?;
+    let node = usize::try_from(strike.victim % count)?;
+
+    match strike.fault {
+        Fault::NodeKill => cluster.node(node).crash().await?,
+        _ => cluster.cut_off(node).await?,
+    }
+    tokio::time::sleep(strike.hold).await;
+    match strike.fault {
+        Fault::NodeKill => cluster.node(node).start_again().await?,
+        _ => cluster.heal(node).await?,
+    }
+
+    cluster.wait_until_whole().await
 }
 
 /// Has the broker close one channel as it does after a mistake of its client.
@@ -183,7 +199,7 @@ async fn close_channel(fleet: &Fleet<'_>, victim: u64) -> anyhow::Result<()> {
          Reader ! {{channel_exit, Number, {{amqp_error, precondition_failed, \"chaos\", none}}}}, \
          rabbit_channel:shutdown(Channel) end."
     );
-    fleet.node.ctl(&["eval", &close]).await.map(drop)
+    fleet.broker.node().ctl(&["eval", &close]).await.map(drop)
 }
 
 async fn fill_worker_queue(fleet: &Fleet<'_>, hold: Duration) -> anyhow::Result<()> {
@@ -192,9 +208,9 @@ async fn fill_worker_queue(fleet: &Fleet<'_>, hold: Duration) -> anyhow::Result<
     let limit = json!({"max-length": 0, "overflow": "reject-publish"}).to_string();
     let set = ["set_policy", "-p", vhost, "--apply-to", "queues", POLICY, pattern.as_str(), &limit];
 
-    fleet.node.ctl(&set).await.context("limiting the workers' queue")?;
+    fleet.broker.node().ctl(&set).await.context("limiting the workers' queue")?;
     tokio::time::sleep(hold).await;
-    fleet.node.ctl(&["clear_policy", "-p", vhost, POLICY]).await.map(drop)
+    fleet.broker.node().ctl(&["clear_policy", "-p", vhost, POLICY]).await.map(drop)
 }
 
 async fn bind_full_queue(fleet: &Fleet<'_>, hold: Duration) -> anyhow::Result<()> {

@@ -1,13 +1,15 @@
-//! The short run: 3,000 calls by two fleets at the same time, under each fault once. What it lets
+//! The short run: 3,700 calls by three fleets at the same time, under each fault once. What it lets
 //! pass is in `chaos::allowed` alone.
 //!
-//! The alarms have a fleet of their own, because they last longer than all else together.
+//! The alarms have a fleet of their own, because they last longer than all else together, and so
+//! have the faults that need three broker nodes.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and tell")]
 
 use std::time::Duration;
 
-use chaos::allowed::{ALARMS, Allowed, FAULTS};
+use chaos::allowed::{ALARMS, Allowed, FAULTS, NODES};
+use chaos::broker::{NodeCount, TestBroker};
 use chaos::driver::{FaultRun, RunConfig, run_each_once};
 use chaos::fault::{Fault, Strike};
 use chaos::random::Random;
@@ -25,7 +27,7 @@ fn is_alarm(fault: Fault) -> bool {
 
 fn draw_strikes(is_wanted: impl Fn(Fault) -> bool) -> Vec<Strike> {
     let faults = Fault::ALL.into_iter().map(|(fault, _)| fault);
-    let possible = faults.filter(|fault| fault.missing_part().is_none() && *fault != Fault::None);
+    let possible = faults.filter(|fault| *fault != Fault::None);
     let strikes = possible.filter(|fault| is_wanted(*fault)).map(|fault| {
         let mut strike = fault.draw_strike(&mut Random::new(SEED).fork(fault.name()));
         strike.after = Duration::from_secs(1);
@@ -37,8 +39,12 @@ fn draw_strikes(is_wanted: impl Fn(Fault) -> bool) -> Vec<Strike> {
     strikes.collect()
 }
 
-async fn run(strikes: Vec<Strike>, calls: u64, pause: Duration) -> Option<FaultRun> {
-    let mut node = rabbit::node().await?;
+async fn run(
+    mut broker: TestBroker,
+    strikes: Vec<Strike>,
+    calls: u64,
+    pause: Duration,
+) -> FaultRun {
     let folder = tempfile::tempdir().unwrap();
     let config = RunConfig {
         seed: SEED,
@@ -52,8 +58,8 @@ async fn run(strikes: Vec<Strike>, calls: u64, pause: Duration) -> Option<FaultR
         folder: folder.path().to_owned(),
     };
 
-    let run = run_each_once(&mut node, strikes, &config, &|text| println!("{text}")).await;
-    Some(run.unwrap_or_else(|error| panic!("no result: {error:?}")))
+    let run = run_each_once(&mut broker, strikes, &config, &|text| println!("{text}")).await;
+    run.unwrap_or_else(|error| panic!("no result: {error:?}"))
 }
 
 fn check(run: &FaultRun, allowed: &Allowed) {
@@ -62,16 +68,35 @@ fn check(run: &FaultRun, allowed: &Allowed) {
     assert!(excess.is_empty(), "{excess:#?}\n{}", write_findings(run));
 }
 
+fn needs_one_node(fault: Fault) -> bool {
+    fault.node_count() == NodeCount::One
+}
+
+async fn start_node() -> Option<TestBroker> {
+    Some(TestBroker::Node(Box::new(rabbit::node().await?)))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_call_has_one_true_outcome_under_each_fault() {
-    let strikes = draw_strikes(|fault| !is_alarm(fault));
-    let Some(run) = run(strikes, 2_000, Duration::from_millis(550)).await else { return };
+    let Some(broker) = start_node().await else { return };
+    let strikes = draw_strikes(|fault| !is_alarm(fault) && needs_one_node(fault));
+    let run = run(broker, strikes, 2_000, Duration::from_millis(550)).await;
     check(&run, &FAULTS);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_call_has_one_true_outcome_under_alarms() {
+    let Some(broker) = start_node().await else { return };
     let strikes = draw_strikes(is_alarm);
-    let Some(run) = run(strikes, 1_000, Duration::from_millis(500)).await else { return };
+    let run = run(broker, strikes, 1_000, Duration::from_millis(500)).await;
     check(&run, &ALARMS);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_call_has_one_true_outcome_while_nodes_go() {
+    let Some(cluster) = rabbit::cluster().await else { return };
+    let strikes = draw_strikes(|fault| !needs_one_node(fault));
+    let broker = TestBroker::Cluster(Box::new(cluster));
+    let run = run(broker, strikes, 700, Duration::from_millis(550)).await;
+    check(&run, &NODES);
 }

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use super::{write_findings, write_table};
+use crate::broker::NodeCount;
 use crate::driver::FaultRun;
 use crate::judge::Verdict;
 
@@ -25,7 +26,13 @@ fn a_row_has_every_count() {
     verdict.codes.insert("timeout".to_owned(), 12);
     verdict.findings.insert("I2", vec!["call by two".to_owned()]);
     let took = Duration::from_secs(9);
-    let run = FaultRun { name: "worker-kill".to_owned(), strikes: 2, took, verdict };
+    let run = FaultRun {
+        name: "worker-kill".to_owned(),
+        nodes: NodeCount::One,
+        strikes: 2,
+        took,
+        verdict,
+    };
 
     let table = write_table(std::slice::from_ref(&run));
     let row = table.lines().nth(2).unwrap();
