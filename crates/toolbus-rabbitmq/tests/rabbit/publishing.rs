@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use lapin::options::ExchangeDeleteOptions;
+use serde_json::json;
 use toolbus_bus::{Bus as _, Health, PublishError};
 use toolbus_testkit::eventually;
 
 use crate::support::{
-    PATIENCE, Plain, Recorder, at_once, connect, connections, durable, message, private, subscribe,
-    topic, vhost,
+    PATIENCE, Plain, Recorder, at_once, connect, connections, durable, message, node, private,
+    subscribe, topic, vhost,
 };
 
 /// The AMQP library hands a returned message to whichever confirm it settles next: with as many
@@ -94,6 +95,37 @@ async fn a_full_queue_refuses() {
 }
 
 /// What was sent before the close is waited for.
+/// After a refusal another channel takes over, and the one that refused is closed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn channels_that_refuse_are_not_kept() {
+    let node = node!();
+    let vhost = node.vhost().await.unwrap();
+    let bus = connect(&vhost.amqp_url()).await;
+    let full = json!({"x-max-length": 0, "x-overflow": "reject-publish"});
+    vhost.declare_queue("full", json!({"durable": true, "arguments": full})).await.unwrap();
+    vhost.bind("rockbot", "full", "full").await.unwrap();
+
+    // One channel after the other, however many messages are refused.
+    let last = eventually(PATIENCE, async || {
+        let published = bus.publish(&topic("full"), message("no room")).await;
+        assert!(matches!(published, Err(PublishError::Refused(_))), "{published:?}");
+        let numbers = node.ctl(&["-q", "list_channels", "number"]).await.unwrap();
+        let last = numbers.lines().filter_map(|line| line.trim().parse::<u16>().ok()).max();
+        last.filter(|last| *last > 1).ok_or(numbers)
+    })
+    .await;
+    assert!(last < 10, "channel {last}");
+
+    vhost.delete_queue("full").await.unwrap();
+    eventually(PATIENCE, async || {
+        let numbers = node.ctl(&["-q", "list_channels", "number"]).await.unwrap();
+        let count = numbers.lines().filter(|line| line.trim().parse::<u16>().is_ok()).count();
+        if count == 1 { Ok(()) } else { Err(numbers) }
+    })
+    .await;
+    bus.close(Duration::ZERO).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_close_waits_for_confirms() {
     let vhost = vhost!();
