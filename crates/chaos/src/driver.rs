@@ -67,7 +67,8 @@ pub type Say<'a> = &'a (dyn Fn(&str) + Sync);
 /// Runs a fleet under one fault alone, for as long as it takes its callers to make their calls.
 ///
 /// # Errors
-/// When the fault needs managers and there are none, or a part of the run fails that no fault may touch.
+/// When the fault needs managers and there are none, or a part of the run fails that no fault may
+/// touch.
 pub async fn run_alone(
     broker: &mut TestBroker,
     fault: Fault,
