@@ -19,7 +19,7 @@ use toolbus_testkit::rabbit;
 /// What all is drawn from.
 const SEED: u64 = 15;
 /// Longest strike of a fault whose strikes may be of any length.
-const HOLD_TIMEOUT_MAX: Duration = Duration::from_secs(6);
+const HOLD_TIMEOUT_MAX: Duration = Duration::from_secs(4);
 
 fn is_alarm(fault: Fault) -> bool {
     fault.name().contains("-alarm-")
@@ -30,7 +30,7 @@ fn draw_strikes(is_wanted: impl Fn(Fault) -> bool) -> Vec<Strike> {
     let possible = faults.filter(|fault| *fault != Fault::None);
     let strikes = possible.filter(|fault| is_wanted(*fault)).map(|fault| {
         let mut strike = fault.draw_strike(&mut Random::new(SEED).fork(fault.name()));
-        strike.after = Duration::from_secs(1);
+        strike.after = Duration::from_millis(500);
         if !is_alarm(fault) {
             strike.hold = strike.hold.min(HOLD_TIMEOUT_MAX);
         }

@@ -1,8 +1,9 @@
 //! A worker dies with a call: its caller knows it before the deadline, nothing runs twice, and the
 //! next call works.
 
+use anyhow::{Context as _, ensure};
 use serde_json::json;
-use toolbus_testkit::{mcp as servers, rabbit};
+use toolbus_testkit::{eventually, mcp as servers, rabbit};
 
 use crate::support::*;
 
@@ -111,8 +112,10 @@ async fn a_host_that_dies_with_a_call_running_and_one_waiting() {
     let bus = vhost.amqp_url();
     let servers = Servers::with(&[]);
     let mut bridge = bridge(&bus, &servers).await;
-    let host = || start(launch("agent-host", &bus).env("TOOLBUS_BUS__PREFETCH", "1").arg("serve"));
-    let mut first = host().await;
+    let host = |calls: &str| {
+        start(launch("agent-host", &bus).env("TOOLBUS_BUS__PREFETCH", calls).arg("serve"))
+    };
+    let mut first = host("1").await;
     let spy = Stranger::new(&vhost, &[]).await;
 
     let call = |tool: &str| {
@@ -129,14 +132,19 @@ async fn a_host_that_dies_with_a_call_running_and_one_waiting() {
 
     // The new host has nothing announced to it before it has taken the calls.
     bridge.process().pause().unwrap();
-    let _second = host().await;
-    let mut answers = spy.take(ANSWERS, 1).await;
+    let _second = host("2").await;
+    eventually(LIMIT, async || {
+        let queue = vhost.queue("rockbot.RockBot.tool-invoke").await?.context("no queue")?;
+        let taken = queue.messages_unacknowledged;
+        ensure!(taken == 2, "{taken} of 2 calls are taken");
+        anyhow::Ok(())
+    })
+    .await;
     bridge.process().resume().unwrap();
-    if answers.len() < 2 {
-        answers.extend(spy.take(ANSWERS, 1).await);
-    }
 
-    let [unknown, done] = &answers[..] else { panic!("{} answers", answers.len()) };
+    // Its caller takes no heartbeats, so other workers are asked for 15 s who has the first one.
+    let answers = spy.take(ANSWERS, 2).await;
+    let [done, unknown] = &answers[..] else { panic!("{} answers", answers.len()) };
     let (unknown, done) = (Answer::of(unknown), Answer::of(done));
     assert_eq!(unknown.properties["correlation_id"], running.correlation_id());
     assert_eq!(unknown.body["code"], "outcome_unknown", "{}", unknown.body);

@@ -9,7 +9,7 @@ use crate::release::{Release, WAIT, parts};
 use crate::support::{content, marking_server, until};
 use crate::volumes::{INDEX_PORT, Volumes};
 
-const WAITING: &str = "rockbot.scripts-manager.script-invoke";
+const EXPIRED: &str = "rockbot.scripts-manager.script-invoke.dlq";
 
 /// A release whose claims find these volumes.
 fn values(release: &Release, volumes: &Volumes) -> Value {
@@ -86,7 +86,7 @@ fn what_is_kept_on_volumes_outlives_the_pods() {
     let mut server = marking_server();
     server["name"] = json!("kept");
     content(&release.invoke("mcp_register_server", &server).unwrap());
-    // Nobody takes this one, and its caller goes.
+    // Nobody takes this one, and its caller goes: it becomes a dead letter.
     let manager = format!("deployment/{}", release.deployment("scripts-manager"));
     release.look(&["scale", &manager, "--replicas=0"]).unwrap();
     until(|| {
@@ -98,14 +98,18 @@ fn what_is_kept_on_volumes_outlives_the_pods() {
 
     let script = json!({"script": "print(1)"});
     release.invoke_with("execute_python_script", &script, &["--timeout=2s"]).unwrap_err();
-    assert_eq!(waiting(&release, WAITING).unwrap(), Some(1));
+    until(|| {
+        let count = waiting(&release, EXPIRED)?;
+        ensure!(count == Some(1), "{count:?} dead letters");
+        Ok(())
+    });
 
     let label = "app.kubernetes.io/component in (rabbitmq, mcp-bridge)";
     // They are killed before they have put everything in order.
     release.look(&["delete", "pods", "--selector", label, "--grace-period=1"]).unwrap();
     let broker = format!("pod/{}-0", release.deployment("rabbitmq"));
     until(|| release.look(&["wait", "--for=condition=Ready", &broker, "--timeout=1m"]));
-    assert_eq!(waiting(&release, WAITING).unwrap(), Some(1));
+    assert_eq!(waiting(&release, EXPIRED).unwrap(), Some(1));
     release.look(&["scale", &manager, "--replicas=1"]).unwrap();
 
     for workload in ["mcp-bridge", "scripts-manager", "agent-host"] {
