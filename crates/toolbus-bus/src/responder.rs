@@ -253,7 +253,7 @@ impl Context {
 pub struct Listen {
     /// The topic of the requests.
     pub topic: Topic,
-    /// CallName of the subscription, shared by all workers of the kind.
+    /// Name of the subscription, shared by all workers of the kind.
     pub subscription: String,
     /// This worker's own name among them, new for each process.
     pub instance: InstanceId,

@@ -2,10 +2,9 @@
 //! lost.
 //!
 //! Messages are taken only while a handler is free for them, and handed out in
-//! [windows](crate::window). A stop has the broker hand out no
-//! more. What it has handed out by then is still handled, since a message that goes back to its
-//! queue looks as if its handling had begun. What handlers leave undone goes back as the channel
-//! closes.
+//! [windows](crate::window). A stop has the broker hand out no more. What it has handed out by then
+//! is still handled, since a message that goes back to its queue looks as if its handling had
+//! begun. What handlers leave undone goes back as the channel closes.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -144,7 +144,6 @@ impl<S: Service> Worker<S> {
             (Err(malformed), _) => return unanswered(record, malformed.reason.into()),
             (Ok(_), None) => return unanswered(record, NO_REPLY_TOPIC.into()),
             (Ok(call), Some(reply_to)) => {
-                let ids = call.ids.clone();
                 let arrival = Arrival {
                     envelope: &envelope,
                     reply_to: &reply_to,
@@ -159,7 +158,8 @@ impl<S: Service> Worker<S> {
                 caller_deadline = outcome.deadline;
                 held_call = outcome.held_call;
                 room = self.outbox.reserve_reply(outcome.reply.body.len());
-                let reply = if room.is_some() { outcome.reply } else { self.give_up_reply(&ids) };
+                let reply =
+                    if room.is_some() { outcome.reply } else { self.give_up_reply(&outcome.ids) };
                 (reply, reply_to)
             }
         };
@@ -181,12 +181,7 @@ impl<S: Service> Worker<S> {
         tracing::error!(message_id = envelope.message_id, deliveries, "a request ends its workers");
 
         if let Some(reply_to) = &envelope.reply_to {
-            let mut reply =
-                self.fail(&CallIds::of_malformed(&envelope.body), Failure::OutcomeUnknown);
-            // Whoever had it last may live, and have lost its connection only.
-            if envelope.headers.get(header::PROGRESS_TO).is_some() {
-                reply.headers.set(header::TENTATIVE, "1");
-            }
+            let reply = self.fail_unknown(&CallIds::of_malformed(&envelope.body), envelope);
             let reply = self.address(envelope, reply);
             self.outbox.deliver(reply_to, reply, None, Deadline::after(REPLY_TIMEOUT_MIN)).await;
         }
@@ -205,6 +200,16 @@ impl<S: Service> Worker<S> {
     fn fail(&self, ids: &CallIds, failure: Failure) -> Reply {
         let label = failure.label();
         self.service.fail(ids, failure).failing(label)
+    }
+
+    /// The reply for a call that another worker may have. That one may live, and have lost its
+    /// connection only, so a caller that can hear it takes the reply as tentative.
+    fn fail_unknown(&self, ids: &CallIds, request: &Envelope) -> Reply {
+        let mut reply = self.fail(ids, Failure::OutcomeUnknown);
+        if takes_heartbeats(request) {
+            reply.headers.set(header::TENTATIVE, "1");
+        }
+        reply
     }
 
     fn parse(&self, envelope: &Envelope) -> Result<Call<S::Request>, Malformed> {
@@ -239,7 +244,7 @@ impl<S: Service> Worker<S> {
         let received = Received { envelope: arrival.envelope, redelivered: arrival.redelivered };
         if let Err(refusal) = self.service.authorize(&call, received) {
             // A refusal goes where the call's own answer goes, so a copy must not get one.
-            return (!self.memory.knows(key)).then(|| CallOutcome::of(refusal));
+            return (!self.memory.knows(key)).then(|| CallOutcome::of(refusal, call.ids));
         }
 
         let Call { ids, request, default_budget, repeat } = call;
@@ -250,11 +255,11 @@ impl<S: Service> Worker<S> {
         let place = match self.memory.recall(key, arrival.envelope, &arrival.slot) {
             Recalled::Done(reply) => {
                 record.mark_repeat();
-                return Some(CallOutcome { deadline: Some(deadline), ..CallOutcome::of(reply) });
+                return Some(CallOutcome::of(reply, ids).with_deadline(deadline));
             }
             Recalled::Forgotten if repeat == Repeat::Never => {
                 record.mark_repeat();
-                return Some(CallOutcome::of(self.fail(&ids, Failure::OutcomeUnknown)));
+                return Some(CallOutcome::of(self.fail(&ids, Failure::OutcomeUnknown), ids));
             }
             Recalled::Forgotten => self.memory.reserve(key, arrival.envelope, &arrival.slot),
             Recalled::Running(run) => {
@@ -266,7 +271,7 @@ impl<S: Service> Worker<S> {
 
                 let outcome = run.outcome().await;
                 let reply = outcome.unwrap_or_else(|| self.fail(&ids, Failure::OutcomeUnknown));
-                return Some(CallOutcome { deadline: Some(deadline), ..CallOutcome::of(reply) });
+                return Some(CallOutcome::of(reply, ids).with_deadline(deadline));
             }
             Recalled::New(place) => place,
         };
@@ -278,12 +283,12 @@ impl<S: Service> Worker<S> {
         let reply = match self.find_obstacle(&call, &arrival, repeat).await {
             Obstacle::None => self.run(request, call, arrival, &mut held_call).await,
             Obstacle::Reply(reply) => reply,
-            Obstacle::NothingToSay => return None,
+            Obstacle::NoReply => return None,
         };
 
         let reply = self.within_limit(reply, &ids);
         place.remember(Answer { reply: reply.clone(), to, correlation_id });
-        Some(CallOutcome { reply, deadline: Some(deadline), held_call })
+        Some(CallOutcome { reply, ids, deadline: Some(deadline), held_call })
     }
 
     /// What keeps a call that is new here from being run.
@@ -317,7 +322,7 @@ impl<S: Service> Worker<S> {
         match self.queries.ask_caller(&caller, &queried(ids, envelope), deadline).await {
             Some(CallState::Abandoned) => {
                 tracing::info!(call_id, "dropped a request that its caller has given up");
-                Obstacle::NothingToSay
+                Obstacle::NoReply
             }
             Some(_) => Obstacle::None,
             None => {
@@ -334,16 +339,15 @@ impl<S: Service> Worker<S> {
     async fn wait_for_other_worker(&self, call: &NamedCall<'_>, arrival: &Arrival<'_>) -> Obstacle {
         let NamedCall { ids, deadline, .. } = *call;
         let (envelope, call_id) = (arrival.envelope, &ids.tool_call_id);
-        let mut reply = self.fail(ids, Failure::OutcomeUnknown);
         tracing::warn!(call_id, "a redelivered call may have been started elsewhere");
 
-        if envelope.headers.get(header::PROGRESS_TO).is_some() {
-            reply.headers.set(header::TENTATIVE, "1");
-        } else if self.queries.wait_for_other_worker(&queried(ids, envelope), deadline).await {
+        if !takes_heartbeats(envelope)
+            && self.queries.wait_for_other_worker(&queried(ids, envelope), deadline).await
+        {
             tracing::info!(call_id, "a redelivered call was answered by another worker");
-            return Obstacle::NothingToSay;
+            return Obstacle::NoReply;
         }
-        Obstacle::Reply(reply)
+        Obstacle::Reply(self.fail_unknown(ids, envelope))
     }
 
     /// Runs a call; `held_call` is what its caller is told of it by heartbeats.
@@ -489,6 +493,7 @@ impl<S: Service> Worker<S> {
 /// What a request is answered with.
 struct CallOutcome {
     reply: Reply,
+    ids: CallIds,
     /// When its caller stops waiting, where that is known.
     deadline: Option<Deadline>,
     /// Dropped once the caller has the reply.
@@ -496,8 +501,12 @@ struct CallOutcome {
 }
 
 impl CallOutcome {
-    fn of(reply: Reply) -> Self {
-        Self { reply, deadline: None, held_call: None }
+    fn of(reply: Reply, ids: CallIds) -> Self {
+        Self { reply, ids, deadline: None, held_call: None }
+    }
+
+    fn with_deadline(self, deadline: Deadline) -> Self {
+        Self { deadline: Some(deadline), ..self }
     }
 }
 
@@ -525,7 +534,7 @@ enum Obstacle {
     /// It is answered with this.
     Reply(Reply),
     /// Its caller has given it up, or has had its answer from another worker.
-    NothingToSay,
+    NoReply,
 }
 
 /// Whether a request has come again for longer than it may take. The broker drops one of ours; one
@@ -539,6 +548,10 @@ fn is_overdue(arrival: &Arrival<'_>, deadline: Deadline) -> bool {
 /// Whether a call that is not started here was started: by a worker that had it before, perhaps.
 fn execution_before(redelivered: bool) -> Execution {
     if redelivered { Execution::Unknown } else { Execution::NotStarted }
+}
+
+fn takes_heartbeats(request: &Envelope) -> bool {
+    request.headers.get(header::PROGRESS_TO).is_some()
 }
 
 fn topic_in(request: &Envelope, header: &str) -> Option<Topic> {
