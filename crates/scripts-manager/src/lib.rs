@@ -7,7 +7,6 @@
 pub mod arguments;
 pub mod settings;
 
-use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,9 +56,7 @@ async fn serve(settings: Settings, context: Context) -> Result<Exit, BoxError> {
     let shares = settings.agents.shares(settings.scripts.max_concurrent);
     let fair = Arc::new(FairRunner::new(runner, shares));
 
-    // One call more than may run and wait is taken, so that it can be refused as busy.
-    let concurrency = u16::try_from(shares.running + shares.waiting + 1).unwrap_or(u16::MAX);
-    let concurrency = NonZeroU16::new(concurrency).expect("one more than nothing");
+    let concurrency = settings.concurrency();
     let runner: Arc<dyn Runner> = fair.clone();
     let worker =
         toolbus_scripts::serve(bus.clone(), &instance, concurrency, runner, grants).await?;

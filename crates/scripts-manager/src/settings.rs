@@ -62,6 +62,17 @@ pub struct AgentsSettings {
     pub max_waiting: Option<u16>,
 }
 
+impl Settings {
+    /// How many requests are taken at a time: one more than may run and wait, so that it can be
+    /// refused as busy.
+    #[must_use]
+    pub fn concurrency(&self) -> NonZeroU16 {
+        let Shares { running, waiting, .. } = self.agents.shares(self.scripts.max_concurrent);
+        let concurrency = u16::try_from(running + waiting + 1).unwrap_or(u16::MAX);
+        NonZeroU16::new(concurrency).unwrap_or(NonZeroU16::MIN)
+    }
+}
+
 impl AgentsSettings {
     /// How a runner with this many places is shared.
     pub(crate) fn shares(&self, places: NonZeroU16) -> Shares {

@@ -7,14 +7,13 @@
 
 use std::num::NonZeroU16;
 
-use crate::port::Flow;
 use crate::{requester, responder, slot};
 
 /// What a responder holds that runs so many calls at a time, and how many bytes of it.
 #[must_use]
 pub const fn responder_parts(concurrency: NonZeroU16) -> [(&'static str, usize); 7] {
     [
-        ("requests that are handed out", Flow::Concurrent(concurrency).bytes_max()),
+        ("requests that are handed out", responder::requests_bytes_max(concurrency)),
         ("control messages that are fetched ahead", 2 * responder::CONTROL_FLOW.bytes_max()),
         ("outcomes of calls that have ended", responder::OUTCOMES_BYTES_MAX),
         ("keys of calls whose outcomes had to go", responder::KNOWN_BYTES_MAX),

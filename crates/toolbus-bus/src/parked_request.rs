@@ -8,7 +8,7 @@ use toolbus_wire::header::Headers;
 use toolbus_wire::{Envelope, Topic, TraceContext};
 
 use crate::Deadline;
-use crate::port::Delivery;
+use crate::port::{DeadLetterBody, Delivery};
 
 /// A request that was parked, as whoever keeps it writes it down. A responder that is given it when
 /// it starts takes it up as if it came in then, answers at its reply address, and holds its
@@ -97,7 +97,13 @@ impl ParkedRequest {
             expires_after: None,
             body: self.body.into(),
         };
-        Delivery { topic: self.topic, envelope, redelivered: false, earlier_deliveries: 0 }
+        Delivery {
+            topic: self.topic,
+            envelope,
+            redelivered: false,
+            earlier_deliveries: 0,
+            dead_letter_body: DeadLetterBody::default(),
+        }
     }
 }
 

@@ -10,8 +10,10 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolbus_wire::{Envelope, Topic};
@@ -22,11 +24,6 @@ use crate::{TopicPattern, trace};
 
 /// Largest body that is published, in bytes: what a stock RabbitMQ 4 takes.
 pub const BODY_BYTES_MAX: usize = 16 << 20;
-/// Most messages that a broker hands out at once to a consumer with [`Flow::Concurrent`].
-pub const WINDOW_MAX: u16 = 16;
-/// Bytes of bodies in the hands of such a consumer's handlers above which it has no more handed out
-/// than what comes in place of those that end.
-pub const HELD_BYTES_MAX: usize = 32 << 20;
 
 /// A message broker.
 pub trait Bus: Send + Sync + 'static {
@@ -154,9 +151,9 @@ pub enum Flow {
     /// Up to this many at once, in any order. The broker hands out no more than are being
     /// handled, so what a dead consumer held had been started.
     ///
-    /// A broker counts messages and not their bytes, and what it has handed out is in memory. So it
-    /// hands out [`WINDOW_MAX`] at a time, and as many again only while the handlers hold no more
-    /// than [`HELD_BYTES_MAX`].
+    /// A broker counts messages and not their bytes, and what it has handed out is in memory: a
+    /// handler that must hold less lets go of the bodies that it does not work on, and of
+    /// [`Delivery::dead_letter_body`] with them.
     Concurrent(NonZeroU16),
     /// One at a time, in the order of the queue, with this many fetched ahead. For handlers that
     /// take microseconds, such as the matching of replies.
@@ -169,7 +166,7 @@ pub enum Flow {
 impl Flow {
     /// How many unanswered messages the broker may hand out.
     #[must_use]
-    pub fn prefetch(self) -> NonZeroU16 {
+    pub const fn prefetch(self) -> NonZeroU16 {
         match self {
             Self::Concurrent(prefetch) | Self::Ordered { prefetch } => prefetch,
         }
@@ -178,14 +175,7 @@ impl Flow {
     /// How many bytes of bodies a consumer may hold at most.
     #[must_use]
     pub const fn bytes_max(self) -> usize {
-        match self {
-            Self::Concurrent(permits) => {
-                let in_windows = HELD_BYTES_MAX + WINDOW_MAX as usize * BODY_BYTES_MAX;
-                let of_all = permits.get() as usize * BODY_BYTES_MAX;
-                if of_all < in_windows { of_all } else { in_windows }
-            }
-            Self::Ordered { prefetch } => prefetch.get() as usize * BODY_BYTES_MAX,
-        }
+        self.prefetch().get() as usize * BODY_BYTES_MAX
     }
 }
 
@@ -215,6 +205,32 @@ pub struct Delivery {
     /// How often, where the broker counts that: RabbitMQ does so for quorum queues, and not for
     /// classic ones. Else 0.
     pub earlier_deliveries: u32,
+    /// What the adapter keeps for a dead letter.
+    pub dead_letter_body: DeadLetterBody,
+}
+
+/// An adapter's own reference to the body of a message, from which it makes a dead letter if the
+/// handler asks for one. Clones are the same reference.
+#[derive(Debug, Clone, Default)]
+pub struct DeadLetterBody(Arc<Mutex<Option<Bytes>>>);
+
+impl DeadLetterBody {
+    /// For adapters: a reference to this body.
+    #[must_use]
+    pub fn new(body: Bytes) -> Self {
+        Self(Arc::new(Mutex::new(Some(body))))
+    }
+
+    /// Lets go of the body, for a handler that is not done yet and will ask for no dead letter.
+    pub fn release(&self) {
+        self.0.lock().take();
+    }
+
+    /// For adapters: the body, unless it was let go.
+    #[must_use]
+    pub fn take(&self) -> Option<Bytes> {
+        self.0.lock().take()
+    }
 }
 
 /// What becomes of a message.

@@ -16,6 +16,7 @@ mod outcome_memory;
 mod parked;
 mod queries;
 mod questions;
+mod room;
 mod worker;
 
 use std::borrow::Cow;
@@ -52,6 +53,8 @@ pub use outcome_memory::{OUTCOME_TTL, REMEMBERED_BYTES};
 use parked::ParkedCalls;
 use queries::CallQueries;
 use questions::{Asks, OpenQuestions};
+use room::RequestRoom;
+pub(crate) use room::requests_bytes_max;
 use worker::{RequestHandler, Worker};
 
 /// One kind of request: how it is read, done, and answered.
@@ -146,6 +149,8 @@ pub enum Failure {
         /// Whether the work was started.
         execution: Execution,
     },
+    /// There is no room for a request of its size. It was not started.
+    Busy,
     /// It was started before, by a worker that was lost.
     OutcomeUnknown,
     /// The work panicked.
@@ -164,6 +169,7 @@ impl Failure {
             Self::Malformed(_) => ErrorCode::InvalidArguments,
             Self::Timeout { .. } => ErrorCode::Timeout,
             Self::Cancelled { .. } => ErrorCode::Cancelled,
+            Self::Busy => ErrorCode::Busy,
             Self::OutcomeUnknown => ErrorCode::OutcomeUnknown,
             Self::Crashed | Self::TooLarge { .. } => ErrorCode::ExecutionFailed,
         };
@@ -174,13 +180,16 @@ impl Failure {
     #[must_use]
     pub fn execution(&self) -> Execution {
         match self {
-            Self::Malformed(_) => Execution::NotStarted,
+            Self::Malformed(_) | Self::Busy => Execution::NotStarted,
             Self::Timeout { execution, .. } | Self::Cancelled { execution } => *execution,
             Self::OutcomeUnknown => Execution::Unknown,
             Self::Crashed | Self::TooLarge { .. } => Execution::Started,
         }
     }
 }
+
+/// What a service says of [`Failure::Busy`].
+pub const NO_ROOM: &str = "the worker holds too many bytes of other requests";
 
 /// A reply, ready to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -330,6 +339,7 @@ impl Responder {
             memory,
             clocks,
             cancels,
+            room: RequestRoom::new(),
             outbox: outbox.clone(),
             heartbeats: heartbeats.clone(),
             asks,

@@ -1,36 +1,36 @@
 //! One subscription: its channel and consumer at the broker, opened again as often as they are
 //! lost.
 //!
-//! Messages are taken only while a handler is free for them, and handed out in
-//! [windows](crate::window). A stop has the broker hand out no more. What it has handed out by then
-//! is still handled, since a message that goes back to its queue looks as if its handling had
-//! begun. What handlers leave undone goes back as the channel closes.
+//! The broker hands out no more messages than [handlers are free](crate::prefetch). A stop has it
+//! hand out none. What it has handed out by then is still handled, since a message that goes back
+//! to its queue looks as if its handling had begun. What handlers leave undone goes back as the
+//! channel closes.
 
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
-use futures_util::future::join;
+use futures_util::future::{join, join_all};
+use futures_util::{FutureExt as _, StreamExt as _};
 use lapin::Channel;
 use lapin::options::{
     BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions, QueueDeleteOptions,
 };
 use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
 use lapin::types::FieldTable;
-use tokio::sync::{Semaphore, oneshot};
-use tokio::time::Instant;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolbus_bus::port::{Flow, Handler, Lifetime, Subscription, WINDOW_MAX};
+use toolbus_bus::port::{Flow, Handler, Lifetime, Subscription};
 use toolbus_wire::queue;
 
 use crate::backoff::Backoff;
 use crate::delivery::{IncomingMessage, SubscriptionChannel};
 use crate::error::{is_queue_away, protocol_error, reason};
 use crate::frame::short_string;
+use crate::prefetch::{ChannelConsumers, LOOK_INTERVAL};
 use crate::shared::{ConnectionState, Session, Shared};
-use crate::window::{CountedMessage, HeldBytes, Window};
 
 /// How long the broker may take to answer while a consumer is stopped.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -45,7 +45,6 @@ pub(crate) struct RunningSubscription {
     handlers: TaskTracker,
     /// As many as handlers may run, those of lost channels included.
     permits: Arc<Semaphore>,
-    held: Arc<HeldBytes>,
     established: Option<oneshot::Sender<Result<(), String>>>,
 }
 
@@ -88,7 +87,6 @@ impl RunningSubscription {
             expire,
             handlers: TaskTracker::new(),
             permits: Arc::new(Semaphore::new(usize::from(permits))),
-            held: Arc::default(),
             established: Some(sender),
         };
 
@@ -183,7 +181,7 @@ impl RunningSubscription {
     /// Declares, consumes, and ends the channel.
     async fn consume(&mut self, session: &Session) -> lapin::Result<ConsumeEnd> {
         // A broker that hangs must not hold up a stop. What is half declared closes as it drops.
-        let (channel, mut window) = tokio::select! {
+        let (channel, mut consumers) = tokio::select! {
             biased;
             () = self.stop.cancelled() => return Ok(ConsumeEnd::Stopped),
             established = self.establish_consumer(session) => established?,
@@ -202,8 +200,8 @@ impl RunningSubscription {
             channel.clone(),
         ));
         let end = match self.subscription.flow {
-            Flow::Concurrent(_) => self.take_concurrently(&source, window).await,
-            Flow::Ordered { .. } => self.take_in_order(&source, &mut window.consumer).await,
+            Flow::Concurrent(_) => self.take_concurrently(&source, &mut consumers).await,
+            Flow::Ordered { .. } => self.take_in_order(&source, &mut consumers).await,
         };
 
         if let ConsumeEnd::Stopped = end {
@@ -220,42 +218,49 @@ impl RunningSubscription {
         Ok(end)
     }
 
-    async fn establish_consumer(&self, session: &Session) -> lapin::Result<(Channel, Window)> {
+    async fn establish_consumer(
+        &self,
+        session: &Session,
+    ) -> lapin::Result<(Channel, ChannelConsumers)> {
         let Self { shared, subscription, .. } = self;
-        // Of a channel that was lost, handlers may hold too much yet.
-        self.held.wait_for_room().await;
-        let size = self.window_size();
-        let channel = shared.topology.subscribe(&session.link, subscription, size).await?;
+        let prefetch = self.first_prefetch();
+        let channel = shared.topology.subscribe(&session.link, subscription, prefetch).await?;
         let consumer = self.start_consumer(&channel).await?;
         if self.is_private() {
             shared.topology.bind(&channel, subscription).await?;
         }
-        Ok((channel, Window::new(consumer, size)))
+        Ok((channel, ChannelConsumers::new(consumer, prefetch)))
     }
 
-    /// Has the broker hand out as many messages as there are handlers for, and no more at once than
-    /// a window's.
-    async fn open_window(&self, channel: &Channel, former: &Window) -> lapin::Result<Window> {
-        self.held.wait_for_room().await;
-        let size = self.window_size();
-        if !former.usage.is_of_size(size) {
-            channel.basic_qos(size, BasicQosOptions::default()).await?;
-        }
-
-        let consumer = self.start_consumer(channel).await?;
-        Ok(Window::new(consumer, size))
-    }
-
-    fn window_size(&self) -> u16 {
+    /// How many messages the first consumer of a channel is handed: a handler may be at work for a
+    /// channel that was lost.
+    fn first_prefetch(&self) -> u16 {
+        let prefetch = self.subscription.flow.prefetch().get();
         match self.subscription.flow {
-            // A private queue goes with its consumer, which therefore stays the same.
-            Flow::Concurrent(permits) if !self.is_private() => {
-                let free = u16::try_from(self.permits.available_permits()).unwrap_or(u16::MAX);
+            // A private queue has one consumer.
+            Flow::Concurrent(_) if !self.is_private() => {
+                let at_work = u16::try_from(self.handlers.len()).unwrap_or(u16::MAX);
                 // A queue without any consumer would look as if nobody served it.
-                free.min(permits.get()).clamp(1, WINDOW_MAX)
+                prefetch.saturating_sub(at_work).max(1)
             }
-            flow => flow.prefetch().get(),
+            _ => prefetch,
         }
+    }
+
+    /// Has the broker hand out more, where handlers of lost channels have ended.
+    async fn grow_prefetch(
+        &self,
+        source: &SubscriptionChannel,
+        consumers: &mut ChannelConsumers,
+    ) -> lapin::Result<()> {
+        let handlers = self.subscription.flow.prefetch().get();
+        let elsewhere = self.handlers.len().saturating_sub(source.at_work().get());
+        if let Some(prefetch) = consumers.missing(handlers, elsewhere) {
+            let channel = source.channel();
+            channel.basic_qos(prefetch, BasicQosOptions::default()).await?;
+            consumers.add(self.start_consumer(channel).await?, prefetch);
+        }
+        Ok(())
     }
 
     fn is_private(&self) -> bool {
@@ -271,73 +276,78 @@ impl RunningSubscription {
     async fn take_concurrently(
         &self,
         source: &Arc<SubscriptionChannel>,
-        mut window: Window,
+        consumers: &mut ChannelConsumers,
     ) -> ConsumeEnd {
-        let channel = source.channel();
         let mut stopped = pin!(self.stop.cancelled());
-        loop {
-            // Dropping either wait loses nothing: a permit goes back, and a message stays in the
-            // consumer until it is taken out.
-            let permit = tokio::select! {
-                biased;
-                () = &mut stopped => break,
-                permit = Arc::clone(&self.permits).acquire_owned() => permit,
-            };
-            // Nothing closes them.
-            let Ok(permit) = permit else { break };
+        let mut look = tokio::time::interval(LOOK_INTERVAL);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
 
+        loop {
+            // Dropping any wait loses nothing: a message stays in its consumer until it is taken
+            // out. A consumer that is half started closes with the channel.
             let next = tokio::select! {
                 biased;
                 () = &mut stopped => break,
-                next = window.consumer.next() => next,
-                () = window.usage.wait_used_up(&self.held), if !window.is_closing() => {
-                    window.close(channel);
-                    continue;
-                }
-            };
-
-            match next {
-                Some(Ok(delivery)) => {
-                    let work = IncomingMessage::new(Arc::clone(source), delivery);
-                    let counted = window.usage.count(permit, work.body_bytes(), &self.held);
-                    self.spawn_handler(work, counted);
-                }
-                Some(Err(error)) => return ConsumeEnd::Lost(reason(&error)),
-                None if window.is_closing() => {
-                    drop(permit);
-                    // A window that is half open closes with the channel.
-                    let opened = tokio::select! {
+                next = consumers.next() => next,
+                _ = look.tick(), if !self.is_private() => {
+                    let grown = tokio::select! {
                         biased;
                         () = &mut stopped => break,
-                        opened = self.open_window(channel, &window) => opened,
+                        grown = self.grow_prefetch(source, consumers) => grown,
                     };
-                    match opened {
-                        Ok(next) => window = next,
+                    match grown {
+                        Ok(()) => continue,
                         Err(error) => return ConsumeEnd::Lost(reason(&error)),
                     }
                 }
+            };
+
+            let delivery = match next {
+                Some(Ok(delivery)) => delivery,
+                Some(Err(error)) => return ConsumeEnd::Lost(reason(&error)),
                 None => return ConsumeEnd::Lost(CANCELLED.to_owned()),
-            }
+            };
+
+            // A handler is free, unless all of them are at work for channels that were lost.
+            let permit = tokio::select! {
+                biased;
+                permit = Arc::clone(&self.permits).acquire_owned() => permit,
+                () = &mut stopped => {
+                    source.requeue(delivery.delivery_tag);
+                    break;
+                }
+                () = wait_lost(source.channel()) => return ConsumeEnd::Lost(LOST.to_owned()),
+            };
+            // Nothing closes them.
+            let Ok(permit) = permit else { break };
+            self.spawn_handler(source, delivery, permit);
         }
 
-        self.finish_prefetched(source, &mut window).await;
+        self.finish_prefetched(source, consumers).await;
         ConsumeEnd::Stopped
     }
 
-    fn spawn_handler(&self, work: IncomingMessage, counted: CountedMessage) {
+    fn spawn_handler(
+        &self,
+        source: &Arc<SubscriptionChannel>,
+        delivery: lapin::message::Delivery,
+        permit: OwnedSemaphorePermit,
+    ) {
+        let counted = source.at_work().count_one();
+        let work = IncomingMessage::new(Arc::clone(source), delivery);
         let handler = Arc::clone(&self.handler);
         let expire = self.expire.clone();
         // Boxed: a task's beginning moves its future several times.
         self.handlers.spawn(Box::pin(async move {
             work.run(&*handler, &expire).await;
-            drop(counted);
+            drop((counted, permit));
         }));
     }
 
     async fn take_in_order(
         &self,
         source: &Arc<SubscriptionChannel>,
-        consumer: &mut lapin::Consumer,
+        consumers: &mut ChannelConsumers,
     ) -> ConsumeEnd {
         let mut stopped = pin!(self.stop.cancelled());
         loop {
@@ -345,7 +355,7 @@ impl RunningSubscription {
             let next = tokio::select! {
                 biased;
                 () = &mut stopped => break,
-                next = consumer.next() => next,
+                next = consumers.next() => next,
             };
 
             let work = match next {
@@ -363,45 +373,45 @@ impl RunningSubscription {
             };
 
             if is_stopped {
-                self.return_prefetched(source, consumer).await;
+                self.return_prefetched(source, consumers).await;
                 work.await;
                 return ConsumeEnd::Stopped;
             }
         }
 
-        self.return_prefetched(source, consumer).await;
+        self.return_prefetched(source, consumers).await;
         ConsumeEnd::Stopped
     }
 
-    /// Cancels the consumer and handles what was handed out before. Of a channel that was lost,
+    /// Cancels the consumers and handles what was handed out before. Of a channel that was lost,
     /// handlers may still have places; what finds none goes back to the queue.
-    async fn finish_prefetched(&self, source: &Arc<SubscriptionChannel>, window: &mut Window) {
+    async fn finish_prefetched(
+        &self,
+        source: &Arc<SubscriptionChannel>,
+        consumers: &mut ChannelConsumers,
+    ) {
         let channel = source.channel();
-        let cancel = channel.basic_cancel(window.consumer.tag(), BasicCancelOptions::default());
-        let finish = async {
-            while let Some(Ok(delivery)) = window.consumer.next().await {
-                match Arc::clone(&self.permits).try_acquire_owned() {
-                    Ok(permit) => {
-                        let work = IncomingMessage::new(Arc::clone(source), delivery);
-                        let counted = window.usage.count(permit, work.body_bytes(), &self.held);
-                        self.spawn_handler(work, counted);
+        let finish = consumers.iter_mut().map(|consumer| async move {
+            let cancel = channel.basic_cancel(consumer.tag(), BasicCancelOptions::default());
+            let finish = async {
+                while let Some(Ok(delivery)) = consumer.next().await {
+                    match Arc::clone(&self.permits).try_acquire_owned() {
+                        Ok(permit) => self.spawn_handler(source, delivery, permit),
+                        Err(_) => return_to_queue(channel, delivery.delivery_tag).await,
                     }
-                    Err(_) => return_to_queue(channel, delivery.delivery_tag).await,
                 }
-            }
-        };
-
-        self.say_goodbye(async {
+            };
             let _ = join(cancel, finish).await;
-        })
-        .await;
+        });
+
+        self.say_goodbye(join_all(finish).map(drop)).await;
     }
 
     /// Cancels the consumer and returns prefetched messages to the queue.
     async fn return_prefetched(
         &self,
         source: &SubscriptionChannel,
-        consumer: &mut lapin::Consumer,
+        consumers: &mut ChannelConsumers,
     ) {
         let channel = source.channel();
         let name = short_string(&queue::queue(&self.subscription.name));
@@ -411,9 +421,12 @@ impl RunningSubscription {
                 let _ = channel.queue_delete(name, QueueDeleteOptions::default()).await;
             }
 
-            let _ = channel.basic_cancel(consumer.tag(), BasicCancelOptions::default()).await;
-            while let Some(Ok(delivery)) = consumer.next().await {
-                return_to_queue(channel, delivery.delivery_tag).await;
+            for consumer in consumers.iter_mut() {
+                let cancel = BasicCancelOptions::default();
+                let _ = channel.basic_cancel(consumer.tag(), cancel).await;
+                while let Some(Ok(delivery)) = consumer.next().await {
+                    return_to_queue(channel, delivery.delivery_tag).await;
+                }
             }
         })
         .await;
@@ -438,5 +451,14 @@ async fn return_to_queue(channel: &Channel, tag: u64) {
     let _ = channel.basic_nack(tag, back).await;
 }
 
+/// Waits until a channel is lost, for somebody who cannot listen to it.
+async fn wait_lost(channel: &Channel) {
+    while channel.status().connected() {
+        tokio::time::sleep(LOOK_INTERVAL).await;
+    }
+}
+
+/// Why a channel is taken for lost that is not connected any more.
+const LOST: &str = "the channel was closed";
 /// The broker ends a consumer without an error when its queue is deleted.
 const CANCELLED: &str = "the broker cancelled the consumer";

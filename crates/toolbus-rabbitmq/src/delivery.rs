@@ -13,12 +13,14 @@ use lapin::{BasicProperties, Channel};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::metrics::DeadLetterReason;
 use toolbus_bus::port::{
-    BODY_BYTES_MAX, Delivery, Disposition, Handler, Lifetime, Subscription, dispatch,
+    BODY_BYTES_MAX, DeadLetterBody, Delivery, Disposition, Handler, Lifetime, Subscription,
+    dispatch,
 };
 use toolbus_wire::{Topic, header, queue};
 
 use crate::frame::{self, envelope_of, long_string, short_string};
 use crate::frame_filter::OVERSIZED;
+use crate::prefetch::AtWork;
 use crate::shared::{Message, SendError, Shared};
 
 /// The topic that a dead letter was published to. Its routing key is the pattern that took it, for
@@ -35,16 +37,22 @@ pub(crate) struct SubscriptionChannel {
     subscription: Subscription,
     queue: String,
     channel: Channel,
+    at_work: AtWork,
 }
 
 impl SubscriptionChannel {
     pub(crate) fn new(shared: Arc<Shared>, subscription: Subscription, channel: Channel) -> Self {
         let queue = queue::queue(&subscription.name);
-        Self { shared, subscription, queue, channel }
+        Self { shared, subscription, queue, channel, at_work: AtWork::default() }
     }
 
     pub(crate) fn channel(&self) -> &Channel {
         &self.channel
+    }
+
+    /// How many of its messages are at work.
+    pub(crate) fn at_work(&self) -> &AtWork {
+        &self.at_work
     }
 
     /// The message is done with. Not waited for: an ack that gets lost with its connection costs a
@@ -53,7 +61,7 @@ impl SubscriptionChannel {
         let _ = self.channel.basic_ack(tag, BasicAckOptions::default()).now_or_never();
     }
 
-    fn requeue(&self, tag: u64) {
+    pub(crate) fn requeue(&self, tag: u64) {
         let requeue = BasicNackOptions { multiple: false, requeue: true };
         let _ = self.channel.basic_nack(tag, requeue).now_or_never();
     }
@@ -70,7 +78,7 @@ pub(crate) struct IncomingMessage {
     source: Arc<SubscriptionChannel>,
     tag: u64,
     properties: BasicProperties,
-    body: Bytes,
+    body: DeadLetterBody,
     /// What its handler is given, or why it cannot be given to any.
     delivery: Result<Delivery, &'static str>,
 }
@@ -92,23 +100,22 @@ impl IncomingMessage {
         let body = Bytes::from(data);
         let encoding = properties.content_encoding().as_ref();
         let is_oversized = encoding.is_some_and(|text| text.as_str() == OVERSIZED);
+        let bytes = body.len();
         let envelope = envelope_of(&properties, body.clone());
+        let body = DeadLetterBody::new(body);
         let topic = Topic::parse(routing_key.as_str());
         let delivery = match topic {
-            _ if body.len() > BODY_BYTES_MAX => Err("the body is over the limit"),
+            _ if bytes > BODY_BYTES_MAX => Err("the body is over the limit"),
             _ if is_oversized => Err("properties and headers are over the limit"),
             Err(_) => Err("it was published to no topic"),
             Ok(topic) => {
                 let earlier_deliveries = earlier_deliveries(&properties);
-                Ok(Delivery { topic, envelope, redelivered, earlier_deliveries })
+                let dead_letter_body = body.clone();
+                Ok(Delivery { topic, envelope, redelivered, earlier_deliveries, dead_letter_body })
             }
         };
 
         Self { source, tag, properties, body, delivery }
-    }
-
-    pub(crate) fn body_bytes(&self) -> usize {
-        self.body.len()
     }
 
     /// Hands the message to its handler and does as the handler says. When `expire` is cancelled
@@ -150,6 +157,8 @@ impl IncomingMessage {
         match disposition {
             Disposition::Ack => source.ack(tag),
             Disposition::DeadLetter { reason } => {
+                // Only a handler that is wrong about its own message has let it go.
+                let Some(body) = body.take() else { return source.reject(tag) };
                 let held = UnackedDelivery { source: &source, tag, properties, body, topic };
                 held.dead_letter(&reason).await;
             }

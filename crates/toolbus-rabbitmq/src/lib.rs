@@ -18,7 +18,7 @@
 //! | `link` | one connection, `frame_filter` what comes in on it, `password` who says that we may |
 //! | `publisher` | the channel for publishing, and the outcome of each message |
 //! | `consumer` | one subscription's channel; `delivery` one message on it |
-//! | `window` | how many bytes of messages a subscription holds |
+//! | `prefetch` | how many messages a subscription is handed |
 //! | `topology` | what is declared |
 //! | `shared` | what all of them share |
 //! | `metrics` | what is counted of the connection |
@@ -35,11 +35,11 @@ pub mod join;
 mod link;
 pub mod metrics;
 mod password;
+mod prefetch;
 mod publisher;
 mod shared;
 mod supervisor;
 mod topology;
-mod window;
 
 pub use bus::{RabbitBus, connection_bytes_max};
 pub use config::{Config, QueueProfile, Start};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use toolbus_bus::responder::{
-    Call, Context, Failure, Listen, Malformed, Received, Repeat, Reply, Responder, Service,
+    Call, Context, Failure, Listen, Malformed, NO_ROOM, Received, Repeat, Reply, Responder, Service,
 };
 use toolbus_bus::{Bus, Envelope, Progress, SubscribeError, Topic};
 use toolbus_tools::GrantCheck;
@@ -165,6 +165,7 @@ impl Service for ScriptService {
                 (ScriptReason::TimedOut, response::timeout_text(asked))
             }
             Failure::Cancelled { .. } => (ScriptReason::Cancelled, "Script cancelled".to_owned()),
+            Failure::Busy => (ScriptReason::Busy, NO_ROOM.to_owned()),
             Failure::OutcomeUnknown => (
                 ScriptReason::OutcomeUnknown,
                 "the worker that had started the script was lost: it may have run or not"

@@ -49,8 +49,7 @@ fn services() -> Vec<Service> {
     let router = openrouter_mcp::settings::Settings::default().openrouter;
     let answers = usize::try_from(router.answer_max.bytes()).unwrap();
     let calls = usize::from(router.concurrency.get());
-    // Any manager takes more than a window's, and then it is always as much.
-    let scripts = NonZeroU16::MAX;
+    let scripts = scripts_manager::settings::Settings::default().concurrency();
 
     vec![
         Service {
@@ -139,8 +138,8 @@ fn the_operators_page_says_what_the_limits_are_made_of() {
         writeln!(table, "| {} | **sum**, of the limit of {limit} | **{sum}** |", service.name)
             .unwrap();
     }
-    table.push_str("\n| a responder holds at most | MiB |\n|---|---:|\n");
-    for (part, bytes) in responder_parts(NonZeroU16::MAX) {
+    table.push_str("\n| a responder of agent-host holds at most | MiB |\n|---|---:|\n");
+    for (part, bytes) in responder_parts(agent_host::settings::Settings::default().bus.prefetch) {
         writeln!(table, "| {part} | {} |", bytes.div_ceil(MIB)).unwrap();
     }
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use toolbus_wire::{Envelope, Topic};
 
 use crate::TopicPattern;
-use crate::port::{Delivery, Lifetime, PublishError, Subscription};
+use crate::port::{DeadLetterBody, Delivery, Lifetime, PublishError, Subscription};
 
 /// Most messages that a queue holds, those that are out for handling included.
 pub(super) const MESSAGES_MAX: usize = 10_000;
@@ -71,6 +71,7 @@ impl QueuedMessage {
             envelope: self.envelope.clone(),
             redelivered: self.earlier_deliveries > 0,
             earlier_deliveries: self.earlier_deliveries,
+            dead_letter_body: DeadLetterBody::default(),
         }
     }
 }

@@ -17,6 +17,7 @@ mod ending;
 mod news;
 mod parking;
 mod queries;
+mod room;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Where the requests of these tests go, and the name of the queue that takes them.

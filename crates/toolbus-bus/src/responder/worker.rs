@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -14,7 +15,7 @@ use toolbus_wire::clock::unix_now;
 use toolbus_wire::header;
 use toolbus_wire::message::tool::{CallIds, ID_BYTES_MAX};
 use toolbus_wire::message::toolbus::CallState;
-use toolbus_wire::{Envelope, Execution, Topic};
+use toolbus_wire::{Envelope, Execution, Topic, TraceContext};
 
 use super::cancel::{CallName, Cancels};
 use super::heartbeat::{Heartbeats, HeldCall};
@@ -23,10 +24,13 @@ use super::outcome_memory::{Answer, OUTCOME_TTL, OutcomeMemory, Recalled, correl
 use super::parked::ParkedCalls;
 use super::queries::{CallQueries, QueriedCall};
 use super::questions::Asks;
-use super::{Call, CallKey, Context, Failure, Malformed, Received, Repeat, Reply, Service};
+use super::room::RequestRoom;
+use super::{
+    Call, CallKey, Context, Failure, Malformed, NO_ROOM, Received, Repeat, Reply, Service,
+};
 use crate::clock::PeerClocks;
 use crate::metrics::{Answered, AtWork};
-use crate::port::{BODY_BYTES_MAX, Delivery, Disposition, Handler};
+use crate::port::{BODY_BYTES_MAX, DeadLetterBody, Delivery, Disposition, Handler};
 use crate::slot::{Slot, SlotRequest};
 use crate::{CallContext, Deadline, Interruption, Progress};
 
@@ -98,6 +102,7 @@ pub(super) struct Worker<S> {
     pub(super) topic: Topic,
     pub(super) memory: OutcomeMemory,
     pub(super) clocks: Arc<PeerClocks>,
+    pub(super) room: RequestRoom,
     pub(super) cancels: Arc<Cancels>,
     pub(super) outbox: Outbox,
     pub(super) heartbeats: Heartbeats,
@@ -117,16 +122,17 @@ impl<S: Service> Worker<S> {
         slot: Slot,
         deadline: Option<Deadline>,
     ) -> Disposition {
-        let Delivery { envelope, redelivered, earlier_deliveries, .. } = delivery;
-        let envelope = Arc::new(envelope);
+        let Delivery { envelope, redelivered, earlier_deliveries, dead_letter_body, .. } = delivery;
         let record = self.answered.work(&envelope.source);
         if earlier_deliveries >= DELIVERIES_MAX {
             record.end(Some("dead_letter"));
             return self.refuse_deadly(&envelope, earlier_deliveries).await;
         }
 
-        let explicit = envelope.reply_to.clone();
-        let reply_to = explicit.clone().or_else(|| self.service.default_reply_topic());
+        let share = self.room.reserve(envelope.body.len());
+        let is_addressed = envelope.reply_to.is_some();
+        let reply_to = envelope.reply_to.clone().or_else(|| self.service.default_reply_topic());
+        let names = ReplyNames::of(&envelope);
         let parsed = self.parse(&envelope);
         let unanswered = |record: AtWork<'_>, reason: Cow<'static, str>| {
             record.end(Some("dead_letter"));
@@ -137,15 +143,19 @@ impl<S: Service> Worker<S> {
         let mut held_call = None;
         let mut room = None;
         let (reply, reply_to) = match (parsed, reply_to) {
-            (Err(malformed), Some(reply_to)) if explicit.is_some() => {
+            (Err(malformed), Some(reply_to)) if is_addressed => {
                 tracing::info!(reason = malformed.reason, "refused a malformed request");
+                drop(envelope);
                 (self.fail(&malformed.ids, Failure::Malformed(malformed.reason)), reply_to)
             }
             (Err(malformed), _) => return unanswered(record, malformed.reason.into()),
             (Ok(_), None) => return unanswered(record, NO_REPLY_TOPIC.into()),
             (Ok(call), Some(reply_to)) => {
                 let arrival = Arrival {
-                    envelope: &envelope,
+                    envelope: Arc::new(envelope),
+                    // A request that was parked has its room there.
+                    has_room: share.is_some() || deadline.is_some(),
+                    dead_letter_body: dead_letter_body.clone(),
                     reply_to: &reply_to,
                     redelivered,
                     slot,
@@ -164,12 +174,13 @@ impl<S: Service> Worker<S> {
             }
         };
         record.end(reply.error);
+        dead_letter_body.release();
         // Until its caller has the reply, it hears that the call is held.
         let left = caller_deadline.map_or(Duration::ZERO, |deadline| deadline.left());
         let limit = Deadline::after(left.clamp(REPLY_TIMEOUT_MIN, REPLY_TIMEOUT_MAX));
-        let reply = self.address(&envelope, reply);
+        let reply = self.address(names, reply);
         self.outbox.deliver(&reply_to, reply, room, limit).await;
-        drop(held_call);
+        drop((held_call, share));
 
         Disposition::Ack
     }
@@ -182,7 +193,7 @@ impl<S: Service> Worker<S> {
 
         if let Some(reply_to) = &envelope.reply_to {
             let reply = self.fail_unknown(&CallIds::of_malformed(&envelope.body), envelope);
-            let reply = self.address(envelope, reply);
+            let reply = self.address(ReplyNames::of(envelope), reply);
             self.outbox.deliver(reply_to, reply, None, Deadline::after(REPLY_TIMEOUT_MIN)).await;
         }
 
@@ -240,8 +251,8 @@ impl<S: Service> Worker<S> {
         arrival: Arrival<'_>,
         record: &AtWork<'_>,
     ) -> Option<CallOutcome> {
-        let key = CallKey::of(arrival.envelope, &call.ids.tool_call_id);
-        let received = Received { envelope: arrival.envelope, redelivered: arrival.redelivered };
+        let key = CallKey::of(&arrival.envelope, &call.ids.tool_call_id);
+        let received = Received { envelope: &arrival.envelope, redelivered: arrival.redelivered };
         if let Err(refusal) = self.service.authorize(&call, received) {
             // A refusal goes where the call's own answer goes, so a copy must not get one.
             return (!self.memory.knows(key)).then(|| CallOutcome::of(refusal, call.ids));
@@ -249,10 +260,10 @@ impl<S: Service> Worker<S> {
 
         let Call { ids, request, default_budget, repeat } = call;
         let deadline = arrival.deadline.unwrap_or_else(|| {
-            Deadline::of_request(arrival.envelope, default_budget, &self.clocks)
+            Deadline::of_request(&arrival.envelope, default_budget, &self.clocks)
         });
 
-        let place = match self.memory.recall(key, arrival.envelope, &arrival.slot) {
+        let place = match self.memory.recall(key, &arrival.envelope, &arrival.slot) {
             Recalled::Done(reply) => {
                 record.mark_repeat();
                 return Some(CallOutcome::of(reply, ids).with_deadline(deadline));
@@ -261,14 +272,15 @@ impl<S: Service> Worker<S> {
                 record.mark_repeat();
                 return Some(CallOutcome::of(self.fail(&ids, Failure::OutcomeUnknown), ids));
             }
-            Recalled::Forgotten => self.memory.reserve(key, arrival.envelope, &arrival.slot),
+            Recalled::Forgotten => self.memory.reserve(key, &arrival.envelope, &arrival.slot),
             Recalled::Running(run) => {
                 record.mark_repeat();
                 // It may be parked for a day, and a copy that waits with it would hold a delivery.
-                if run.slot().will_answer_later(arrival.envelope) {
+                if run.slot().will_answer_later(&arrival.envelope) {
                     return None;
                 }
 
+                drop((request, arrival.without_body()));
                 let outcome = run.outcome().await;
                 let reply = outcome.unwrap_or_else(|| self.fail(&ids, Failure::OutcomeUnknown));
                 return Some(CallOutcome::of(reply, ids).with_deadline(deadline));
@@ -276,12 +288,20 @@ impl<S: Service> Worker<S> {
             Recalled::New(place) => place,
         };
 
+        let (request, arrival) = match arrival.has_room {
+            true => (Some(request), arrival),
+            false => (None, arrival.without_body()),
+        };
+
         let mut held_call = None;
         let (to, correlation_id) =
             (arrival.reply_to.clone(), arrival.envelope.correlation_id.clone());
         let call = NamedCall { ids: &ids, key, deadline };
         let reply = match self.find_obstacle(&call, &arrival, repeat).await {
-            Obstacle::None => self.run(request, call, arrival, &mut held_call).await,
+            Obstacle::None => match request {
+                Some(request) => self.run(request, call, arrival, &mut held_call).await,
+                None => self.refuse_large(&ids, &arrival),
+            },
             Obstacle::Reply(reply) => reply,
             Obstacle::NoReply => return None,
         };
@@ -310,7 +330,7 @@ impl<S: Service> Worker<S> {
             return Obstacle::Reply(self.fail(ids, failure));
         }
 
-        let envelope = arrival.envelope;
+        let envelope = &*arrival.envelope;
         let is_new = arrival.deadline.is_none();
         let Some(caller) = topic_in(envelope, header::STATUS_TO)
             .filter(|_| is_new && self.queries.may_have_missed_cancel(envelope))
@@ -338,7 +358,7 @@ impl<S: Service> Worker<S> {
     /// workers are asked.
     async fn wait_for_other_worker(&self, call: &NamedCall<'_>, arrival: &Arrival<'_>) -> Obstacle {
         let NamedCall { ids, deadline, .. } = *call;
-        let (envelope, call_id) = (arrival.envelope, &ids.tool_call_id);
+        let (envelope, call_id) = (&*arrival.envelope, &ids.tool_call_id);
         tracing::warn!(call_id, "a redelivered call may have been started elsewhere");
 
         if !takes_heartbeats(envelope)
@@ -348,6 +368,15 @@ impl<S: Service> Worker<S> {
             return Obstacle::NoReply;
         }
         Obstacle::Reply(self.fail_unknown(ids, envelope))
+    }
+
+    /// What a call is answered with for whose request there is no room.
+    fn refuse_large(&self, ids: &CallIds, arrival: &Arrival<'_>) -> Reply {
+        tracing::info!(call_id = ids.tool_call_id, "refused a request: {NO_ROOM}");
+        match arrival.redelivered {
+            true => self.fail_unknown(ids, &arrival.envelope),
+            false => self.fail(ids, Failure::Busy),
+        }
     }
 
     /// Runs a call; `held_call` is what its caller is told of it by heartbeats.
@@ -368,14 +397,14 @@ impl<S: Service> Worker<S> {
 
         slot.set_request(SlotRequest {
             topic: self.topic.clone(),
-            envelope: Arc::clone(envelope),
+            envelope: Arc::clone(&envelope),
             deadline,
             cancelled: running.token().clone(),
         });
 
         let headers = &envelope.headers;
-        let progress_to = topic_in(envelope, header::PROGRESS_TO);
-        let ask_to = topic_in(envelope, header::ASK_TO);
+        let progress_to = topic_in(&envelope, header::PROGRESS_TO);
+        let ask_to = topic_in(&envelope, header::ASK_TO);
         *held_call =
             progress_to.as_ref().map(|caller| self.heartbeats.hold(caller, running.name(), &slot));
         let deadline = deadline.for_next_hop();
@@ -386,7 +415,7 @@ impl<S: Service> Worker<S> {
         let asker = self.asks.asker(ask_to, running.name(), deadline, running.token());
 
         let context = Context {
-            envelope: Arc::clone(envelope),
+            envelope: Arc::clone(&envelope),
             key,
             redelivered,
             call: CallContext {
@@ -482,11 +511,22 @@ impl<S: Service> Worker<S> {
     }
 
     /// The message that carries the reply to a request.
-    fn address(&self, request: &Envelope, reply: Reply) -> Envelope {
-        let correlation_id = request.correlation_id.clone();
-        let mut envelope = reply.into_envelope(self.service.source(), correlation_id);
-        envelope.trace = request.trace.clone();
+    fn address(&self, names: ReplyNames, reply: Reply) -> Envelope {
+        let mut envelope = reply.into_envelope(self.service.source(), names.correlation_id);
+        envelope.trace = names.trace;
         envelope
+    }
+}
+
+/// What a reply repeats of its request.
+struct ReplyNames {
+    correlation_id: Option<String>,
+    trace: Option<TraceContext>,
+}
+
+impl ReplyNames {
+    fn of(request: &Envelope) -> Self {
+        Self { correlation_id: request.correlation_id.clone(), trace: request.trace.clone() }
     }
 }
 
@@ -512,12 +552,25 @@ impl CallOutcome {
 
 /// How a request came.
 struct Arrival<'a> {
-    envelope: &'a Arc<Envelope>,
+    envelope: Arc<Envelope>,
+    /// Whether there is room for its body.
+    has_room: bool,
+    dead_letter_body: DeadLetterBody,
     reply_to: &'a Topic,
     redelivered: bool,
     slot: Slot,
     /// Set where it was counted from when the request came for the first time.
     deadline: Option<Deadline>,
+}
+
+impl Arrival<'_> {
+    /// The same without its body, for a request that is not run.
+    fn without_body(self) -> Self {
+        self.dead_letter_body.release();
+        let mut envelope = Arc::unwrap_or_clone(self.envelope);
+        envelope.body = Bytes::new();
+        Self { envelope: Arc::new(envelope), ..self }
+    }
 }
 
 /// A call that may run.
@@ -540,7 +593,7 @@ enum Obstacle {
 /// Whether a request has come again for longer than it may take. The broker drops one of ours; one
 /// of C# says no end, and would be run as often as it comes.
 fn is_overdue(arrival: &Arrival<'_>, deadline: Deadline) -> bool {
-    let Envelope { timestamp, expires_after, .. } = **arrival.envelope;
+    let Envelope { timestamp, expires_after, .. } = *arrival.envelope;
     let age = unix_now().saturating_sub(Duration::from_secs(timestamp));
     timestamp > 0 && expires_after.is_none() && age > deadline.asked() + CLOCKS_GRACE
 }

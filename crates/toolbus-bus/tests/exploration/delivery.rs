@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use tokio::sync::Notify;
+use toolbus_bus::port::DeadLetterBody;
 use toolbus_bus::{Delivery, Disposition};
 
 use crate::broker::Broker;
@@ -94,5 +95,6 @@ impl Broker {
 
 fn into_delivery(message: Message) -> Delivery {
     let Message { topic, envelope, redelivered, .. } = message;
-    Delivery { topic, envelope, redelivered, earlier_deliveries: 0 }
+    let dead_letter_body = DeadLetterBody::default();
+    Delivery { topic, envelope, redelivered, earlier_deliveries: 0, dead_letter_body }
 }

@@ -6,7 +6,9 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use toolbus_bus::responder::{Call, Context, Failure, Malformed, Received, Repeat, Reply, Service};
+use toolbus_bus::responder::{
+    Call, Context, Failure, Malformed, NO_ROOM, Received, Repeat, Reply, Service,
+};
 use toolbus_bus::{Envelope, Topic};
 use toolbus_tools::GrantCheck;
 use toolbus_tools::id::ToolId;
@@ -172,6 +174,7 @@ impl Service for ManageService {
                 (ErrorCode::Timeout, format!("timed out after {}ms", asked.as_millis()))
             }
             Failure::Cancelled { .. } => (ErrorCode::Cancelled, "cancelled".to_owned()),
+            Failure::Busy => (ErrorCode::Busy, NO_ROOM.to_owned()),
             Failure::OutcomeUnknown => (
                 ErrorCode::OutcomeUnknown,
                 "the bridge that had started the request was lost".to_owned(),

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use toolbus_bus::responder::{Call, Context, Failure, Malformed, Received, Repeat, Reply, Service};
+use toolbus_bus::responder::{
+    Call, Context, Failure, Malformed, NO_ROOM, Received, Repeat, Reply, Service,
+};
 use toolbus_bus::{Envelope, Topic};
 use toolbus_mcp_agent::read_subject;
 use toolbus_tools::GrantCheck;
@@ -79,6 +81,7 @@ impl Service for SubscribeService {
                 (ErrorCode::Timeout, format!("it was for {} ms", asked.as_millis()))
             }
             Failure::Cancelled { .. } => (ErrorCode::Cancelled, "cancelled".to_owned()),
+            Failure::Busy => (ErrorCode::Busy, NO_ROOM.to_owned()),
             Failure::OutcomeUnknown => {
                 (ErrorCode::OutcomeUnknown, "the bridge that had it was lost".to_owned())
             }

@@ -5,13 +5,15 @@
 
 mod connecting;
 mod frames;
+mod held;
 mod nodes;
 mod outages;
+mod prefetch;
 mod publishing;
+mod room;
 mod settling;
 mod stopping;
 mod strangers;
 mod support;
 mod topology;
 mod traffic;
-mod windows;

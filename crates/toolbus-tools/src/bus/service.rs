@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 use toolbus_bus::responder::{
-    Call as Request, Context, Failure, Listen, Malformed, ParkedRequest, Repeat, Reply, Responder,
-    Service,
+    Call as Request, Context, Failure, Listen, Malformed, NO_ROOM, ParkedRequest, Repeat, Reply,
+    Responder, Service,
 };
 use toolbus_bus::{Bus, Envelope, SubscribeError, Topic};
 use toolbus_wire::message::tool::{CallIds, ToolInvokeRequest};
@@ -211,6 +211,7 @@ pub fn tool_failure(ids: &CallIds, failure: Failure) -> Reply {
             format!("tool '{}' did not end within {} ms", ids.tool_name, asked.as_millis()),
         ),
         Failure::Cancelled { .. } => (ErrorCode::Cancelled, "the call was cancelled".to_owned()),
+        Failure::Busy => (ErrorCode::Busy, NO_ROOM.to_owned()),
         Failure::OutcomeUnknown => (
             ErrorCode::OutcomeUnknown,
             "the worker that had started the call was lost: it may have taken effect or not"

@@ -1,0 +1,57 @@
+//! Room for requests: how many bytes of large requests a responder holds at a time.
+//!
+//! A broker counts the messages that it hands out, and not their bytes, and what it has handed out
+//! is in memory. So a small request may always come, as many as there are handlers. The large ones
+//! share room; one that finds none is refused before it is started, and its body is let go at once.
+
+use std::num::NonZeroU16;
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::port::BODY_BYTES_MAX;
+
+/// Largest body of a small request, in bytes.
+const SMALL_BYTES_MAX: usize = 64 << 10;
+/// Bytes of all large requests of a responder, in KiB: 256 MiB, which is sixteen of the largest. In
+/// this crate's own tests three, for its bus in memory holds no more than four.
+const LARGE_KIB_MAX: usize = if cfg!(test) { 48 << 10 } else { 256 << 10 };
+
+/// What the large requests of a responder share.
+pub(super) struct RequestRoom {
+    free_kib: Arc<Semaphore>,
+}
+
+/// The share that one request has until this is dropped; a small one needs none.
+pub(super) struct RequestShare {
+    _kib: Option<OwnedSemaphorePermit>,
+}
+
+impl RequestRoom {
+    pub(super) fn new() -> Self {
+        Self { free_kib: Arc::new(Semaphore::new(LARGE_KIB_MAX)) }
+    }
+
+    /// Room for a request whose body has so many bytes. `None` when there is none.
+    pub(super) fn reserve(&self, bytes: usize) -> Option<RequestShare> {
+        if bytes <= SMALL_BYTES_MAX {
+            return Some(RequestShare { _kib: None });
+        }
+
+        let kib = u32::try_from(bytes.div_ceil(1 << 10)).ok()?;
+        let permit = Arc::clone(&self.free_kib).try_acquire_many_owned(kib).ok()?;
+        Some(RequestShare { _kib: Some(permit) })
+    }
+}
+
+/// Bytes of the requests that a responder holds which runs so many at a time: its small ones, its
+/// large ones, and one that is about to be refused.
+pub(crate) const fn requests_bytes_max(concurrency: NonZeroU16) -> usize {
+    let of_all = concurrency.get() as usize * BODY_BYTES_MAX;
+    let in_room =
+        concurrency.get() as usize * SMALL_BYTES_MAX + (LARGE_KIB_MAX << 10) + BODY_BYTES_MAX;
+    if of_all < in_room { of_all } else { in_room }
+}
+
+#[cfg(test)]
+mod tests;

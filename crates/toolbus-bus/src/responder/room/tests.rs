@@ -1,0 +1,30 @@
+use std::num::NonZeroU16;
+
+use super::{LARGE_KIB_MAX, RequestRoom, SMALL_BYTES_MAX, requests_bytes_max};
+use crate::port::BODY_BYTES_MAX;
+
+#[test]
+fn large_requests_share_room_and_small_ones_need_none() {
+    let room = RequestRoom::new();
+    let largest = (LARGE_KIB_MAX << 10) / BODY_BYTES_MAX;
+    let mut shares: Vec<_> = (0..largest).map(|_| room.reserve(BODY_BYTES_MAX).unwrap()).collect();
+
+    assert!(room.reserve(SMALL_BYTES_MAX + 1).is_none());
+    assert!(room.reserve(SMALL_BYTES_MAX).is_some());
+
+    // What one of them leaves is enough for as much, in whole KiB.
+    shares.pop();
+    let _most = room.reserve(BODY_BYTES_MAX - (66 << 10)).unwrap();
+    assert!(room.reserve((66 << 10) + 1).is_none());
+    assert!(room.reserve(66 << 10).is_some());
+}
+
+#[test]
+fn a_few_requests_hold_no_more_than_their_bodies() {
+    let check = |concurrency, bytes| {
+        assert_eq!(requests_bytes_max(NonZeroU16::new(concurrency).unwrap()), bytes);
+    };
+    check(1, BODY_BYTES_MAX);
+    check(3, 3 * BODY_BYTES_MAX);
+    check(64, (LARGE_KIB_MAX << 10) + 64 * SMALL_BYTES_MAX + BODY_BYTES_MAX);
+}
