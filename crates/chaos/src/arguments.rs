@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 
 use crate::broker::{NodeCount, TestBroker};
 use crate::caller::CallerConfig;
-use crate::driver::{FaultRun, RunConfig, run_alone};
+use crate::driver::{FaultRun, RunConfig, run_alone, run_long};
 use crate::fault::Fault;
 use crate::report::{write_findings, write_page, write_table};
 use crate::{caller, effects};
@@ -50,6 +50,13 @@ enum Command {
 
 #[derive(Debug, Clone, clap::Args)]
 struct RunArguments {
+    /// One long run instead: 100,000 calls by 100 callers over ten bridges, with 1,000 resets of
+    /// callers, 20 alarms of 35 s, and each other fault of one broker node once; half an hour or so
+    #[arg(
+        long,
+        conflicts_with_all = ["calls", "fault", "nodes", "bridges", "callers", "in_flight", "script_percent"]
+    )]
+    long: bool,
     /// Calls under each fault
     #[arg(long, default_value_t = 1000)]
     calls: u64,
@@ -65,9 +72,12 @@ struct RunArguments {
     /// Bridges
     #[arg(long, default_value_t = 3)]
     bridges: usize,
-    /// Managers of scripts; with any, a fifth of the calls are scripts
+    /// Managers of scripts
     #[arg(long, default_value_t = 3)]
     managers: usize,
+    /// How many of a hundred calls are scripts, where there are managers
+    #[arg(long, default_value_t = 20)]
+    script_percent: u64,
     /// How long workers have to end their calls when they are asked to stop, in milliseconds;
     /// without it 20 s
     #[arg(long)]
@@ -117,7 +127,16 @@ impl Arguments {
 }
 
 async fn run_faults(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
-    let faults = choose_faults(arguments)?;
+    let for_long = arguments.long.then(|| RunArguments {
+        calls: 100_000,
+        bridges: 10,
+        script_percent: 5,
+        callers: 100,
+        in_flight: 3,
+        ..arguments.clone()
+    });
+    let arguments = for_long.as_ref().unwrap_or(arguments);
+    ensure!(arguments.script_percent <= 100, "at most 100 of a hundred calls");
     ensure!((1..=CALLS_MAX).contains(&arguments.calls), "1 to {CALLS_MAX} calls");
     for count in [arguments.bridges, arguments.callers, arguments.managers.max(1)] {
         ensure!((1..=PROCESSES_MAX).contains(&count), "1 to {PROCESSES_MAX} of each process");
@@ -129,6 +148,7 @@ async fn run_faults(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
         calls: arguments.calls,
         bridges: arguments.bridges,
         managers: arguments.managers,
+        script_percent: arguments.script_percent,
         grace: arguments.grace_ms.map(Duration::from_millis),
         callers: arguments.callers,
         in_flight: arguments.in_flight,
@@ -136,6 +156,17 @@ async fn run_faults(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
         folder: arguments.ledgers.clone().unwrap_or_else(|| temporary.path().to_owned()),
     };
 
+    if arguments.long {
+        let mut broker = TestBroker::start(NodeCount::One).await.context("starting the broker")?;
+        let run = run_long(&mut broker, &config, &say).await?;
+        say(&write_findings(&run));
+        let runs = [run];
+        save_page(&runs, &config, arguments)?;
+        say(&write_page(&runs, &config));
+        return Ok(ExitCode::SUCCESS);
+    }
+
+    let faults = choose_faults(arguments)?;
     let nodes = arguments.nodes.map(NodeCount::parse).transpose()?;
     let mut kept: Option<TestBroker> = None;
     let mut runs = Vec::new();

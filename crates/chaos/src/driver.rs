@@ -31,8 +31,10 @@ pub struct RunConfig {
     pub calls: u64,
     /// Bridges.
     pub bridges: usize,
-    /// Managers of scripts; a fifth of the calls are scripts where there are any.
+    /// Managers of scripts.
     pub managers: usize,
+    /// How many of a hundred calls are scripts where there are managers.
+    pub script_percent: u64,
     /// How long workers have to end their calls when they are asked to stop, where that is not the
     /// default.
     pub grace: Option<Duration>,
@@ -82,6 +84,26 @@ pub async fn run_alone(
     run_strikes(broker, fault.name(), strikes, &run).await
 }
 
+/// Runs one fleet for long, under resets of its callers, alarms, and all else that one broker node
+/// can have.
+///
+/// # Errors
+/// As [`run_alone`].
+pub async fn run_long(
+    broker: &mut TestBroker,
+    config: &RunConfig,
+    say: Say<'_>,
+) -> anyhow::Result<FaultRun> {
+    let strikes = Fault::draw_long_run(&mut Random::new(config.seed).fork("long"));
+    let count = strikes.len();
+    let run = Run { config, say, clock_error: None, bridges_at_start: config.bridges };
+    let run = run_strikes(broker, "long", strikes, &run).await?;
+    if run.strikes < count {
+        say(&format!("the calls ended after {} of {count} strikes", run.strikes));
+    }
+    Ok(run)
+}
+
 /// Runs one fleet under each of these faults once, one after the other.
 ///
 /// # Errors
@@ -113,13 +135,14 @@ async fn run_strikes(
     run: &Run<'_>,
 ) -> anyhow::Result<FaultRun> {
     let RunConfig { seed, calls, bridges, managers, grace, .. } = *run.config;
-    let RunConfig { callers, in_flight, pause, .. } = *run.config;
+    let RunConfig { callers, in_flight, pause, script_percent, .. } = *run.config;
     let folder = run.config.folder.join(name);
     std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
     let config = FleetConfig {
         bridges,
         bridges_at_start: run.bridges_at_start,
         managers,
+        script_percent,
         grace,
         callers,
         calls,

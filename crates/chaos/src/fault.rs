@@ -11,6 +11,10 @@ use crate::random::Random;
 #[cfg(test)]
 mod tests;
 
+/// Resets of callers in each part of the long run, and the mean time between two.
+const LONG_RUN_RESETS: usize = 50;
+const LONG_RUN_INTERVAL: Duration = Duration::from_millis(250);
+
 /// Something that goes wrong around a fleet that works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
@@ -212,6 +216,30 @@ impl Fault {
     #[must_use]
     pub fn draw_strikes(self, random: &mut Random) -> Vec<Strike> {
         (0..self.plan().strikes_max).map(|_| self.draw_strike(random)).collect()
+    }
+
+    /// Draws the strikes of the long run: 50 resets of callers, one strike of another fault, and an
+    /// alarm of 35 s; and so on until each fault that one broker node can have has struck once, and
+    /// nothing has once.
+    #[must_use]
+    pub fn draw_long_run(random: &mut Random) -> Vec<Strike> {
+        let others = Self::ALL.into_iter().map(|(fault, _)| fault).filter(|fault| {
+            let is_from_start = fault.clock_error().is_some();
+            let is_counted = *fault == Self::CallerReset || fault.name().contains("-alarm-");
+            !is_from_start && !is_counted && fault.node_count() == NodeCount::One
+        });
+        let alarms = [Self::MemoryAlarm35s, Self::DiskAlarm35s].into_iter().cycle();
+
+        let mut strikes = Vec::new();
+        for (other, alarm) in others.zip(alarms) {
+            for _ in 0..LONG_RUN_RESETS {
+                let after = random.draw_around(LONG_RUN_INTERVAL);
+                strikes.push(Strike { after, ..Self::CallerReset.draw_strike(random) });
+            }
+            strikes.push(other.draw_strike(random));
+            strikes.push(alarm.draw_strike(random));
+        }
+        strikes
     }
 
     /// Draws one strike.

@@ -32,8 +32,6 @@ use crate::record::{EffectRecord, now_ms};
 use memory::MemoryWatch;
 use worker_process::WorkerKind;
 
-/// How many of a hundred calls are scripts, where there are managers for them.
-const SCRIPT_PERCENT: u64 = 20;
 /// How long a process may take to be there.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time between two looks at something that is waited for.
@@ -56,6 +54,8 @@ pub struct FleetConfig {
     pub bridges_at_start: usize,
     /// Managers of scripts. Without any, no call is a script.
     pub managers: usize,
+    /// How many of a hundred calls are scripts where there are any.
+    pub script_percent: u64,
     /// How long workers have to end their calls when they are asked to stop, where that is not the
     /// default.
     pub grace: Option<Duration>,
@@ -78,7 +78,7 @@ pub struct FleetConfig {
 impl FleetConfig {
     /// How many of a hundred calls are scripts.
     fn script_percent(&self) -> u64 {
-        if self.managers == 0 { 0 } else { SCRIPT_PERCENT }
+        if self.managers == 0 { 0 } else { self.script_percent }
     }
 
     /// By how many milliseconds the clock of each process of a kind is wrong: one is ahead, the

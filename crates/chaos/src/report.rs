@@ -27,6 +27,7 @@ const HEADINGS: [&str; 9] = [
 #[must_use]
 pub fn write_page(runs: &[FaultRun], config: &RunConfig) -> String {
     let RunConfig { seed, calls, bridges, managers, callers, in_flight, pause, .. } = config;
+    let scripts = config.script_percent;
     let machine = describe_machine();
     let table = write_table(runs);
 
@@ -35,7 +36,7 @@ pub fn write_page(runs: &[FaultRun], config: &RunConfig) -> String {
          - {calls} calls a fault by {callers} callers, {in_flight} at a time each with a mean pause \
          of {} ms between two of a lane, over RabbitMQ (one node with classic queues; where the \
          notes say so, three with quorum queues) and {bridges} bridges to one MCP server that keeps \
-         a ledger, and {managers} managers of scripts. Seed {seed}. Where there are managers, 20 % \
+         a ledger, and {managers} managers of scripts. Seed {seed}. Where there are managers, {scripts} % \
          of the calls are scripts in the local sandbox, which tell their start and end to the same \
          ledger; of the others 60 % may not be repeated, 20 % only read, 20 % are idempotent; \
          effects take 0 to 3 s, answers have 100 B to \

@@ -51,6 +51,7 @@ async fn run(
         calls,
         bridges: 3,
         managers: 2,
+        script_percent: 20,
         grace: None,
         callers: 2,
         in_flight: 8,

@@ -83,6 +83,7 @@ impl ParkedRequest {
         for (name, value) in self.headers {
             headers.set(name, value);
         }
+
         let trace = self.trace.as_ref();
         let envelope = Envelope {
             message_id: self.message_id,
@@ -97,6 +98,7 @@ impl ParkedRequest {
             expires_after: None,
             body: self.body.into(),
         };
+
         Delivery {
             topic: self.topic,
             envelope,
