@@ -1,9 +1,10 @@
 //! `mcp.json`: which servers there are. The text becomes entries, and every mistake in it is
 //! reported at once, each with the server and the member that it is about.
 //!
-//! One bad entry is left out and does not stop the others. Apart from [`read_file`], nothing here
-//! touches files, processes or the network. Values that may be secret (`env`, `headers`, the path
-//! and query of `url`, `args`) are in no `Debug` text and in no mistake.
+//! One bad entry is left out and does not stop the others. A member that is not known is a warning.
+//! Apart from [`read_file`], nothing here touches files, processes or the network. Values that may
+//! be secret (`env`, `headers`, the path and query of `url`, `args`) are in no `Debug` text and in
+//! no mistake.
 
 use std::fmt;
 use std::io;
@@ -23,6 +24,7 @@ mod members;
 mod variables;
 
 pub use auth::{AuthorizationCode, ClientCredentials, Grant};
+pub(crate) use credential::find_credentials;
 pub use entry::{Endpoint, Entry, Launch, Protocol, Target, ToolChanges};
 pub use variables::Variables;
 
@@ -38,9 +40,11 @@ pub struct Config {
     pub servers: Vec<Entry>,
     /// Everything that is wrong, in the order of the file.
     pub mistakes: Vec<Mistake>,
+    /// What was ignored, such as members of other clients. The entries hold without it.
+    pub warnings: Vec<Mistake>,
 }
 
-/// One thing that is wrong with the file.
+/// One thing that is wrong with the file, or ignored of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
     /// The server it is about, as the file names it.
@@ -121,9 +125,10 @@ pub fn parse(text: &str, variables: Variables<'_>) -> Result<Config, Error> {
     let mut config = Config::default();
 
     for member in &document.strangers {
-        config.mistakes.push(Mistake {
+        let meant = members::nearest_member(member, &["mcpServers"]);
+        config.warnings.push(Mistake {
             member: Some(member.clone()),
-            ..Mistake::of_file(members::unknown_member_text(member, &["mcpServers"]))
+            ..Mistake::of_file(members::ignored_member_text(meant))
         });
     }
 
@@ -164,12 +169,14 @@ impl Config {
                 seen.push(name);
             }
 
-            let entry = match value {
-                Value::Object(members) => Entry::parse(&name, members, variables),
-                _ => Err(vec![Mistake::of_server(&name, "has to be an object")]),
+            let Value::Object(members) = value else {
+                self.mistakes.push(Mistake::of_server(&name, "has to be an object"));
+                continue;
             };
 
-            match entry {
+            let reading = Entry::read(&name, members, variables);
+            self.warnings.extend(reading.warnings);
+            match reading.entry {
                 Ok(entry) => self.servers.push(entry),
                 Err(mistakes) => self.mistakes.extend(mistakes),
             }

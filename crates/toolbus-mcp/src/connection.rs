@@ -78,7 +78,7 @@ impl ServerAccess {
     pub(crate) fn new(entry: &Entry, deps: &SharedDeps) -> Self {
         let eraser = entry.eraser();
         let authorization = match &entry.target {
-            Target::Launch(_) => None,
+            Target::Launch(_) | Target::Disabled => None,
             Target::Endpoint(endpoint) => Authorization::of(
                 endpoint,
                 auth::AuthorizationDeps {
@@ -137,6 +137,7 @@ impl Connection {
                 let dialing = handshake::dial_endpoint(endpoint, access, deps, handler, handshake);
                 (dialing.await?, None)
             }
+            Target::Disabled => return Err(Failure::disabled()),
         };
 
         let info = session.peer().peer_info();

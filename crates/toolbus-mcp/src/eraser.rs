@@ -36,6 +36,9 @@ pub(crate) struct Eraser {
 #[derive(Default)]
 struct LearnedSecrets {
     secrets: VecDeque<Secret>,
+    /// The values of the file of variables, the longest first, and those that are credentials.
+    file_values: Vec<Secret>,
+    file_credentials: Vec<Secret>,
     /// Finds these and the configured credentials.
     finder: Option<Arc<Finder>>,
 }
@@ -71,14 +74,25 @@ impl Eraser {
             learned.secrets.pop_front();
         }
         learned.secrets.push_back(secret.clone());
-        let all = self.credentials.iter().chain(&learned.secrets);
-        learned.finder = Finder::new(all).map(Arc::new);
+        learned.update_finder(&self.credentials);
+    }
+
+    /// Erases these values of the file of variables from now on, instead of those that it had
+    /// before.
+    pub(crate) fn set_file_values(&self, values: Vec<Secret>, credentials: Vec<Secret>) {
+        let long_enough = |values: Vec<Secret>| values.into_iter().filter(is_long_enough).collect();
+
+        let mut learned = self.learned.write();
+        learned.file_values = long_enough(values);
+        learned.file_values.sort_by_key(|s| std::cmp::Reverse(s.expose().len()));
+        learned.file_credentials = long_enough(credentials);
+        learned.update_finder(&self.credentials);
     }
 
     /// Length of the longest secret, in bytes.
     pub(crate) fn longest_secret(&self) -> usize {
         let learned = self.learned.read();
-        let secrets = learned.secrets.iter().chain(&self.configured);
+        let secrets = learned.secrets.iter().chain(&learned.file_values).chain(&self.configured);
         secrets.map(|secret| secret.expose().len()).max().unwrap_or_default()
     }
 
@@ -86,12 +100,20 @@ impl Eraser {
     pub(crate) fn erase<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut erased = Cow::Borrowed(text);
         let learned = self.learned.read();
-        for secret in learned.secrets.iter().chain(&self.configured) {
+        let secrets = learned.secrets.iter().chain(&learned.file_values).chain(&self.configured);
+        for secret in secrets {
             if erased.contains(secret.expose()) {
                 erased = Cow::Owned(erased.replace(secret.expose(), "***"));
             }
         }
         erased
+    }
+}
+
+impl LearnedSecrets {
+    fn update_finder(&mut self, configured: &[Secret]) {
+        let all = configured.iter().chain(&self.file_credentials).chain(&self.secrets);
+        self.finder = Finder::new(all).map(Arc::new);
     }
 }
 

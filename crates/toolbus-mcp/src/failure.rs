@@ -45,6 +45,10 @@ impl Failure {
         Self::new(format!("its command {command:?} cannot be started: {error}"))
     }
 
+    pub(crate) fn disabled() -> Self {
+        Self::new("the operator has disabled it")
+    }
+
     pub(crate) fn timeout(limit: Duration) -> Self {
         Self::new(format!("it did not finish connecting within {} ms", limit.as_millis()))
     }

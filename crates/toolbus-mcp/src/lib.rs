@@ -53,6 +53,7 @@ pub fn status(pool: &server_pool::ServerPool) -> serde_json::Value {
             ServerState::Connecting => ("connecting", None),
             ServerState::Connected { .. } => ("connected", None),
             ServerState::Failed { failure, .. } => ("failed", Some(failure.to_string())),
+            ServerState::Disabled => ("disabled", None),
             ServerState::Stopped => ("stopped", None),
         };
         serde_json::json!({

@@ -56,8 +56,8 @@ impl Recorder {
         // Shared, so that a clone copies no text.
         let shared = |text: &str| Attribute::from(StringValue::from(Arc::<str>::from(text)));
         let transport = match &entry.target {
-            Target::Launch(_) => Transport::Pipe.attribute(),
             Target::Endpoint(_) => Transport::Tcp.attribute(),
+            Target::Launch(_) | Target::Disabled => Transport::Pipe.attribute(),
         };
 
         let mut span_attributes = vec![

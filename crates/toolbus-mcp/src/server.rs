@@ -84,6 +84,8 @@ pub enum ServerState {
         /// When the next one is made, unless a call wants it sooner. Zero while it is being made.
         next_try_in: Duration,
     },
+    /// The operator has disabled it.
+    Disabled,
     /// It was removed or everything is closed.
     Stopped,
 }

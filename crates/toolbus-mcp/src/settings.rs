@@ -137,6 +137,9 @@ impl McpSettings {
         for mistake in &config.mistakes {
             tracing::error!(%mistake, "mistake in the list of MCP servers");
         }
+        for warning in &config.warnings {
+            tracing::warn!(%warning, "ignored in the list of MCP servers");
+        }
 
         let registrations = self.registrations.clone();
         let registrations =
@@ -231,7 +234,7 @@ impl McpSettings {
     /// # Errors
     /// When the file is named and not there, or is not JSON.
     pub fn entry(&self, server: &str) -> Result<Option<Entry>, Error> {
-        let (_, Config { servers, mistakes }) = self.read_list(self.list_file())?;
+        let (_, Config { servers, mistakes, .. }) = self.read_list(self.list_file())?;
         let is_of = |mistake: &Mistake| {
             mistake.server.as_ref().is_some_and(|name| name.eq_ignore_ascii_case(server))
         };

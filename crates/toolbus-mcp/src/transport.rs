@@ -11,6 +11,7 @@ use rmcp::model::ErrorData;
 
 mod bounded_lines;
 pub(crate) mod child_environment;
+pub(crate) mod environment_file;
 pub(crate) mod intercept;
 pub(crate) mod older_sse;
 pub(crate) mod process;

@@ -30,6 +30,8 @@ mod offers;
 mod oidc;
 #[path = "client/older_http.rs"]
 mod older_http;
+#[path = "client/programs.rs"]
+mod programs;
 #[path = "client/real.rs"]
 mod real;
 #[path = "client/supervised.rs"]

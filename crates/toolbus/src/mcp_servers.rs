@@ -112,10 +112,14 @@ impl McpServers {
 /// Starts the servers that a text lists.
 fn start_pool(text: &str, settings: &McpSettings) -> Result<ServerPool, McpError> {
     let variables = |name: &str| std::env::var(name).ok();
-    let Config { servers, mistakes } =
+    let Config { servers, mistakes, warnings } =
         config::parse(text, Variables::From(&variables)).map_err(McpError::Text)?;
     if !mistakes.is_empty() {
         return Err(McpError::Mistakes(mistakes.iter().map(ToString::to_string).collect()));
+    }
+
+    for warning in &warnings {
+        tracing::warn!(%warning, "ignored in the list of MCP servers");
     }
 
     let mut options = PoolConfig::new(std::env::vars_os());

@@ -98,7 +98,8 @@ pub(super) fn read_auth(
         auth.add_mistake("", "needs an address that begins with https://, or is on this machine");
     }
 
-    members.add_mistakes_of("auth", auth.finish(known));
+    auth.refuse_unknown(known);
+    members.add_findings_of("auth", auth.finish());
     grant
 }
 

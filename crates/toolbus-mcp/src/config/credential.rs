@@ -33,7 +33,7 @@ const RANDOM_RUN_MIN: usize = 16;
 const CHANGES_MIN: usize = 4;
 
 /// The credentials in a value of this name, whole and where it is made of parts.
-pub(super) fn find_credentials(name: &str, value: &str) -> Vec<Secret> {
+pub(crate) fn find_credentials(name: &str, value: &str) -> Vec<Secret> {
     let mut found = Vec::new();
     let is_one = (names_credential(name) && !is_path(value)) || looks_random(value);
     if is_one {

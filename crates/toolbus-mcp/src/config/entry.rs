@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use reqwest::Url;
@@ -12,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::auth::{self, Grant};
 use super::credential::{self, find_credentials};
-use super::members::Members;
+use super::members::{MemberFindings, Members};
 use super::{Mistake, Variables};
 use toolbus_wire::message::Secret;
 
@@ -22,6 +23,9 @@ use crate::tool_filter::ToolFilter;
 
 /// Longest timeout that an entry may ask for, in milliseconds: one hour.
 const TIMEOUT_MS_MAX: u64 = 3_600_000;
+/// The least that `timeout` can mean, in milliseconds. Smaller values are seconds, of clients that
+/// count in those.
+const SHARED_TIMEOUT_MS_MIN: u64 = 1000;
 
 const MEMBERS: &[&str] = &[
     "type",
@@ -29,14 +33,20 @@ const MEMBERS: &[&str] = &[
     "command",
     "args",
     "env",
+    "envFile",
+    "cwd",
     "headers",
     "auth",
+    "disabled",
     "allowedTools",
     "deniedTools",
+    "timeout",
     "timeoutMs",
     "toolTimeoutMs",
     "toolChanges",
 ];
+/// Those that limit what a server may do. What may be a misspelling of one is a mistake.
+const GUARDED_MEMBERS: &[&str] = &["disabled", "allowedTools", "deniedTools", "toolChanges"];
 
 /// Headers that the transport itself sets on every request.
 const RESERVED_HEADERS: &[&str] = &[
@@ -77,15 +87,27 @@ pub struct Entry {
     pub tool_timeouts: BTreeMap<String, Duration>,
     /// What becomes of a tool that has changed, when the operator says so for this server.
     pub tool_changes: Option<ToolChanges>,
+    /// Values that variables of the environment have put into the entry and that are credentials.
+    credentials: Vec<Secret>,
 }
 
-/// How a server is reached: by starting it or over HTTP.
+/// What reading one entry has given.
+pub(super) struct EntryReading {
+    /// The entry, or everything that is wrong with it.
+    pub(super) entry: Result<Entry, Vec<Mistake>>,
+    /// What was ignored.
+    pub(super) warnings: Vec<Mistake>,
+}
+
+/// How a server is reached: by starting it or over HTTP, or not at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// As a child process that speaks on its standard input and output.
     Launch(Launch),
     /// Over HTTP.
     Endpoint(Endpoint),
+    /// Not at all, for the operator has disabled it.
+    Disabled,
 }
 
 /// A command that is started.
@@ -97,6 +119,10 @@ pub struct Launch {
     pub arguments: Vec<String>,
     /// Environment variables on top of the few that every child gets.
     pub environment: BTreeMap<String, Secret>,
+    /// A file of more such variables, which is read at each start. Those of `environment` win.
+    pub environment_file: Option<PathBuf>,
+    /// The folder that it is started in, when not that of this process.
+    pub folder: Option<PathBuf>,
 }
 
 /// An HTTP address.
@@ -142,34 +168,74 @@ impl Entry {
         members: Map<String, Value>,
         variables: Variables<'_>,
     ) -> Result<Self, Vec<Mistake>> {
+        Self::read(name, members, variables).entry
+    }
+
+    /// Reads one entry, and says what of it was ignored.
+    pub(super) fn read(
+        name: &str,
+        members: Map<String, Value>,
+        variables: Variables<'_>,
+    ) -> EntryReading {
         let mut members = Members::new(name, members, variables);
         let server_name = ServerName::parse(name);
         if let Err(error) = &server_name {
             members.add_mistake("", error.to_string());
         }
 
+        let (entry, findings) = match server_name {
+            // What else it says need not make sense: its variables may not be set any more.
+            Ok(name) if members.take_flag("disabled") == Some(true) => {
+                (Some(Self::disabled(name)), members.finish())
+            }
+            name => Self::read_enabled(name.ok(), members),
+        };
+
+        let MemberFindings { mistakes, warnings, credentials } = findings;
+        let entry = entry.map(|entry| Self { credentials, ..entry });
+        EntryReading { entry: entry.filter(|_| mistakes.is_empty()).ok_or(mistakes), warnings }
+    }
+
+    fn read_enabled(
+        name: Option<ServerName>,
+        mut members: Members<'_>,
+    ) -> (Option<Self>, MemberFindings) {
         let target = read_target(&mut members);
         let filter =
             ToolFilter::new(members.take_texts("allowedTools"), members.take_texts("deniedTools"));
-        let call_timeout = members.take_milliseconds("timeoutMs", TIMEOUT_MS_MAX);
+        let call_timeout = read_call_timeout(&mut members);
         let tool_timeouts = members.take_milliseconds_by_name("toolTimeoutMs", TIMEOUT_MS_MAX);
         let tool_changes = read_tool_changes(&mut members);
-        let mistakes = members.finish(MEMBERS);
+        members.warn_of_unknown(MEMBERS, GUARDED_MEMBERS);
 
-        match (server_name, target) {
-            (Ok(name), Some(target)) if mistakes.is_empty() => Ok(Self {
-                name,
-                target,
-                filter,
-                call_timeout: call_timeout.map(Duration::from_millis),
-                tool_timeouts: tool_timeouts
-                    .into_iter()
-                    .map(|(tool, ms)| (tool, Duration::from_millis(ms)))
-                    .collect(),
-                tool_changes,
-            }),
-            _ => Err(mistakes),
+        let milliseconds = |(tool, ms)| (tool, Duration::from_millis(ms));
+        let entry = name.zip(target).map(|(name, target)| Self {
+            name,
+            target,
+            filter,
+            call_timeout: call_timeout.map(Duration::from_millis),
+            tool_timeouts: tool_timeouts.into_iter().map(milliseconds).collect(),
+            tool_changes,
+            credentials: Vec::new(),
+        });
+        (entry, members.finish())
+    }
+
+    fn disabled(name: ServerName) -> Self {
+        Self {
+            name,
+            target: Target::Disabled,
+            filter: ToolFilter::default(),
+            call_timeout: None,
+            tool_timeouts: BTreeMap::new(),
+            tool_changes: None,
+            credentials: Vec::new(),
         }
+    }
+
+    /// Whether the operator has disabled the server.
+    pub(crate) fn is_disabled(&self) -> bool {
+        matches!(self.target, Target::Disabled)
     }
 
     /// How long the operator lets a call of `tool` take.
@@ -185,20 +251,30 @@ impl Entry {
 
     /// The eraser of this server's secrets, for everything that it says.
     pub(crate) fn eraser(&self) -> Eraser {
-        match &self.target {
-            Target::Launch(launch) => {
-                let of_arguments = credential::find_in_arguments(&launch.arguments);
-                let values = launch.environment.values().chain(&of_arguments).cloned();
-                let environment = launch.environment.iter();
-                let of_environment =
-                    environment.flat_map(|(name, value)| find_credentials(name, value.expose()));
-                let all = of_environment.chain(of_arguments.iter().cloned());
-                Eraser::new(values).with_credentials(all)
-            }
-            Target::Endpoint(endpoint) => {
-                Eraser::new(endpoint.secrets()).with_credentials(endpoint.credentials())
-            }
-        }
+        let (mut values, mut credentials) = match &self.target {
+            Target::Launch(launch) => launch.secrets(),
+            Target::Endpoint(endpoint) => (endpoint.secrets().collect(), endpoint.credentials()),
+            Target::Disabled => return Eraser::default(),
+        };
+
+        values.extend(self.credentials.iter().cloned());
+        credentials.extend(self.credentials.iter().cloned());
+        Eraser::new(values).with_credentials(credentials)
+    }
+}
+
+impl Launch {
+    /// Values of its environment, with the credentials among its arguments; and those of all that
+    /// are credentials.
+    fn secrets(&self) -> (Vec<Secret>, Vec<Secret>) {
+        let of_arguments = credential::find_in_arguments(&self.arguments);
+        let environment = self.environment.iter();
+        let of_environment =
+            environment.flat_map(|(name, value)| find_credentials(name, value.expose()));
+
+        let credentials = of_environment.chain(of_arguments.iter().cloned()).collect();
+        let values = self.environment.values().cloned().chain(of_arguments).collect();
+        (values, credentials)
     }
 }
 
@@ -247,6 +323,8 @@ impl fmt::Debug for Launch {
             .field("command", &self.command)
             .field("arguments", &format_args!("{} of them", self.arguments.len()))
             .field("environment", &self.environment.keys())
+            .field("environment_file", &self.environment_file)
+            .field("folder", &self.folder)
             .finish()
     }
 }
@@ -265,10 +343,12 @@ impl fmt::Debug for Endpoint {
 
 fn read_target(members: &mut Members<'_>) -> Option<Target> {
     let kind = members.take_text("type").map(|kind| kind.to_ascii_lowercase());
-    let url = members.take_text("url");
-    let command = members.take_text("command");
-    let arguments = members.take_texts("args");
+    let url = members.take_expanded("url");
+    let command = members.take_expanded("command");
+    let arguments = members.take_expanded_texts("args");
     let environment = members.take_secrets("env");
+    let environment_file = members.take_path("envFile");
+    let folder = members.take_path("cwd");
     let mut headers = read_headers(members);
     let auth = members.take_object("auth");
 
@@ -303,6 +383,13 @@ fn read_target(members: &mut Members<'_>) -> Option<Target> {
         (Some(url), None, Some(protocol)) => {
             refuse_if(members, !arguments.is_empty(), "args", "goes with command, not with url");
             refuse_if(members, !environment.is_empty(), "env", "goes with command, not with url");
+            refuse_if(
+                members,
+                environment_file.is_some(),
+                "envFile",
+                "goes with command, not with url",
+            );
+            refuse_if(members, folder.is_some(), "cwd", "goes with command, not with url");
             let url = parse_address(members, &url)?;
             let grant = auth.and_then(|auth| auth::read_auth(members, auth, &url, &mut headers));
             Some(Target::Endpoint(Endpoint { url, headers, grant, protocol }))
@@ -311,9 +398,30 @@ fn read_target(members: &mut Members<'_>) -> Option<Target> {
             refuse_if(members, !headers.is_empty(), "headers", "goes with url, not with command");
             refuse_if(members, auth.is_some(), "auth", "goes with url, not with command");
             check_variables(members, &environment);
-            Some(Target::Launch(Launch { command, arguments, environment }))
+            let launch = Launch { command, arguments, environment, environment_file, folder };
+            Some(Target::Launch(launch))
         }
     }
+}
+
+/// Reads `timeoutMs`, or `timeout`, which most clients have in milliseconds and some in seconds.
+fn read_call_timeout(members: &mut Members<'_>) -> Option<u64> {
+    let own = members.take_milliseconds("timeoutMs", TIMEOUT_MS_MAX);
+    let shared = members.take_milliseconds("timeout", TIMEOUT_MS_MAX);
+
+    match (own, shared) {
+        (Some(_), Some(_)) => members.add_mistake("timeout", "goes without timeoutMs"),
+        (None, Some(ms)) if ms < SHARED_TIMEOUT_MS_MIN => {
+            let what = format!(
+                "is in milliseconds; {ms}, less than a second, is ignored. For seconds, write \
+                 {ms}000"
+            );
+            members.add_warning("timeout", what);
+            return None;
+        }
+        _ => {}
+    }
+    own.or(shared)
 }
 
 fn read_tool_changes(members: &mut Members<'_>) -> Option<ToolChanges> {

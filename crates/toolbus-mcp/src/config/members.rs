@@ -1,18 +1,40 @@
 //! Takes the members of one entry out of its object, one by one, and collects what is wrong.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
+use super::credential::find_credentials;
 use super::{Mistake, Variables};
 use toolbus_wire::message::Secret;
 
-/// The members of one entry that have not been taken yet, and the mistakes so far.
+/// Members of other MCP clients that say which tools may be used, or whether a server runs at all,
+/// with ours. Spelled without regard to case, `_` and `-`.
+const GUARDED_SYNONYMS: [(&str, &str); 6] = [
+    ("enabledtools", "allowedTools"),
+    ("includetools", "allowedTools"),
+    ("tools", "allowedTools"),
+    ("disabledtools", "deniedTools"),
+    ("excludetools", "deniedTools"),
+    ("enabled", "disabled"),
+];
+
+/// The members of one entry that have not been taken yet, and the findings so far.
 pub(super) struct Members<'a> {
     server: &'a str,
     variables: Variables<'a>,
     members: Map<String, Value>,
-    mistakes: Vec<Mistake>,
+    findings: MemberFindings,
+}
+
+/// What was found in the members of one entry.
+#[derive(Default)]
+pub(super) struct MemberFindings {
+    pub(super) mistakes: Vec<Mistake>,
+    pub(super) warnings: Vec<Mistake>,
+    /// The values of variables whose names speak of credentials, or that look like some.
+    pub(super) credentials: Vec<Secret>,
 }
 
 impl<'a> Members<'a> {
@@ -21,24 +43,56 @@ impl<'a> Members<'a> {
         members: Map<String, Value>,
         variables: Variables<'a>,
     ) -> Self {
-        Self { server, variables, members, mistakes: Vec::new() }
+        Self { server, variables, members, findings: MemberFindings::default() }
     }
 
     /// Notes a mistake about a member, or about the whole entry when `member` is empty.
     pub(super) fn add_mistake(&mut self, member: &str, what: impl Into<String>) {
-        self.mistakes.push(Mistake {
-            member: (!member.is_empty()).then(|| member.to_owned()),
-            ..Mistake::of_server(self.server, what)
-        });
+        let mistake = self.finding(member, what);
+        self.findings.mistakes.push(mistake);
     }
 
-    /// Returns every mistake; members that were not taken are mistakes too.
-    pub(super) fn finish(mut self, known: &[&str]) -> Vec<Mistake> {
-        let strangers: Vec<String> = self.members.keys().cloned().collect();
-        for member in strangers {
+    /// Notes something about a member that does no harm.
+    pub(super) fn add_warning(&mut self, member: &str, what: impl Into<String>) {
+        let warning = self.finding(member, what);
+        self.findings.warnings.push(warning);
+    }
+
+    fn finding(&self, member: &str, what: impl Into<String>) -> Mistake {
+        Mistake {
+            member: (!member.is_empty()).then(|| member.to_owned()),
+            ..Mistake::of_server(self.server, what)
+        }
+    }
+
+    /// Refuses members that were not taken.
+    pub(super) fn refuse_unknown(&mut self, known: &[&str]) {
+        for member in self.unknown_members() {
             self.add_mistake(&member, unknown_member_text(&member, known));
         }
-        self.mistakes
+    }
+
+    /// Warns of members that were not taken. One that may be meant for a member of `guarded` is a
+    /// mistake: it limits what may be done, and would not if it were ignored.
+    pub(super) fn warn_of_unknown(&mut self, known: &[&str], guarded: &[&str]) {
+        for member in self.unknown_members() {
+            let meant = guarded_synonym(&member).or_else(|| nearest_member(&member, known));
+            match meant {
+                Some(meant) if guarded.contains(&meant) => {
+                    self.add_mistake(&member, format!("unknown member, did you mean {meant:?}?"));
+                }
+                meant => self.add_warning(&member, ignored_member_text(meant)),
+            }
+        }
+    }
+
+    /// Returns what was found.
+    pub(super) fn finish(self) -> MemberFindings {
+        self.findings
+    }
+
+    fn unknown_members(&self) -> Vec<String> {
+        self.members.keys().cloned().collect()
     }
 
     /// Takes a member that is there and not `null`.
@@ -59,6 +113,39 @@ impl<'a> Members<'a> {
                 None
             }
         }
+    }
+
+    /// Takes a text that is not empty, with its variables replaced.
+    pub(super) fn take_expanded(&mut self, member: &str) -> Option<String> {
+        let text = self.take_text(member)?;
+        let text = self.expand(member, &text)?;
+        if text.trim().is_empty() {
+            self.add_mistake(member, "is empty");
+            return None;
+        }
+        Some(text)
+    }
+
+    /// Takes a path, with its variables replaced.
+    pub(super) fn take_path(&mut self, member: &str) -> Option<PathBuf> {
+        self.take_expanded(member).map(PathBuf::from)
+    }
+
+    /// Takes a list of texts with their variables replaced; empty when there is none.
+    pub(super) fn take_expanded_texts(&mut self, member: &str) -> Vec<String> {
+        let texts = self.take_texts(member).into_iter().enumerate();
+        texts
+            .filter_map(|(index, text)| self.expand(&format!("{member}[{index}]"), &text))
+            .collect()
+    }
+
+    /// Takes `true` or `false`.
+    pub(super) fn take_flag(&mut self, member: &str) -> Option<bool> {
+        let value = self.take_member(member)?;
+        if !value.is_boolean() {
+            self.add_mistake(member, "has to be true or false");
+        }
+        value.as_bool()
     }
 
     /// Takes a list of texts; empty when there is none.
@@ -90,9 +177,8 @@ impl<'a> Members<'a> {
                 continue;
             };
 
-            match self.variables.expand_text(&text) {
-                Ok(text) => drop(secrets.insert(name, Secret::from(text))),
-                Err(what) => self.add_mistake(&path, what),
+            if let Some(text) = self.expand(&path, &text) {
+                secrets.insert(name, Secret::from(text));
             }
         }
 
@@ -101,13 +187,16 @@ impl<'a> Members<'a> {
 
     /// Takes a secret text that is not empty, with its variables replaced.
     pub(super) fn take_secret(&mut self, member: &str) -> Option<Secret> {
-        let text = self.take_text(member)?;
-        match self.variables.expand_text(&text) {
-            Ok(text) if text.trim().is_empty() => self.add_mistake(member, "is empty"),
-            Ok(text) => return Some(Secret::from(text)),
-            Err(what) => self.add_mistake(member, what),
-        }
-        None
+        self.take_expanded(member).map(Secret::from)
+    }
+
+    /// The text with its variables replaced; a mistake where that cannot be.
+    fn expand(&mut self, path: &str, text: &str) -> Option<String> {
+        let credentials = &mut self.findings.credentials;
+        let expanded = self.variables.expand_text(text, |variable, value| {
+            credentials.extend(find_credentials(variable, value));
+        });
+        expanded.map_err(|what| self.add_mistake(path, what)).ok()
     }
 
     /// Takes the number of a TCP port.
@@ -122,7 +211,7 @@ impl<'a> Members<'a> {
     }
 
     /// Takes the members of an inner object, to be read like those of an entry. What is wrong there
-    /// is reported by [`Members::add_mistakes_of`].
+    /// is reported by [`Members::add_findings_of`].
     pub(super) fn take_object(&mut self, member: &str) -> Option<Members<'a>> {
         match self.take_member(member)? {
             Value::Object(members) => Some(Members::new(self.server, members, self.variables)),
@@ -133,20 +222,24 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// Takes over the mistakes of an inner object.
-    pub(super) fn add_mistakes_of(&mut self, member: &str, mistakes: Vec<Mistake>) {
-        self.mistakes.extend(mistakes.into_iter().map(|mistake| Mistake {
+    /// Takes over what was found in an inner object.
+    pub(super) fn add_findings_of(&mut self, member: &str, inner: MemberFindings) {
+        let of_member = |mistake: Mistake| Mistake {
             member: Some(match mistake.member {
                 Some(inner) => format!("{member}.{inner}"),
                 None => member.to_owned(),
             }),
             ..mistake
-        }));
+        };
+
+        self.findings.mistakes.extend(inner.mistakes.into_iter().map(of_member));
+        self.findings.warnings.extend(inner.warnings.into_iter().map(of_member));
+        self.findings.credentials.extend(inner.credentials);
     }
 
     /// The number of mistakes so far.
     pub(super) fn mistake_count(&self) -> usize {
-        self.mistakes.len()
+        self.findings.mistakes.len()
     }
 
     /// Takes a number of milliseconds from 1 to `max_ms`.
@@ -192,14 +285,33 @@ impl<'a> Members<'a> {
 
 /// The text of a mistake about an unknown member, with the nearest known one.
 pub(super) fn unknown_member_text(member: &str, known: &[&str]) -> String {
+    match nearest_member(member, known) {
+        Some(name) => format!("unknown member, did you mean {name:?}?"),
+        None => format!("unknown member; there are {}", known.join(", ")),
+    }
+}
+
+/// The text of a warning about an unknown member, with the known one that may be meant.
+pub(super) fn ignored_member_text(meant: Option<&str>) -> String {
+    match meant {
+        Some(name) => format!("unknown member, ignored; did you mean {name:?}?"),
+        None => "unknown member, ignored".to_owned(),
+    }
+}
+
+/// The known member that is spelled almost like this one.
+pub(super) fn nearest_member<'a>(member: &str, known: &[&'a str]) -> Option<&'a str> {
     let folded = member.to_lowercase();
     let nearest = known
         .iter()
-        .map(|name| (strsim::damerau_levenshtein(&folded, &name.to_lowercase()), name))
-        .min_by_key(|(distance, _)| *distance)
-        .filter(|(distance, name)| *distance <= 2.max(name.len() / 3));
-    match nearest {
-        Some((_, name)) => format!("unknown member, did you mean {name:?}?"),
-        None => format!("unknown member; there are {}", known.join(", ")),
-    }
+        .map(|name| (strsim::damerau_levenshtein(&folded, &name.to_lowercase()), *name))
+        .min_by_key(|(distance, _)| *distance)?;
+    let (distance, name) = nearest;
+    (distance <= 2.max(name.len() / 3)).then_some(name)
+}
+
+fn guarded_synonym(member: &str) -> Option<&'static str> {
+    let folded = member.replace(['_', '-'], "").to_lowercase();
+    let synonym = GUARDED_SYNONYMS.iter().find(|(theirs, _)| *theirs == folded)?;
+    Some(synonym.1)
 }

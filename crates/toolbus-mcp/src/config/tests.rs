@@ -10,6 +10,7 @@ fn environment(name: &str) -> Option<String> {
     match name {
         "TODO_TOKEN" => Some("s3cret-token".to_owned()),
         "EMPTY" => Some(String::new()),
+        "FOLDER" => Some("/srv/data".to_owned()),
         _ => None,
     }
 }
@@ -20,9 +21,15 @@ fn read(text: &str) -> Config {
 
 /// Reads one entry named `x` and compares everything that is wrong with it.
 fn check(entry: Value, expected: &[&str]) -> Option<Entry> {
+    check_warned(entry, expected, &[])
+}
+
+/// The same, and what of it is ignored.
+fn check_warned(entry: Value, expected: &[&str], ignored: &[&str]) -> Option<Entry> {
     let config = read(&json!({"mcpServers": {"x": entry}}).to_string());
-    let mistakes: Vec<String> = config.mistakes.iter().map(ToString::to_string).collect();
-    assert_eq!(mistakes, expected, "{entry}");
+    let texts = |all: &[Mistake]| all.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(texts(&config.mistakes), expected, "{entry}");
+    assert_eq!(texts(&config.warnings), ignored, "{entry}");
     assert_eq!(config.servers.is_empty(), !expected.is_empty(), "{entry}");
     config.servers.into_iter().next()
 }
@@ -30,14 +37,14 @@ fn check(entry: Value, expected: &[&str]) -> Option<Entry> {
 fn launch(entry: Option<Entry>) -> Launch {
     match entry.expect("an entry").target {
         Target::Launch(launch) => launch,
-        Target::Endpoint(_) => panic!("not a command"),
+        _ => panic!("not a command"),
     }
 }
 
 fn endpoint(entry: Option<Entry>) -> Endpoint {
     match entry.expect("an entry").target {
         Target::Endpoint(endpoint) => endpoint,
-        Target::Launch(_) => panic!("not an address"),
+        _ => panic!("not an address"),
     }
 }
 
@@ -89,12 +96,10 @@ fn types_and_their_spellings() {
 
 #[test]
 fn every_mistake_of_an_entry_is_told() {
-    check(
+    check_warned(
         json!({"comand": "uvx"}),
-        &[
-            r#"server "x": has neither url nor command"#,
-            r#"server "x": comand: unknown member, did you mean "command"?"#,
-        ],
+        &[r#"server "x": has neither url nor command"#],
+        &[r#"server "x": comand: unknown member, ignored; did you mean "command"?"#],
     );
     check(
         json!({"url": "http://a/", "command": "a"}),
@@ -114,7 +119,7 @@ fn every_mistake_of_an_entry_is_told() {
     );
     check(
         json!({"url": 7, "args": "x", "timeoutMs": 0, "toolTimeoutMs": {"t": -1}, "deniedTools": [1],
-            "zzz": 1, "allowed_tools": []}),
+            "allowed_tools": []}),
         &[
             r#"server "x": url: has to be a text"#,
             r#"server "x": args: has to be a list of texts"#,
@@ -122,13 +127,141 @@ fn every_mistake_of_an_entry_is_told() {
             r#"server "x": deniedTools[0]: has to be a text"#,
             r#"server "x": timeoutMs: has to be a whole number from 1 to 3600000"#,
             r#"server "x": toolTimeoutMs.t: has to be a whole number from 1 to 3600000"#,
-            "server \"x\": zzz: unknown member; there are type, url, command, args, env, headers, auth, \
-             allowedTools, deniedTools, timeoutMs, toolTimeoutMs, \
-             toolChanges",
             r#"server "x": allowed_tools: unknown member, did you mean "allowedTools"?"#,
         ],
     );
     check(json!("http://a/"), &[r#"server "x": has to be an object"#]);
+}
+
+#[test]
+fn members_of_other_clients_are_ignored_and_named() {
+    check_warned(
+        json!({"command": "a", "autoApprove": [], "oauth": {}, "Evn": {"A": "b"}}),
+        &[],
+        &[
+            r#"server "x": autoApprove: unknown member, ignored"#,
+            r#"server "x": oauth: unknown member, ignored; did you mean "auth"?"#,
+            r#"server "x": Evn: unknown member, ignored; did you mean "env"?"#,
+        ],
+    );
+}
+
+#[test]
+fn what_may_be_meant_to_limit_a_server_is_not_ignored() {
+    for (member, meant) in [
+        ("AllowedTools", "allowedTools"),
+        ("allowTools", "allowedTools"),
+        ("includeTools", "allowedTools"),
+        ("enabled_tools", "allowedTools"),
+        ("tools", "allowedTools"),
+        ("denyTools", "deniedTools"),
+        ("excludeTools", "deniedTools"),
+        ("disabledTools", "deniedTools"),
+        ("disable", "disabled"),
+        ("enabled", "disabled"),
+        ("tool_changes", "toolChanges"),
+    ] {
+        let expected = format!(r#"server "x": {member}: unknown member, did you mean "{meant}"?"#);
+        check(json!({"command": "a", member: []}), &[&expected]);
+    }
+}
+
+#[test]
+fn disabled_servers() {
+    let disabled = check(json!({"command": "a", "disabled": true}), &[]).expect("an entry");
+    assert!(disabled.is_disabled() && disabled.name.as_str() == "x");
+    // The rest of it need not hold.
+    let broken = json!({"disabled": true, "url": "${MISSING}", "zzz": 1});
+    assert!(check(broken, &[]).expect("an entry").is_disabled());
+
+    let enabled = check(json!({"command": "a", "disabled": false}), &[]).expect("an entry");
+    assert!(!enabled.is_disabled());
+    let text = json!({"command": "a", "disabled": "true"});
+    check(text, &[r#"server "x": disabled: has to be true or false"#]);
+}
+
+#[test]
+fn timeouts_of_other_clients_are_milliseconds() {
+    let timeout = |entry| check(entry, &[]).expect("an entry").timeout_of("a");
+    assert_eq!(timeout(json!({"command": "a", "timeout": 1000})), Some(Duration::from_secs(1)));
+    assert_eq!(timeout(json!({"command": "a"})), None);
+    check(
+        json!({"command": "a", "timeout": 2000, "timeoutMs": 2000}),
+        &[r#"server "x": timeout: goes without timeoutMs"#],
+    );
+    let seconds = check_warned(
+        json!({"command": "a", "timeout": 60}),
+        &[],
+        &["server \"x\": timeout: is in milliseconds; 60, less than a second, is ignored. For \
+           seconds, write 60000"],
+    );
+    assert_eq!(seconds.expect("an entry").timeout_of("a"), None);
+}
+
+#[test]
+fn variables_in_every_value() {
+    let program = launch(check(
+        json!({"command": "${FOLDER}/run", "args": ["-d", "${FOLDER}", "${MISSING:-x y}"],
+            "env": {"A": "${EMPTY:-e}", "B": "${EMPTY}", "C": "${MISSING:-}", "D": "${FOLDER:-no}"},
+            "cwd": "${FOLDER}/x", "envFile": "${FOLDER}/.env"}),
+        &[],
+    ));
+    assert_eq!(program.command, "/srv/data/run");
+    assert_eq!(program.arguments, ["-d", "/srv/data", "x y"]);
+    let environment: Vec<_> = program.environment.values().map(|value| value.expose()).collect();
+    assert_eq!(environment, ["e", "", "", "/srv/data"]);
+    assert_eq!(program.folder, Some("/srv/data/x".into()));
+    assert_eq!(program.environment_file, Some("/srv/data/.env".into()));
+
+    let address = endpoint(check(
+        json!({"url": "${BASE:-https://a}/mcp", "headers": {"X": "${MISSING:-y}"}}),
+        &[],
+    ));
+    assert_eq!(
+        (address.url.as_str(), &address.headers[0].1),
+        ("https://a/mcp", &"y".parse().unwrap())
+    );
+
+    check(
+        json!({"command": "${MISSING}", "args": ["a", "${MISSING}"], "cwd": "${EMPTY}"}),
+        &[
+            r#"server "x": command: the environment variable MISSING is not set"#,
+            r#"server "x": args[1]: the environment variable MISSING is not set"#,
+            r#"server "x": cwd: is empty"#,
+            r#"server "x": has neither url nor command"#,
+        ],
+    );
+    check(
+        json!({"url": "http://${A B}/", "cwd": "/", "envFile": "/a"}),
+        &[
+            r#"server "x": url: between "${" and "}" stands no variable's name"#,
+            r#"server "x": has neither url nor command"#,
+        ],
+    );
+    check(
+        json!({"url": "http://a/", "cwd": "/", "envFile": "/a"}),
+        &[
+            r#"server "x": envFile: goes with command, not with url"#,
+            r#"server "x": cwd: goes with command, not with url"#,
+        ],
+    );
+}
+
+#[test]
+fn credentials_from_variables_are_erased_wherever_they_stand() {
+    for entry in [
+        json!({"command": "a", "args": ["use", "${TODO_TOKEN}"]}),
+        json!({"command": "a", "env": {"MODE": "${TODO_TOKEN}"}}),
+        json!({"url": "https://a/x/${TODO_TOKEN}"}),
+    ] {
+        let entry = check(entry, &[]).expect("an entry");
+        let eraser = entry.eraser();
+        assert_eq!(eraser.erase("it is s3cret-token"), "it is ***", "{entry:?}");
+        let mut said = json!({"text": "s3cret-token"});
+        eraser.finder().expect("credentials").erase(&mut said);
+        assert_eq!(said, json!({"text": "***"}), "{entry:?}");
+        assert!(!format!("{entry:?}").contains("s3cret"), "{entry:?}");
+    }
 }
 
 #[test]
@@ -288,12 +421,14 @@ fn the_outermost_object() {
         let text = format!(r#"{{"mcpServers": {value}}}"#);
         assert_eq!(mistakes(&text), ["mcpServers has to be an object"], "{value}");
     }
+    let text = r#"{"mcpservers": {}, "inputs": []}"#;
+    assert_eq!(mistakes(text), ["there is no mcpServers"]);
+    let warnings: Vec<_> = read(text).warnings.iter().map(ToString::to_string).collect();
     assert_eq!(
-        mistakes(r#"{"mcpservers": {}, "inputs": []}"#),
+        warnings,
         [
-            r#"mcpservers: unknown member, did you mean "mcpServers"?"#,
-            "inputs: unknown member; there are mcpServers",
-            "there is no mcpServers",
+            r#"mcpservers: unknown member, ignored; did you mean "mcpServers"?"#,
+            "inputs: unknown member, ignored",
         ]
     );
 }

@@ -1,19 +1,23 @@
 //! Handshakes with servers: over which transport, in which revision of the protocol, and what a
 //! server says of itself.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::sync::Arc;
 
 use rmcp::RoleClient;
 use rmcp::model::ProtocolVersion;
 use rmcp::service::{ClientLifecycleMode, Peer, RunningService, serve_client_with_lifecycle};
 use rmcp::transport::Transport;
+use toolbus_config::on_one_line;
 
 use super::client_handler::ClientRequestHandler;
 use super::lifecycle::add_child_exit;
 use super::{ServerAccess, SharedDeps};
-use crate::config::{Endpoint, Launch};
+use crate::config::{Endpoint, Launch, find_credentials};
 use crate::eraser::shorten_text;
 use crate::failure::Failure;
+use crate::transport::environment_file;
 use crate::transport::intercept::InterceptedTransport;
 use crate::transport::process::{ChildMonitor, ServerProcess, SpawnDeps};
 use crate::transport::stdio::StdioTransport;
@@ -64,9 +68,10 @@ pub(super) async fn start_child(
     handshake: Handshake,
 ) -> Result<(McpSession, Arc<ChildMonitor>), Failure> {
     let server = handler.server.clone();
+    let environment = child_environment(launch, access, deps).await?;
     let spawn = SpawnDeps {
         server: &server,
-        environment: &deps.environment,
+        environment: &environment,
         eraser: access.eraser.clone(),
         tracker: &deps.tracker,
         supervisor: deps.supervisor.as_ref(),
@@ -87,6 +92,37 @@ pub(super) async fn start_child(
             Err(not_started.unwrap_or(failure))
         }
     }
+}
+
+/// What a child finds in its environment beside the variables of its entry. Fails where its folder
+/// or its file of variables cannot be used.
+async fn child_environment(
+    launch: &Launch,
+    access: &ServerAccess,
+    deps: &SharedDeps,
+) -> Result<Vec<(OsString, OsString)>, Failure> {
+    let folder = launch.folder.clone();
+    let file = launch.environment_file.clone();
+    if folder.is_none() && file.is_none() {
+        return Ok(deps.environment.clone());
+    }
+
+    let reading = tokio::task::spawn_blocking(move || {
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            return Err(Failure::new(format!("its cwd {folder:?} is no folder")));
+        }
+        let Some(file) = file else { return Ok(BTreeMap::new()) };
+        environment_file::read(&file)
+            .map_err(|error| Failure::new(format!("its envFile {file:?}: {}", on_one_line(&error))))
+    });
+
+    let variables = reading.await.unwrap_or_else(|_| Err(Failure::new("it cannot be started")))?;
+    let credentials =
+        variables.iter().flat_map(|(name, value)| find_credentials(name, value.expose()));
+    access.eraser.set_file_values(variables.values().cloned().collect(), credentials.collect());
+
+    let own = variables.iter().map(|(name, value)| (name.into(), value.expose().into()));
+    Ok(deps.environment.iter().cloned().chain(own).collect())
 }
 
 /// Shakes hands with a server over HTTP.

@@ -105,6 +105,9 @@ fn log_mistakes(path: &std::path::Display<'_>, config: &Config) {
     for mistake in &config.mistakes {
         tracing::error!(%path, %mistake, "mistake in a list of MCP servers");
     }
+    for warning in &config.warnings {
+        tracing::warn!(%path, %warning, "ignored in a list of MCP servers");
+    }
 }
 
 #[cfg(test)]

@@ -52,6 +52,7 @@ enum ConnectionPhase {
     Connecting(Option<Arc<FailedAttempt>>),
     Connected(Arc<Connection>, Instant),
     Failed(Arc<FailedAttempt>),
+    Disabled,
     Stopped,
 }
 
@@ -70,6 +71,7 @@ impl ConnectionPhase {
         match self {
             Self::Configured => ServerState::Configured,
             Self::Connecting(None) => ServerState::Connecting,
+            Self::Disabled => ServerState::Disabled,
             Self::Stopped => ServerState::Stopped,
             Self::Connected(connection, since) => ServerState::Connected {
                 since: since.elapsed(),
@@ -191,6 +193,9 @@ impl ServerConnector {
                     let attempt = NextAttempt { number: failed.attempt + 1, failed_at: failed.at };
                     next = Some(attempt).filter(|_| !has_requested);
                 }
+                ConnectionPhase::Disabled => {
+                    return Err(CallFailure::NotSent(Failure::disabled()));
+                }
                 ConnectionPhase::Stopped => return Err(CallFailure::closed()),
                 // The outcome of an attempt that is being made is this call's answer.
                 ConnectionPhase::Connecting(_) | ConnectionPhase::Configured => {
@@ -220,6 +225,13 @@ impl ServerConnector {
     /// Keeps the server connected until it is stopped. `is_announced` says whether agents know of
     /// the server.
     pub(super) async fn run(&self, cache: &ToolCatalogueCache, is_announced: impl Fn() -> bool) {
+        if self.entry.is_disabled() {
+            self.phase.send_replace(ConnectionPhase::Disabled);
+            self.stop.cancelled().await;
+            self.phase.send_replace(ConnectionPhase::Stopped);
+            return;
+        }
+
         // Until it has listed its tools, it has the names that it had last.
         cache.claim_pinned_names().await;
 

@@ -27,7 +27,10 @@ pub(super) fn observe_servers(pool: WeakServerPool) {
         });
     };
 
-    gauge(&UP, |state| Some(u64::from(matches!(state, ServerState::Connected { .. }))));
+    gauge(&UP, |state| match state {
+        ServerState::Disabled => None,
+        state => Some(u64::from(matches!(state, ServerState::Connected { .. }))),
+    });
     gauge(&TOOLS, |state| match state {
         ServerState::Connected { tools, .. } => Some(*tools as u64),
         _ => None,

@@ -80,8 +80,16 @@ impl PoolUpdate<'_> {
             }
             known => {
                 let what = if known.is_some() { "changed" } else { "new" };
-                tracing::info!(server = %entry.name, what, "starting configured MCP server");
+                if entry.is_disabled() {
+                    tracing::info!(server = %entry.name, what, "configured MCP server is disabled");
+                } else {
+                    tracing::info!(server = %entry.name, what, "starting configured MCP server");
+                }
+
                 if let Some(server) = known {
+                    if entry.is_disabled() {
+                        server.catalogue.release_claims();
+                    }
                     self.retire_server(server);
                 }
 

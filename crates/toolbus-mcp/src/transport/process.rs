@@ -155,14 +155,19 @@ fn build_command(launch: &Launch, deps: &SpawnDeps<'_>) -> Command {
     let own = own.map(|(name, value)| (OsStr::new(name), OsStr::new(value.expose())));
     let environment = basic.chain(own);
 
-    match deps.supervisor {
+    let mut command = match deps.supervisor {
         Some(supervisor) => Command::from(supervisor.command(launch, environment)),
         None => {
             let mut command = Command::new(&launch.command);
             command.args(&launch.arguments).env_clear().envs(environment);
             command
         }
+    };
+    // A supervisor starts its server where it was started itself.
+    if let Some(folder) = &launch.folder {
+        command.current_dir(folder);
     }
+    command
 }
 
 /// Waits for the end of a child, or ends it, and reaps it.

@@ -112,6 +112,31 @@ fn mark() -> String {
 }
 
 #[tokio::test]
+async fn an_entry_that_becomes_disabled_stops_its_server_whatever_else_it_says() {
+    let files = Files::new(json!({}));
+    let good = files.hostile("good");
+    files.write(json!({"a": good}));
+    let set = files.start().await;
+    assert!(is_connected(&set, "a"));
+
+    files.write(json!({"a": {"disabled": true, "command": "${NOT_SET_HERE}"}}));
+    eventually(PATIENCE, async || match set.find("a").map(|status| status.state) {
+        Some(ServerState::Disabled) => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
+    gone(&pids(files.folder.path(), "good")).await;
+
+    let members = arguments(good.clone());
+    let entry = Entry::parse("a", members.clone(), Variables::Refused).unwrap();
+    let refused = set.register(entry, members).await.unwrap_err();
+    assert!(matches!(refused, AddError::Operators(_)), "{refused:?}");
+
+    files.write(json!({"a": good}));
+    until_connected(&set, "a").await;
+}
+
+#[tokio::test]
 async fn a_changed_file_changes_what_is_different_and_nothing_else() {
     let (Some(everything), Some(time)) = (mcp::everything_stdio(), mcp::time()) else { return };
     let marks = [mark(), mark()];

@@ -221,6 +221,8 @@ class Server:
             for number in range(10_000):
                 send({"id": f"ping-{number}", "method": "ping"})
             return text("asked")
+        if name == "where":
+            return text(json.dumps({"cwd": os.getcwd(), **{n: os.environ.get(n) for n in "AB"}}))
         if name == "leak":
             secret = os.environ["SECRET"]
             print("my secret is", secret, file=sys.stderr, flush=True)
