@@ -43,17 +43,20 @@ mod listing;
 mod read_exchange;
 mod request_sender;
 pub(crate) mod resource_subscription;
+mod start_watch;
 
 use answers::AnswerReader;
 pub(crate) use answers::CallFailure;
 use client_handler::ClientRequestHandler;
 use exchange::{Exchange, ExchangeScope, McpRequest};
 use handshake::McpSession;
-pub(crate) use handshake::{Handshake, ServerIdentity};
+pub(crate) use handshake::{Handshake, ServerIdentity, StartAttempt};
 use lifecycle::ConnectionLifecycle;
 use listing::OfferLister;
 use request_sender::RequestSender;
 use resource_subscription::{ResourceSubscription, SharedSubscriptions};
+pub(crate) use start_watch::StartWatch;
+pub use start_watch::{StartProgress, StartStep};
 
 /// How long a server that is being closed has to be told that calls are cut off.
 const LAST_CANCELS_TIMEOUT: Duration = Duration::from_secs(1);
@@ -114,7 +117,7 @@ impl Connection {
         entry: &Entry,
         access: &ServerAccess,
         deps: &SharedDeps,
-        handshake: Handshake,
+        attempt: StartAttempt<'_>,
         cut: CancellationToken,
     ) -> Result<Self, Failure> {
         let began = Instant::now();
@@ -129,11 +132,12 @@ impl Connection {
 
         let (session, child) = match &entry.target {
             Target::Launch(launch) => {
-                let starting = handshake::start_child(launch, access, deps, handler, handshake);
+                let starting = handshake::start_child(launch, access, deps, handler, attempt);
                 let (session, child) = starting.await?;
                 (session, Some(child))
             }
             Target::Endpoint(endpoint) => {
+                let handshake = attempt.handshake;
                 let dialing = handshake::dial_endpoint(endpoint, access, deps, handler, handshake);
                 (dialing.await?, None)
             }

@@ -38,7 +38,7 @@ pub use catalogue::{CATALOGUE_BYTES_MAX, PAGES_MAX, TOOL_NAME_BYTES_MAX, TOOLS_M
 pub use failure::Failure;
 pub use lookup::Lookup;
 pub use registrations::RegistrationsError;
-pub use server::ServerState;
+pub use server::{ServerState, StartProgress, StartStep};
 pub use tool_filter::ToolFilter;
 pub use toolbus_mcp_agent::ServerName;
 use toolbus_mcp_agent::{direct_name, nearest, server_name};
@@ -48,22 +48,38 @@ pub use transport::MESSAGE_BYTES_MAX;
 #[must_use]
 pub fn status(pool: &server_pool::ServerPool) -> serde_json::Value {
     let servers = pool.list().into_iter().map(|status| {
-        let (state, reason) = match status.state {
-            ServerState::Configured => ("configured", None),
-            ServerState::Connecting => ("connecting", None),
-            ServerState::Connected { .. } => ("connected", None),
-            ServerState::Failed { failure, .. } => ("failed", Some(failure.to_string())),
-            ServerState::Disabled => ("disabled", None),
-            ServerState::Stopped => ("stopped", None),
+        let state = match &status.state {
+            ServerState::Configured => "configured",
+            ServerState::Starting(_) => "starting",
+            ServerState::Connected { .. } => "connected",
+            ServerState::Failed { .. } => "failed",
+            ServerState::Disabled => "disabled",
+            ServerState::Stopped => "stopped",
         };
+        let (reason, start) = match status.state {
+            ServerState::Failed { failure, .. } => (Some(failure.to_string()), None),
+            ServerState::Starting(progress) => (None, Some(start_status(progress))),
+            _ => (None, None),
+        };
+
         serde_json::json!({
             "name": status.name.as_str(),
             "state": state,
             "reason": reason,
+            "start": start,
             "notices": status.notices,
             "tools": status.summary.map_or(0, |summary| summary.tool_count),
         })
     });
 
     serde_json::json!({"servers": servers.collect::<Vec<_>>()})
+}
+
+fn start_status(progress: StartProgress) -> serde_json::Value {
+    serde_json::json!({
+        "step": progress.step.name(),
+        "elapsed_s": progress.elapsed.as_secs(),
+        "limit_s": progress.limit.as_secs(),
+        "last_words": progress.last_words,
+    })
 }

@@ -17,6 +17,7 @@ use toolbus_wire::message::mcp::{McpGetServiceDetailsResponse, McpServerSummary}
 use crate::claims::Position;
 use crate::config::Entry;
 use crate::connection::CallFailure;
+pub use crate::connection::{StartProgress, StartStep};
 use crate::failure::Failure;
 use crate::server_pool::PoolContext;
 use crate::summary::summary;
@@ -64,8 +65,8 @@ pub(crate) struct Server {
 pub enum ServerState {
     /// No attempt was made yet.
     Configured,
-    /// The first attempt is being made.
-    Connecting,
+    /// It is being started for the first time, or connected to.
+    Starting(StartProgress),
     /// The server is connected.
     Connected {
         /// For how long.

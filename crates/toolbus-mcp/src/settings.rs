@@ -40,7 +40,8 @@ pub struct McpSettings {
     /// Whether agents may register servers that are programs to start on this machine. That is
     /// running code of the agent's choice.
     pub allow_stdio_registration: bool,
-    /// How long a server may take to connect and to list its tools.
+    /// How long a server may take to connect and to list its tools. An entry may say otherwise
+    /// (`startupTimeoutMs`), and programs that may have to be downloaded first have three minutes.
     pub connect_timeout: TimeSpan,
     /// How long a call may take when neither the caller nor the server's entry says.
     pub call_timeout: TimeSpan,

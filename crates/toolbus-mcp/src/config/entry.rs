@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use reqwest::Url;
@@ -27,6 +27,14 @@ const TIMEOUT_MS_MAX: u64 = 3_600_000;
 /// count in those.
 const SHARED_TIMEOUT_MS_MIN: u64 = 1000;
 
+/// How long a program may take to start that may have to be downloaded first.
+const DOWNLOAD_START_TIMEOUT: Duration = Duration::from_secs(180);
+/// Commands that run a program out of a package or an image, and download that first.
+const PACKAGE_RUNNERS: [&str; 13] = [
+    "npx", "npm", "pnpm", "pnpx", "yarn", "bun", "bunx", "deno", "uv", "uvx", "pipx", "docker",
+    "podman",
+];
+
 const MEMBERS: &[&str] = &[
     "type",
     "url",
@@ -43,6 +51,7 @@ const MEMBERS: &[&str] = &[
     "timeout",
     "timeoutMs",
     "toolTimeoutMs",
+    "startupTimeoutMs",
     "toolChanges",
 ];
 /// Those that limit what a server may do. What may be a misspelling of one is a mistake.
@@ -85,6 +94,8 @@ pub struct Entry {
     pub call_timeout: Option<Duration>,
     /// The same for single tools, by their exact names; it wins over `call_timeout`.
     pub tool_timeouts: BTreeMap<String, Duration>,
+    /// How long the server may take to start and to list its tools, when the operator says so.
+    pub startup_timeout: Option<Duration>,
     /// What becomes of a tool that has changed, when the operator says so for this server.
     pub tool_changes: Option<ToolChanges>,
     /// Values that variables of the environment have put into the entry and that are credentials.
@@ -205,6 +216,7 @@ impl Entry {
             ToolFilter::new(members.take_texts("allowedTools"), members.take_texts("deniedTools"));
         let call_timeout = read_call_timeout(&mut members);
         let tool_timeouts = members.take_milliseconds_by_name("toolTimeoutMs", TIMEOUT_MS_MAX);
+        let startup_timeout = members.take_milliseconds("startupTimeoutMs", TIMEOUT_MS_MAX);
         let tool_changes = read_tool_changes(&mut members);
         members.warn_of_unknown(MEMBERS, GUARDED_MEMBERS);
 
@@ -215,6 +227,7 @@ impl Entry {
             filter,
             call_timeout: call_timeout.map(Duration::from_millis),
             tool_timeouts: tool_timeouts.into_iter().map(milliseconds).collect(),
+            startup_timeout: startup_timeout.map(Duration::from_millis),
             tool_changes,
             credentials: Vec::new(),
         });
@@ -228,9 +241,20 @@ impl Entry {
             filter: ToolFilter::default(),
             call_timeout: None,
             tool_timeouts: BTreeMap::new(),
+            startup_timeout: None,
             tool_changes: None,
             credentials: Vec::new(),
         }
+    }
+
+    /// How long the server may take to start and to list its tools, where `default` is what others
+    /// may take. A program that may have to be downloaded first has longer.
+    pub(crate) fn startup_limit(&self, default: Duration) -> Duration {
+        let by_target = match &self.target {
+            Target::Launch(launch) if launch.may_download() => default.max(DOWNLOAD_START_TIMEOUT),
+            _ => default,
+        };
+        self.startup_timeout.unwrap_or(by_target)
     }
 
     /// Whether the operator has disabled the server.
@@ -275,6 +299,14 @@ impl Launch {
         let credentials = of_environment.chain(of_arguments.iter().cloned()).collect();
         let values = self.environment.values().cloned().chain(of_arguments).collect();
         (values, credentials)
+    }
+}
+
+impl Launch {
+    /// Whether the command may download the program before it starts it.
+    fn may_download(&self) -> bool {
+        let program = Path::new(&self.command).file_name().and_then(|name| name.to_str());
+        program.is_some_and(|program| PACKAGE_RUNNERS.contains(&program))
     }
 }
 

@@ -199,6 +199,22 @@ fn timeouts_of_other_clients_are_milliseconds() {
 }
 
 #[test]
+fn what_may_be_downloaded_first_has_longer_to_start() {
+    let limit = |entry| {
+        let entry = check(entry, &[]).expect("an entry");
+        [15, 300].map(|default| entry.startup_limit(Duration::from_secs(default)).as_secs())
+    };
+    for command in ["npx", "/usr/local/bin/uvx", "docker"] {
+        assert_eq!(limit(json!({"command": command})), [180, 300], "{command}");
+    }
+    assert_eq!(limit(json!({"command": "/opt/npx/server"})), [15, 300]);
+    assert_eq!(limit(json!({"url": "http://npx/npx"})), [15, 300]);
+
+    assert_eq!(limit(json!({"command": "npx", "startupTimeoutMs": 5000})), [5, 5]);
+    assert_eq!(limit(json!({"url": "http://a/", "startupTimeoutMs": 60_000})), [60, 60]);
+}
+
+#[test]
 fn variables_in_every_value() {
     let program = launch(check(
         json!({"command": "${FOLDER}/run", "args": ["-d", "${FOLDER}", "${MISSING:-x y}"],

@@ -13,6 +13,7 @@ use toolbus_config::on_one_line;
 
 use super::client_handler::ClientRequestHandler;
 use super::lifecycle::add_child_exit;
+use super::start_watch::StartWatch;
 use super::{ServerAccess, SharedDeps};
 use crate::config::{Endpoint, Launch, find_credentials};
 use crate::eraser::shorten_text;
@@ -37,6 +38,13 @@ pub(crate) enum Handshake {
     Initialize,
     /// By opening the event stream of the older HTTP transport, and initializing.
     OlderHttp,
+}
+
+/// One attempt to start a server: how it begins, and who follows it.
+#[derive(Clone, Copy)]
+pub(crate) struct StartAttempt<'a> {
+    pub(crate) handshake: Handshake,
+    pub(crate) watch: &'a StartWatch,
 }
 
 impl Handshake {
@@ -65,7 +73,7 @@ pub(super) async fn start_child(
     access: &ServerAccess,
     deps: &SharedDeps,
     handler: ClientRequestHandler,
-    handshake: Handshake,
+    attempt: StartAttempt<'_>,
 ) -> Result<(McpSession, Arc<ChildMonitor>), Failure> {
     let server = handler.server.clone();
     let environment = child_environment(launch, access, deps).await?;
@@ -81,9 +89,10 @@ pub(super) async fn start_child(
     tracing::debug!(server, pid = process.id(), "started MCP server");
 
     let child = process.monitor();
+    attempt.watch.set_child(&child);
     let stdio = StdioTransport::new(&server, process, pipes);
     let transport = InterceptedTransport::new(stdio, Arc::clone(&handler.wire));
-    match shake_hands(transport, handler, handshake).await {
+    match shake_hands(transport, handler, attempt.handshake).await {
         Ok(session) => Ok((session, child)),
         Err(failure) => {
             let failure = add_child_exit(failure, &child).await;

@@ -15,7 +15,9 @@ use tokio_util::sync::CancellationToken;
 use super::ServerState;
 use super::catalogue_cache::ToolCatalogueCache;
 use crate::config::Entry;
-use crate::connection::{CallFailure, Connection, Handshake, ServerAccess};
+use crate::connection::{
+    CallFailure, Connection, Handshake, ServerAccess, StartAttempt, StartWatch,
+};
 use crate::failure::Failure;
 use crate::server_pool::PoolContext;
 
@@ -49,7 +51,7 @@ pub(crate) struct ServerConnector {
 enum ConnectionPhase {
     Configured,
     /// An attempt is being made, after the one that failed.
-    Connecting(Option<Arc<FailedAttempt>>),
+    Starting(Arc<StartWatch>, Option<Arc<FailedAttempt>>),
     Connected(Arc<Connection>, Instant),
     Failed(Arc<FailedAttempt>),
     Disabled,
@@ -70,7 +72,7 @@ impl ConnectionPhase {
     fn state(&self, tool_count: usize) -> ServerState {
         match self {
             Self::Configured => ServerState::Configured,
-            Self::Connecting(None) => ServerState::Connecting,
+            Self::Starting(watch, None) => ServerState::Starting(watch.progress()),
             Self::Disabled => ServerState::Disabled,
             Self::Stopped => ServerState::Stopped,
             Self::Connected(connection, since) => ServerState::Connected {
@@ -80,7 +82,7 @@ impl ConnectionPhase {
             },
             // A server that is retried is as failed as it was: what people see does not flap. A
             // call may have had the attempt made long before its time.
-            Self::Connecting(Some(failed)) => failed.state(Duration::ZERO),
+            Self::Starting(_, Some(failed)) => failed.state(Duration::ZERO),
             Self::Failed(failed) => {
                 failed.state(failed.next_at.saturating_duration_since(Instant::now()))
             }
@@ -149,11 +151,11 @@ impl ServerConnector {
     pub(super) async fn wait_first_attempt(&self) -> Result<(), Failure> {
         let mut phase = self.phase.subscribe();
         let has_ended = |phase: &ConnectionPhase| {
-            !matches!(phase, ConnectionPhase::Configured | ConnectionPhase::Connecting(None))
+            !matches!(phase, ConnectionPhase::Configured | ConnectionPhase::Starting(_, None))
         };
 
         match phase.wait_for(has_ended).await.as_deref() {
-            Ok(ConnectionPhase::Connecting(Some(failed)) | ConnectionPhase::Failed(failed)) => {
+            Ok(ConnectionPhase::Starting(_, Some(failed)) | ConnectionPhase::Failed(failed)) => {
                 Err(failed.failure.clone())
             }
             Ok(ConnectionPhase::Stopped) | Err(_) => Err(Failure::new("it was closed")),
@@ -198,7 +200,7 @@ impl ServerConnector {
                 }
                 ConnectionPhase::Stopped => return Err(CallFailure::closed()),
                 // The outcome of an attempt that is being made is this call's answer.
-                ConnectionPhase::Connecting(_) | ConnectionPhase::Configured => {
+                ConnectionPhase::Starting(..) | ConnectionPhase::Configured => {
                     attempt_before.get_or_insert(0);
                 }
                 // A connection that is over: the connector is about to see that.
@@ -238,9 +240,14 @@ impl ServerConnector {
         let mut failed_in_a_row = 0;
         let mut failed_before = None;
         for attempt in 1.. {
-            self.phase.send_replace(ConnectionPhase::Connecting(failed_before.take()));
+            let limit = self.entry.startup_limit(self.context.options.connect_timeout);
+            let watch = Arc::new(StartWatch::begin(limit));
+            let starting = ConnectionPhase::Starting(Arc::clone(&watch), failed_before.take());
+            self.phase.send_replace(starting);
+
             let began = Instant::now();
-            let connected = self.stop.run_until_cancelled(self.connect_and_follow(cache)).await;
+            let following = self.connect_and_follow(cache, &watch);
+            let connected = self.stop.run_until_cancelled(following).await;
             let Some(failure) = connected else { break };
 
             if began.elapsed() > RETRY_BACKOFF_MAX {
@@ -281,9 +288,9 @@ impl ServerConnector {
 
     /// Connects, and returns when the connection is lost. Dropped, it leaves an open connection in
     /// `phase` for its caller to close.
-    async fn connect_and_follow(&self, cache: &ToolCatalogueCache) -> Failure {
+    async fn connect_and_follow(&self, cache: &ToolCatalogueCache, watch: &StartWatch) -> Failure {
         let metrics = &self.context.deps.metrics;
-        let connection = match self.connect(cache).await {
+        let connection = match self.connect(cache, watch).await {
             Ok(connection) => Arc::new(connection),
             Err(failure) => {
                 metrics.count_failed_connect(&self.entry.name);
@@ -312,26 +319,33 @@ impl ServerConnector {
         why
     }
 
-    /// Opens a connection and lists the server's tools, within the time that connecting may take.
-    async fn connect(&self, cache: &ToolCatalogueCache) -> Result<Connection, Failure> {
-        let limit = self.context.options.connect_timeout;
-        let connecting = timeout(limit, async {
-            let connection = self.open_connection().await?;
+    /// Opens a connection and lists the server's tools, within the time that its start may take.
+    async fn connect(
+        &self,
+        cache: &ToolCatalogueCache,
+        watch: &StartWatch,
+    ) -> Result<Connection, Failure> {
+        let connecting = timeout(watch.limit(), async {
+            let connection = self.open_connection(watch).await?;
+            watch.set_listing();
             cache.refresh(&connection).await?;
             Ok(connection)
         });
 
-        connecting.await.unwrap_or(Err(Failure::timeout(limit)))
+        connecting.await.unwrap_or_else(|_| {
+            let last_words = watch.progress().last_words;
+            Err(Failure::timeout(watch.limit()).of_child(None, last_words))
+        })
     }
 
     /// Opens a connection in the way that worked last time, else in those that may work after the
     /// failure of the one before.
-    async fn open_connection(&self) -> Result<Connection, Failure> {
+    async fn open_connection(&self, watch: &StartWatch) -> Result<Connection, Failure> {
         let mut handshake = *self.handshake.lock();
         let mut failure_before: Option<Failure> = None;
 
         loop {
-            let failure = match self.try_handshake(handshake).await {
+            let failure = match self.try_handshake(handshake, watch).await {
                 Ok(connection) => {
                     *self.handshake.lock() = handshake;
                     return Ok(connection);
@@ -373,10 +387,15 @@ impl ServerConnector {
         }
     }
 
-    async fn try_handshake(&self, handshake: Handshake) -> Result<Connection, Failure> {
+    async fn try_handshake(
+        &self,
+        handshake: Handshake,
+        watch: &StartWatch,
+    ) -> Result<Connection, Failure> {
         let cut = self.stop.child_token();
         let deps = &self.context.deps;
-        Connection::open(&self.entry, &self.access, deps, handshake, cut).await
+        let attempt = StartAttempt { handshake, watch };
+        Connection::open(&self.entry, &self.access, deps, attempt, cut).await
     }
 
     /// Lists again whenever the server reports a change, or an operator accepts one.

@@ -1,8 +1,11 @@
 //! How programs are started: where, with which variables, and not at all when they are disabled.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use toolbus_mcp::server_pool::ServerPool;
-use toolbus_mcp::{CallError, ServerState};
+use toolbus_mcp::{CallError, ServerState, StartStep};
+use toolbus_testkit::eventually;
 
 use crate::support::*;
 
@@ -77,6 +80,49 @@ async fn credentials_of_the_file_of_variables_are_erased() {
     assert!(said.text.unwrap().starts_with("*** and *** in information"));
     let error = call(&set, "l", "fail", json!({})).await.unwrap_err();
     assert!(error.to_string().contains("*** and *** in ***"), "{error}");
+}
+
+#[tokio::test]
+async fn a_program_that_takes_long_to_start_says_how_far_it_is() {
+    let script = "echo fetching 7 of 12 >&2; read request; echo still fetching >&2; sleep 60";
+    let entry = json!({"command": "sh", "args": ["-c", script]});
+    let set = ServerPool::start(entries(json!({"a": entry})), options()).unwrap();
+    let progress = eventually(PATIENCE, async || match state(&set, "a") {
+        ServerState::Starting(progress) if progress.last_words.is_some() => Ok(progress),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
+    assert_eq!((progress.step, progress.limit), (StartStep::FirstAnswer, CONNECT_LIMIT));
+    assert!(progress.last_words.unwrap().contains("fetching"));
+
+    let status = toolbus_mcp::status(&set);
+    let status = &status["servers"][0];
+    assert_eq!(status["state"], "starting");
+    assert_eq!(status["start"]["step"], "first_answer");
+    assert_eq!(status["start"]["limit_s"], CONNECT_LIMIT.as_secs());
+    assert!(status["start"]["last_words"].as_str().unwrap().contains("fetching"));
+    set.close(PATIENCE).await;
+}
+
+#[tokio::test]
+async fn an_entry_says_how_long_its_server_may_take_to_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut patient = hostile(folder.path(), "good");
+    patient["startupTimeoutMs"] = json!(CONNECT_LIMIT.as_millis() as u64);
+    let script = "echo fetching >&2; sleep 60";
+    let slow = json!({"command": "sh", "args": ["-c", script], "startupTimeoutMs": 500});
+
+    let mut options = options();
+    options.connect_timeout = Duration::from_millis(1);
+    let set = start_with(json!({"patient": patient}), options).await;
+    assert!(matches!(state(&set, "patient"), ServerState::Connected { .. }));
+    set.close(PATIENCE).await;
+
+    let set = start(json!({"slow": slow})).await;
+    let ServerState::Failed { failure, .. } = state(&set, "slow") else { panic!("not failed") };
+    assert_eq!(failure.to_string(), "it did not finish connecting within 500 ms");
+    assert_eq!(failure.last_words(), Some("fetching"));
+    set.close(PATIENCE).await;
 }
 
 #[tokio::test]

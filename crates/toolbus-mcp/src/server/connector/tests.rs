@@ -16,8 +16,10 @@ async fn no_time_is_left_until_an_attempt_that_is_being_made() {
     };
 
     assert_eq!(next_try_in(ConnectionPhase::Failed(Arc::clone(&failed))), Duration::from_secs(32));
+    let watch = Arc::new(StartWatch::begin(Duration::from_secs(1)));
+    let retried = ConnectionPhase::Starting(watch, Some(failed));
     // A call had the attempt made before its time.
-    assert_eq!(next_try_in(ConnectionPhase::Connecting(Some(failed))), Duration::ZERO);
+    assert_eq!(next_try_in(retried), Duration::ZERO);
 }
 
 #[test]
