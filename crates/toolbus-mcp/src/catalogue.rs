@@ -9,7 +9,7 @@ use toolbus_wire::message::mcp::McpToolDetails;
 
 use toolbus_tools::subject::DefinitionDigest;
 
-use crate::tool_filter::ToolFilter;
+use crate::tool_filter::{ToolFilter, ToolPattern};
 use crate::trust::definition::Definition;
 use crate::trust::findings::{Findings, quote_name};
 use crate::trust::hidden::{self, HiddenCounts};
@@ -135,6 +135,8 @@ impl Catalogue {
 /// Takes the pages of a listing, one after another, and stops at the limits.
 pub(crate) struct Listing<'a> {
     filter: &'a ToolFilter,
+    /// What of the filter has matched no tool so far.
+    unmatched: Vec<&'a ToolPattern>,
     catalogue: Catalogue,
     taken: usize,
     bytes: usize,
@@ -144,7 +146,14 @@ pub(crate) struct Listing<'a> {
 
 impl<'a> Listing<'a> {
     pub(crate) fn new(filter: &'a ToolFilter) -> Self {
-        Self { filter, catalogue: Catalogue::default(), taken: 0, bytes: 0, cut: None }
+        Self {
+            filter,
+            unmatched: filter.patterns().collect(),
+            catalogue: Catalogue::default(),
+            taken: 0,
+            bytes: 0,
+            cut: None,
+        }
     }
 
     pub(crate) fn add_page(&mut self, page: Vec<McpTool>) {
@@ -165,7 +174,12 @@ impl<'a> Listing<'a> {
         self.taken == TOOLS_MAX || self.bytes > CATALOGUE_BYTES_MAX
     }
 
-    pub(crate) fn finish(self) -> Catalogue {
+    pub(crate) fn finish(mut self) -> Catalogue {
+        // What was cut off may have had it.
+        if self.cut.is_none() {
+            let unmatched = self.unmatched.iter().map(|pattern| pattern.as_str().to_owned());
+            unmatched.for_each(|text| self.catalogue.findings.unmatched.push(text));
+        }
         self.catalogue
     }
 
@@ -178,6 +192,7 @@ impl<'a> Listing<'a> {
             return self.mark_cut("two tools of the same name");
         }
 
+        self.unmatched.retain(|pattern| !pattern.matches(&mcp.name));
         if !self.filter.permits(&mcp.name) {
             return;
         }

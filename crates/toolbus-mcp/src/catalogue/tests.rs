@@ -21,7 +21,7 @@ fn listed(filter: &ToolFilter, tools: Vec<McpTool>) -> (Vec<String>, Option<&'st
 
 #[test]
 fn order_is_the_servers_and_hidden_tools_are_hidden() {
-    let filter = ToolFilter::new([""; 0], ["B"]);
+    let filter = ToolFilter::new(None::<[&str; 0]>, ["B"]);
     let tools = ["c", "b", "a", "C"].map(named).to_vec();
     assert_eq!(listed(&filter, tools), (["c", "a", "C"].map(str::to_owned).to_vec(), None));
 }

@@ -212,8 +212,8 @@ impl Entry {
         mut members: Members<'_>,
     ) -> (Option<Self>, MemberFindings) {
         let target = read_target(&mut members);
-        let filter =
-            ToolFilter::new(members.take_texts("allowedTools"), members.take_texts("deniedTools"));
+        let allowed = members.take_texts_if_any("allowedTools");
+        let filter = ToolFilter::new(allowed, members.take_texts("deniedTools"));
         let call_timeout = read_call_timeout(&mut members);
         let tool_timeouts = members.take_milliseconds_by_name("toolTimeoutMs", TIMEOUT_MS_MAX);
         let startup_timeout = members.take_milliseconds("startupTimeoutMs", TIMEOUT_MS_MAX);

@@ -150,10 +150,14 @@ impl<'a> Members<'a> {
 
     /// Takes a list of texts; empty when there is none.
     pub(super) fn take_texts(&mut self, member: &str) -> Vec<String> {
-        let Some(value) = self.take_member(member) else { return Vec::new() };
-        let Value::Array(values) = value else {
+        self.take_texts_if_any(member).unwrap_or_default()
+    }
+
+    /// Takes a list of texts; `None` when there is none.
+    pub(super) fn take_texts_if_any(&mut self, member: &str) -> Option<Vec<String>> {
+        let Value::Array(values) = self.take_member(member)? else {
             self.add_mistake(member, "has to be a list of texts");
-            return Vec::new();
+            return None;
         };
         let mut texts = Vec::with_capacity(values.len());
 
@@ -164,7 +168,7 @@ impl<'a> Members<'a> {
             }
         }
 
-        texts
+        Some(texts)
     }
 
     /// Takes secret texts by name, with their variables replaced.

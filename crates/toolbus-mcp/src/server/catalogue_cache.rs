@@ -184,8 +184,16 @@ impl ToolCatalogueCache {
     /// Logs what was found, except changes: those are logged when they are pinned.
     fn log_findings(&self, findings: &Findings) {
         let server = &self.entry.name;
-        let others =
-            Findings { withheld: Default::default(), changed: Vec::new(), ..findings.clone() };
+        for name in &findings.unmatched.some {
+            tracing::warn!(%server, name, "allowedTools or deniedTools names no tool of MCP server");
+        }
+
+        let others = Findings {
+            withheld: Default::default(),
+            changed: Vec::new(),
+            unmatched: Default::default(),
+            ..findings.clone()
+        };
         for notice in others.notices(Reader::Operator) {
             tracing::warn!(%server, notice, "suspicious text in an MCP server's listing");
         }

@@ -66,6 +66,15 @@ impl Server {
         }
 
         let is_listed = || self.catalogue.lists_tool(&call.tool);
+        // A server that reads names loosely would take another spelling of a tool that is denied.
+        if !is_listed() {
+            return Err(CallFailure::Final(CallError::ToolUnknown {
+                server: self.name(),
+                tool: call.tool.clone(),
+                message: "it lists no such tool".to_owned(),
+            }));
+        }
+
         let called = connection.call_tool(call, until, is_listed).await;
         if let Err(CallFailure::NotSent(failure)) = &called {
             connection.retire(failure);

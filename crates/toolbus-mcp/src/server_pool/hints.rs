@@ -25,14 +25,6 @@ pub(super) fn add_hints(
             if call.tool == "invoke_tool" && has_text_arguments {
                 result.add_note(ARGUMENTS_HINT);
             }
-
-            if !is_listed()
-                && let Some(names) = nearest_tools(server, &call.tool)
-            {
-                let name = &server.entry.name;
-                let tool = &call.tool;
-                result.add_note(&format!("MCP server '{name}' lists no tool '{tool}'{names}"));
-            }
             Ok(result)
         }
         Err(CallError::ToolUnknown { server: name, tool, message }) if !is_listed() => {

@@ -22,6 +22,8 @@ pub(crate) struct Findings {
     pub(crate) hidden: BoundedList<(String, HiddenCounts)>,
     /// Tools and prompts that were refused for the characters in a name of theirs.
     pub(crate) refused: BoundedList<String>,
+    /// Names and patterns of the operator's filter that match no tool.
+    pub(crate) unmatched: BoundedList<String>,
     /// Tools that are not pinned, because there are too many.
     pub(crate) unpinned: usize,
     /// The pins cannot be kept.
@@ -132,6 +134,12 @@ impl Findings {
         );
 
         self.hidden.notice_more("places had hidden characters", &mut notices);
+        if reader == Reader::Operator {
+            let unmatched = self.unmatched.some.iter().map(|text| quote_name(text));
+            notices.extend(unmatched.map(|name| format!("{name} of its filter matches no tool")));
+            self.unmatched.notice_more("names of its filter match no tool", &mut notices);
+        }
+
         if self.unpinned > 0 {
             notices.push(format!("{} tools are too many to be pinned", self.unpinned));
         }

@@ -233,7 +233,7 @@ fn registrations() -> Vec<Case> {
 async fn arguments_and_values_come_through_as_they_were() {
     let folder = tempfile::tempdir().unwrap();
     let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
-    let set = start(json!({"good": hostile(folder.path(), "good")})).await;
+    let set = start(json!({"good": hostile(folder.path(), "arguments")})).await;
     let agent = Agent::start(&bus, "Ada").await;
     let bridge = serve(&bus, &set, &["Ada"]).await;
     agent.knows(&["good"]).await;

@@ -1,7 +1,7 @@
 //! Both eras of the protocol over HTTP: with sessions, and without.
 
 use serde_json::{Value, json};
-use toolbus_mcp::ServerState;
+use toolbus_mcp::{CallError, ServerState};
 use toolbus_testkit::{eventually, mcp};
 
 use crate::support::*;
@@ -22,8 +22,8 @@ async fn speaks_the_newer_era(form: &str) {
     let echo = call_of("h", "echo", json!({"text": "here"}));
     let echo = set.call(echo.with_progress(sink)).await.unwrap();
     assert_eq!(echo.text.as_deref(), Some("here"));
-    let unknown = call(&set, "h", "no_such_tool", json!({})).await.unwrap();
-    assert!(unknown.is_error, "{unknown:?}");
+    let unknown = call(&set, "h", "no_such_tool", json!({})).await.unwrap_err();
+    assert!(matches!(unknown, CallError::ToolUnknown { .. }), "{unknown}");
     // Tools that change are told to who has asked for that.
     let subscribed = |request: &Value| request["method"] == "subscriptions/listen";
     eventually(PATIENCE, async || match server.log().await.iter().any(subscribed) {

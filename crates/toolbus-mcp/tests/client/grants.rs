@@ -623,8 +623,9 @@ async fn a_granted_name_is_taken_to_the_letter() {
     let strange = Strange(requester.unwrap());
     fleet.invoker.registry().register(Tool::new("strange", "", "test"), strange).unwrap();
 
-    fleet.call("strange", json!({})).await.unwrap();
-    assert_eq!(fleet.asked(), ["files: tools/call \"WRITE\" {}"]);
+    let error = fleet.call("strange", json!({})).await.unwrap_err();
+    assert_eq!(error.code, ErrorCode::ToolNotFound, "{error:?}");
+    assert!(fleet.asked().is_empty(), "it is not taken for the tool \"write\"");
     fleet.end().await;
 }
 

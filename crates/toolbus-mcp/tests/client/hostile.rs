@@ -201,9 +201,9 @@ async fn answers_to_nobody_are_passed_over() {
 async fn changed_tools_are_listed_again() {
     let h = fixture("changes").await;
     let mut changes = h.set.changes();
-    assert!(matches!(next(&mut changes).await, Some(Change::Listed(s)) if s.tool_count == 3));
-    assert_eq!(h.call("change").await.unwrap(), "changed");
     assert!(matches!(next(&mut changes).await, Some(Change::Listed(s)) if s.tool_count == 4));
+    assert_eq!(h.call("change").await.unwrap(), "changed");
+    assert!(matches!(next(&mut changes).await, Some(Change::Listed(s)) if s.tool_count == 5));
     h.set.refresh(Some("H")).await;
     assert_eq!(tool_names(&h.set, "h").last().map(String::as_str), Some("extra0"));
     assert_eq!(h.pids().len(), 1, "nothing of this makes a new connection");
@@ -297,7 +297,7 @@ async fn no_call_is_cancelled_before_the_server_has_it() {
 
 #[tokio::test]
 async fn calls_may_end_before_everything_is_closed_and_none_begins() {
-    let h = fixture("good").await;
+    let h = fixture("waits").await;
     let (progress, heard) = progress();
     let told = h.set.call(call_of("h", "progress", json!({})).with_progress(progress));
     let (told, late) = tokio::join!(told, async {
@@ -315,7 +315,7 @@ async fn calls_may_end_before_everything_is_closed_and_none_begins() {
     gone(&h.pids()).await;
 
     // Without the time for it, a call is cut off.
-    let h = fixture("good").await;
+    let h = fixture("waits").await;
     let wait = h.set.call(call_of("h", "wait", json!({})));
     let (error, ()) = tokio::join!(wait, h.set.close(LONG_ENOUGH));
     assert_eq!(error.unwrap_err().code(), ErrorCode::OutcomeUnknown);

@@ -129,7 +129,7 @@ async fn calls_end_with_their_error() {
         check("unauthorized", ErrorCode::AuthRequired, "asks for authorization"),
         check("huge", ErrorCode::ExecutionFailed, "more than 16777216"),
         check("no-json", ErrorCode::ExecutionFailed, "is not a valid MCP message"),
-        check("no-such-tool", ErrorCode::ToolNotFound, "Method not found"),
+        check("gone", ErrorCode::ToolNotFound, "Method not found"),
     );
     let flood = call(&set, "h", "floods", json!({})).await.expect("an answer");
     assert_eq!(flood.text.as_deref(), Some("after the flood"));

@@ -22,7 +22,7 @@ async fn the_folder_and_the_file_of_variables_of_an_entry() {
     let file = path.join("env");
     std::fs::write(&file, "A=from the file\nB='and this'\n").unwrap();
 
-    let mut entry = hostile(&path, "good");
+    let mut entry = hostile(&path, "where");
     entry["cwd"] = json!(path);
     entry["envFile"] = json!(file);
     entry["env"] = json!({"B": "from the entry"});

@@ -42,14 +42,11 @@ pub(crate) async fn answers_as_recorded(set: &toolbus_mcp::server_pool::ServerPo
     let wrong = call(set, "everything", "get-sum", json!({"a": "two"})).await.unwrap();
     assert!(wrong.is_error);
     assert!(text(wrong).starts_with("MCP error -32602: Input validation error: Invalid argum"));
-    let unknown = call(set, "everything", "no-such-tool", json!({})).await.unwrap();
-    assert!(unknown.is_error);
-    let told = text(unknown);
-    assert!(told.starts_with("MCP error -32602: Tool no-such-tool not found\n"), "{told}");
-    assert!(
-        told.contains("MCP server 'everything' lists no tool 'no-such-tool'. Tools: "),
-        "{told}"
-    );
+    let unknown = call(set, "everything", "no-such-tool", json!({})).await.unwrap_err();
+    assert_eq!(unknown.code(), ErrorCode::ToolNotFound);
+    let expected = "Tool 'no-such-tool' not found on MCP server 'everything': it lists no such \
+                    tool. Tools: ";
+    assert!(unknown.to_string().starts_with(expected), "{unknown}");
 
     let denied = call(set, "everything", DENIED, json!({})).await.unwrap_err();
     assert_eq!(denied.code(), ErrorCode::Denied);

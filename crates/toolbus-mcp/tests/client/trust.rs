@@ -9,7 +9,7 @@ use toolbus_bus::Deadline;
 use toolbus_mcp::config::ToolChanges;
 use toolbus_mcp::server_pool::{AddError, PoolConfig, ServerPool};
 use toolbus_mcp::trust::{AcceptError, Pins};
-use toolbus_mcp::{Call, CallError, ServerState, TOOLS_MAX};
+use toolbus_mcp::{Call, CallError, Naming, ServerState, TOOLS_MAX};
 use toolbus_testkit::eventually;
 use toolbus_wire::ErrorCode;
 
@@ -349,6 +349,50 @@ async fn habits_of_models_are_forgiven_where_they_mean_one_thing() {
     set.close(Duration::ZERO).await;
 }
 
+/// A server that reads names loosely is not sent another spelling of what is denied.
+#[tokio::test]
+async fn only_what_a_server_lists_is_passed_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut filtered = hostile(folder.path(), "lenient");
+    filtered["deniedTools"] = json!(["delete_*"]);
+    let set = start(json!({"h": filtered})).await;
+    assert_eq!(tool_names(&set, "h"), ["echo", "die", "die-harmless"]);
+
+    for (naming, tool) in [
+        (Naming::Exact, "delete-all"),
+        (Naming::Exact, " delete_all"),
+        (Naming::Exact, "Delete-All"),
+        (Naming::Forgiving, "delete-all"),
+        (Naming::Forgiving, "h__delete_all"),
+    ] {
+        let call = Call { naming, ..call_of("h", tool, json!({})) };
+        let error = set.call(call).await.unwrap_err();
+        assert!(matches!(error, CallError::ToolUnknown { .. }), "{naming:?} {tool:?}: {error}");
+    }
+    let denied = call_any(&set, Some("h"), "DELETE_ALL", json!({})).await.unwrap_err();
+    assert!(matches!(denied, CallError::Denied { .. }), "{denied}");
+    set.close(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn a_filter_that_matches_nothing_is_told_to_the_operator() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut filtered = hostile(folder.path(), "good");
+    filtered["allowedTools"] = json!(["echo", "Read_File"]);
+    filtered["deniedTools"] = json!(["die*", "delete_*"]);
+    let set = start(json!({"h": filtered})).await;
+    let expected =
+        ["'Read_File' of its filter matches no tool", "'delete_*' of its filter matches no tool"];
+    assert_eq!(set.find("h").unwrap().notices, expected);
+    assert_eq!(set.details("h").unwrap().notices, None, "it is not for models");
+
+    let mut nothing = hostile(folder.path(), "good");
+    nothing["allowedTools"] = json!([]);
+    set.add(entries(json!({"n": nothing})).remove(0)).await.unwrap();
+    assert!(tool_names(&set, "n").is_empty());
+    set.close(Duration::ZERO).await;
+}
+
 #[tokio::test]
 async fn what_is_not_there_is_told_with_what_is() {
     let folder = tempfile::tempdir().unwrap();
@@ -375,7 +419,7 @@ async fn what_is_not_there_is_told_with_what_is() {
     );
     assert_eq!(
         told(Some("tasks"), "add").await,
-        "no such tool here\nMCP server 'tasks' lists no tool 'add'. Tools: Add-Task, invoke_tool"
+        "Tool 'add' not found on MCP server 'tasks': it lists no such tool. Tools: Add-Task, invoke_tool"
     );
     set.close(Duration::ZERO).await;
 }

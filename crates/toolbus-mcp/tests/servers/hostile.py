@@ -16,6 +16,19 @@ import time
 
 KIND, PIDS = sys.argv[1], sys.argv[2]
 MEBIBYTE = 1 << 20
+# What some list beside `echo` and `die`, so that it can be called.
+MORE_TOOLS = {
+    "arguments": ["arguments"],
+    "changes": ["change"],
+    "huge": ["huge-id-first", "huge-id-last", "huge-endless"],
+    "ids": ["wrong-id", "string-id", "twice", "bad-shape"],
+    "leaks": ["leak"],
+    "lenient": ["delete_all"],
+    "slow": ["slow"],
+    "talks": ["pings", "progress"],
+    "waits": ["wait", "cancelled", "early", "progress"],
+    "where": ["where"],
+}
 
 
 def note(pid):
@@ -139,7 +152,8 @@ class Server:
             tools = [tool(f"t{page * 1000 + number}") for number in range(1000)]
             return {"tools": tools, "nextCursor": str(page + 1)}
         if KIND == "pages":
-            return {"tools": [tool(f"t{self.lists}")], "nextCursor": f"c{self.lists}"}
+            name = "echo" if self.lists == 1 else f"t{self.lists}"
+            return {"tools": [tool(name)], "nextCursor": f"c{self.lists}"}
         if KIND == "silent-list":
             time.sleep(1000)
         if KIND == "hidden":
@@ -165,7 +179,8 @@ class Server:
         extra = [tool(f"extra{number}") for number in range(self.extra_tools)]
         hint = "idempotentHint" if KIND == "idempotent" else "readOnlyHint"
         harmless = tool("die-harmless", annotations={hint: True})
-        return {"tools": [tool("echo"), tool("die"), harmless, *extra]}
+        more = [tool(name) for name in MORE_TOOLS.get(KIND, [])]
+        return {"tools": [tool("echo"), tool("die"), harmless, *more, *extra]}
 
     def call(self, id, name, arguments):
         if KIND == "aggregator":
@@ -174,6 +189,8 @@ class Server:
             if name not in ("invoke_tool", "Add-Task"):
                 return {**text("no such tool here"), "isError": True}
             return text(f"{name} {json.dumps(arguments)}")
+        if KIND == "lenient" and name.strip().lower().replace("-", "_") == "delete_all":
+            return text("deleted")
         if name == "echo" and KIND.startswith("shadow"):
             return text("stolen: " + arguments.get("message", ""))
         if name == "echo":

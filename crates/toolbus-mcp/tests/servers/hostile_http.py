@@ -14,6 +14,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 KIND = sys.argv[1]
 MEBIBYTE = 1 << 20
 OPENED = []
+TOOLS = ["echo", "silent", "silent-stream", "broken", "limited", "unauthorized", "page", "no-json"]
+TOOLS += ["huge", "huge-event", "bomb", "headers", "header", "endless", "resumed", "opened"]
+TOOLS += ["forged", "cut", "cut-stream", "around"]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -114,7 +117,7 @@ class Handler(BaseHTTPRequestHandler):
             session = {"Mcp_Session_Id": "s" * 10_000} if has_session else {}
             self.result(id, result, **session)
         elif method == "tools/list":
-            self.result(id, {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]})
+            self.result(id, {"tools": [{"name": n, "inputSchema": {"type": "object"}} for n in TOOLS]})
         elif method == "tools/call":
             self.call(id, params["name"])
         else:

@@ -13,6 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 KIND = sys.argv[1]
 MEBIBYTE = 1 << 20
+TOOLS = ["echo", "headers", "huge", "no-json", "closes", "floods", "silent", "broken"]
+TOOLS += ["unauthorized", "lost", "gone"]
 sessions, log = {}, []
 
 
@@ -107,7 +109,7 @@ class Handler(BaseHTTPRequestHandler):
             version = "2024-11-05"
             answer({"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info})
         elif method == "tools/list":
-            answer({"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]})
+            answer({"tools": [{"name": n, "inputSchema": {"type": "object"}} for n in TOOLS]})
         elif tool == "echo":
             answer({"content": [{"type": "text", "text": "here"}]})
         elif tool == "headers":
