@@ -1,8 +1,11 @@
 //! Routing of calls: which server and which of its tools a call means.
 //!
 //! Exact names go first, always. Then come the habits of models: another case, other separators, a
-//! title instead of a name, the direct name, a call wrapped into itself. What can mean one thing
-//! only is taken; otherwise nothing is guessed, and the error names what there is.
+//! tool's title instead of its name, the direct name, a call wrapped into itself. What can mean one
+//! thing only is taken; otherwise nothing is guessed, and the error names what there is.
+//!
+//! A server is found by its configured name alone. What it calls itself is its own choice, and
+//! would have it take calls that are meant for another.
 
 use std::sync::Arc;
 
@@ -100,8 +103,17 @@ impl ToolRouter<'_> {
 
     fn server_unknown(&self, name: &str) -> CallError {
         let servers = self.roster.list();
-        let names = servers.iter().map(|server| server.entry.name.as_str());
-        let names = nearest_names(name, names).into_iter().map(str::to_owned).collect();
+        let configured = || servers.iter().map(|server| server.entry.name.as_str());
+        let mut names = nearest_names(name, configured());
+
+        // A hint, after the others: nothing is called by what a server calls itself.
+        let wanted = loose_form(name);
+        let titled = servers.iter().filter(|server| has_title(server, &wanted));
+        let titled = titled.map(|server| server.entry.name.as_str());
+        let unnamed: Vec<_> = titled.filter(|titled| !names.contains(titled)).collect();
+        names.extend(unnamed);
+
+        let names = names.into_iter().map(str::to_owned).collect();
         CallError::ServerUnknown { server: name.to_owned(), names }
     }
 
@@ -110,7 +122,7 @@ impl ToolRouter<'_> {
         self.roster.find_by_position(self.claims.owner(tool)?)
     }
 
-    /// The only server whose name or title this may be.
+    /// The only server whose name is spelled so but for punctuation.
     fn find_similar_server(&self, name: &str) -> Option<Arc<Server>> {
         let servers = self.roster.list();
         let wanted = loose_form(name);
@@ -118,9 +130,7 @@ impl ToolRouter<'_> {
             return None;
         }
 
-        let is_similar = |server: &&Arc<Server>| {
-            loose_form(server.entry.name.as_str()) == wanted || has_title(server, &wanted)
-        };
+        let is_similar = |server: &&Arc<Server>| loose_form(server.entry.name.as_str()) == wanted;
         only_match(servers.iter(), is_similar).cloned()
     }
 
@@ -216,7 +226,8 @@ fn find_similar_tool(server: &Server, name: &str) -> Option<String> {
 fn has_title(server: &Server, wanted: &str) -> bool {
     let Some(listing) = server.catalogue.latest() else { return false };
     let texts = [&listing.identity.title, &listing.identity.name];
-    texts.into_iter().flatten().any(|text| loose_form(text) == wanted)
+    let is_wanted = |text: &String| !wanted.is_empty() && loose_form(text) == wanted;
+    texts.into_iter().flatten().any(is_wanted)
 }
 
 /// Reads the call inside a call of `mcp_invoke_tool`.

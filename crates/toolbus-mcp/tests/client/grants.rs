@@ -347,7 +347,7 @@ async fn a_read_is_of_the_server_that_the_gates_have_seen() {
 
         // Of a peer that knows nothing of either, names are forgiven as before.
         if !has_key {
-            let strange = with_body(&request, "\"files\"", "\"Recorder of files\"");
+            let strange = with_body(&request, "\"files\"", "\"fi-les\"");
             let strange = without(&strange, header::EXACT).with_correlation_id("strange");
             let strange = Envelope { message_id: "strange".to_owned(), ..strange };
             fleet.send(&topic::MCP_MANAGE, strange).await;

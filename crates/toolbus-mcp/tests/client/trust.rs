@@ -319,7 +319,7 @@ async fn habits_of_models_are_forgiven_where_they_mean_one_thing() {
     let names = [
         (Some("TASK-AGGREGATOR"), "Add-Task"),
         (Some("task_aggregator"), "add_task"),
-        (Some("The Task List"), "addTask"),
+        (Some("task.aggregator"), "addTask"),
         (Some("task-aggregator"), "Add a Task"),
         (Some("task-aggregator"), "task-Aggregator__Add-Task"),
         (Some("task-aggregator"), "task-aggregator/add-task"),
@@ -393,6 +393,27 @@ async fn a_filter_that_matches_nothing_is_told_to_the_operator() {
     set.close(Duration::ZERO).await;
 }
 
+/// What a server calls itself is its own choice: it takes no call that is meant for another.
+#[tokio::test]
+async fn a_title_takes_no_calls() {
+    let folder = tempfile::tempdir().unwrap();
+    let many = (0..12).map(|n| (format!("s{n}"), hostile(folder.path(), "good")));
+    let mut servers: serde_json::Map<String, Value> = many.collect();
+    servers.insert("stranger".to_owned(), hostile(folder.path(), "aggregator"));
+    let set = start(servers.into()).await;
+
+    for naming in [Naming::Forgiving, Naming::Exact] {
+        for title in ["The Task List", "the_task_list", "hostile"] {
+            let call = Call { naming, ..call_of(title, "Add-Task", json!({})) };
+            let error = set.call(call).await.unwrap_err();
+            let CallError::ServerUnknown { names, .. } = &error else { panic!("{error}") };
+            assert!(names.len() > 10 || title == "hostile", "{names:?}");
+            assert_eq!(names.last().unwrap(), "stranger", "a hint, after the others");
+        }
+    }
+    set.close(Duration::ZERO).await;
+}
+
 #[tokio::test]
 async fn what_is_not_there_is_told_with_what_is() {
     let folder = tempfile::tempdir().unwrap();
@@ -412,6 +433,10 @@ async fn what_is_not_there_is_told_with_what_is() {
     assert_eq!(
         told(Some("goood"), "echo").await,
         "MCP server 'goood' is not connected. Servers: good, good-2, tasks"
+    );
+    assert_eq!(
+        told(Some("The Task List"), "Add-Task").await,
+        "MCP server 'The Task List' is not connected. Servers: tasks, good, good-2"
     );
     assert_eq!(
         told(None, "add_tsk").await.split(", ").next(),
