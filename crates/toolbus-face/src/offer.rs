@@ -9,7 +9,7 @@ use parking_lot::RwLock;
 use rmcp::model::{ErrorData, ListToolsResult, Tool, ToolAnnotations};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
-use toolbus_mcp_agent::{provider_of, read_subject};
+use toolbus_mcp_agent::{EXACT, provider_of, read_subject};
 use toolbus_tools::call::CallError;
 use toolbus_tools::id::ToolId;
 use toolbus_tools::{Scope, View};
@@ -304,6 +304,8 @@ impl Offer {
                     "server_name": server.name,
                     "tool_name": tool,
                     "arguments": arguments,
+                    // Whoever was let in here may call this server's tools and no other's.
+                    EXACT: true,
                 }),
             },
         }))

@@ -150,7 +150,10 @@ async fn clients_of_one_path_each_see_their_own_part_of_the_list() {
     // From what was listed for the other.
     assert!(offer.knows_tool(&wide, "erase") && offer.known_tool(&wide, "erase").is_some());
     let erase = async |scope| offer.resolve_call(scope, "erase".into(), json!({})).await;
-    assert!(erase(&wide).await.unwrap().is_some());
+    let target = erase(&wide).await.unwrap().expect("a target");
+    let arguments =
+        json!({"server_name": "notes", "tool_name": "erase", "arguments": {}, "exact": true});
+    assert_eq!(target.arguments, arguments, "it is a call of this server and of no other");
     assert!(!offer.knows_tool(&narrow, "erase") && offer.known_tool(&narrow, "erase").is_none());
     assert!(offer.knows_tool(&narrow, "add"));
     assert!(erase(&narrow).await.unwrap().is_none());

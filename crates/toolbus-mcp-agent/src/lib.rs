@@ -23,7 +23,7 @@ mod tools;
 
 pub use directory::{ANNOUNCEMENT_FLOW, McpDirectory};
 pub use index::Servers;
-pub use resolve::{management_id, provider_of, read_subject, subject_of};
+pub use resolve::{EXACT, management_id, provider_of, read_subject, subject_of};
 pub use seen::seen_summary;
 pub use server_name::ServerName;
 pub use subscribe::Subscription as ResourceSubscription;

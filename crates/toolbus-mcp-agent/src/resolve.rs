@@ -13,6 +13,10 @@ use toolbus_wire::message::mcp::McpServerSummary;
 use crate::nearest::{loose_form, only_match};
 use crate::tools::SOURCE;
 
+/// The member of the arguments of `mcp_invoke_tool` that says that the names are exact, for callers
+/// that have looked them up: nothing is guessed then, and nothing is unwrapped. It is not in the
+/// tool's schema, for models have no use for it.
+pub const EXACT: &str = "exact";
 /// How often a call is taken out of a call that it was wrapped into.
 const UNWRAPPED_MAX: usize = 3;
 
@@ -27,6 +31,11 @@ pub(crate) fn resolve_call(
     let (Some(server), Some(tool)) = (named("server_name"), named("tool_name")) else {
         return None;
     };
+
+    if is_exact(arguments) {
+        let known = find_exact_server(servers, &server);
+        return Some(subject_of(known, &server, &tool));
+    }
 
     let known = find_server(servers, &server);
     let server = known.map_or(server, |known| known.server_name.clone());
@@ -47,7 +56,8 @@ pub(crate) fn names_known_server(
     let mut arguments = arguments.clone();
     unwrap_nested(servers, &mut arguments);
     let server = arguments.get("server_name").and_then(Value::as_str);
-    server.is_none_or(|server| find_server(servers, server).is_some())
+    let find = if is_exact(&arguments) { find_exact_server } else { find_server };
+    server.is_none_or(|server| find(servers, server).is_some())
 }
 
 /// What a call of a server's tool is about. Server names are alike without regard to case.
@@ -113,10 +123,17 @@ pub fn provider_of(server_name: &str) -> String {
     format!("mcp:{}", server_name.to_lowercase())
 }
 
+fn is_exact(arguments: &Map<String, Value>) -> bool {
+    arguments.get(EXACT).and_then(Value::as_bool) == Some(true)
+}
+
 /// Takes a call out of the calls of `mcp_invoke_tool` that some models wrap it into, where the
 /// server that it names has no tool of that name itself.
 fn unwrap_nested(servers: &[McpServerSummary], arguments: &mut Map<String, Value>) {
     for _ in 0..UNWRAPPED_MAX {
+        if is_exact(arguments) {
+            return;
+        }
         let tool = arguments.get("tool_name").and_then(Value::as_str).unwrap_or_default();
         if !matches!(tool, "mcp_invoke_tool" | "invoke_tool") {
             return;
@@ -171,14 +188,20 @@ pub(crate) fn find_server<'a>(
     name: &str,
 ) -> Option<&'a McpServerSummary> {
     let name = name.trim();
-    let is_exact = |server: &&McpServerSummary| server.server_name.eq_ignore_ascii_case(name);
-    if let Some(server) = servers.iter().find(is_exact) {
+    if let Some(server) = find_exact_server(servers, name) {
         return Some(server);
     }
 
     let wanted = loose_form(name);
     let is_alike = |server: &&McpServerSummary| loose_form(&server.server_name) == wanted;
     if wanted.is_empty() { None } else { only_match(servers.iter(), is_alike) }
+}
+
+fn find_exact_server<'a>(
+    servers: &'a [McpServerSummary],
+    name: &str,
+) -> Option<&'a McpServerSummary> {
+    servers.iter().find(|server| server.server_name.eq_ignore_ascii_case(name))
 }
 
 /// The tool that this name means: the one of exactly this name, else the only one in another case,

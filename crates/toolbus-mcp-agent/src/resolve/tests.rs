@@ -74,6 +74,32 @@ fn a_server_that_has_a_tool_of_that_name_is_left_its_own_call() {
     check_arguments(own, "mcp:hub/invoke_tool");
 }
 
+/// Also where nothing is known of the server, such as after a broker was away.
+#[test]
+fn a_call_by_exact_names_is_left_as_it_is() {
+    let inner = json!({"server_name": "github", "tool_name": "delete_repo"});
+    for (server, tool) in [
+        ("hub", "invoke_tool"),
+        ("my-notes", "invoke_tool"),
+        ("gone", "mcp_invoke_tool"),
+        ("git-hub", "delete_repo"),
+        ("github", "Delete-Repo"),
+    ] {
+        let call =
+            json!({"server_name": server, "tool_name": tool, "arguments": inner, EXACT: true});
+        check_arguments(call.clone(), &format!("mcp:{server}/{tool}"));
+        let mut resolved = call.as_object().unwrap().clone();
+        resolve_call(&servers(), &mut resolved);
+        assert_eq!(Value::Object(resolved), call);
+    }
+
+    let known = |server: &str| {
+        let call = json!({"server_name": server, "tool_name": "x", EXACT: true});
+        names_known_server(&servers(), call.as_object().unwrap())
+    };
+    assert!(known("GitHub") && !known("git-hub"));
+}
+
 #[test]
 fn what_names_no_tool_is_left_to_the_check() {
     for arguments in
