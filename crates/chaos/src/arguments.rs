@@ -54,7 +54,10 @@ struct RunArguments {
     /// callers, 20 alarms of 35 s, and each other fault of one broker node once; half an hour or so
     #[arg(
         long,
-        conflicts_with_all = ["calls", "fault", "nodes", "bridges", "callers", "in_flight", "script_percent"]
+        conflicts_with_all = [
+            "calls", "fault", "nodes", "bridges", "callers", "in_flight", "pause_ms",
+            "script_percent",
+        ]
     )]
     long: bool,
     /// Calls under each fault
@@ -111,6 +114,7 @@ impl Arguments {
             }
             Command::Caller(config) => caller::run(config).await?,
             Command::Run(arguments) => {
+                let arguments = arguments.with_long_defaults();
                 let run = run_faults(&arguments);
                 // Both arms only wait: what runs ends when it is dropped.
                 tokio::select! {
@@ -126,16 +130,25 @@ impl Arguments {
     }
 }
 
+impl RunArguments {
+    /// The same, or what the long run is made of.
+    fn with_long_defaults(self) -> Self {
+        if !self.long {
+            return self;
+        }
+        Self {
+            calls: 100_000,
+            bridges: 10,
+            script_percent: 5,
+            callers: 100,
+            in_flight: 3,
+            pause_ms: 1800,
+            ..self
+        }
+    }
+}
+
 async fn run_faults(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
-    let for_long = arguments.long.then(|| RunArguments {
-        calls: 100_000,
-        bridges: 10,
-        script_percent: 5,
-        callers: 100,
-        in_flight: 3,
-        ..arguments.clone()
-    });
-    let arguments = for_long.as_ref().unwrap_or(arguments);
     ensure!(arguments.script_percent <= 100, "at most 100 of a hundred calls");
     ensure!((1..=CALLS_MAX).contains(&arguments.calls), "1 to {CALLS_MAX} calls");
     for count in [arguments.bridges, arguments.callers, arguments.managers.max(1)] {
@@ -157,13 +170,7 @@ async fn run_faults(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
     };
 
     if arguments.long {
-        let mut broker = TestBroker::start(NodeCount::One).await.context("starting the broker")?;
-        let run = run_long(&mut broker, &config, &say).await?;
-        say(&write_findings(&run));
-        let runs = [run];
-        save_page(&runs, &config, arguments)?;
-        say(&write_page(&runs, &config));
-        return Ok(ExitCode::SUCCESS);
+        return run_all_together(&config, arguments).await;
     }
 
     let faults = choose_faults(arguments)?;
@@ -203,6 +210,20 @@ async fn run_faults(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
 
     say(&write_page(&runs, &config));
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn run_all_together(
+    config: &RunConfig,
+    arguments: &RunArguments,
+) -> anyhow::Result<ExitCode> {
+    let mut broker = TestBroker::start(NodeCount::One).await.context("starting the broker")?;
+    let run = run_long(&mut broker, config, &say).await?;
+    say(&write_findings(&run));
+
+    let runs = [run];
+    save_page(&runs, config, arguments)?;
+    say(&write_page(&runs, config));
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Written after each fault, so that a run that is interrupted leaves what it has.
