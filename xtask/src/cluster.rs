@@ -30,6 +30,8 @@ const CLUSTER_REQUIRED: &str = "TOOLBUS_REQUIRE_CLUSTER";
 const CLUSTER_TESTS: &str = "cluster";
 /// Test programs of this name need an engine, our images, and a cluster that has them too.
 const SHIP_TESTS: &str = "ship";
+/// Says how many tests of a program run at a time; without it as many as there are cores.
+const TEST_THREADS: &str = "RUST_TEST_THREADS";
 /// What a cluster holds beside what it always does: the image of its package index.
 const IMAGES: [&str; 1] = ["image-science"];
 
@@ -70,6 +72,11 @@ pub(crate) fn run_program(program: &str, arguments: &[&str]) -> anyhow::Result<E
     match parts {
         Ok((cluster, engine)) => {
             command.env(KUBECONFIG, cluster.kubeconfig());
+            if name == Some(CLUSTER_TESTS) && std::env::var_os(TEST_THREADS).is_none() {
+                // They mostly wait for pods.
+                let cores = std::thread::available_parallelism().map_or(1, usize::from);
+                command.env(TEST_THREADS, (2 * cores).to_string());
+            }
             if let Some(engine) = &engine {
                 command.env(docker_engine::VARIABLE, engine.address());
             }
