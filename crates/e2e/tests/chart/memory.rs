@@ -138,8 +138,10 @@ fn the_operators_page_says_what_the_limits_are_made_of() {
         writeln!(table, "| {} | **sum**, of the limit of {limit} | **{sum}** |", service.name)
             .unwrap();
     }
-    table.push_str("\n| a responder of agent-host holds at most | MiB |\n|---|---:|\n");
-    for (part, bytes) in responder_parts(agent_host::settings::Settings::default().bus.prefetch) {
+    let handlers = mcp_bridge::settings::Settings::default().mcp.concurrency;
+    writeln!(table, "\n| a responder with {handlers} handlers holds at most | MiB |\n|---|---:|")
+        .unwrap();
+    for (part, bytes) in responder_parts(handlers) {
         writeln!(table, "| {part} | {} |", bytes.div_ceil(MIB)).unwrap();
     }
 
