@@ -94,11 +94,22 @@ impl PeerClocks {
     /// caller's clock is ahead by more, and too early where it is behind. `None` where the request
     /// does not say.
     pub(crate) fn sent_at(&self, request: &Envelope) -> Option<Duration> {
-        let moment = request.headers.get(header::DEADLINE_MS)?.trim().parse().ok()?;
-        let sent_at = Duration::from_millis(moment).checked_sub(request.expires_after?)?;
+        let sent_at = stated_start(request)?;
         let process = request.reply_to.as_ref()?;
         let ahead = self.peers.lock().get(process.as_str()).map(PeerClock::ahead);
         Some(sent_at.saturating_sub(ahead.unwrap_or_default()))
+    }
+
+    /// Whether a request was held up: another of its caller's process came with less age, by more
+    /// than [`SKEW_GRACE`].
+    pub(crate) fn is_late(&self, request: &Envelope) -> bool {
+        let (Some(sent_at), Some(process)) = (stated_start(request), &request.reply_to) else {
+            return false;
+        };
+        let age = age_of(sent_at);
+        let peers = self.peers.lock();
+        let smallest = peers.get(process.as_str()).map_or(age, PeerClock::smallest_known_age);
+        milliseconds(age.saturating_sub(smallest)) > SKEW_GRACE
     }
 
     /// Takes a heartbeat, which a worker's process sends to the agent `caller`.
@@ -212,6 +223,12 @@ impl PeerClock {
 fn report(peer: &str, process: &str, ahead: Duration) {
     let seconds = ahead.as_secs_f64();
     tracing::warn!(peer, process, seconds, "the clock of a peer is ahead of ours");
+}
+
+/// When a request was sent, by its caller's clock; `None` where it does not say.
+fn stated_start(request: &Envelope) -> Option<Duration> {
+    let moment = request.headers.get(header::DEADLINE_MS)?.trim().parse().ok()?;
+    Duration::from_millis(moment).checked_sub(request.expires_after?)
 }
 
 /// How old a message is by our clock, in milliseconds; below zero where it is yet to be sent.

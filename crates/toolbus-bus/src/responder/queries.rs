@@ -1,7 +1,8 @@
 //! Queries of a worker: what its caller, or the other workers, know of a call that it was handed.
 //!
-//! A request may have waited in its queue while nothing of its cancel message could be heard here.
-//! Such a request is started only once its caller says that it still waits. And a request that was
+//! A request may have waited in its queue while nothing of its cancel message could be heard here,
+//! or may have been held up together with it. Such a request is started only once its caller says
+//! that it still waits. And a request that was
 //! handed out before may be running at a worker that lives; where the caller cannot find that out,
 //! the workers are asked.
 
@@ -86,10 +87,13 @@ impl CallQueries {
         self.listening_since_ms.store(now, Ordering::Relaxed);
     }
 
-    /// Whether a cancel message for this request may have been sent before we could hear it.
-    pub(super) fn may_have_missed_cancel(&self, request: &Envelope) -> bool {
+    /// Whether the caller may have given up this request without our having heard of it: before
+    /// we could hear, or because its cancel message is held up as the request was. A broker that
+    /// was blocked reads both when it is free again, and a short call is over before its cancel.
+    pub(super) fn may_be_cancelled_unheard(&self, request: &Envelope) -> bool {
         let since = Duration::from_millis(self.listening_since_ms.load(Ordering::Relaxed));
-        self.clocks.sent_at(request).is_some_and(|sent_at| sent_at < since)
+        let is_from_before = self.clocks.sent_at(request).is_some_and(|sent_at| sent_at < since);
+        is_from_before || self.clocks.is_late(request)
     }
 
     /// Whether a caller still waits for its call. `None` when it cannot be asked, or does not

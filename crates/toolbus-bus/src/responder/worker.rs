@@ -333,7 +333,7 @@ impl<S: Service> Worker<S> {
         let envelope = &*arrival.envelope;
         let is_new = arrival.deadline.is_none();
         let Some(caller) = topic_in(envelope, header::STATUS_TO)
-            .filter(|_| is_new && self.queries.may_have_missed_cancel(envelope))
+            .filter(|_| is_new && self.queries.may_be_cancelled_unheard(envelope))
         else {
             return Obstacle::None;
         };

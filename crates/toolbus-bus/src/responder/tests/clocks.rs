@@ -51,7 +51,7 @@ impl Bus for Skewed {
 
 /// A request that its caller, whose clock is ahead by so many seconds, sent a while ago, when ten
 /// seconds were left.
-fn sent_ago(call: &str, tool: &str, ahead: i64, ago: Duration) -> Envelope {
+pub(super) fn sent_ago(call: &str, tool: &str, ahead: i64, ago: Duration) -> Envelope {
     let sent_ms = (unix_now() - ago).as_millis() as u64;
     let moment = sent_ms.saturating_add_signed(ahead * 1_000) + 10_000;
     request(call, tool, "")

@@ -2,6 +2,7 @@
 
 use toolbus_wire::message::toolbus::{CallQuery, CallState, CallStatus, ReplyRequest};
 
+use super::clocks::sent_ago;
 use super::delivery::redelivered;
 use super::*;
 
@@ -72,6 +73,39 @@ async fn a_request_whose_caller_does_not_answer_is_not_run() {
     assert_eq!(stage.outcomes(1).await, ["c: Cancelled { execution: NotStarted }"]);
     assert!(began.elapsed() <= 11 * SECOND, "{:?}", began.elapsed());
     assert_eq!(stage.service.look(|state| state.started.len()), 0);
+}
+
+/// Its cancel message may be right behind it.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_was_held_up_is_run_once_its_caller_wants_it() {
+    let awaited = (CallState::Awaited, vec!["early", "late", "next"]);
+    let abandoned = (CallState::Abandoned, vec!["early", "next"]);
+    for (state, expected) in [awaited, abandoned] {
+        let stage = Stage::start(1).await;
+        let queries = Inbox::open(&*stage.bus, "status").await;
+        let send = async |call: &str, ago: Duration| {
+            let request = sent_ago(call, "echo", 120, ago).with_header(header::STATUS_TO, "status");
+            stage.publish(request).await;
+        };
+
+        send("early", Duration::ZERO).await;
+        assert_eq!(stage.outcomes(1).await, ["early was run RockBot"]);
+        assert_eq!(queries.len(), 0, "it was not late");
+
+        // The wall clock is not paused, and the worker listens since before this one is sent.
+        std::thread::sleep(3 * SECOND);
+        send("late", Duration::from_millis(2_500)).await;
+        let query = queries.received(1).await.remove(0);
+        assert_eq!(stage.service.look(|state| state.started.len()), 1);
+        let asked: CallQuery = json::read(&query.body).unwrap();
+        let status = CallStatus { correlation_id: asked.correlation_id, state };
+        let to = query.reply_to.unwrap();
+        stage.bus.publish(&to, Envelope::of(&status, "caller")).await.unwrap();
+
+        send("next", Duration::ZERO).await;
+        stage.outcomes(expected.len()).await;
+        assert_eq!(stage.service.look(|state| state.started.clone()), expected);
+    }
 }
 
 /// Callers that take no heartbeats cannot find out by themselves who has the call.
