@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use rmcp::RoleServer;
 use rmcp::model::{
     CallToolRequestMethod, CallToolRequestParams, CallToolResponse, CompleteRequestMethod,
-    CompleteRequestParams, CompleteResult, ConstString as _, ErrorData, GetPromptRequestMethod,
+    CompleteResult, CompletionInfo, ConstString as _, ErrorData, GetPromptRequestMethod,
     GetPromptRequestParams, GetPromptResponse, Implementation, InputResponses,
     ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod,
     ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult, ListToolsResult,
@@ -18,22 +18,23 @@ use rmcp::model::{
 };
 use rmcp::service::{Peer, RequestContext, SubscriptionContext};
 use serde_json::Value;
-use toolbus_bus::{Slot, SlotPool};
+use toolbus_bus::{Asker, Slot, SlotPool};
 use toolbus_tools::call::{Arguments, Call, CallError};
 use toolbus_tools::id::{CallId, SessionId, ToolName};
 use toolbus_tools::{Door, Principal, Scope, View};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::name::AgentName;
 
+use crate::client_params::ClientParams;
 use crate::input_rounds::RequestAnswer;
 use crate::log::SessionLog;
 use crate::offer::{self, BesideTools, Offer, Target};
-use crate::outcome;
-use crate::pending_call::{CallOutcome, ClientLinks, MethodResult, NewCall};
+use crate::outcome::{self, ServerErrors};
+use crate::pending_call::{CallOutcome, ClientLinks, NewCall};
 use crate::protocol_version;
-use crate::resource_requests::ClientRead;
 use crate::subscriptions::{self, ResourceSubscriptions};
 use crate::suspended_calls::{NamedRequest, RequestIdentity, SuspendedCalls};
+use crate::written_results::ResultSlot;
 
 /// Who calls: the face asks nobody who they are.
 const CLIENT: &str = "mcp";
@@ -189,14 +190,17 @@ impl Handler {
         let asked =
             self.request_identity(CallToolRequestMethod::VALUE, &tool, &arguments, &context);
         let responses = request.input_responses;
+        let slot_of_result = ResultSlot::of(&context);
 
         if let Some(state) = &request.request_state {
-            return self.resume_call(asked, state, responses, &context).await?.into_tool_response();
+            let answer = self.resume_call(asked, state, responses, &context).await?;
+            return Ok(answer.into_tool_response(&slot_of_result));
         }
 
         let Some(slot) = self.calls.try_take() else {
             let busy = CallError::new(ErrorCode::Busy, "too many calls are running");
-            return Ok(outcome::error_result(&busy).into());
+            let busy = outcome::error_result(&busy);
+            return Ok(outcome::tool_stand_in(busy, &slot_of_result).into());
         };
         let target = self
             .offer
@@ -211,6 +215,11 @@ impl Handler {
             .map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
 
         let is_stateless = protocol_version::is_stateless(&context);
+        let params = ClientParams::of(&context);
+        let errors = match self.offer.server() {
+            Some(_) => ServerErrors::AsTheyAre,
+            None => ServerErrors::InWords,
+        };
         let scope = Arc::clone(&self.scope);
         let invoker = self.offer.deps().invoker.clone();
 
@@ -218,6 +227,7 @@ impl Handler {
         let begin = move |links| -> BoxFuture<'static, CallOutcome> {
             let ClientLinks { cancelled, progress, asker } = links;
             let call = Call::new(&scope, CallId::random(), tool, Arguments::Value(arguments))
+                .with_mcp_params(params)
                 .with_cancelled(cancelled)
                 .with_progress(progress)
                 .with_asker(asker)
@@ -225,16 +235,13 @@ impl Handler {
             Box::pin(async move {
                 // The call gives its own away when it has passed the gates.
                 let _slot = call_slot;
-                let result = outcome::to_result(invoker.invoke(call).await)?;
-                let result =
-                    if is_stateless { result } else { outcome::without_bare_values(result) };
-                Ok(MethodResult::Tool(result))
+                let result = outcome::to_result(invoker.invoke(call).await, errors)?;
+                Ok(if is_stateless { result } else { outcome::without_bare_values(result) })
             })
         };
 
-        self.begin_call(asked, responses, &context, NewCall { slot, begin })
-            .await?
-            .into_tool_response()
+        let answer = self.begin_call(asked, responses, &context, NewCall { slot, begin }).await?;
+        Ok(answer.into_tool_response(&slot_of_result))
     }
 
     // What is not offered is not there, rather than empty, as rmcp has it by itself.
@@ -272,33 +279,41 @@ impl Handler {
             state: request.request_state.take(),
         };
 
-        self.read_or_resume(asked, back, ClientRead::Prompt(request), &context)
-            .await?
-            .into_prompt_response()
+        let slot = ResultSlot::of(&context);
+        let answer = self.read_or_resume(asked, back, &context).await?;
+        Ok(answer.into_prompt_response(&slot))
     }
 
     pub(crate) async fn list_resources(
         &self,
-        request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let _slot = self.take_slot()?;
         let requests = self.offer.resources(&self.scope, &context.ct);
         let requests =
             requests.ok_or_else(ErrorData::method_not_found::<ListResourcesRequestMethod>)?;
-        requests.resources(request.and_then(|request| request.cursor)).await
+        let params = ClientParams::of(&context);
+        let method = ListResourcesRequestMethod::VALUE;
+        let result = requests.relay(method, params, &Asker::none()).await?;
+        let mut stand_in = ListResourcesResult::with_all_items(Vec::new());
+        stand_in.meta = Some(ResultSlot::of(&context).keep(result));
+        Ok(stand_in)
     }
 
     pub(crate) async fn list_resource_templates(
         &self,
-        request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         let _slot = self.take_slot()?;
         let requests = self.offer.resources(&self.scope, &context.ct);
         let requests = requests
             .ok_or_else(ErrorData::method_not_found::<ListResourceTemplatesRequestMethod>)?;
-        requests.list_templates(request.and_then(|request| request.cursor)).await
+        let params = ClientParams::of(&context);
+        let method = ListResourceTemplatesRequestMethod::VALUE;
+        let result = requests.relay(method, params, &Asker::none()).await?;
+        let mut stand_in = ListResourceTemplatesResult::with_all_items(Vec::new());
+        stand_in.meta = Some(ResultSlot::of(&context).keep(result));
+        Ok(stand_in)
     }
 
     pub(crate) async fn read_resource(
@@ -314,9 +329,9 @@ impl Handler {
             self.request_identity(ReadResourceRequestMethod::VALUE, &uri, &nothing, &context);
         let back =
             ResumeRequest { responses: request.input_responses, state: request.request_state };
-        self.read_or_resume(asked, back, ClientRead::Resource(uri), &context)
-            .await?
-            .into_resource_response()
+        let slot = ResultSlot::of(&context);
+        let answer = self.read_or_resume(asked, back, &context).await?;
+        Ok(answer.into_resource_response(&slot))
     }
 
     /// Asks the server for something, or goes on with that where its client comes back.
@@ -324,7 +339,6 @@ impl Handler {
         &self,
         asked: RequestIdentity,
         back: ResumeRequest,
-        wanted: ClientRead,
         context: &RequestContext<RoleServer>,
     ) -> Result<RequestAnswer, ErrorData> {
         if let Some(state) = &back.state {
@@ -334,6 +348,7 @@ impl Handler {
         let slot = self.take_slot()?;
         let offer = self.offer.clone();
         let scope = Arc::clone(&self.scope);
+        let (method, params) = (asked.method, ClientParams::of(context));
 
         let call_slot = slot.clone();
         let begin = move |links: ClientLinks| -> BoxFuture<'static, CallOutcome> {
@@ -341,7 +356,7 @@ impl Handler {
                 let _slot = call_slot;
                 let nothing = || ErrorData::invalid_request("there is no server here", None);
                 let requests = offer.requests(&scope, &links.cancelled).ok_or_else(nothing)?;
-                requests.read(wanted, &links.asker).await
+                requests.relay(method, params, &links.asker).await
             })
         };
 
@@ -376,14 +391,18 @@ impl Handler {
 
     pub(crate) async fn complete(
         &self,
-        request: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
         let _slot = self.take_slot()?;
         let requests = self.offer.requests(&self.scope, &context.ct);
         let requests = requests.filter(|_| self.beside_tools().completions);
         let requests = requests.ok_or_else(ErrorData::method_not_found::<CompleteRequestMethod>)?;
-        requests.complete(request).await
+        let params = ClientParams::of(&context);
+        let method = CompleteRequestMethod::VALUE;
+        let result = requests.relay(method, params, &Asker::none()).await?;
+        let mut stand_in = CompleteResult::new(CompletionInfo::default());
+        stand_in.meta = Some(ResultSlot::of(&context).keep(result));
+        Ok(stand_in)
     }
 }
 

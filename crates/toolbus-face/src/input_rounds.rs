@@ -6,24 +6,25 @@
 use futures_util::future::BoxFuture;
 use rmcp::RoleServer;
 use rmcp::model::{
-    CallToolResponse, ErrorData, GetPromptResponse, InputRequiredResult, InputResponses,
-    ReadResourceResponse,
+    CallToolResponse, ErrorData, GetPromptResponse, GetPromptResult, InputRequiredResult,
+    InputResponses, ReadResourceResponse, ReadResourceResult,
 };
 use rmcp::service::RequestContext;
+use toolbus_wire::json::RawJson;
 use toolbus_wire::message::toolbus::{AskError, AskErrorCode};
 
 use crate::handler::Handler;
-use crate::pending_call::{
-    CallOutcome, ClientLinks, MethodResult, NewCall, PendingCall, PendingCallEvent,
-};
+use crate::outcome;
+use crate::pending_call::{CallOutcome, ClientLinks, NewCall, PendingCall, PendingCallEvent};
 use crate::progress_relay::ProgressRelay;
 use crate::protocol_version;
 use crate::questions::{Questions, question_kinds};
 use crate::suspended_calls::RequestIdentity;
+use crate::written_results::ResultSlot;
 
 /// What a client is answered.
 pub(crate) enum RequestAnswer {
-    Complete(MethodResult),
+    Complete(RawJson),
     InputRequired(InputRequiredResult),
 }
 
@@ -130,32 +131,36 @@ fn cancelled_error() -> ErrorData {
 }
 
 impl RequestAnswer {
-    pub(crate) fn into_tool_response(self) -> Result<CallToolResponse, ErrorData> {
+    /// The answer to a call of a tool. A result goes into the slot, and what is answered stands in
+    /// for it.
+    pub(crate) fn into_tool_response(self, slot: &ResultSlot) -> CallToolResponse {
         match self {
-            Self::InputRequired(result) => Ok(result.into()),
-            Self::Complete(MethodResult::Tool(result)) => Ok(result.into()),
-            Self::Complete(_) => Err(wrong_method()),
+            Self::InputRequired(result) => result.into(),
+            Self::Complete(result) => outcome::tool_stand_in(result, slot).into(),
         }
     }
 
-    pub(crate) fn into_prompt_response(self) -> Result<GetPromptResponse, ErrorData> {
+    /// The same for a prompt.
+    pub(crate) fn into_prompt_response(self, slot: &ResultSlot) -> GetPromptResponse {
         match self {
-            Self::InputRequired(result) => Ok(result.into()),
-            Self::Complete(MethodResult::Prompt(result)) => Ok(result.into()),
-            Self::Complete(_) => Err(wrong_method()),
+            Self::InputRequired(result) => result.into(),
+            Self::Complete(result) => {
+                let mut stand_in = GetPromptResult::new(Vec::new());
+                stand_in.meta = Some(slot.keep(result));
+                stand_in.into()
+            }
         }
     }
 
-    pub(crate) fn into_resource_response(self) -> Result<ReadResourceResponse, ErrorData> {
+    /// The same for a resource.
+    pub(crate) fn into_resource_response(self, slot: &ResultSlot) -> ReadResourceResponse {
         match self {
-            Self::InputRequired(result) => Ok(result.into()),
-            Self::Complete(MethodResult::Resource(result)) => Ok(result.into()),
-            Self::Complete(_) => Err(wrong_method()),
+            Self::InputRequired(result) => result.into(),
+            Self::Complete(result) => {
+                let mut stand_in = ReadResourceResult::new(Vec::new());
+                stand_in.meta = Some(slot.keep(result));
+                stand_in.into()
+            }
         }
     }
-}
-
-/// A state is bound to the method of its request, so this cannot be reached from outside.
-fn wrong_method() -> ErrorData {
-    ErrorData::internal_error("the call has ended as one of another method would", None)
 }

@@ -207,20 +207,20 @@ impl ServerHandler for InstrumentedHandler {
 
     async fn list_resources(
         &self,
-        request: Option<PaginatedRequestParams>,
+        _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let recorded = self.begin_unnamed(ListResourcesRequestMethod::VALUE, &context);
-        recorded.record(self.handler.list_resources(request, context)).await
+        recorded.record(self.handler.list_resources(context)).await
     }
 
     async fn list_resource_templates(
         &self,
-        request: Option<PaginatedRequestParams>,
+        _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         let recorded = self.begin_unnamed(ListResourceTemplatesRequestMethod::VALUE, &context);
-        recorded.record(self.handler.list_resource_templates(request, context)).await
+        recorded.record(self.handler.list_resource_templates(context)).await
     }
 
     async fn read_resource(
@@ -275,11 +275,11 @@ impl ServerHandler for InstrumentedHandler {
 
     async fn complete(
         &self,
-        request: CompleteRequestParams,
+        _: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
         let recorded = self.begin_unnamed(CompleteRequestMethod::VALUE, &context);
-        recorded.record(self.handler.complete(request, context)).await
+        recorded.record(self.handler.complete(context)).await
     }
 
     async fn on_custom_request(

@@ -18,6 +18,7 @@
 //! The face opens no port itself: [`Face::router`] is served by whoever has one. It starts no
 //! program, holds no credentials, and asks the services of the fleet over the bus only.
 
+mod client_params;
 mod handler;
 mod input_rounds;
 mod instrumented;
@@ -35,6 +36,7 @@ mod resource_set;
 mod session_limit;
 mod subscriptions;
 mod suspended_calls;
+mod written_results;
 
 use std::time::Duration;
 

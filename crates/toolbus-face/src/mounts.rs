@@ -14,17 +14,20 @@ use opentelemetry::global;
 use parking_lot::Mutex;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::SlotPool;
 use toolbus_telemetry::mcp::{Recorder, Transport};
 use toolbus_tools::View;
 
+use crate::client_params::ClientParams;
 use crate::handler::Handler;
 use crate::instrumented::InstrumentedHandler;
-use crate::limits::BODY_BYTES_MAX;
+use crate::limits::{BODY_BYTES_MAX, BODY_TIMEOUT};
 use crate::offer::Offer;
 use crate::session_limit::SessionLimit;
 use crate::suspended_calls::SuspendedCalls;
+use crate::written_results::{RecentResults, ResultSlot, put_in_place};
 use crate::{FaceDeps, FaceSettings};
 
 type Service = StreamableHttpService<InstrumentedHandler, LocalSessionManager>;
@@ -49,6 +52,7 @@ struct Mount {
     service: Service,
     sessions: Arc<LocalSessionManager>,
     limit: SessionLimit,
+    recent: RecentResults,
 }
 
 /// The mounts of one agent.
@@ -134,28 +138,38 @@ impl Mount {
         let sessions = Arc::new(LocalSessionManager::default());
         let make = move || Ok(InstrumentedHandler::new(handler.for_session(), recorder.clone()));
         let service = Service::new(make, Arc::clone(&sessions), config.clone());
-        Self { service, sessions, limit: SessionLimit::default() }
+        let limit = SessionLimit::default();
+        Self { service, sessions, limit, recent: RecentResults::default() }
     }
 
     async fn serve_request(self, request: Request) -> Response {
-        // Only the older era has sessions, and only its first request comes without one.
-        let begins_a_session = {
-            let headers = request.headers();
-            !headers.contains_key("mcp-session-id") && !headers.contains_key("mcp-method")
+        // The whole body first: a client that is slow to send it takes no room from others.
+        let (mut head, body) = request.into_parts();
+        let body = match timeout(BODY_TIMEOUT, to_bytes(body, BODY_BYTES_MAX)).await {
+            Ok(Ok(body)) => body,
+            Ok(Err(_)) => return StatusCode::PAYLOAD_TOO_LARGE.into_response(),
+            Err(_) => return StatusCode::REQUEST_TIMEOUT.into_response(),
         };
-        if !begins_a_session {
-            return self.service.handle(request).await.map(Body::new);
+
+        let slot = ResultSlot::default();
+        head.extensions.insert(slot.clone());
+        if let Some(params) = ClientParams::read(&body) {
+            head.extensions.insert(params);
+        }
+        // Only streams of sessions can be asked for again.
+        let has_session = head.headers.contains_key("mcp-session-id");
+        let recent = has_session.then(|| self.recent.clone());
+
+        // Only the older era has sessions, and only its first request comes without one.
+        let begins_a_session = !has_session && !head.headers.contains_key("mcp-method");
+        let open = if begins_a_session { self.sessions.sessions.read().await.len() } else { 0 };
+        let reservation = begins_a_session.then(|| self.limit.try_reserve(open));
+        if matches!(reservation, Some(None)) {
+            return (StatusCode::SERVICE_UNAVAILABLE, "too many sessions\n").into_response();
         }
 
-        // The whole body first: a client that is slow to send it takes no room from others.
-        let (head, body) = request.into_parts();
-        let Ok(body) = to_bytes(body, BODY_BYTES_MAX).await else {
-            return StatusCode::PAYLOAD_TOO_LARGE.into_response();
-        };
-        let open = self.sessions.sessions.read().await.len();
-        let Some(_reservation) = self.limit.try_reserve(open) else {
-            return (StatusCode::SERVICE_UNAVAILABLE, "too many sessions\n").into_response();
-        };
-        self.service.handle(Request::from_parts(head, Body::from(body))).await.map(Body::new)
+        let request = Request::from_parts(head, Body::from(body));
+        let response = self.service.handle(request).await.map(Body::new);
+        put_in_place(response, slot, recent)
     }
 }

@@ -7,26 +7,43 @@
 use rmcp::model::{
     CallToolResult, ContentBlock as Block, ErrorData, MetaObject, Resource, ResourceContents,
 };
-use serde_json::{Map, Value};
+use serde_json::Map;
 use toolbus_tools::call::{CallError, Outcome, Output};
 use toolbus_wire::ErrorCode;
+use toolbus_wire::json::RawJson;
 use toolbus_wire::message::mcp::McpServerError;
 use toolbus_wire::message::tool::{ContentBlock, ContentKind};
 
+use crate::written_results::ResultSlot;
+
 /// The member of a result's `_meta` that has the error, as it is on the wire.
 const ERROR_META: &str = "toolbus/error";
+/// The member of a result that has its value.
+const VALUE: &str = "structuredContent";
+
+/// Whose errors a client is told as errors of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ServerErrors {
+    /// Those of the one server behind the path: the client speaks with it.
+    AsTheyAre,
+    /// None: the client speaks with an agent, whose tools reach servers.
+    InWords,
+}
 
 /// The answer to a call that ended so.
-pub(crate) fn to_result(outcome: Outcome) -> Result<CallToolResult, ErrorData> {
-    match outcome {
-        Ok(output) => Ok(call_result(output)),
-        Err(error) if error.code == ErrorCode::ToolNotFound => {
+pub(crate) fn to_result(outcome: Outcome, errors: ServerErrors) -> Result<RawJson, ErrorData> {
+    let error = match outcome {
+        Ok(output) => return Ok(call_result(output)),
+        Err(error) => error,
+    };
+    match server_error(&error) {
+        Some(error) if errors == ServerErrors::AsTheyAre || is_incapable(&error) => {
+            Err(protocol_error(error))
+        }
+        _ if error.code == ErrorCode::ToolNotFound => {
             Err(ErrorData::invalid_params(error.message, None))
         }
-        Err(error) => match server_error(&error) {
-            Some(error) if is_incapable(&error) => Err(incapable_error(error)),
-            _ => Ok(error_result(&error)),
-        },
+        _ => Ok(error_result(&error)),
     }
 }
 
@@ -40,41 +57,59 @@ pub(crate) fn is_incapable(error: &McpServerError) -> bool {
     error.code == rmcp::model::ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY.0
 }
 
-/// The client does not answer what the server has to ask: its author has to mend that. The data
-/// names what it would have to answer.
-pub(crate) fn incapable_error(error: McpServerError) -> ErrorData {
+/// The server's own error, as it told it.
+pub(crate) fn protocol_error(error: McpServerError) -> ErrorData {
     ErrorData::new(rmcp::model::ErrorCode(error.code), error.message, error.data)
 }
 
 /// The result for a client of the older era, which takes no values but objects.
-pub(crate) fn without_bare_values(mut result: CallToolResult) -> CallToolResult {
-    result.structured_content = result.structured_content.filter(Value::is_object);
-    result
+pub(crate) fn without_bare_values(result: RawJson) -> RawJson {
+    match result.member(VALUE) {
+        Some(value) if !value.text().starts_with('{') => result.with_member(VALUE, None),
+        _ => result,
+    }
+}
+
+/// What stands in for the result of a tool, which goes into the slot.
+pub(crate) fn tool_stand_in(result: RawJson, slot: &ResultSlot) -> CallToolResult {
+    let is_error = result.member("isError").is_some_and(|is_error| is_error.text() == "true");
+    let mut stand_in = match is_error {
+        true => CallToolResult::error(Vec::new()),
+        false => CallToolResult::success(Vec::new()),
+    };
+    stand_in.meta = Some(slot.keep(result));
+    stand_in
 }
 
 /// A result that tells of an error: in words for the model, and in [`ERROR_META`] for programs. A
 /// structured value would have to be what the tool's output schema says.
-pub(crate) fn error_result(error: &CallError) -> CallToolResult {
+pub(crate) fn error_result(error: &CallError) -> RawJson {
     let text = format!("{}: {}", error.code, error.message);
     let mut result = CallToolResult::error(vec![Block::text(text)]);
     result.meta = Some(MetaObject(Map::from_iter([(ERROR_META.to_owned(), error.to_json())])));
-    result
+    RawJson::of(&result)
 }
 
-/// Without blocks the text is all there is; with blocks it is in them. The value goes beside them.
-fn call_result(output: Output) -> CallToolResult {
+/// What a server wrote goes as it is. Without blocks the text is all there is; with blocks it is in them. The value goes beside them.
+fn call_result(output: Output) -> RawJson {
+    if let Some(result) = output.mcp {
+        return result;
+    }
     let content = if output.blocks.is_empty() {
         output.content.into_iter().map(Block::text).collect()
     } else {
         output.blocks.into_iter().map(to_content_block).collect()
     };
-    let mut result = if output.is_error {
+    let result = if output.is_error {
         CallToolResult::error(content)
     } else {
         CallToolResult::success(content)
     };
-    result.structured_content = output.structured;
-    result
+    let result = RawJson::of(&result);
+    match &output.structured {
+        Some(value) => result.with_member(VALUE, Some(value)),
+        None => result,
+    }
 }
 
 pub(crate) fn to_content_block(block: ContentBlock) -> Block {

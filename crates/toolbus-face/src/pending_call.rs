@@ -14,16 +14,14 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use opentelemetry::context::FutureExt as _;
 use parking_lot::Mutex;
-use rmcp::model::{
-    CallToolResult, ClientCapabilities, ErrorData, GetPromptResult, InputRequest, InputRequests,
-    InputResponses, ReadResourceResult,
-};
+use rmcp::model::{ClientCapabilities, ErrorData, InputRequest, InputRequests, InputResponses};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolbus_bus::asker::QUESTIONS_OPEN_MAX;
 use toolbus_bus::{Asker, Progress, Question, Slot};
+use toolbus_wire::json::RawJson;
 use toolbus_wire::message::toolbus::{AskError, AskErrorCode, ToolProgress};
 
 use crate::questions::{client_request, question_kinds};
@@ -32,16 +30,8 @@ use crate::suspended_calls::SuspendedCalls;
 /// How long the questions of one round may be apart; what comes later is asked later.
 const ROUND_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What becomes of a request.
-#[derive(Debug)]
-pub(crate) enum MethodResult {
-    Tool(CallToolResult),
-    Prompt(GetPromptResult),
-    Resource(ReadResourceResult),
-}
-
-/// How a call ends.
-pub(crate) type CallOutcome = Result<MethodResult, ErrorData>;
+/// How a call ends: with the result of its method as it is written, or with an error.
+pub(crate) type CallOutcome = Result<RawJson, ErrorData>;
 
 /// What a call is given when it starts.
 pub(crate) struct ClientLinks {
@@ -323,13 +313,9 @@ fn keep_within_room(
     ended: CallOutcome,
 ) -> (CallOutcome, Option<OwnedSemaphorePermit>) {
     let bytes = match &ended {
-        Ok(MethodResult::Tool(result)) => serde_json::to_string(result),
-        Ok(MethodResult::Prompt(result)) => serde_json::to_string(result),
-        Ok(MethodResult::Resource(result)) => serde_json::to_string(result),
-        Err(error) => serde_json::to_string(error),
+        Ok(result) => result.text().len(),
+        Err(error) => serde_json::to_string(error).map_or(usize::MAX, |text| text.len()),
     };
-
-    let bytes = bytes.map_or(usize::MAX, |text| text.len());
     match suspended.reserve_bytes(bytes) {
         Some(room) => (ended, Some(room)),
         None => {

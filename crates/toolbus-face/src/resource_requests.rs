@@ -1,18 +1,12 @@
-//! Requests for prompts and resources of one MCP server: sent over the bus, answered in the
-//! protocol's types.
+//! Requests for prompts and resources of one MCP server: relayed over the bus, and answered as the
+//! server answers them.
 //!
-//! Nothing is kept here, and nothing is cut in silence: who reads a resource has it whole or not.
+//! Nothing is kept here, and nothing is cut: who reads a resource has it whole or not.
 
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use rmcp::model::{
-    CompleteRequestParams, CompleteResult, CompletionInfo, ContentBlock, ErrorCode, ErrorData,
-    GetPromptRequestParams, GetPromptResult, ListPromptsResult, ListResourceTemplatesResult,
-    ListResourcesResult, Prompt, PromptMessage, ReadResourceResult, Reference, Resource,
-    ResourceContents, ResourceTemplate, Role,
-};
-use serde_json::json;
+use rmcp::model::{ErrorCode, ErrorData, ListPromptsResult, Prompt};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::Asker;
 use toolbus_mcp_agent::read_subject;
@@ -21,15 +15,11 @@ use toolbus_tools::Scope;
 use toolbus_tools::call::{Arguments, Call, CallError, CallTime};
 use toolbus_tools::id::{CallId, ToolName};
 use toolbus_tools::invoker::ReadContext;
-use toolbus_wire::message::mcp::{
-    McpCompleteRequest, McpGetPromptRequest, McpListResourcesRequest, McpListResourcesResponse,
-    McpPromptMessage, McpReadResourceRequest, McpResource, McpResourceContents,
-    McpResourceTemplate, McpServerError,
-};
+use toolbus_wire::json::RawJson;
 
 use crate::FaceDeps;
 use crate::outcome;
-use crate::pending_call::{CallOutcome, MethodResult};
+use crate::pending_call::CallOutcome;
 
 /// One server, for one request. Every read passes the invoker's gates.
 pub(crate) struct ServerRequests<'a> {
@@ -39,13 +29,6 @@ pub(crate) struct ServerRequests<'a> {
     pub(crate) scope: &'a Arc<Scope>,
     /// Fires when the client wants no answer any more.
     pub(crate) cancelled: &'a CancellationToken,
-}
-
-/// What a server may ask something for before it gives it.
-pub(crate) enum ClientRead {
-    Prompt(GetPromptRequestParams),
-    /// The resource at this address.
-    Resource(String),
 }
 
 /// The call that a read is to the invoker, by the protocol's name of its method.
@@ -81,17 +64,6 @@ impl ServerRequests<'_> {
         self.deps.read(call, subject, read)
     }
 
-    pub(crate) async fn read(&self, wanted: ClientRead, asker: &Asker) -> CallOutcome {
-        match wanted {
-            ClientRead::Prompt(wanted) => {
-                self.prompt(wanted, asker).await.map(MethodResult::Prompt)
-            }
-            ClientRead::Resource(uri) => {
-                self.resource(uri, asker).await.map(MethodResult::Resource)
-            }
-        }
-    }
-
     /// All prompts: they are few, so there is one page of them.
     pub(crate) async fn prompts(
         &self,
@@ -109,177 +81,28 @@ impl ServerRequests<'_> {
         Ok(ListPromptsResult::with_all_items(prompts.collect()))
     }
 
-    async fn prompt(
+    /// Has the server answer a request of the client.
+    pub(crate) async fn relay(
         &self,
-        wanted: GetPromptRequestParams,
+        method: &'static str,
+        params: RawJson,
         asker: &Asker,
-    ) -> Result<GetPromptResult, ErrorData> {
-        let wanted = McpGetPromptRequest {
-            server_name: self.server.to_owned(),
-            prompt_name: wanted.name,
-            arguments: wanted.arguments.unwrap_or_default(),
-        };
+    ) -> CallOutcome {
         let directory = &self.deps.directory;
-        let read = |context| directory.prompt(&wanted, context);
-        let answer = self.admit("prompts/get", asker, read).await.map_err(error)?;
-
-        let mut prompt =
-            GetPromptResult::new(answer.messages.into_iter().map(to_prompt_message).collect());
-        prompt.description = answer.description;
-        Ok(prompt)
-    }
-
-    pub(crate) async fn resources(
-        &self,
-        cursor: Option<String>,
-    ) -> Result<ListResourcesResult, ErrorData> {
-        let page = self.page(cursor).await?;
-        let resources = page.resources.into_iter().map(to_resource).collect();
-        let mut listed = ListResourcesResult::with_all_items(resources);
-        listed.next_cursor = page.next_cursor;
-        Ok(listed)
-    }
-
-    /// All templates, which come with the first page of resources.
-    pub(crate) async fn list_templates(
-        &self,
-        cursor: Option<String>,
-    ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        if cursor.is_some() {
-            return Err(ErrorData::invalid_params("the cursor is none", None));
-        }
-        let page = self.page(None).await?;
-        let templates = page.templates.into_iter().map(to_template).collect();
-        Ok(ListResourceTemplatesResult::with_all_items(templates))
-    }
-
-    async fn page(&self, cursor: Option<String>) -> Result<McpListResourcesResponse, ErrorData> {
-        let wanted = McpListResourcesRequest { server_name: self.server.to_owned(), cursor };
-        let directory = &self.deps.directory;
-        let read = |context| directory.resources(&wanted, context);
-        let page = self.admit("resources/list", &Asker::none(), read).await.map_err(error)?;
-
-        if let Some(left_out) = page.left_out {
-            tracing::warn!(server = self.server, left_out, "a page of resources is not whole");
-        }
-        Ok(page)
-    }
-
-    pub(crate) async fn complete(
-        &self,
-        wanted: CompleteRequestParams,
-    ) -> Result<CompleteResult, ErrorData> {
-        let wanted = wanted_completion(self.server, wanted)?;
-        let directory = &self.deps.directory;
-        let read = |context| directory.complete(&wanted, context);
-        let answer =
-            self.admit("completion/complete", &Asker::none(), read).await.map_err(error)?;
-
-        let mut completion = CompletionInfo::default();
-        (completion.total, completion.has_more) = (answer.total, answer.has_more);
-        completion.values = answer.values;
-        completion.values.truncate(CompletionInfo::MAX_VALUES);
-
-        Ok(CompleteResult::new(completion))
-    }
-
-    async fn resource(&self, uri: String, asker: &Asker) -> Result<ReadResourceResult, ErrorData> {
-        let wanted = McpReadResourceRequest { server_name: self.server.to_owned(), uri };
-        let directory = &self.deps.directory;
-        let read = |context| directory.resource(&wanted, context);
-        let answer = self.admit("resources/read", asker, read).await;
-
-        let answer = answer.map_err(|failed| {
-            let mut error = error(failed);
-            error.data = Some(json!({"uri": wanted.uri}));
-            error
-        })?;
-
-        if let Some(bytes) = answer.left_out_bytes {
-            let text = format!("the resource is too large: {bytes} bytes of it do not fit");
-            return Err(ErrorData::internal_error(text, Some(json!({"uri": wanted.uri}))));
-        }
-
-        Ok(ReadResourceResult::new(answer.contents.into_iter().map(to_contents).collect()))
+        let relay = |context| directory.relay(self.server, method, params, context);
+        self.admit(method, asker, relay).await.map_err(error)
     }
 }
 
-/// A completion as it is asked of a bridge.
-fn wanted_completion(
-    server: &str,
-    wanted: CompleteRequestParams,
-) -> Result<McpCompleteRequest, ErrorData> {
-    let (prompt_name, uri_template) = match wanted.r#ref {
-        Reference::Prompt(prompt) => (Some(prompt.name), None),
-        Reference::Resource(template) => (None, Some(template.uri)),
-        _ => return Err(ErrorData::invalid_params("there is nothing of this kind", None)),
-    };
-    let decided = wanted.context.and_then(|context| context.arguments).unwrap_or_default();
-
-    Ok(McpCompleteRequest {
-        server_name: server.to_owned(),
-        prompt_name,
-        uri_template,
-        argument_name: wanted.argument.name,
-        argument_value: wanted.argument.value,
-        arguments: decided.into_iter().map(|(name, value)| (name, value.into())).collect(),
-    })
-}
-
-/// What the client did wrong is told with the server's own code. Everything else is not its fault.
+/// What the server itself says is told in its own words and by its own code; the rest is an error
+/// of ours.
 pub(crate) fn error(error: CallError) -> ErrorData {
     match outcome::server_error(&error) {
-        Some(error) if outcome::is_incapable(&error) => outcome::incapable_error(error),
-        Some(error) if is_of_client(&error) => {
-            ErrorData::new(ErrorCode(error.code), error.message, None)
+        Some(error) => outcome::protocol_error(error),
+        None if error.code == toolbus_wire::ErrorCode::InvalidArguments => {
+            ErrorData::new(ErrorCode::INVALID_PARAMS, error.message, None)
         }
-        _ => ErrorData::internal_error(format!("{}: {}", error.code, error.message), None),
-    }
-}
-
-/// Whether the client asked for what is not there, or asked wrongly.
-fn is_of_client(error: &McpServerError) -> bool {
-    [ErrorCode::INVALID_PARAMS, ErrorCode::RESOURCE_NOT_FOUND].contains(&ErrorCode(error.code))
-}
-
-fn to_prompt_message(message: McpPromptMessage) -> PromptMessage {
-    let role = if message.role == "assistant" { Role::Assistant } else { Role::User };
-    let content = match message.block {
-        Some(block) => outcome::to_content_block(block),
-        None => ContentBlock::text(message.content.unwrap_or_default()),
-    };
-    PromptMessage::new(role, content)
-}
-
-fn to_resource(listed: McpResource) -> Resource {
-    let mut resource = Resource::new(listed.uri, listed.name);
-    resource.title = listed.title;
-    resource.description = listed.description;
-    resource.mime_type = listed.mime_type;
-    resource.size = listed.size;
-    resource
-}
-
-fn to_template(listed: McpResourceTemplate) -> ResourceTemplate {
-    let mut template = ResourceTemplate::new(listed.uri_template, listed.name);
-    template.title = listed.title;
-    template.description = listed.description;
-    template.mime_type = listed.mime_type;
-    template
-}
-
-fn to_contents(contents: McpResourceContents) -> ResourceContents {
-    let McpResourceContents { uri, mime_type, text, blob } = contents;
-    match (text, blob) {
-        (None, Some(blob)) => {
-            ResourceContents::BlobResourceContents { uri, mime_type, blob, meta: None }
-        }
-        (text, _) => ResourceContents::TextResourceContents {
-            uri,
-            mime_type,
-            text: text.unwrap_or_default(),
-            meta: None,
-        },
+        None => ErrorData::internal_error(format!("{}: {}", error.code, error.message), None),
     }
 }
 

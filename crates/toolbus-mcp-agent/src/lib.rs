@@ -15,6 +15,7 @@ pub mod nearest;
 mod offers;
 mod proxy;
 pub mod reads;
+mod relay;
 mod resolve;
 mod seen;
 pub mod server_name;

@@ -6,16 +6,19 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use toolbus_bus::requester::{self, Requester};
+use toolbus_bus::{CallContext, Envelope};
 use toolbus_tools::bus::{RemoteCall, error_of, output_of};
 use toolbus_tools::call::{CallError, Invocation, Output};
-use toolbus_tools::{Executor, Subject};
+use toolbus_tools::{Door, Executor, Permit, Subject};
 use toolbus_wire::header::{self, Headers};
+use toolbus_wire::json::RawJson;
 use toolbus_wire::message::mcp::McpNearestNames;
 use toolbus_wire::{ErrorCode, queue, topic};
 
 use crate::index::Index;
 use crate::nearest::nearest_names;
-use crate::resolve::{names_known_server, read_object, resolve_call};
+use crate::relay::{Relay, result_of};
+use crate::resolve::{find_exact_server, names_known_server, read_object, resolve_call};
 use crate::seen::check_target;
 
 pub(crate) struct InvokeTool {
@@ -63,23 +66,21 @@ impl InvokeTool {
         check_target(&self.index, &call, server, Some(tool))?;
 
         let asked = call.context.deadline.asked();
+        let params = call.params(tool, &arguments);
         let (scope, subject) = (call.scope, call.subject);
-        let remote = RemoteCall {
-            may_repeat: subject.annotations.may_repeat(),
-            topic: &topic::TOOL_INVOKE_MCP,
-            workers: Some(&queue::mcp_bridge_invoke(self.requester.agent())),
-            tool,
-            arguments,
-            session: None,
-            headers: Headers::new()
-                .with(header::TOOL_PROVIDER, "mcp")
-                .with(header::MCP_SERVER, server.to_lowercase())
-                .with(header::EXACT, "1"),
-            permit: &call.permit,
-            context: call.context,
+        let may_repeat = subject.annotations.may_repeat();
+        // A client of MCP is told what the server says, and everybody else what models read.
+        let is_relayed = scope.door == Door::Mcp && self.is_relayed(server);
+        let replied = if is_relayed {
+            let (permit, context) = (&call.permit, call.context);
+            let method = "tools/call";
+            let relay = Relay { server, method, params, may_repeat, permit, context };
+            relay.request(&self.requester).await
+        } else {
+            self.remote_call(server, tool, params, may_repeat, &call.permit, call.context).await
         };
 
-        let reply = remote.request(&self.requester).await.map_err(|error| match error {
+        let reply = replied.map_err(|error| match error {
             requester::Error::Timeout { .. } => {
                 CallError::new(ErrorCode::Timeout, timed_out(tool, asked))
             }
@@ -90,7 +91,8 @@ impl InvokeTool {
             error => error_of(tool, error),
         })?;
 
-        output_of(&reply).map_err(|error| match error.code {
+        let outcome = if is_relayed { relayed_output(&reply) } else { output_of(&reply) };
+        outcome.map_err(|error| match error.code {
             // The bridge names what there is, whoever asks.
             ErrorCode::ToolNotFound if !scope.view.is_all() => {
                 CallError::not_registered(subject.id.as_str()).with_execution(error.execution)
@@ -98,6 +100,37 @@ impl InvokeTool {
             ErrorCode::ToolNotFound => self.with_hint(server, error),
             _ => error,
         })
+    }
+
+    fn is_relayed(&self, server: &str) -> bool {
+        find_exact_server(&self.index.servers(), server).is_some_and(|known| known.relays)
+    }
+
+    /// Has a bridge call the tool, for who reads its text.
+    async fn remote_call(
+        &self,
+        server: &str,
+        tool: &str,
+        params: RawJson,
+        may_repeat: bool,
+        permit: &Permit,
+        context: CallContext,
+    ) -> Result<Envelope, requester::Error> {
+        let remote = RemoteCall {
+            may_repeat,
+            topic: &topic::TOOL_INVOKE_MCP,
+            workers: Some(&queue::mcp_bridge_invoke(self.requester.agent())),
+            tool,
+            params,
+            session: None,
+            headers: Headers::new()
+                .with(header::TOOL_PROVIDER, "mcp")
+                .with(header::MCP_SERVER, server.to_lowercase())
+                .with(header::EXACT, "1"),
+            permit,
+            context,
+        };
+        remote.request(&self.requester).await
     }
 
     /// Names the servers that there are, where the bridge has not: models misremember names more
@@ -112,6 +145,13 @@ impl InvokeTool {
         }
         CallError::new(error.code, format!("{}. Servers: {}.", error.message, names.join(", ")))
     }
+}
+
+/// The output of a call that was relayed.
+fn relayed_output(reply: &Envelope) -> Result<Output, CallError> {
+    let result = result_of(reply)?;
+    let is_error = result.member("isError").is_some_and(|is_error| is_error.text() == "true");
+    Ok(Output { is_error, mcp: Some(result), ..Output::default() })
 }
 
 fn timed_out(tool: &str, asked: Duration) -> String {

@@ -197,7 +197,7 @@ pub(crate) fn find_server<'a>(
     if wanted.is_empty() { None } else { only_match(servers.iter(), is_alike) }
 }
 
-fn find_exact_server<'a>(
+pub(crate) fn find_exact_server<'a>(
     servers: &'a [McpServerSummary],
     name: &str,
 ) -> Option<&'a McpServerSummary> {

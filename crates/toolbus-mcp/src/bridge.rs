@@ -7,6 +7,7 @@
 mod announce;
 mod invoke_service;
 mod manage;
+mod relay_service;
 mod subscribe_service;
 
 use std::num::NonZeroU16;
@@ -40,8 +41,8 @@ const SUBSCRIPTIONS_MAX: NonZeroU16 =
 
 /// How many calls each responder of a bridge runs at a time that runs so many calls of tools.
 #[must_use]
-pub const fn responders(concurrency: NonZeroU16) -> [NonZeroU16; 3] {
-    [concurrency, MANAGE_CONCURRENCY, SUBSCRIPTIONS_MAX]
+pub const fn responders(concurrency: NonZeroU16) -> [NonZeroU16; 4] {
+    [concurrency, concurrency, MANAGE_CONCURRENCY, SUBSCRIPTIONS_MAX]
 }
 
 /// The options of a bridge.
@@ -51,8 +52,8 @@ pub struct Options {
     pub agents: Vec<AgentName>,
     /// This process.
     pub instance: InstanceId,
-    /// How many calls run at a time, over all servers. More wait in the queue, so it should be well
-    /// over [`crate::server_pool::PoolConfig::calls_per_server_max`].
+    /// How many calls run at a time, over all servers, and how many requests of MCP clients beside
+    /// them. More wait in the queue, so it should be well over [`crate::server_pool::PoolConfig::calls_per_server_max`].
     pub concurrency: NonZeroU16,
     /// Whether agents may register servers that are programs to start here.
     pub stdio_registration: StdioRegistration,
@@ -64,6 +65,7 @@ pub struct Options {
 pub struct Bridge {
     set: ServerPool,
     invoke: Responder,
+    relay: Responder,
     manage: Responder,
     subscribe: Responder,
     refresh: Consumer,
@@ -126,6 +128,17 @@ impl Bridge {
             move |delivery: Delivery| Arc::clone(&refreshed).handle_refresh(delivery.envelope);
         let refresh = bus.subscribe(subscription, Arc::new(on_refresh)).await?;
 
+        let relay = Responder::start(
+            Arc::clone(bus),
+            listen(topic::MCP_RELAY, queue::mcp_bridge_relay(&agent), options.concurrency),
+            relay_service::RelayService {
+                set: set.clone(),
+                source: source.clone(),
+                grants: options.grants.clone(),
+            },
+        )
+        .await?;
+
         let invoke = Responder::start(
             Arc::clone(bus),
             listen(topic::TOOL_INVOKE_MCP, queue::mcp_bridge_invoke(&agent), options.concurrency),
@@ -142,7 +155,7 @@ impl Bridge {
         announcer.follow_changes();
 
         let _announcing = announcer.stop_on_drop();
-        Ok(Self { set, invoke, manage, subscribe, refresh, announcer, _announcing })
+        Ok(Self { set, invoke, relay, manage, subscribe, refresh, announcer, _announcing })
     }
 
     /// The servers.
@@ -153,7 +166,7 @@ impl Bridge {
 
     /// Takes no more requests, waits up to `grace` for calls that run, and ends every server.
     pub async fn stop(self, grace: Duration) {
-        self.invoke.stop(grace).await;
+        tokio::join!(self.invoke.stop(grace), self.relay.stop(grace));
         tokio::join!(
             self.manage.stop(Duration::ZERO),
             self.subscribe.stop(Duration::ZERO),

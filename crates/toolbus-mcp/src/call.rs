@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::{Asker, CallContext, Deadline, Progress};
+use toolbus_wire::json::RawJson;
 use toolbus_wire::message::mcp::McpServerError;
 use toolbus_wire::{ErrorCode, Execution};
 
@@ -25,8 +26,11 @@ pub struct Call {
     pub server: Option<String>,
     /// The tool, by the exact name that it has on its server.
     pub tool: String,
-    /// The arguments, passed on untouched.
+    /// The arguments.
     pub arguments: Map<String, Value>,
+    /// All params of the request as their caller wrote them; the server gets these. `None`: they
+    /// are made of the tool and the arguments.
+    pub params: Option<RawJson>,
     /// Whether the names are exact, or may be what a model made of them.
     pub naming: Naming,
     /// What the call brings along. The configuration may grant less time; a cancelled call is
@@ -36,6 +40,19 @@ pub struct Call {
 }
 
 impl Call {
+    /// The same call of a tool that has another name than the caller thought.
+    pub(crate) fn renamed(self, tool: String) -> Self {
+        let name = RawJson::of(&tool);
+        let params = self.params.map(|params| params.with_member("name", Some(&name)));
+        Self { tool, params, ..self }
+    }
+
+    /// The params of the request to the server.
+    pub(crate) fn params(&self) -> RawJson {
+        let made = || RawJson::of(&json!({"name": self.tool, "arguments": self.arguments}));
+        self.params.clone().unwrap_or_else(made)
+    }
+
     /// A call that cannot be cancelled, without a receiver for progress or questions.
     #[must_use]
     pub fn new(
@@ -48,6 +65,7 @@ impl Call {
             server: server.map(str::to_owned),
             tool: tool.into(),
             arguments,
+            params: None,
             naming: Naming::Forgiving,
             context: CallContext::until(deadline),
         }
@@ -128,6 +146,8 @@ pub enum CallError {
         tool: String,
         /// What the server says.
         message: String,
+        /// The server's own error, where it answered with one.
+        server_error: Option<Box<McpServerError>>,
     },
     /// The operator's lists do not allow the tool.
     #[error("Tool '{tool}' of MCP server '{server}' is not allowed here")]
@@ -190,6 +210,8 @@ pub enum CallError {
     InvalidArguments {
         /// What the server says.
         message: String,
+        /// The server's own error, where it answered with one.
+        server_error: Option<Box<McpServerError>>,
     },
     /// The server requires a credential, or another one.
     #[error("MCP server '{server}' asks for authorization")]
@@ -257,7 +279,9 @@ impl CallError {
     #[must_use]
     pub fn server_error(&self) -> Option<&McpServerError> {
         match self {
-            Self::Failed { server_error, .. } => server_error.as_deref(),
+            Self::Failed { server_error, .. }
+            | Self::InvalidArguments { server_error, .. }
+            | Self::ToolUnknown { server_error, .. } => server_error.as_deref(),
             _ => None,
         }
     }

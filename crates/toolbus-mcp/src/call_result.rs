@@ -1,8 +1,14 @@
 //! The result of a tool call, in the form that goes over the bus: bounded, and free of rmcp's
 //! types.
 
-use rmcp::model::{CallToolResult, ContentBlock as Block, CustomResult, ResourceContents};
-use serde_json::Value;
+use std::borrow::Cow;
+use std::fmt;
+
+use rmcp::model::{ContentBlock as Block, ResourceContents};
+use serde::Deserialize;
+use serde::de::{Deserializer as _, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+use toolbus_wire::json::RawJson;
 use toolbus_wire::message::tool::{ContentBlock, ContentKind};
 
 /// Most bytes that are kept of the blocks of one result.
@@ -18,7 +24,7 @@ pub struct CallResult {
     /// All blocks, in order.
     pub blocks: Vec<ContentBlock>,
     /// The structured value, when the tool gives one.
-    pub structured: Option<Value>,
+    pub structured: Option<RawJson>,
     /// The tool says of itself that it failed.
     pub is_error: bool,
     /// How much did not fit. The text ends with a line about it.
@@ -34,23 +40,75 @@ pub struct LeftOut {
     pub bytes: usize,
 }
 
-impl CallResult {
-    pub(crate) fn from_mcp(result: CallToolResult) -> Self {
-        let blocks = result.content.into_iter().map(to_wire);
-        Self::within_limits(blocks, result.structured_content, result.is_error == Some(true))
-    }
+/// The members of a result that callers on the bus get.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ResultMembers<'a> {
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    structured_content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    is_error: Option<&'a RawValue>,
+}
 
-    /// Reads an answer that rmcp does not take for a tool's result, such as one with a kind of
-    /// block that is newer than it. `None` when it is none.
-    pub(crate) fn from_unknown(CustomResult(mut value): CustomResult) -> Option<Self> {
-        let Value::Array(content) = value.get_mut("content")?.take() else { return None };
-        let blocks = content.into_iter().map(|block| {
-            serde_json::from_value(block.clone())
-                .map_or_else(|_| text_block(block.to_string()), to_wire)
+/// The members of a block, whatever its kind.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BlockMembers<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    text: Option<String>,
+    data: Option<String>,
+    mime_type: Option<String>,
+    uri: Option<String>,
+    name: Option<String>,
+    title: Option<String>,
+    resource: Option<ResourceMembers>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ResourceMembers {
+    uri: String,
+    mime_type: Option<String>,
+    text: Option<String>,
+    blob: Option<String>,
+}
+
+impl CallResult {
+    /// Reads the result that a server wrote. `None` when it is none of a tool.
+    pub(crate) fn read(result: &RawJson) -> Option<Self> {
+        let members: ResultMembers<'_> = serde_json::from_str(result.text()).ok()?;
+        let mut blocks = KeptBlocks::new();
+        match members.content {
+            Some(content) => {
+                serde_json::Deserializer::from_str(content.get())
+                    .deserialize_seq(&mut blocks)
+                    .ok()?;
+            }
+            // An empty result is one that says nothing.
+            None if members.structured_content.is_none() && result.members()?.is_empty() => {}
+            None => {
+                members.structured_content?;
+            }
+        }
+
+        let KeptBlocks { kept, room, mut left_out } = blocks;
+        let structured = members.structured_content.filter(|value| {
+            let bytes = value.get().len();
+            left_out.bytes += if bytes <= room { 0 } else { bytes };
+            bytes <= room
         });
-        let is_error = value.get("isError") == Some(&Value::Bool(true));
-        let structured = value.get_mut("structuredContent").map(Value::take);
-        Some(Self::within_limits(blocks, structured, is_error))
+
+        let left_out = Some(left_out).filter(|left_out| *left_out != LeftOut::default());
+        Some(Self {
+            text: join_text(&kept, left_out),
+            blocks: kept,
+            structured: structured.map(|value| RawJson::from(value.to_owned())),
+            is_error: members.is_error.is_some_and(|is_error| is_error.get() == "true"),
+            left_out,
+        })
     }
 
     /// Adds a line of this bridge at the end.
@@ -59,47 +117,93 @@ impl CallResult {
         self.text = Some(text + note);
         self.blocks.push(text_block(note.to_owned()));
     }
+}
 
-    fn within_limits(
-        blocks: impl Iterator<Item = ContentBlock>,
-        structured: Option<Value>,
-        is_error: bool,
-    ) -> Self {
-        let mut room = RESULT_BYTES_MAX;
-        let mut left_out = LeftOut::default();
-        let mut fitting = Vec::new();
+/// The blocks of a result that there is room for, read one by one.
+struct KeptBlocks {
+    kept: Vec<ContentBlock>,
+    room: usize,
+    left_out: LeftOut,
+}
 
-        for block in blocks {
-            let bytes = block_bytes(&block);
-            let fits = fitting.len() < BLOCKS_MAX && left_out.blocks == 0;
-            if fits && bytes <= room {
-                room -= bytes;
-                fitting.push(block);
-            } else if let Some(cut) = Some(block).filter(|_| fits).and_then(|b| cut_text(b, room)) {
-                left_out.bytes += bytes - block_bytes(&cut);
-                room = 0;
-                fitting.push(cut);
-            } else {
-                left_out.blocks += 1;
-                left_out.bytes += bytes;
-            }
+impl KeptBlocks {
+    fn new() -> Self {
+        Self { kept: Vec::new(), room: RESULT_BYTES_MAX, left_out: LeftOut::default() }
+    }
+
+    fn take(&mut self, block: &RawValue) {
+        if self.kept.len() >= BLOCKS_MAX || self.left_out.blocks > 0 {
+            self.left_out.blocks += 1;
+            self.left_out.bytes += read_bytes(block);
+            return;
         }
 
-        let structured = structured.filter(|value| {
-            let bytes = value.to_string().len();
-            let fits = bytes <= room;
-            left_out.bytes += if fits { 0 } else { bytes };
-            fits
-        });
-
-        let left_out = Some(left_out).filter(|left_out| *left_out != LeftOut::default());
-        Self {
-            text: join_text(&fitting, left_out),
-            blocks: fitting,
-            structured,
-            is_error,
-            left_out,
+        let block = read_block(block);
+        let bytes = block_bytes(&block);
+        if bytes <= self.room {
+            self.room -= bytes;
+            self.kept.push(block);
+        } else if let Some(cut) = cut_text(block, self.room) {
+            self.left_out.bytes += bytes - block_bytes(&cut);
+            self.room = 0;
+            self.kept.push(cut);
+        } else {
+            self.left_out.blocks += 1;
+            self.left_out.bytes += bytes;
         }
+    }
+}
+
+impl<'de> Visitor<'de> for &mut KeptBlocks {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the blocks of a result")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut blocks: A) -> Result<(), A::Error> {
+        while let Some(block) = blocks.next_element::<&RawValue>()? {
+            self.take(block);
+        }
+        Ok(())
+    }
+}
+
+/// How many bytes a block has that is not kept.
+fn read_bytes(block: &RawValue) -> usize {
+    block_bytes(&read_block(block))
+}
+
+/// A block as the bus has it. One of a kind that is newer than this is shown as it came.
+fn read_block(block: &RawValue) -> ContentBlock {
+    let as_it_came = || text_block(block.get().to_owned());
+    let Ok(members) = serde_json::from_str::<BlockMembers<'_>>(block.get()) else {
+        return as_it_came();
+    };
+    let BlockMembers { kind, text, data, mime_type, uri, name, title, resource } = members;
+
+    match (&*kind, text, data, resource) {
+        ("text", Some(text), _, _) => text_block(text),
+        ("image", _, Some(data), _) => {
+            ContentBlock { data: Some(data), mime_type, ..empty_block(ContentKind::Image) }
+        }
+        ("audio", _, Some(data), _) => {
+            ContentBlock { data: Some(data), mime_type, ..empty_block(ContentKind::Audio) }
+        }
+        ("resource", _, _, Some(resource)) => ContentBlock {
+            text: resource.text,
+            data: resource.blob,
+            mime_type: resource.mime_type,
+            uri: Some(resource.uri),
+            ..empty_block(ContentKind::Resource)
+        },
+        ("resource_link", ..) if uri.is_some() => ContentBlock {
+            text: title.or(name),
+            mime_type,
+            uri,
+            ..empty_block(ContentKind::Resource)
+        },
+        _ => as_it_came(),
     }
 }
 

@@ -16,19 +16,20 @@ use rmcp::service::ServiceError;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use toolbus_wire::json::RawJson;
 
 use crate::auth::{self, Authorization};
 use crate::call::Call;
-use crate::call_result::CallResult;
 use crate::catalogue::Catalogue;
 use crate::config::{Entry, Target};
 use crate::eraser::Eraser;
 use crate::failure::Failure;
 use crate::http::HttpClients;
 use crate::lookup::{ReadRequest, ReadResponse};
+use crate::method::Method;
 use crate::metrics::Metrics;
 use crate::offer::Offer;
-use crate::record::Recorder;
+use crate::record::{About, Recorder};
 use crate::supervisor::Supervisor;
 use crate::transport::intercept::{ReportedChanges, WireState};
 
@@ -189,12 +190,10 @@ impl Connection {
         call: &Call,
         deadline: Instant,
         is_listed: impl Fn() -> bool,
-    ) -> Result<CallResult, CallFailure> {
-        let request = McpRequest::Tool {
-            name: &call.tool,
-            arguments: &call.arguments,
-            is_listed: is_listed(),
-        };
+    ) -> Result<RawJson, CallFailure> {
+        let params = call.params();
+        let about = About::Tool { name: &call.tool, is_listed: is_listed() };
+        let request = McpRequest { method: Method::CallTool, about, params: &params };
         let scope = ExchangeScope {
             until: deadline,
             cancelled: &call.context.cancelled,
@@ -204,8 +203,8 @@ impl Connection {
         let outcome = Exchange::new(&self.sender, request, scope).run().await?;
 
         let answers = AnswerReader::new(&self.sender);
-        match outcome.response {
-            Ok(result) => answers.read_call_result(result),
+        match outcome.result {
+            Ok(result) => Ok(result),
             Err(error) => match answers.explain_failure(call, &outcome.tag, error, is_listed).await
             {
                 // What was there before the server asked for more may have taken effect.

@@ -16,6 +16,7 @@ mod eraser;
 mod failure;
 mod http;
 mod lookup;
+mod method;
 pub mod metrics;
 mod offer;
 mod record;

@@ -9,6 +9,7 @@ use rmcp::model::{
 };
 use serde_json::{Map, Value};
 use toolbus_bus::CallContext;
+use toolbus_wire::json::{RawJson, TooManyValues};
 use toolbus_wire::message::mcp::{
     McpCompleteRequest, McpCompleteResponse, McpGetPromptResponse, McpListResourcesResponse,
     McpPromptMessage, McpReadResourceResponse, McpResource, McpResourceContents,
@@ -17,13 +18,18 @@ use toolbus_wire::message::mcp::{
 
 use crate::call::Naming;
 use crate::call_result::{BLOCKS_MAX, RESULT_BYTES_MAX, to_wire};
+use crate::method::Method;
 use crate::trust::hidden;
 
 /// Longest URI or cursor that is passed on to a server, in bytes.
 pub(crate) const URI_BYTES_MAX: usize = 64 << 10;
+/// Longest params of a request that is relayed, in bytes.
+const RELAYED_BYTES_MAX: usize = 8 << 20;
 /// Most resources of one page that are passed on, and bytes of them.
 const PAGE_MAX: usize = 1_000;
 const PAGE_BYTES_MAX: usize = 4 << 20;
+/// Most values of a page that is passed on as its server wrote it.
+const PAGE_VALUES_MAX: usize = 256 << 10;
 
 /// Who asks for something, and until when.
 #[derive(Debug, Clone)]
@@ -52,6 +58,8 @@ pub(crate) enum ReadRequest {
     },
     /// Values for an argument that somebody has begun.
     Completion(McpCompleteRequest),
+    /// What these params ask for, as their caller wrote them.
+    Relay(Method, RawJson),
 }
 
 /// What a server gave. Its name and the request's are the caller's to fill in.
@@ -61,6 +69,7 @@ pub(crate) enum ReadResponse {
     Resources(McpListResourcesResponse),
     Resource(McpReadResourceResponse),
     Completion(McpCompleteResponse),
+    Relay(RawJson),
 }
 
 impl ReadRequest {
@@ -71,6 +80,7 @@ impl ReadRequest {
             Self::Resources { .. } => "resources/list",
             Self::Resource { .. } => "resources/read",
             Self::Completion(_) => "completion/complete",
+            Self::Relay(method, _) => method.name(),
         }
     }
 
@@ -88,6 +98,7 @@ impl ReadRequest {
                     .max(wanted.argument_name.len())
                     .max(wanted.argument_value.len())
             }
+            Self::Relay(_, params) => params.text().len().saturating_sub(RELAYED_BYTES_MAX),
         }
     }
 }
@@ -236,6 +247,26 @@ pub(crate) fn page(
         left_out: (room.left_out > 0).then_some(room.left_out),
         ..McpListResourcesResponse::default()
     }
+}
+
+/// A page of a list as the server wrote it, where nothing is hidden in it; else without that, and
+/// without what is listed under an address with something hidden in it.
+///
+/// # Errors
+/// When it has too many values to look through.
+pub(crate) fn clean_page(page: RawJson) -> Result<RawJson, TooManyValues> {
+    let mut value = page.to_value(PAGE_VALUES_MAX)?;
+    let mut is_clean = true;
+    for (list, address) in [("resources", "uri"), ("resourceTemplates", "uriTemplate")] {
+        let Some(entries) = value.get_mut(list).and_then(Value::as_array_mut) else { continue };
+        let listed = entries.len();
+        entries.retain(|entry| entry.get(address).and_then(Value::as_str).is_none_or(is_address));
+        is_clean &= entries.len() == listed;
+    }
+
+    let mut found = hidden::HiddenCounts::default();
+    hidden::clean_json(&mut value, &mut found);
+    Ok(if is_clean && found.is_empty() { page } else { RawJson::of(&value) })
 }
 
 struct Room {

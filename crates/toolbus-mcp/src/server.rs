@@ -190,6 +190,7 @@ impl Server {
                 server_name: self.name(),
                 summary: Some(format!("Not available: {reason}.")),
                 unavailable: Some(reason),
+                relays: true,
                 ..McpServerSummary::default()
             });
         };
@@ -205,6 +206,7 @@ impl Server {
             prompt_names: listing.offer.prompt_names(),
             resource_count: listing.offer.resource_count(),
             features: listing.offer.features.to_wire(),
+            relays: true,
             revisions: Some(listing.revisions),
             tool_fingerprints: Some(listing.catalogue.fingerprints()),
             read_only_tools: listing.catalogue.names_where(|tool| tool.is_read_only()),

@@ -16,6 +16,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolbus_wire::message::mcp::{McpGetServiceDetailsResponse, McpServerSummary};
 
+use toolbus_wire::json::RawJson;
+
 use crate::call::{Call, CallError, Naming};
 use crate::call_result::CallResult;
 use crate::claims::Claims;
@@ -300,13 +302,42 @@ impl ServerPool {
     /// # Errors
     /// When there is no result; see [`CallError`].
     pub async fn call(&self, call: Call) -> Result<CallResult, CallError> {
+        let (server, call, outcome) = self.route_call(call).await?;
+        let outcome = outcome.and_then(|result| {
+            CallResult::read(&result).ok_or_else(|| CallError::Failed {
+                message: format!(
+                    "MCP server '{}' gave an answer that is no result of a tool",
+                    server.entry.name
+                ),
+                server_error: None,
+                retry_after: None,
+            })
+        });
+        hints::add_hints(&server, &call, outcome)
+    }
+
+    /// Calls a tool as [`ServerPool::call`] does, and returns the result as the server wrote it.
+    ///
+    /// # Errors
+    /// When there is no result; see [`CallError`].
+    pub async fn relay_call(&self, call: Call) -> Result<RawJson, CallError> {
+        self.route_call(call).await?.2
+    }
+
+    /// Calls a tool at the server that it is led to.
+    async fn route_call(
+        &self,
+        call: Call,
+    ) -> Result<(Arc<Server>, Call, Result<RawJson, CallError>), CallError> {
         let router = self.shared_router();
         let mut call = match call.naming {
             Naming::Exact => call,
             Naming::Forgiving => router.unwrap_call(call),
         };
         let mut route = router.find_route_of(&call)?;
-        call.tool = route.tool.take().unwrap_or(call.tool);
+        if let Some(tool) = route.tool.take() {
+            call = call.renamed(tool);
+        }
 
         let mut outcome = route.server.call_tool(&call).await;
         if matches!(outcome, Err(CallError::NotConnected { .. })) && route.server.is_closing() {
@@ -318,7 +349,7 @@ impl ServerPool {
             }
         }
 
-        hints::add_hints(&route.server, &call, outcome)
+        Ok((route.server, call, outcome))
     }
 
     /// Accepts what has changed of a tool, or of all tools of a server, as

@@ -12,6 +12,7 @@ use rmcp::model::ErrorData;
 mod bounded_lines;
 pub(crate) mod child_environment;
 pub(crate) mod environment_file;
+mod http_post;
 pub(crate) mod intercept;
 pub(crate) mod older_sse;
 pub(crate) mod process;

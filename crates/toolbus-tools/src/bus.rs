@@ -8,5 +8,5 @@ mod reply;
 mod service;
 
 pub use remote::{Remote, RemoteCall, error_of};
-pub use reply::{output_of, reply_to};
+pub use reply::{error_of_reply, output_of, reply_to, unreadable_reply};
 pub use service::{ServeOptions, read_request, serve, tool_failure};

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::{Asker, CallContext, Deadline, Progress, Slot};
+use toolbus_wire::json::{RawJson, count_values};
 use toolbus_wire::message::tool::ContentBlock;
 
 pub use crate::call_error::CallError;
@@ -23,6 +24,8 @@ pub struct Call {
     pub tool: ToolName,
     /// The arguments.
     pub arguments: Arguments,
+    /// The params of the request that an MCP client makes the call by, as it wrote them.
+    pub mcp_params: Option<RawJson>,
     /// Who calls, and within which bounds.
     pub scope: Arc<Scope>,
     /// How long it may take.
@@ -54,6 +57,8 @@ pub const CALLER_TIMEOUT_DEFAULT: Duration = Duration::from_secs(15 * 60);
 
 /// Longest text of arguments, in bytes.
 pub const ARGUMENTS_BYTES_MAX: usize = 8 << 20;
+/// Most values in arguments: each takes up to a hundred bytes of memory.
+pub const ARGUMENTS_VALUES_MAX: usize = 256 << 10;
 
 /// Arguments, as they come in.
 #[derive(Debug, Clone)]
@@ -75,7 +80,10 @@ pub struct Output {
     /// The same and more in parts, when the tool gives parts.
     pub blocks: Vec<ContentBlock>,
     /// The same as a value, when the tool gives one.
-    pub structured: Option<Value>,
+    pub structured: Option<RawJson>,
+    /// The whole result as an MCP server wrote it, for a caller that is an MCP client. The rest is
+    /// then empty.
+    pub mcp: Option<RawJson>,
     /// The tool says of itself that it failed, and the content says how.
     pub is_error: bool,
 }
@@ -116,6 +124,7 @@ impl Call {
             id,
             tool,
             arguments,
+            mcp_params: None,
             scope: Arc::clone(scope),
             time: CallTime::default(),
             cancelled: scope.cancelled.child_token(),
@@ -123,6 +132,12 @@ impl Call {
             asker: Asker::none(),
             slot: Slot::none(),
         }
+    }
+
+    /// The same call, which an MCP client makes by a request with these params.
+    #[must_use]
+    pub fn with_mcp_params(self, params: RawJson) -> Self {
+        Self { mcp_params: Some(params), ..self }
     }
 
     /// The same call with this time.
@@ -227,6 +242,11 @@ fn parse(text: &str) -> Result<Value, CallError> {
         return Err(CallError::invalid_arguments(format!(
             "arguments of {} bytes are over the limit of {ARGUMENTS_BYTES_MAX}",
             text.len()
+        )));
+    }
+    if count_values(text.as_bytes()) > ARGUMENTS_VALUES_MAX {
+        return Err(CallError::invalid_arguments(format!(
+            "arguments have more than {ARGUMENTS_VALUES_MAX} values"
         )));
     }
     serde_json::from_str(text)

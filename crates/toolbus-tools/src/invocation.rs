@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 
 use serde_json::{Map, Value};
 use toolbus_bus::CallContext;
+use toolbus_wire::json::RawJson;
 use toolbus_wire::{ErrorCode, Execution};
 use tracing::{Instrument as _, Span};
 
@@ -16,6 +17,7 @@ use crate::id::{CallId, ToolName};
 use crate::invoker::{Invoker, InvokerInner};
 use crate::scope::{Door, Scope};
 use crate::subject::Subject;
+use crate::written::{Written, params_of};
 
 /// A call that has passed every gate, as its executor sees it.
 #[derive(Debug)]
@@ -37,6 +39,17 @@ pub struct Invocation {
     pub context: CallContext,
     /// Makes calls of its own.
     pub calls: InnerCalls,
+    pub(crate) written: Option<Written>,
+}
+
+impl Invocation {
+    /// The params by which a tool is called with these arguments, which may be part of the call's:
+    /// an object of `name` and `arguments`, those as their caller wrote them, and of what an MCP
+    /// client wrote beside them.
+    #[must_use]
+    pub fn params(&self, tool: &str, arguments: &Value) -> RawJson {
+        params_of(self.written.as_ref(), tool, arguments)
+    }
 }
 
 /// Makes calls in the name of a call that runs, through the same gates: for chains and whatever

@@ -23,12 +23,13 @@ use toolbus_bus::{CallContext, Deadline, Interruption};
 use toolbus_wire::Execution;
 use tracing::Instrument as _;
 
-use crate::call::{Call, CallError, InnerCalls, Invocation, Outcome};
+use crate::call::{Arguments, Call, CallError, InnerCalls, Invocation, Outcome};
 use crate::gate::{
     Gate, Passage, Verdict, charge_budget, look_up, read_arguments, resolve_subject,
 };
 use crate::grant::{GrantKey, Permit};
 use crate::registry::{Registry, ToolEntry};
+use crate::written::Written;
 pub use admit::{Admitted, ReadContext};
 pub use builder::InvokerBuilder;
 use record::{Recorder, Recording};
@@ -194,9 +195,23 @@ impl Invoker {
             RunLimits { tool: Arc::clone(&tool), deadline, cancelled: context.cancelled.clone() };
         let scope = call.scope;
         let permit = Permit::new(&subject, &scope, self.inner.grant_key.as_ref());
-        let id = call.id;
         let inner_calls = calls.clone();
-        let invocation = Invocation { id, tool, subject, permit, arguments, scope, context, calls };
+        let written = match (call.mcp_params, call.arguments) {
+            (Some(params), _) => Some(Written::Params(params)),
+            (None, Arguments::Text(text)) => text.map(Written::Arguments),
+            (None, Arguments::Value(_)) => None,
+        };
+        let invocation = Invocation {
+            id: call.id,
+            tool,
+            subject,
+            permit,
+            arguments,
+            written,
+            scope,
+            context,
+            calls,
+        };
 
         recording.started();
         let outcome = limits.wait_for(entry.executor.execute(invocation)).await;

@@ -24,6 +24,7 @@ pub mod scope;
 pub mod subject;
 pub mod tool;
 pub mod view;
+mod written;
 
 pub use budget::Budget;
 pub use call::{Call, CallTime, Outcome, Output};

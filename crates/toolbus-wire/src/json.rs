@@ -14,8 +14,10 @@ use serde_json::value::RawValue;
 use crate::Message;
 
 mod mistake;
+mod raw;
 mod reader;
 
+pub use raw::{RawJson, TooManyValues, count_values};
 use reader::JsonText;
 
 /// Why a body could not be read. No text of the body is in it.

@@ -59,6 +59,12 @@ pub fn mcp_bridge_manage(agent: &AgentName) -> String {
     format!("mcp-bridge.{agent}.manage")
 }
 
+/// Toolbus extension: subscription of an agent's bridge to `mcp.relay`.
+#[must_use]
+pub fn mcp_bridge_relay(agent: &AgentName) -> String {
+    format!("mcp-bridge.{agent}.relay")
+}
+
 /// Toolbus extension: subscription of an agent's bridge to `mcp.subscribe`.
 #[must_use]
 pub fn mcp_bridge_subscribe(agent: &AgentName) -> String {

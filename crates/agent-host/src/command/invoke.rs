@@ -9,6 +9,7 @@ use toolbus_tools::call::{
 };
 use toolbus_tools::id::{CallId, ToolName};
 use toolbus_wire::ErrorCode;
+use toolbus_wire::json::RawJson;
 
 use super::one_shot::OneShot;
 use super::save;
@@ -129,11 +130,13 @@ fn print_outcome(id: &CallId, options: &Invoke, outcome: Outcome) -> Exit {
             outcome["contentBlocks"] = json!(blocks);
         }
 
-        if let Some(structured) = structured {
-            outcome["structuredContent"] = structured;
+        // The value as it was written.
+        let mut outcome = RawJson::of(&outcome);
+        if structured.is_some() {
+            outcome = outcome.with_member("structuredContent", structured.as_ref());
         }
 
-        let _ = writeln!(std::io::stdout(), "{outcome}");
+        let _ = writeln!(std::io::stdout(), "{}", outcome.text());
     } else if let Some(error) = error {
         let message = terminal_text::for_stream(error.message.trim_end(), &std::io::stderr());
         let _ = writeln!(std::io::stderr(), "{}: {message}", error.code);

@@ -1,3 +1,4 @@
+use rmcp::model::CallToolResult;
 use toolbus_wire::message::toolbus::{AskKind, AskRound};
 
 use super::*;
@@ -174,7 +175,7 @@ async fn an_outcome_that_finds_no_room_is_told_as_unknown() {
     let (suspended, text) = (SuspendedCalls::new(), "x".repeat(100));
     let result = || {
         let block = rmcp::model::ContentBlock::text(text.clone());
-        Ok(MethodResult::Tool(CallToolResult::success(vec![block])))
+        Ok(RawJson::of(&CallToolResult::success(vec![block])))
     };
     let (ended, room) = keep_within_room(&suspended, result());
     assert!(ended.is_ok() && room.is_some());

@@ -1,6 +1,7 @@
 //! The handler of `tool.invoke.mcp`.
 
 use futures_util::future::BoxFuture;
+use serde_json::json;
 use toolbus_bus::responder::{
     Call as ReceivedCall, Context, Failure, Malformed, Received, Repeat, Reply, Service,
 };
@@ -11,6 +12,7 @@ use toolbus_tools::bus::{read_request, reply_to, tool_failure};
 use toolbus_tools::call::{Arguments, CallError, Outcome, Output};
 use toolbus_tools::id::ToolId;
 use toolbus_wire::header::{self, Headers};
+use toolbus_wire::json::RawJson;
 use toolbus_wire::message::mcp::{McpNearestNames, McpServerError};
 use toolbus_wire::message::tool::{CallIds, ContentKind, ToolInvokeRequest};
 use toolbus_wire::name::AgentName;
@@ -80,11 +82,19 @@ impl Service for InvokeService {
 
 impl InvokeService {
     async fn call(&self, request: ToolInvokeRequest, context: Context) -> Outcome {
+        // The server gets them as they were written, where they are no text in a text.
+        let written = request.arguments.clone().and_then(|text| RawJson::parse(text).ok());
+        let written = written.filter(|written| written.text().trim_start().starts_with('{'));
         let arguments = Arguments::Text(request.arguments).object()?;
+        let params = written.map(|written| {
+            RawJson::of(&json!({"name": request.tool_name}))
+                .with_member("arguments", Some(&written))
+        });
         let call = Call {
             server: context.headers().get(header::MCP_SERVER).map(str::to_owned),
             tool: request.tool_name,
             arguments,
+            params,
             naming: naming_of(context.headers(), &self.grants),
             context: context.call,
         };
@@ -101,7 +111,7 @@ pub(super) fn naming_of(headers: &Headers, grants: &GrantCheck) -> Naming {
 }
 
 /// The error as callers get it, with what is known of whether the server had the call.
-fn call_error(error: crate::call::CallError) -> CallError {
+pub(super) fn call_error(error: crate::call::CallError) -> CallError {
     let answer = CallError::new(error.code(), error.to_string());
     let answer = answer.with_execution(error.execution());
     let nearest = error.nearest_servers().map(|names| McpNearestNames(names.to_vec()).to_details());
@@ -121,12 +131,13 @@ fn call_error(error: crate::call::CallError) -> CallError {
 fn output_of(result: CallResult) -> Output {
     let only_text = result.blocks.iter().all(|block| block.kind == ContentKind::Text);
     // A tool that gives a value should give its text as well, and not every one does.
-    let value_as_text = || result.structured.as_ref().map(ToString::to_string);
+    let value_as_text = || result.structured.as_ref().map(|value| value.text().to_owned());
     Output {
         content: result.text.or_else(value_as_text),
         blocks: if only_text { Vec::new() } else { result.blocks },
         structured: result.structured,
         is_error: result.is_error,
+        mcp: None,
     }
 }
 

@@ -1,11 +1,11 @@
 //! Blocks, texts and limits.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 
 fn result(value: Value) -> CallResult {
-    CallResult::from_mcp(serde_json::from_value(value).expect("a result"))
+    CallResult::read(&RawJson::of(&value)).expect("a result")
 }
 
 #[test]
@@ -21,7 +21,7 @@ fn text_blocks_are_joined_and_the_rest_is_kept() {
     ]}));
     assert_eq!(result.text.as_deref(), Some("one\ntwo"));
     assert!(result.is_error && result.left_out.is_none());
-    assert_eq!(result.structured, Some(json!({"a": [1]})));
+    assert_eq!(result.structured, Some(RawJson::of(&json!({"a": [1]}))));
     assert_eq!(
         serde_json::to_value(&result.blocks).unwrap(),
         json!([
@@ -54,10 +54,26 @@ fn a_kind_of_block_from_the_future_is_shown_as_it_came() {
     let value = json!({"isError": true, "content": [
         {"type": "text", "text": "a"}, {"type": "hologram", "depth": 3}
     ]});
-    let result = CallResult::from_unknown(CustomResult(value)).expect("a result");
+    let result = result(value);
     assert_eq!(result.text.as_deref(), Some("a\n{\"type\":\"hologram\",\"depth\":3}"));
     assert!(result.is_error);
-    assert_eq!(CallResult::from_unknown(CustomResult(json!({"x": 1}))), None);
+}
+
+#[test]
+fn what_is_no_result_of_a_tool_is_none() {
+    for no_result in [json!({"x": 1}), json!([]), json!(3), json!({"content": 3})] {
+        assert_eq!(CallResult::read(&RawJson::of(&no_result)), None, "{no_result}");
+    }
+    assert_eq!(result(json!({})), CallResult::default());
+}
+
+/// Each of these would be a value of up to a hundred bytes.
+#[test]
+fn a_value_is_kept_as_it_was_written() {
+    let value = format!("[{}12345678901234567890123]", "0,".repeat(1 << 20));
+    let text = format!(r#"{{"content":[],"structuredContent":{value}}}"#);
+    let result = CallResult::read(&RawJson::parse(text).unwrap()).unwrap();
+    assert_eq!(result.structured.unwrap().text(), value);
 }
 
 #[test]

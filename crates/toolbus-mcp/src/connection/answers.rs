@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use rmcp::model::{ErrorCode, ErrorData, ServerResult};
+use rmcp::model::{ErrorCode, ErrorData};
 use rmcp::service::ServiceError;
 use rmcp::transport::DynamicTransportError;
 use serde_json::Value;
@@ -11,14 +11,13 @@ use toolbus_wire::message::mcp::McpServerError;
 use super::request_sender::RequestSender;
 use crate::auth;
 use crate::call::{Call, CallError};
-use crate::call_result::CallResult;
 use crate::eraser::shorten_text;
 use crate::failure::{Failure, TEXT_BYTES_MAX, is_unauthorized, is_unreachable, json_rpc_text};
 use crate::transport::intercept::CallTag;
 use crate::{http, transport};
 
 /// Longest data of a server's error that is passed on, in bytes of JSON.
-const ERROR_DATA_BYTES_MAX: usize = 16 << 10;
+const ERROR_DATA_BYTES_MAX: usize = 256 << 10;
 
 /// Why a call has no result, and whether it may be sent again.
 #[derive(Debug)]
@@ -75,22 +74,6 @@ impl<'a> AnswerReader<'a> {
         Self { sender }
     }
 
-    /// Reads the result of a tool out of an answer.
-    pub(super) fn read_call_result(&self, result: ServerResult) -> Result<CallResult, CallFailure> {
-        let what = match result {
-            ServerResult::CallToolResult(result) => return Ok(CallResult::from_mcp(result)),
-            ServerResult::EmptyResult(_) => return Ok(CallResult::default()),
-            ServerResult::CustomResult(result) => match CallResult::from_unknown(result) {
-                Some(result) => return Ok(result),
-                None => "gave an answer that is no result of a tool",
-            },
-            ServerResult::CreateTaskResult(_) => "made a task of the call, which it may not",
-            _ => "gave an answer that is no result of a tool",
-        };
-
-        Err(self.sender.answer_failure(what))
-    }
-
     /// Explains an error in the place of an answer.
     pub(super) async fn explain_failure(
         &self,
@@ -118,6 +101,9 @@ impl<'a> AnswerReader<'a> {
                 CallFailure::Lost(Failure::new("its answer broke off"))
             }
             ServiceError::TransportSend(error) => self.explain_unsent(error),
+            ServiceError::UnexpectedResponse => {
+                self.sender.answer_failure("gave an answer that is no result of its request")
+            }
             other => CallFailure::Lost(Failure::request(&other, &self.sender.eraser)),
         }
     }
@@ -136,12 +122,16 @@ impl<'a> AnswerReader<'a> {
         };
 
         match error.code {
-            ErrorCode::INVALID_PARAMS if is_listed => {
-                CallError::InvalidArguments { message: about("does not take the arguments") }
-            }
-            ErrorCode::INVALID_PARAMS | ErrorCode::METHOD_NOT_FOUND => {
-                CallError::ToolUnknown { server: server.clone(), tool: tool.clone(), message: text }
-            }
+            ErrorCode::INVALID_PARAMS if is_listed => CallError::InvalidArguments {
+                message: about("does not take the arguments"),
+                server_error: self.server_error(error),
+            },
+            ErrorCode::INVALID_PARAMS | ErrorCode::METHOD_NOT_FOUND => CallError::ToolUnknown {
+                server: server.clone(),
+                tool: tool.clone(),
+                message: text,
+                server_error: self.server_error(error),
+            },
             _ => CallError::Failed {
                 message: about("failed"),
                 server_error: self.server_error(error),
@@ -152,7 +142,7 @@ impl<'a> AnswerReader<'a> {
 
     /// A JSON-RPC error as programs are told it; nothing where the server's answer could not be
     /// used and the error is ours.
-    fn server_error(&self, error: &ErrorData) -> Option<Box<McpServerError>> {
+    pub(super) fn server_error(&self, error: &ErrorData) -> Option<Box<McpServerError>> {
         if transport::is_replaced_answer(error) {
             return None;
         }

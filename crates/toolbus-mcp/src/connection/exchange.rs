@@ -8,17 +8,18 @@
 
 use futures_util::future::try_join_all;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestMethod, CallToolRequestParams, ClientCapabilities,
-    ClientRequest, ConstString as _, ElicitationAction, ErrorCode, ErrorData, GetExtensions as _,
-    GetPromptRequest, GetPromptRequestMethod, GetPromptRequestParams, InputRequest, InputRequests,
-    InputRequiredResult, InputResponses, ReadResourceRequest, ReadResourceRequestMethod,
+    CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientRequest, CompleteRequest,
+    ElicitationAction, ErrorCode, ErrorData, GetExtensions as _, GetPromptRequest,
+    GetPromptRequestParams, InputRequest, InputRequests, InputRequiredResult, InputResponses,
+    ListResourceTemplatesRequest, ListResourcesRequest, ReadResourceRequest,
     ReadResourceRequestParams, RequestMetaObject, RootsCapabilities, ServerResult,
 };
 use rmcp::service::{PeerRequestOptions, ServiceError};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::time::{Duration, Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::{Asker, Progress};
+use toolbus_wire::json::RawJson;
 use toolbus_wire::message::toolbus::{AskKind, AskRound};
 use tracing::Instrument as _;
 
@@ -26,6 +27,8 @@ use super::CallFailure;
 use super::caller_questions::CallerQuestions;
 use super::client_handler::capabilities;
 use super::request_sender::{RequestSender, SentRequest};
+use crate::call::CallError;
+use crate::method::Method;
 use crate::record::{About, Operation};
 use crate::transport::intercept::CallTag;
 
@@ -39,10 +42,12 @@ const REPEAT_BACKOFF: Duration = Duration::from_millis(100);
 const URL_ELICITATION_REQUIRED: ErrorCode = ErrorCode(-32042);
 
 /// A request to a server, which can be built again for every round.
-pub(super) enum McpRequest<'a> {
-    Tool { name: &'a str, arguments: &'a Map<String, Value>, is_listed: bool },
-    Prompt { name: &'a str, arguments: &'a Map<String, Value> },
-    Resource { uri: &'a str },
+pub(super) struct McpRequest<'a> {
+    pub(super) method: Method,
+    /// What it is about, for its record.
+    pub(super) about: About<'a>,
+    /// Its params, as the caller wrote them.
+    pub(super) params: &'a RawJson,
 }
 
 /// The limits of one exchange, and the handles of its caller.
@@ -55,7 +60,8 @@ pub(super) struct ExchangeScope<'a> {
 
 /// The last answer of an exchange, and whether the request was handed over.
 pub(super) struct ExchangeOutcome {
-    pub(super) response: Result<ServerResult, ServiceError>,
+    /// The result as the server wrote it.
+    pub(super) result: Result<RawJson, ServiceError>,
     pub(super) tag: CallTag,
     /// True when the server has answered before, and wanted input first.
     pub(super) is_repeated: bool,
@@ -82,7 +88,8 @@ impl<'a> Exchange<'a> {
         request: McpRequest<'a>,
         scope: ExchangeScope<'a>,
     ) -> Self {
-        let tag = CallTag::new(scope.progress.clone(), scope.asker.clone());
+        let params = request.params.clone();
+        let tag = CallTag::new(scope.progress.clone(), scope.asker.clone(), params);
         Self { sender, request, scope, tag }
     }
 
@@ -94,8 +101,12 @@ impl<'a> Exchange<'a> {
         let mut input = None;
 
         for round in 0..ROUNDS_MAX {
-            let request_of_round = request.build(input.take());
-            let operation = sender.begin_operation(request.method(), request.about());
+            let request_of_round = request.build(input.take()).map_err(|error| {
+                let what = request.method.name();
+                let message = format!("the params of {what} are not valid: {error}");
+                CallFailure::Final(CallError::InvalidArguments { message, server_error: None })
+            })?;
+            let operation = sender.begin_operation(request.method.name(), request.about);
             // Every arm only waits. The response goes first: it may have come before the end.
             let response = tokio::select! {
                 biased;
@@ -121,7 +132,10 @@ impl<'a> Exchange<'a> {
             };
             if next_input.is_none() {
                 let is_repeated = round > 0;
-                return Ok(ExchangeOutcome { response, tag: tag.clone(), is_repeated });
+                // What is not set aside is an answer of a kind that nobody asked for.
+                let result = response
+                    .and_then(|_| self.tag.take_result().ok_or(ServiceError::UnexpectedResponse));
+                return Ok(ExchangeOutcome { result, tag: tag.clone(), is_repeated });
             }
             input = next_input;
         }
@@ -283,47 +297,45 @@ async fn visit_urls(error: &ErrorData, questions: &CallerQuestions<'_>) -> bool 
 }
 
 impl<'a> McpRequest<'a> {
-    fn method(&self) -> &'static str {
-        match self {
-            Self::Tool { .. } => CallToolRequestMethod::VALUE,
-            Self::Prompt { .. } => GetPromptRequestMethod::VALUE,
-            Self::Resource { .. } => ReadResourceRequestMethod::VALUE,
-        }
-    }
-
-    fn about(&self) -> About<'a> {
-        match *self {
-            Self::Tool { name, is_listed, .. } => About::Tool { name, is_listed },
-            Self::Prompt { name, .. } => About::Prompt(name),
-            Self::Resource { uri } => About::Resource(uri),
-        }
-    }
-
-    /// Builds the request of one round.
-    fn build(&self, input: Option<RoundInput>) -> ClientRequest {
+    /// Builds the request of one round, as rmcp reads it; what is sent are the params themselves.
+    ///
+    /// # Errors
+    /// When the params are none of this method.
+    fn build(&self, input: Option<RoundInput>) -> Result<ClientRequest, serde_json::Error> {
+        // The caller's own meta is merged into what is sent.
+        let params = self.params.with_member("_meta", None);
+        let text = params.text();
         let RoundInput { responses, state } = input.unwrap_or_default();
 
-        match *self {
-            Self::Tool { name, arguments, .. } => {
-                let mut params = CallToolRequestParams::new(name.to_owned());
-                params.arguments = Some(arguments.clone());
-                params.input_responses = responses;
-                params.request_state = state;
+        Ok(match self.method {
+            Method::CallTool => {
+                let mut params: CallToolRequestParams = serde_json::from_str(text)?;
+                (params.input_responses, params.request_state) = (responses, state);
                 ClientRequest::CallToolRequest(CallToolRequest::new(params))
             }
-            Self::Prompt { name, arguments } => {
-                let mut params = GetPromptRequestParams::new(name);
-                params.arguments = Some(arguments.clone());
-                params.input_responses = responses;
-                params.request_state = state;
+            Method::GetPrompt => {
+                let mut params: GetPromptRequestParams = serde_json::from_str(text)?;
+                (params.input_responses, params.request_state) = (responses, state);
                 ClientRequest::GetPromptRequest(GetPromptRequest::new(params))
             }
-            Self::Resource { uri } => {
-                let mut params = ReadResourceRequestParams::new(uri);
-                params.input_responses = responses;
-                params.request_state = state;
+            Method::ReadResource => {
+                let mut params: ReadResourceRequestParams = serde_json::from_str(text)?;
+                (params.input_responses, params.request_state) = (responses, state);
                 ClientRequest::ReadResourceRequest(ReadResourceRequest::new(params))
             }
-        }
+            Method::ListResources => {
+                let mut request = ListResourcesRequest::default();
+                request.params = Some(serde_json::from_str(text)?);
+                ClientRequest::ListResourcesRequest(request)
+            }
+            Method::ListResourceTemplates => {
+                let mut request = ListResourceTemplatesRequest::default();
+                request.params = Some(serde_json::from_str(text)?);
+                ClientRequest::ListResourceTemplatesRequest(request)
+            }
+            Method::Complete => {
+                ClientRequest::CompleteRequest(CompleteRequest::new(serde_json::from_str(text)?))
+            }
+        })
     }
 }

@@ -90,7 +90,8 @@ pub(super) async fn start_child(
 
     let child = process.monitor();
     attempt.watch.set_child(&child);
-    let stdio = StdioTransport::new(&server, process, pipes);
+    let wire = Arc::clone(&handler.wire);
+    let stdio = StdioTransport::new(&server, wire, process, pipes);
     let transport = InterceptedTransport::new(stdio, Arc::clone(&handler.wire));
     match shake_hands(transport, handler, attempt.handshake).await {
         Ok(session) => Ok((session, child)),

@@ -7,17 +7,23 @@ use rmcp::model::{
     ErrorCode, Reference, ServerResult,
 };
 use rmcp::service::ServiceError;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
-use toolbus_bus::Progress;
+use toolbus_wire::json::RawJson;
 use toolbus_wire::message::mcp::McpCompleteRequest;
 
 use super::answers::{AnswerReader, CallFailure};
 use super::exchange::{Exchange, ExchangeScope, McpRequest};
 use super::listing::{OfferLister, PageCursor};
 use super::request_sender::RequestSender;
-use crate::call::Call;
+use crate::call::{Call, CallError};
 use crate::failure::Failure;
 use crate::lookup::{ReadRequest, ReadResponse, completion, contents, page, prompt};
+use crate::method::Method;
+use crate::record::About;
+
+/// Most values in a prompt or a resource that is read into types.
+const VALUES_MAX: usize = 64 << 10;
 
 /// Makes one request that only reads, within the limits of `call`.
 pub(super) async fn read(
@@ -26,7 +32,7 @@ pub(super) async fn read(
     call: &Call,
     until: Instant,
 ) -> Result<ReadResponse, CallFailure> {
-    let mcp_request = match request {
+    let (method, params) = match request {
         ReadRequest::Resources { .. } | ReadRequest::Completion(_) => {
             let response = tokio::select! {
                 biased;
@@ -36,32 +42,67 @@ pub(super) async fn read(
             };
             return match response {
                 Ok(response) => Ok(response),
-                Err(error) => Err(explain_failed_read(sender, request, error).await),
+                Err(error) => Err(explain_failed_read(sender, request.method(), error).await),
             };
         }
-        ReadRequest::Prompt { name, arguments } => McpRequest::Prompt { name, arguments },
-        ReadRequest::Resource { uri } => McpRequest::Resource { uri },
+        ReadRequest::Prompt { name, arguments } => {
+            (Method::GetPrompt, RawJson::of(&json!({"name": name, "arguments": arguments})))
+        }
+        ReadRequest::Resource { uri } => (Method::ReadResource, RawJson::of(&json!({"uri": uri}))),
+        ReadRequest::Relay(method, params) => {
+            let result = relay(sender, *method, params, call, until).await?;
+            return Ok(ReadResponse::Relay(result));
+        }
     };
 
-    let progress = &Progress::none();
+    let result = relay(sender, method, &params, call, until).await?;
+    let no_answer = |_| sender.answer_failure(&format!("gave no answer to {}", request.method()));
+    let value = result.to_value(VALUES_MAX).map_err(|error| {
+        sender.answer_failure(&format!("gave an answer that cannot be used: {error}"))
+    })?;
+    match request {
+        ReadRequest::Prompt { .. } => prompt(serde_json::from_value(value).map_err(no_answer)?)
+            .map(ReadResponse::Prompt)
+            .map_err(|why| sender.answer_failure(&format!("failed: {why}"))),
+        _ => {
+            Ok(ReadResponse::Resource(contents(serde_json::from_value(value).map_err(no_answer)?)))
+        }
+    }
+}
+
+/// Makes one request of which its caller reads the result.
+async fn relay(
+    sender: &RequestSender,
+    method: Method,
+    params: &RawJson,
+    call: &Call,
+    until: Instant,
+) -> Result<RawJson, CallFailure> {
+    let name = |member| params.member(member).and_then(|name| name.to_value(1).ok());
+    let name = match method {
+        Method::GetPrompt => name("name"),
+        Method::ReadResource => name("uri"),
+        _ => None,
+    };
+    let about = match name.as_ref().and_then(Value::as_str) {
+        Some(name) if method == Method::GetPrompt => About::Prompt(name),
+        Some(uri) => About::Resource(uri),
+        None => About::Nothing,
+    };
+
     let scope = ExchangeScope {
         until,
         cancelled: &call.context.cancelled,
-        progress,
+        progress: &call.context.progress,
         asker: &call.context.asker,
     };
-    let outcome = Exchange::new(sender, mcp_request, scope).run().await?;
+    let request = McpRequest { method, about, params };
+    let outcome = Exchange::new(sender, request, scope).run().await?;
 
-    match outcome.response {
-        Ok(ServerResult::GetPromptResult(result)) => prompt(result)
-            .map(ReadResponse::Prompt)
-            .map_err(|why| sender.answer_failure(&format!("failed: {why}"))),
-        Ok(ServerResult::ReadResourceResult(result)) => {
-            Ok(ReadResponse::Resource(contents(result)))
-        }
-        Ok(_) => Err(sender.answer_failure(&format!("gave no answer to {}", request.method()))),
+    match outcome.result {
+        Ok(result) => Ok(result),
         Err(ServiceError::McpError(error)) => {
-            Err(explain_failed_read(sender, request, ServiceError::McpError(error)).await)
+            Err(explain_failed_read(sender, method.name(), ServiceError::McpError(error)).await)
         }
         Err(error) => {
             Err(AnswerReader::new(sender).explain_failure(call, &outcome.tag, error, || true).await)
@@ -124,13 +165,16 @@ async fn read_resource_page(
 /// Explains an error in the place of what was to be read.
 async fn explain_failed_read(
     sender: &RequestSender,
-    request: &ReadRequest,
+    method: &str,
     error: ServiceError,
 ) -> CallFailure {
     let answers = AnswerReader::new(sender);
     match error {
         ServiceError::McpError(error) if error.code == ErrorCode::METHOD_NOT_FOUND => {
-            sender.answer_failure(&format!("does not know {}", request.method()))
+            let server = &sender.server;
+            let message = format!("MCP server '{server}' does not know {method}");
+            let server_error = answers.server_error(&error);
+            CallFailure::Final(CallError::Failed { message, server_error, retry_after: None })
         }
         ServiceError::McpError(error) => answers.failure_of(&error),
         ServiceError::TransportClosed => CallFailure::Lost(sender.lifecycle.why_over().await),

@@ -4,6 +4,7 @@
 //! and that is nearly every message, is neither copied nor changed, and costs one pass over its
 //! bytes. Only a message that holds one is taken apart.
 
+use std::borrow::Cow;
 use std::io;
 
 use aho_corasick::{AhoCorasick, MatchKind};
@@ -74,6 +75,45 @@ impl Finder {
         }
     }
 
+    /// The text of a JSON value without the credentials in it, all else as it was written; `None`
+    /// where there are none. Names of members that had some are numbered, so that none is lost.
+    pub(crate) fn erase_json(&self, text: &str) -> Option<String> {
+        let mut erased: Option<String> = None;
+        let (mut kept, mut names) = (0, 0);
+        let mut put = |from: usize, to: usize, instead: &str| {
+            let erased = erased.get_or_insert_with(|| String::with_capacity(text.len()));
+            erased.push_str(&text[kept..from]);
+            erased.push_str(instead);
+            kept = to;
+        };
+
+        for (from, to) in Tokens::of(text) {
+            let token = &text[from..to];
+            if !token.starts_with('"') {
+                if self.in_text.is_match(token) {
+                    put(from, to, &json_quoted(ERASED));
+                }
+                continue;
+            }
+            let content = if token.contains('\\') {
+                Cow::Owned(serde_json::from_str::<String>(token).unwrap_or_default())
+            } else {
+                Cow::Borrowed(&token[1..token.len() - 1])
+            };
+            if self.in_text.is_match(&*content) {
+                let mut instead = self.in_text.replace_all(&content, &self.erased);
+                if text[to..].trim_start().starts_with(':') {
+                    names += 1;
+                    instead.push_str(&format!("-{names}"));
+                }
+                put(from, to, &json_quoted(&instead));
+            }
+        }
+
+        let rest = kept;
+        erased.map(|erased| erased + &text[rest..])
+    }
+
     /// The same members under names without credentials. None is lost, though several may come to
     /// the same name.
     fn rename_members(&self, members: Map<String, Value>) -> Map<String, Value> {
@@ -91,8 +131,49 @@ impl Finder {
 
 /// How serde_json writes a text, without the quotes.
 fn json_text(text: &str) -> String {
-    let quoted = Value::from(text).to_string();
+    let quoted = json_quoted(text);
     quoted[1..quoted.len() - 1].to_owned()
+}
+
+fn json_quoted(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+/// The texts, with their quotes, and the numbers and words of a text that is JSON: where each
+/// begins and ends.
+struct Tokens<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Tokens<'a> {
+    fn of(text: &'a str) -> Self {
+        Self { text: text.as_bytes(), at: 0 }
+    }
+}
+
+impl Iterator for Tokens<'_> {
+    type Item = (usize, usize);
+
+    fn next(&mut self) -> Option<(usize, usize)> {
+        let is_between = |byte: u8| b"{}[],: \n\r\t".contains(&byte);
+        while is_between(*self.text.get(self.at)?) {
+            self.at += 1;
+        }
+
+        let from = self.at;
+        if self.text[from] == b'"' {
+            let mut end = from + 1;
+            while let Some(byte) = self.text.get(end).filter(|byte| **byte != b'"') {
+                end += if *byte == b'\\' { 2 } else { 1 };
+            }
+            self.at = (end + 1).min(self.text.len());
+        } else {
+            let rest = self.text[from..].iter();
+            self.at = from + rest.take_while(|byte| !is_between(**byte)).count();
+        }
+        Some((from, self.at))
+    }
 }
 
 /// Takes JSON text, and fails as soon as it has found something.

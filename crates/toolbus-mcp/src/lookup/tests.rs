@@ -74,6 +74,21 @@ fn a_page_is_bounded() {
 }
 
 #[test]
+fn a_page_goes_as_it_was_written_unless_something_is_hidden_in_it() {
+    let clean = |text: &str| {
+        clean_page(RawJson::parse(text.to_owned()).unwrap()).unwrap().text().to_owned()
+    };
+    let page = r#"{ "resources": [{"uri":"a:1","size":1.50,"new":{}}], "_meta": {} }"#;
+    assert_eq!(clean(page), page);
+    assert_eq!(
+        clean(
+            "{\"resources\":[{\"uri\":\"a:\u{200B}1\"},{\"uri\":\"a:2\",\"name\":\"n\u{200B}\"}]}"
+        ),
+        r#"{"resources":[{"uri":"a:2","name":"n"}]}"#
+    );
+}
+
+#[test]
 fn what_is_hidden_in_a_listing_is_taken_out() {
     let mut resource = Resource::new("a://1", "na\u{200B}me");
     resource.description = Some("look\u{E0068}\u{7} here".to_owned());

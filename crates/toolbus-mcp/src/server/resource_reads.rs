@@ -18,7 +18,7 @@ impl Server {
     ) -> Result<ReadResponse, CallError> {
         if request.bytes() > URI_BYTES_MAX {
             let message = format!("a name, address or cursor has at most {URI_BYTES_MAX} bytes");
-            return Err(CallError::InvalidArguments { message });
+            return Err(CallError::InvalidArguments { message, server_error: None });
         }
 
         let Lookup { server, context, .. } = lookup;

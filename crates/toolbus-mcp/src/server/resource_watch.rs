@@ -33,7 +33,7 @@ impl Server {
             let message = format!(
                 "a subscription has at most {URIS_MAX} resources, with at most {URI_BYTES_MAX} bytes"
             );
-            return Err(CallError::InvalidArguments { message });
+            return Err(CallError::InvalidArguments { message, server_error: None });
         }
 
         let Lookup { server, context, .. } = lookup;

@@ -6,16 +6,16 @@ use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolbus_wire::Execution;
+use toolbus_wire::json::RawJson;
 
 use super::Server;
 use super::call_limits::{AdmissionError, CallBudget, RequestClass};
 use crate::call::{Call, CallError};
-use crate::call_result::CallResult;
 use crate::connection::{CallFailure, Connection};
 
 impl Server {
-    /// Calls a tool.
-    pub(crate) async fn call_tool(&self, call: &Call) -> Result<CallResult, CallError> {
+    /// Calls a tool, and returns the result as the server wrote it.
+    pub(crate) async fn call_tool(&self, call: &Call) -> Result<RawJson, CallError> {
         if !self.entry.filter.permits(&call.tool) {
             return Err(CallError::Denied { server: self.name(), tool: call.tool.clone() });
         }
@@ -46,7 +46,7 @@ impl Server {
         })
     }
 
-    async fn attempt_call(&self, call: &Call, until: Instant) -> Result<CallResult, CallFailure> {
+    async fn attempt_call(&self, call: &Call, until: Instant) -> Result<RawJson, CallFailure> {
         let connection = self.acquire_connection(&call.context.cancelled, until).await?;
 
         // Connecting takes time: look again before anything is sent.
@@ -72,6 +72,7 @@ impl Server {
                 server: self.name(),
                 tool: call.tool.clone(),
                 message: "it lists no such tool".to_owned(),
+                server_error: None,
             }));
         }
 

@@ -27,9 +27,11 @@ pub(super) fn add_hints(
             }
             Ok(result)
         }
-        Err(CallError::ToolUnknown { server: name, tool, message }) if !is_listed() => {
+        Err(CallError::ToolUnknown { server: name, tool, message, server_error })
+            if !is_listed() =>
+        {
             let message = message + &nearest_tools(server, &call.tool).unwrap_or_default();
-            Err(CallError::ToolUnknown { server: name, tool, message })
+            Err(CallError::ToolUnknown { server: name, tool, message, server_error })
         }
         outcome => outcome,
     }

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 
 use serde_json::{Map, Value};
 use toolbus_bus::Progress;
+use toolbus_wire::json::RawJson;
 use toolbus_wire::message::mcp::{
     McpCompleteRequest, McpCompleteResponse, McpGetPromptResponse, McpListResourcesResponse,
     McpReadResourceResponse,
@@ -11,7 +12,8 @@ use toolbus_wire::message::mcp::{
 
 use super::ServerPool;
 use crate::call::CallError;
-use crate::lookup::{Lookup, ReadRequest, ReadResponse};
+use crate::lookup::{Lookup, ReadRequest, ReadResponse, clean_page};
+use crate::method::Method;
 
 impl ServerPool {
     /// Gets a prompt of a server, filled in.
@@ -88,6 +90,31 @@ impl ServerPool {
     ) -> Result<Infallible, CallError> {
         let server = self.shared_router().find_read_server(&lookup)?;
         server.watch_resources(lookup, uris, progress).await
+    }
+
+    /// Makes a request that only reads, and returns the result as the server wrote it.
+    ///
+    /// # Errors
+    /// When there is none; see [`CallError`].
+    pub async fn relay_read(
+        &self,
+        lookup: Lookup,
+        method: Method,
+        params: RawJson,
+    ) -> Result<RawJson, CallError> {
+        match self.read(lookup, ReadRequest::Relay(method, params)).await? {
+            ReadResponse::Relay(page)
+                if matches!(method, Method::ListResources | Method::ListResourceTemplates) =>
+            {
+                clean_page(page).map_err(|error| CallError::Failed {
+                    message: format!("the list of resources cannot be used: {error}"),
+                    server_error: None,
+                    retry_after: None,
+                })
+            }
+            ReadResponse::Relay(result) => Ok(result),
+            _ => Err(unexpected_response()),
+        }
     }
 
     async fn read(&self, lookup: Lookup, request: ReadRequest) -> Result<ReadResponse, CallError> {

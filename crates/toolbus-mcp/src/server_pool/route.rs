@@ -177,11 +177,11 @@ impl ToolRouter<'_> {
 
             if is_listed {
                 let Some(arguments) = parse_self_call(&call.arguments) else { break };
-                call.arguments = arguments;
+                call = Call { arguments, params: None, ..call };
             } else {
                 let Some(wrapped) = parse_wrapped_call(&call.arguments) else { break };
                 let WrappedCall { server, tool, arguments } = wrapped;
-                call = Call { server: Some(server), tool, arguments, ..call };
+                call = Call { server: Some(server), tool, arguments, params: None, ..call };
             }
         }
         call

@@ -23,6 +23,7 @@ use serde::Serialize;
 use tokio::sync::{Notify, broadcast};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolbus_bus::{Asker, Progress};
+use toolbus_wire::json::RawJson;
 use toolbus_wire::message::toolbus::ToolProgress;
 
 use super::rate_window::RateWindow;
@@ -31,9 +32,11 @@ use crate::lookup::URI_BYTES_MAX;
 
 mod credential_erasure;
 mod list_changes;
+mod verbatim;
 
 use list_changes::ChangeReports;
 pub(crate) use list_changes::{ListKinds, ReportedChanges};
+pub(crate) use verbatim::Reading;
 
 /// Most requests of the server to its client that are not answered yet; more are dropped.
 const SERVER_REQUESTS_MAX: usize = 64;
@@ -105,11 +108,17 @@ struct CallTagState {
     progress: Progress,
     asker: Asker,
     progress_rate: Mutex<RateWindow>,
+    /// The params of the call as its caller wrote them.
+    params: RawJson,
+    /// The result as the server wrote it.
+    result: Mutex<Option<RawJson>>,
 }
 
 impl CallTag {
-    pub(crate) fn new(progress: Progress, asker: Asker) -> Self {
+    pub(crate) fn new(progress: Progress, asker: Asker, params: RawJson) -> Self {
         Self(Arc::new(CallTagState {
+            params,
+            result: Mutex::default(),
             handed_over: AtomicBool::new(false),
             over: CancellationToken::new(),
             progress,
@@ -357,13 +366,7 @@ impl WireState {
             return Some(message);
         };
 
-        let server = &self.server;
-        if self.has_warned_of_credential.swap(true, Ordering::Relaxed) {
-            tracing::debug!(server, "erasing credential that MCP server repeats");
-        } else {
-            tracing::warn!(server, "erasing credential that MCP server repeats");
-        }
-
+        self.note_credential();
         if let JsonRpcMessage::Request(request) = &message {
             let id = request.id.clone();
             let cleaned = credential_erasure::erase_credentials(message, &finder);
@@ -373,6 +376,15 @@ impl WireState {
             return cleaned;
         }
         credential_erasure::erase_credentials(message, &finder)
+    }
+
+    fn note_credential(&self) {
+        let server = &self.server;
+        if self.has_warned_of_credential.swap(true, Ordering::Relaxed) {
+            tracing::debug!(server, "erasing credential that MCP server repeats");
+        } else {
+            tracing::warn!(server, "erasing credential that MCP server repeats");
+        }
     }
 
     /// Forgets what is over once a message was sent, or could not be.

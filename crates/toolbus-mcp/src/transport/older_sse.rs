@@ -24,8 +24,9 @@ use tokio::sync::Semaphore;
 use tokio_util::io::StreamReader;
 
 use super::MESSAGE_BYTES_MAX;
+use super::intercept::WireState;
 use super::sse_events::{Event, EventReader};
-use super::stdio::{NO_MESSAGE, ParsedLine, Received, parse_line, replace_answer, too_long_text};
+use super::stdio::{ParsedLine, Received, parse_line, replace_answer, too_long_text};
 use super::streamable_http::{REQUESTS_MAX, SessionClient};
 use crate::config::Endpoint;
 use crate::http::Error;
@@ -79,12 +80,12 @@ impl SseTransport {
         Ok(Self { events, sender: Arc::new(PostSender { client, address, headers, permits }) })
     }
 
-    fn read_event(event: Event) -> Received {
+    fn read_event(wire: &WireState, event: Event) -> Received {
         match event {
             Event::End => Received::End,
-            Event::Whole(name, data) if name == "message" => match parse_line(&data) {
+            Event::Whole(name, data) if name == "message" => match parse_line(wire, &data) {
                 ParsedLine::Message(message) => Received::Message(message),
-                ParsedLine::Answer(id) => replace_answer(id, NO_MESSAGE.to_owned()),
+                ParsedLine::Answer(id, what) => replace_answer(id, what.to_owned()),
                 ParsedLine::Stray => Received::Nothing,
             },
             // Other events are not of the protocol, and there is one endpoint for good.
@@ -128,7 +129,7 @@ impl PostSender {
     async fn send(&self, message: TxJsonRpcMessage<RoleClient>) -> Result<(), Error> {
         // An error would mean that the semaphore is closed, and it never is.
         let _permit = self.permits.acquire().await.map_err(|_| Error::TransportChannelClosed)?;
-        let body = serde_json::to_vec(&message)?;
+        let body = WireState::write(&message)?;
 
         let post = |token: Option<String>| {
             let request =
@@ -183,7 +184,7 @@ async fn send_checked(request: reqwest::RequestBuilder) -> Result<Response, Erro
     Err(Error::UnexpectedServerResponse(format!("HTTP {status}: {text}").into()))
 }
 
-fn read_scope(challenge: &str) -> Option<String> {
+pub(super) fn read_scope(challenge: &str) -> Option<String> {
     let (_, value) = challenge.split_once("scope=\"")?;
     value.split_once('"').map(|(scope, _)| scope.to_owned())
 }
@@ -213,7 +214,8 @@ impl Transport<RoleClient> for SseTransport {
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
-            match Self::read_event(self.events.next().await) {
+            let event = self.events.next().await;
+            match Self::read_event(&self.sender.client.wire, event) {
                 Received::Message(message) => return Some(message),
                 Received::Nothing => {}
                 Received::End => return None,

@@ -11,6 +11,9 @@ use super::bounded_lines::{CutLine, Line, LineReader};
 /// How much longer than its data a line may be: the name of its field.
 const FIELD_BYTES: usize = 16;
 
+/// Longest id of an event that is kept, in bytes.
+const ID_BYTES_MAX: usize = 4 << 10;
+
 /// The next event of a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Event {
@@ -31,12 +34,23 @@ pub(super) struct EventReader<R> {
     name: String,
     data: Option<Vec<u8>>,
     cut: Option<CutLine>,
+    place: StreamPlace,
+}
+
+/// What an event says of its place in a stream that can be resumed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct StreamPlace {
+    /// Its id.
+    pub(super) id: Option<String>,
+    /// How long to wait before the stream is opened again, in milliseconds.
+    pub(super) retry: Option<u64>,
 }
 
 impl<R: AsyncRead + Unpin> EventReader<R> {
     pub(super) fn new(stream: R, length_max: usize) -> Self {
         let lines = LineReader::new(stream, length_max + FIELD_BYTES);
-        Self { lines, length_max, name: String::new(), data: None, cut: None }
+        let (name, place) = (String::new(), StreamPlace::default());
+        Self { lines, length_max, name, data: None, cut: None, place }
     }
 
     /// The next event that has data.
@@ -57,6 +71,11 @@ impl<R: AsyncRead + Unpin> EventReader<R> {
         }
     }
 
+    /// Takes the place of the event that came last.
+    pub(super) fn take_place(&mut self) -> StreamPlace {
+        std::mem::take(&mut self.place)
+    }
+
     fn parse_field(&mut self, line: &[u8]) {
         // A stream may begin with a byte order mark.
         let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
@@ -69,8 +88,14 @@ impl<R: AsyncRead + Unpin> EventReader<R> {
         match field {
             b"event" => self.name = String::from_utf8_lossy(value).into_owned(),
             b"data" => self.append_data(value),
-            // Comments begin with the colon; the id and the time to wait are for streams that can
-            // be resumed.
+            b"id" if value.len() <= ID_BYTES_MAX => {
+                self.place.id = String::from_utf8(value.to_vec()).ok();
+            }
+            b"retry" => {
+                self.place.retry =
+                    std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+            }
+            // Comments begin with the colon.
             _ => {}
         }
     }

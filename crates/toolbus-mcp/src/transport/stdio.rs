@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::RoleClient;
-use rmcp::model::RequestId;
+use rmcp::model::{ErrorData, RequestId};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::Value;
@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::MESSAGE_BYTES_MAX;
 use super::bounded_lines::{CutLine, Line, LineReader};
+use super::intercept::{Reading, WireState};
 use super::process::{ChildMonitor, ChildPipes, ServerProcess};
 
 /// How long one message may wait to be written, in all. Its time includes those before it.
@@ -37,16 +38,24 @@ pub(crate) struct StdioTransport {
     stuck: CancellationToken,
     stray_lines: u64,
     server: String,
+    wire: Arc<WireState>,
     monitor: Arc<ChildMonitor>,
     /// Ends the child with this transport.
     _process: ServerProcess,
 }
 
 /// The error text for a server whose answer is no message.
-pub(super) const NO_MESSAGE: &str = "gave an answer that is not a valid MCP message";
+const NO_MESSAGE: &str = "gave an answer that is not a valid MCP message";
+/// The same for one that would take too much memory.
+const TOO_MANY_VALUES: &str = "gave an answer of too many values";
 
 impl StdioTransport {
-    pub(crate) fn new(server: &str, process: ServerProcess, pipes: ChildPipes) -> Self {
+    pub(crate) fn new(
+        server: &str,
+        wire: Arc<WireState>,
+        process: ServerProcess,
+        pipes: ChildPipes,
+    ) -> Self {
         Self {
             lines: LineReader::new(pipes.stdout, MESSAGE_BYTES_MAX),
             stdin: Arc::new(Mutex::new(Some(pipes.stdin))),
@@ -54,6 +63,7 @@ impl StdioTransport {
             stuck: CancellationToken::new(),
             stray_lines: 0,
             server: server.to_owned(),
+            wire,
             monitor: process.monitor(),
             _process: process,
         }
@@ -62,9 +72,9 @@ impl StdioTransport {
     fn read_line(&mut self, line: Line) -> Received {
         match line {
             Line::End => Received::End,
-            Line::Whole(line) => match parse_line(&line) {
+            Line::Whole(line) => match parse_line(&self.wire, &line) {
                 ParsedLine::Message(message) => Received::Message(message),
-                ParsedLine::Answer(id) => replace_answer(id, NO_MESSAGE.to_owned()),
+                ParsedLine::Answer(id, what) => replace_answer(id, what.to_owned()),
                 ParsedLine::Stray => self.count_stray(&line),
             },
             Line::Cut(line) => match line.answered_request() {
@@ -117,7 +127,7 @@ impl Transport<RoleClient> for StdioTransport {
 
         async move {
             let _done = done;
-            let mut line = serde_json::to_vec(&message)?;
+            let mut line = WireState::write(&message)?;
             line.push(b'\n');
 
             let written = timeout(WRITE_TIMEOUT, async {
@@ -174,6 +184,10 @@ pub(super) fn replace_answer(id: RequestId, what: String) -> Received {
     Received::Message(RxJsonRpcMessage::<RoleClient>::error(super::unusable_answer(what), Some(id)))
 }
 
+pub(super) fn too_many_values() -> ErrorData {
+    super::unusable_answer(TOO_MANY_VALUES)
+}
+
 pub(super) fn too_long_text(bytes: u64) -> String {
     format!("gave an answer of {bytes} bytes, more than {MESSAGE_BYTES_MAX}")
 }
@@ -181,14 +195,20 @@ pub(super) fn too_long_text(bytes: u64) -> String {
 #[expect(clippy::large_enum_variant, reason = "on its way to rmcp, which takes it unboxed")]
 pub(super) enum ParsedLine {
     Message(RxJsonRpcMessage<RoleClient>),
-    /// An answer to this request, though not one that can be understood.
-    Answer(RequestId),
+    /// An answer to this request, though not one that can be used, and what is wrong with it.
+    Answer(RequestId, &'static str),
     Stray,
 }
 
 /// Parses a line as a message, or finds at least which request it answers.
-pub(super) fn parse_line(line: &[u8]) -> ParsedLine {
+pub(super) fn parse_line(wire: &WireState, line: &[u8]) -> ParsedLine {
     let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
+    let line = match wire.look_at(line) {
+        Reading::Text(line) => line,
+        Reading::Message(message) => return ParsedLine::Message(*message),
+        Reading::TooManyValues(Some(id)) => return ParsedLine::Answer(id, TOO_MANY_VALUES),
+        Reading::TooManyValues(None) => return ParsedLine::Stray,
+    };
     if let Ok(message) = serde_json::from_slice(line) {
         return ParsedLine::Message(message);
     }
@@ -196,7 +216,7 @@ pub(super) fn parse_line(line: &[u8]) -> ParsedLine {
     let value: Option<Value> = serde_json::from_slice(line).ok();
     let answers = value.filter(|value| value.get("method").is_none()).and_then(|v| read_id(&v));
     match answers.or_else(|| CutLine::of(line).answered_request()) {
-        Some(id) => ParsedLine::Answer(id),
+        Some(id) => ParsedLine::Answer(id, NO_MESSAGE),
         None => ParsedLine::Stray,
     }
 }

@@ -2,10 +2,11 @@
 //! session by any server's words for it, and never shows an address.
 
 use std::collections::HashMap;
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::stream::BoxStream;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use parking_lot::Mutex;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::RoleClient;
@@ -14,12 +15,11 @@ use rmcp::service::RxJsonRpcMessage;
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::common::client_side_sse::SseRetryPolicy;
 use rmcp::transport::streamable_http_client::{
-    SseError, StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpPostResponse,
+    StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpPostResponse,
 };
-use sse_stream::Sse;
-use tokio_util::sync::CancellationToken;
 
 use super::MESSAGE_BYTES_MAX;
+use super::http_post::{EventStream, Post, look_at_event};
 use super::intercept::WireState;
 use super::older_sse::SseTransport;
 use super::rate_window::{RateWindow, wait_admitted};
@@ -47,7 +47,7 @@ pub(crate) fn open(
     clients: &HttpClients,
     endpoint: &Endpoint,
     authorization: Option<Arc<Authorization>>,
-    wire: &WireState,
+    wire: &Arc<WireState>,
 ) -> HttpTransport {
     let inner = clients.client_for(&endpoint.url).clone();
     let mut config = StreamableHttpClientTransportConfig::with_uri(endpoint.url.as_str())
@@ -68,7 +68,7 @@ pub(crate) async fn open_older(
     clients: &HttpClients,
     endpoint: &Endpoint,
     authorization: Option<Arc<Authorization>>,
-    wire: &WireState,
+    wire: &Arc<WireState>,
 ) -> Result<SseTransport, Error> {
     let inner = clients.client_for(&endpoint.url).clone();
     SseTransport::open(endpoint, SessionClient::new(inner, authorization, wire)).await
@@ -89,8 +89,7 @@ impl SseRetryPolicy for StreamRetries {
 pub(crate) struct SessionClient {
     pub(super) inner: reqwest::Client,
     authorization: Option<Arc<Authorization>>,
-    ended: CancellationToken,
-    session: Arc<Mutex<Option<Arc<str>>>>,
+    pub(super) wire: Arc<WireState>,
     stream_rate: Arc<Mutex<RateWindow>>,
 }
 
@@ -98,13 +97,12 @@ impl SessionClient {
     fn new(
         inner: reqwest::Client,
         authorization: Option<Arc<Authorization>>,
-        wire: &WireState,
+        wire: &Arc<WireState>,
     ) -> Self {
         Self {
             inner,
             authorization,
-            ended: wire.ended.clone(),
-            session: Arc::clone(&wire.session),
+            wire: Arc::clone(wire),
             stream_rate: Arc::new(Mutex::new(RateWindow::new())),
         }
     }
@@ -130,7 +128,7 @@ impl SessionClient {
         &self,
         request: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        match self.ended.run_until_cancelled(request).await {
+        match self.wire.ended.run_until_cancelled(request).await {
             Some(result) => result.map_err(strip_address),
             None => Err(Error::UnexpectedEndOfStream),
         }
@@ -145,7 +143,7 @@ fn strip_address(error: Error) -> Error {
 }
 
 type Headers = HashMap<HeaderName, HeaderValue>;
-type Stream = BoxStream<'static, Result<Sse, SseError>>;
+type Stream = EventStream;
 
 impl StreamableHttpClient for SessionClient {
     type Error = reqwest::Error;
@@ -176,23 +174,24 @@ impl StreamableHttpClient for SessionClient {
         session_id: Option<Arc<str>>,
         auth_header: Option<String>,
         headers: Headers,
-        event_bytes_max: usize,
+        _event_bytes_max: usize,
     ) -> Result<StreamableHttpPostResponse, Error> {
         let has_session = session_id.is_some();
         let recorded = session_id.as_ref().filter(|id| id.len() <= SESSION_BYTES_MAX);
-        if self.session.lock().as_ref() != recorded {
-            *self.session.lock() = recorded.cloned();
+        let session = &self.wire.session;
+        if session.lock().as_ref() != recorded {
+            *session.lock() = recorded.cloned();
         }
 
         let post = |token: Option<String>| {
-            self.inner.post_message_with_max_sse_event_size(
-                Arc::clone(&uri),
-                message.clone(),
-                session_id.clone(),
-                token.or_else(|| auth_header.clone()),
-                headers.clone(),
-                event_bytes_max,
-            )
+            let post = Post {
+                address: &uri,
+                message: &message,
+                session: session_id.as_deref(),
+                token: token.or_else(|| auth_header.clone()),
+                headers: &headers,
+            };
+            post.send(&self.inner, &self.wire)
         };
 
         let response = self.send(post).await?;
@@ -264,7 +263,10 @@ impl StreamableHttpClient for SessionClient {
             Ok(())
         })
         .await?;
-        self.send(get).await
+        let events = self.send(get).await?;
+        let wire = Arc::clone(&self.wire);
+        let looked_at = events.try_filter_map(move |event| ready(Ok(look_at_event(event, &wire))));
+        Ok(looked_at.boxed())
     }
 }
 

@@ -13,6 +13,7 @@ use toolbus_mcp::bridge::{self, Bridge, StdioRegistration};
 use toolbus_mcp::server_pool::ServerPool;
 use toolbus_mcp_agent::McpDirectory;
 use toolbus_testkit::eventually;
+use toolbus_tools::call::Arguments;
 use toolbus_tools::{GrantCheck, Guides, Invoker, Registry};
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::topic;
@@ -248,12 +249,20 @@ async fn arguments_and_values_come_through_as_they_were() {
     let call = json!({"server_name": "good", "tool_name": "arguments", "arguments": arguments});
     let output = agent.invoker.invoke(call_by_agent("mcp_invoke_tool", call)).await.unwrap();
     assert_eq!(output.content.as_deref(), Some(text));
-    assert_eq!(output.structured.map(|value| value.to_string()), Some(arguments.to_string()));
-    // More than 64 bits have is the next double.
-    let call = r#"{"server_name": "good", "tool_name": "arguments",
-        "arguments": {"n": 18446744073709551617}}"#;
-    let call: Value = serde_json::from_str(call).unwrap();
-    assert_eq!(agent.told("mcp_invoke_tool", call).await, r#"{"n":1.8446744073709552e+19}"#);
+    assert_eq!(output.structured.unwrap().to_value(100), Ok(arguments));
+
+    // More than 64 bits have is the next double in a value, and all of it in a text.
+    let text = r#"{"server_name": "good", "tool_name": "arguments",
+        "arguments": {"n":12345678901234567890123}}"#;
+    let call: Value = serde_json::from_str(text).unwrap();
+    assert_eq!(
+        agent.told("mcp_invoke_tool", call.clone()).await,
+        r#"{"n":1.2345678901234568e+22}"#
+    );
+    let written = Arguments::Text(Some(text.to_owned()));
+    let call = toolbus_tools::Call { arguments: written, ..call_by_agent("mcp_invoke_tool", call) };
+    let output = agent.invoker.invoke(call).await.unwrap();
+    assert_eq!(output.content.as_deref(), Some(r#"{"n":12345678901234567890123}"#));
     agent.services.close().await;
     bridge.stop(Duration::ZERO).await;
 }

@@ -29,6 +29,7 @@ use toolbus_tools::invoker::ReadContext;
 use toolbus_tools::{
     CallError, Executor, GrantCheck, GrantKey, Guides, Invoker, Registry, Scope, Subject, Tool,
 };
+use toolbus_wire::json::RawJson;
 use toolbus_wire::message::mcp::{
     McpCompleteRequest, McpGetPromptRequest, McpListResourcesRequest, McpReadResourceRequest,
     McpRegisterServerRequest, McpSubscribeRequest, McpUnregisterServerRequest,
@@ -600,7 +601,7 @@ impl Executor for Strange {
                 workers: None,
                 topic: &topic::TOOL_INVOKE_MCP,
                 tool: "WRITE",
-                arguments: json!({}),
+                params: RawJson::of(&json!({"arguments": {}})),
                 session: None,
                 headers: header::Headers::new().with(header::MCP_SERVER, "files"),
                 permit: &call.permit,

@@ -36,6 +36,7 @@ pub(crate) async fn answers_as_recorded(set: &toolbus_mcp::server_pool::ServerPo
     let weather = json!({"location": "New York"});
     let weather = call(set, "everything", "get-structured-content", weather).await.unwrap();
     let structured = weather.structured.clone().expect("a structured value");
+    let structured = structured.to_value(100).unwrap();
     assert_eq!(structured["conditions"], "Cloudy");
     assert_eq!(serde_json::from_str::<serde_json::Value>(&text(weather)).unwrap(), structured);
 

@@ -7,6 +7,7 @@ use toolbus_bus::{CallContext, Envelope, PublishError, Topic};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::envelope::new_id;
 use toolbus_wire::header::{self, Headers};
+use toolbus_wire::json::RawJson;
 use toolbus_wire::message::tool::ToolInvokeRequest;
 
 use super::reply::output_of;
@@ -29,8 +30,9 @@ pub struct RemoteCall<'a> {
     pub workers: Option<&'a str>,
     /// The tool, as the other side names it.
     pub tool: &'a str,
-    /// Its arguments, an object.
-    pub arguments: Value,
+    /// The params that it is called by, of which the arguments are sent; see
+    /// [`Invocation::params`].
+    pub params: RawJson,
     /// The namespace that the call's memory lives under.
     pub session: Option<SessionId>,
     /// Headers beside those of every call.
@@ -54,11 +56,13 @@ impl Remote {
 impl Executor for Remote {
     fn execute(&self, call: Invocation) -> BoxFuture<'_, Result<Output, CallError>> {
         Box::pin(async move {
+            let mut call = call;
+            let arguments = Value::Object(std::mem::take(&mut call.arguments));
             let remote = RemoteCall {
                 topic: &self.topic,
                 workers: None,
                 tool: &call.tool,
-                arguments: Value::Object(call.arguments),
+                params: call.params(&call.tool, &arguments),
                 session: call.scope.session.clone(),
                 headers: Headers::new(),
                 may_repeat: call.subject.annotations.may_repeat(),
@@ -94,7 +98,7 @@ impl RemoteCall<'_> {
         let body = ToolInvokeRequest {
             tool_call_id: call_id.clone(),
             tool_name: self.tool.to_owned(),
-            arguments: Some(self.arguments.to_string()),
+            arguments: self.params.member("arguments").map(|arguments| arguments.to_string()),
             session_id: self.session.map(|session| session.as_str().to_owned()),
         };
 

@@ -43,7 +43,8 @@ pub(super) fn error_reply(ids: &CallIds, error: CallError) -> Reply {
 
 /// The error that a `ToolError` tells of. A peer that does not say whether the tool was started is
 /// taken at its code's word, and at its own for whether to try again.
-fn error_of_reply(error: ToolError) -> CallError {
+#[must_use]
+pub fn error_of_reply(error: ToolError) -> CallError {
     let read = CallError::new(error.code, error.message);
     CallError {
         execution: error.execution.unwrap_or(read.execution),
@@ -54,18 +55,22 @@ fn error_of_reply(error: ToolError) -> CallError {
     }
 }
 
+/// The error of a call whose reply cannot be read.
+#[must_use]
+pub fn unreadable_reply(reply: &Envelope, error: json::Error) -> CallError {
+    CallError::new(
+        ErrorCode::OutcomeUnknown,
+        format!("the reply of {} cannot be read: {error}", reply.source),
+    )
+}
+
 /// The outcome that a message tells of. What is not a `ToolError` is read as a response, as the C#
 /// code does.
 ///
 /// # Errors
 /// The error that the message tells of, or [`ErrorCode::OutcomeUnknown`] when it cannot be read.
 pub fn output_of(envelope: &Envelope) -> Outcome {
-    let unreadable = |error: json::Error| {
-        CallError::new(
-            ErrorCode::OutcomeUnknown,
-            format!("the reply of {} cannot be read: {error}", envelope.source),
-        )
-    };
+    let unreadable = |error| unreadable_reply(envelope, error);
     if message::is::<ToolError>(envelope) {
         let error = json::read::<ToolError>(&envelope.body).map_err(unreadable)?;
         return Err(error_of_reply(error));
@@ -75,6 +80,7 @@ pub fn output_of(envelope: &Envelope) -> Outcome {
         content: response.content,
         blocks: response.content_blocks.unwrap_or_default(),
         structured: response.structured_content,
+        mcp: None,
         is_error: response.is_error,
     })
 }

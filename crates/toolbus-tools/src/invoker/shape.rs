@@ -39,7 +39,8 @@ impl Invoker {
     }
 }
 
-/// The output, cut to what a caller can take.
+/// The output, cut to what a caller can take. A result in MCP's form came in one message, and goes
+/// as it is.
 fn truncate_output(mut output: Output) -> Output {
     if let Some(content) = &mut output.content
         && let end = end_of_text(content)

@@ -18,6 +18,7 @@ use toolbus_tools::bus::{Remote, ServeOptions, serve};
 use toolbus_tools::call::{Arguments, Call, CallTime, Invocation};
 use toolbus_tools::id::{CallId, SessionId, ToolName};
 use toolbus_tools::{CallError, Door, Invoker, Outcome, Output, Principal, Registry, Scope, Tool};
+use toolbus_wire::json::RawJson;
 use toolbus_wire::message::tool::{ContentBlock, ContentKind};
 use toolbus_wire::message::toolbus::ToolProgress;
 use toolbus_wire::name::{AgentName, InstanceId};
@@ -90,8 +91,8 @@ async fn work(seen: Watched, call: Invocation) -> Outcome {
                 mime_type: Some("image/png".to_owned()),
                 uri: None,
             }],
-            structured: Some(json!({"AnyCase": [1, null]})),
-            is_error: false,
+            structured: Some(RawJson::of(&json!({"AnyCase": [1, null]}))),
+            ..Output::default()
         }),
         "say too much" => Ok(Output {
             content: Some("\0".repeat(8 << 20)),
@@ -102,8 +103,8 @@ async fn work(seen: Watched, call: Invocation) -> Outcome {
                 mime_type: None,
                 uri: None,
             }],
-            structured: Some(json!({"more": "\n".repeat(4 << 20)})),
-            is_error: false,
+            structured: Some(RawJson::of(&json!({"more": "\n".repeat(4 << 20)}))),
+            ..Output::default()
         }),
         "fail itself" => Ok(Output::error("no luck")),
         "fail" => Err(CallError::new(ErrorCode::Denied, "not you")),

@@ -17,6 +17,7 @@ use toolbus_tools::bus::{Remote, RemoteCall, output_of};
 use toolbus_tools::call::Invocation;
 use toolbus_tools::{CallError, Executor, Invoker, Outcome, Output, Registry, Tool};
 use toolbus_wire::header::{self, Headers};
+use toolbus_wire::json::RawJson;
 use toolbus_wire::message::tool::{ToolError, ToolInvokeRequest, ToolInvokeResponse};
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{ErrorCode, Execution, Message, message, queue, topic};
@@ -284,7 +285,7 @@ async fn a_worker_that_knows_none_of_our_headers_is_waited_for() {
                 workers: None,
                 topic: &topic::TOOL_INVOKE_MCP,
                 tool: "add_task",
-                arguments: json!({"a": 1}),
+                params: RawJson::of(&json!({"arguments": {"a": 1}})),
                 session: None,
                 headers: Headers::new().with(header::MCP_SERVER, "todo"),
                 permit: &call.permit,

@@ -15,10 +15,12 @@ use crate::ErrorCode;
 use crate::frame::SHORT_STRING_BYTES_MAX;
 
 mod completion;
+mod relay;
 mod resource;
 mod subscription;
 
 pub use completion::*;
+pub use relay::*;
 pub use resource::*;
 pub use subscription::*;
 
@@ -70,6 +72,13 @@ pub struct McpServerSummary {
     /// Toolbus extension: what it can do beside giving what it lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub features: Option<Vec<McpFeature>>,
+    /// Toolbus extension: its bridge takes [`McpRelayRequest`]s for it.
+    #[serde(
+        default,
+        deserialize_with = "field::or_default",
+        skip_serializing_if = "field::is_default"
+    )]
+    pub relays: bool,
     /// Toolbus extension: which of its lists have changed, by numbers that are others then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revisions: Option<McpRevisions>,

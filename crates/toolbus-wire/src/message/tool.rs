@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Message, field};
+use crate::json::RawJson;
 use crate::{ErrorCode, Execution, json};
 
 /// Longest id of a call and longest name of a tool, in bytes.
@@ -47,7 +48,7 @@ pub struct ToolInvokeResponse {
     pub content_blocks: Option<Vec<ContentBlock>>,
     /// Ours: the answer as a value, when the tool gives one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub structured_content: Option<Value>,
+    pub structured_content: Option<RawJson>,
 }
 
 impl Message for ToolInvokeResponse {

@@ -51,6 +51,8 @@ topics! {
         TOOL_META_MCP_REFRESH = "tool.meta.mcp.refresh";
         /// Asks a bridge about its servers, or changes them.
         MCP_MANAGE = "mcp.manage";
+        /// Toolbus extension: makes a request to an MCP server as a client means it.
+        MCP_RELAY = "mcp.relay";
         /// Toolbus extension: asks a bridge to report changes of resources, for as long as the
         /// request holds.
         MCP_SUBSCRIBE = "mcp.subscribe";

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 use toolbus_tools::{CallError, Output};
+use toolbus_wire::json::RawJson;
 
 /// A string is text; any other value is structured, and its JSON is the text.
 pub(super) fn output_of<R: Serialize>(result: R) -> Result<Output, CallError> {
@@ -14,7 +15,7 @@ pub(super) fn output_of<R: Serialize>(result: R) -> Result<Output, CallError> {
         Value::String(text) => Output::text(text),
         value => {
             let text = value.to_string();
-            Output { structured: Some(value), ..Output::text(text) }
+            Output { structured: Some(RawJson::of(&value)), ..Output::text(text) }
         }
     })
 }

@@ -248,5 +248,5 @@ async fn types_are_re_exported_for_derives() {
     });
     let toolbus = Toolbus::builder().tool(greet).open().await.unwrap();
     let output = call(&toolbus, "greet", json!({"name": "Bob"})).await.unwrap();
-    assert_eq!(output.structured, Some(json!({"greeting": "Hello Bob"})));
+    assert_eq!(output.structured.unwrap().text(), r#"{"greeting":"Hello Bob"}"#);
 }

@@ -10,6 +10,17 @@ fn finder(secrets: &[&str]) -> Finder {
 }
 
 #[test]
+fn a_text_stays_as_it_was_written_but_for_what_is_erased() {
+    let finder = finder(&["tok-123456", "a\"b\\c\nd", "7777777"]);
+    let text = r#"{ "n" : 1234567890123456789012.50, "t" : "tok-12345\u0036", "tok-123456":[],
+        "o": ["\u0041", 17777777, true, "a\"b\\c\nd!"] , "x":"" }"#;
+    let expected = r#"{ "n" : 1234567890123456789012.50, "t" : "***", "***-1":[],
+        "o": ["\u0041", "***", true, "***!"] , "x":"" }"#;
+    assert_eq!(finder.erase_json(text).as_deref(), Some(expected));
+    assert_eq!(finder.erase_json(expected), None);
+}
+
+#[test]
 fn found_wherever_it_stands_and_nothing_else_is_touched() {
     let finder = finder(&["tok-123456", "tok-123456-longer", "a\"b\\c\nd\u{e9}", "7777777"]);
     let check = |mut value: Value, expected: Value| {

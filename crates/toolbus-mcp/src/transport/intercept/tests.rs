@@ -67,7 +67,7 @@ fn a_server_that_takes_no_word_of_cancelled_calls_is_stuck() {
 async fn nothing_is_kept_of_a_call_that_is_settled() {
     let answer = |id| json!({"jsonrpc": "2.0", "id": id, "result": {"content": []}});
     let (mut tap, wire) = tap([answer(json!(1)), answer(json!(1)), answer(json!("2"))]);
-    let tag = CallTag::new(Progress::to(|_| {}), Asker::none());
+    let tag = CallTag::new(Progress::to(|_| {}), Asker::none(), RawJson::of(&json!({})));
     for id in 1..=3 {
         drop(tap.send(call(id, &tag)));
     }

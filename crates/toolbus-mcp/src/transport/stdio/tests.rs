@@ -1,6 +1,7 @@
 //! Which call an answer ends that is too long or not understood.
 
 use super::*;
+use crate::eraser::Eraser;
 
 fn check_cut(line: &str, expected: Option<RequestId>) {
     assert_eq!(
@@ -33,9 +34,9 @@ fn a_long_line_that_answers_nobody() {
 }
 
 fn check(line: &str, expected: &str) {
-    let shown = match parse_line(line.as_bytes()) {
+    let shown = match parse_line(&WireState::new("s", Eraser::default()), line.as_bytes()) {
         ParsedLine::Message(_) => "message".to_owned(),
-        ParsedLine::Answer(id) => format!("answer to {id}"),
+        ParsedLine::Answer(id, _) => format!("answer to {id}"),
         ParsedLine::Stray => "stray".to_owned(),
     };
     assert_eq!(shown, expected, "{line}");

@@ -1,3 +1,4 @@
+use toolbus_wire::json::RawJson;
 use toolbus_wire::message::tool::{ContentBlock, ContentKind};
 
 use super::*;
@@ -21,7 +22,7 @@ fn parts_and_the_value_are_bounded_together() {
     let beside = json_bytes(&part(0));
     let output = Output {
         blocks: vec![part(CONTENT_BYTES_MAX - 2 * beside - 10), part(20), part(5)],
-        structured: Some(serde_json::json!([1, 2, 3])),
+        structured: Some(RawJson::of(&[1, 2, 3])),
         ..Output::text("text")
     };
     let shaped = truncate_output(output);
@@ -33,7 +34,8 @@ fn parts_and_the_value_are_bounded_together() {
          omitted]"
     );
 
-    let small = Output { blocks: vec![part(1)], structured: Some(1.into()), ..Output::default() };
+    let small =
+        Output { blocks: vec![part(1)], structured: Some(RawJson::of(&1)), ..Output::default() };
     assert_eq!(truncate_output(small.clone()), small);
 }
 
@@ -44,7 +46,7 @@ fn what_is_sent_is_bounded_as_json() {
     for text in texts.into_iter().chain(["x".repeat(CONTENT_BYTES_MAX)]) {
         let output = Output {
             blocks: vec![part(CONTENT_BYTES_MAX / 2), part(CONTENT_BYTES_MAX / 3)],
-            structured: Some(serde_json::json!("\0".repeat(CONTENT_BYTES_MAX / 5))),
+            structured: Some(RawJson::of(&"\0".repeat(CONTENT_BYTES_MAX / 5))),
             ..Output::text(text)
         };
         let shaped = truncate_output(output);

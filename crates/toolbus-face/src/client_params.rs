@@ -1,0 +1,25 @@
+//! The params of a request as its client wrote them, which rmcp has read into its types.
+
+use axum::http::request::Parts;
+use rmcp::RoleServer;
+use rmcp::service::RequestContext;
+use toolbus_wire::json::RawJson;
+
+/// The params of the message in the body of an HTTP request.
+#[derive(Clone)]
+pub(crate) struct ClientParams(RawJson);
+
+impl ClientParams {
+    /// Those of a message; `None` where it has none, or is no message.
+    pub(crate) fn read(body: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(body).ok()?;
+        RawJson::parse(text.to_owned()).ok()?.member("params").map(Self)
+    }
+
+    /// Those of the HTTP request that a request came with, else none.
+    pub(crate) fn of(context: &RequestContext<RoleServer>) -> RawJson {
+        let parts = context.extensions.get::<Parts>();
+        let params = parts.and_then(|parts| parts.extensions.get::<Self>());
+        params.map_or_else(|| RawJson::of(&serde_json::json!({})), |params| params.0.clone())
+    }
+}

@@ -1,0 +1,107 @@
+//! Requests of MCP clients to servers, relayed by a bridge as they are.
+
+use toolbus_bus::requester::{self, Requester};
+use toolbus_bus::{CallContext, Envelope};
+use toolbus_tools::Permit;
+use toolbus_tools::bus::{error_of_reply, unreadable_reply};
+use toolbus_tools::call::CallError;
+use toolbus_tools::invoker::ReadContext;
+use toolbus_wire::envelope::new_id;
+use toolbus_wire::json::RawJson;
+use toolbus_wire::message::mcp::{McpRelayRequest, McpRelayResponse};
+use toolbus_wire::message::tool::ToolError;
+use toolbus_wire::{ErrorCode, header, json, message, queue, topic};
+
+use crate::directory::McpDirectory;
+use crate::resolve::find_exact_server;
+
+/// A request that a bridge is to relay.
+pub(crate) struct Relay<'a> {
+    /// The server, by its exact name.
+    pub(crate) server: &'a str,
+    /// The protocol's name of the method.
+    pub(crate) method: &'static str,
+    pub(crate) params: RawJson,
+    /// Whether it is declared idempotent or read-only. Any other request is sent once.
+    pub(crate) may_repeat: bool,
+    pub(crate) permit: &'a Permit,
+    pub(crate) context: CallContext,
+}
+
+impl Relay<'_> {
+    /// Has a bridge make the request.
+    ///
+    /// # Errors
+    /// Why there is no reply.
+    pub(crate) async fn request(self, requester: &Requester) -> Result<Envelope, requester::Error> {
+        let call_id = new_id();
+        let body = McpRelayRequest {
+            tool_call_id: call_id.clone(),
+            server_name: self.server.to_owned(),
+            method: self.method.to_owned(),
+            params: self.params,
+        };
+
+        let envelope = Envelope::of(&body, requester.agent().as_str());
+        let request = requester::Request {
+            topic: &topic::MCP_RELAY,
+            workers: Some(&queue::mcp_bridge_relay(requester.agent())),
+            envelope: envelope.with_header(header::CONTENT_TRUST, "tool-request"),
+            call_id: &call_id,
+            may_repeat: self.may_repeat,
+            context: self.context,
+        };
+        requester.request_sealed(request, self.permit).await
+    }
+}
+
+/// The result that a reply brings, as the server wrote it.
+///
+/// # Errors
+/// The error that it tells of, or [`ErrorCode::OutcomeUnknown`] when it cannot be read.
+pub(crate) fn result_of(reply: &Envelope) -> Result<RawJson, CallError> {
+    if message::is::<ToolError>(reply) {
+        let error = json::read::<ToolError>(&reply.body);
+        return Err(error.map_or_else(|error| unreadable_reply(reply, error), error_of_reply));
+    }
+    let response = json::read::<McpRelayResponse>(&reply.body);
+    response.map(|response| response.result).map_err(|error| unreadable_reply(reply, error))
+}
+
+impl McpDirectory {
+    /// Has a server answer a request that only reads, and returns the result as it wrote it.
+    ///
+    /// # Errors
+    /// When no bridge answers in time, or the server gives no result.
+    pub async fn relay(
+        &self,
+        server: &str,
+        method: &'static str,
+        params: RawJson,
+        context: ReadContext,
+    ) -> Result<RawJson, CallError> {
+        let servers = self.servers();
+        let known = find_exact_server(&servers, server);
+        if !known.is_some_and(|known| known.relays) {
+            return Err(CallError::new(
+                ErrorCode::Unroutable,
+                format!("no bridge that relays is there for MCP server '{server}'"),
+            ));
+        }
+
+        let ReadContext { call, permit, .. } = context;
+        let relay =
+            Relay { server, method, params, may_repeat: true, permit: &permit, context: call };
+        let reply = relay.request(&self.inner.requester).await.map_err(|error| match error {
+            requester::Error::Timeout { .. } => {
+                CallError::new(ErrorCode::Timeout, "no bridge answers for this MCP server in time")
+            }
+            error if error.is_unroutable() => CallError::new(
+                ErrorCode::Unroutable,
+                "no MCP bridge is running: nobody reaches MCP servers",
+            ),
+            error => toolbus_tools::bus::error_of(method, error),
+        })?;
+        result_of(&reply)
+    }
+}

@@ -1,0 +1,48 @@
+//! The methods of MCP that are requested of servers for callers.
+
+/// A method of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// Calls a tool.
+    CallTool,
+    /// Gets a prompt, filled in.
+    GetPrompt,
+    /// Reads a resource.
+    ReadResource,
+    /// Lists resources, page by page.
+    ListResources,
+    /// Lists templates of resources, page by page.
+    ListResourceTemplates,
+    /// Proposes values for an argument that was begun.
+    Complete,
+}
+
+impl Method {
+    const ALL: [Self; 6] = [
+        Self::CallTool,
+        Self::GetPrompt,
+        Self::ReadResource,
+        Self::ListResources,
+        Self::ListResourceTemplates,
+        Self::Complete,
+    ];
+
+    /// The method of this name; `None` where it is none that callers may request.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|method| method.name() == name)
+    }
+
+    /// Its name in the protocol.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CallTool => "tools/call",
+            Self::GetPrompt => "prompts/get",
+            Self::ReadResource => "resources/read",
+            Self::ListResources => "resources/list",
+            Self::ListResourceTemplates => "resources/templates/list",
+            Self::Complete => "completion/complete",
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The arguments of a call as their caller wrote them.
+//!
+//! Gates and tools see arguments as values, in which a number that no `f64` holds is another. Who
+//! sends a call on sends what was written, where it means the very arguments that have passed the
+//! gates.
+
+use serde_json::{Map, Value};
+use toolbus_wire::json::{RawJson, count_values};
+
+/// What a caller wrote.
+#[derive(Debug, Clone)]
+pub(crate) enum Written {
+    /// All params of the request of an MCP client.
+    Params(RawJson),
+    /// The text of the arguments.
+    Arguments(String),
+}
+
+/// The params of a call of this tool, with the name and the arguments that these are: an object of
+/// `name`, `arguments` and what an MCP client wrote beside them.
+pub(crate) fn params_of(written: Option<&Written>, tool: &str, arguments: &Value) -> RawJson {
+    let nothing = || RawJson::of(&Map::new());
+    let (params, outer) = match written {
+        Some(Written::Params(params)) => (params.clone(), params.member("arguments")),
+        Some(Written::Arguments(text)) => (nothing(), RawJson::parse(text.clone()).ok()),
+        None => (nothing(), None),
+    };
+
+    // The caller calls the tool, or a tool that calls it: then the arguments are among its own.
+    let inner = outer.as_ref().and_then(|outer| outer.member("arguments"));
+    let mut as_written = [outer, inner].into_iter().flatten();
+    let as_written = as_written.find(|as_written| means(as_written, arguments));
+    let arguments = as_written.unwrap_or_else(|| RawJson::of(arguments));
+
+    let params = params.with_member("name", Some(&RawJson::of(&tool)));
+    params.with_member("arguments", Some(&arguments))
+}
+
+/// Whether a text means this value to every reader. Of a member that stands twice one reader takes
+/// the first and another the last, so that a gate would have seen something else than the tool.
+fn means(written: &RawJson, value: &Value) -> bool {
+    let count = |text: &str| count_values(text.as_bytes());
+    count(written.text()) == count(&value.to_string())
+        && serde_json::from_str::<Value>(written.text()).is_ok_and(|read| read == *value)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of_params(written: &str, arguments: &Value) -> String {
+        let written = RawJson::parse(written.to_owned()).unwrap();
+        params_of(Some(&Written::Params(written)), "add", arguments).to_string()
+    }
+
+    #[test]
+    fn arguments_go_as_they_were_written() {
+        let large = "12345678901234567890123";
+        let arguments = json!({"n": large.parse::<f64>().unwrap()});
+        let expected =
+            format!(r#"{{"name":"add","arguments":{{"n":{large}}},"_meta":{{"a":1.50}}}}"#);
+        let called = expected.replace("add", "notes__add");
+        assert_eq!(of_params(&called, &arguments), expected);
+
+        let expected = format!(r#"{{"name":"add","arguments":{{"n":{large}}}}}"#);
+        let wrapped = format!(r#"{{"tool_name":"add","arguments":{{"n":{large}}}}}"#);
+        let called = format!(r#"{{"name":"mcp_invoke_tool","arguments":{wrapped}}}"#);
+        assert_eq!(of_params(&called, &arguments), expected);
+        let told = params_of(Some(&Written::Arguments(wrapped)), "add", &arguments);
+        assert_eq!(told.to_string(), expected);
+    }
+
+    /// A gate has seen the last of two members, and a server may take the first.
+    #[test]
+    fn what_no_gate_has_seen_goes_nowhere() {
+        let seen = json!({"path": "/tmp"});
+        let expected = r#"{"name":"add","arguments":{"path":"/tmp"}}"#;
+        for written in [
+            r#"{"name":"add","arguments":{"path":"/etc","path":"/tmp"}}"#,
+            r#"{"name":"add","arguments":{"path":"/etc"}}"#,
+            r#"{"name":"add"}"#,
+        ] {
+            assert_eq!(of_params(written, &seen), expected, "{written}");
+        }
+        assert_eq!(params_of(None, "add", &seen).text(), expected);
+    }
+}

@@ -1,0 +1,246 @@
+//! JSON that is kept as it was written.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// A JSON value as it was written: every digit of a number, every member, in its order. It takes
+/// its text and no more, however many values are in it. Clones share it.
+#[derive(Clone)]
+pub struct RawJson(Arc<RawValue>);
+
+/// There are more values in a text than somebody who looks into it takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it has more than {max} values")]
+pub struct TooManyValues {
+    /// The limit.
+    pub max: usize,
+}
+
+impl RawJson {
+    /// Takes a text that is one JSON value.
+    ///
+    /// # Errors
+    /// When it is not. The error quotes nothing of the text.
+    pub fn parse(text: String) -> Result<Self, serde_json::Error> {
+        RawValue::from_string(text).map(Self::from)
+    }
+
+    /// The value as the text that it would be written as.
+    ///
+    /// # Panics
+    /// When it cannot be written as JSON: it has a map whose keys are no strings.
+    #[must_use]
+    pub fn of(value: &impl Serialize) -> Self {
+        let raw = serde_json::value::to_raw_value(value);
+        Self::from(raw.expect("only string keys are written"))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        self.0.get()
+    }
+
+    /// The value itself, for who looks into it. A value in memory may take thirty times its text.
+    ///
+    /// # Errors
+    /// When there are more than `max` values in it.
+    pub fn to_value(&self, max: usize) -> Result<Value, TooManyValues> {
+        if count_values(self.text().as_bytes()) > max {
+            return Err(TooManyValues { max });
+        }
+        Ok(serde_json::from_str(self.text()).unwrap_or_default())
+    }
+
+    /// The members of an object, in their order; `None` where this is no object. Of a name that
+    /// stands twice, both are there.
+    #[must_use]
+    pub fn members(&self) -> Option<Vec<(Cow<'_, str>, &RawValue)>> {
+        serde_json::from_str::<Members<'_>>(self.text()).ok().map(|members| members.0)
+    }
+
+    /// The member of this name of an object, the first of several.
+    #[must_use]
+    pub fn member(&self, name: &str) -> Option<Self> {
+        let members = self.members()?.into_iter();
+        let mut named = members.filter(|(member, _)| member == name);
+        named.next().map(|(_, value)| Self::from(value.to_owned()))
+    }
+
+    /// The same object with this member in the place of those of its name, or without it; anything
+    /// else as it is.
+    #[must_use]
+    pub fn with_member(&self, name: &str, value: Option<&Self>) -> Self {
+        let Some(members) = self.members() else { return self.clone() };
+        let mut text = String::with_capacity(self.text().len() + name.len() + 16);
+        let mut push = |name: &str, value: &str| {
+            text.push(if text.is_empty() { '{' } else { ',' });
+            text.push_str(&Value::from(name).to_string());
+            text.push(':');
+            text.push_str(value);
+        };
+
+        let mut is_placed = false;
+        for (member, kept) in &members {
+            if member != name {
+                push(member, kept.get());
+            } else if let Some(value) = value.filter(|_| !is_placed) {
+                push(name, value.text());
+                is_placed = true;
+            }
+        }
+        if let Some(value) = value.filter(|_| !is_placed) {
+            push(name, value.text());
+        }
+
+        text.push_str(if text.is_empty() { "{}" } else { "}" });
+        Self::parse(text).unwrap_or_else(|_| self.clone())
+    }
+}
+
+/// How many values are in a text that is JSON, about: objects, arrays, and what they hold. It reads
+/// the bytes and keeps nothing.
+#[must_use]
+pub fn count_values(text: &[u8]) -> usize {
+    let (mut count, mut in_text, mut escaped) = (1, false, false);
+    for byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            b',' | b'[' | b'{' if !in_text => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
+impl From<Box<RawValue>> for RawJson {
+    fn from(raw: Box<RawValue>) -> Self {
+        Self(raw.into())
+    }
+}
+
+impl PartialEq for RawJson {
+    /// By their texts: whoever wrote one otherwise may have meant something by it.
+    fn eq(&self, other: &Self) -> bool {
+        self.text() == other.text()
+    }
+}
+
+impl Eq for RawJson {}
+
+impl fmt::Display for RawJson {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+impl fmt::Debug for RawJson {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RawJson({} bytes)", self.text().len())
+    }
+}
+
+impl Serialize for RawJson {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for RawJson {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Box::<RawValue>::deserialize(deserializer).map(Self::from)
+    }
+}
+
+/// The members of an object, in their order.
+struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OfObject;
+
+        impl<'de> Visitor<'de> for OfObject {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+                let mut members = Vec::new();
+                while let Some(Name(name)) = map.next_key()? {
+                    // Members are few; a text with more of them is not looked into.
+                    if members.len() >= MEMBERS_MAX {
+                        map.next_value::<IgnoredAny>()?;
+                        return Err(A::Error::custom("too many members"));
+                    }
+                    members.push((name, map.next_value()?));
+                }
+                Ok(Members(members))
+            }
+        }
+
+        deserializer.deserialize_map(OfObject)
+    }
+}
+
+/// Most members of an object that is looked into.
+const MEMBERS_MAX: usize = 1 << 16;
+
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(text: &str) -> RawJson {
+        RawJson::parse(text.to_owned()).unwrap()
+    }
+
+    #[test]
+    fn a_text_stays_as_it_was_written() {
+        let text = r#"{"b":12345678901234567890123,"a":1.50,"é\u0041":[ ]}"#;
+        let written = serde_json::to_string(&raw(text)).unwrap();
+        assert_eq!(written, text);
+        let read: RawJson = serde_json::from_str(&written).unwrap();
+        assert_eq!(read, raw(text));
+    }
+
+    #[test]
+    fn values_are_counted_outside_of_texts() {
+        for (text, count) in
+            [("0", 1), ("[]", 2), ("[0,0,0]", 4), (r#"{"a,[":"\",{"}"#, 2), (r#"{"a":[1,{}]}"#, 5)]
+        {
+            assert_eq!(count_values(text.as_bytes()), count, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_value_with_too_many_values_is_not_made() {
+        assert_eq!(raw("[1,2]").to_value(3), Ok(serde_json::json!([1, 2])));
+        assert_eq!(raw("[1,2,3]").to_value(3), Err(TooManyValues { max: 3 }));
+    }
+
+    #[test]
+    fn a_member_is_replaced_where_it_stands() {
+        let object = raw(r#"{"a":1,"b":2,"a":3}"#);
+        let with = |name, value: Option<&str>| {
+            object.with_member(name, value.map(raw).as_ref()).text().to_owned()
+        };
+        assert_eq!(with("a", Some("9")), r#"{"a":9,"b":2}"#);
+        assert_eq!(with("a", None), r#"{"b":2}"#);
+        assert_eq!(with("c", Some("[1]")), r#"{"a":1,"b":2,"a":3,"c":[1]}"#);
+        assert_eq!(raw("{}").with_member("a", None).text(), "{}");
+        assert_eq!(raw("[1]").with_member("a", Some(&raw("1"))).text(), "[1]");
+        assert_eq!(object.member("a"), Some(raw("1")));
+    }
+}

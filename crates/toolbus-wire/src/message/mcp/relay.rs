@@ -1,0 +1,41 @@
+use serde::{Deserialize, Serialize};
+
+use crate::Message;
+use crate::json::RawJson;
+
+/// Toolbus extension: has a bridge make a request to a server as an MCP client means it, and bring
+/// the answer as the server wrote it.
+///
+/// What goes wrong at the bridge is a [`ToolError`](crate::message::tool::ToolError); so is a
+/// JSON-RPC error of the server, which stands in its details as a
+/// [`McpServerError`](super::McpServerError).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct McpRelayRequest {
+    /// Id of the call.
+    pub tool_call_id: String,
+    /// The server, by the exact name that it is configured by.
+    pub server_name: String,
+    /// The method, as the protocol names it, such as `tools/call`.
+    pub method: String,
+    /// Its params, as the client wrote them.
+    pub params: RawJson,
+}
+
+impl Message for McpRelayRequest {
+    const TYPE: &'static str = "Toolbus.McpRelayRequest";
+}
+
+/// The result of a [`McpRelayRequest`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct McpRelayResponse {
+    /// Id of the call, from the request.
+    pub tool_call_id: String,
+    /// The result as the server wrote it, without credentials.
+    pub result: RawJson,
+}
+
+impl Message for McpRelayResponse {
+    const TYPE: &'static str = "Toolbus.McpRelayResponse";
+}
