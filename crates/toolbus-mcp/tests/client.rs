@@ -34,6 +34,8 @@ mod older_http;
 mod programs;
 #[path = "client/real.rs"]
 mod real;
+#[path = "client/server_requests.rs"]
+mod server_requests;
 #[path = "client/supervised.rs"]
 mod supervised;
 #[path = "client/support.rs"]

@@ -23,7 +23,7 @@ use toolbus_wire::message::toolbus::{AskError, AskErrorCode};
 
 use super::caller_questions::{CallerQuestions, refusal_error};
 use crate::eraser::Eraser;
-use crate::transport::intercept::{CallTag, WireState};
+use crate::transport::intercept::{CallTag, WireState, Withdrawn};
 
 /// Answers the requests of one server to its client.
 pub(super) struct ClientRequestHandler {
@@ -69,7 +69,7 @@ impl ClientRequestHandler {
         tokio::select! {
             result = questions.elicit(params) => result,
             () = call.wait_over() => cancel(),
-            () = context.ct.cancelled() => cancel(),
+            () = wait_unwanted(context) => cancel(),
         }
     }
 
@@ -85,7 +85,7 @@ impl ClientRequestHandler {
         tokio::select! {
             result = questions.sample(params) => result,
             () = call.wait_over() => over(),
-            () = context.ct.cancelled() => over(),
+            () = wait_unwanted(context) => over(),
         }
     }
 
@@ -151,6 +151,19 @@ impl ClientHandler for ClientRequestHandler {
         } else {
             Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None))
         }
+    }
+}
+
+/// Waits until the server takes its request back, or the connection ends.
+async fn wait_unwanted(context: &RequestContext<RoleClient>) {
+    match context.extensions.get::<Withdrawn>() {
+        Some(withdrawn) => {
+            tokio::select! {
+                () = withdrawn.wait() => {}
+                () = context.ct.cancelled() => {}
+            }
+        }
+        None => context.ct.cancelled().await,
     }
 }
 

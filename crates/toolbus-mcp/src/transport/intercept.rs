@@ -7,7 +7,7 @@
 //! of the server are erased from every message that goes on from here.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -15,7 +15,8 @@ use parking_lot::Mutex;
 use rmcp::RoleClient;
 use rmcp::model::{
     ClientNotification, ClientRequest, GetExtensions as _, GetMeta, JsonRpcMessage,
-    JsonRpcNotification, ProgressNotificationParam, ProgressToken, RequestId, ServerNotification,
+    JsonRpcNotification, JsonRpcRequest, ProgressNotificationParam, ProgressToken, RequestId,
+    ServerNotification, ServerRequest,
 };
 use rmcp::service::{InboundStreamOrigin, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -32,14 +33,15 @@ use crate::lookup::URI_BYTES_MAX;
 
 mod credential_erasure;
 mod list_changes;
+mod server_requests;
 mod verbatim;
 
 use list_changes::ChangeReports;
 pub(crate) use list_changes::{ListKinds, ReportedChanges};
+use server_requests::ServerRequests;
+pub(crate) use server_requests::Withdrawn;
 pub(crate) use verbatim::Reading;
 
-/// Most requests of the server to its client that are not answered yet; more are dropped.
-const SERVER_REQUESTS_MAX: usize = 64;
 /// Most progress of one call that is forwarded in any one second; more is dropped.
 const PROGRESS_PER_SECOND_MAX: u32 = 50;
 /// Most notifications of cancelled requests that are still to be sent. A server that takes them
@@ -79,8 +81,9 @@ pub(crate) struct WireState {
     cancels_unsent: AtomicUsize,
     /// A warning was logged that the server repeats a credential.
     has_warned_of_credential: AtomicBool,
-    /// Requests of the server that are not answered yet.
-    server_requests: Mutex<HashSet<RequestId>>,
+    server_requests: ServerRequests,
+    /// The server was initialized, as those of the older era are.
+    is_initialized: AtomicBool,
 }
 
 /// Requests that wait for their answer. An answer to any other is not rmcp's to see: before the
@@ -175,7 +178,8 @@ impl WireState {
             pending: Mutex::default(),
             cancels_unsent: AtomicUsize::new(0),
             has_warned_of_credential: AtomicBool::new(false),
-            server_requests: Mutex::default(),
+            server_requests: ServerRequests::default(),
+            is_initialized: AtomicBool::new(false),
         })
     }
 
@@ -198,6 +202,7 @@ impl WireState {
     fn record_request(&self, id: &RequestId, request: &ClientRequest) {
         let mut pending = self.pending.lock();
         if matches!(request, ClientRequest::InitializeRequest(_)) {
+            self.is_initialized.store(true, Ordering::Release);
             // Requests before it got no answer in time, and must not get one now.
             *pending = PendingRequests::default();
         }
@@ -250,13 +255,18 @@ impl WireState {
                 None
             }
 
-            ServerNotification::CancelledNotification(cancelled) => {
-                // rmcp does not answer such a request any more.
+            // Not passed on: rmcp would drop the reply without a word, and nothing would tell when
+            // the request is over.
+            ServerNotification::CancelledNotification(cancelled)
+                if self.is_initialized.load(Ordering::Acquire) =>
+            {
                 if let Some(id) = &cancelled.params.request_id {
-                    self.server_requests.lock().remove(id);
+                    self.server_requests.withdraw(id);
                 }
-                Some(ServerNotification::CancelledNotification(cancelled))
+                None
             }
+            // In the newer era it ends a subscription of ours.
+            ended @ ServerNotification::CancelledNotification(_) => Some(ended),
             acknowledged @ ServerNotification::SubscriptionsAcknowledgedNotification(_) => {
                 Some(acknowledged)
             }
@@ -332,20 +342,19 @@ impl WireState {
         }
     }
 
-    /// Counts a request of the server as being answered. False when there are too many.
-    fn try_admit_server_request(&self, id: &RequestId) -> bool {
-        let mut requests = self.server_requests.lock();
-
-        let has_room = requests.len() < SERVER_REQUESTS_MAX;
-        if has_room {
-            requests.insert(id.clone());
-        } else {
-            tracing::debug!(
-                server = self.server,
-                "dropping request of MCP server: too many at a time"
-            );
+    /// Gives a request of the server its place. False when it is dropped.
+    fn try_admit_server_request(&self, request: &mut JsonRpcRequest<ServerRequest>) -> bool {
+        match self.server_requests.try_admit(&request.id) {
+            Ok(withdrawn) => {
+                request.request.extensions_mut().insert(withdrawn);
+                true
+            }
+            Err(why) => {
+                let reason = why.reason();
+                tracing::debug!(server = self.server, reason, "dropping request of MCP server");
+                false
+            }
         }
-        has_room
     }
 
     /// Forgets the request that an answer with this id is for. False when there is none.
@@ -371,7 +380,7 @@ impl WireState {
             let id = request.id.clone();
             let cleaned = credential_erasure::erase_credentials(message, &finder);
             if cleaned.is_none() {
-                self.server_requests.lock().remove(&id);
+                self.server_requests.finish(&id);
             }
             return cleaned;
         }
@@ -393,9 +402,7 @@ impl WireState {
             SentMessage::Request(id) if result == SendResult::Failed => {
                 self.pending.lock().take(&id);
             }
-            SentMessage::Answer(id) => {
-                self.server_requests.lock().remove(&id);
-            }
+            SentMessage::Answer(id) => self.server_requests.finish(&id),
             SentMessage::Cancel => {
                 self.cancels_unsent.fetch_sub(1, Ordering::AcqRel);
             }
@@ -476,11 +483,17 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for InterceptedTransport<T>
         self.wire.record_outgoing(&message);
         let sent = SentMessage::of(&message);
         let wire = Arc::clone(&self.wire);
-        let sending = self.inner.send(message);
+        // A server that has taken its request back wants no reply.
+        let is_wanted = !matches!(&sent, SentMessage::Answer(id)
+            if self.wire.server_requests.is_withdrawn(id));
+        let sending = is_wanted.then(|| self.inner.send(message));
 
         // Boxed: kilobytes, which every hand that this goes through would move.
         Box::pin(async move {
-            let result = sending.await;
+            let result = match sending {
+                Some(sending) => sending.await,
+                None => Ok(()),
+            };
             let sent_result = if result.is_ok() { SendResult::Sent } else { SendResult::Failed };
             wire.finish_send(sent, sent_result);
             result
@@ -504,8 +517,14 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for InterceptedTransport<T>
                     notification.notification = passed_on;
                     return Some(JsonRpcMessage::Notification(notification));
                 }
-                JsonRpcMessage::Request(request)
-                    if !self.wire.try_admit_server_request(&request.id) => {}
+                JsonRpcMessage::Request(mut request) => {
+                    if self.wire.try_admit_server_request(&mut request)
+                        && let Some(message) =
+                            self.wire.erase_credentials(JsonRpcMessage::Request(request))
+                    {
+                        return Some(message);
+                    }
+                }
                 JsonRpcMessage::Response(answer) if !self.wire.take_pending(&answer.id) => {}
                 JsonRpcMessage::Error(error)
                     if error.id.as_ref().is_some_and(|id| !self.wire.take_pending(id)) => {}

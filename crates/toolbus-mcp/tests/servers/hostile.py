@@ -25,7 +25,7 @@ MORE_TOOLS = {
     "leaks": ["leak"],
     "lenient": ["delete_all"],
     "slow": ["slow"],
-    "talks": ["pings", "progress"],
+    "talks": ["pings", "same-ping", "cancelled-pings", "progress"],
     "waits": ["wait", "cancelled", "early", "progress"],
     "where": ["where"],
 }
@@ -237,6 +237,17 @@ class Server:
         if name == "pings":
             for number in range(10_000):
                 send({"id": f"ping-{number}", "method": "ping"})
+            return text("asked")
+        if name == "same-ping":
+            for _ in range(20_000):
+                send({"id": 1, "method": "ping"})
+            return text("asked")
+        if name == "cancelled-pings":
+            for number in range(20_000):
+                send({"id": number, "method": "ping"})
+                # One whose reply is on its way by now.
+                params = {"requestId": number - 20}
+                send({"method": "notifications/cancelled", "params": params})
             return text("asked")
         if name == "where":
             return text(json.dumps({"cwd": os.getcwd(), **{n: os.environ.get(n) for n in "AB"}}))

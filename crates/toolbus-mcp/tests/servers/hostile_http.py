@@ -16,7 +16,7 @@ MEBIBYTE = 1 << 20
 OPENED = []
 TOOLS = ["echo", "silent", "silent-stream", "broken", "limited", "unauthorized", "page", "no-json"]
 TOOLS += ["huge", "huge-event", "bomb", "headers", "header", "endless", "resumed", "opened"]
-TOOLS += ["forged", "cut", "cut-stream", "around"]
+TOOLS += ["forged", "cut", "cut-stream", "around", "same-ping", "cancelled-pings"]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -100,6 +100,9 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(405, "text/plain", b"Method Not Allowed")
         elif KIND == "elsewhere":
             self.reply(307, "text/plain", b"", Location="http://localhost:1/steal")
+        elif "method" not in message:
+            # A reply to a request of its own, which it never takes.
+            time.sleep(1000)
         elif message.get("params", {}).get("name") == "around":
             self.reply(307, "text/plain", b"", Location=self.path)
         else:
@@ -124,6 +127,22 @@ class Handler(BaseHTTPRequestHandler):
             error = {"code": -32601, "message": "Method not found"}
             body = json.dumps({"jsonrpc": "2.0", "id": id, "error": error}).encode()
             self.reply(200, "application/json", body)
+
+    def pings(self, id, name):
+        """Asks without end before it answers, and takes no reply."""
+        self.stream()
+        for number in range(20_000):
+            ping = {"jsonrpc": "2.0", "id": number if name == "cancelled-pings" else 1, "method": "ping"}
+            self.event(ping)
+            if name == "cancelled-pings":
+                # One whose reply is on its way by now.
+                params = {"requestId": number - 20}
+                self.event({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+        result = {"content": [{"type": "text", "text": "asked"}]}
+        self.event({"jsonrpc": "2.0", "id": id, "result": result})
+
+    def event(self, message):
+        self.wfile.write(b"data: " + json.dumps(message).encode() + b"\n\n")
 
     def call(self, id, name):
         if name == "echo":
@@ -172,6 +191,8 @@ class Handler(BaseHTTPRequestHandler):
             error["data"] = "toolbus: the answer cannot be used"
             body = json.dumps({"jsonrpc": "2.0", "id": id, "error": error}).encode()
             self.reply(200, "application/json", body)
+        elif name in ("same-ping", "cancelled-pings"):
+            self.pings(id, name)
         elif name == "cut":
             self.send_response(200)
             self.send_header("Content-Type", "application/json")

@@ -5,6 +5,7 @@ use std::convert::Infallible;
 
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
+    ClientResult, EmptyObject, InitializeRequest, InitializeRequestParams,
 };
 use serde_json::{Value, json};
 
@@ -79,18 +80,50 @@ async fn nothing_is_kept_of_a_call_that_is_settled() {
     assert!(pending.requests.is_empty() && pending.by_token.is_empty());
 }
 
+fn ping(id: i64) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": "ping"})
+}
+
+fn taken_back(id: i64) -> Value {
+    json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})
+}
+
+fn reply(id: i64) -> TxJsonRpcMessage<RoleClient> {
+    let result = ClientResult::EmptyResult(EmptyObject {});
+    TxJsonRpcMessage::<RoleClient>::response(result, RequestId::Number(id))
+}
+
+fn initialize() -> TxJsonRpcMessage<RoleClient> {
+    let request = InitializeRequest::new(InitializeRequestParams::default());
+    TxJsonRpcMessage::<RoleClient>::request(request.into(), RequestId::Number(0))
+}
+
 #[tokio::test]
 async fn a_server_has_only_so_many_requests_at_a_time() {
-    let ping = |id| json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
-    let given_up = json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
-        "params": {"requestId": 5}});
-    let messages = (0..100).map(ping).chain([given_up, ping(200), ping(201)]);
+    let messages = (0..100).map(ping).chain([ping(5), taken_back(5), ping(200)]);
     let (mut tap, wire) = tap(messages);
+    drop(tap.send(initialize()));
     let mut taken = 0;
     while tap.receive().await.is_some() {
         taken += 1;
     }
-    // The 64 first, the notification, and one in the place of the one that was given up.
-    assert_eq!(taken, 64 + 1 + 1);
+    // What is taken back keeps its place until its handler has ended.
+    assert_eq!(taken, 64);
     assert!(wire.ended.is_cancelled());
+}
+
+#[tokio::test]
+async fn a_reply_keeps_its_place_until_it_was_sent() {
+    let (mut tap, wire) = tap([ping(1), taken_back(1), ping(2), taken_back(2), ping(3)]);
+    drop(tap.send(initialize()));
+    assert!(tap.receive().await.is_some(), "the first ping");
+    let sending = tap.send(reply(1));
+    assert!(tap.receive().await.is_some(), "the second one");
+    assert!(wire.server_requests.try_admit(&RequestId::Number(1)).is_err(), "on its way");
+    drop(sending);
+
+    // The second one is taken back before there is a reply, and none is sent.
+    assert!(tap.receive().await.is_some(), "the third one");
+    tap.send(reply(2)).await.unwrap();
+    assert!(wire.server_requests.try_admit(&RequestId::Number(2)).is_ok());
 }
