@@ -56,7 +56,8 @@ impl ClientRequestHandler {
             );
             AskError::new(
                 AskErrorCode::UnknownCall,
-                "the request belongs to no call in flight, or could belong to several",
+                "the request belongs to no call in flight, or could belong to several (one that \
+                 was cancelled counts until it is answered)",
             )
         })
     }

@@ -7,7 +7,6 @@
 //! of the server are erased from every message that goes on from here.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -15,8 +14,8 @@ use parking_lot::Mutex;
 use rmcp::RoleClient;
 use rmcp::model::{
     ClientNotification, ClientRequest, GetExtensions as _, GetMeta, JsonRpcMessage,
-    JsonRpcNotification, JsonRpcRequest, ProgressNotificationParam, ProgressToken, RequestId,
-    ServerNotification, ServerRequest,
+    JsonRpcNotification, JsonRpcRequest, ProgressNotificationParam, RequestId, ServerNotification,
+    ServerRequest,
 };
 use rmcp::service::{InboundStreamOrigin, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -33,11 +32,13 @@ use crate::lookup::URI_BYTES_MAX;
 
 mod credential_erasure;
 mod list_changes;
+mod pending_requests;
 mod server_requests;
 mod verbatim;
 
 use list_changes::ChangeReports;
 pub(crate) use list_changes::{ListKinds, ReportedChanges};
+use pending_requests::PendingRequests;
 use server_requests::ServerRequests;
 pub(crate) use server_requests::Withdrawn;
 pub(crate) use verbatim::Reading;
@@ -84,21 +85,6 @@ pub(crate) struct WireState {
     server_requests: ServerRequests,
     /// The server was initialized, as those of the older era are.
     is_initialized: AtomicBool,
-}
-
-/// Requests that wait for their answer. An answer to any other is not rmcp's to see: before the
-/// handshake is done, it takes that for the end of the connection.
-#[derive(Default)]
-struct PendingRequests {
-    requests: HashMap<RequestId, Option<TaggedRequest>>,
-    /// Calls whose progress is wanted, by their token.
-    by_token: HashMap<ProgressToken, CallTag>,
-}
-
-/// A request that belongs to a call.
-struct TaggedRequest {
-    tag: CallTag,
-    token: Option<ProgressToken>,
 }
 
 /// The tag of one call's requests. It is in their extensions, which are never sent.
@@ -189,7 +175,7 @@ impl WireState {
             JsonRpcMessage::Request(request) => self.record_request(&request.id, &request.request),
             JsonRpcMessage::Notification(notification) => {
                 if let Some(id) = cancelled_request(notification) {
-                    self.pending.lock().take(id);
+                    self.pending.lock().give_up(id);
                     if self.cancels_unsent.fetch_add(1, Ordering::AcqRel) >= CANCELS_UNSENT_MAX {
                         self.stuck.cancel();
                     }
@@ -207,13 +193,13 @@ impl WireState {
             *pending = PendingRequests::default();
         }
 
-        let tagged = request.extensions().get::<CallTag>().map(|tag| {
-            tag.0.handed_over.store(true, Ordering::Release);
-            let token = request.get_meta().get_progress_token().filter(|_| tag.wants_progress());
-            pending.by_token.extend(token.clone().map(|token| (token, tag.clone())));
-            TaggedRequest { tag: tag.clone(), token }
-        });
-        pending.requests.insert(id.clone(), tagged);
+        let Some(tag) = request.extensions().get::<CallTag>() else {
+            pending.add(id.clone());
+            return;
+        };
+        tag.0.handed_over.store(true, Ordering::Release);
+        let token = request.get_meta().get_progress_token().filter(|_| tag.wants_progress());
+        pending.add_call(id.clone(), tag.clone(), token);
     }
 
     /// Handles a notification here, or returns it when it is rmcp's.
@@ -276,7 +262,7 @@ impl WireState {
 
     fn forward_progress(&self, params: ProgressNotificationParam) {
         // The progress handler is called without the lock: it is the caller's code.
-        let tag = self.pending.lock().by_token.get(&params.progress_token).cloned();
+        let tag = self.pending.lock().call_by_token(&params.progress_token).cloned();
         let Some(tag) = tag else { return };
 
         if tag.try_admit_progress() {
@@ -291,7 +277,7 @@ impl WireState {
     }
 
     /// Forwards a line of the server's log. It does not say which call it is about, so it goes to a
-    /// caller only while there is but one.
+    /// caller only while there is but one call that it can be about.
     fn forward_log(&self, note: &impl Serialize) {
         let tag = self.pending.lock().only_call().cloned();
         let receiver = tag.filter(|tag| tag.wants_progress() && tag.try_admit_progress());
@@ -330,14 +316,13 @@ impl WireState {
     }
 
     /// The call that a request of the server belongs to: that of the stream on which it came; where
-    /// the transport has but one stream for all, the only call in flight. With several it is
-    /// unknown, and a question must not reach a caller whose call is not the cause of it.
+    /// the transport has but one stream for all, the only call that the server can be working on.
+    /// With several it is unknown, and a question must not reach a caller whose call is not the
+    /// cause of it.
     pub(crate) fn find_asking_call(&self, origin: Option<&InboundStreamOrigin>) -> Option<CallTag> {
         let pending = self.pending.lock();
         match origin {
-            Some(InboundStreamOrigin::OutboundRequest(id)) => {
-                pending.requests.get(id)?.as_ref().map(|tagged| tagged.tag.clone())
-            }
+            Some(InboundStreamOrigin::OutboundRequest(id)) => pending.call(id).cloned(),
             Some(InboundStreamOrigin::Unassociated) | None => pending.only_call().cloned(),
         }
     }
@@ -355,15 +340,6 @@ impl WireState {
                 false
             }
         }
-    }
-
-    /// Forgets the request that an answer with this id is for. False when there is none.
-    fn take_pending(&self, id: &RequestId) -> bool {
-        let mut pending = self.pending.lock();
-        pending.take(id)
-            // Some servers make a text of the number.
-            || matches!(id, RequestId::String(text)
-                if text.parse().is_ok_and(|number| pending.take(&RequestId::Number(number))))
     }
 
     /// Erases credentials from a message. `None` when there is nothing left of it.
@@ -400,7 +376,7 @@ impl WireState {
     fn finish_send(&self, message: SentMessage, result: SendResult) {
         match message {
             SentMessage::Request(id) if result == SendResult::Failed => {
-                self.pending.lock().take(&id);
+                self.pending.lock().take_unsent(&id);
             }
             SentMessage::Answer(id) => self.server_requests.finish(&id),
             SentMessage::Cancel => {
@@ -408,23 +384,6 @@ impl WireState {
             }
             SentMessage::Request(_) | SentMessage::Other => {}
         }
-    }
-}
-
-impl PendingRequests {
-    /// Forgets a request, and says whether it was pending.
-    fn take(&mut self, id: &RequestId) -> bool {
-        let Some(tagged) = self.requests.remove(id) else { return false };
-        if let Some(token) = tagged.and_then(|tagged| tagged.token) {
-            self.by_token.remove(&token);
-        }
-        true
-    }
-
-    /// The call in flight, when there is but one.
-    fn only_call(&self) -> Option<&CallTag> {
-        let mut tagged = self.requests.values().flatten();
-        tagged.next().filter(|_| tagged.next().is_none()).map(|tagged| &tagged.tag)
     }
 }
 
@@ -525,9 +484,13 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for InterceptedTransport<T>
                         return Some(message);
                     }
                 }
-                JsonRpcMessage::Response(answer) if !self.wire.take_pending(&answer.id) => {}
+                JsonRpcMessage::Response(answer)
+                    if !self.wire.pending.lock().take_answered(&answer.id) => {}
                 JsonRpcMessage::Error(error)
-                    if error.id.as_ref().is_some_and(|id| !self.wire.take_pending(id)) => {}
+                    if error
+                        .id
+                        .as_ref()
+                        .is_some_and(|id| !self.wire.pending.lock().take_answered(id)) => {}
                 message => {
                     if let Some(message) = self.wire.erase_credentials(message) {
                         return Some(message);

@@ -185,6 +185,33 @@ async fn a_question_that_could_be_of_several_calls_reaches_nobody() {
 }
 
 #[tokio::test]
+async fn a_question_of_a_call_that_was_given_up_reaches_nobody_else() {
+    let set = start(json!({"a": asking("older")})).await;
+    let deadline = Deadline::after(Duration::from_millis(300));
+    let late = set.call(call_of("a", "late", json!({})).with_deadline(deadline)).await;
+    assert_eq!(late.unwrap_err().code(), ErrorCode::Timeout);
+
+    // The server goes on with it, and asks, while another call is the only one.
+    let (asker, questions) = answering(|_| Ok(accepts()));
+    let (sink, heard) = progress();
+    let provokes = Call {
+        context: CallContext::until(Deadline::after(PATIENCE))
+            .with_asker(asker.clone())
+            .with_progress(sink),
+        ..call_of("a", "provoke", json!({}))
+    };
+    let answer = set.call(provokes).await.unwrap().text.unwrap();
+    assert_eq!(json_of(&answer), json!({"action": "cancel"}));
+    assert!(questions.lock().is_empty());
+    assert!(heard.lock().is_empty(), "{:?}", heard.lock());
+
+    // It has answered the call by now, so that there is nothing else that it could be asking for.
+    let form = asked(&set, "form", json!({}), asker).await.unwrap();
+    assert_eq!(json_of(&form), accepts());
+    set.close(Duration::ZERO).await;
+}
+
+#[tokio::test]
 async fn a_question_ends_with_its_call() {
     let set = start(json!({"a": asking("older")})).await;
     for how in ["cancelled", "late"] {
@@ -223,6 +250,14 @@ async fn a_question_ends_with_its_call() {
         eventually(PATIENCE, async || match Arc::strong_count(&open) {
             1 => Ok(()),
             other => Err(format!("{other} hold it")),
+        })
+        .await;
+
+        // Until the server has answered it, no question could be told from one of it.
+        eventually(PATIENCE, async || {
+            let (asker, _) = answering(|_| Ok(accepts()));
+            let form = asked(&set, "form", json!({}), asker).await.map_err(|e| e.to_string())?;
+            if json_of(&form) == accepts() { Ok(()) } else { Err(form) }
         })
         .await;
     }

@@ -27,6 +27,8 @@ SAMPLING = {
 lock = threading.Lock()
 waiting = {}
 cancelled = threading.Event()
+goes_on, late_is_over = threading.Event(), threading.Event()
+late = []
 calls = {"count": 0}
 lists = {"tools/list": 0, "prompts/list": 0}
 prompts = ["greet"]
@@ -91,6 +93,17 @@ def run_older(id, name, arguments):
         return text({"took_ms": round((time.monotonic() - began) * 1000)})
     if name == "lists":
         return text(lists)
+    if name == "late":
+        # Goes on when nobody waits for it any more.
+        goes_on.wait(60)
+        params = {"level": "info", "data": "of the late call"}
+        send({"method": "notifications/message", "params": params})
+        late.append(ask(number, "elicitation/create", FORM).get("result"))
+        return text("late")
+    if name == "provoke":
+        goes_on.set()
+        late_is_over.wait(60)
+        return text(late[0])
     if name == "wait":
         cancelled.wait(60)
         return text("waited")
@@ -181,7 +194,7 @@ def handle(message):
         }
     elif method == "tools/list":
         names = ["form", "url", "sample", "roots", "often", "flood", "long", "log", "wait"]
-        names += ["release", "echo", "again", "endless", "greedy", "capabilities", "change", "lists"]
+        names += ["late", "provoke", "release", "echo", "again", "endless", "greedy", "capabilities", "change", "lists"]
         tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
         result = {"resultType": "complete", "tools": tools, "ttlMs": 0, "cacheScope": "private"}
     elif method == "tools/call" and ERA == "older":
@@ -196,6 +209,8 @@ def handle(message):
     else:
         return send({"id": id, "error": {"code": -32601, "message": method}})
     send({"id": id, "result": result})
+    if params.get("name") == "late":
+        late_is_over.set()
 
 
 for line in sys.stdin:

@@ -76,8 +76,7 @@ async fn nothing_is_kept_of_a_call_that_is_settled() {
     assert!(tap.receive().await.is_some(), "the first answer");
     assert!(tap.receive().await.is_some(), "the third, for the second one answers nobody");
     drop(tap.send(cancel(3)));
-    let pending = wire.pending.lock();
-    assert!(pending.requests.is_empty() && pending.by_token.is_empty());
+    assert!(wire.pending.lock().has_no_request());
 }
 
 fn ping(id: i64) -> Value {
