@@ -5,7 +5,7 @@ use std::convert::Infallible;
 
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
-    ClientResult, EmptyObject, InitializeRequest, InitializeRequestParams,
+    ClientResult, EmptyObject, InitializeRequest, InitializeRequestParams, ProgressToken,
 };
 use serde_json::{Value, json};
 
