@@ -38,6 +38,7 @@ mod caller_questions;
 mod client_handler;
 mod exchange;
 mod handshake;
+mod hang_watch;
 mod lifecycle;
 mod list_subscription;
 mod listing;
@@ -52,6 +53,7 @@ use client_handler::ClientRequestHandler;
 use exchange::{Exchange, ExchangeScope, McpRequest};
 use handshake::McpSession;
 pub(crate) use handshake::{Handshake, ServerIdentity, StartAttempt};
+use hang_watch::HangWatch;
 use lifecycle::ConnectionLifecycle;
 use listing::OfferLister;
 use request_sender::RequestSender;
@@ -68,6 +70,7 @@ pub(crate) struct Connection {
     session: Mutex<Option<McpSession>>,
     lifecycle: Arc<ConnectionLifecycle>,
     sender: RequestSender,
+    hang_watch: HangWatch,
     /// Subscriptions to resources of a server of the older era.
     subscriptions: SharedSubscriptions,
 }
@@ -169,6 +172,7 @@ impl Connection {
             session: Mutex::new(Some(session)),
             lifecycle,
             sender,
+            hang_watch: HangWatch::default(),
             subscriptions: SharedSubscriptions::default(),
         })
     }
@@ -186,6 +190,18 @@ impl Connection {
 
     /// Calls a tool; [`AnswerReader`] says what each answer means.
     pub(crate) async fn call_tool(
+        &self,
+        call: &Call,
+        deadline: Instant,
+        is_listed: impl Fn() -> bool,
+    ) -> Result<RawJson, CallFailure> {
+        let _running = self.hang_watch.begin_call(deadline);
+        let called = self.exchange_call(call, deadline, is_listed).await;
+        self.note_unanswered(&called);
+        called
+    }
+
+    async fn exchange_call(
         &self,
         call: &Call,
         deadline: Instant,
@@ -223,7 +239,22 @@ impl Connection {
         call: &Call,
         until: Instant,
     ) -> Result<ReadResponse, CallFailure> {
-        read_exchange::read(&self.sender, request, call, until).await
+        let _running = self.hang_watch.begin_call(until);
+        let response = read_exchange::read(&self.sender, request, call, until).await;
+        self.note_unanswered(&response);
+        response
+    }
+
+    /// Notes a call that got no answer; several in a row have the server probed.
+    fn note_unanswered<T>(&self, called: &Result<T, CallFailure>) {
+        if matches!(called, Err(CallFailure::TimedOut | CallFailure::Lost(_))) {
+            self.hang_watch.record_unanswered(self.sender.wire.messages_received());
+        }
+    }
+
+    /// Waits until the server turns out to hang: calls had no answer, and neither had a probe.
+    pub(crate) async fn wait_hung(&self) -> Failure {
+        self.hang_watch.wait_hung(&self.sender).await
     }
 
     /// Subscribes to resources. Changes that the server reports from then on are received.
@@ -291,8 +322,8 @@ impl Connection {
 
     /// Closes the connection for all its holders, and waits until its child is reaped. Calls that
     /// run are cut off, and the server is told.
-    pub(crate) async fn close(&self) {
-        self.retire(&Failure::new("it was closed"));
+    pub(crate) async fn close(&self, because: &Failure) {
+        self.retire(because);
         self.lifecycle.cut_calls();
 
         self.sender.pending.close();

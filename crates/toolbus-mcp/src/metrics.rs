@@ -48,6 +48,14 @@ const LOST: Metric = Metric {
     description: "Connections that ended while the server was wanted",
     attributes: &[SERVER],
 };
+const HUNG: Metric = Metric {
+    name: "toolbus.mcp.server.connections.hung",
+    kind: Kind::Counter,
+    unit: "{connection}",
+    description: "Connections that were given up because the server answered neither calls nor a \
+                  probe; they count as lost too",
+    attributes: &[SERVER],
+};
 
 /// The duration of requests.
 pub const OPERATION_DURATION: Metric = Metric {
@@ -70,7 +78,8 @@ pub const SESSION_DURATION: Metric = Metric {
 };
 
 /// Every metric of this crate.
-pub const METRICS: &[Metric] = &[UP, TOOLS, CONNECTS, LOST, OPERATION_DURATION, SESSION_DURATION];
+pub const METRICS: &[Metric] =
+    &[UP, TOOLS, CONNECTS, LOST, HUNG, OPERATION_DURATION, SESSION_DURATION];
 
 /// Every span of this crate.
 pub const SPANS: &[Span] = &[
@@ -101,6 +110,7 @@ pub(crate) struct Metrics {
     pub(crate) labels: Labels,
     connects: Counter<u64>,
     lost: Counter<u64>,
+    hung: Counter<u64>,
     pub(crate) operations: Histogram<f64>,
     pub(crate) sessions: Histogram<f64>,
 }
@@ -113,6 +123,7 @@ impl Metrics {
             labels: Labels::default(),
             connects: CONNECTS.counter(meter),
             lost: LOST.counter(meter),
+            hung: HUNG.counter(meter),
             operations: OPERATION_DURATION.histogram(meter),
             sessions: SESSION_DURATION.histogram(meter),
         }
@@ -131,6 +142,11 @@ impl Metrics {
     /// Counts a lost connection to this server, which is a label of [`Metrics::label_of`].
     pub(crate) fn count_lost(&self, server: &KeyValue) {
         self.lost.add(1, std::slice::from_ref(server));
+    }
+
+    /// Counts a connection that was given up because the server hangs.
+    pub(crate) fn count_hung(&self, server: &ServerName) {
+        self.hung.add(1, &[self.label_of(server)]);
     }
 
     /// The label of a server.

@@ -18,6 +18,8 @@ mod eras;
 mod files;
 #[path = "client/grants.rs"]
 mod grants;
+#[path = "client/hangs.rs"]
+mod hangs;
 #[path = "client/hostile.rs"]
 mod hostile;
 #[path = "client/hostile_http.rs"]

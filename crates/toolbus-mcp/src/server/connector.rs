@@ -277,7 +277,7 @@ impl ServerConnector {
 
         let last = self.phase.send_replace(ConnectionPhase::Stopped);
         if let ConnectionPhase::Connected(connection, _) = last {
-            connection.close().await;
+            connection.close(&Failure::new("it was closed")).await;
         }
         self.context.announce();
     }
@@ -310,12 +310,19 @@ impl ServerConnector {
         self.phase.send_replace(connected);
 
         // A listing that is dropped half-way has changed nothing.
-        let why = tokio::select! {
-            () = connection.wait_over() => connection.why_over().await,
+        let (why, is_hung) = tokio::select! {
+            () = connection.wait_over() => (connection.why_over().await, false),
+            why = connection.wait_hung() => (why, true),
             never = self.follow_changes(&connection, cache) => match never {},
             never = connection.subscribe_to_list_changes() => match never {},
         };
         connection.record_lost();
+        if is_hung {
+            metrics.count_hung(&self.entry.name);
+            self.set_unavailable(Some(&why));
+            // Before the next attempt: the old program may hold what the new one needs.
+            connection.close(&why).await;
+        }
         why
     }
 

@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use rmcp::RoleClient;
@@ -80,6 +80,7 @@ pub(crate) struct WireState {
     eraser: Eraser,
     pending: Mutex<PendingRequests>,
     cancels_unsent: AtomicUsize,
+    messages_received: AtomicU64,
     /// A warning was logged that the server repeats a credential.
     has_warned_of_credential: AtomicBool,
     server_requests: ServerRequests,
@@ -163,10 +164,16 @@ impl WireState {
             eraser,
             pending: Mutex::default(),
             cancels_unsent: AtomicUsize::new(0),
+            messages_received: AtomicU64::new(0),
             has_warned_of_credential: AtomicBool::new(false),
             server_requests: ServerRequests::default(),
             is_initialized: AtomicBool::new(false),
         })
+    }
+
+    /// How many messages the server has sent, whatever they were.
+    pub(crate) fn messages_received(&self) -> u64 {
+        self.messages_received.load(Ordering::Acquire)
     }
 
     /// Remembers what a message to the server begins or ends.
@@ -465,6 +472,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for InterceptedTransport<T>
                 self.wire.ended.cancel();
                 return None;
             };
+            self.wire.messages_received.fetch_add(1, Ordering::AcqRel);
 
             match message {
                 JsonRpcMessage::Notification(mut notification) => {

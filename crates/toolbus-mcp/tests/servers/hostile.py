@@ -24,7 +24,7 @@ MORE_TOOLS = {
     "ids": ["wrong-id", "string-id", "twice", "bad-shape"],
     "leaks": ["leak"],
     "lenient": ["delete_all"],
-    "slow": ["slow"],
+    "slow": ["slow", "nap"],
     "talks": ["pings", "same-ping", "cancelled-pings", "progress"],
     "waits": ["wait", "cancelled", "early", "progress"],
     "where": ["where"],
@@ -255,6 +255,9 @@ class Server:
             secret = os.environ["SECRET"]
             print("my secret is", secret, file=sys.stderr, flush=True)
             raise RuntimeError(f"cannot use {secret}")
+        if name == "nap":
+            time.sleep(14)
+            return text("awake")
         if name == "slow":
             time.sleep(1000)
         if name == "wait":

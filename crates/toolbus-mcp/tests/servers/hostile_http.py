@@ -1,8 +1,8 @@
 """An HTTP server that does one thing wrong: python3 hostile_http.py KIND
 
-It prints its port. Of KIND depends what it does to every request; with the kind `good` it speaks
-the protocol of 2025-11-25, and what it does wrong depends on the tool that is called. Of the kinds
-`closing` and `breaking` it has a session and an event stream, which it ends as soon as it is opened.
+It prints its port; GET /log tells the methods that it was asked for. Of KIND depends what it does to every request; with the kind `good` it speaks
+the protocol of 2025-11-25, and what it does wrong depends on the tool that is called. With the kind
+`hangs` it answers nothing after the tool `silent`, until it is initialized again. Of the kinds `closing` and `breaking` it has a session and an event stream, which it ends as soon as it is opened.
 """
 
 import gzip
@@ -14,6 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 KIND = sys.argv[1]
 MEBIBYTE = 1 << 20
 OPENED = []
+HANGS = set()
+LOG = []
 TOOLS = ["echo", "silent", "silent-stream", "broken", "limited", "unauthorized", "page", "no-json"]
 TOOLS += ["huge", "huge-event", "bomb", "headers", "header", "endless", "resumed", "opened"]
 TOOLS += ["forged", "cut", "cut-stream", "around", "same-ping", "cancelled-pings"]
@@ -67,6 +69,8 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def do_GET(self):
+        if self.path == "/log":
+            return self.reply(200, "application/json", json.dumps(LOG).encode())
         OPENED.append(time.monotonic())
         if KIND == "older":
             self.stream()
@@ -83,6 +87,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         message = json.loads(body)
+        LOG.append(message.get("method"))
         if KIND == "silent":
             time.sleep(1000)
         elif KIND == "page":
@@ -100,6 +105,8 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(405, "text/plain", b"Method Not Allowed")
         elif KIND == "elsewhere":
             self.reply(307, "text/plain", b"", Location="http://localhost:1/steal")
+        elif HANGS and message.get("method") not in ("server/discover", "initialize"):
+            time.sleep(1000)
         elif "method" not in message:
             # A reply to a request of its own, which it never takes.
             time.sleep(1000)
@@ -113,6 +120,7 @@ class Handler(BaseHTTPRequestHandler):
         if id is None:
             self.reply(202, "text/plain", b"")
         elif method == "initialize":
+            HANGS.clear()
             info = {"name": "hostile", "version": "1"}
             version = "2025-11-25"
             result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
@@ -148,6 +156,8 @@ class Handler(BaseHTTPRequestHandler):
         if name == "echo":
             self.result(id, {"content": [{"type": "text", "text": "here"}]})
         elif name == "silent":
+            if KIND == "hangs":
+                HANGS.add(id)
             time.sleep(1000)
         elif name == "silent-stream":
             self.stream(b'{"jsonrpc":"2.0","method":"notifications/whatever"}')

@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 KIND = sys.argv[1]
 MEBIBYTE = 1 << 20
 TOOLS = ["echo", "headers", "huge", "no-json", "closes", "floods", "silent", "broken"]
-TOOLS += ["unauthorized", "lost", "gone"]
+TOOLS += ["unauthorized", "lost", "gone", "half-opens"]
 sessions, log = {}, []
 
 
@@ -120,6 +120,9 @@ class Handler(BaseHTTPRequestHandler):
         elif tool == "no-json":
             events.put(b"{oops")
             events.put(b'{"jsonrpc":"2.0","id":%d,"result":7,"error":8}' % id)
+        elif tool == "half-opens":
+            # The stream stays open, and nothing comes through it any more.
+            sessions[self.path.partition("?session=")[2]] = queue.Queue()
         elif tool == "closes":
             events.put(None)
         elif tool == "floods":
