@@ -120,6 +120,8 @@ pub enum CallError {
         server: String,
         /// Why, when the server is configured.
         reason: Option<String>,
+        /// When it is tried again, where it has stayed away and calls are refused until then.
+        retry_after: Option<Duration>,
     },
     /// There is no server of this name.
     #[error("MCP server '{server}' is not connected{}", name_list("Servers", names))]
@@ -294,13 +296,13 @@ impl CallError {
         }
     }
 
-    /// How long to wait before another call, where the server says so.
+    /// How long to wait before another call, where that is known.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::RateLimited { retry_after, .. } | Self::Failed { retry_after, .. } => {
-                *retry_after
-            }
+            Self::NotConnected { retry_after, .. }
+            | Self::RateLimited { retry_after, .. }
+            | Self::Failed { retry_after, .. } => *retry_after,
             _ => None,
         }
     }

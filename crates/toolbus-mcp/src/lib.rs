@@ -57,6 +57,7 @@ pub fn status(pool: &server_pool::ServerPool) -> serde_json::Value {
             ServerState::Disabled => "disabled",
             ServerState::Stopped => "stopped",
         };
+        let retry = retry_status(&status.state);
         let (reason, start) = match status.state {
             ServerState::Failed { failure, .. } => (Some(failure.to_string()), None),
             ServerState::Starting(progress) => (None, Some(start_status(progress))),
@@ -68,12 +69,25 @@ pub fn status(pool: &server_pool::ServerPool) -> serde_json::Value {
             "state": state,
             "reason": reason,
             "start": start,
+            "retry": retry,
             "notices": status.notices,
             "tools": status.summary.map_or(0, |summary| summary.tool_count),
         })
     });
 
     serde_json::json!({"servers": servers.collect::<Vec<_>>()})
+}
+
+/// When a server that is away is tried again, and whether calls are refused until then.
+fn retry_status(state: &ServerState) -> Option<serde_json::Value> {
+    let ServerState::Failed { attempts, next_try_in, is_circuit_open, .. } = state else {
+        return None;
+    };
+    Some(serde_json::json!({
+        "failed_attempts": attempts,
+        "in_s": next_try_in.as_millis().div_ceil(1_000),
+        "circuit": if *is_circuit_open { "open" } else { "closed" },
+    }))
 }
 
 fn start_status(progress: StartProgress) -> serde_json::Value {

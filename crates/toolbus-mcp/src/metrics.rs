@@ -2,7 +2,7 @@
 //! have OpenTelemetry's names for MCP clients, from [`toolbus_telemetry::mcp`], and are made in
 //! [`crate::record`].
 
-use opentelemetry::metrics::{Counter, Histogram};
+use opentelemetry::metrics::{Counter, Histogram, Meter};
 use opentelemetry::{KeyValue, global};
 use toolbus_telemetry::mcp::Labels;
 pub use toolbus_telemetry::mcp::SERVER;
@@ -56,6 +56,21 @@ const HUNG: Metric = Metric {
                   probe; they count as lost too",
     attributes: &[SERVER],
 };
+pub(crate) const CIRCUIT_OPEN: Metric = Metric {
+    name: "toolbus.mcp.server.circuit.open",
+    kind: Kind::ObservedGauge,
+    unit: "{server}",
+    description: "1 while calls of a server are refused at once because it stays away, else 0",
+    attributes: &[SERVER],
+};
+const CIRCUIT_CHANGES: Metric = Metric {
+    name: "toolbus.mcp.server.circuit.changes",
+    kind: Kind::Counter,
+    unit: "{change}",
+    description: "Times that calls of a server began to be refused because it stays away \
+                  (`opened`), and that it was connected again (`closed`)",
+    attributes: &[SERVER, OUTCOME],
+};
 
 /// The duration of requests.
 pub const OPERATION_DURATION: Metric = Metric {
@@ -78,8 +93,17 @@ pub const SESSION_DURATION: Metric = Metric {
 };
 
 /// Every metric of this crate.
-pub const METRICS: &[Metric] =
-    &[UP, TOOLS, CONNECTS, LOST, HUNG, OPERATION_DURATION, SESSION_DURATION];
+pub const METRICS: &[Metric] = &[
+    UP,
+    TOOLS,
+    CONNECTS,
+    LOST,
+    HUNG,
+    CIRCUIT_OPEN,
+    CIRCUIT_CHANGES,
+    OPERATION_DURATION,
+    SESSION_DURATION,
+];
 
 /// Every span of this crate.
 pub const SPANS: &[Span] = &[
@@ -111,6 +135,7 @@ pub(crate) struct Metrics {
     connects: Counter<u64>,
     lost: Counter<u64>,
     hung: Counter<u64>,
+    circuit_changes: Counter<u64>,
     pub(crate) operations: Histogram<f64>,
     pub(crate) sessions: Histogram<f64>,
 }
@@ -118,12 +143,16 @@ pub(crate) struct Metrics {
 impl Metrics {
     /// Creates the instruments. Telemetry must be started before.
     pub(crate) fn new() -> Self {
-        let meter = &global::meter(METER);
+        Self::of(&global::meter(METER))
+    }
+
+    fn of(meter: &Meter) -> Self {
         Self {
             labels: Labels::default(),
             connects: CONNECTS.counter(meter),
             lost: LOST.counter(meter),
             hung: HUNG.counter(meter),
+            circuit_changes: CIRCUIT_CHANGES.counter(meter),
             operations: OPERATION_DURATION.histogram(meter),
             sessions: SESSION_DURATION.histogram(meter),
         }
@@ -149,8 +178,17 @@ impl Metrics {
         self.hung.add(1, &[self.label_of(server)]);
     }
 
+    /// Counts that calls of a server begin to be refused at once, or no longer are.
+    pub(crate) fn count_circuit_change(&self, server: &ServerName, is_open: bool) {
+        let change = if is_open { "opened" } else { "closed" };
+        self.circuit_changes.add(1, &[self.label_of(server), KeyValue::new(OUTCOME, change)]);
+    }
+
     /// The label of a server.
     pub(crate) fn label_of(&self, server: &ServerName) -> KeyValue {
         self.labels.server(server.as_str())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -84,6 +84,9 @@ pub enum ServerState {
         attempts: u32,
         /// When the next one is made, unless a call wants it sooner. Zero while it is being made.
         next_try_in: Duration,
+        /// Whether calls are refused at once until an attempt succeeds. Before that, a call that
+        /// needs the server has the next attempt made, and waits for it.
+        is_circuit_open: bool,
     },
     /// The operator has disabled it.
     Disabled,
@@ -141,7 +144,9 @@ impl Server {
 
         let connection = self.connector.acquire(&self.stop, until).await;
         let connection = connection.map_err(|failed| match failed {
-            CallFailure::NotSent(failure) | CallFailure::Lost(failure) => failure,
+            CallFailure::NotSent(failure)
+            | CallFailure::Unavailable { failure, .. }
+            | CallFailure::Lost(failure) => failure,
             _ => Failure::timeout(limit),
         })?;
 

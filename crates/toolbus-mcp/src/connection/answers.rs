@@ -1,6 +1,6 @@
 //! What the answers to one `tools/call` mean.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use rmcp::model::{ErrorCode, ErrorData};
 use rmcp::service::ServiceError;
@@ -24,6 +24,8 @@ const ERROR_DATA_BYTES_MAX: usize = 256 << 10;
 pub(crate) enum CallFailure {
     /// The request never reached the server: it may be sent again whatever the tool does.
     NotSent(Failure),
+    /// The server stays away, and nothing was tried: the circuit is open.
+    Unavailable { failure: Failure, retry_after: Duration },
     /// The request was sent, and its outcome is unknown.
     Lost(Failure),
     /// The call has failed for good.

@@ -1,7 +1,8 @@
 //! Keeps one server connected: the one task that connects it, lists its tools, notices when it is
 //! lost, and retries with a growing backoff.
 //!
-//! The connector owns the connection's phase. At most one connection is open for new calls.
+//! The connector owns the connection's phase. At most one connection is open for new calls, and
+//! calls of a server that stays away are refused at once: see [`phase`].
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,6 +21,10 @@ use crate::connection::{
 };
 use crate::failure::Failure;
 use crate::server_pool::PoolContext;
+
+mod phase;
+
+use phase::{ConnectionPhase, FailedAttempt};
 
 /// How soon a server that was lost is retried.
 const RETRY_BACKOFF: Duration = Duration::from_secs(1);
@@ -44,60 +49,6 @@ pub(crate) struct ServerConnector {
     /// Why the server is away, as agents are told. One that comes back at the next attempt was
     /// never away.
     unavailable: RwLock<Option<Arc<str>>>,
-}
-
-/// The phase of a server's connection.
-#[derive(Clone)]
-enum ConnectionPhase {
-    Configured,
-    /// An attempt is being made, after the one that failed.
-    Starting(Arc<StartWatch>, Option<Arc<FailedAttempt>>),
-    Connected(Arc<Connection>, Instant),
-    Failed(Arc<FailedAttempt>),
-    Disabled,
-    Stopped,
-}
-
-struct FailedAttempt {
-    failure: Failure,
-    /// Counts every attempt there was.
-    attempt: u64,
-    failed_in_a_row: u32,
-    at: Instant,
-    next_at: Instant,
-}
-
-impl ConnectionPhase {
-    /// The state of the connection, for people.
-    fn state(&self, tool_count: usize) -> ServerState {
-        match self {
-            Self::Configured => ServerState::Configured,
-            Self::Starting(watch, None) => ServerState::Starting(watch.progress()),
-            Self::Disabled => ServerState::Disabled,
-            Self::Stopped => ServerState::Stopped,
-            Self::Connected(connection, since) => ServerState::Connected {
-                since: since.elapsed(),
-                tools: tool_count,
-                protocol: connection.identity.protocol.clone(),
-            },
-            // A server that is retried is as failed as it was: what people see does not flap. A
-            // call may have had the attempt made long before its time.
-            Self::Starting(_, Some(failed)) => failed.state(Duration::ZERO),
-            Self::Failed(failed) => {
-                failed.state(failed.next_at.saturating_duration_since(Instant::now()))
-            }
-        }
-    }
-}
-
-impl FailedAttempt {
-    fn state(&self, next_try_in: Duration) -> ServerState {
-        ServerState::Failed {
-            failure: self.failure.clone(),
-            attempts: self.failed_in_a_row,
-            next_try_in,
-        }
-    }
 }
 
 /// An attempt that a waiting call may request, and when the one before it failed.
@@ -171,7 +122,7 @@ impl ServerConnector {
     }
 
     /// A connection that is open for new calls: the one there is, or the one that an attempt under
-    /// way or a new one gives.
+    /// way or a new one gives. Refused at once while the circuit is open.
     pub(super) async fn acquire(
         &self,
         cancelled: &CancellationToken,
@@ -184,7 +135,12 @@ impl ServerConnector {
 
         loop {
             let mut next = None;
-            match &*phase.borrow_and_update() {
+            let now = phase.borrow_and_update().clone();
+            if let Some((failure, retry_after)) = now.open_circuit() {
+                return Err(CallFailure::Unavailable { failure: failure.clone(), retry_after });
+            }
+
+            match &now {
                 ConnectionPhase::Connected(connection, _) if !connection.is_over() => {
                     return Ok(Arc::clone(connection));
                 }
@@ -238,12 +194,13 @@ impl ServerConnector {
         cache.claim_pinned_names().await;
 
         let mut failed_in_a_row = 0;
+        let mut failed_since_connected = 0;
         let mut failed_before = None;
         for attempt in 1.. {
             let limit = self.entry.startup_limit(self.context.options.connect_timeout);
             let watch = Arc::new(StartWatch::begin(limit));
             let starting = ConnectionPhase::Starting(Arc::clone(&watch), failed_before.take());
-            self.phase.send_replace(starting);
+            self.change_phase(starting);
 
             let began = Instant::now();
             let following = self.connect_and_follow(cache, &watch);
@@ -254,17 +211,25 @@ impl ServerConnector {
                 failed_in_a_row = 0;
             }
             failed_in_a_row += 1;
+            let was_connected = self.was_connected();
+            failed_since_connected = if was_connected { 1 } else { failed_since_connected + 1 };
             self.log_failure(&failure, failed_in_a_row);
             // A server that was connected may be back at once: only a second failure is announced.
-            if is_announced() && !self.was_connected() {
+            if is_announced() && !was_connected {
                 self.set_unavailable(Some(&failure));
             }
 
             let now = Instant::now();
-            let next_at = now + retry_backoff(failed_in_a_row);
-            let failed =
-                Arc::new(FailedAttempt { failure, attempt, failed_in_a_row, at: now, next_at });
-            self.phase.send_replace(ConnectionPhase::Failed(Arc::clone(&failed)));
+            let failed = Arc::new(FailedAttempt {
+                failure,
+                attempt,
+                failed_in_a_row,
+                failed_since_connected,
+                at: now,
+                next_at: now + retry_backoff(failed_in_a_row),
+            });
+            self.change_phase(ConnectionPhase::Failed(Arc::clone(&failed)));
+            let next_at = failed.next_at;
             failed_before = Some(failed);
 
             let mut requested = self.requested_attempt.subscribe();
@@ -280,6 +245,20 @@ impl ServerConnector {
             connection.close(&Failure::new("it was closed")).await;
         }
         self.context.announce();
+    }
+
+    /// Enters a phase, and records it when that opens or closes the circuit.
+    fn change_phase(&self, phase: ConnectionPhase) {
+        let is_open = phase.open_circuit().is_some();
+        let was_open = self.phase.send_replace(phase).open_circuit().is_some();
+
+        let server = &self.entry.name;
+        if is_open != was_open {
+            self.context.deps.metrics.count_circuit_change(server, is_open);
+        }
+        if is_open && !was_open {
+            tracing::warn!(%server, "refusing calls of MCP server until it can be connected");
+        }
     }
 
     fn was_connected(&self) -> bool {
@@ -306,8 +285,7 @@ impl ServerConnector {
             tools = cache.tool_count(),
             "connected"
         );
-        let connected = ConnectionPhase::Connected(Arc::clone(&connection), Instant::now());
-        self.phase.send_replace(connected);
+        self.change_phase(ConnectionPhase::Connected(Arc::clone(&connection), Instant::now()));
 
         // A listing that is dropped half-way has changed nothing.
         let (why, is_hung) = tokio::select! {

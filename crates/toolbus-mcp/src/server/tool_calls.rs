@@ -39,10 +39,13 @@ impl Server {
         }
 
         tracing::debug!(server = %self.entry.name, tool = call.tool, "retrying tool call");
-        self.attempt_call(call, budget.until).await.map_err(|second| match second {
+        self.attempt_call(call, budget.until).await.map_err(|second| match (first, second) {
             // What became of the first is what the caller has to know.
-            CallFailure::NotSent(_) => self.call_error(call, first, budget),
-            second => self.call_error(call, second, budget),
+            (first, CallFailure::NotSent(_))
+            | (first @ CallFailure::Lost(_), CallFailure::Unavailable { .. }) => {
+                self.call_error(call, first, budget)
+            }
+            (_, second) => self.call_error(call, second, budget),
         })
     }
 
@@ -121,8 +124,14 @@ impl Server {
             CallFailure::NotSent(failure) => {
                 // A caller that named the server gets the name back as it gave it.
                 let server = call.server.clone().unwrap_or(server);
-                CallError::NotConnected { server, reason: Some(failure.to_string()) }
+                let reason = Some(failure.to_string());
+                CallError::NotConnected { server, reason, retry_after: None }
             }
+            CallFailure::Unavailable { failure, retry_after } => CallError::NotConnected {
+                server: call.server.clone().unwrap_or(server),
+                reason: Some(failure.to_string()),
+                retry_after: Some(retry_after),
+            },
             CallFailure::Lost(failure) => {
                 CallError::OutcomeUnknown { server, reason: failure.to_string() }
             }

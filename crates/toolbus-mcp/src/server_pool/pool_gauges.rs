@@ -7,7 +7,7 @@ use toolbus_telemetry::Metric;
 use toolbus_telemetry::mcp::Labels;
 
 use super::WeakServerPool;
-use crate::metrics::{METER, TOOLS, UP};
+use crate::metrics::{CIRCUIT_OPEN, METER, TOOLS, UP};
 use crate::server::ServerState;
 
 /// Registers the gauges of a pool. They report nothing once the pool is dropped.
@@ -30,6 +30,11 @@ pub(super) fn observe_servers(pool: WeakServerPool) {
     gauge(&UP, |state| match state {
         ServerState::Disabled => None,
         state => Some(u64::from(matches!(state, ServerState::Connected { .. }))),
+    });
+    gauge(&CIRCUIT_OPEN, |state| match state {
+        ServerState::Disabled => None,
+        ServerState::Failed { is_circuit_open, .. } => Some(u64::from(*is_circuit_open)),
+        _ => Some(0),
     });
     gauge(&TOOLS, |state| match state {
         ServerState::Connected { tools, .. } => Some(*tools as u64),

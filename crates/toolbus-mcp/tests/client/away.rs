@@ -5,10 +5,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use toolbus_mcp::ServerState;
 use toolbus_mcp::server_pool::{Change, Changes};
+use toolbus_testkit::eventually;
 use toolbus_wire::message::mcp::McpServerSummary;
+use toolbus_wire::{ErrorCode, Execution};
 
 use crate::support::*;
 
@@ -101,6 +103,45 @@ async fn one_that_stays_away_is_tried_later_each_time() {
     set.close(Duration::ZERO).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn calls_of_one_that_stays_away_are_refused_at_once() {
+    let mut options = options();
+    options.supervisor = None;
+    let set = start_with(json!({"away": {"command": "/nowhere/server"}}), options).await;
+    // The call has two more attempts made, and waits for them.
+    call(&set, "away", "echo", json!({})).await.unwrap_err();
+    let ServerState::Failed { attempts: 3, next_try_in, is_circuit_open: true, .. } =
+        state(&set, "away")
+    else {
+        panic!("{:?}", state(&set, "away"))
+    };
+
+    let began = Instant::now();
+    for _ in 0..10 {
+        let error = call(&set, "away", "echo", json!({})).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::ToolNotFound, "{error}");
+        assert_eq!(error.execution(), Execution::NotStarted);
+        assert!(error.to_string().contains("No such file or directory"), "{error}");
+        assert_eq!(error.retry_after(), Some(next_try_in));
+    }
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    let status = &toolbus_mcp::status(&set)["servers"][0]["retry"];
+    assert_eq!(*status, json!({"failed_attempts": 3, "in_s": 4, "circuit": "open"}));
+    set.close(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn one_that_is_back_takes_calls_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let command = folder.path().join("server");
+    let set = start(json!({"late": {"command": command}})).await;
+    call(&set, "late", "echo", json!({})).await.unwrap_err();
+    install(folder.path(), &command);
+    eventually(PATIENCE, async || call(&set, "late", "echo", json!({})).await).await;
+    assert!(matches!(state(&set, "late"), ServerState::Connected { .. }));
+    set.close(PATIENCE).await;
+}
+
 #[tokio::test]
 async fn one_that_is_retried_still_says_why_it_is_away() {
     let folder = tempfile::tempdir().unwrap();
@@ -117,7 +158,7 @@ async fn one_that_is_retried_still_says_why_it_is_away() {
     })
     .await
     .unwrap();
-    let ServerState::Failed { failure, attempts, next_try_in } = state(&set, "away") else {
+    let ServerState::Failed { failure, attempts, next_try_in, .. } = state(&set, "away") else {
         panic!("{:?}", state(&set, "away"))
     };
     assert!(failure.to_string().ends_with("(exit status: 3)"), "{failure}");

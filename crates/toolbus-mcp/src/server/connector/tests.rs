@@ -7,6 +7,7 @@ async fn no_time_is_left_until_an_attempt_that_is_being_made() {
         failure: Failure::new("it is away"),
         attempt: 6,
         failed_in_a_row: 6,
+        failed_since_connected: 6,
         at: now,
         next_at: now + retry_backoff(6),
     });
