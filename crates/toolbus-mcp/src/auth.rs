@@ -17,9 +17,7 @@ use oauth2::TokenResponse as _;
 use parking_lot::Mutex;
 use reqwest::Url;
 use rmcp::transport::auth::OAuthTokenResponse;
-use rmcp::transport::{
-    AuthorizationManager, ClientCredentialsConfig, OAuthHttpClient, StoredCredentials,
-};
+use rmcp::transport::{AuthorizationManager, ClientCredentialsConfig, StoredCredentials};
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 use toolbus_wire::message::Secret;
@@ -38,6 +36,7 @@ mod requests;
 mod token_refresh;
 mod token_store;
 
+use discovery::Discovery;
 pub(crate) use error::Error;
 use refusal::Refusal;
 use requests::OAuthRequests;
@@ -54,7 +53,7 @@ pub(crate) struct Authorization {
     /// Without its query, which is no part of what a token is for.
     url: Url,
     grant: Grant,
-    requests: Arc<dyn OAuthHttpClient>,
+    requests: Arc<OAuthRequests>,
     store: TokenStore,
     eraser: Eraser,
     tracker: TaskTracker,
@@ -106,7 +105,7 @@ impl Authorization {
         url.set_query(None);
         url.set_fragment(None);
         Some(Arc::new(Self {
-            requests: Arc::new(OAuthRequests::new(deps.clients, &url)),
+            requests: Arc::new(OAuthRequests::new(deps.clients, &url, grant.issuer())),
             store: TokenStore::new(deps.folder, deps.server, &url, deps.eraser.clone()),
             server: deps.server.clone(),
             url,
@@ -267,10 +266,15 @@ impl Authorization {
         match known.manager.take() {
             Some(manager) => Ok(manager),
             None => {
-                let requests = Arc::clone(&self.requests);
-                let challenge = known.challenge.as_deref();
-                let found = discovery::discover(&self.url, requests, challenge).await;
-                found.map(|found| found.manager).map_err(|error| self.explain_error(error))
+                let discovery = Discovery {
+                    server: &self.server,
+                    url: &self.url,
+                    issuer: self.grant.issuer(),
+                    requests: &self.requests,
+                    eraser: &self.eraser,
+                };
+                let found = discovery.find(known.challenge.as_deref()).await?;
+                Ok(found.manager)
             }
         }
     }

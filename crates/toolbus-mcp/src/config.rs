@@ -20,12 +20,14 @@ mod auth;
 mod credential;
 mod document;
 mod entry;
+mod issuer;
 mod members;
 mod variables;
 
 pub use auth::{AuthorizationCode, ClientCredentials, Grant};
 pub(crate) use credential::find_credentials;
 pub use entry::{Endpoint, Entry, Launch, Protocol, Target, ToolChanges};
+pub use issuer::Issuer;
 pub use variables::Variables;
 
 /// Longest text that is read, in bytes.

@@ -8,7 +8,8 @@
 //! judged by the suite, which sees the requests.
 //!
 //! Where a scenario is about authorization, the entry says how, and this program is also the person
-//! who logs in when the bridge would ask for that: it opens the page and goes where that leads.
+//! who logs in when the bridge would ask for that: it opens the page and goes where that leads. It
+//! is also the operator who says which authorization server a secret is for, and looks that up.
 
 #![allow(clippy::print_stderr, reason = "a tool of the terminal")]
 
@@ -55,6 +56,8 @@ struct ToolCall {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
+    // reqwest panics without a process-wide provider.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let url = std::env::args().next_back().context("usage: conformance-client URL")?;
     let scenario_context: ScenarioContext = match std::env::var("MCP_CONFORMANCE_CONTEXT") {
         Ok(text) => serde_json::from_str(&text).context("MCP_CONFORMANCE_CONTEXT")?,
@@ -64,7 +67,12 @@ async fn main() -> anyhow::Result<()> {
     let scenario = std::env::var("MCP_CONFORMANCE_SCENARIO").unwrap_or_default();
     let mut members =
         Map::from_iter([("type".to_owned(), json!("http")), ("url".to_owned(), json!(url))]);
-    members.extend(auth_member(&scenario, &scenario_context).map(|auth| ("auth".to_owned(), auth)));
+    let issuer = match scenario_context.client_secret {
+        Some(_) => Some(named_issuer(&url).await?),
+        None => None,
+    };
+    let auth = auth_member(&scenario, &scenario_context, issuer);
+    members.extend(auth.map(|auth| ("auth".to_owned(), auth)));
     let entry = Entry::parse(SERVER, members, Variables::Refused)
         .map_err(|mistakes| anyhow!("the entry cannot be used: {mistakes:?}"))?;
     let tokens = tempfile::tempdir()?;
@@ -88,7 +96,11 @@ async fn main() -> anyhow::Result<()> {
 }
 
 /// The member `auth` of the entry, where the scenario is about that.
-fn auth_member(scenario: &str, scenario_context: &ScenarioContext) -> Option<Value> {
+fn auth_member(
+    scenario: &str,
+    scenario_context: &ScenarioContext,
+    issuer: Option<String>,
+) -> Option<Value> {
     let about = scenario.strip_prefix("auth/")?;
     let kind = if about.starts_with("client-credentials") {
         "client_credentials"
@@ -98,6 +110,7 @@ fn auth_member(scenario: &str, scenario_context: &ScenarioContext) -> Option<Val
 
     let mut auth = Map::from_iter([("type".to_owned(), json!(kind))]);
     let known = [
+        ("issuer", &issuer),
         ("clientId", &scenario_context.client_id),
         ("clientSecret", &scenario_context.client_secret),
     ];
@@ -110,6 +123,18 @@ fn auth_member(scenario: &str, scenario_context: &ScenarioContext) -> Option<Val
     }
 
     Some(Value::Object(auth))
+}
+
+/// The authorization server that the suite's server names first.
+async fn named_issuer(server: &str) -> anyhow::Result<String> {
+    let mut document = reqwest::Url::parse(server).context("the server's address")?;
+    document.set_path(&format!("/.well-known/oauth-protected-resource{}", document.path()));
+    let client = reqwest::Client::builder().no_proxy().build()?;
+    let metadata = client.get(document).send().await?.error_for_status()?.text().await?;
+
+    let metadata: Value = serde_json::from_str(&metadata).context("the server's metadata")?;
+    let issuer = metadata["authorization_servers"][0].as_str();
+    Ok(issuer.context("the server names no authorization server")?.to_owned())
 }
 
 /// Logs in as `mcp-bridge login` and a person in front of it would.

@@ -66,9 +66,10 @@ impl Guarded {
 fn servers(guarded: &Guarded) -> Servers {
     let bearer = json!({"type": "bearer", "token": "${BEARER}"});
     let unknown = json!({"type": "bearer", "token": "s3cret-unknown-token"});
-    let service = json!({"type": "client_credentials", "clientId": "service",
+    let issuer = guarded.url.trim_end_matches("/mcp");
+    let service = json!({"type": "client_credentials", "issuer": issuer, "clientId": "service",
         "clientSecret": "s3cret-of-the-service"});
-    let intruder = json!({"type": "client_credentials", "clientId": "service",
+    let intruder = json!({"type": "client_credentials", "issuer": issuer, "clientId": "service",
         "clientSecret": "s3cret-of-nobody"});
     Servers::with(&[
         ("leaking", leaking()),

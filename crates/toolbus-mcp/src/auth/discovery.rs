@@ -1,18 +1,26 @@
 //! Finds a server's authorization server.
+//!
+//! Which one that is, says the server, or the configuration. What it is, says the issuer alone: its
+//! metadata is read from its own addresses. Where an issuer is configured, nobody else is asked.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::{ACCEPT, WWW_AUTHENTICATE};
 use reqwest::{StatusCode, Url};
-use rmcp::transport::{AuthError, AuthorizationManager, OAuthHttpClient};
+use rmcp::transport::auth::{AuthorizationMetadata, AuthorizationMetadataResolution};
+use rmcp::transport::{AuthError, AuthorizationManager};
 use serde_json::json;
 use tokio::time::timeout;
 use tracing::Dispatch;
 use tracing::instrument::WithSubscriber;
 
-use crate::config::Endpoint;
+use super::Error;
+use super::requests::OAuthRequests;
+use crate::config::{Endpoint, Issuer};
+use crate::eraser::Eraser;
 use crate::http::HttpClients;
+use crate::server_name::ServerName;
 
 /// How long a server may take to refuse a request.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -28,28 +36,95 @@ pub(super) struct DiscoveredIssuer {
     pub(super) knows_documents: bool,
 }
 
-/// Finds the authorization server of the server at `url`.
-///
-/// Nothing is guessed: a server that publishes no metadata has no authorization server, whatever
-/// older revisions of the protocol made of its address.
-pub(super) async fn discover(
-    url: &Url,
-    requests: Arc<dyn OAuthHttpClient>,
-    challenge: Option<&str>,
-) -> Result<DiscoveredIssuer, AuthError> {
-    without_logs(async {
-        let url = url.clone();
-        let mut manager = AuthorizationManager::new_with_oauth_http_client(url, requests).await?;
-        let found = manager.resolve_metadata_from_challenge(challenge).await?;
-        if !found.source.is_discovered() {
-            return Err(AuthError::NoAuthorizationSupport);
+/// The search for the authorization server of one MCP server.
+pub(super) struct Discovery<'a> {
+    pub(super) server: &'a ServerName,
+    pub(super) url: &'a Url,
+    /// The only authorization server that may be found.
+    pub(super) issuer: Option<&'a Issuer>,
+    pub(super) requests: &'a Arc<OAuthRequests>,
+    pub(super) eraser: &'a Eraser,
+}
+
+impl Discovery<'_> {
+    /// Finds the authorization server, with what the server said when it refused a request.
+    ///
+    /// Nothing is guessed: a server that publishes no metadata has no authorization server but the
+    /// configured one, whatever older revisions of the protocol made of its address.
+    pub(super) async fn find(&self, challenge: Option<&str>) -> Result<DiscoveredIssuer, Error> {
+        without_logs(async {
+            let requests = Arc::clone(self.requests) as _;
+            let manager =
+                AuthorizationManager::new_with_oauth_http_client(self.url.clone(), requests);
+            let mut manager = manager.await.map_err(|error| self.explain(error))?;
+
+            let named = manager.resolve_metadata_from_challenge(challenge).await;
+            let issuer = self.choose_issuer(named)?;
+            // Read again: rmcp takes what it finds at some addresses without asking whose they are.
+            let metadata = self.read_metadata(&issuer).await?;
+
+            let knows_documents = metadata.additional_fields.get(DOCUMENTS);
+            let knows_documents =
+                knows_documents.and_then(serde_json::Value::as_bool) == Some(true);
+            manager.set_metadata(metadata);
+            Ok(DiscoveredIssuer { manager, knows_documents })
+        })
+        .await
+    }
+
+    /// The configured issuer, unless the server names others only; else the one that it names.
+    fn choose_issuer(
+        &self,
+        named: Result<AuthorizationMetadataResolution, AuthError>,
+    ) -> Result<Issuer, Error> {
+        let Some(configured) = self.issuer else {
+            let found = named.map_err(|error| self.explain(error))?;
+            if !found.source.is_discovered() {
+                return Err(Error::NoMetadata);
+            }
+            let issuer = found.metadata.issuer.as_deref().and_then(Issuer::parse);
+            return issuer.ok_or_else(Error::no_issuer);
+        };
+
+        let named = match named {
+            Ok(found) if found.source.is_discovered() => Vec::from_iter(found.metadata.issuer),
+            Ok(_) => return Ok(configured.clone()),
+            Err(AuthError::AuthorizationServersUnavailable { authorization_servers, .. }) => {
+                authorization_servers
+            }
+            Err(error) => return Err(self.explain(error)),
+        };
+
+        match named.first() {
+            Some(other) if !named.iter().any(|named| configured.is_named_by(named)) => {
+                Err(Error::other_issuer(other, configured))
+            }
+            _ => Ok(configured.clone()),
         }
-        let knows_documents = found.metadata.additional_fields.get(DOCUMENTS);
-        let knows_documents = knows_documents.and_then(serde_json::Value::as_bool) == Some(true);
-        manager.set_metadata(found.metadata);
-        Ok(DiscoveredIssuer { manager, knows_documents })
-    })
-    .await
+    }
+
+    /// What the issuer says of itself, where it says so.
+    async fn read_metadata(&self, issuer: &Issuer) -> Result<AuthorizationMetadata, Error> {
+        for url in issuer.metadata_urls() {
+            let document = self.requests.get_document(url).await;
+            let document = document.map_err(|error| Error::unreadable_metadata(&*error))?;
+            let metadata = document
+                .and_then(|text| serde_json::from_slice::<AuthorizationMetadata>(&text).ok());
+            let Some(metadata) = metadata else { continue };
+
+            return match &metadata.issuer {
+                Some(named) if issuer.is_named_by(named) => Ok(metadata),
+                Some(_) => Err(Error::wrong_issuer()),
+                None => Err(Error::no_issuer()),
+            };
+        }
+
+        Err(Error::NoMetadata)
+    }
+
+    fn explain(&self, error: AuthError) -> Error {
+        Error::from_rmcp(error, self.server, self.eraser)
+    }
 }
 
 /// Asks a server for its challenge, which it gives when it refuses a request without a token: where

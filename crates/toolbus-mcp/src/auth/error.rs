@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rmcp::transport::AuthError;
 
+use crate::config::Issuer;
 use crate::eraser::{Eraser, shorten_text};
 use crate::http::root_cause;
 use crate::server_name::ServerName;
@@ -29,6 +30,14 @@ pub(crate) enum Error {
     /// The server does not take what its authorization server gave.
     #[error("it does not take the token that was given for it")]
     Refused,
+    /// The server names an authorization server that is not the configured one. It was not asked.
+    #[error("names the authorization server {named}, and auth.issuer in mcp.json is {configured}")]
+    OtherIssuer {
+        /// The host, with port and path, that the server names.
+        named: String,
+        /// The same of the configured one.
+        configured: String,
+    },
     /// What the server or its authorization server say about themselves cannot be used.
     #[error("its authorization metadata cannot be used: {0}")]
     Metadata(String),
@@ -48,6 +57,30 @@ impl Error {
         Self::Server(format!("it did not answer within {} ms", limit.as_millis()))
     }
 
+    /// The error of a server that names another issuer than the configured one.
+    pub(super) fn other_issuer(named: &str, configured: &Issuer) -> Self {
+        let named = Issuer::parse(named);
+        Self::OtherIssuer {
+            named: named.map_or_else(|| "of no address".to_owned(), |named| named.to_string()),
+            configured: configured.to_string(),
+        }
+    }
+
+    /// Metadata that names another issuer than the one that was asked.
+    pub(super) fn wrong_issuer() -> Self {
+        Self::Metadata("its issuer is not the one that was asked".to_owned())
+    }
+
+    /// Metadata without an issuer.
+    pub(super) fn no_issuer() -> Self {
+        Self::Metadata("it names no issuer".to_owned())
+    }
+
+    /// Metadata that could not be read.
+    pub(super) fn unreadable_metadata(error: &(dyn std::error::Error + 'static)) -> Self {
+        Self::Metadata(format!("it was not given: {}", root_cause(error)))
+    }
+
     /// Translates an error of rmcp, whose own text may name addresses and repeat whole answers.
     pub(super) fn from_rmcp(error: AuthError, server: &ServerName, eraser: &Eraser) -> Self {
         let metadata = |what: &str| Self::Metadata(what.to_owned());
@@ -57,13 +90,9 @@ impl Error {
                 Self::NeedsLogin { server: server.clone(), scope: None }
             }
             AuthError::CredentialStoreError(what) => Self::Store(what),
-            AuthError::DiscoveryRequestFailed { source, .. } => {
-                Self::Metadata(format!("it was not given: {}", root_cause(&*source)))
-            }
-            AuthError::AuthorizationServerMismatch { .. } => {
-                metadata("its issuer is not the one that was asked")
-            }
-            AuthError::AuthorizationServerMissingIssuer { .. } => metadata("it names no issuer"),
+            AuthError::DiscoveryRequestFailed { source, .. } => Self::unreadable_metadata(&*source),
+            AuthError::AuthorizationServerMismatch { .. } => Self::wrong_issuer(),
+            AuthError::AuthorizationServerMissingIssuer { .. } => Self::no_issuer(),
             AuthError::ProtectedResourceMetadataInvalid { .. } => {
                 metadata("it is not about this server")
             }

@@ -15,12 +15,12 @@ use tokio::time::timeout;
 use toolbus_wire::message::Secret;
 
 use super::callback::Callback;
-use super::discovery::{self, DiscoveredIssuer, without_logs};
-use super::requests::{OAuthRequests, is_allowed_address};
+use super::discovery::{self, DiscoveredIssuer, Discovery, without_logs};
+use super::requests::OAuthRequests;
 use super::token_store::{LoginNotes, StoredLogin, TokenStore};
 use crate::config::{AuthorizationCode, Entry, Grant, Target};
 use crate::eraser::Eraser;
-use crate::http::{HttpClients, is_local};
+use crate::http::HttpClients;
 use crate::server_name::ServerName;
 
 /// The client's name at authorization servers that register it.
@@ -94,9 +94,17 @@ impl Login {
         let challenge = discovery::request_challenge(&clients, endpoint).await;
         let challenge = challenge.or_else(|| kept.as_ref()?.challenge.clone());
         // Boxed: it is large, and would be part of the caller's future.
-        let requests = OAuthRequests::new(&clients, &url);
-        let finding = discovery::discover(&url, Arc::new(requests), challenge.as_deref());
-        let found = Box::pin(finding).await.map_err(explain)?;
+        let issuer = code.issuer.as_ref();
+        let requests = Arc::new(OAuthRequests::new(&clients, &url, issuer));
+        let discovery = Discovery {
+            server: &entry.name,
+            url: &url,
+            issuer,
+            requests: &requests,
+            eraser: &eraser,
+        };
+        let found = Box::pin(discovery.find(challenge.as_deref())).await;
+        let found = found.map_err(|error| login_error(&error, &entry.name))?;
 
         let callback = Callback::listen(code.redirect_port).await.map_err(Error::Port)?;
         let asked_scopes = scopes_to_request(&found.manager, code, kept.as_ref()).await;
@@ -105,7 +113,7 @@ impl Login {
         let session = Box::pin(without_logs(session)).await.map_err(explain)?;
 
         let page = Url::parse(session.get_authorization_url()).map_err(|e| explain(e.into()))?;
-        if !is_allowed_address(&page, is_local(&url)) {
+        if !requests.is_allowed(&page) {
             let insecure = super::Error::Metadata("its page for logins is not https".to_owned());
             return Err(login_error(&insecure, &entry.name));
         }

@@ -6,19 +6,23 @@
 //! | `client_credentials` | OAuth 2.1 for a program that has an id and a secret |
 //! | `authorization_code` | OAuth 2.1 for a person, who logs in once with `mcp-bridge login` |
 //!
-//! OAuth is for addresses that nobody on the way can read or change: `https`, or this machine.
+//! OAuth is for addresses that nobody on the way can read or change: `https`, or this machine. A
+//! secret of the configuration is for one authorization server, the `issuer` beside it: which one
+//! that is, is not for the MCP server to say.
 
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use toolbus_wire::message::Secret;
 
+use super::issuer::Issuer;
 use super::members::Members;
 use crate::http::is_local;
 
 const BEARER: &[&str] = &["type", "token"];
-const CLIENT_CREDENTIALS: &[&str] = &["type", "clientId", "clientSecret", "scopes", "resource"];
+const CLIENT_CREDENTIALS: &[&str] =
+    &["type", "issuer", "clientId", "clientSecret", "scopes", "resource"];
 const AUTHORIZATION_CODE: &[&str] =
-    &["type", "clientId", "clientSecret", "clientMetadataUrl", "scopes", "redirectPort"];
+    &["type", "issuer", "clientId", "clientSecret", "clientMetadataUrl", "scopes", "redirectPort"];
 
 /// The OAuth grant by which a token for a server is obtained.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +36,8 @@ pub enum Grant {
 /// OAuth's client credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientCredentials {
+    /// The only authorization server that is shown the secret.
+    pub issuer: Issuer,
     /// Who we are to the authorization server.
     pub client_id: String,
     /// What proves it.
@@ -45,6 +51,9 @@ pub struct ClientCredentials {
 /// OAuth's authorization code, with PKCE.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuthorizationCode {
+    /// The only authorization server that is asked for tokens; always there with a secret. Without
+    /// it, that is the one which the server names at the login.
+    pub issuer: Option<Issuer>,
     /// The client that is registered already. Without it one is registered at the login.
     pub client_id: Option<String>,
     /// Its secret, where it has one.
@@ -64,6 +73,14 @@ impl Grant {
         match self {
             Self::ClientCredentials(client) => Some(&client.client_secret),
             Self::AuthorizationCode(code) => code.client_secret.as_ref(),
+        }
+    }
+
+    /// The only authorization server that is asked for tokens, where one is configured.
+    pub(crate) fn issuer(&self) -> Option<&Issuer> {
+        match self {
+            Self::ClientCredentials(client) => Some(&client.issuer),
+            Self::AuthorizationCode(code) => code.issuer.as_ref(),
         }
     }
 }
@@ -120,9 +137,11 @@ fn read_bearer(auth: &mut Members<'_>) -> Option<HeaderValue> {
 fn read_client_credentials(auth: &mut Members<'_>) -> Option<Grant> {
     let client_id = take_required_secret(auth, "clientId");
     let client_secret = take_required_secret(auth, "clientSecret");
+    let issuer = take_issuer(auth, SecretPresence::Given);
     let scopes = auth.take_texts("scopes");
     let resource = auth.take_text("resource");
     Some(Grant::ClientCredentials(ClientCredentials {
+        issuer: issuer?,
         client_id: client_id?.expose().to_owned(),
         client_secret: client_secret?,
         scopes,
@@ -139,6 +158,9 @@ fn read_authorization_code(auth: &mut Members<'_>) -> Option<Grant> {
         auth.add_mistake("clientSecret", "goes with clientId");
     }
 
+    let secret = if client_secret.is_some() { SecretPresence::Given } else { SecretPresence::None };
+    let issuer = take_issuer(auth, secret);
+
     let is_https = |text: &String| {
         Url::parse(text).is_ok_and(|url| url.scheme() == "https" && url.path() != "/")
     };
@@ -148,12 +170,43 @@ fn read_authorization_code(auth: &mut Members<'_>) -> Option<Grant> {
     }
 
     Some(Grant::AuthorizationCode(AuthorizationCode {
+        issuer,
         client_id,
         client_secret,
         client_metadata_url,
         scopes: auth.take_texts("scopes"),
         redirect_port: auth.take_port("redirectPort"),
     }))
+}
+
+/// Whether an entry has a secret, which an issuer has to stand beside.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SecretPresence {
+    Given,
+    None,
+}
+
+/// Takes the issuer of the authorization server.
+fn take_issuer(auth: &mut Members<'_>, secret: SecretPresence) -> Option<Issuer> {
+    let before = auth.mistake_count();
+    let Some(text) = auth.take_expanded("issuer") else {
+        if secret == SecretPresence::Given && auth.mistake_count() == before {
+            let what = "is missing: the address of the only authorization server that may have \
+                        clientSecret, as its metadata names it";
+            auth.add_mistake("issuer", what);
+        }
+        return None;
+    };
+
+    let is_safe = |issuer: &Issuer| issuer.url().scheme() == "https" || is_local(issuer.url());
+    let issuer = Issuer::parse(&text).filter(is_safe);
+    if issuer.is_none() {
+        let what = "has to be an address that begins with https://, or is on this machine, without \
+                    query and fragment";
+        auth.add_mistake("issuer", what);
+    }
+
+    issuer
 }
 
 fn take_required_secret(auth: &mut Members<'_>, member: &str) -> Option<Secret> {

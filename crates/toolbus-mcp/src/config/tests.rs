@@ -332,6 +332,36 @@ fn headers_and_variables() {
     );
 }
 
+/// What is wrong with this `auth`, of a server whose address is not safe for it.
+fn wrong(auth: Value, expected: &[&str]) {
+    let expected: Vec<_> = expected.iter().map(|e| format!("server \"x\": auth{e}")).collect();
+    let expected: Vec<_> = expected.iter().map(String::as_str).collect();
+    check(json!({"url": "http://a/", "auth": auth}), &expected);
+}
+
+const INSECURE: &str = ": needs an address that begins with https://, or is on this machine";
+const NO_ISSUER: &str = ".issuer: is missing: the address of the only authorization server that may \
+                         have clientSecret, as its metadata names it";
+
+#[test]
+fn a_secret_needs_its_issuer() {
+    wrong(
+        json!({"type": "client_credentials", "clientId": "id"}),
+        &[".clientSecret: is missing", NO_ISSUER],
+    );
+    wrong(
+        json!({"type": "authorization_code", "clientId": "id", "clientSecret": "x"}),
+        &[NO_ISSUER, INSECURE],
+    );
+
+    let no_address = ".issuer: has to be an address that begins with https://, or is on this \
+                      machine, without query and fragment";
+    for issuer in ["login.a", "http://login.a", "https://login.a/?t=1", "https://x@login.a"] {
+        let person = json!({"type": "authorization_code", "issuer": issuer});
+        wrong(person, &[no_address, INSECURE]);
+    }
+}
+
 #[test]
 fn authorization() {
     let of = |entry| endpoint(check(entry, &[]));
@@ -340,22 +370,18 @@ fn authorization() {
     assert_eq!(bearer.headers[0].1, "Bearer s3cret-token");
     assert!(bearer.headers[0].1.is_sensitive() && bearer.grant.is_none());
 
-    let client = json!({"type": "client_credentials", "clientId": "id", "clientSecret": "${TODO_TOKEN}",
-        "scopes": ["a"], "resource": "https://a"});
+    let client = json!({"type": "client_credentials", "issuer": "https://login.a", "clientId": "id",
+        "clientSecret": "${TODO_TOKEN}", "scopes": ["a"], "resource": "https://a"});
     let service = of(json!({"url": "https://a/mcp", "auth": client}));
     let Some(Grant::ClientCredentials(client)) = &service.grant else { panic!("{service:?}") };
     assert_eq!((&*client.client_id, &*client.scopes), ("id", &["a".to_owned()][..]));
+    assert!(client.issuer.is_named_by("https://login.a"));
     assert!(!format!("{service:?}").contains("s3cret"), "{service:?}");
 
     let person = of(json!({"url": "http://127.0.0.1:1/", "auth": {"type": "authorization_code"}}));
     let nothing = AuthorizationCode::default();
     assert_eq!(person.grant, Some(Grant::AuthorizationCode(nothing)));
 
-    let wrong = |auth: Value, expected: &[&str]| {
-        let expected: Vec<_> = expected.iter().map(|e| format!("server \"x\": auth{e}")).collect();
-        let expected: Vec<_> = expected.iter().map(String::as_str).collect();
-        check(json!({"url": "http://a/", "auth": auth}), &expected);
-    };
     wrong(json!("token"), &[": has to be an object"]);
     let kinds = ".type: has to be bearer, client_credentials or authorization_code";
     wrong(json!({}), &[kinds]);
@@ -369,17 +395,16 @@ fn authorization() {
         json!({"type": "bearer", "token": "a\nb"}),
         &[".token: has a character that no header may have"],
     );
-    let insecure = ": needs an address that begins with https://, or is on this machine";
-    wrong(json!({"type": "authorization_code"}), &[insecure]);
-    wrong(json!({"type": "client_credentials", "clientId": "id"}), &[".clientSecret: is missing"]);
+    wrong(json!({"type": "authorization_code"}), &[INSECURE]);
     wrong(
         json!({"type": "authorization_code", "clientSecret": "x", "redirectPort": 65_536,
             "clientMetadataUrl": "https://a"}),
         &[
             ".clientSecret: goes with clientId",
+            NO_ISSUER,
             ".clientMetadataUrl: has to begin with https:// and to have a path",
             ".redirectPort: has to be a whole number from 1 to 65535",
-            insecure,
+            INSECURE,
         ],
     );
     check(

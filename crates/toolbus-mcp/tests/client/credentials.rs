@@ -150,8 +150,8 @@ async fn an_answer_that_is_none_without_them_is_an_error() {
 #[tokio::test]
 async fn tokens_that_were_given_are_erased_from_results_too() {
     let server = Script::start("oauth.py", "{}");
-    let auth = json!({"type": "client_credentials", "clientId": "service",
-        "clientSecret": "s3cret-of-the-service"});
+    let auth = json!({"type": "client_credentials", "issuer": server.url(""),
+        "clientId": "service", "clientSecret": "s3cret-of-the-service"});
     let set = start(json!({"h": {"url": server.url("/mcp"), "auth": auth}})).await;
     let said = call(&set, "h", "mirror", json!({})).await.unwrap();
     assert_eq!(said.text.as_deref(), Some("Bearer ***"));

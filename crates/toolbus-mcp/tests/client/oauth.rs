@@ -16,8 +16,9 @@ use crate::support::*;
 
 const NEEDS_LOGIN: &str = "needs login: mcp-bridge login h";
 
-fn service() -> Value {
-    json!({"type": "client_credentials", "clientId": "service",
+/// A program that the authorization server at `issuer` knows.
+fn service(issuer: &str) -> Value {
+    json!({"type": "client_credentials", "issuer": issuer, "clientId": "service",
         "clientSecret": "s3cret-of-the-service"})
 }
 
@@ -79,7 +80,7 @@ async fn log_in(server: &Script, auth: &Value, folder: &Path) -> Result<(), logi
 #[tokio::test]
 async fn a_program_has_its_tokens_by_itself() {
     let server = server(json!({}));
-    let set = start(entry(&server, &service())).await;
+    let set = start(entry(&server, &service(&server.url("")))).await;
     assert_eq!(echo(&set).await.unwrap(), "here");
     assert_eq!(echo(&set).await.unwrap(), "here");
     // One token serves all requests, and is for this server.
@@ -198,7 +199,7 @@ async fn what_is_asked_for_and_not_given_is_not_asked_for_without_end() {
     let asks = "MCP server 'h' asks for the scope \"admin\", which was asked for and not given";
     let in_vain = Err((asks.to_owned(), ErrorCode::Denied));
     let server = server(json!({"given": ["tools"]}));
-    let set = start(entry(&server, &service())).await;
+    let set = start(entry(&server, &service(&server.url("")))).await;
     for _ in 0..3 {
         assert_eq!(admin(&set).await, in_vain);
     }
@@ -223,7 +224,7 @@ async fn what_is_asked_for_and_not_given_is_not_asked_for_without_end() {
 #[tokio::test]
 async fn where_to_log_in_and_what_for_is_what_the_refusal_says() {
     let server = server(json!({"hidden": true}));
-    let set = start(entry(&server, &service())).await;
+    let set = start(entry(&server, &service(&server.url("/tenant")))).await;
     assert_eq!(echo(&set).await.unwrap(), "here");
     set.close(PATIENCE).await;
 
@@ -293,7 +294,7 @@ async fn clients_are_preset_or_documents_or_registered() {
 async fn nobody_is_asked_who_should_not_be() {
     let check = async |behaviour: Value, expected: &str| {
         let server = server(behaviour.clone());
-        let set = start(entry(&server, &service())).await;
+        let set = start(entry(&server, &service(&server.url("")))).await;
         assert!(reason(&set).starts_with(expected), "{behaviour}: {}", reason(&set));
         let sent = server.log().await;
         assert!(sent.iter().all(|request| request["path"] != "/token"), "{behaviour}: {sent:?}");
@@ -303,18 +304,117 @@ async fn nobody_is_asked_who_should_not_be() {
     let none = &format!("{unusable}there is none");
     let other_issuer = &format!("{unusable}its issuer is not the one that was asked");
     let of_another = &format!("{unusable}it is not about this server");
-    let nowhere = &format!("{unusable}none of its authorization servers has any");
-    let in_the_clear = &format!("{unusable}it was not given: its address begins with http://");
     let insecure = "its authorization server gives no token";
     tokio::join!(
         check(json!({"metadata": false}), none),
         check(json!({"metadata": false, "challenge": false}), none),
         check(json!({"issuer": "https://login.example.org"}), other_issuer),
         check(json!({"resource": "https://other.example.org/mcp"}), of_another),
-        check(json!({"servers": ["http://169.254.169.254"]}), nowhere),
-        check(json!({"servers": ["http://login.example.org"]}), in_the_clear),
+        check(json!({"servers": ["http://169.254.169.254"]}), "names the authorization server"),
+        check(json!({"servers": ["http://login.example.org"]}), "names the authorization server"),
         check(json!({"token_endpoint": "http://login.example.org/token"}), insecure),
     );
+}
+
+/// The address of the server, as errors show it.
+fn shown(server: &Script) -> String {
+    format!("127.0.0.1:{}", server.port)
+}
+
+/// Whether anything was asked of the token endpoint.
+async fn saw_no_grant(server: &Script) {
+    assert_eq!(grants(server).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_secret_goes_to_the_configured_issuer_alone() {
+    let odd_path = "/x/.well-known/odd";
+    let honest = server(json!({}));
+    let evil = server(json!({}));
+    // It says that it is the honest one, at an address that no standard has.
+    let impostor = server(json!({"at": odd_path, "issuer": honest.url("")}));
+    let confidential = json!({"type": "authorization_code", "issuer": honest.url(""),
+        "clientId": "confidential", "clientSecret": "s3cret-of-a-client"});
+
+    let taken_over = [
+        (server(json!({"servers": [evil.url("")]})), shown(&evil)),
+        (server(json!({"servers": [evil.url("/tenant")]})), format!("{}/tenant", shown(&evil))),
+        (
+            server(json!({"servers": [impostor.url(odd_path)]})),
+            format!("{}{odd_path}", shown(&impostor)),
+        ),
+    ];
+    for (taken, named) in &taken_over {
+        let expected = format!(
+            "names the authorization server {named}, and auth.issuer in mcp.json is {}",
+            shown(&honest)
+        );
+        let set = start(entry(taken, &service(&honest.url("")))).await;
+        assert_eq!(reason(&set), expected);
+        let error = echo(&set).await.unwrap_err().to_string();
+        assert!(error.contains(&expected), "{error}");
+        set.close(PATIENCE).await;
+
+        let folder = tempfile::tempdir().unwrap();
+        let error = begin(taken, &confidential, folder.path()).await.err().expect("no login");
+        assert!(error.to_string().contains(&expected), "{error}");
+        saw_no_grant(taken).await;
+    }
+
+    assert_eq!(evil.log().await, [] as [Value; 0], "nothing was asked of it");
+    assert_eq!(impostor.log().await, [] as [Value; 0], "nothing was asked of it");
+    saw_no_grant(&honest).await;
+}
+
+#[tokio::test]
+async fn a_server_that_became_its_own_issuer_gets_no_secret() {
+    let (honest, taken) = (server(json!({})), server(json!({})));
+    let set = start(entry(&taken, &service(&honest.url("")))).await;
+    let expected = format!("names the authorization server {}, and auth.issuer", shown(&taken));
+    assert!(reason(&set).starts_with(&expected), "{}", reason(&set));
+    saw_no_grant(&taken).await;
+    saw_no_grant(&honest).await;
+    set.close(PATIENCE).await;
+}
+
+#[tokio::test]
+async fn the_configured_issuer_may_be_named_among_others_or_not_at_all() {
+    let check = async |behaviour: Value| {
+        let server = server(behaviour);
+        let servers = json!(["https://login.example.org", server.url("")]);
+        server.ask("/control", Some(json!({"set": {"servers": servers}}))).await;
+        let set = start(entry(&server, &service(&server.url("")))).await;
+        assert_eq!(echo(&set).await.unwrap(), "here");
+        set.close(PATIENCE).await;
+    };
+    tokio::join!(check(json!({})), check(json!({"unlisted": true, "challenge": false})));
+
+    let (server, folder) = (server(json!({})), tempfile::tempdir().unwrap());
+    let confidential = json!({"type": "authorization_code", "issuer": server.url(""),
+        "clientId": "confidential", "clientSecret": "s3cret-of-a-client"});
+    log_in(&server, &confidential, folder.path()).await.unwrap();
+    let set = start_keeping(&server, &confidential, folder.path()).await;
+    server.ask("/control", Some(json!({"expire": true}))).await;
+    assert_eq!(echo(&set).await.unwrap(), "here");
+    assert_eq!(grants(&server).await, ["authorization_code", "refresh_token"]);
+    set.close(PATIENCE).await;
+}
+
+#[tokio::test]
+async fn a_refresh_token_goes_to_the_issuer_that_gave_it() {
+    let odd_path = "/x/.well-known/odd";
+    let (server, folder) = (server(json!({"secret": true})), tempfile::tempdir().unwrap());
+    log_in(&server, &person(), folder.path()).await.unwrap();
+    let set = start_keeping(&server, &person(), folder.path()).await;
+
+    // Taken over, it names somebody who says to be the issuer of before.
+    let evil = self::server(json!({"at": odd_path, "issuer": server.url("")}));
+    let servers = json!({"servers": [evil.url(odd_path)]});
+    server.ask("/control", Some(json!({"expire": true, "set": servers}))).await;
+    assert_eq!(echo(&set).await.unwrap(), "here");
+    saw_no_grant(&evil).await;
+    assert_eq!(grants(&server).await, ["authorization_code", "refresh_token"]);
+    set.close(PATIENCE).await;
 }
 
 #[tokio::test]
@@ -334,20 +434,30 @@ async fn a_login_that_does_not_fit_brings_no_token() {
         check(json!({"registration": false}), "Dynamic client registration not supported"),
         check(json!({"token_status": 500}), "gives no token"),
         check(json!({"issuer": "https://login.example.org"}), "its issuer is not the one"),
+        check(
+            json!({"servers": ["http://169.254.169.254"]}),
+            "none of its authorization servers has any"
+        ),
+        check(
+            json!({"servers": ["http://login.example.org"]}),
+            "it was not given: its address begins with http://"
+        ),
     );
     let (server, folder) = (server(json!({})), tempfile::tempdir().unwrap());
     let login = begin(&server, &person(), folder.path()).await.unwrap();
     let error = login.finish(Duration::from_millis(20), tokio::io::empty()).await.unwrap_err();
     assert_eq!(error.to_string(), "nobody logged in within 0 s");
-    let error =
-        begin(&server, &service(), folder.path()).await.err().expect("nothing to log in to");
+    let error = begin(&server, &service(&server.url("")), folder.path())
+        .await
+        .err()
+        .expect("nothing to log in to");
     assert!(matches!(error, login::Error::NotNeeded(_)), "{error}");
 }
 
 #[tokio::test]
 async fn a_token_for_somebody_else_is_refused_and_not_asked_for_without_end() {
     let server = server(json!({"audience": "https://other.example.org/mcp"}));
-    let set = start(entry(&server, &service())).await;
+    let set = start(entry(&server, &service(&server.url("")))).await;
     assert_eq!(reason(&set), "it does not take the token that was given for it");
     assert_eq!(grants(&server).await.len(), 2, "one, and one more when that was refused");
     set.close(PATIENCE).await;
@@ -356,7 +466,7 @@ async fn a_token_for_somebody_else_is_refused_and_not_asked_for_without_end() {
 #[tokio::test]
 async fn an_authorization_server_that_is_away_for_a_while() {
     let server = server(json!({"token_status": 503}));
-    let set = start(entry(&server, &service())).await;
+    let set = start(entry(&server, &service(&server.url("")))).await;
     assert!(
         reason(&set).starts_with("its authorization server gives no token"),
         "{}",

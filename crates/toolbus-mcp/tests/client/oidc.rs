@@ -113,8 +113,8 @@ async fn a_person_logs_in_by_code_and_proof() {
 #[tokio::test]
 async fn a_program_shows_its_id_and_secret() {
     let Some(server) = server() else { return };
-    let auth = json!({"type": "client_credentials", "clientId": "service",
-        "clientSecret": "s3cret-of-the-service-77"});
+    let auth = json!({"type": "client_credentials", "issuer": server.url("/login"),
+        "clientId": "service", "clientSecret": "s3cret-of-the-service-77"});
     let set = start(entry(&server, &auth)).await;
     assert_eq!(text(&set, "echo").await.as_deref(), Ok("here"));
     assert_eq!(tokens(&server).await, 1);
@@ -122,8 +122,8 @@ async fn a_program_shows_its_id_and_secret() {
     assert_eq!(tokens(&server).await, 2);
     set.close(PATIENCE).await;
 
-    let wrong = json!({"type": "client_credentials", "clientId": "service",
-        "clientSecret": "another-secret-88"});
+    let wrong = json!({"type": "client_credentials", "issuer": server.url("/login"),
+        "clientId": "service", "clientSecret": "another-secret-88"});
     let set = start(entry(&server, &wrong)).await;
     let (error, _) = text(&set, "echo").await.unwrap_err();
     assert!(error.contains("its authorization server gives no token"), "{error}");

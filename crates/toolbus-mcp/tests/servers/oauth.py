@@ -26,6 +26,8 @@ behaviour = {
     "registration": True,  # whether clients can register
     "secret": False,  # whether those that register get a secret
     "challenge": True,  # whether a 401 names the metadata
+    "unlisted": False,  # whether the resource has no metadata
+    "at": None,  # where the metadata is instead of where it should be
     "hidden": False,  # whether only the 401 of a POST names them, and they are nowhere else
     "open": [],  # the methods that need no token
     "given": None,  # the scopes that tokens have at most
@@ -38,7 +40,8 @@ behaviour = {
 }
 behaviour.update(json.loads(sys.argv[1]) if len(sys.argv) > 1 else {})
 clients = {"service": {"secret": "s3cret-of-the-service", "redirects": []},
-           "preset": {"secret": None, "redirects": None}}
+           "preset": {"secret": None, "redirects": None},
+           "confidential": {"secret": "s3cret-of-a-client", "redirects": None}}
 codes, access, refresh, log = {}, {}, {}, []
 lock = threading.Lock()
 
@@ -67,14 +70,14 @@ class Handler(BaseHTTPRequestHandler):
         log.append({"path": path, "query": query})
         if path == "/mcp" and not behaviour["hidden"]:
             return self.refuse() if not self.token() else self.reply(405, b"")
-        if path == resource_metadata() and behaviour["metadata"]:
+        if path == resource_metadata() and behaviour["metadata"] and not behaviour["unlisted"]:
             scopes = ["profile"] if behaviour["hidden"] else ["tools"]
             return self.reply(200, {"resource": behaviour["resource"] or base() + "/mcp",
                                     "authorization_servers": behaviour["servers"] or [issuer()],
                                     "scopes_supported": scopes})
         where = "/tenant/.well-known/openid-configuration" if behaviour["hidden"] \
             else "/.well-known/oauth-authorization-server"
-        if path == where and behaviour["metadata"]:
+        if path == (behaviour["at"] or where) and behaviour["metadata"]:
             return self.reply(200, metadata())
         if path == "/authorize":
             return self.authorize(query)
