@@ -23,10 +23,10 @@ use toolbus_tools::{CallError, GrantCheck};
 use toolbus_wire::name::{self, AgentName, InstanceId};
 use toolbus_wire::{ErrorCode, Execution, queue, topic};
 
+use crate::registration_rules::RegistrationRules;
 use crate::server::{LOOKUPS_PER_SERVER_MAX, SUBSCRIPTIONS_PER_SERVER_MAX};
 use crate::server_pool::ServerPool;
 use announce::Announcer;
-pub use manage::StdioRegistration;
 
 /// How refresh requests are read. They are small; a stranger's message may be large.
 pub const REFRESH_FLOW: Flow = Flow::Ordered { prefetch: PREFETCH };
@@ -55,8 +55,9 @@ pub struct Options {
     /// How many calls run at a time, over all servers, and how many requests of MCP clients beside
     /// them. More wait in the queue, so it should be well over [`crate::server_pool::PoolConfig::calls_per_server_max`].
     pub concurrency: NonZeroU16,
-    /// Whether agents may register servers that are programs to start here.
-    pub stdio_registration: StdioRegistration,
+    /// What agents may register. Its word on private addresses is to be that of
+    /// [`crate::server_pool::PoolConfig::private_registration`].
+    pub registration: RegistrationRules,
     /// Which requests need a grant.
     pub grants: GrantCheck,
 }
@@ -101,7 +102,7 @@ impl Bridge {
             manage::ManageService {
                 set: set.clone(),
                 source: source.clone(),
-                stdio_registration: options.stdio_registration,
+                registration: options.registration,
                 grants: options.grants.clone(),
             },
         )

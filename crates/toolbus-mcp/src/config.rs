@@ -26,6 +26,7 @@ mod variables;
 
 pub use auth::{AuthorizationCode, ClientCredentials, Grant};
 pub(crate) use credential::find_credentials;
+pub(crate) use entry::REGISTERED_BY;
 pub use entry::{Endpoint, Entry, Launch, Protocol, Target, ToolChanges};
 pub use issuer::Issuer;
 pub use variables::Variables;

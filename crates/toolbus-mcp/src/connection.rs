@@ -30,6 +30,7 @@ use crate::method::Method;
 use crate::metrics::Metrics;
 use crate::offer::Offer;
 use crate::record::{About, Recorder};
+use crate::server::ServerOrigin;
 use crate::supervisor::Supervisor;
 use crate::transport::intercept::{ReportedChanges, WireState};
 
@@ -78,32 +79,40 @@ pub(crate) struct Connection {
 /// What the connections to one server share: the secrets to erase, and the authorization.
 pub(crate) struct ServerAccess {
     eraser: Eraser,
+    clients: HttpClients,
     authorization: Option<Arc<Authorization>>,
 }
 
 impl ServerAccess {
-    pub(crate) fn new(entry: &Entry, deps: &SharedDeps) -> Self {
+    pub(crate) fn new(entry: &Entry, origin: ServerOrigin, deps: &SharedDeps) -> Self {
         let eraser = entry.eraser();
+        let clients = match origin {
+            ServerOrigin::Operator => deps.clients.clone(),
+            ServerOrigin::Agent => deps.clients_of_agents.clone(),
+        };
         let authorization = match &entry.target {
             Target::Launch(_) | Target::Disabled => None,
             Target::Endpoint(endpoint) => Authorization::of(
                 endpoint,
                 auth::AuthorizationDeps {
                     server: &entry.name,
-                    clients: &deps.clients,
+                    clients: &clients,
                     folder: deps.tokens.clone(),
                     eraser: eraser.clone(),
                     tracker: deps.tracker.clone(),
                 },
             ),
         };
-        Self { eraser, authorization }
+        Self { eraser, clients, authorization }
     }
 }
 
 /// The handles that connections of all servers share.
 pub(crate) struct SharedDeps {
+    /// The clients for servers of the operator.
     pub(crate) clients: HttpClients,
+    /// The clients for servers that agents have registered.
+    pub(crate) clients_of_agents: HttpClients,
     pub(crate) tracker: TaskTracker,
     /// What every child finds in its environment.
     pub(crate) environment: Vec<(OsString, OsString)>,
@@ -142,7 +151,7 @@ impl Connection {
             }
             Target::Endpoint(endpoint) => {
                 let handshake = attempt.handshake;
-                let dialing = handshake::dial_endpoint(endpoint, access, deps, handler, handshake);
+                let dialing = handshake::dial_endpoint(endpoint, access, handler, handshake);
                 (dialing.await?, None)
             }
             Target::Disabled => return Err(Failure::disabled()),

@@ -1,10 +1,19 @@
-//! The HTTP clients for servers and for their authorization servers: timeouts, proxies, and which
-//! redirects are followed.
+//! The HTTP clients for servers and for their authorization servers: timeouts, proxies, which
+//! redirects are followed, and which addresses are connected to.
+//!
+//! There are two kinds: those for servers of the operator go anywhere, and those for servers of
+//! agents to public addresses only, whatever a name resolves to, a redirect or some metadata says.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use reqwest::{Url, redirect};
 use rmcp::transport::streamable_http_client::{HttpStatusError, StreamableHttpError};
+
+mod public_only;
+
+use public_only::PublicOnlyResolver;
+pub(crate) use public_only::{PrivateAddress, check_literal, check_resolved};
 
 /// How long a TCP and TLS connection may take to open.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -20,32 +29,59 @@ const RETRY_AFTER_BACKOFF_MAX: Duration = Duration::from_hours(24);
 /// Why a request has no answer that can be used.
 pub(crate) type Error = StreamableHttpError<reqwest::Error>;
 
-/// The HTTP clients of all servers: one through the proxies of the environment, one without for
+/// The HTTP clients of servers: one through the proxies of the environment, one without for
 /// servers on this machine. They share nothing but their pools of connections. Clones are the same.
 #[derive(Clone)]
 pub(crate) struct HttpClients {
     proxied: reqwest::Client,
     direct: reqwest::Client,
+    reach: Reach,
+}
+
+/// Which addresses are connected to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    Everywhere,
+    PublicOnly,
 }
 
 impl HttpClients {
     /// Builds both clients.
     pub(crate) fn new() -> Result<Self, reqwest::Error> {
-        // reqwest panics without a process-wide provider. One that is installed already stays.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let builder = || {
-            reqwest::Client::builder()
-                .connect_timeout(CONNECT_TIMEOUT)
-                .pool_idle_timeout(IDLE_TIMEOUT)
-                .redirect(redirect::Policy::custom(follow_redirect))
-        };
-        Ok(Self { proxied: builder().build()?, direct: builder().no_proxy().build()? })
+        Ok(Self {
+            proxied: client_builder().build()?,
+            direct: client_builder().no_proxy().build()?,
+            reach: Reach::Everywhere,
+        })
+    }
+
+    /// Builds a client that connects to public addresses only. It uses no proxy: a proxy resolves
+    /// names by itself.
+    pub(crate) fn public_only() -> Result<Self, reqwest::Error> {
+        let builder = client_builder().no_proxy().dns_resolver(Arc::new(PublicOnlyResolver));
+        let client = builder.build()?;
+        Ok(Self { proxied: client.clone(), direct: client, reach: Reach::PublicOnly })
     }
 
     /// The client for an address.
-    pub(crate) fn client_for(&self, url: &Url) -> &reqwest::Client {
-        if is_local(url) { &self.direct } else { &self.proxied }
+    ///
+    /// # Errors
+    /// When it is an address that may not be connected to.
+    pub(crate) fn client_for(&self, url: &Url) -> Result<&reqwest::Client, PrivateAddress> {
+        if self.reach == Reach::PublicOnly {
+            check_literal(url)?;
+        }
+        Ok(if is_local(url) { &self.direct } else { &self.proxied })
     }
+}
+
+fn client_builder() -> reqwest::ClientBuilder {
+    // reqwest panics without a process-wide provider. One that is installed already stays.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .pool_idle_timeout(IDLE_TIMEOUT)
+        .redirect(redirect::Policy::custom(follow_redirect))
 }
 
 /// Whether an address is on this machine, by its name.

@@ -20,6 +20,7 @@ mod method;
 pub mod metrics;
 mod offer;
 mod record;
+mod registration_rules;
 mod registrations;
 mod reload;
 mod server;
@@ -38,6 +39,9 @@ pub use call_result::{BLOCKS_MAX, CallResult, LeftOut, RESULT_BYTES_MAX};
 pub use catalogue::{CATALOGUE_BYTES_MAX, PAGES_MAX, TOOL_NAME_BYTES_MAX, TOOLS_MAX};
 pub use failure::Failure;
 pub use lookup::Lookup;
+pub use registration_rules::{
+    AddressRegistration, PrivateAddresses, RegistrationRules, StdioRegistration,
+};
 pub use registrations::RegistrationsError;
 pub use server::{ServerState, StartProgress, StartStep};
 pub use tool_filter::ToolFilter;

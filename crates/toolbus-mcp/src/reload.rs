@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::bridge::StdioRegistration;
-use crate::config::{Config, Entry, Target};
+use crate::config::Config;
+use crate::registration_rules::RegistrationRules;
 use crate::registrations::Registrations;
 use crate::server_pool::{DesiredServers, ServerPool, WeakServerPool};
 
@@ -34,7 +34,7 @@ pub(crate) struct Sources {
     operator: ListFile,
     agents: ListFile,
     registrations: Arc<Registrations>,
-    stdio_registration: StdioRegistration,
+    rules: RegistrationRules,
 }
 
 impl Sources {
@@ -45,12 +45,12 @@ impl Sources {
         text: Option<String>,
         config: Config,
         registrations: Arc<Registrations>,
-        stdio_registration: StdioRegistration,
+        rules: RegistrationRules,
     ) -> Self {
         let seen = text.map_or(ListContent::Missing, ListContent::Text);
         let agents = ListFile::of_agents(registrations.path().to_owned());
         let operator = ListFile::operators(path, seen, config);
-        Self { operator, agents, registrations, stdio_registration }
+        Self { operator, agents, registrations, rules }
     }
 
     /// Starts what agents have registered, and follows the files from now on until the set is
@@ -103,13 +103,12 @@ impl Sources {
         let seen = read_list(self.agents.path());
         if self.agents.differs_from(&seen) {
             self.agents.update_from(seen);
-            let refused = self.agents.config.servers.iter().filter(|e| !self.is_allowed(e));
-            refused.for_each(|entry| {
-                tracing::warn!(
-                    server = %entry.name,
-                    "registered server not started: it is a program, which is not allowed"
-                );
-            });
+            // What was allowed when it was registered need not be any more.
+            for entry in &self.agents.config.servers {
+                if let Err(reason) = self.rules.check(entry) {
+                    tracing::warn!(server = %entry.name, %reason, "registered server not started");
+                }
+            }
         }
     }
 
@@ -119,14 +118,11 @@ impl Sources {
         DesiredServers {
             operators: self.operator.config.servers.clone(),
             unclear: unclear.filter_map(|mistake| mistake.server.clone()).collect(),
-            registered: registered.filter(|entry| self.is_allowed(entry)).cloned().collect(),
+            registered: registered
+                .filter(|entry| self.rules.check(entry).is_ok())
+                .cloned()
+                .collect(),
         }
-    }
-
-    /// What was allowed when it was registered need not be any more.
-    fn is_allowed(&self, entry: &Entry) -> bool {
-        self.stdio_registration == StdioRegistration::Allowed
-            || !matches!(entry.target, Target::Launch(_))
     }
 }
 

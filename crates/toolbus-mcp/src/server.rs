@@ -104,7 +104,12 @@ impl Server {
             origin,
             is_persisted: AtomicBool::new(false),
             position,
-            connector: ServerConnector::new(Arc::clone(&entry), Arc::clone(&context), stop.clone()),
+            connector: ServerConnector::new(
+                Arc::clone(&entry),
+                origin,
+                Arc::clone(&context),
+                stop.clone(),
+            ),
             catalogue: ToolCatalogueCache::new(Arc::clone(&entry), position, Arc::clone(&context)),
             limiter: CallLimiter::new(Arc::clone(&entry), &context.options),
             entry,

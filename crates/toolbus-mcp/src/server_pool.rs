@@ -26,6 +26,7 @@ use crate::connection::SharedDeps;
 use crate::failure::Failure;
 use crate::http;
 use crate::metrics::Metrics;
+use crate::registration_rules::PrivateAddresses;
 use crate::registrations::Registrations;
 use crate::server::{Server, ServerOrigin, ServerState};
 use crate::server_name::ServerName;
@@ -73,6 +74,8 @@ pub struct PoolConfig {
     pub(crate) registrations: Option<Arc<Registrations>>,
     /// The policy for a tool whose definition changes, unless the entry of its server has one.
     pub tool_changes: ToolChanges,
+    /// Whether servers that agents register may be at addresses that are not public.
+    pub private_registration: PrivateAddresses,
     /// The store of pinned definitions of tools.
     pub pins: Pins,
     /// The folder that keeps the tokens of servers where a person has logged in. Without one
@@ -96,6 +99,7 @@ impl PoolConfig {
             calls_per_server_max: 64,
             supervisor: None,
             registrations: None,
+            private_registration: PrivateAddresses::Denied,
             tool_changes: ToolChanges::default(),
             pins: Pins::in_memory(),
             tokens: None,
@@ -158,6 +162,9 @@ pub enum AddError {
     /// There is a server of that name already.
     #[error("there is an MCP server '{0}' already")]
     Exists(ServerName),
+    /// Another agent has registered one of that name.
+    #[error("the MCP server '{0}' was registered by another agent")]
+    OtherAgents(ServerName),
     /// There is one of the operator's of that name.
     #[error("the MCP server '{0}' is the operator's")]
     Operators(ServerName),
@@ -177,8 +184,14 @@ pub enum AddError {
 
 impl PoolContext {
     fn new(options: PoolConfig) -> Result<Self, StartError> {
+        let clients = http::HttpClients::new()?;
+        let clients_of_agents = match options.private_registration {
+            PrivateAddresses::Allowed => clients.clone(),
+            PrivateAddresses::Denied => http::HttpClients::public_only()?,
+        };
         let deps = SharedDeps {
-            clients: http::HttpClients::new()?,
+            clients,
+            clients_of_agents,
             tracker: TaskTracker::new(),
             environment: options.environment.clone(),
             supervisor: options.supervisor.clone(),

@@ -10,8 +10,11 @@ use toolbus_config::TimeSpan;
 use toolbus_tools::GrantCheck;
 use toolbus_wire::name::{AgentName, InstanceId};
 
-use crate::bridge::{self, StdioRegistration};
+use crate::bridge;
 use crate::config::{self, Config, Entry, Mistake, ToolChanges, Variables};
+use crate::registration_rules::{
+    AddressRegistration, PrivateAddresses, RegistrationRules, StdioRegistration,
+};
 use crate::registrations::Registrations;
 use crate::reload::Sources;
 use crate::server_pool::{PoolConfig, ServerPool, StartError};
@@ -37,6 +40,17 @@ pub struct McpSettings {
     /// login`, one file for each, for its owner only. When not set: `toolbus/tokens` in the user's
     /// data folder (`XDG_DATA_HOME`, else `~/.local/share`).
     pub tokens: Option<PathBuf>,
+    /// Whether agents, and MCP clients of the MCP endpoint, may register servers by their
+    /// addresses: `off`, `allow-list` for https at the hosts of `mcp.registration_hosts`, or `any`.
+    /// A registered server is offered to every agent.
+    pub registration: AddressRegistration,
+    /// The hosts at which servers may be registered, with `allow-list`: names, and `*.NAME` for
+    /// all below a name.
+    #[schemars(inner(regex(pattern = r"^(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$")))]
+    pub registration_hosts: Vec<String>,
+    /// Whether servers that agents register may be at addresses that are not public: of this
+    /// machine, this network, this cluster or this cloud. Servers of the list may be anywhere.
+    pub allow_private_registration: bool,
     /// Whether agents may register servers that are programs to start on this machine. That is
     /// running code of the agent's choice.
     pub allow_stdio_registration: bool,
@@ -80,6 +94,9 @@ impl Default for McpSettings {
             config: None,
             registrations: None,
             tokens: None,
+            registration: AddressRegistration::Off,
+            registration_hosts: Vec::new(),
+            allow_private_registration: false,
             allow_stdio_registration: false,
             connect_timeout: TimeSpan::seconds(15),
             call_timeout: TimeSpan::seconds(60),
@@ -157,14 +174,15 @@ impl McpSettings {
         options.pins = self.pins()?;
         options.tokens = self.tokens_folder();
         options.registrations = Some(Arc::clone(&registrations));
+        let rules = self.registration_rules();
+        options.private_registration = rules.private_addresses;
 
         let set = ServerPool::start(config.servers.clone(), options)?;
         if leaves_file_out {
             return Ok(set);
         }
 
-        let stdio_registration = self.stdio_registration();
-        Sources::new(path, text, config, registrations, stdio_registration).follow_files(&set);
+        Sources::new(path, text, config, registrations, rules).follow_files(&set);
         Ok(set)
     }
 
@@ -181,7 +199,7 @@ impl McpSettings {
             agents,
             instance,
             concurrency: self.concurrency,
-            stdio_registration: self.stdio_registration(),
+            registration: self.registration_rules(),
             grants,
         }
     }
@@ -220,13 +238,22 @@ impl McpSettings {
         self.config.as_deref().unwrap_or(Path::new(DEFAULT_FILE))
     }
 
-    /// Whether agents may register servers that are programs.
+    /// What agents may register.
     #[must_use]
-    pub fn stdio_registration(&self) -> StdioRegistration {
-        if self.allow_stdio_registration {
-            StdioRegistration::Allowed
-        } else {
-            StdioRegistration::Denied
+    pub fn registration_rules(&self) -> RegistrationRules {
+        RegistrationRules {
+            addresses: self.registration,
+            hosts: self.registration_hosts.clone(),
+            private_addresses: if self.allow_private_registration {
+                PrivateAddresses::Allowed
+            } else {
+                PrivateAddresses::Denied
+            },
+            programs: if self.allow_stdio_registration {
+                StdioRegistration::Allowed
+            } else {
+                StdioRegistration::Denied
+            },
         }
     }
 

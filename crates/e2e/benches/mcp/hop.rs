@@ -12,7 +12,8 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use toolbus::Toolbus;
 use toolbus_bus::{Bus, MemoryBus};
-use toolbus_mcp::bridge::{self, Bridge, StdioRegistration};
+use toolbus_mcp::RegistrationRules;
+use toolbus_mcp::bridge::{self, Bridge};
 use toolbus_mcp::config::{self, Variables};
 use toolbus_mcp::server_pool::{PoolConfig, ServerPool};
 use toolbus_rabbitmq::{Config, RabbitBus, Start};
@@ -83,7 +84,7 @@ impl Embedded {
             agents: vec![AgentName::standard()],
             instance: InstanceId::random(),
             concurrency: NonZeroU16::new(CONCURRENCY).expect("some are under way"),
-            stdio_registration: StdioRegistration::Denied,
+            registration: RegistrationRules::default(),
             grants: GrantCheck::off(),
         };
         let bridge = Bridge::start(&bus, set, options).await?;

@@ -14,9 +14,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolbus_bus::Bus;
-use toolbus_mcp::bridge::{Bridge, Options, StdioRegistration};
+use toolbus_mcp::bridge::{Bridge, Options};
 use toolbus_mcp::config::{self, Variables};
 use toolbus_mcp::server_pool::{PoolConfig, ServerPool};
+use toolbus_mcp::{PrivateAddresses, RegistrationRules, StdioRegistration};
 use toolbus_tools::bus::ServeOptions;
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::{GrantCheck, Invoker, Registry, Tool};
@@ -225,14 +226,18 @@ async fn bridge(bus: &Arc<dyn Bus>, url: &str) -> Bridge {
     }}});
     let config = config::parse(&file.to_string(), Variables::Refused).expect("an mcp.json");
     assert!(config.mistakes.is_empty(), "{:?}", config.mistakes);
-    let options = PoolConfig::new(std::env::vars_os());
+    let mut options = PoolConfig::new(std::env::vars_os());
+    options.private_registration = PrivateAddresses::Allowed;
     let set = ServerPool::start(config.servers, options).expect("an HTTP client");
     set.wait_settled().await;
     let options = Options {
         agents: vec![AgentName::standard()],
         instance: InstanceId::random(),
         concurrency: FOUR,
-        stdio_registration: StdioRegistration::Denied,
+        registration: RegistrationRules {
+            programs: StdioRegistration::Denied,
+            ..RegistrationRules::allow_all()
+        },
         grants: GrantCheck::off(),
     };
     Bridge::start(bus, set, options).await.expect("the bridge listens")

@@ -137,7 +137,7 @@ pub(super) async fn request_challenge(
     endpoint: &Endpoint,
 ) -> Option<String> {
     let question = json!({"jsonrpc": "2.0", "id": 0, "method": "server/discover", "params": {}});
-    let request = clients.client_for(&endpoint.url).post(endpoint.url.clone());
+    let request = clients.client_for(&endpoint.url).ok()?.post(endpoint.url.clone());
     let request = request
         .headers(endpoint.headers.iter().cloned().collect())
         .header(ACCEPT, "application/json, text/event-stream")

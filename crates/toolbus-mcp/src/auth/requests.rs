@@ -120,7 +120,7 @@ impl OAuthRequests {
             return Err(RequestError::Address.into());
         }
 
-        let client = self.clients.client_for(request.url());
+        let client = self.clients.client_for(request.url())?;
         let mut response = client.execute(request).await.map_err(reqwest::Error::without_url)?;
         let mut body = Vec::new();
 

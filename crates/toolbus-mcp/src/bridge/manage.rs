@@ -24,6 +24,7 @@ use super::invoke_service::{naming_of, with_headers};
 use super::refusal_of;
 use crate::call::CallError;
 use crate::lookup::Lookup;
+use crate::registration_rules::RegistrationRules;
 use crate::server_pool::ServerPool;
 
 mod complete_argument;
@@ -37,21 +38,10 @@ mod unregister_server;
 /// How long a request may take when the caller does not say: as long as a C# agent waits.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Whether agents may register servers that are programs to start on the bridge's machine. That is
-/// running code of the agent's choice, so the operator decides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum StdioRegistration {
-    /// They may not.
-    #[default]
-    Denied,
-    /// They may.
-    Allowed,
-}
-
 pub(super) struct ManageService {
     pub(super) set: ServerPool,
     pub(super) source: String,
-    pub(super) stdio_registration: StdioRegistration,
+    pub(super) registration: RegistrationRules,
     pub(super) grants: GrantCheck,
 }
 

@@ -53,7 +53,10 @@ const MEMBERS: &[&str] = &[
     "toolTimeoutMs",
     "startupTimeoutMs",
     "toolChanges",
+    REGISTERED_BY,
 ];
+/// The member of a registration that names the agent whose it is.
+pub(crate) const REGISTERED_BY: &str = "registeredBy";
 /// Those that limit what a server may do. What may be a misspelling of one is a mistake.
 const GUARDED_MEMBERS: &[&str] = &["disabled", "allowedTools", "deniedTools", "toolChanges"];
 
@@ -98,6 +101,8 @@ pub struct Entry {
     pub startup_timeout: Option<Duration>,
     /// What becomes of a tool that has changed, when the operator says so for this server.
     pub tool_changes: Option<ToolChanges>,
+    /// The agent that has registered the server, as its request named it.
+    pub registered_by: Option<String>,
     /// Values that variables of the environment have put into the entry and that are credentials.
     credentials: Vec<Secret>,
 }
@@ -218,6 +223,7 @@ impl Entry {
         let tool_timeouts = members.take_milliseconds_by_name("toolTimeoutMs", TIMEOUT_MS_MAX);
         let startup_timeout = members.take_milliseconds("startupTimeoutMs", TIMEOUT_MS_MAX);
         let tool_changes = read_tool_changes(&mut members);
+        let registered_by = members.take_text(REGISTERED_BY);
         members.warn_of_unknown(MEMBERS, GUARDED_MEMBERS);
 
         let milliseconds = |(tool, ms)| (tool, Duration::from_millis(ms));
@@ -229,6 +235,7 @@ impl Entry {
             tool_timeouts: tool_timeouts.into_iter().map(milliseconds).collect(),
             startup_timeout: startup_timeout.map(Duration::from_millis),
             tool_changes,
+            registered_by,
             credentials: Vec::new(),
         });
         (entry, members.finish())
@@ -243,6 +250,7 @@ impl Entry {
             tool_timeouts: BTreeMap::new(),
             startup_timeout: None,
             tool_changes: None,
+            registered_by: None,
             credentials: Vec::new(),
         }
     }
@@ -255,6 +263,12 @@ impl Entry {
             _ => default,
         };
         self.startup_timeout.unwrap_or(by_target)
+    }
+
+    /// Whether an agent may replace or remove this registration. Of one whose agent is not known,
+    /// any may.
+    pub(crate) fn may_be_changed_by(&self, agent: Option<&str>) -> bool {
+        self.registered_by.is_none() || self.registered_by.as_deref() == agent
     }
 
     /// Whether the operator has disabled the server.

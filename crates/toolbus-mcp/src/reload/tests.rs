@@ -21,7 +21,8 @@ fn followed(folder: &TempDir) -> ServerPool {
     let [operator, agents] = paths(folder);
     let registrations = Arc::new(Registrations::at(agents));
     let config = Config::default();
-    let sources = Sources::new(operator, None, config, registrations, StdioRegistration::Denied);
+    let sources =
+        Sources::new(operator, None, config, registrations, RegistrationRules::allow_all());
     let set = ServerPool::start(Vec::new(), PoolConfig::new([])).unwrap();
     sources.follow_and_poll(NEVER, &set);
     set

@@ -13,8 +13,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::ServerState;
 use super::catalogue_cache::ToolCatalogueCache;
+use super::{ServerOrigin, ServerState};
 use crate::config::Entry;
 use crate::connection::{
     CallFailure, Connection, Handshake, ServerAccess, StartAttempt, StartWatch,
@@ -61,11 +61,12 @@ struct NextAttempt {
 impl ServerConnector {
     pub(super) fn new(
         entry: Arc<Entry>,
+        origin: ServerOrigin,
         context: Arc<PoolContext>,
         stop: CancellationToken,
     ) -> Self {
         Self {
-            access: ServerAccess::new(&entry, &context.deps),
+            access: ServerAccess::new(&entry, origin, &context.deps),
             entry,
             context,
             stop,

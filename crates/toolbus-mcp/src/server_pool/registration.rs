@@ -31,6 +31,9 @@ pub enum UnregisterError {
     /// It is one of the operator's.
     #[error("the MCP server '{0}' is the operator's")]
     Operators(ServerName),
+    /// Another agent has registered it.
+    #[error("the MCP server '{0}' was registered by another agent")]
+    OtherAgents(ServerName),
     /// It could not be taken out of the file, and would be back at the next start.
     #[error("its registration cannot be deleted")]
     Kept(#[from] RegistrationsError),
@@ -40,12 +43,12 @@ impl ServerPool {
     /// Connects a server for an agent and writes `members`, what the entry was made of, to the file
     /// of registrations.
     ///
-    /// A server that an agent has registered before is replaced when the new one is connected, and
-    /// calls on the old one may end. To register the same again changes nothing.
+    /// A server that the same agent has registered before is replaced when the new one is
+    /// connected, and calls on the old one may end. To register the same again changes nothing.
     ///
     /// # Errors
-    /// When it cannot be connected to, there are too many, or the name is the operator's: then
-    /// everything is as before.
+    /// When it cannot be connected to, there are too many, or the name is the operator's or another
+    /// agent's: then everything is as before.
     pub async fn register(
         &self,
         entry: Entry,
@@ -54,6 +57,9 @@ impl ServerPool {
         let server = match self.0.roster.find(entry.name.as_str()) {
             Some(known) if known.origin == ServerOrigin::Operator => {
                 return Err(AddError::Operators(known.entry.name.clone()));
+            }
+            Some(known) if !known.entry.may_be_changed_by(entry.registered_by.as_deref()) => {
+                return Err(AddError::OtherAgents(known.entry.name.clone()));
             }
             Some(known) if *known.entry == entry => {
                 known.refresh().await.map_err(AddError::Failed)?;
@@ -75,16 +81,21 @@ impl ServerPool {
         Ok(Registered { summary, not_kept })
     }
 
-    /// Removes a server that an agent has registered, and its registration. That it is not there
+    /// Removes a server that this agent has registered, and its registration. That it is not there
     /// is fine.
     ///
     /// # Errors
-    /// When it is the operator's, or its registration cannot be deleted; then it stays.
-    pub async fn unregister(&self, name: &str) -> Result<(), UnregisterError> {
-        if let Some(server) = self.0.roster.find(name)
-            && server.origin == ServerOrigin::Operator
-        {
-            return Err(UnregisterError::Operators(server.entry.name.clone()));
+    /// When it is the operator's or another agent's, or its registration cannot be deleted; then it
+    /// stays.
+    pub async fn unregister(&self, name: &str, agent: &str) -> Result<(), UnregisterError> {
+        if let Some(server) = self.0.roster.find(name) {
+            let name = || server.entry.name.clone();
+            if server.origin == ServerOrigin::Operator {
+                return Err(UnregisterError::Operators(name()));
+            }
+            if !server.entry.may_be_changed_by(Some(agent)) {
+                return Err(UnregisterError::OtherAgents(name()));
+            }
         }
 
         let Some(registrations) = self.0.context.options.registrations.clone() else {

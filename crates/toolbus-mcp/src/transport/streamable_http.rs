@@ -25,7 +25,7 @@ use super::older_sse::SseTransport;
 use super::rate_window::{RateWindow, wait_admitted};
 use crate::auth::Authorization;
 use crate::config::Endpoint;
-use crate::http::{Error, HttpClients};
+use crate::http::{Error, HttpClients, PrivateAddress};
 
 /// Requests to one server that are sent at the same time and not answered yet.
 pub(super) const REQUESTS_MAX: usize = 256;
@@ -43,34 +43,39 @@ pub(crate) type HttpTransport = StreamableHttpClientTransport<SessionClient>;
 
 /// A transport to one server. It sends nothing yet. When the connection has ended, so has whatever
 /// it waits for.
+///
+/// # Errors
+/// When its address may not be connected to.
 pub(crate) fn open(
     clients: &HttpClients,
     endpoint: &Endpoint,
     authorization: Option<Arc<Authorization>>,
     wire: &Arc<WireState>,
-) -> HttpTransport {
-    let inner = clients.client_for(&endpoint.url).clone();
+) -> Result<HttpTransport, PrivateAddress> {
+    let inner = clients.client_for(&endpoint.url)?.clone();
     let mut config = StreamableHttpClientTransportConfig::with_uri(endpoint.url.as_str())
         .max_concurrent_requests(REQUESTS_MAX)
         .custom_headers(endpoint.headers.iter().cloned().collect())
         .max_sse_event_size(MESSAGE_BYTES_MAX);
 
     config.retry_config = Arc::new(StreamRetries);
-    HttpTransport::with_client(SessionClient::new(inner, authorization, wire), config)
+    let client = SessionClient::new(inner, authorization, wire);
+    Ok(HttpTransport::with_client(client, config))
 }
 
 /// Opens the older transport to one server. When the connection has ended, so has whatever it waits
 /// for.
 ///
 /// # Errors
-/// When the server does not open an event stream that begins as it has to.
+/// When its address may not be connected to, or the server does not open an event stream that
+/// begins as it has to.
 pub(crate) async fn open_older(
     clients: &HttpClients,
     endpoint: &Endpoint,
     authorization: Option<Arc<Authorization>>,
     wire: &Arc<WireState>,
 ) -> Result<SseTransport, Error> {
-    let inner = clients.client_for(&endpoint.url).clone();
+    let inner = clients.client_for(&endpoint.url).map_err(std::io::Error::other)?.clone();
     SseTransport::open(endpoint, SessionClient::new(inner, authorization, wire)).await
 }
 

@@ -9,8 +9,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use toolbus_bus::requester::Requester;
 use toolbus_bus::{Bus, Delivery, Disposition, Flow, MemoryBus, Subscription, TopicPattern};
-use toolbus_mcp::bridge::{self, Bridge, StdioRegistration};
+use toolbus_mcp::bridge::{self, Bridge};
 use toolbus_mcp::server_pool::ServerPool;
+use toolbus_mcp::{AddressRegistration, PrivateAddresses, RegistrationRules, StdioRegistration};
 use toolbus_mcp_agent::McpDirectory;
 use toolbus_testkit::eventually;
 use toolbus_tools::call::Arguments;
@@ -61,11 +62,20 @@ impl Agent {
 }
 
 async fn serve(bus: &Arc<dyn Bus>, set: &ServerPool, agents: &[&str]) -> Bridge {
+    serve_with(bus, set, agents, registration_by_address()).await
+}
+
+async fn serve_with(
+    bus: &Arc<dyn Bus>,
+    set: &ServerPool,
+    agents: &[&str],
+    registration: RegistrationRules,
+) -> Bridge {
     let options = bridge::Options {
         agents: agents.iter().map(|name| AgentName::parse(name).unwrap()).collect(),
         instance: InstanceId::random(),
         concurrency: NonZeroU16::new(8).unwrap(),
-        stdio_registration: StdioRegistration::Denied,
+        registration,
         grants: GrantCheck::off(),
     };
     Bridge::start(bus, set.clone(), options).await.unwrap()
@@ -292,5 +302,126 @@ async fn the_five_tools_say_what_is_wrong_and_take_what_models_make_of_it() {
     let listed: Value = serde_json::from_str(&listed).unwrap();
     assert_eq!(listed[0]["serverName"], "Good", "{listed}");
     agent.services.close().await;
+    bridge.stop(Duration::ZERO).await;
+}
+
+/// A server over HTTP that needs no token and keeps what it was asked.
+fn recording_server() -> Script {
+    let open = ["server/discover", "initialize", "notifications/initialized", "tools/list"];
+    Script::start("oauth.py", &json!({"open": open}).to_string())
+}
+
+/// What an agent is told that registers these addresses, and then removes one.
+async fn registering(
+    registration: RegistrationRules,
+    private_registration: PrivateAddresses,
+    urls: &[String],
+) -> Vec<String> {
+    let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
+    let folder = tempfile::tempdir().unwrap();
+    let mut pool = options();
+    pool.private_registration = private_registration;
+    let set = start_with(json!({"good": hostile(folder.path(), "good")}), pool).await;
+    let bridge = serve_with(&bus, &set, &["Ada"], registration).await;
+    let agent = Agent::start(&bus, "Ada").await;
+    assert!(agent.services.refresh().await.unwrap());
+    agent.knows(&["good"]).await;
+
+    let mut told = Vec::new();
+    for url in urls {
+        let server = json!({"name": "x", "type": "http", "url": url});
+        told.push(agent.told("mcp_register_server", server).await);
+    }
+    told.push(agent.told("mcp_unregister_server", json!({"server_name": "x"})).await);
+
+    agent.services.close().await;
+    bridge.stop(Duration::ZERO).await;
+    told
+}
+
+#[tokio::test]
+async fn servers_are_registered_only_where_the_operator_allows_it() {
+    let server = recording_server();
+    let urls = [server.url("/mcp"), format!("http://localhost:{}/mcp", server.port)];
+    let check = async |rules: RegistrationRules, register: &str, unregister: &str| {
+        let told = registering(rules, PrivateAddresses::Denied, &urls).await;
+        let register = format!("denied: Failed to register server 'x': {register}");
+        assert_eq!(told, [&*register, &*register, unregister]);
+    };
+
+    let off = "registering servers is turned off (mcp.registration)";
+    let no_removing = "denied: Failed to remove server 'x': registering and removing servers is \
+                       turned off (mcp.registration)";
+    let removed = "Server 'x' removed successfully.";
+    check(RegistrationRules::default(), off, no_removing).await;
+    let programs = StdioRegistration::Allowed;
+    check(RegistrationRules { programs, ..RegistrationRules::default() }, off, removed).await;
+
+    let insecure = "only https:// addresses may be registered (mcp.registration)";
+    let addresses = AddressRegistration::AllowList;
+    let hosts = vec!["localhost".to_owned()];
+    let listed = RegistrationRules { addresses, hosts, ..RegistrationRules::default() };
+    check(listed, insecure, removed).await;
+
+    let private = "its address is not a public one (mcp.allow_private_registration)";
+    let addresses = AddressRegistration::Any;
+    check(RegistrationRules { addresses, ..RegistrationRules::default() }, private, removed).await;
+    assert_eq!(server.log().await, [] as [Value; 0], "nothing was asked of it");
+}
+
+/// A name may lead elsewhere once it has been looked at: what counts is where the connection goes.
+#[tokio::test]
+async fn private_addresses_are_refused_by_the_connection_too() {
+    let server = recording_server();
+    let urls = [server.url("/mcp"), format!("http://localhost:{}/mcp", server.port)];
+    let told = registering(registration_by_address(), PrivateAddresses::Denied, &urls).await;
+    let failed = "error: Failed to register server 'x': Connection failed";
+    assert_eq!(told[..2], [failed, failed]);
+    assert_eq!(server.log().await, [] as [Value; 0], "nothing was asked of it");
+
+    let told = registering(registration_by_address(), PrivateAddresses::Allowed, &urls).await;
+    let registered = "Server 'x' registered successfully. 4 tool(s) available.";
+    assert_eq!(told[..2], [registered, registered]);
+}
+
+#[tokio::test]
+async fn a_registration_is_its_agents_to_replace_or_remove() {
+    let (first, second) = (recording_server(), recording_server());
+    let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
+    let folder = tempfile::tempdir().unwrap();
+    let set = start(json!({"good": hostile(folder.path(), "good")})).await;
+    let bridge = serve(&bus, &set, &["Ada", "Bob"]).await;
+    let (ada, bob) = (Agent::start(&bus, "Ada").await, Agent::start(&bus, "Bob").await);
+    for agent in [&ada, &bob] {
+        assert!(agent.services.refresh().await.unwrap());
+        agent.knows(&["good"]).await;
+    }
+    let register = async |agent: &Agent, server: &Script| {
+        let server = json!({"name": "x", "type": "http", "url": server.url("/mcp")});
+        agent.told("mcp_register_server", server).await
+    };
+    let remove = json!({"server_name": "x"});
+
+    let registered = "Server 'x' registered successfully. 4 tool(s) available.";
+    assert_eq!(register(&ada, &first).await, registered);
+    let others = "the MCP server 'x' was registered by another agent, and only that agent can";
+    assert_eq!(
+        register(&bob, &second).await,
+        format!("denied: Failed to register server 'x': {others} replace it")
+    );
+    assert_eq!(
+        bob.told("mcp_unregister_server", remove.clone()).await,
+        format!("denied: Failed to remove server 'x': {others} remove it")
+    );
+    assert_eq!(second.log().await, [] as [Value; 0], "nothing was asked of it");
+
+    assert_eq!(register(&ada, &second).await, registered);
+    let removed = "Server 'x' removed successfully.";
+    assert_eq!(ada.told("mcp_unregister_server", remove).await, removed);
+    assert_eq!(register(&bob, &second).await, registered, "nobody's any more");
+
+    for agent in [ada, bob] {
+        agent.services.close().await;
+    }
     bridge.stop(Duration::ZERO).await;
 }

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use toolbus_bus::requester::Requester;
 use toolbus_bus::{Bus, MemoryBus};
-use toolbus_mcp::bridge::{self, Bridge, StdioRegistration};
+use toolbus_mcp::RegistrationRules;
+use toolbus_mcp::bridge::{self, Bridge};
 use toolbus_mcp::server_pool::ServerPool;
 use toolbus_mcp::trust::Pins;
 use toolbus_mcp::{TOOLS_MAX, config::ToolChanges};
@@ -42,7 +43,7 @@ pub(crate) async fn agent(set: ServerPool) -> Agent {
         agents: vec![name],
         instance: InstanceId::random(),
         concurrency: NonZeroU16::new(8).unwrap(),
-        stdio_registration: StdioRegistration::Denied,
+        registration: RegistrationRules::default(),
         grants: GrantCheck::off(),
     };
     let bridge = Bridge::start(&bus, set, options).await.unwrap();

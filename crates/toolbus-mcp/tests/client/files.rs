@@ -16,6 +16,9 @@ use toolbus_wire::ErrorCode;
 
 use crate::support::*;
 
+/// The agent that registers.
+const AGENT: &str = "RockBot";
+
 /// A folder with an `mcp.json`, and settings that name it.
 struct Files {
     folder: tempfile::TempDir,
@@ -265,8 +268,8 @@ async fn a_registration_lasts_until_it_is_deleted() {
     files.settings.allow_stdio_registration = true;
 
     let set = files.start().await;
-    set.unregister("ALL").await.unwrap();
-    set.unregister("never-there").await.unwrap();
+    set.unregister("ALL", AGENT).await.unwrap();
+    set.unregister("never-there", AGENT).await.unwrap();
     assert!(set.find("all").is_none());
     assert_eq!(files.registered(), Vec::<String>::new());
     set.close(Duration::ZERO).await;
@@ -284,7 +287,7 @@ async fn what_is_the_operators_is_not_an_agents_to_touch() {
     let set = files.start().await;
     let refused = register(&set, "MINE", &theirs).await.unwrap_err();
     assert_eq!(refused.to_string(), "the MCP server 'mine' is the operator's");
-    let refused = set.unregister("Mine").await.unwrap_err();
+    let refused = set.unregister("Mine", AGENT).await.unwrap_err();
     assert!(matches!(refused, UnregisterError::Operators(_)), "{refused}");
     assert!(is_connected(&set, "mine"));
 
@@ -304,7 +307,7 @@ async fn what_is_the_operators_is_not_an_agents_to_touch() {
     })
     .await;
     until_connected(&set, "x").await;
-    set.unregister("x").await.unwrap();
+    set.unregister("x", AGENT).await.unwrap();
     set.close(Duration::ZERO).await;
 }
 
@@ -335,7 +338,7 @@ async fn a_registration_that_cannot_be_kept_says_so_and_stays_for_now() {
     files.write(json!({"y": files.hostile("slow")}));
     until_connected(&set, "y").await;
     assert!(is_connected(&set, "x"));
-    set.unregister("x").await.unwrap();
+    set.unregister("x", AGENT).await.unwrap();
     assert!(set.find("x").is_none());
     set.close(Duration::ZERO).await;
 }
@@ -346,7 +349,7 @@ async fn processes_with_the_same_files_agree() {
     let (first, second) = tokio::join!(files.start(), files.start());
     register(&second, "x", &files.hostile("good")).await.unwrap();
     until_connected(&first, "x").await;
-    second.unregister("x").await.unwrap();
+    second.unregister("x", AGENT).await.unwrap();
     until_gone(&first, "x").await;
     first.close(Duration::ZERO).await;
     second.close(Duration::ZERO).await;

@@ -17,7 +17,7 @@ use toolbus_bus::{
     Bus, Consumer, Delivery, Disposition, Envelope, Flow, MemoryBus, Subscription, Topic,
     TopicPattern,
 };
-use toolbus_mcp::bridge::{self, Bridge, StdioRegistration};
+use toolbus_mcp::bridge::{self, Bridge};
 use toolbus_mcp::server_pool::ServerPool;
 use toolbus_mcp_agent::{McpDirectory, ResourceSubscription, read_subject, subject_of};
 use toolbus_testkit::eventually;
@@ -153,7 +153,7 @@ async fn serve(bus: &Arc<dyn Bus>, set: ServerPool, grants: GrantCheck) -> Bridg
         agents: vec![AgentName::standard()],
         instance: InstanceId::random(),
         concurrency: NonZeroU16::new(8).unwrap(),
-        stdio_registration: StdioRegistration::Denied,
+        registration: registration_by_address(),
         grants,
     };
     Bridge::start(bus, set, options).await.unwrap()

@@ -12,7 +12,10 @@ use toolbus_bus::{Deadline, Progress};
 use toolbus_mcp::config::{self, Variables};
 use toolbus_mcp::server_pool::{Change, Changes, PoolConfig, ServerPool};
 use toolbus_mcp::supervisor::Supervisor;
-use toolbus_mcp::{Call, CallError, CallResult, ServerState};
+use toolbus_mcp::{
+    Call, CallError, CallResult, PrivateAddresses, RegistrationRules, ServerState,
+    StdioRegistration,
+};
 use toolbus_testkit::eventually;
 use toolbus_tools::Scope;
 use toolbus_tools::call::{Call as AgentCall, CallTime};
@@ -30,7 +33,13 @@ pub(crate) fn options() -> PoolConfig {
     let mut options = PoolConfig::new(std::env::vars_os());
     options.connect_timeout = CONNECT_LIMIT;
     options.supervisor = Some(supervisor());
+    options.private_registration = PrivateAddresses::Allowed;
     options
+}
+
+/// The rules of an operator who lets agents register servers by any address, and no programs.
+pub(crate) fn registration_by_address() -> RegistrationRules {
+    RegistrationRules { programs: StdioRegistration::Denied, ..RegistrationRules::allow_all() }
 }
 
 pub(crate) fn supervisor() -> Supervisor {

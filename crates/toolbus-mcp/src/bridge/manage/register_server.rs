@@ -11,10 +11,13 @@ use toolbus_wire::message::mcp::{
     McpRegisterServerRequest, McpRegisterServerResponse, McpResponse as _,
 };
 
-use super::{ManageRequest, ManageService, StdioRegistration};
-use crate::config::{Entry, Variables};
+use super::{ManageRequest, ManageService};
+use crate::config::{Entry, REGISTERED_BY, Variables};
+use crate::registration_rules::RegistrationRefusal;
 use crate::server_pool::{AddError, Registered};
 
+/// Longest name of an agent that is remembered, in bytes.
+const AGENT_BYTES_MAX: usize = 128;
 /// The error of every registration whose server could not be reached, as the C# bridge words it.
 const CONNECTION_FAILED: &str = "Connection failed";
 
@@ -28,9 +31,9 @@ impl ManageRequest for McpRegisterServerRequest {
         Some(management_id(REGISTER_SERVER))
     }
 
-    async fn handle(self, service: &ManageService, _: Context) -> Self::Response {
+    async fn handle(self, service: &ManageService, context: Context) -> Self::Response {
         let server_name = self.server_name.clone();
-        let response = match register(service, self).await {
+        let response = match register(service, self, context.source()).await {
             Ok(summary) => McpRegisterServerResponse {
                 success: true,
                 summary: Some(summary),
@@ -43,27 +46,30 @@ impl ManageRequest for McpRegisterServerRequest {
     }
 }
 
-/// Registers the server and returns a line about it for the agent.
+/// Registers the server for an agent and returns a line about it for the agent.
 async fn register(
     service: &ManageService,
     request: McpRegisterServerRequest,
+    agent: &str,
 ) -> Result<String, CallError> {
     let name = request.server_name.clone();
-    if request.command.is_some() && service.stdio_registration == StdioRegistration::Denied {
-        tracing::warn!(server = name, "refused to register a server that is a program");
-        return Err(CallError::new(
-            ErrorCode::Denied,
-            "servers that are programs are the operator's to add",
-        ));
+    if service.registration.is_off() {
+        return Err(refusal(&name, RegistrationRefusal::Off));
     }
 
-    let members = entry_members(request);
+    let mut members = entry_members(request);
+    if (1..=AGENT_BYTES_MAX).contains(&agent.trim().len()) {
+        members.insert(REGISTERED_BY.to_owned(), json!(agent));
+    }
     let entry = Entry::parse(&name, members.clone(), Variables::Refused).map_err(|mistakes| {
         let mistakes: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
         let mistakes = mistakes.join("; ");
         tracing::info!(server = name, mistakes, "refused to register a server with mistakes");
         CallError::execution_failed(CONNECTION_FAILED)
     })?;
+
+    let checked = service.registration.check_resolved(&entry).await;
+    checked.map_err(|reason| refusal(&name, reason))?;
 
     let registered = service.set.register(entry, members).await;
     let Registered { summary, not_kept } =
@@ -78,6 +84,12 @@ async fn register(
     Ok(text)
 }
 
+/// The error for the agent whose server the operator does not want.
+fn refusal(name: &str, reason: RegistrationRefusal) -> CallError {
+    tracing::warn!(server = name, %reason, "refused to register a server");
+    CallError::new(ErrorCode::Denied, reason.to_string())
+}
+
 /// The error for the agent whose server was not registered. Why it could not be reached is for
 /// the operator alone.
 fn registration_error(name: &str, error: &AddError) -> CallError {
@@ -87,7 +99,17 @@ fn registration_error(name: &str, error: &AddError) -> CallError {
                 server = name,
                 "refused an agent's request to replace a server of the operator"
             );
+
             let error = format!("{error}, and agents cannot replace it");
+            CallError::new(ErrorCode::Denied, error)
+        }
+        AddError::OtherAgents(_) => {
+            tracing::warn!(
+                server = name,
+                "refused an agent's request to replace a server of another agent"
+            );
+
+            let error = format!("{error}, and only that agent can replace it");
             CallError::new(ErrorCode::Denied, error)
         }
         AddError::Exists(_) | AddError::LooksLike(_) | AddError::TooMany => {

@@ -12,6 +12,9 @@ use toolbus_wire::message::mcp::{
 use super::{ManageRequest, ManageService};
 use crate::server_pool::UnregisterError;
 
+/// The refusal where agents may register nothing.
+const OFF: &str = "registering and removing servers is turned off (mcp.registration)";
+
 impl ManageRequest for McpUnregisterServerRequest {
     type Response = McpUnregisterServerResponse;
 
@@ -19,11 +22,15 @@ impl ManageRequest for McpUnregisterServerRequest {
         Some(management_id(UNREGISTER_SERVER))
     }
 
-    async fn handle(self, service: &ManageService, _: Context) -> Self::Response {
+    async fn handle(self, service: &ManageService, context: Context) -> Self::Response {
         let server_name = self.server_name;
+        if service.registration.is_off() {
+            let response = Self::Response::from_error(ErrorCode::Denied, OFF.to_owned());
+            return McpUnregisterServerResponse { server_name, ..response };
+        }
 
         // To remove what is not there is a success too, as it is for the C# bridge.
-        let response = match service.set.unregister(&server_name).await {
+        let response = match service.set.unregister(&server_name, context.source()).await {
             Ok(()) => McpUnregisterServerResponse { success: true, ..Self::Response::default() },
             Err(error @ UnregisterError::Operators(_)) => {
                 tracing::warn!(
@@ -31,6 +38,14 @@ impl ManageRequest for McpUnregisterServerRequest {
                     "refused an agent's request to remove a server of the operator"
                 );
                 let error = format!("{error}, and agents cannot remove it");
+                Self::Response::from_error(ErrorCode::Denied, error)
+            }
+            Err(error @ UnregisterError::OtherAgents(_)) => {
+                tracing::warn!(
+                    server = server_name,
+                    "refused an agent's request to remove a server of another agent"
+                );
+                let error = format!("{error}, and only that agent can remove it");
                 Self::Response::from_error(ErrorCode::Denied, error)
             }
             Err(error @ UnregisterError::Kept(_)) => {
