@@ -11,7 +11,7 @@ use toolbus_tools::subject::DefinitionDigest;
 
 use crate::tool_filter::{ToolFilter, ToolPattern};
 use crate::trust::definition::Definition;
-use crate::trust::findings::{Findings, quote_name};
+use crate::trust::findings::{Findings, NameFault, quote_name};
 use crate::trust::hidden::{self, HiddenCounts};
 
 /// Most tools of one server; those after are not taken.
@@ -22,8 +22,8 @@ pub const PAGES_MAX: usize = 64;
 pub const CATALOGUE_BYTES_MAX: usize = 16 << 20;
 /// Longest list of the icons of a tool that is kept, in bytes. Some are the picture itself.
 const ICONS_BYTES_MAX: usize = 64 << 10;
-/// Longest name of a tool, in bytes. A tool with a longer one is not taken.
-pub const TOOL_NAME_BYTES_MAX: usize = 256;
+/// Longest name of a tool, in bytes, as the protocol has it (SEP-986).
+pub const TOOL_NAME_BYTES_MAX: usize = 128;
 
 /// A tool of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -184,10 +184,6 @@ impl<'a> Listing<'a> {
     }
 
     fn add_tool(&mut self, mcp: &McpTool) {
-        if mcp.name.is_empty() || mcp.name.len() > TOOL_NAME_BYTES_MAX {
-            return self.mark_cut("a tool without a usable name");
-        }
-
         if self.catalogue.by_name.contains_key(&*mcp.name) {
             return self.mark_cut("two tools of the same name");
         }
@@ -209,21 +205,27 @@ impl<'a> Listing<'a> {
         self.catalogue.tools.push(tool);
     }
 
-    /// Reads a tool without what is hidden in its texts. `None` when something is hidden in a name.
+    /// Reads a tool without what is hidden in its texts. `None` when something is hidden in a name,
+    /// or its own name is none that the protocol has.
     fn read_tool(&mut self, mcp: &McpTool) -> Option<(Tool, Definition)> {
         let says = |hint: Option<bool>| hint == Some(true);
         let hints = mcp.annotations.as_ref();
         let findings = &mut self.catalogue.findings;
         let mut members = definition_members(mcp);
         let mut found = HiddenCounts::default();
-        let mut clean = hidden::is_clean_name(&mcp.name);
+        let mut clean = true;
+
+        if !is_tool_name(&mcp.name) {
+            findings.refuse(format!("tool {}", quote_name(&mcp.name)), NameFault::Alphabet);
+            return None;
+        }
 
         for value in members.values_mut() {
             clean &= hidden::clean_json(value, &mut found);
         }
 
         if !clean {
-            findings.refused.push(format!("tool {}", quote_name(&mcp.name)));
+            findings.refuse(format!("tool {}", quote_name(&mcp.name)), NameFault::Hidden);
             return None;
         }
 
@@ -245,6 +247,16 @@ impl<'a> Listing<'a> {
 
         Some((tool, Definition::new(members)))
     }
+}
+
+/// Whether a tool may be called this, by the protocol (SEP-986, which has the slash, too).
+///
+/// Names stand in lists that models read, without quotation marks: a sentence must not be one. The
+/// programs that call models allow no more, so that servers of another alphabet are hardly of use
+/// to anybody.
+fn is_tool_name(name: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte);
+    (1..=TOOL_NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_allowed)
 }
 
 /// The pictures of a tool, where nothing is hidden in them and they are no pictures of their own.

@@ -1,5 +1,9 @@
 //! Why a server is not connected, in words that people and models may read.
+//!
+//! What a server says stands in quotation marks behind `the server says`, on one line and without
+//! hidden characters: a reader must not take it for what this program says.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -12,9 +16,18 @@ use crate::eraser::{Eraser, shorten_text};
 use crate::http::{self, root_cause};
 use crate::transport::is_replaced_answer;
 use crate::transport::older_sse::SseTransport;
+use crate::trust::hidden;
 
-/// Longest text of a failure, in bytes. Servers send whole pages.
-pub(crate) const TEXT_BYTES_MAX: usize = 500;
+/// Longest text of a server in ours, in bytes. Servers send whole pages.
+pub(crate) const SERVER_TEXT_BYTES_MAX: usize = 400;
+/// Longest text of a failure, in bytes: what a server says, and what it is about.
+pub(crate) const TEXT_BYTES_MAX: usize = SERVER_TEXT_BYTES_MAX + 200;
+/// How much of a text is cleaned, in bytes; the rest is cut off before.
+const CLEANED_BYTES_MAX: usize = 64 << 10;
+
+/// The end of a failure that the older transport may not have.
+const OLDER_HTTP_HINT: &str =
+    "; if it speaks the older HTTP with server-sent events, its type is sse";
 
 /// Why a server is not connected. It holds no credential of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,10 +80,12 @@ impl Failure {
                 return Self { may_be_of_the_handshake: reached, ..failure };
             }
             ClientInitializeError::ConnectionClosed(_) => "it ended before it answered".to_owned(),
-            ClientInitializeError::JsonRpcError(error) => json_rpc_text(error),
-            // Its own text lists whole messages.
+            ClientInitializeError::JsonRpcError(error) => json_rpc_text(error, eraser),
+            // Their own texts repeat whole messages and ids of the server's choice.
             ClientInitializeError::ExpectedInitResponse(_)
-            | ClientInitializeError::ExpectedInitResult(_) => {
+            | ClientInitializeError::ExpectedInitResult(_)
+            | ClientInitializeError::ConflictInitResponseId(..)
+            | ClientInitializeError::UncorrelatedErrorResponse { .. } => {
                 "its answer to the handshake is none".to_owned()
             }
             other => other.to_string(),
@@ -82,7 +97,7 @@ impl Failure {
     /// The failure of a request to a server that is connected.
     pub(crate) fn request(error: &ServiceError, eraser: &Eraser) -> Self {
         let text = match error {
-            ServiceError::McpError(error) => json_rpc_text(error),
+            ServiceError::McpError(error) => json_rpc_text(error, eraser),
             ServiceError::TransportSend(error) => return Self::transport(error, eraser),
             ServiceError::TransportClosed => "the connection was closed".to_owned(),
             other => other.to_string(),
@@ -100,9 +115,8 @@ impl Failure {
 
     /// The failure of a server that takes neither transport.
     pub(crate) fn of_both_transports(newer: &Self, older: &Self) -> Self {
-        let newer = newer.text.split_once("; if").map_or(&*newer.text, |(what, _)| what);
-        let text = format!("{newer}, and not the older HTTP with server-sent events: {older}");
-        Self::new(shorten_text(&text, TEXT_BYTES_MAX))
+        let newer = newer.text.strip_suffix(OLDER_HTTP_HINT).unwrap_or(&newer.text);
+        Self::new(format!("{newer}, and not the older HTTP with server-sent events: {older}"))
     }
 
     fn transport(error: &DynamicTransportError, eraser: &Eraser) -> Self {
@@ -113,12 +127,12 @@ impl Failure {
             needs_login: http
                 .and_then(auth::carried_error)
                 .is_some_and(auth::Error::is_for_a_person),
-            ..Self::from_erased(&transport_text(error), eraser)
+            ..Self::from_erased(&transport_text(error, eraser), eraser)
         }
     }
 
     fn from_erased(text: &str, eraser: &Eraser) -> Self {
-        Self::new(shorten_text(&eraser.erase(text), TEXT_BYTES_MAX))
+        Self::new(shorten_text(&clean_line(text, eraser), TEXT_BYTES_MAX))
     }
 
     /// The same failure with how the child ended, and with what it said last.
@@ -142,16 +156,68 @@ impl fmt::Display for Failure {
     }
 }
 
+/// The text on one line, without secrets and hidden characters.
+pub(crate) fn clean_line(text: &str, eraser: &Eraser) -> String {
+    let text = shorten_text(text, CLEANED_BYTES_MAX);
+    // Before the cleaning, which changes a secret of several lines, and after it: what is hidden in
+    // a secret keeps it from being found.
+    let cleaned = hidden::clean_line(&eraser.erase(&text));
+    eraser.erase(&cleaned).into_owned()
+}
+
+/// What a server says, marked as that.
+pub(crate) fn quote_server(text: &str, eraser: &Eraser) -> String {
+    format!("the server says {}", quote_text(&clean_line(text, eraser)))
+}
+
+/// The text in quotation marks that it cannot close.
+pub(crate) fn quote_text(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        if quoted.len() > SERVER_TEXT_BYTES_MAX {
+            quoted.push('…');
+            break;
+        }
+        if matches!(c, '"' | '\\') {
+            quoted.push('\\');
+        }
+        quoted.push(c);
+    }
+    quoted.push('"');
+    quoted
+}
+
 /// The text of a JSON-RPC error of a server.
-pub(crate) fn json_rpc_text(error: &rmcp::model::ErrorData) -> String {
+pub(crate) fn json_rpc_text(error: &rmcp::model::ErrorData, eraser: &Eraser) -> String {
     if is_replaced_answer(error) {
         return format!("it {}", error.message);
     }
-    format!("MCP error {}: {}", error.code.0, error.message)
+    format!("MCP error {}: {}", error.code.0, quote_server(&error.message, eraser))
+}
+
+/// The text of an answer that HTTP brought and that is no message. What holds text of the server is
+/// made when it comes; what rmcp says of its own is not.
+fn unexpected_answer_text(text: Cow<'static, str>, eraser: &Eraser) -> String {
+    let what = match text {
+        Cow::Borrowed(ours) => ours.to_owned(),
+        Cow::Owned(text) => match text.split_once(": ") {
+            Some((kind, body)) if is_answer_kind(kind) => {
+                format!("{kind}: {}", quote_server(body, eraser))
+            }
+            _ => quote_server(&text, eraser),
+        },
+    };
+    format!("unexpected server response: {what}")
+}
+
+/// Whether the beginning of such a text is not of the server: the status of an answer, or rmcp's
+/// complaint about one.
+fn is_answer_kind(kind: &str) -> bool {
+    kind.starts_with("HTTP ") || kind.starts_with("could not parse JSON response")
 }
 
 /// The text of an error of a transport. The causes of reqwest's errors are where the facts are.
-fn transport_text(error: &DynamicTransportError) -> String {
+fn transport_text(error: &DynamicTransportError, eraser: &Eraser) -> String {
     let http_error = error.error.downcast_ref();
     if let Some(error) = http_error.and_then(auth::carried_error) {
         return error.to_string();
@@ -164,10 +230,17 @@ fn transport_text(error: &DynamicTransportError) -> String {
         Some(http::Error::Client(error)) => format!("the request failed: {}", root_cause(error)),
         _ if is_unauthorized(error) => "it asks for authorization".to_owned(),
         Some(http::Error::UnexpectedServerResponse(text)) if is_not_streamable(text) => format!(
-            "it does not take streamable HTTP ({}); if it speaks the older HTTP with server-sent \
-             events, its type is sse",
+            "it does not take streamable HTTP ({}){OLDER_HTTP_HINT}",
             text.split_once(':').map_or(&**text, |(status, _)| status)
         ),
+        Some(http::Error::UnexpectedServerResponse(text)) => {
+            unexpected_answer_text(text.clone(), eraser)
+        }
+        Some(http::Error::ReinitializationFailed(error)) => {
+            format!("its session could not be renewed: {}", json_rpc_text(error, eraser))
+        }
+        // Its own text quotes what could not be read.
+        Some(http::Error::Deserialize(_)) => "its answer is not a valid MCP message".to_owned(),
         Some(other) => other.to_string(),
         None => error.error.to_string(),
     }

@@ -7,11 +7,13 @@ use rmcp::model::Prompt;
 use serde_json::{Value, json};
 use toolbus_wire::message::mcp::McpFeature;
 
-use crate::trust::findings::{Findings, quote_name};
+use crate::trust::findings::{Findings, NameFault, quote_name};
 use crate::trust::hidden::{self, HiddenCounts};
 
 /// Most prompts of one server; those after are not taken.
 pub(crate) const PROMPTS_MAX: usize = 1_000;
+/// Longest name of a prompt, in bytes. The protocol says nothing of it; a longer one is a text.
+pub(crate) const PROMPT_NAME_BYTES_MAX: usize = 128;
 /// Most bytes that are kept of the prompts of one server.
 const PROMPTS_BYTES_MAX: usize = 1 << 20;
 /// Most resources and templates of one server that are counted.
@@ -64,10 +66,15 @@ impl Offer {
             let place = || format!("prompt {}", quote_name(&prompt.name));
             let mut arguments = prompt.arguments.iter().flatten();
 
+            if !(1..=PROMPT_NAME_BYTES_MAX).contains(&prompt.name.len()) {
+                findings.refuse(place(), NameFault::Length);
+                continue;
+            }
+
             if !hidden::is_clean_name(&prompt.name)
                 || !arguments.all(|argument| hidden::is_clean_name(&argument.name))
             {
-                findings.refused.push(place());
+                findings.refuse(place(), NameFault::Hidden);
                 continue;
             }
 

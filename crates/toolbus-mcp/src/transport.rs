@@ -9,6 +9,8 @@ use std::borrow::Cow;
 
 use rmcp::model::ErrorData;
 
+use stdio::{NO_MESSAGE, too_long_text};
+
 mod bounded_lines;
 pub(crate) mod child_environment;
 pub(crate) mod environment_file;
@@ -32,8 +34,19 @@ fn unusable_answer(what: impl Into<Cow<'static, str>>) -> ErrorData {
     ErrorData::internal_error(what, Some(REPLACED_ANSWER.into()))
 }
 
+const HOLDS_CREDENTIAL: &str = "gave an answer that holds a credential where there may be none";
+
 /// Whether a transport has put this error in the place of an answer that cannot be used. Its text
-/// is then what the server has done.
+/// is then what the server has done. A server that sends such an error itself can say nothing else
+/// with it.
 pub(crate) fn is_replaced_answer(error: &ErrorData) -> bool {
-    error.data.as_ref().is_some_and(|data| data == REPLACED_ANSWER)
+    let is_marked = error.data.as_ref().is_some_and(|data| data == REPLACED_ANSWER);
+    is_marked && is_replaced_text(&error.message)
+}
+
+fn is_replaced_text(text: &str) -> bool {
+    let length = text.strip_prefix("gave an answer of ").and_then(|rest| rest.split(' ').next());
+    let length = length.and_then(|bytes| bytes.parse().ok());
+    [NO_MESSAGE, HOLDS_CREDENTIAL].contains(&text)
+        || length.is_some_and(|bytes| text == too_long_text(bytes))
 }

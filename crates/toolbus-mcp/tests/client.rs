@@ -46,3 +46,5 @@ mod support;
 mod trust;
 #[path = "client/unanswered.rs"]
 mod unanswered;
+#[path = "client/words.rs"]
+mod words;

@@ -8,6 +8,7 @@
 
 mod client;
 mod correlate;
+mod one_line;
 mod otlp;
 mod outage;
 mod span_fields;
@@ -26,6 +27,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Layer, Registry};
 
 use self::correlate::Correlated;
+use self::one_line::OneLine;
 use self::span_fields::SpanFields;
 use toolbus_config::shared_settings::{LogFormat, LogSettings, TelemetrySettings};
 use toolbus_config::{Environment, Mistake};
@@ -183,11 +185,12 @@ fn log_filter(options: &Options<'_>, level: LevelFilter) -> Targets {
 
 fn console_layer(human: bool) -> Box<dyn Layer<Registry> + Send + Sync> {
     // Complaints about a closed standard error must not go to standard error.
-    let base =
-        tracing_subscriber::fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);
+    let base = tracing_subscriber::fmt::layer().log_internal_errors(false);
     if human {
+        let base = base.with_writer(|| OneLine(std::io::stderr()));
         base.with_ansi(std::io::stderr().is_terminal()).boxed()
     } else {
+        let base = base.with_writer(std::io::stderr);
         let json = tracing_subscriber::fmt::format().json().flatten_event(true);
         let line = Correlated(json.with_span_list(false));
         base.fmt_fields(SpanFields).event_format(line).boxed()

@@ -74,6 +74,18 @@ async fn a_failure_is_told_once_for_people_and_for_machines() {
     assert_eq!(line["level"], "ERROR");
 }
 
+/// A text of somebody else is not taken for lines of the program's own.
+#[tokio::test]
+async fn a_log_line_for_people_is_one_line() {
+    let quoting =
+        Run::new("quote").variable("TOOLBUS_LOG__FORMAT", "human").variable("TOOLBUS_LOG", "warn");
+    let done = quoting.done().await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let lines: Vec<&str> = done.stderr.lines().collect();
+    assert_eq!(lines.len(), 1, "{done:?}");
+    assert!(lines[0].ends_with(r"quoting\nsomebody text=up\r\nWARN all is down"), "{done:?}");
+}
+
 #[tokio::test]
 async fn a_service_is_ready_until_it_is_told_to_stop() {
     let process = Run::new("serve").arguments("--health 127.0.0.1:0").start();

@@ -7,6 +7,7 @@ use rmcp::transport::AuthError;
 
 use crate::config::Issuer;
 use crate::eraser::{Eraser, shorten_text};
+use crate::failure::{clean_line, quote_text};
 use crate::http::root_cause;
 use crate::server_name::ServerName;
 
@@ -112,8 +113,8 @@ impl Error {
 
     /// The error that an authorization server reports, without secrets and shortened.
     pub(super) fn from_server(text: &str, eraser: &Eraser) -> Self {
-        let text: String = text.chars().filter(|c| !c.is_control()).collect();
-        Self::Server(shorten_text(&eraser.erase(&text), TEXT_BYTES_MAX).into_owned())
+        let text = clean_line(text, eraser);
+        Self::Server(quote_text(&shorten_text(&text, TEXT_BYTES_MAX)))
     }
 
     /// Whether a person has to do something.

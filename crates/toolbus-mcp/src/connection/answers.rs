@@ -14,10 +14,13 @@ use crate::call::{Call, CallError};
 use crate::eraser::shorten_text;
 use crate::failure::{Failure, TEXT_BYTES_MAX, is_unauthorized, is_unreachable, json_rpc_text};
 use crate::transport::intercept::CallTag;
+use crate::trust::hidden::{self, HiddenCounts};
 use crate::{http, transport};
 
 /// Longest data of a server's error that is passed on, in bytes of JSON.
 const ERROR_DATA_BYTES_MAX: usize = 256 << 10;
+/// Longest name of a capability that is repeated, in bytes.
+const CAPABILITY_NAME_BYTES_MAX: usize = 40;
 
 /// Why a call has no result, and whether it may be sent again.
 #[derive(Debug)]
@@ -149,7 +152,9 @@ impl<'a> AnswerReader<'a> {
             return None;
         }
 
-        let text = self.sender.eraser.erase(&error.message);
+        let text = shorten_text(&error.message, ERROR_DATA_BYTES_MAX);
+        let text = hidden::clean_text(&text, &mut HiddenCounts::default()).into_owned();
+        let text = self.sender.eraser.erase(&text);
         let is_short = |data: &Value| data.to_string().len() <= ERROR_DATA_BYTES_MAX;
         Some(Box::new(McpServerError {
             code: error.code.0,
@@ -173,18 +178,19 @@ impl<'a> AnswerReader<'a> {
         let mut text = if transport::is_replaced_answer(error) {
             format!("MCP server '{}' {}", self.sender.server, error.message)
         } else {
-            json_rpc_text(error)
+            json_rpc_text(error, &self.sender.eraser)
         };
 
         if error.code == ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY {
             // Which ones: the caller may be able to add them.
             let data =
                 error.data.as_ref().and_then(|data| data["requiredCapabilities"].as_object());
-            let names: Vec<_> = data.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+            let names = data.into_iter().flatten().map(|(name, _)| name.as_str());
+            let names: Vec<_> = names.filter(|name| is_capability_name(name)).collect();
             text = format!("{text}: {}", names.join(", "));
         }
 
-        shorten_text(&self.sender.eraser.erase(&text), TEXT_BYTES_MAX).into_owned()
+        shorten_text(&text, TEXT_BYTES_MAX).into_owned()
     }
 
     /// Explains why the transport did not carry a request.
@@ -237,6 +243,12 @@ impl<'a> AnswerReader<'a> {
             _ => CallFailure::Lost(failure(error)),
         }
     }
+}
+
+/// Whether this may name a capability, and is no sentence of the server's.
+fn is_capability_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte);
+    name.len() <= CAPABILITY_NAME_BYTES_MAX && name.bytes().all(is_plain)
 }
 
 /// Whether rmcp made this error up for a call whose session was replaced while it ran.

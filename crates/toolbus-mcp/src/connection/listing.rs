@@ -93,11 +93,10 @@ impl<'a> OfferLister<'a> {
     fn ok_or_log<T>(&self, what: &str, listing: Option<Result<T, ServiceError>>) -> Option<T> {
         let why = match listing {
             Some(Ok(listing)) => return Some(listing),
-            Some(Err(error)) => error.to_string(),
+            Some(Err(error)) => Failure::request(&error, &self.sender.eraser).to_string(),
             None => "it did not answer in time".to_owned(),
         };
 
-        let why = self.sender.eraser.erase(&why).into_owned();
         tracing::info!(server = self.sender.server, why, "listing {what} failed");
         None
     }

@@ -25,6 +25,9 @@ fn prompts_are_bounded_in_number_and_size_and_have_names_of_their_own() {
     let long = "x".repeat(PROMPTS_BYTES_MAX / 2);
     let large = vec![prompt("a", &long), prompt("b", &long), prompt("c", "")];
     assert_eq!(Offer::prompts_of(large).prompts.len(), 1);
+    let named = |name: String| Offer::prompts_of(vec![prompt(&name, "")]).prompts.len();
+    let longest = "x".repeat(PROMPT_NAME_BYTES_MAX);
+    assert_eq!((named(longest.clone()), named(longest + "x"), named(String::new())), (1, 0, 0));
     let same = vec![prompt("a", "first"), prompt("a", "second")];
     assert_eq!(Offer::prompts_of(same).prompts[0].1["description"], "first");
 }
@@ -36,7 +39,7 @@ fn what_is_hidden_in_a_prompt_is_taken_out_and_told() {
     let offer = Offer::prompts_of(vec![hidden, prompt("wea\u{200B}ther", "x")]);
     assert_eq!(offer.prompts.len(), 1);
     assert_eq!(offer.prompts[0].1["description"], "Ask for weather");
-    let notices = offer.findings.notices(crate::trust::findings::Reader::Model);
+    let notices = offer.findings.notices(crate::trust::findings::Reader::Operator);
     let expected = [
         "prompt 'wea\\u{200b}ther' is refused: hidden characters in a name",
         "hidden characters were taken out of prompt 'weather': 1 control, 1 zero-width, 2 tag",

@@ -29,6 +29,7 @@ use toolbus_wire::message::toolbus::ToolProgress;
 use super::rate_window::RateWindow;
 use crate::eraser::{Eraser, shorten_text};
 use crate::lookup::URI_BYTES_MAX;
+use crate::trust::hidden::{self, HiddenCounts};
 
 mod credential_erasure;
 mod list_changes;
@@ -314,11 +315,12 @@ impl WireState {
         }
     }
 
-    /// Erases credentials from a text of the server, and shortens it.
+    /// Erases credentials and hidden characters from a text of the server, and shortens it.
     fn clean_text(&self, text: &str) -> String {
         // Erased before it is cut, so that no part of a secret is left; what is far too long is
         // cut before.
         let text = shorten_text(text, 64 * NOTE_BYTES_MAX);
+        let text = hidden::clean_text(&text, &mut HiddenCounts::default());
         shorten_text(&self.eraser.erase(&text), NOTE_BYTES_MAX).into_owned()
     }
 

@@ -1,10 +1,12 @@
 //! Findings in the listing of one server that people or models should know of.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use super::hidden::HiddenCounts;
+use crate::catalogue::TOOL_NAME_BYTES_MAX;
 use crate::eraser::shorten_text;
+use crate::offer::PROMPT_NAME_BYTES_MAX;
 
 /// Most places and names that are kept of one listing; of the others only their number.
 pub(crate) const PLACES_MAX: usize = 50;
@@ -20,8 +22,8 @@ pub(crate) struct Findings {
     pub(crate) changed: Vec<(String, Vec<String>)>,
     /// Where hidden characters were taken out.
     pub(crate) hidden: BoundedList<(String, HiddenCounts)>,
-    /// Tools and prompts that were refused for the characters in a name of theirs.
-    pub(crate) refused: BoundedList<String>,
+    /// Tools and prompts that were refused for a name of theirs.
+    pub(crate) refused: BoundedList<(String, NameFault)>,
     /// Names and patterns of the operator's filter that match no tool.
     pub(crate) unmatched: BoundedList<String>,
     /// Tools that are not pinned, because there are too many.
@@ -37,6 +39,17 @@ pub(crate) struct WithheldTool {
     pub(crate) members: Vec<&'static str>,
     /// The whole difference.
     pub(crate) difference: Vec<String>,
+}
+
+/// What is wrong with a name, so that its tool or prompt is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NameFault {
+    /// The name of a tool that is not of the protocol's alphabet, or too long.
+    Alphabet,
+    /// The name of a prompt is too long.
+    Length,
+    /// The name, or one of an argument, has hidden characters.
+    Hidden,
 }
 
 /// A list that stays short, and says how much longer it would be.
@@ -84,7 +97,27 @@ impl WithheldTool {
     }
 }
 
+impl fmt::Display for NameFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Alphabet => write!(
+                f,
+                "its name is not of 1 to {TOOL_NAME_BYTES_MAX} letters, digits and _ - . /"
+            ),
+            Self::Length => {
+                write!(f, "its name has not 1 to {PROMPT_NAME_BYTES_MAX} bytes")
+            }
+            Self::Hidden => f.write_str("hidden characters in a name"),
+        }
+    }
+}
+
 impl Findings {
+    /// Adds a tool or a prompt that is refused.
+    pub(crate) fn refuse(&mut self, what: String, why: NameFault) {
+        self.refused.push((what, why));
+    }
+
     /// Takes in what was found in something else that the server lists.
     pub(crate) fn add(&mut self, others: &Self) {
         others.hidden.some.iter().cloned().for_each(|place| self.hidden.push(place));
@@ -121,10 +154,19 @@ impl Findings {
             notices.push(format!("{more} more tools have changed"));
         }
 
-        let refused = self.refused.some.iter();
-        notices
-            .extend(refused.map(|name| format!("{name} is refused: hidden characters in a name")));
-        self.refused.notice_more("are refused", &mut notices);
+        match reader {
+            Reader::Operator => {
+                let refused = self.refused.some.iter();
+                notices.extend(refused.map(|(what, why)| format!("{what} is refused: {why}")));
+                self.refused.notice_more("are refused", &mut notices);
+            }
+            // Their names may be sentences.
+            Reader::Model => {
+                let count = self.refused.some.len() + self.refused.more;
+                let what = "of its tools and prompts are refused for a name of theirs";
+                notices.extend((count > 0).then(|| format!("{count} {what}")));
+            }
+        }
 
         let hidden = self.hidden.some.iter();
         notices.extend(

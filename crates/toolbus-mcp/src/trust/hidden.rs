@@ -111,6 +111,13 @@ pub(crate) fn clean_text<'a>(text: &'a str, found: &mut HiddenCounts) -> Cow<'a,
     if *found == before { Cow::Borrowed(text) } else { Cow::Owned(cleaned) }
 }
 
+/// The text on one line, without hidden characters. Where others' words stand among ours, a line
+/// end of theirs must not look like the end of what they said.
+pub(crate) fn clean_line(text: &str) -> String {
+    let cleaned = clean_text(text, &mut HiddenCounts::default());
+    cleaned.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// Whether a name can be shown as it is: nothing in it is hidden, and it stays on its line.
 pub(crate) fn is_clean_name(name: &str) -> bool {
     let mut found = HiddenCounts::default();

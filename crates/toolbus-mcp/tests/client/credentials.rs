@@ -64,7 +64,9 @@ async fn results_and_errors_hold_none() {
 
     let error = call(&set, "l", "fail", json!({})).await.unwrap_err();
     holds_none(&error);
-    let expected = format!("Tool 'fail' of MCP server 'l' failed: MCP error -32000: {TOLD}");
+    let expected = format!(
+        "Tool 'fail' of MCP server 'l' failed: MCP error -32000: the server says \"{TOLD}\""
+    );
     assert_eq!(error.to_string(), expected);
     let error = call(&set, "l", "die", json!({})).await.unwrap_err();
     holds_none(&error);

@@ -110,8 +110,10 @@ async fn each_tool_is_called_by_a_name_of_its_own() {
     for tool in ["itself", "loop", "tree", "nowhere", "wrong", "doubling"] {
         let outcome = agent.call(&format!("cyclic__{tool}"), json!({"left": {}})).await;
         let error = outcome.unwrap_err();
-        let expected =
-            format!("Tool '{tool}' of MCP server 'cyclic' failed: MCP error -32000: no such tool");
+        let expected = format!(
+            "Tool '{tool}' of MCP server 'cyclic' failed: MCP error -32000: the server says \
+             \"no such tool\""
+        );
         assert_eq!(error.message, expected);
     }
     let error = agent.call("good__nothing", json!({})).await.unwrap_err();

@@ -345,7 +345,8 @@ async fn a_secret_is_not_repeated() {
     entry["env"] = json!({"SECRET": "s3cret-key"});
     let set = start(json!({"h": entry})).await;
     let error = call(&set, "h", "leak", json!({})).await.unwrap_err();
-    let expected = "Tool 'leak' of MCP server 'h' failed: MCP error -32000: cannot use ***";
+    let expected = "Tool 'leak' of MCP server 'h' failed: MCP error -32000: the server \
+                    says \"cannot use ***\"";
     assert_eq!(error.to_string(), expected);
     set.close(Duration::ZERO).await;
     gone(&pids(folder.path(), "leaks")).await;

@@ -124,7 +124,7 @@ async fn calls_end_with_their_error() {
         check("headers", ErrorCode::OutcomeUnknown, lost),
         check("header", ErrorCode::OutcomeUnknown, lost),
         check("around", ErrorCode::OutcomeUnknown, "too many redirects"),
-        check("forged", ErrorCode::ExecutionFailed, "MCP server 'h' xxx"),
+        check("forged", ErrorCode::ExecutionFailed, "the server says \"xxx"),
     );
 
     // A machine that has little time for it opens few streams in one call.

@@ -501,7 +501,8 @@ async fn no_token_is_in_any_text() {
     log_in(&server, &person(), folder.path()).await.unwrap();
     let set = start_keeping(&server, &person(), folder.path()).await;
     let error = call(&set, "h", "repeat", json!({})).await.unwrap_err();
-    let expected = "Tool 'repeat' of MCP server 'h' failed: MCP error -32000: you sent Bearer ***";
+    let expected = "Tool 'repeat' of MCP server 'h' failed: MCP error -32000: the server says \
+                    \"you sent Bearer ***\"";
     assert_eq!(error.to_string(), expected);
     server.ask("/control", Some(json!({"expire": true, "revoke": true}))).await;
     let error = echo(&set).await.unwrap_err();

@@ -48,7 +48,7 @@ async fn prompts_and_resources_are_told_and_given() {
     assert_eq!(read.contents[0].text.as_deref(), Some("one"));
 
     let error = set.resource(lookup("a"), "a://none").await.unwrap_err();
-    assert_eq!(error.to_string(), "MCP error -32002: no such resource");
+    assert_eq!(error.to_string(), r#"MCP error -32002: the server says "no such resource""#);
     let error = set.resource(lookup("nobody"), "a://1").await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::ToolNotFound, "{error}");
     let long = "x".repeat(100_000);

@@ -204,7 +204,8 @@ async fn the_environment_of_a_server_is_not_its_supervisors() {
     entry["env"] = json!({"SECRET": "s3cret-key", "LD_LIBRARY_PATH": "/x", "MALLOC_CHECK_": "x"});
     let set = start(json!({"h": entry})).await;
     let error = call(&set, "h", "leak", json!({})).await.unwrap_err();
-    let expected = "Tool 'leak' of MCP server 'h' failed: MCP error -32000: cannot use ***";
+    let expected = "Tool 'leak' of MCP server 'h' failed: MCP error -32000: the server \
+                    says \"cannot use ***\"";
     assert_eq!(error.to_string(), expected);
     let supervisor = status(pids(folder.path(), "leaks")[0], "PPid");
     let environment = std::fs::read(format!("/proc/{supervisor}/environ")).unwrap();

@@ -103,6 +103,7 @@ async fn do_work(work: &str, context: Context) -> Result<Exit, BoxError> {
             // Long enough for the test to see that it is not ready any more.
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
+        "quote" => tracing::warn!(text = %"up\r\nWARN all is down", "quoting\nsomebody"),
         "record" => record(),
         "chat" => chat(&context).await,
         "flood" => flood(),

@@ -5,6 +5,7 @@ use rmcp::model::{GetExtensions as _, JsonRpcMessage};
 use rmcp::service::RxJsonRpcMessage;
 
 use crate::eraser::Finder;
+use crate::transport;
 
 /// The members that hold the texts of a server. The rest of a message is the protocol's.
 const MEMBERS: [&str; 3] = ["result", "error", "params"];
@@ -41,8 +42,7 @@ pub(super) fn erase_credentials(
         }
         Ok(cleaned) => Some(cleaned),
         Err(_) => id.map(|id| {
-            let what = "gave an answer that holds a credential where there may be none";
-            JsonRpcMessage::error(crate::transport::unusable_answer(what), Some(id))
+            JsonRpcMessage::error(transport::unusable_answer(transport::HOLDS_CREDENTIAL), Some(id))
         }),
     }
 }

@@ -8,6 +8,7 @@ use tokio::process::ChildStderr;
 
 use super::ChildMonitor;
 use crate::eraser::{Eraser, shorten_text};
+use crate::failure::clean_line;
 
 /// Longest part of a line that is logged, in bytes.
 const LINE_BYTES_MAX: usize = 2 << 10;
@@ -76,7 +77,7 @@ impl StderrLogger {
     /// The part of the line that may be logged.
     fn erase_line(&self) -> String {
         let text = String::from_utf8_lossy(&self.line);
-        let text = self.eraser.erase(text.trim());
+        let text = clean_line(&text, &self.eraser);
         // A cut line may end with a part of a secret, in which half a character is a whole one now.
         let unclear = if self.is_cut { self.eraser.longest_secret() + 1 } else { 0 };
         let logged = text.len().saturating_sub(unclear).min(LINE_BYTES_MAX);

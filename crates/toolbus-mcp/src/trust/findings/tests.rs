@@ -19,7 +19,8 @@ fn a_model_is_not_told_the_words_that_nobody_has_accepted() {
 fn there_are_only_so_many_notices_and_none_hides_anything() {
     let mut findings = Findings { unpinned: 3, pins_unavailable: true, ..Findings::default() };
     for number in 0..1_000 {
-        findings.refused.push(format!("tool {}", quote_name(&format!("a\u{200B}{number}"))));
+        let what = format!("tool {}", quote_name(&format!("a\u{200B}{number}")));
+        findings.refuse(what, NameFault::Hidden);
         findings.changed.push((format!("c\u{202E}{number}"), Vec::new()));
     }
     let notices = findings.notices(Reader::Operator);
