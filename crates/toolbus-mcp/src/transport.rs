@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use rmcp::model::ErrorData;
 
-use stdio::{NO_MESSAGE, too_long_text};
+use stdio::{NO_MESSAGE, TOO_MANY_VALUES, too_long_text};
 
 mod bounded_lines;
 pub(crate) mod child_environment;
@@ -47,6 +47,6 @@ pub(crate) fn is_replaced_answer(error: &ErrorData) -> bool {
 fn is_replaced_text(text: &str) -> bool {
     let length = text.strip_prefix("gave an answer of ").and_then(|rest| rest.split(' ').next());
     let length = length.and_then(|bytes| bytes.parse().ok());
-    [NO_MESSAGE, HOLDS_CREDENTIAL].contains(&text)
+    [NO_MESSAGE, TOO_MANY_VALUES, HOLDS_CREDENTIAL].contains(&text)
         || length.is_some_and(|bytes| text == too_long_text(bytes))
 }

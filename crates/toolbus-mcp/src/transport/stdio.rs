@@ -45,9 +45,9 @@ pub(crate) struct StdioTransport {
 }
 
 /// The error text for a server whose answer is no message.
-const NO_MESSAGE: &str = "gave an answer that is not a valid MCP message";
+pub(super) const NO_MESSAGE: &str = "gave an answer that is not a valid MCP message";
 /// The same for one that would take too much memory.
-const TOO_MANY_VALUES: &str = "gave an answer of too many values";
+pub(super) const TOO_MANY_VALUES: &str = "gave an answer of too many values";
 
 impl StdioTransport {
     pub(crate) fn new(

@@ -88,6 +88,17 @@ impl PendingRequests {
         self.requests.get(id)?.as_ref().map(|tagged| &tagged.tag)
     }
 
+    /// The call that an answer with this id is for.
+    pub(super) fn answered_call(&self, id: &RequestId) -> Option<&CallTag> {
+        match id {
+            // Some servers make a text of the number.
+            RequestId::String(text) if !self.requests.contains_key(id) => {
+                self.call(&RequestId::Number(text.parse().ok()?))
+            }
+            id => self.call(id),
+        }
+    }
+
     /// The call whose progress has this token.
     pub(super) fn call_by_token(&self, token: &ProgressToken) -> Option<&CallTag> {
         self.by_token.get(token)

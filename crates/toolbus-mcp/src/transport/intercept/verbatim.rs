@@ -13,7 +13,7 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use toolbus_wire::json::{RawJson, count_values};
 
-use super::{CallTag, PendingRequests, WireState};
+use super::{CallTag, WireState};
 
 /// Most values in a message that is read into types: each takes up to a hundred bytes of memory.
 const VALUES_MAX: usize = 512 << 10;
@@ -61,7 +61,7 @@ impl WireState {
             return self.bound_values(message, None);
         };
 
-        let tag = result.and_then(|_| self.pending.lock().call_of(&id).cloned());
+        let tag = result.and_then(|_| self.pending.lock().answered_call(&id).cloned());
         let (Some(tag), Some(result)) = (tag, result) else {
             return self.bound_values(message, Some(id));
         };
@@ -162,23 +162,6 @@ impl CallTag {
     /// Takes the result that the server has given.
     pub(crate) fn take_result(&self) -> Option<RawJson> {
         self.0.result.lock().take()
-    }
-}
-
-impl PendingRequests {
-    /// The call that an answer with this id is for.
-    fn call_of(&self, id: &RequestId) -> Option<&CallTag> {
-        let tagged = match self.requests.get(id) {
-            Some(tagged) => tagged,
-            // Some servers make a text of the number.
-            None => match id {
-                RequestId::String(text) => {
-                    self.requests.get(&RequestId::Number(text.parse().ok()?))?
-                }
-                RequestId::Number(_) => return None,
-            },
-        };
-        tagged.as_ref().map(|tagged| &tagged.tag)
     }
 }
 

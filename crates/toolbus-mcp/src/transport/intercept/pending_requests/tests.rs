@@ -1,9 +1,11 @@
 use toolbus_bus::{Asker, Progress};
 
+use toolbus_wire::json::RawJson;
+
 use super::*;
 
 fn add_call(pending: &mut PendingRequests, id: i64) {
-    let tag = CallTag::new(Progress::none(), Asker::none());
+    let tag = CallTag::new(Progress::none(), Asker::none(), RawJson::of(&()));
     pending.add_call(RequestId::Number(id), tag, None);
 }
 
