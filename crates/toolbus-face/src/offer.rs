@@ -340,9 +340,14 @@ pub(crate) fn list_page(
 
 fn of_agent(tool: &toolbus_tools::Tool) -> Tool {
     let schema = tool.parameters.as_object().cloned().unwrap_or_default();
-    let annotations = ToolAnnotations::new()
-        .read_only(tool.annotations.read_only)
-        .idempotent(tool.annotations.idempotent);
+    // What a server leaves open stays open.
+    let declared =
+        tool.mcp.annotations.clone().and_then(|value| serde_json::from_value(value).ok());
+    let annotations = declared.unwrap_or_else(|| {
+        ToolAnnotations::new()
+            .read_only(tool.annotations.read_only)
+            .idempotent(tool.annotations.idempotent)
+    });
     let mut offered = Tool::new(tool.name.clone(), tool.description.clone(), schema)
         .with_annotations(annotations);
 
@@ -354,6 +359,7 @@ fn of_agent(tool: &toolbus_tools::Tool) -> Tool {
     offered.icons = serde_json::from_value(Value::Array(tool.icons.clone()))
         .ok()
         .filter(|icons: &Vec<_>| !icons.is_empty());
+    offered.meta = tool.mcp.meta.clone().and_then(|value| serde_json::from_value(value).ok());
     offered
 }
 
@@ -369,6 +375,7 @@ fn of_server(tool: McpToolDetails) -> Tool {
     offered.output_schema = output.and_then(Result::ok).map(Arc::new);
     offered.annotations = tool.annotations.and_then(|value| serde_json::from_value(value).ok());
     offered.icons = tool.icons.and_then(|value| serde_json::from_value(value).ok());
+    offered.meta = tool.meta.and_then(|value| serde_json::from_value(value).ok());
 
     offered
 }

@@ -17,7 +17,7 @@ use toolbus_bus::{CallContext, Deadline};
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::registry::{Offer, Provider, ToolState};
 use toolbus_tools::subject::Subject;
-use toolbus_tools::tool::{Annotations, Risk};
+use toolbus_tools::tool::{Annotations, McpMembers, Risk};
 use toolbus_tools::{Executor, Registry, Tool};
 use toolbus_wire::message::mcp::{
     McpGetServiceDetailsRequest, McpGetServiceDetailsResponse, McpServerSummary, McpToolDetails,
@@ -237,6 +237,10 @@ impl DirectTools {
             title: details.title.clone(),
             output_schema: value(details.output_schema.as_deref()),
             icons: details.icons.as_ref().and_then(Value::as_array).cloned().unwrap_or_default(),
+            mcp: McpMembers {
+                annotations: details.annotations.clone(),
+                meta: details.meta.clone(),
+            },
             annotations,
             risk: if annotations.read_only { Risk::Low } else { Risk::High },
             ..Tool::new(name, details.description.clone(), provider_of(server.as_str()))
@@ -282,6 +286,11 @@ impl Executor for DirectTool {
     fn execute(&self, mut call: Invocation) -> BoxFuture<'_, Result<Output, CallError>> {
         let arguments = Value::Object(std::mem::take(&mut call.arguments));
         Box::pin(self.gateway.call(&self.server, &self.tool, arguments, call))
+    }
+
+    /// As long as its bridge grants.
+    fn timeout(&self, _: &Map<String, Value>) -> Option<Duration> {
+        self.gateway.granted_time(&self.server, &self.tool)
     }
 
     /// The same subject as by way of `mcp_invoke_tool`.

@@ -21,6 +21,9 @@ use crate::relay::{Relay, result_of};
 use crate::resolve::{find_exact_server, names_known_server, read_object, resolve_call};
 use crate::seen::check_target;
 
+/// How much longer the answer of a bridge may take than the call that it is to.
+const ANSWER_GRACE: Duration = Duration::from_secs(1);
+
 pub(crate) struct InvokeTool {
     pub(crate) requester: Requester,
     pub(crate) index: Arc<Index>,
@@ -39,6 +42,12 @@ impl Executor for InvokeTool {
 
     fn resolve(&self, arguments: &mut Map<String, Value>) -> Result<Option<Subject>, CallError> {
         Ok(resolve_call(&self.index.servers(), arguments))
+    }
+
+    /// As long as the bridge grants, once the names are exact.
+    fn timeout(&self, arguments: &Map<String, Value>) -> Option<Duration> {
+        let named = |name: &str| arguments.get(name).and_then(Value::as_str);
+        self.granted_time(named("server_name")?, named("tool_name")?)
     }
 
     fn await_target<'a>(&'a self, arguments: &'a Map<String, Value>) -> BoxFuture<'a, ()> {
@@ -100,6 +109,14 @@ impl InvokeTool {
             ErrorCode::ToolNotFound => self.with_hint(server, error),
             _ => error,
         })
+    }
+
+    /// How long a call of a tool may take, and its answer on the way; `None` where its bridge does
+    /// not say.
+    pub(crate) fn granted_time(&self, server: &str, tool: &str) -> Option<Duration> {
+        let servers = self.index.servers();
+        let timeouts = find_exact_server(&servers, server)?.timeouts.as_ref()?;
+        Some(timeouts.of_tool(tool) + ANSWER_GRACE)
     }
 
     fn is_relayed(&self, server: &str) -> bool {

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use rmcp::model::Tool as McpTool;
+use serde::Serialize;
 use serde_json::{Map, Value};
 use toolbus_wire::message::mcp::McpToolDetails;
 
@@ -20,8 +21,9 @@ pub const TOOLS_MAX: usize = 10_000;
 pub const PAGES_MAX: usize = 64;
 /// Most bytes of names, descriptions and schemas that are kept of one server.
 pub const CATALOGUE_BYTES_MAX: usize = 16 << 20;
-/// Longest list of the icons of a tool that is kept, in bytes. Some are the picture itself.
-const ICONS_BYTES_MAX: usize = 64 << 10;
+/// Longest list of the icons of a tool, and longest `_meta`, that is kept, in bytes. Some icons are
+/// the picture itself.
+const BESIDE_BYTES_MAX: usize = 64 << 10;
 /// Longest name of a tool, in bytes, as the protocol has it (SEP-986).
 pub const TOOL_NAME_BYTES_MAX: usize = 128;
 
@@ -42,6 +44,8 @@ pub(crate) struct Tool {
     pub(crate) annotations: Option<Value>,
     /// Its pictures. They are for people, so they are not part of what is pinned.
     pub(crate) icons: Option<Value>,
+    /// Its `_meta`, which models are not shown either.
+    pub(crate) meta: Option<Value>,
     /// The server says that running it twice is the same as once, or changes nothing.
     pub(crate) may_repeat: bool,
 }
@@ -127,6 +131,7 @@ impl Catalogue {
                 output_schema: tool.output_schema.clone(),
                 annotations: tool.annotations.clone(),
                 icons: tool.icons.clone(),
+                meta: tool.meta.clone(),
             })
             .collect()
     }
@@ -194,7 +199,8 @@ impl<'a> Listing<'a> {
         }
 
         let Some((tool, definition)) = self.read_tool(mcp) else { return };
-        let bytes = definition.text.len() + tool.icons.as_ref().map_or(0, |i| i.to_string().len());
+        let bytes_of = |value: &Option<Value>| value.as_ref().map_or(0, |v| v.to_string().len());
+        let bytes = definition.text.len() + bytes_of(&tool.icons) + bytes_of(&tool.meta);
         if self.bytes + bytes > CATALOGUE_BYTES_MAX {
             return self.mark_cut("too many bytes of tools");
         }
@@ -241,7 +247,8 @@ impl<'a> Listing<'a> {
             parameters_schema: members["inputSchema"].to_string(),
             output_schema: members.get("outputSchema").map(Value::to_string),
             annotations: members.get("annotations").cloned(),
-            icons: clean_icons(mcp),
+            icons: clean_beside(mcp.icons.as_ref()),
+            meta: clean_beside(mcp.meta.as_ref()),
             may_repeat: hints.is_some_and(|h| says(h.read_only_hint) || says(h.idempotent_hint)),
         };
 
@@ -259,13 +266,14 @@ fn is_tool_name(name: &str) -> bool {
     (1..=TOOL_NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_allowed)
 }
 
-/// The pictures of a tool, where nothing is hidden in them and they are no pictures of their own.
-fn clean_icons(mcp: &McpTool) -> Option<Value> {
-    let mut icons = serde_json::to_value(mcp.icons.as_ref()?).ok()?;
+/// What is beside a tool's definition, its icons or its `_meta`, where nothing is hidden in it and
+/// it is short.
+fn clean_beside(member: Option<&impl Serialize>) -> Option<Value> {
+    let mut member = serde_json::to_value(member?).ok()?;
     let mut found = HiddenCounts::default();
-    let bytes = icons.to_string().len();
-    let is_clean = hidden::clean_json(&mut icons, &mut found) && found.is_empty();
-    (is_clean && bytes <= ICONS_BYTES_MAX).then_some(icons)
+    let bytes = member.to_string().len();
+    let is_clean = hidden::clean_json(&mut member, &mut found) && found.is_empty();
+    (is_clean && bytes <= BESIDE_BYTES_MAX).then_some(member)
 }
 
 /// The members of a tool's definition. Its icons and what others may make of `_meta` are not shown

@@ -4,7 +4,7 @@
 //! prompt says of itself passes the check for hidden text, as what tools say does.
 
 use rmcp::model::Prompt;
-use serde_json::{Value, json};
+use serde_json::Value;
 use toolbus_wire::message::mcp::McpFeature;
 
 use crate::trust::findings::{Findings, NameFault, quote_name};
@@ -62,7 +62,7 @@ impl Offer {
         let mut findings = Findings::default();
 
         for prompt in listed.into_iter().take(PROMPTS_MAX) {
-            let mut description = describe_prompt(&prompt);
+            let mut description = serde_json::to_value(&prompt).unwrap_or_default();
             let place = || format!("prompt {}", quote_name(&prompt.name));
             let mut arguments = prompt.arguments.iter().flatten();
 
@@ -118,34 +118,6 @@ impl Offer {
 /// The count for the wire, where members of nothing are left out.
 fn nonzero_count(count: usize) -> Option<u32> {
     (count > 0).then(|| u32::try_from(count).unwrap_or(u32::MAX))
-}
-
-fn describe_prompt(prompt: &Prompt) -> Value {
-    let arguments = prompt.arguments.iter().flatten().map(|argument| {
-        let mut described = json!({
-            "name": argument.name,
-            "description": argument.description,
-            "required": argument.required == Some(true),
-        });
-        remove_nulls(&mut described);
-        described
-    });
-
-    let mut described = json!({
-        "name": prompt.name,
-        "title": prompt.title,
-        "description": prompt.description,
-        "arguments": arguments.collect::<Vec<_>>(),
-    });
-
-    remove_nulls(&mut described);
-    described
-}
-
-fn remove_nulls(value: &mut Value) {
-    if let Value::Object(members) = value {
-        members.retain(|_, member| !member.is_null());
-    }
 }
 
 #[cfg(test)]

@@ -217,6 +217,7 @@ impl Server {
             resource_count: listing.offer.resource_count(),
             features: listing.offer.features.to_wire(),
             relays: true,
+            timeouts: Some(self.limiter.timeouts()),
             revisions: Some(listing.revisions),
             tool_fingerprints: Some(listing.catalogue.fingerprints()),
             read_only_tools: listing.catalogue.names_where(|tool| tool.is_read_only()),

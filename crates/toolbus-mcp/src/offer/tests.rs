@@ -1,4 +1,5 @@
 use rmcp::model::PromptArgument;
+use serde_json::json;
 
 use super::*;
 
@@ -13,7 +14,7 @@ fn a_prompt_is_told_with_its_arguments() {
     let expected = json!({
         "name": "weather",
         "description": "Ask for weather",
-        "arguments": [{"name": "city", "required": true}, {"name": "x", "required": false}],
+        "arguments": [{"name": "city", "required": true}, {"name": "x"}],
     });
     assert_eq!(prompts, [("weather".to_owned(), expected)]);
 }

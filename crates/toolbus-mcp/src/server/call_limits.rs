@@ -12,6 +12,8 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use toolbus_wire::message::mcp::McpTimeouts;
+
 use crate::call::Call;
 use crate::config::Entry;
 use crate::server_pool::PoolConfig;
@@ -132,6 +134,16 @@ impl CallLimiter {
         CallBudget {
             requested: call.context.deadline.asked().min(granted),
             until: call.context.deadline.at().min(Instant::now() + granted),
+        }
+    }
+
+    /// How long calls may take, as agents are told.
+    pub(super) fn timeouts(&self) -> McpTimeouts {
+        let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let tools = self.entry.tool_timeouts.iter();
+        McpTimeouts {
+            call_ms: milliseconds(self.entry.call_timeout.unwrap_or(self.call_timeout_max)),
+            tools_ms: tools.map(|(tool, time)| (tool.clone(), milliseconds(*time))).collect(),
         }
     }
 

@@ -5,6 +5,7 @@
 //! it does any request that it does not know, see [`unknown_request_response`].
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -72,6 +73,9 @@ pub struct McpServerSummary {
     /// Toolbus extension: what it can do beside giving what it lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub features: Option<Vec<McpFeature>>,
+    /// Toolbus extension: how long calls of its tools may take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeouts: Option<McpTimeouts>,
     /// Toolbus extension: its bridge takes [`McpRelayRequest`]s for it.
     #[serde(
         default,
@@ -110,6 +114,25 @@ pub struct McpServerSummary {
         skip_serializing_if = "field::is_default"
     )]
     pub handback: bool,
+}
+
+/// How long calls of a server's tools may take, as its bridge grants it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct McpTimeouts {
+    /// Of its tools, in milliseconds.
+    pub call_ms: u64,
+    /// Of single tools, by name; they win.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tools_ms: BTreeMap<String, u64>,
+}
+
+impl McpTimeouts {
+    /// How long a call of this tool may take.
+    #[must_use]
+    pub fn of_tool(&self, tool: &str) -> Duration {
+        Duration::from_millis(self.tools_ms.get(tool).copied().unwrap_or(self.call_ms))
+    }
 }
 
 /// A number for each list of a server. Nothing but whether it is the same as before means anything.
@@ -237,6 +260,9 @@ pub struct McpToolDetails {
     /// Toolbus extension: its pictures, as MCP has them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub icons: Option<Value>,
+    /// Toolbus extension: its `_meta`, for clients that know what is in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Value>,
 }
 
 /// Asks a bridge to take a server into its configuration and connect to it.
