@@ -1,11 +1,11 @@
-//! `accept`: shows tools that are not what they were, and accepts them.
+//! `accept`: shows what servers say of themselves and has changed, and accepts it.
 //!
 //! It works on the files where pins are kept, so it needs no broker, and no bridge that runs.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use toolbus_mcp::trust::PendingChange;
+use toolbus_mcp::trust::{PendingChange, PinnedItem};
 use toolbus_runtime::service::{BoxError, Exit};
 
 use crate::arguments::Accept;
@@ -28,22 +28,28 @@ fn accept_or_list(options: &Accept, settings: &OfflineSettings) -> Result<String
     }
 
     let server = options.of.as_deref();
-    let tool = options.tool.as_deref();
-    let (Some(name), true) = (server, tool.is_some() || options.all) else {
+    let item = named_item(options);
+    let (Some(name), true) = (server, item.is_some() || options.all) else {
         return Ok(describe_changes(&pins.pending_changes(server)?));
     };
-    let accepted = pins.accept(name, tool)?;
+    let accepted = pins.accept(name, item.as_ref())?;
 
     if accepted.is_empty() {
         return Ok("nothing waits to be accepted\n".to_owned());
     }
 
     let mut text = String::new();
-    for tool in accepted {
-        let _ = writeln!(text, "accepted: {name} {}", tool.escape_debug());
+    for item in accepted {
+        let _ = writeln!(text, "accepted: {name} {}", item.arguments());
     }
 
     Ok(text)
+}
+
+fn named_item(options: &Accept) -> Option<PinnedItem> {
+    let tool = options.tool.clone().map(PinnedItem::Tool);
+    let prompt = || options.prompt.clone().map(PinnedItem::Prompt);
+    tool.or_else(prompt).or_else(|| options.introduction.then_some(PinnedItem::Introduction))
 }
 
 fn describe_changes(waiting: &[PendingChange]) -> String {
@@ -52,14 +58,16 @@ fn describe_changes(waiting: &[PendingChange]) -> String {
     }
 
     let mut text = String::new();
-    for PendingChange { server, tool, is_held_back, difference } in waiting {
+    for PendingChange { server, item, is_held_back, difference } in waiting {
         let what = if *is_held_back { "held back" } else { "taken" };
-        let _ = writeln!(text, "{server} {} ({what})", tool.escape_debug());
+        let _ = writeln!(text, "{server} {} ({what})", item.arguments());
         for line in difference {
             let _ = writeln!(text, "    {line}");
         }
     }
 
-    text.push_str("accept with: mcp-bridge accept SERVER TOOL, or SERVER --all\n");
+    text.push_str(
+        "accept with: mcp-bridge accept SERVER TOOL (or --prompt NAME, --introduction, --all)\n",
+    );
     text
 }

@@ -35,9 +35,10 @@ pub struct Arguments {
 /// What to do beside serving.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show tools that are not what they were when they were first seen, and accept them
+    /// Show what is new or not what it was when it was first seen, and accept it
     ///
-    /// Without --all and without a tool, it only shows what has changed. A bridge that runs takes
+    /// Tools, prompts, and how a server introduces itself to models. Without --all and without one
+    /// of them, it only shows what has changed. A bridge that runs takes
     /// in what is accepted within seconds.
     Accept(Accept),
     /// Log in at a server, as its entry in mcp.json says with auth
@@ -60,8 +61,16 @@ pub struct Accept {
     #[arg(value_name = "TOOL", requires = "of")]
     pub tool: Option<String>,
 
-    /// Accept every tool of the server
-    #[arg(long, requires = "of", conflicts_with = "tool")]
+    /// Its prompt
+    #[arg(long, value_name = "NAME", requires = "of", conflicts_with = "tool")]
+    pub prompt: Option<String>,
+
+    /// Its name, title, description and instructions
+    #[arg(long, requires = "of", conflicts_with_all = ["tool", "prompt"])]
+    pub introduction: bool,
+
+    /// Accept everything of the server
+    #[arg(long, requires = "of", conflicts_with_all = ["tool", "prompt", "introduction"])]
     pub all: bool,
 }
 

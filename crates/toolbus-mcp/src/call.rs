@@ -9,6 +9,8 @@ use toolbus_wire::json::RawJson;
 use toolbus_wire::message::mcp::McpServerError;
 use toolbus_wire::{ErrorCode, Execution};
 
+use crate::trust::PinnedItem;
+
 /// How the names of a call are meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Naming {
@@ -159,20 +161,21 @@ pub enum CallError {
         /// The tool.
         tool: String,
     },
-    /// The tool has changed, and no operator has accepted that. The text says which parts of
-    /// it have changed, and not a word of what they are now.
+    /// The tool or prompt is new or has changed, and no operator has accepted that. The text says
+    /// which parts of it have changed, and not a word of what they are now.
     #[error(
-        "Tool '{tool}' of MCP server '{server}' is held back: it is not what it was when it was first \
-         seen ({what} changed). An operator can look at the change and accept it: \
-         mcp-bridge accept {server} {tool}"
+        "{} of MCP server '{server}' is held back: {reason}. An operator can look at it and accept \
+         it: mcp-bridge accept {server} {}",
+        capitalized(item),
+        item.arguments()
     )]
     Withheld {
         /// The server.
         server: String,
-        /// The tool.
-        tool: String,
-        /// What has changed.
-        what: String,
+        /// What is held back.
+        item: PinnedItem,
+        /// Why, without a word of the server's.
+        reason: String,
     },
     /// As many calls as the server may have at a time are running.
     #[error("MCP server '{server}' is busy with {running} calls — try again later")]
@@ -334,6 +337,12 @@ impl CallError {
             Self::Failed { .. } => ErrorCode::ExecutionFailed,
         }
     }
+}
+
+/// The item at the beginning of a sentence.
+fn capitalized(item: &PinnedItem) -> String {
+    let text = item.to_string();
+    text[..1].to_uppercase() + &text[1..]
 }
 
 /// A list of names as the end of a sentence, where there are any.

@@ -7,6 +7,7 @@ use rmcp::model::Prompt;
 use serde_json::Value;
 use toolbus_wire::message::mcp::McpFeature;
 
+use crate::trust::definition::Definition;
 use crate::trust::findings::{Findings, NameFault, quote_name};
 use crate::trust::hidden::{self, HiddenCounts};
 
@@ -29,6 +30,9 @@ pub(crate) struct Offer {
     pub(crate) features: Features,
     /// What was found in the prompts.
     pub(crate) findings: Findings,
+    /// What pins are compared with, until the listing has been looked through; nothing where the
+    /// prompts are those of the listing before.
+    pub(crate) definitions: Option<Vec<(String, Definition)>>,
 }
 
 /// What a server can do beside giving what it lists.
@@ -93,7 +97,27 @@ impl Offer {
             prompts.push((prompt.name, description));
         }
 
-        Self { prompts, findings, ..Self::default() }
+        let definitions = prompts.iter().map(|(name, described)| {
+            let members = described.as_object().cloned().unwrap_or_default();
+            (name.clone(), Definition::new(members))
+        });
+        let definitions = Some(definitions.collect());
+        Self { prompts, findings, definitions, ..Self::default() }
+    }
+
+    /// The definitions of its prompts, which are not kept here.
+    pub(crate) fn take_definitions(&mut self) -> Option<Vec<(String, Definition)>> {
+        self.definitions.take()
+    }
+
+    /// Hides these prompts.
+    pub(crate) fn hold_back(&mut self, is_held_back: impl Fn(&str) -> bool) {
+        self.prompts.retain(|(name, _)| !is_held_back(name));
+    }
+
+    /// Whether a prompt of exactly this name may be seen.
+    pub(crate) fn lists_prompt(&self, name: &str) -> bool {
+        self.prompts.iter().any(|(listed, _)| listed == name)
     }
 
     pub(crate) fn prompt_count(&self) -> Option<u32> {

@@ -33,7 +33,7 @@ use crate::server_name::ServerName;
 use crate::supervisor::Supervisor;
 use crate::transport::child_environment;
 use crate::trust::findings::{Reader, quote_name};
-use crate::trust::{AcceptError, Pins, Trust};
+use crate::trust::{AcceptError, PinnedItem, Pins, Trust};
 
 mod changes;
 mod hints;
@@ -365,20 +365,19 @@ impl ServerPool {
         Ok((route.server, call, outcome))
     }
 
-    /// Accepts what has changed of a tool, or of all tools of a server, as
-    /// [`Pins::accept`] does, and lists the server's tools again.
+    /// Accepts what has changed, one item or all of a server, as [`Pins::accept`] does, and lists
+    /// the server's tools again.
     ///
     /// # Errors
     /// When the pins cannot be used, or no such change waits.
     pub async fn accept(
         &self,
         server: &str,
-        tool: Option<&str>,
-    ) -> Result<Vec<String>, AcceptError> {
+        item: Option<PinnedItem>,
+    ) -> Result<Vec<PinnedItem>, AcceptError> {
         let pins = self.0.context.trust.pins().clone();
         let name = server.to_owned();
-        let tool = tool.map(str::to_owned);
-        let accepted = run_blocking(move || pins.accept(&name, tool.as_deref())).await?;
+        let accepted = run_blocking(move || pins.accept(&name, item.as_ref())).await?;
 
         self.refresh(Some(server)).await;
         Ok(accepted)

@@ -61,9 +61,9 @@ pub struct McpSettings {
     pub call_timeout: TimeSpan,
     /// How long a call may take, whatever its caller asks for. An entry may grant more.
     pub call_timeout_max: TimeSpan,
-    /// What becomes of a tool that is not what it was when it was first seen: `announce` takes it
-    /// and tells what has changed, `quarantine` holds it back until a person accepts it. An entry
-    /// may say otherwise (`toolChanges`).
+    /// What becomes of a tool, a prompt or a server's introduction that is new or has changed since
+    /// the server was first seen: `announce` takes it and tells what has changed, `quarantine`
+    /// holds it back until a person accepts it. An entry may say otherwise (`toolChanges`).
     pub tool_changes: ToolChanges,
     /// The folder that remembers what tools were. When not set: one for each list of servers in
     /// the user's state folder (`XDG_STATE_HOME`, else `~/.local/state`); where that cannot be

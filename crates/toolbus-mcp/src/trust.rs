@@ -1,9 +1,8 @@
 //! Trust in what servers say about themselves: definitions are pinned at first sight, changes are
 //! announced or held back, hidden characters are taken out.
 //!
-//! Everything that a server lists passes [`Trust::review_catalogue`] before anybody sees it. What a
-//! tool
-//! *answers* is not looked at: it is passed on as untrusted content and marked so.
+//! Everything that a server lists passes [`Trust::review_listing`] before anybody sees it. What a
+//! tool *answers* is not looked at: it is passed on as untrusted content and marked so.
 
 pub(crate) mod definition;
 mod difference;
@@ -11,26 +10,31 @@ pub(crate) mod findings;
 pub(crate) mod hidden;
 mod operator;
 mod pin_store;
+mod pinned_item;
 mod pins;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use serde_json::Value;
+
 use crate::catalogue::Catalogue;
 use crate::config::{Entry, ToolChanges};
 use crate::connection::ServerIdentity;
 use crate::failure::Failure;
+use crate::offer::Offer;
 use definition::Definition;
-use findings::{Findings, WithheldTool};
+use findings::{Findings, Withheld};
 use hidden::HiddenCounts;
-use pins::{PinDocument, Verdict};
+use pins::{ListedDefinitions, PinDocument, Verdict};
 
 pub use operator::{AcceptError, PendingChange};
 pub(crate) use pin_store::FileStamp;
 pub use pin_store::{Error, Pins};
+pub use pinned_item::PinnedItem;
 
-/// Most changed tools of one listing that are logged one by one.
+/// Most changes of one listing that are logged one by one.
 const LOGGED_MAX: usize = 20;
 /// How often the pins are checked for an edit by a person, who has accepted what is held back.
 const EDIT_POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -48,6 +52,7 @@ pub(crate) struct Trust {
 pub(crate) struct Reviewed {
     pub(crate) identity: ServerIdentity,
     pub(crate) catalogue: Catalogue,
+    pub(crate) offer: Offer,
     pub(crate) findings: Findings,
     /// The names that the server has, held back or not, and since when, in Unix milliseconds.
     pub(crate) claims: Vec<(Box<str>, u64)>,
@@ -59,7 +64,7 @@ struct Pinning {
     pins: Pins,
     entry: Entry,
     policy: ToolChanges,
-    listed: Vec<(String, Definition)>,
+    listed: ListedDefinitions,
     seen_ms: u64,
 }
 
@@ -80,23 +85,26 @@ impl Trust {
     ///
     /// # Errors
     /// When the pins cannot be used and the policy holds back what is not known.
-    pub(crate) async fn review_catalogue(
+    pub(crate) async fn review_listing(
         &self,
         entry: &Entry,
         mut identity: ServerIdentity,
         mut catalogue: Catalogue,
+        mut offer: Offer,
     ) -> Result<Reviewed, Failure> {
         let mut findings = catalogue.take_findings();
+        findings.add(&offer.findings);
         clean_identity(&mut identity, &mut findings);
         let policy = entry.tool_changes.unwrap_or(self.tool_changes);
 
-        let pinning = Pinning {
-            pins: self.pins.clone(),
-            entry: entry.clone(),
-            policy,
-            listed: catalogue.take_definitions(),
-            seen_ms: self.seen_ms(),
+        let listed = ListedDefinitions {
+            tools: catalogue.take_definitions(),
+            prompts: offer.take_definitions(),
+            introduction: Some(introduction_of(&identity)),
         };
+        let pins = self.pins.clone();
+        let seen_ms = self.seen_ms();
+        let pinning = Pinning { pins, entry: entry.clone(), policy, listed, seen_ms };
 
         // Files are waited for, so not on a thread that others wait on.
         let pinned = tokio::task::spawn_blocking(move || pinning.run()).await;
@@ -109,8 +117,8 @@ impl Trust {
                 findings.withheld = pinned.withheld;
                 findings.changed = pinned.changed;
                 findings.unpinned = pinned.unpinned;
-                catalogue.hold_back(|name| findings.withheld.contains_key(name));
-                Ok(Reviewed { identity, catalogue, findings, claims, stamp })
+                hold_back(&findings, &mut identity, &mut catalogue, &mut offer);
+                Ok(Reviewed { identity, catalogue, offer, findings, claims, stamp })
             }
             Err(error) => {
                 let server = &entry.name;
@@ -124,7 +132,7 @@ impl Trust {
                 let since = self.seen_ms();
                 let claims = catalogue.tools().map(|tool| (tool.name.as_str().into(), since));
                 let claims = claims.collect();
-                Ok(Reviewed { identity, catalogue, findings, claims, stamp: None })
+                Ok(Reviewed { identity, catalogue, offer, findings, claims, stamp: None })
             }
         }
     }
@@ -136,7 +144,7 @@ impl Trust {
         let read = tokio::task::spawn_blocking(move || pins.read(&name)).await;
         let document = read.ok().flatten();
         let Some(document) = document else { return Vec::new() };
-        tool_claims(&document, &document.tools.keys().map(String::as_str).collect())
+        tool_claims(&document, &document.tools.pins.keys().map(String::as_str).collect())
     }
 
     /// Waits until another program has changed the pins of a server since `stamp`.
@@ -178,14 +186,14 @@ impl Pinning {
         let ((findings, claims), stamp) = pins.update(&entry.name, |document, prior| {
             let verdict = document.review_listing(&listed, prior, policy, seen_ms);
             log_changes(&entry, policy, &verdict);
-            let names: HashSet<&str> = listed.iter().map(|(name, _)| name.as_str()).collect();
+            let names: HashSet<&str> = listed.tools.iter().map(|(name, _)| name.as_str()).collect();
 
             let mut claims = tool_claims(document, &names);
             // What is not pinned is claimed all the same, from now on.
-            let pinned: HashSet<&str> = document.tools.keys().map(String::as_str).collect();
+            let pinned: HashSet<&str> = document.tools.pins.keys().map(String::as_str).collect();
             claims.extend(names.difference(&pinned).map(|name| ((*name).into(), seen_ms)));
 
-            ((document_findings(document, &verdict, &names), claims), verdict.edited)
+            ((document_findings(document, &verdict, &listed), claims), verdict.edited)
         })?;
 
         Ok(Pinned { findings, claims, stamp })
@@ -194,37 +202,86 @@ impl Pinning {
 
 /// Since when a server has the names of `listed`.
 fn tool_claims(document: &PinDocument, listed: &HashSet<&str>) -> Vec<(Box<str>, u64)> {
-    let tools = document.tools.iter().filter(|(name, _)| listed.contains(name.as_str()));
+    let tools = document.tools.pins.iter().filter(|(name, _)| listed.contains(name.as_str()));
     tools.map(|(name, pin)| (name.as_str().into(), pin.first_seen_ms)).collect()
 }
 
 fn document_findings(
     document: &PinDocument,
     verdict: &Verdict,
-    listed: &HashSet<&str>,
+    listed: &ListedDefinitions,
 ) -> Findings {
     let mut findings = Findings { unpinned: verdict.unpinned, ..Findings::default() };
-    for (index, (tool, new)) in document.withheld.iter().enumerate() {
-        let old = document.tools.get(tool).map(|pin| &pin.kept);
-        let withheld = match old {
-            Some(old) if index < findings::PLACES_MAX => WithheldTool {
-                members: difference::changed_members(&old.definition, &new.definition),
-                difference: old.difference(&new.definition),
-            },
-            _ => {
-                WithheldTool { members: Vec::new(), difference: vec!["its definition".to_owned()] }
-            }
-        };
+    let tools: HashSet<&str> = listed.tools.iter().map(|(name, _)| name.as_str()).collect();
+    let prompts = listed.prompts.iter().flatten();
+    let prompts: HashSet<&str> = prompts.map(|(name, _)| name.as_str()).collect();
+    let is_listed = |item: &PinnedItem| match item {
+        PinnedItem::Tool(name) => tools.contains(name.as_str()),
+        // What could not be listed is as it was.
+        PinnedItem::Prompt(name) => listed.prompts.is_none() || prompts.contains(name.as_str()),
+        PinnedItem::Introduction => true,
+    };
 
-        findings.withheld.insert(tool.clone(), withheld);
+    for (group, item_of) in document.groups() {
+        for (index, (name, new)) in group.withheld.iter().enumerate() {
+            let old = group.pins.get(name).map(|pin| &pin.kept);
+            let has_room = index < findings::PLACES_MAX;
+            let withheld = match old {
+                Some(old) if has_room => Withheld {
+                    is_new: false,
+                    members: difference::changed_members(&old.definition, &new.definition),
+                    difference: old.difference(&new.definition),
+                },
+                None if has_room && !document.lost => {
+                    Withheld { is_new: true, members: Vec::new(), difference: new.as_new() }
+                }
+                _ => Withheld {
+                    is_new: false,
+                    members: Vec::new(),
+                    difference: vec!["its definition".to_owned()],
+                },
+            };
+            findings.withheld.insert(item_of(name), withheld);
+        }
+
+        let changed = group.pins.iter().filter_map(|(name, pin)| {
+            Some((item_of(name), pin.changed.as_ref()?.difference.clone()))
+        });
+        findings.changed.extend(changed.filter(|(item, _)| is_listed(item)));
     }
 
-    let pins = document.tools.iter().filter(|(name, _)| listed.contains(name.as_str()));
-    findings.changed = pins
-        .filter_map(|(name, pin)| Some((name.clone(), pin.changed.as_ref()?.difference.clone())))
-        .collect();
-
     findings
+}
+
+/// Hides what is held back.
+fn hold_back(
+    findings: &Findings,
+    identity: &mut ServerIdentity,
+    catalogue: &mut Catalogue,
+    offer: &mut Offer,
+) {
+    let is_withheld = |item: PinnedItem| findings.withheld.contains_key(&item);
+    catalogue.hold_back(|name| is_withheld(PinnedItem::Tool(name.to_owned())));
+    offer.hold_back(|name| is_withheld(PinnedItem::Prompt(name.to_owned())));
+
+    if is_withheld(PinnedItem::Introduction) {
+        let ServerIdentity { version, protocol, .. } = std::mem::take(identity);
+        *identity = ServerIdentity { version, protocol, ..ServerIdentity::default() };
+    }
+}
+
+/// What a server says of itself in words, except its version, which honest servers change.
+fn introduction_of(identity: &ServerIdentity) -> Definition {
+    let texts = [
+        ("name", &identity.name),
+        ("title", &identity.title),
+        ("description", &identity.description),
+        ("instructions", &identity.instructions),
+    ];
+    let said = texts
+        .into_iter()
+        .filter_map(|(member, text)| Some((member.to_owned(), Value::from(text.clone()?))));
+    Definition::new(said.collect())
 }
 
 fn clean_identity(identity: &mut ServerIdentity, findings: &mut Findings) {
@@ -248,20 +305,20 @@ fn clean_identity(identity: &mut ServerIdentity, findings: &mut Findings) {
 
 fn log_changes(entry: &Entry, policy: ToolChanges, verdict: &Verdict) {
     let server = &entry.name;
-    for (tool, difference) in verdict.changes.iter().take(LOGGED_MAX) {
+    for (item, difference) in verdict.changes.iter().take(LOGGED_MAX) {
         let difference = difference.join("; ");
         match policy {
             ToolChanges::Announce => {
-                tracing::warn!(%server, tool, difference, "a tool has changed");
+                tracing::warn!(%server, %item, difference, "a definition has changed");
             }
             ToolChanges::Quarantine => {
-                tracing::warn!(%server, tool, difference, "a tool has changed and is held back");
+                tracing::warn!(%server, %item, difference, "a changed definition is held back");
             }
         }
     }
 
     if let more @ 1.. = verdict.changes.len().saturating_sub(LOGGED_MAX) {
-        tracing::warn!(%server, more, "more tools have changed");
+        tracing::warn!(%server, more, "more definitions have changed");
     }
 }
 

@@ -73,7 +73,7 @@ const RESERVED_HEADERS: &[&str] = &[
     "last-event-id",
 ];
 
-/// What becomes of a tool whose definition is not the one that was seen first.
+/// What becomes of a tool, a prompt or an introduction that is not the one that was seen first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolChanges {
@@ -99,7 +99,7 @@ pub struct Entry {
     pub tool_timeouts: BTreeMap<String, Duration>,
     /// How long the server may take to start and to list its tools, when the operator says so.
     pub startup_timeout: Option<Duration>,
-    /// What becomes of a tool that has changed, when the operator says so for this server.
+    /// What becomes of what is new or has changed, when the operator says so for this server.
     pub tool_changes: Option<ToolChanges>,
     /// The agent that has registered the server, as its request named it.
     pub registered_by: Option<String>,

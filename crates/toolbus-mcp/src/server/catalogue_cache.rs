@@ -18,8 +18,8 @@ use crate::failure::Failure;
 use crate::offer::Offer;
 use crate::server_pool::PoolContext;
 use crate::transport::intercept::ListKinds;
-use crate::trust::findings::{Findings, Reader, WithheldTool};
-use crate::trust::{FileStamp, Reviewed};
+use crate::trust::findings::{Findings, Reader, Withheld};
+use crate::trust::{FileStamp, PinnedItem, Reviewed};
 
 /// Most tools that one log line about clashing names lists.
 const CLASHES_LOGGED_MAX: usize = 10;
@@ -129,12 +129,12 @@ impl ToolCatalogueCache {
             tokio::join!(connection.list_tools(&self.entry), self.list_offer(connection));
         let catalogue = catalogue?;
 
-        let trust = &self.context.trust;
-        let reviewed =
-            trust.review_catalogue(&self.entry, connection.identity.clone(), catalogue).await?;
+        let identity = connection.identity.clone();
+        let reviewing = self.context.trust.review_listing(&self.entry, identity, catalogue, offer);
+        let reviewed = reviewing.await?;
 
         *stamp = reviewed.stamp;
-        self.store(reviewed, offer, reported.mark_listed());
+        self.store(reviewed, reported.mark_listed());
         Ok(())
     }
 
@@ -149,9 +149,8 @@ impl ToolCatalogueCache {
     }
 
     /// Puts a listing in the place of the last one, and announces it if it is another.
-    fn store(&self, reviewed: Reviewed, offer: Offer, reported: ListKinds) {
-        let Reviewed { identity, catalogue, mut findings, claims, .. } = reviewed;
-        findings.add(&offer.findings);
+    fn store(&self, reviewed: Reviewed, reported: ListKinds) {
+        let Reviewed { identity, catalogue, offer, findings, claims, .. } = reviewed;
         let revisions = McpRevisions::default();
         let mut new =
             ServerListing { identity, catalogue, findings, offer, revision: 0, revisions };
@@ -211,31 +210,50 @@ impl ToolCatalogueCache {
         }
     }
 
-    /// Waits until an operator has edited the pins that hold a tool of the server back; for ever
-    /// when none is held back.
+    /// Waits until an operator has edited the pins that hold something of the server back; for ever
+    /// when nothing is held back.
     pub(super) async fn wait_for_pins_edit(&self) {
         let stamp = *self.pins_stamp.lock().await;
-        let stamp = stamp.filter(|_| self.has_withheld_tools());
+        let stamp = stamp.filter(|_| self.withholds_something());
 
         self.context.trust.wait_until_edited(&self.entry, stamp).await;
     }
 
-    /// Whether any tool waits to be accepted.
-    fn has_withheld_tools(&self) -> bool {
+    /// Whether anything waits to be accepted.
+    fn withholds_something(&self) -> bool {
         self.latest().is_some_and(|listing| !listing.findings.withheld.is_empty())
     }
 
     /// Why a tool is held back, if it is: also under its name in another case, which the server may
     /// well take.
-    pub(crate) fn find_withheld(&self, tool: &str) -> Option<WithheldTool> {
+    pub(crate) fn find_withheld(&self, tool: &str) -> Option<Withheld> {
         let listing = self.latest()?;
         let withheld = &listing.findings.withheld;
         if withheld.is_empty() || listing.catalogue.find(tool).is_some() {
             return None;
         }
 
-        let mut alike = withheld.iter().filter(|(name, _)| name.eq_ignore_ascii_case(tool));
-        alike.next().map(|(_, withheld)| withheld.clone())
+        let mut withheld = withheld.iter();
+        let alike = withheld.find(|(item, _)| match item {
+            PinnedItem::Tool(name) => name.eq_ignore_ascii_case(tool),
+            _ => false,
+        });
+        alike.map(|(_, withheld)| withheld.clone())
+    }
+
+    /// The same for a prompt, with its name as it is listed.
+    pub(crate) fn find_withheld_prompt(&self, prompt: &str) -> Option<(PinnedItem, Withheld)> {
+        let listing = self.latest()?;
+        if listing.offer.lists_prompt(prompt) {
+            return None;
+        }
+
+        let mut withheld = listing.findings.withheld.iter();
+        let alike = withheld.find(|(item, _)| match item {
+            PinnedItem::Prompt(name) => name.eq_ignore_ascii_case(prompt),
+            _ => false,
+        });
+        alike.map(|(item, withheld)| (item.clone(), withheld.clone()))
     }
 
     /// The warnings about the server's listing for this reader, line by line.

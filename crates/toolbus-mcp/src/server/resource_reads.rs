@@ -45,6 +45,14 @@ impl Server {
         until: Instant,
     ) -> Result<ReadResponse, CallFailure> {
         let connection = self.acquire_connection(&call.context.cancelled, until).await?;
+        // Only now: the connection may be new, and what it lists another than before.
+        if let ReadRequest::Prompt { name, .. } = request
+            && let Some((item, withheld)) = self.catalogue.find_withheld_prompt(name)
+        {
+            let reason = withheld.reason();
+            let error = CallError::Withheld { server: self.name(), item, reason };
+            return Err(CallFailure::Final(error));
+        }
 
         let response = connection.read(request, call, until).await;
         if let Err(CallFailure::NotSent(failure)) = &response {

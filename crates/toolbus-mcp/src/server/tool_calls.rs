@@ -12,6 +12,7 @@ use super::Server;
 use super::call_limits::{AdmissionError, CallBudget, RequestClass};
 use crate::call::{Call, CallError};
 use crate::connection::{CallFailure, Connection};
+use crate::trust::PinnedItem;
 
 impl Server {
     /// Calls a tool, and returns the result as the server wrote it.
@@ -63,8 +64,8 @@ impl Server {
         if let Some(withheld) = self.catalogue.find_withheld(&call.tool) {
             return Err(CallFailure::Final(CallError::Withheld {
                 server: self.name(),
-                tool: call.tool.clone(),
-                what: withheld.changed_parts(),
+                item: PinnedItem::Tool(call.tool.clone()),
+                reason: withheld.reason(),
             }));
         }
 

@@ -37,8 +37,16 @@ pub(crate) fn describe_difference(old: &str, new: &str) -> Vec<String> {
 
 /// The members that have changed, without a word of the server's: for readers who might obey one.
 pub(crate) fn changed_members(old: &str, new: &str) -> Vec<&'static str> {
-    const MEMBERS: [&str; 5] =
-        ["title", "description", "inputSchema", "outputSchema", "annotations"];
+    const MEMBERS: [&str; 8] = [
+        "name",
+        "title",
+        "description",
+        "instructions",
+        "arguments",
+        "inputSchema",
+        "outputSchema",
+        "annotations",
+    ];
     let read = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
     let (old, new) = (read(old), read(new));
     MEMBERS.into_iter().filter(|member| old.get(member) != new.get(member)).collect()

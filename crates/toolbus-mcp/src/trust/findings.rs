@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 
 use super::hidden::HiddenCounts;
+use super::pinned_item::PinnedItem;
 use crate::catalogue::TOOL_NAME_BYTES_MAX;
 use crate::eraser::shorten_text;
 use crate::offer::PROMPT_NAME_BYTES_MAX;
@@ -16,25 +17,27 @@ const NAME_BYTES_MAX: usize = 80;
 /// The findings of one listing. Two listings that are alike have equal findings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Findings {
-    /// Tools that are held back.
-    pub(crate) withheld: BTreeMap<String, WithheldTool>,
-    /// Tools that have changed and were taken, with the difference; the last change of each.
-    pub(crate) changed: Vec<(String, Vec<String>)>,
+    /// What is held back.
+    pub(crate) withheld: BTreeMap<PinnedItem, Withheld>,
+    /// What has changed and was taken, with the difference; the last change of each.
+    pub(crate) changed: Vec<(PinnedItem, Vec<String>)>,
     /// Where hidden characters were taken out.
     pub(crate) hidden: BoundedList<(String, HiddenCounts)>,
     /// Tools and prompts that were refused for a name of theirs.
     pub(crate) refused: BoundedList<(String, NameFault)>,
     /// Names and patterns of the operator's filter that match no tool.
     pub(crate) unmatched: BoundedList<String>,
-    /// Tools that are not pinned, because there are too many.
+    /// Tools and prompts that are not pinned, because there are too many.
     pub(crate) unpinned: usize,
     /// The pins cannot be kept.
     pub(crate) pins_unavailable: bool,
 }
 
-/// Why a tool is held back.
+/// Why something is held back.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct WithheldTool {
+pub(crate) struct Withheld {
+    /// It was not there when the server was first seen.
+    pub(crate) is_new: bool,
     /// Which members of its definition have changed, none when that is not known.
     pub(crate) members: Vec<&'static str>,
     /// The whole difference.
@@ -90,10 +93,28 @@ impl<T> BoundedList<T> {
     }
 }
 
-impl WithheldTool {
+impl Withheld {
+    /// Why, in a sentence without a word of the server's.
+    pub(crate) fn reason(&self) -> String {
+        if self.is_new {
+            return "it is new".to_owned();
+        }
+        format!("it is not what it was when it was first seen ({} changed)", self.changed_parts())
+    }
+
     /// What has changed, in a few words and none of the server's.
-    pub(crate) fn changed_parts(&self) -> String {
+    fn changed_parts(&self) -> String {
         if self.members.is_empty() { "its definition".to_owned() } else { self.members.join(", ") }
+    }
+
+    /// The end of a notice.
+    fn notice(&self, reader: Reader) -> String {
+        let what = match (reader, self.is_new) {
+            (Reader::Model, true) => return "it is new".to_owned(),
+            (Reader::Model, false) => self.changed_parts(),
+            (Reader::Operator, _) => self.difference.join("; "),
+        };
+        if self.is_new { format!("it is new: {what}") } else { format!("changed are {what}") }
     }
 }
 
@@ -129,21 +150,24 @@ impl Findings {
     /// Everything, one line each. No line holds a hidden character.
     pub(crate) fn notices(&self, reader: Reader) -> Vec<String> {
         let mut notices = Vec::new();
-        for (tool, withheld) in self.withheld.iter().take(PLACES_MAX) {
-            let mut notice = format!("tool {} is held back: changed are ", quote_name(tool));
-            match reader {
-                Reader::Operator => notice.push_str(&withheld.difference.join("; ")),
-                Reader::Model => notice.push_str(&withheld.changed_parts()),
-            }
-            notices.push(notice);
+        // The name of a prompt may be a sentence.
+        let is_unnamed =
+            |item: &PinnedItem| reader == Reader::Model && matches!(item, PinnedItem::Prompt(_));
+        let named = self.withheld.iter().filter(|(item, _)| !is_unnamed(item));
+        for (item, withheld) in named.clone().take(PLACES_MAX) {
+            notices.push(format!("{item} is held back: {}", withheld.notice(reader)));
         }
 
-        if let more @ 1.. = self.withheld.len().saturating_sub(PLACES_MAX) {
-            notices.push(format!("{more} more tools are held back"));
+        let named = named.count();
+        if let more @ 1.. = named.saturating_sub(PLACES_MAX) {
+            notices.push(format!("{more} more are held back"));
+        }
+        if let prompts @ 1.. = self.withheld.len() - named {
+            notices.push(format!("{prompts} of its prompts are held back"));
         }
 
-        for (tool, difference) in self.changed.iter().take(PLACES_MAX) {
-            let mut notice = format!("tool {} has changed", quote_name(tool));
+        for (item, difference) in self.changed.iter().take(PLACES_MAX) {
+            let mut notice = format!("{item} has changed");
             if !difference.is_empty() {
                 let _ = write!(notice, ": {}", difference.join("; "));
             }
@@ -151,7 +175,7 @@ impl Findings {
         }
 
         if let more @ 1.. = self.changed.len().saturating_sub(PLACES_MAX) {
-            notices.push(format!("{more} more tools have changed"));
+            notices.push(format!("{more} more have changed"));
         }
 
         match reader {
@@ -183,7 +207,7 @@ impl Findings {
         }
 
         if self.unpinned > 0 {
-            notices.push(format!("{} tools are too many to be pinned", self.unpinned));
+            notices.push(format!("{} are too many to be pinned", self.unpinned));
         }
 
         if self.pins_unavailable {

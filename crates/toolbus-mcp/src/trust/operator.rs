@@ -5,7 +5,8 @@
 use super::findings::quote_name;
 use super::now_ms;
 use super::pin_store::{Error, Pins};
-use super::pins::PinnedDefinition;
+use super::pinned_item::PinnedItem;
+use super::pins::PinDocument;
 use crate::server_name::ServerName;
 
 /// A change that waits for a person.
@@ -13,9 +14,9 @@ use crate::server_name::ServerName;
 pub struct PendingChange {
     /// The server.
     pub server: ServerName,
-    /// Its tool.
-    pub tool: String,
-    /// Whether the tool is held back until the change is accepted.
+    /// What of it has changed.
+    pub item: PinnedItem,
+    /// Whether it is held back until the change is accepted.
     pub is_held_back: bool,
     /// What has changed, line by line. It quotes text of the server.
     pub difference: Vec<String>,
@@ -29,25 +30,22 @@ pub enum AcceptError {
     #[error("the pins cannot be used")]
     Pins(#[from] Error),
     /// Nothing is known of such a server.
-    #[error("no tools of a server '{server}' are pinned{}", list_names("; there are", names))]
+    #[error("nothing of a server '{server}' is pinned{}", list_names("; there are", names))]
     UnknownServer {
         /// The server as it was named.
         server: String,
         /// Those that there are.
         names: Vec<String>,
     },
-    /// No change of such a tool waits.
-    #[error(
-        "no change of tool '{tool}' waits on server '{server}'{}",
-        list_names("; there wait", names)
-    )]
+    /// No such change waits.
+    #[error("no change of {item} waits on server '{server}'{}", list_items(items))]
     NothingWaits {
         /// The server.
         server: String,
-        /// The tool as it was named.
-        tool: String,
+        /// What was named.
+        item: PinnedItem,
         /// Those whose changes wait.
-        names: Vec<String>,
+        items: Vec<PinnedItem>,
     },
 }
 
@@ -65,56 +63,42 @@ impl Pins {
 
         for server in servers {
             let Some(document) = self.read(&server) else { continue };
-            let before = |tool: &str| document.tools.get(tool).map(|pin| &pin.kept);
-            for (tool, new) in &document.withheld {
-                let lost = || vec!["what was pinned of it is not known".to_owned()];
-                let difference = |old: &PinnedDefinition| old.difference(&new.definition);
-                waiting.push(PendingChange {
-                    server: server.clone(),
-                    tool: tool.clone(),
-                    is_held_back: true,
-                    difference: before(tool).map_or_else(lost, difference),
-                });
-            }
-
-            for (tool, pin) in &document.tools {
-                let Some(changed) = &pin.changed else { continue };
-                waiting.push(PendingChange {
-                    server: server.clone(),
-                    tool: tool.clone(),
-                    is_held_back: false,
-                    difference: changed.difference.clone(),
-                });
-            }
+            let changes = document_changes(&document);
+            waiting.extend(changes.into_iter().map(|(item, is_held_back, difference)| {
+                PendingChange { server: server.clone(), item, is_held_back, difference }
+            }));
         }
 
         Ok(waiting)
     }
 
-    /// Accepts what has changed: of one tool, or of all tools of a server. Exactly the definitions
-    /// that wait now are accepted, not what the server lists by then. Answers the tools.
+    /// Accepts what has changed: one item, or all of a server. Exactly the definitions that wait
+    /// now are accepted, not what the server lists by then. Answers the items.
     ///
     /// # Errors
     /// When the pins cannot be used, or no such change waits.
-    pub fn accept(&self, server: &str, tool: Option<&str>) -> Result<Vec<String>, AcceptError> {
+    pub fn accept(
+        &self,
+        server: &str,
+        item: Option<&PinnedItem>,
+    ) -> Result<Vec<PinnedItem>, AcceptError> {
         let server = self.known_server(server)?;
         let (accepted, _) = self.update(&server, |document, _| {
             let was_lost = document.lost;
-            let accepted = document.accept(tool, now_ms());
+            let accepted = document.accept(item, now_ms());
             let edited = !accepted.is_empty() || document.lost != was_lost;
             (accepted, edited)
         })?;
 
-        match tool {
-            Some(tool) if accepted.is_empty() => Err(AcceptError::NothingWaits {
-                server: server.to_string(),
-                tool: tool.to_owned(),
-                names: self
-                    .pending_changes(Some(server.as_str()))?
-                    .into_iter()
-                    .map(|w| w.tool)
-                    .collect(),
-            }),
+        match item {
+            Some(item) if accepted.is_empty() => {
+                let waiting = self.pending_changes(Some(server.as_str()))?;
+                Err(AcceptError::NothingWaits {
+                    server: server.to_string(),
+                    item: item.clone(),
+                    items: waiting.into_iter().map(|change| change.item).collect(),
+                })
+            }
             _ => Ok(accepted),
         }
     }
@@ -127,6 +111,38 @@ impl Pins {
         };
         servers.iter().find(|server| server.matches(name)).cloned().ok_or_else(unknown)
     }
+}
+
+/// What has changed, whether it is held back, and the difference.
+fn document_changes(document: &PinDocument) -> Vec<(PinnedItem, bool, Vec<String>)> {
+    let mut changes = Vec::new();
+    for (group, item_of) in document.groups() {
+        for (name, new) in &group.withheld {
+            let difference = match group.pins.get(name) {
+                Some(pin) => pin.kept.difference(&new.definition),
+                None if document.lost => vec!["what was pinned of it is not known".to_owned()],
+                None => new.as_new(),
+            };
+            changes.push((item_of(name), true, difference));
+        }
+
+        for (name, pin) in &group.pins {
+            let Some(changed) = &pin.changed else { continue };
+            changes.push((item_of(name), false, changed.difference.clone()));
+        }
+    }
+    changes
+}
+
+/// The items as the end of a sentence, where there are any.
+fn list_items(items: &[PinnedItem]) -> String {
+    const ITEMS_MAX: usize = 10;
+    if items.is_empty() {
+        return String::new();
+    }
+    let listed: Vec<String> = items.iter().take(ITEMS_MAX).map(ToString::to_string).collect();
+    let more = if items.len() > ITEMS_MAX { ", …" } else { "" };
+    format!("; there wait {}{more}", listed.join(", "))
 }
 
 fn list_names(lead: &str, names: &[String]) -> String {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::pins::{PinDocument, PriorPins, VERSION};
+use super::pins::{PinDocument, PriorPins, ToolPinDocument, VERSION};
 use crate::catalogue::CATALOGUE_BYTES_MAX;
 use crate::server_name::ServerName;
 use crate::small_file::{self, LockError, LockWait};
@@ -280,6 +280,12 @@ fn read_document(path: &Path) -> io::Result<Option<PinFile>> {
     let form: Result<DocumentVersion, _> = serde_json::from_slice(&bytes);
     Ok(Some(match form {
         Ok(form) if form.version > VERSION => PinFile::Newer,
+        Ok(form) if form.version < VERSION => {
+            match serde_json::from_slice::<ToolPinDocument>(&bytes) {
+                Ok(older) => PinFile::Document(older.into()),
+                Err(error) => PinFile::Damaged(error.to_string()),
+            }
+        }
         _ => match serde_json::from_slice(&bytes) {
             Ok(document) => PinFile::Document(document),
             Err(error) => PinFile::Damaged(error.to_string()),

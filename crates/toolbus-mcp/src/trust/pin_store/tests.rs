@@ -7,15 +7,22 @@ use serde_json::json;
 use super::*;
 use crate::config::ToolChanges;
 use crate::trust::definition::Definition;
-use crate::trust::pins::Verdict;
+use crate::trust::pins::{ListedDefinitions, Verdict};
 
 fn name(text: &str) -> ServerName {
     ServerName::parse(text).expect("a name")
 }
 
+fn listing(tool: String, members: serde_json::Map<String, serde_json::Value>) -> ListedDefinitions {
+    ListedDefinitions {
+        tools: vec![(tool, Definition::new(members))],
+        ..ListedDefinitions::default()
+    }
+}
+
 fn list(pins: &Pins, server: &str, description: &str) -> Result<(Verdict, PriorPins), Error> {
     let members = json!({"description": description}).as_object().expect("an object").clone();
-    let listed = [("tool".to_owned(), Definition::new(members))];
+    let listed = listing("tool".to_owned(), members);
     let (result, _) = pins.update(&name(server), |document, prior| {
         let verdict = document.review_listing(&listed, prior, ToolChanges::Quarantine, 1);
         let edited = verdict.edited;
@@ -25,7 +32,7 @@ fn list(pins: &Pins, server: &str, description: &str) -> Result<(Verdict, PriorP
 }
 
 fn held_back(pins: &Pins, server: &str) -> usize {
-    pins.read(&name(server)).map_or(0, |document| document.withheld.len())
+    pins.read(&name(server)).map_or(0, |document| document.tools.withheld.len())
 }
 
 #[test]
@@ -83,7 +90,7 @@ fn a_damaged_file_is_set_aside_and_vouches_for_nothing() {
 fn a_newer_file_is_left_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     let pins = Pins::in_folder(folder.path()).expect("made");
-    let newer = r#"{"version": 2, "what": "nobody knows"}"#;
+    let newer = r#"{"version": 3, "what": "nobody knows"}"#;
     fs::write(folder.path().join("s.json"), newer).expect("written");
     assert!(matches!(list(&pins, "s", "x"), Err(Error::Newer(_))));
     assert_eq!(fs::read_to_string(folder.path().join("s.json")).expect("there"), newer);
@@ -124,7 +131,7 @@ fn several_programs_lose_nothing_of_each_other() {
                 for number in 0..10 {
                     let edit = |document: &mut PinDocument, _| {
                         let members = serde_json::Map::new();
-                        let tool = [(format!("{writer}-{number}"), Definition::new(members))];
+                        let tool = listing(format!("{writer}-{number}"), members);
                         document.review_listing(&tool, PriorPins::Known, ToolChanges::Announce, 1);
                         ((), true)
                     };
@@ -134,5 +141,5 @@ fn several_programs_lose_nothing_of_each_other() {
         }
     });
     let pins = Pins::in_folder(folder.path()).expect("made");
-    assert_eq!(pins.read(&name("s")).expect("there").tools.len(), 40);
+    assert_eq!(pins.read(&name("s")).expect("there").tools.pins.len(), 40);
 }

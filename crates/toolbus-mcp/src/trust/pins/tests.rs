@@ -31,31 +31,84 @@ impl Server {
         policy: ToolChanges,
         now_ms: u64,
     ) -> Vec<String> {
-        let listed: Vec<_> = tools.iter().map(|(name, text)| definition(name, text)).collect();
+        let tools = tools.iter().map(|(name, text)| definition(name, text)).collect();
+        let listed = ListedDefinitions { tools, ..ListedDefinitions::default() };
         let before = self.0.clone();
         let verdict = self.0.review_listing(&listed, prior, policy, now_ms);
         assert_eq!(verdict.edited, self.0 != before, "{verdict:?}");
         verdict
             .changes
             .into_iter()
-            .map(|(tool, lines)| format!("{tool}: {}", lines.join(";")))
+            .map(|(item, lines)| format!("{}: {}", item.arguments(), lines.join(";")))
             .collect()
     }
 
+    /// The tools whose changes were accepted.
+    fn accept(&mut self, tool: Option<&str>) -> Vec<String> {
+        let tool = tool.map(|name| PinnedItem::Tool(name.to_owned()));
+        let accepted = self.0.accept(tool.as_ref(), 3);
+        accepted.iter().map(PinnedItem::arguments).collect()
+    }
+
     fn held_back(&self) -> Vec<&str> {
-        self.0.withheld.keys().map(String::as_str).collect()
+        self.0.tools.withheld.keys().map(String::as_str).collect()
     }
 }
 
 #[test]
-fn what_is_the_same_and_what_is_new_is_no_change() {
+fn what_is_the_same_is_no_change() {
     let mut server = Server::seen(&[("a", "x"), ("b", "y")]);
     for policy in [Announce, Quarantine] {
         assert_eq!(server.list(&[("b", "y"), ("a", "x")], policy), [""; 0]);
-        assert_eq!(server.list(&[("a", "x"), ("c", "z")], policy), [""; 0]);
+        assert_eq!(server.list(&[("a", "x")], policy), [""; 0]);
     }
-    assert_eq!(server.0.tools["c"].first_seen_ms, 2);
     assert_eq!(server.held_back(), [""; 0]);
+}
+
+#[test]
+fn what_is_new_is_a_change_once_the_server_is_known() {
+    let mut server = Server::seen(&[("a", "x")]);
+    assert_eq!(server.list(&[("a", "x"), ("b", "y")], Announce), ["b: it is new"]);
+    assert_eq!(server.list(&[("a", "x"), ("b", "y")], Announce), [""; 0]);
+    assert_eq!(server.accept(None), ["b"]);
+    assert_eq!(server.0.tools.pins["b"].first_seen_ms, 2);
+
+    let told = server.list(&[("a", "x"), ("b", "y"), ("c", "z")], Quarantine);
+    assert_eq!(told, [r#"c: description is new: "z";name is new: "c""#]);
+    assert_eq!(server.held_back(), ["c"]);
+    assert_eq!(server.accept(Some("c")), ["c"]);
+    assert_eq!(server.list(&[("a", "x"), ("c", "z")], Quarantine), [""; 0]);
+}
+
+/// One kind can be seen for the first time after another, and be away for a while.
+#[test]
+fn each_kind_is_pinned_when_it_is_first_seen() {
+    let mut server = Server::seen(&[("a", "x")]);
+    let listed = |prompts: Option<&[(&str, &str)]>, introduction: Option<&str>| {
+        let prompt = |(name, text): &(&str, &str)| definition(name, text);
+        ListedDefinitions {
+            tools: vec![definition("a", "x")],
+            prompts: prompts.map(|prompts| prompts.iter().map(prompt).collect()),
+            introduction: introduction.map(|text| definition("s", text).1),
+        }
+    };
+    let mut changes = |prompts: Option<&[(&str, &str)]>, introduction: Option<&str>| {
+        let listed = listed(prompts, introduction);
+        let verdict = server.0.review_listing(&listed, PriorPins::Known, Quarantine, 2);
+        verdict.changes.into_iter().map(|(item, _)| item.arguments()).collect::<Vec<_>>()
+    };
+
+    assert_eq!(changes(None, None), [""; 0]);
+    assert_eq!(changes(Some(&[]), Some("Be kind.")), [""; 0]);
+    assert_eq!(changes(None, Some("Be kind.")), [""; 0]);
+    assert_eq!(
+        changes(Some(&[("p", "new")]), Some("Be evil.")),
+        ["--prompt 'p'", "--introduction"]
+    );
+    assert_eq!(changes(None, None), [""; 0], "it still waits");
+    let items = [PinnedItem::Prompt("p".to_owned()), PinnedItem::Introduction];
+    assert_eq!(server.0.accept(None, 3), items);
+    assert_eq!(server.0.accept(None, 3), []);
 }
 
 #[test]
@@ -64,12 +117,12 @@ fn an_announced_change_is_told_once_and_shown_until_it_is_accepted() {
     let told = server.list(&[("a", "evil")], Announce);
     assert_eq!(told, [r#"a: description: "x" → "evil""#]);
     assert_eq!(server.list(&[("a", "evil")], Announce), [""; 0]);
-    let changed = server.0.tools["a"].changed.clone().expect("shown");
+    let changed = server.0.tools.pins["a"].changed.clone().expect("shown");
     assert_eq!((changed.at_ms, changed.difference.len()), (2, 1));
-    assert_eq!(server.0.tools["a"].first_seen_ms, 1, "the name is as old as before");
-    assert_eq!(server.0.accept(Some("b"), 3), [""; 0]);
-    assert_eq!(server.0.accept(None, 3), ["a"]);
-    assert_eq!(server.0.tools["a"].changed, None);
+    assert_eq!(server.0.tools.pins["a"].first_seen_ms, 1, "the name is as old as before");
+    assert_eq!(server.accept(Some("b")), [""; 0]);
+    assert_eq!(server.accept(None), ["a"]);
+    assert_eq!(server.0.tools.pins["a"].changed, None);
 }
 
 #[test]
@@ -78,7 +131,7 @@ fn a_quarantined_change_is_held_back_until_it_is_accepted() {
     assert_eq!(server.list(&[("a", "evil"), ("b", "y")], Quarantine).len(), 1);
     assert_eq!(server.held_back(), ["a"]);
     assert_eq!(server.list(&[("a", "evil"), ("b", "y")], Quarantine), [""; 0], "no news");
-    assert_eq!(server.0.accept(Some("a"), 3), ["a"]);
+    assert_eq!(server.accept(Some("a")), ["a"]);
     // What waited is accepted, not what comes after it.
     assert_eq!(server.list(&[("a", "worse"), ("b", "y")], Quarantine).len(), 1);
     assert_eq!(server.held_back(), ["a"]);
@@ -104,13 +157,13 @@ fn lost_pins_vouch_for_nothing_where_that_matters() {
     assert_eq!(server.list_at(&[("a", "x")], PriorPins::Lost, Quarantine, 1).len(), 1);
     server.list(&[("a", "x"), ("late", "y")], Quarantine);
     assert_eq!(server.held_back(), ["a", "late"]);
-    assert_eq!(server.0.accept(None, 3), ["a", "late"]);
-    assert_eq!(server.list(&[("a", "x"), ("new", "y")], Quarantine), [""; 0]);
+    assert_eq!(server.accept(None), ["a", "late"]);
+    assert_eq!(server.list(&[("a", "x"), ("late", "y")], Quarantine), [""; 0]);
     assert_eq!(server.held_back(), [""; 0]);
 
     let mut server = Server(PinDocument::new("s"));
     assert_eq!(server.list_at(&[("a", "x")], PriorPins::Lost, Announce, 1), [""; 0]);
-    assert_eq!(server.0.tools.len(), 1);
+    assert_eq!(server.0.tools.pins.len(), 1);
 }
 
 #[test]
@@ -119,21 +172,24 @@ fn names_that_find_no_room_are_not_let_in_by_quarantine() {
     let names: Vec<String> = (0..PINS_MAX).map(|number| format!("t{number}")).collect();
     let tools: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "")).collect();
     server.list_at(&tools, PriorPins::First, Quarantine, 1);
-    let listed = [definition("one-more", "")];
+    let listed = ListedDefinitions {
+        tools: vec![definition("one-more", "")],
+        ..ListedDefinitions::default()
+    };
     let verdict = server.0.clone().review_listing(&listed, PriorPins::Known, Announce, 2);
     assert_eq!((verdict.unpinned, verdict.changes.len()), (1, 0));
     let verdict = server.0.review_listing(&listed, PriorPins::Known, Quarantine, 2);
     assert_eq!((verdict.unpinned, verdict.changes.len()), (1, 1));
     assert_eq!(server.held_back(), ["one-more"]);
-    assert_eq!(server.0.tools.len(), PINS_MAX);
+    assert_eq!(server.0.tools.pins.len(), PINS_MAX);
 }
 
 #[test]
 fn only_so_many_bytes_of_vanished_tools_are_kept() {
     let big = "x".repeat(CATALOGUE_BYTES_MAX * 2 / 3);
     let mut server = Server::seen(&[("a", &big)]);
-    server.list(&[("b", &big)], Quarantine);
-    assert_eq!(server.0.tools["a"].kept.definition, "");
+    server.list(&[("b", &big)], Announce);
+    assert_eq!(server.0.tools.pins["a"].kept.definition, "");
     let told = server.list(&[("a", "evil")], Quarantine);
     assert_eq!(told, ["a: its definition; the former one was too much to keep"]);
 }
@@ -145,7 +201,7 @@ fn only_so_many_differences_are_kept() {
     let mut server = Server::seen(&with("x"));
     assert_eq!(server.list(&with("y"), Announce).len(), 300);
     let kept = |server: &Server| {
-        let changes = server.0.tools.values().filter_map(|pin| pin.changed.as_ref());
+        let changes = server.0.tools.pins.values().filter_map(|pin| pin.changed.as_ref());
         changes.filter(|changed| !changed.difference.is_empty()).count()
     };
     assert_eq!(kept(&server), DIFFERENCES_MAX);
