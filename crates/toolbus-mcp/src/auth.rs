@@ -2,8 +2,8 @@
 //!
 //! rmcp knows the protocol (discovery, registration, PKCE, the token requests); this decides when
 //! it is used. Invariants: one token is obtained at a time, and everyone who waited uses that one.
-//! A token request that was begun is not dropped with the call that wanted it, for the answer may
-//! hold the only refresh token that is still good. A request of a server is sent again once at
+//! A token request that was begun is not dropped with the call that wanted it, nor by any limit but
+//! its own, for the answer may hold the only refresh token that is still good. A request of a server is sent again once at
 //! most. No token is in an error, a log or a `Debug` text, and each is erased from what the server
 //! says.
 
@@ -42,8 +42,10 @@ use refusal::Refusal;
 use requests::OAuthRequests;
 use token_store::TokenStore;
 
-/// How long it may take to have a token, everything included.
+/// How long a token is waited for. Obtaining it goes on.
 const OBTAIN_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long it may take to find the authorization server.
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long before its expiry a token counts as expired; less for short-lived tokens.
 const EXPIRY_GRACE: Duration = Duration::from_secs(30);
 
@@ -160,18 +162,23 @@ impl Authorization {
     }
 
     /// Obtains a token, or none where the server may do without one. In a task of its own, which
-    /// ends by itself: a refresh token is good once, and its successor must not be lost.
+    /// ends by itself: a refresh token is good once, and its successor must not be lost. So only
+    /// the waiting is limited here, and each step of the task for itself.
     async fn obtain_in_task(self: &Arc<Self>, need: TokenNeed) -> Result<Option<Secret>, Error> {
         let this = Arc::clone(self);
-        let task = self.tracker.spawn(async move {
-            let obtained = timeout(OBTAIN_TIMEOUT, this.obtain_token(need)).await;
-            obtained.unwrap_or_else(|_| Err(Error::timed_out(OBTAIN_TIMEOUT)))
-        });
-        task.await.unwrap_or_else(|_| Err(Error::Server("the attempt failed".to_owned())))
+        let task = self.tracker.spawn(async move { this.obtain_token(need).await });
+
+        match timeout(OBTAIN_TIMEOUT, task).await {
+            Ok(Ok(obtained)) => obtained,
+            Ok(Err(_)) => Err(Error::Server("the attempt failed".to_owned())),
+            Err(_) => Err(Error::timed_out(OBTAIN_TIMEOUT)),
+        }
     }
 
     async fn obtain_token(&self, need: TokenNeed) -> Result<Option<Secret>, Error> {
-        let mut known = self.obtaining.lock().await;
+        // As long as its caller waits: whoever comes later has the token of the one before.
+        let turn = timeout(OBTAIN_TIMEOUT, self.obtaining.lock()).await;
+        let mut known = turn.map_err(|_| Error::timed_out(OBTAIN_TIMEOUT))?;
         let refused = match &need {
             TokenNeed::Missing => None,
             TokenNeed::Refused(token, _) => token.clone(),
@@ -273,8 +280,9 @@ impl Authorization {
                     requests: &self.requests,
                     eraser: &self.eraser,
                 };
-                let found = discovery.find(known.challenge.as_deref()).await?;
-                Ok(found.manager)
+                let finding = discovery.find(known.challenge.as_deref());
+                let found = timeout(DISCOVERY_TIMEOUT, finding).await;
+                Ok(found.map_err(|_| Error::timed_out(DISCOVERY_TIMEOUT))??.manager)
             }
         }
     }

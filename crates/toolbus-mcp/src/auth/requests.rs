@@ -19,8 +19,11 @@ use tokio::time::timeout;
 use crate::config::Issuer;
 use crate::http::{HttpClients, is_local};
 
-/// How long one request may take.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a request for a document may take.
+const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a token or a registration may take: what is lost with a late answer may be the only
+/// refresh token that is good.
+const GRANT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest answer, in bytes.
 const RESPONSE_BYTES_MAX: usize = 256 << 10;
 /// Longest chain of redirects of a document.
@@ -40,8 +43,8 @@ pub(super) struct OAuthRequests {
 enum RequestError {
     #[error("its address begins with http:// and is not on this machine")]
     Address,
-    #[error("it did not answer within {} ms", REQUEST_TIMEOUT.as_millis())]
-    Slow,
+    #[error("it did not answer within {} ms", .0.as_millis())]
+    Slow(Duration),
     #[error("its answer has more than {RESPONSE_BYTES_MAX} bytes")]
     TooLong,
     #[error("it answered with HTTP {}", .0.as_u16())]
@@ -106,7 +109,9 @@ impl OAuthRequests {
         &self,
         request: reqwest::Request,
     ) -> Result<OAuthResponse, OAuthHttpClientError> {
-        timeout(REQUEST_TIMEOUT, self.send(request)).await.map_err(|_| RequestError::Slow)?
+        let is_document = request.method() == Method::GET;
+        let limit = if is_document { DOCUMENT_TIMEOUT } else { GRANT_TIMEOUT };
+        timeout(limit, self.send(request)).await.map_err(|_| RequestError::Slow(limit))?
     }
 
     async fn send(&self, request: reqwest::Request) -> Result<OAuthResponse, OAuthHttpClientError> {

@@ -30,7 +30,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 const CHALLENGE_BYTES_MAX: usize = 4 << 10;
 /// How a lock is waited for that another process holds: longer than one refresh takes.
 const LOCK_WAIT: LockWait =
-    LockWait { timeout: Duration::from_secs(15), interval: Duration::from_millis(50) };
+    LockWait { timeout: Duration::from_secs(35), interval: Duration::from_millis(50) };
 
 /// The file of one server. Clones are the same file.
 #[derive(Clone)]

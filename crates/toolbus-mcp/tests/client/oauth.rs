@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use toolbus_bus::Deadline;
 use toolbus_mcp::login::{self, Login};
 use toolbus_mcp::server_pool::{PoolConfig, ServerPool};
 use toolbus_mcp::{CallError, ServerState};
@@ -493,6 +494,24 @@ async fn a_refresh_ends_well_though_its_caller_has_gone() {
     let kept: Value = serde_json::from_str(&kept).unwrap();
     let good = server.ask("/control", Some(json!({}))).await;
     assert_eq!(json!([kept["credentials"]["token_response"]["refresh_token"]]), good["refresh"]);
+}
+
+/// An authorization server that takes longer than anybody waits for it.
+#[tokio::test]
+async fn a_refresh_token_is_sent_once_however_late_the_answer_is() {
+    let (server, folder) = (server(json!({})), tempfile::tempdir().unwrap());
+    log_in(&server, &person(), folder.path()).await.unwrap();
+    let set = start_keeping(&server, &person(), folder.path()).await;
+    server.ask("/control", Some(json!({"expire": true, "set": {"pause": 21}}))).await;
+
+    let hurried = call_of("h", "echo", json!({}));
+    let hurried = hurried.with_deadline(Deadline::after(Duration::from_millis(200)));
+    assert_eq!(set.call(hurried).await.unwrap_err().code(), ErrorCode::Timeout);
+
+    // Whoever calls meanwhile waits for that answer, and some give up too.
+    eventually(2 * PATIENCE, async || echo(&set).await).await;
+    assert_eq!(grants(&server).await, ["authorization_code", "refresh_token"]);
+    set.close(PATIENCE).await;
 }
 
 #[tokio::test]
