@@ -319,6 +319,11 @@ impl Connection {
         self.lifecycle.is_over()
     }
 
+    /// Whether the server answers, and has forgotten the session.
+    pub(crate) fn has_lost_session(&self) -> bool {
+        self.lifecycle.has_lost_session()
+    }
+
     /// Leaves the connection to the calls that are on it.
     pub(crate) fn retire(&self, because: &Failure) {
         self.lifecycle.retire(because);

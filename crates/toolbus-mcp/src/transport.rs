@@ -21,6 +21,7 @@ pub(crate) mod process;
 mod rate_window;
 mod sse_events;
 pub(crate) mod stdio;
+mod stream_watch;
 pub(crate) mod streamable_http;
 
 /// Longest message of a server, in bytes: a line on stdout, a JSON body, an event of a stream.

@@ -38,6 +38,8 @@ mod programs;
 mod real;
 #[path = "client/server_requests.rs"]
 mod server_requests;
+#[path = "client/sessions.rs"]
+mod sessions;
 #[path = "client/supervised.rs"]
 mod supervised;
 #[path = "client/support.rs"]

@@ -88,9 +88,6 @@ impl<'a> AnswerReader<'a> {
         is_listed: impl FnOnce() -> bool,
     ) -> CallFailure {
         match error {
-            ServiceError::McpError(error) if is_lost_session(&error) => {
-                CallFailure::Lost(Failure::new("its session was lost"))
-            }
             ServiceError::McpError(error) => {
                 CallFailure::Final(self.json_rpc_call_error(call, &error, is_listed()))
             }
@@ -236,9 +233,7 @@ impl<'a> AnswerReader<'a> {
                 let message = format!("MCP server '{server}' failed: {}", failure(error));
                 CallFailure::Final(CallError::Failed { message, server_error: None, retry_after })
             }
-            Some(http::Error::SessionExpired | http::Error::ReinitializationFailed(_)) => {
-                CallFailure::NotSent(failure(error))
-            }
+            Some(http::Error::SessionExpired) => CallFailure::NotSent(failure(error)),
             _ if is_unreachable(&error) => CallFailure::NotSent(failure(error)),
             _ => CallFailure::Lost(failure(error)),
         }
@@ -249,10 +244,4 @@ impl<'a> AnswerReader<'a> {
 fn is_capability_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte);
     name.len() <= CAPABILITY_NAME_BYTES_MAX && name.bytes().all(is_plain)
-}
-
-/// Whether rmcp made this error up for a call whose session was replaced while it ran.
-fn is_lost_session(error: &ErrorData) -> bool {
-    error.code == ErrorCode::INTERNAL_ERROR
-        && error.message.starts_with("streamable HTTP session was re-initialized")
 }

@@ -41,6 +41,8 @@ impl ConnectionLifecycle {
         tokio::select! {
             () = self.wire.ended.cancelled() => {}
             () = self.wire.stuck.cancelled() => {}
+            () = self.wire.session_lost.cancelled() => {}
+            () = self.wire.stream_lost.cancelled() => {}
             () = self.retired.cancelled() => {}
         }
     }
@@ -55,8 +57,14 @@ impl ConnectionLifecycle {
 
     /// Whether nothing more should be begun on this connection.
     pub(super) fn is_over(&self) -> bool {
-        let tokens = [&self.wire.ended, &self.wire.stuck, &self.retired];
+        let WireState { ended, stuck, session_lost, stream_lost, .. } = &*self.wire;
+        let tokens = [ended, stuck, session_lost, stream_lost, &self.retired];
         tokens.iter().any(|token| token.is_cancelled())
+    }
+
+    /// Whether the server answers, and has forgotten the session.
+    pub(super) fn has_lost_session(&self) -> bool {
+        self.wire.session_lost.is_cancelled()
     }
 
     /// Whether the transport is closed, so that nothing can be sent.
@@ -95,6 +103,12 @@ impl ConnectionLifecycle {
         }
         if self.wire.stuck.is_cancelled() {
             return Failure::new("it does not take what it is sent");
+        }
+        if self.wire.session_lost.is_cancelled() {
+            return Failure::new("its session was lost");
+        }
+        if self.wire.stream_lost.is_cancelled() {
+            return Failure::new("its event stream was lost");
         }
 
         let failure = Failure::new("the connection was closed");

@@ -213,6 +213,7 @@ impl ServerConnector {
             }
             failed_in_a_row += 1;
             let was_connected = self.was_connected();
+            let has_lost_session = self.has_lost_session();
             failed_since_connected = if was_connected { 1 } else { failed_since_connected + 1 };
             self.log_failure(&failure, failed_in_a_row);
             // A server that was connected may be back at once: only a second failure is announced.
@@ -220,6 +221,9 @@ impl ServerConnector {
                 self.set_unavailable(Some(&failure));
             }
 
+            // The server is there: the call that found it out need not wait. Not again and again.
+            let is_at_once = has_lost_session && failed_in_a_row == 1;
+            let backoff = if is_at_once { Duration::ZERO } else { retry_backoff(failed_in_a_row) };
             let now = Instant::now();
             let failed = Arc::new(FailedAttempt {
                 failure,
@@ -227,7 +231,7 @@ impl ServerConnector {
                 failed_in_a_row,
                 failed_since_connected,
                 at: now,
-                next_at: now + retry_backoff(failed_in_a_row),
+                next_at: now + backoff,
             });
             self.change_phase(ConnectionPhase::Failed(Arc::clone(&failed)));
             let next_at = failed.next_at;
@@ -264,6 +268,12 @@ impl ServerConnector {
 
     fn was_connected(&self) -> bool {
         matches!(*self.phase.borrow(), ConnectionPhase::Connected(..))
+    }
+
+    /// Whether the connection is over because the server has forgotten its session.
+    fn has_lost_session(&self) -> bool {
+        matches!(&*self.phase.borrow(), ConnectionPhase::Connected(connection, _)
+            if connection.has_lost_session())
     }
 
     /// Connects, and returns when the connection is lost. Dropped, it leaves an open connection in

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-use futures_util::stream::{self, BoxStream};
+use futures_util::stream;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use reqwest::header::{
     ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
@@ -18,8 +18,7 @@ use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage
 use rmcp::service::RxJsonRpcMessage;
 use rmcp::transport::common::http_header::HEADER_SESSION_ID;
 use rmcp::transport::streamable_http_client::{
-    AuthRequiredError, HttpStatusError, InsufficientScopeError, SseError,
-    StreamableHttpPostResponse,
+    AuthRequiredError, HttpStatusError, InsufficientScopeError, StreamableHttpPostResponse,
 };
 use serde_json::value::RawValue;
 use sse_stream::Sse;
@@ -29,6 +28,7 @@ use super::intercept::{Reading, WireState};
 use super::older_sse::read_scope;
 use super::sse_events::{Event, EventReader};
 use super::stdio::too_long_text;
+use super::stream_watch::EventStream;
 use super::{MESSAGE_BYTES_MAX, unusable_answer};
 use crate::http::Error;
 
@@ -38,8 +38,6 @@ const EVENT_STREAM: &str = "text/event-stream";
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
 /// Most messages of one answer; only servers of 2025-03-26 give several.
 const BATCH_MAX: usize = 64;
-
-pub(super) type EventStream = BoxStream<'static, Result<Sse, SseError>>;
 
 /// A message that is to be sent.
 pub(super) struct Post<'a> {

@@ -67,6 +67,10 @@ pub(crate) struct WireState {
     pub(crate) ended: CancellationToken,
     /// Fires when the server does not take what it is sent.
     pub(crate) stuck: CancellationToken,
+    /// Fires when an HTTP server no longer knows the session of this connection.
+    pub(crate) session_lost: CancellationToken,
+    /// Fires when the event stream was lost on which an HTTP server reports changes.
+    pub(crate) stream_lost: CancellationToken,
     /// The session that an HTTP server of the older era has given this connection.
     pub(crate) session: Arc<Mutex<Option<Arc<str>>>>,
     /// Notified whenever the server reports that its list of tools has changed.
@@ -156,6 +160,8 @@ impl WireState {
         Arc::new(Self {
             ended: CancellationToken::new(),
             stuck: CancellationToken::new(),
+            session_lost: CancellationToken::new(),
+            stream_lost: CancellationToken::new(),
             session: Arc::default(),
             tools_changed: Notify::new(),
             offer_changed: Notify::new(),

@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::future::ready;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use parking_lot::Mutex;
@@ -13,26 +12,23 @@ use rmcp::RoleClient;
 use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage};
 use rmcp::service::RxJsonRpcMessage;
 use rmcp::transport::StreamableHttpClientTransport;
-use rmcp::transport::common::client_side_sse::SseRetryPolicy;
 use rmcp::transport::streamable_http_client::{
     StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpPostResponse,
 };
+use tokio::time::sleep;
 
 use super::MESSAGE_BYTES_MAX;
-use super::http_post::{EventStream, Post, look_at_event};
+use super::http_post::{Post, look_at_event};
 use super::intercept::WireState;
 use super::older_sse::SseTransport;
 use super::rate_window::{RateWindow, wait_admitted};
+use super::stream_watch::{EventStream, StreamWatch};
 use crate::auth::Authorization;
 use crate::config::Endpoint;
 use crate::http::{Error, HttpClients, PrivateAddress};
 
 /// Requests to one server that are sent at the same time and not answered yet.
 pub(super) const REQUESTS_MAX: usize = 256;
-/// How often a broken event stream is opened again before it counts as lost.
-const STREAM_RETRIES_MAX: usize = 4;
-/// The first pause before that; each pause after is twice as long.
-const STREAM_RETRY_BACKOFF: Duration = Duration::from_millis(250);
 /// Event streams of one connection that are opened in any one second; more wait. rmcp opens one
 /// that has broken off again at once, and one that was closed when its server wants it.
 const STREAMS_PER_SECOND_MAX: u32 = 32;
@@ -58,8 +54,11 @@ pub(crate) fn open(
         .custom_headers(endpoint.headers.iter().cloned().collect())
         .max_sse_event_size(MESSAGE_BYTES_MAX);
 
-    config.retry_config = Arc::new(StreamRetries);
+    // A session that was lost ends the connection: the server may be another one by now, with other
+    // tools, and knows of no subscription.
+    config.reinit_on_expired_session = false;
     let client = SessionClient::new(inner, authorization, wire);
+    config.retry_config = Arc::new(client.stream_watch.clone());
     Ok(HttpTransport::with_client(client, config))
 }
 
@@ -79,22 +78,13 @@ pub(crate) async fn open_older(
     SseTransport::open(endpoint, SessionClient::new(inner, authorization, wire)).await
 }
 
-#[derive(Debug)]
-struct StreamRetries;
-
-impl SseRetryPolicy for StreamRetries {
-    fn retry(&self, times: usize) -> Option<Duration> {
-        let doubled = 1 << times.min(STREAM_RETRIES_MAX);
-        (times < STREAM_RETRIES_MAX).then(|| STREAM_RETRY_BACKOFF * doubled)
-    }
-}
-
 /// The client of one connection.
 #[derive(Clone)]
 pub(crate) struct SessionClient {
     pub(super) inner: reqwest::Client,
     authorization: Option<Arc<Authorization>>,
     pub(super) wire: Arc<WireState>,
+    stream_watch: StreamWatch,
     stream_rate: Arc<Mutex<RateWindow>>,
 }
 
@@ -108,6 +98,7 @@ impl SessionClient {
             inner,
             authorization,
             wire: Arc::clone(wire),
+            stream_watch: StreamWatch::new(wire.stream_lost.clone()),
             stream_rate: Arc::new(Mutex::new(RateWindow::new())),
         }
     }
@@ -148,7 +139,6 @@ fn strip_address(error: Error) -> Error {
 }
 
 type Headers = HashMap<HeaderName, HeaderValue>;
-type Stream = EventStream;
 
 impl StreamableHttpClient for SessionClient {
     type Error = reqwest::Error;
@@ -199,15 +189,18 @@ impl StreamableHttpClient for SessionClient {
             post.send(&self.inner, &self.wire)
         };
 
-        let response = self.send(post).await?;
-        match response {
-            StreamableHttpPostResponse::Json(ref answer, _)
-                if has_session && is_session_refused(answer) =>
+        let response = match self.send(post).await {
+            Ok(StreamableHttpPostResponse::Json(answer, _))
+                if has_session && is_session_refused(&answer) =>
             {
                 Err(Error::SessionExpired)
             }
-            response => Ok(response),
+            response => response,
+        };
+        if matches!(response, Err(Error::SessionExpired)) {
+            self.wire.session_lost.cancel();
         }
+        response
     }
 
     async fn delete_session(
@@ -231,7 +224,7 @@ impl StreamableHttpClient for SessionClient {
         last_event_id: Option<String>,
         auth_header: Option<String>,
         headers: Headers,
-    ) -> Result<Stream, Error> {
+    ) -> Result<EventStream, Error> {
         self.get_stream_with_max_sse_event_size(
             uri,
             session_id,
@@ -251,7 +244,7 @@ impl StreamableHttpClient for SessionClient {
         auth_header: Option<String>,
         headers: Headers,
         event_bytes_max: usize,
-    ) -> Result<Stream, Error> {
+    ) -> Result<EventStream, Error> {
         let get = |token: Option<String>| {
             self.inner.get_stream_with_max_sse_event_size(
                 Arc::clone(&uri),
@@ -263,15 +256,32 @@ impl StreamableHttpClient for SessionClient {
             )
         };
 
-        self.until_ended(async {
-            wait_admitted(&self.stream_rate, STREAMS_PER_SECOND_MAX).await;
-            Ok(())
-        })
-        .await?;
-        let events = self.send(get).await?;
-        let wire = Arc::clone(&self.wire);
-        let looked_at = events.try_filter_map(move |event| ready(Ok(look_at_event(event, &wire))));
-        Ok(looked_at.boxed())
+        for failed in 0.. {
+            self.until_ended(async {
+                wait_admitted(&self.stream_rate, STREAMS_PER_SECOND_MAX).await;
+                Ok(())
+            })
+            .await?;
+
+            let opened = self.send(&get).await;
+            match self.stream_watch.first_retry(&opened, failed) {
+                Some(backoff) => {
+                    self.until_ended(async {
+                        sleep(backoff).await;
+                        Ok(())
+                    })
+                    .await?;
+                }
+                None => {
+                    let events = self.stream_watch.watch(opened)?;
+                    let wire = Arc::clone(&self.wire);
+                    let looked_at =
+                        events.try_filter_map(move |event| ready(Ok(look_at_event(event, &wire))));
+                    return Ok(looked_at.boxed());
+                }
+            }
+        }
+        Err(Error::UnexpectedEndOfStream)
     }
 }
 
