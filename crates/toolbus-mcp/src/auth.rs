@@ -3,9 +3,9 @@
 //! rmcp knows the protocol (discovery, registration, PKCE, the token requests); this decides when
 //! it is used. Invariants: one token is obtained at a time, and everyone who waited uses that one.
 //! A token request that was begun is not dropped with the call that wanted it, nor by any limit but
-//! its own, for the answer may hold the only refresh token that is still good. A request of a server is sent again once at
-//! most. No token is in an error, a log or a `Debug` text, and each is erased from what the server
-//! says.
+//! its own, for the answer may hold the only refresh token that is still good. A request of a
+//! server is sent again once at most. No token is in an error, a log or a `Debug` text, and each is
+//! erased from what the server says.
 
 use std::fmt;
 use std::io;

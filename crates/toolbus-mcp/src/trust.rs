@@ -30,8 +30,8 @@ use hidden::HiddenCounts;
 use pins::{ListedDefinitions, PinDocument, Verdict};
 
 pub use operator::{AcceptError, PendingChange};
-pub(crate) use pin_store::FileStamp;
 pub use pin_store::{Error, Pins};
+pub(crate) use pin_store::{FileStamp, PinOwner};
 pub use pinned_item::PinnedItem;
 
 /// Most changes of one listing that are logged one by one.
@@ -141,7 +141,13 @@ impl Trust {
     pub(crate) async fn known_claims(&self, entry: &Entry) -> Vec<(Box<str>, u64)> {
         let pins = self.pins.clone();
         let name = entry.name.clone();
-        let read = tokio::task::spawn_blocking(move || pins.read(&name)).await;
+        let owner = owner_of(entry);
+        let read = tokio::task::spawn_blocking(move || {
+            // What an agent's server had is not what the operator's of the same name has.
+            let is_anothers = owner == PinOwner::Operator && pins.owner_of(&name) != owner;
+            pins.read(&name).filter(|_| !is_anothers)
+        });
+        let read = read.await;
         let document = read.ok().flatten();
         let Some(document) = document else { return Vec::new() };
         tool_claims(&document, &document.tools.pins.keys().map(String::as_str).collect())
@@ -183,7 +189,8 @@ struct Pinned {
 impl Pinning {
     fn run(self) -> Result<Pinned, Error> {
         let Self { pins, entry, policy, listed, seen_ms } = self;
-        let ((findings, claims), stamp) = pins.update(&entry.name, |document, prior| {
+        let owner = owner_of(&entry);
+        let ((findings, claims), stamp) = pins.update(&entry.name, owner, |document, prior| {
             let verdict = document.review_listing(&listed, prior, policy, seen_ms);
             log_changes(&entry, policy, &verdict);
             let names: HashSet<&str> = listed.tools.iter().map(|(name, _)| name.as_str()).collect();
@@ -198,6 +205,10 @@ impl Pinning {
 
         Ok(Pinned { findings, claims, stamp })
     }
+}
+
+fn owner_of(entry: &Entry) -> PinOwner {
+    if entry.registered_by.is_some() { PinOwner::Agent } else { PinOwner::Operator }
 }
 
 /// Since when a server has the names of `listed`.

@@ -83,7 +83,7 @@ impl Pins {
         item: Option<&PinnedItem>,
     ) -> Result<Vec<PinnedItem>, AcceptError> {
         let server = self.known_server(server)?;
-        let (accepted, _) = self.update(&server, |document, _| {
+        let (accepted, _) = self.update(&server, self.owner_of(&server), |document, _| {
             let was_lost = document.lost;
             let accepted = document.accept(item, now_ms());
             let edited = !accepted.is_empty() || document.lost != was_lost;

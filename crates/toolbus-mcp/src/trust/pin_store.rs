@@ -3,8 +3,11 @@
 //! A file is replaced as a whole (temporary file, fsync, rename) under a lock, so that several
 //! programs may share the folder and none sees half of one. A file that cannot be read is set
 //! aside and said so. These functions block.
+//!
+//! Servers that agents register come and go without end, so their pins have a place of their own:
+//! a mark beside them, and a number at which the ones that were used longest ago are forgotten.
+//! They take no room from the operator's servers, and vouch for none of those.
 
-use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -18,14 +21,27 @@ use super::pins::{PinDocument, PriorPins, ToolPinDocument, VERSION};
 use crate::catalogue::CATALOGUE_BYTES_MAX;
 use crate::server_name::ServerName;
 use crate::small_file::{self, LockError, LockWait};
+use memory_pins::MemoryPins;
+use pin_folder::PinFolder;
+
+mod memory_pins;
+mod pin_folder;
 
 /// Longest file that is read: the definitions of a server, those held back, and what JSON adds.
 const FILE_BYTES_MAX: u64 = 6 * CATALOGUE_BYTES_MAX as u64;
-/// Most servers whose pins are kept.
+/// Most servers of the operator whose pins are kept.
 const SERVERS_MAX: usize = 4_096;
+/// Most servers that agents have registered whose pins are kept: several times as many as there can
+/// be at a time.
+const REGISTERED_MAX: usize = 1_024;
 /// How a lock is waited for that another program holds.
 const LOCK_WAIT: LockWait =
     LockWait { timeout: Duration::from_secs(2), interval: Duration::from_millis(10) };
+
+/// How often a lock is taken that turns out to have been removed.
+const LOCK_TRIES: u32 = 8;
+/// The ending of a mark.
+const MARK: &str = "registered";
 
 /// The pins of many servers. Clones are the same.
 #[derive(Debug, Clone)]
@@ -33,8 +49,30 @@ pub struct Pins(Arc<PinStorage>);
 
 #[derive(Debug)]
 enum PinStorage {
-    Memory(Mutex<HashMap<ServerName, PinDocument>>),
-    Folder(PathBuf),
+    Memory(Mutex<MemoryPins>),
+    Folder(PinFolder),
+}
+
+/// Whose a server is that has pins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PinOwner {
+    /// The operator's.
+    Operator,
+    /// An agent has registered it.
+    Agent,
+}
+
+/// How many servers may have pins.
+#[derive(Debug, Clone, Copy)]
+struct PinLimits {
+    operators: usize,
+    registered: usize,
+}
+
+impl Default for PinLimits {
+    fn default() -> Self {
+        Self { operators: SERVERS_MAX, registered: REGISTERED_MAX }
+    }
 }
 
 /// Why pins cannot be used.
@@ -79,7 +117,7 @@ impl Pins {
     /// Pins that end with this process.
     #[must_use]
     pub fn in_memory() -> Self {
-        Self(Arc::new(PinStorage::Memory(Mutex::default())))
+        Self(Arc::new(PinStorage::Memory(Mutex::new(MemoryPins::new(PinLimits::default())))))
     }
 
     /// Pins in this folder, which is made where it is missing, for this user alone.
@@ -87,7 +125,10 @@ impl Pins {
     /// # Errors
     /// When the folder cannot be made or written to.
     pub fn in_folder(path: impl Into<PathBuf>) -> Result<Self, Error> {
-        let path = path.into();
+        Self::in_limited_folder(path.into(), PinLimits::default())
+    }
+
+    fn in_limited_folder(path: PathBuf, limits: PinLimits) -> Result<Self, Error> {
         let probe = path.join(".writable");
         let write_probe = || {
             small_file::create_folder(&path)?;
@@ -100,7 +141,7 @@ impl Pins {
             Err(source) if source.kind() != io::ErrorKind::NotFound || !path.is_dir() => {
                 Err(Error::File { path, source })
             }
-            _ => Ok(Self(Arc::new(PinStorage::Folder(path)))),
+            _ => Ok(Self(Arc::new(PinStorage::Folder(PinFolder { path, limits })))),
         }
     }
 
@@ -110,30 +151,29 @@ impl Pins {
         matches!(&*self.0, PinStorage::Folder(_))
     }
 
-    /// Reads, edits and writes the pins of one server under a lock. `edit` says whether there is
-    /// anything to write.
+    /// Reads, edits and writes the pins of one server, which is this owner's, under a lock. `edit`
+    /// says whether there is anything to write.
     pub(crate) fn update<R>(
         &self,
         server: &ServerName,
+        owner: PinOwner,
         edit: impl FnOnce(&mut PinDocument, PriorPins) -> (R, bool),
     ) -> Result<(R, Option<FileStamp>), Error> {
         match &*self.0 {
-            PinStorage::Memory(documents) => {
-                let mut documents = documents.lock();
-                let known = documents.contains_key(server);
-                let prior = if known { PriorPins::Known } else { PriorPins::First };
-                let document = documents
-                    .entry(server.clone())
-                    .or_insert_with(|| PinDocument::new(server.as_str()));
-
-                Ok((edit(document, prior).0, None))
-            }
+            PinStorage::Memory(pins) => Ok((pins.lock().update(server, owner, edit), None)),
             PinStorage::Folder(folder) => {
-                let file = PinPaths::new(folder, server);
+                let file = PinPaths::new(&folder.path, server);
                 let _lock = lock_file(&file.lock)?;
+                if owner == PinOwner::Operator {
+                    file.forget_registered()?;
+                }
+
                 let (mut document, prior) = file.load(server)?;
                 if prior == PriorPins::First {
-                    file.check_room(folder)?;
+                    folder.make_room(owner)?;
+                }
+                if owner == PinOwner::Agent && (prior == PriorPins::First || file.is_registered()) {
+                    file.mark_registered()?;
                 }
 
                 let (result, edited) = edit(&mut document, prior);
@@ -149,10 +189,10 @@ impl Pins {
     /// Reads the pins of a server.
     pub(crate) fn read(&self, server: &ServerName) -> Option<PinDocument> {
         match &*self.0 {
-            PinStorage::Memory(documents) => documents.lock().get(server).cloned(),
+            PinStorage::Memory(pins) => pins.lock().read(server),
             // Files are replaced as a whole, so reading one needs no lock.
             PinStorage::Folder(folder) => {
-                match read_document(&PinPaths::new(folder, server).document) {
+                match read_document(&PinPaths::new(&folder.path, server).document) {
                     Ok(Some(PinFile::Document(document))) => Some(document),
                     _ => None,
                 }
@@ -160,11 +200,19 @@ impl Pins {
         }
     }
 
+    /// Whose a server with pins is.
+    pub(crate) fn owner_of(&self, server: &ServerName) -> PinOwner {
+        match &*self.0 {
+            PinStorage::Memory(pins) => pins.lock().owner_of(server),
+            PinStorage::Folder(folder) => PinPaths::new(&folder.path, server).owner(),
+        }
+    }
+
     /// Every server that has pins.
     pub(crate) fn servers(&self) -> Result<Vec<ServerName>, Error> {
         let folder = match &*self.0 {
-            PinStorage::Memory(documents) => return Ok(documents.lock().keys().cloned().collect()),
-            PinStorage::Folder(folder) => folder,
+            PinStorage::Memory(pins) => return Ok(pins.lock().servers()),
+            PinStorage::Folder(folder) => &folder.path,
         };
         let failed = |source| Error::File { path: folder.clone(), source };
         let mut servers = Vec::new();
@@ -184,7 +232,7 @@ impl Pins {
     pub(crate) fn file_stamp(&self, server: &ServerName) -> Option<FileStamp> {
         match &*self.0 {
             PinStorage::Memory(_) => None,
-            PinStorage::Folder(folder) => file_stamp(&PinPaths::new(folder, server).document),
+            PinStorage::Folder(folder) => file_stamp(&PinPaths::new(&folder.path, server).document),
         }
     }
 }
@@ -192,6 +240,8 @@ impl Pins {
 struct PinPaths {
     document: PathBuf,
     damaged: PathBuf,
+    /// There for servers that agents have registered, and as old as their last listing.
+    mark: PathBuf,
     lock: PathBuf,
 }
 
@@ -205,7 +255,36 @@ impl PinPaths {
     fn new(folder: &Path, server: &ServerName) -> Self {
         let name = server.as_str().to_ascii_lowercase();
         let path = |ending: &str| folder.join(format!("{name}.{ending}"));
-        Self { document: path("json"), damaged: path("json.damaged"), lock: path("lock") }
+        Self {
+            document: path("json"),
+            damaged: path("json.damaged"),
+            mark: path(MARK),
+            lock: path("lock"),
+        }
+    }
+
+    fn is_registered(&self) -> bool {
+        self.mark.exists()
+    }
+
+    fn owner(&self) -> PinOwner {
+        if self.is_registered() { PinOwner::Agent } else { PinOwner::Operator }
+    }
+
+    fn mark_registered(&self) -> Result<(), Error> {
+        let marked = small_file::open_private(&self.mark)
+            .and_then(|mark| mark.set_modified(std::time::SystemTime::now()));
+        marked.map_err(|source| self.file_error(source))
+    }
+
+    /// Forgets what is pinned of a server that an agent has registered: it is another server than
+    /// one of the operator's with its name.
+    fn forget_registered(&self) -> Result<(), Error> {
+        if !self.is_registered() {
+            return Ok(());
+        }
+        let removed = [&self.document, &self.damaged, &self.mark].map(|path| remove_file(path));
+        removed.into_iter().collect::<io::Result<()>>().map_err(|source| self.file_error(source))
     }
 
     fn load(&self, server: &ServerName) -> Result<(PinDocument, PriorPins), Error> {
@@ -229,17 +308,6 @@ impl PinPaths {
         }
     }
 
-    fn check_room(&self, folder: &Path) -> Result<(), Error> {
-        let files = fs::read_dir(folder).map_err(|source| self.file_error(source))?;
-        let documents = files
-            .flatten()
-            .filter(|file| file.path().extension().is_some_and(|extension| extension == "json"));
-        if documents.count() >= SERVERS_MAX {
-            return Err(Error::Full(folder.to_owned()));
-        }
-        Ok(())
-    }
-
     fn save(&self, document: &PinDocument) -> Result<(), Error> {
         let text = serde_json::to_string_pretty(document)
             .map_err(|error| self.file_error(io::Error::from(error)))?;
@@ -256,12 +324,32 @@ impl PinPaths {
 /// Opens and locks a file, until it is dropped.
 fn lock_file(path: &Path) -> Result<File, Error> {
     let file_error = |source| Error::File { path: path.to_owned(), source };
-    let file = small_file::open_private(path).map_err(file_error)?;
+    for _ in 0..LOCK_TRIES {
+        let file = small_file::open_private(path).map_err(file_error)?;
+        match LOCK_WAIT.lock(&file) {
+            Ok(()) if is_at(&file, path) => return Ok(file),
+            // It went with the pins of its server while it was waited for.
+            Ok(()) => {}
+            Err(LockError::Held) => return Err(Error::Locked(path.to_owned())),
+            Err(LockError::File(source)) => return Err(file_error(source)),
+        }
+    }
+    Err(Error::Locked(path.to_owned()))
+}
 
-    match LOCK_WAIT.lock(&file) {
-        Ok(()) => Ok(file),
-        Err(LockError::Held) => Err(Error::Locked(path.to_owned())),
-        Err(LockError::File(source)) => Err(file_error(source)),
+/// Whether an open file is still the one at its path.
+fn is_at(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(open), Ok(there)) => (open.dev(), open.ino()) == (there.dev(), there.ino()),
+        _ => false,
+    }
+}
+
+/// Removes a file. That it is not there is fine.
+fn remove_file(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 

@@ -18,6 +18,8 @@ use crate::server_pool::{AddError, Registered};
 
 /// Longest name of an agent that is remembered, in bytes.
 const AGENT_BYTES_MAX: usize = 128;
+/// What an agent without a usable name is remembered as. No name of an agent has a bracket.
+const UNNAMED_AGENT: &str = "[unnamed]";
 /// The error of every registration whose server could not be reached, as the C# bridge words it.
 const CONNECTION_FAILED: &str = "Connection failed";
 
@@ -58,9 +60,10 @@ async fn register(
     }
 
     let mut members = entry_members(request);
-    if (1..=AGENT_BYTES_MAX).contains(&agent.trim().len()) {
-        members.insert(REGISTERED_BY.to_owned(), json!(agent));
-    }
+    // One that names itself in no usable way owns what it registers together with its like.
+    let is_name = (1..=AGENT_BYTES_MAX).contains(&agent.trim().len());
+    let agent = if is_name { agent } else { UNNAMED_AGENT };
+    members.insert(REGISTERED_BY.to_owned(), json!(agent));
     let entry = Entry::parse(&name, members.clone(), Variables::Refused).map_err(|mistakes| {
         let mistakes: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
         let mistakes = mistakes.join("; ");

@@ -21,9 +21,18 @@ fn listing(tool: String, members: serde_json::Map<String, serde_json::Value>) ->
 }
 
 fn list(pins: &Pins, server: &str, description: &str) -> Result<(Verdict, PriorPins), Error> {
+    list_of(pins, PinOwner::Operator, server, description)
+}
+
+fn list_of(
+    pins: &Pins,
+    owner: PinOwner,
+    server: &str,
+    description: &str,
+) -> Result<(Verdict, PriorPins), Error> {
     let members = json!({"description": description}).as_object().expect("an object").clone();
     let listed = listing("tool".to_owned(), members);
-    let (result, _) = pins.update(&name(server), |document, prior| {
+    let (result, _) = pins.update(&name(server), owner, |document, prior| {
         let verdict = document.review_listing(&listed, prior, ToolChanges::Quarantine, 1);
         let edited = verdict.edited;
         ((verdict, prior), edited)
@@ -135,11 +144,74 @@ fn several_programs_lose_nothing_of_each_other() {
                         document.review_listing(&tool, PriorPins::Known, ToolChanges::Announce, 1);
                         ((), true)
                     };
-                    pins.update(&name("s"), edit).expect("written");
+                    pins.update(&name("s"), PinOwner::Operator, edit).expect("written");
                 }
             });
         }
     });
     let pins = Pins::in_folder(folder.path()).expect("made");
     assert_eq!(pins.read(&name("s")).expect("there").tools.pins.len(), 40);
+}
+
+const LIMITS: PinLimits = PinLimits { operators: 3, registered: 4 };
+
+/// Both kinds of storage with room for few.
+fn small_storages(folder: &tempfile::TempDir) -> [Pins; 2] {
+    let in_memory = PinStorage::Memory(Mutex::new(MemoryPins::new(LIMITS)));
+    let in_folder = Pins::in_limited_folder(folder.path().to_owned(), LIMITS).expect("made");
+    [Pins(Arc::new(in_memory)), in_folder]
+}
+
+#[test]
+fn servers_of_agents_come_and_go_and_leave_room_for_the_operators() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for pins in small_storages(&folder) {
+        list(&pins, "mine", "x").expect("pinned");
+        for number in 0..50 {
+            let server = format!("registered-{number}");
+            list_of(&pins, PinOwner::Agent, &server, "x").expect("pinned");
+            // One that stays is listed again and again.
+            list_of(&pins, PinOwner::Agent, "stays", "x").expect("pinned");
+        }
+
+        let kept = pins.servers().expect("listed");
+        assert_eq!(kept.len(), 1 + LIMITS.registered, "{kept:?}");
+        let again = |server: &str| list_of(&pins, PinOwner::Agent, server, "x").expect("there").1;
+        assert_eq!(again("stays"), PriorPins::Known);
+        assert_eq!(again("registered-49"), PriorPins::Known);
+        assert_eq!(again("registered-0"), PriorPins::First, "forgotten");
+
+        list(&pins, "yours", "x").expect("there is room");
+        assert_eq!(list(&pins, "mine", "x").expect("there").1, PriorPins::Known);
+    }
+
+    let files = fs::read_dir(folder.path()).expect("a folder").count();
+    assert_eq!(files, 2 * 2 + 3 * LIMITS.registered, "what was forgotten leaves nothing behind");
+}
+
+#[test]
+fn what_an_agent_registered_does_not_vouch_for_the_operators_server_of_that_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for pins in small_storages(&folder) {
+        list_of(&pins, PinOwner::Agent, "s", "x").expect("pinned");
+        let (verdict, prior) = list(&pins, "s", "y").expect("pinned");
+        assert_eq!((prior, verdict.changes.len()), (PriorPins::First, 0));
+        assert_eq!(held_back(&pins, "s"), 0);
+
+        // The other way round it does: an agent takes no name over with other tools.
+        let (verdict, prior) = list_of(&pins, PinOwner::Agent, "s", "x").expect("pinned");
+        assert_eq!((prior, verdict.changes.len()), (PriorPins::Known, 1));
+        assert_eq!(pins.owner_of(&name("s")), PinOwner::Operator);
+    }
+}
+
+#[test]
+fn the_operators_servers_have_a_limit_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [_, pins] = small_storages(&folder);
+    for server in ["a", "b", "c"] {
+        list(&pins, server, "x").expect("pinned");
+    }
+    assert!(matches!(list(&pins, "d", "x"), Err(Error::Full(_))));
+    list_of(&pins, PinOwner::Agent, "d", "x").expect("those of agents have their own");
 }
