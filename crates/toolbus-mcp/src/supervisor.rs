@@ -20,6 +20,8 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus};
 
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+
 use crate::config::Launch;
 
 mod main_loop;
@@ -53,13 +55,27 @@ pub struct Supervisor {
 /// In a process that was started to be a supervisor it returns when everything below that has
 /// ended, and breaks with the exit code for `main`. In any other it continues with what
 /// [`crate::server_pool::PoolConfig::supervisor`] wants.
+///
+/// Either way, other processes of the same user can no longer read this one's memory, environment
+/// and open files, attach to it, or have it dump its core. For a program that is not root's, its
+/// own `/proc/self/environ`, `/proc/self/mem` and whatever else is only for the owner to open are
+/// then closed to itself as well.
 pub fn enter() -> ControlFlow<ExitCode, Supervisor> {
+    refuse_inspection();
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|first| first == MARK) {
         return ControlFlow::Break(main_loop::run(arguments));
     }
     // Not the path that this program was started by: there may be a newer one by now.
     ControlFlow::Continue(Supervisor::program("/proc/self/exe"))
+}
+
+/// Keeps other processes of this user from looking into this one: a server is started as the same
+/// user, and this process and its supervisors hold the credentials of all servers. What is executed
+/// from here can be inspected as usual.
+fn refuse_inspection() {
+    // Fails only for a value that the kernel does not know.
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
 impl Supervisor {

@@ -171,7 +171,7 @@ impl Process {
     }
 
     /// Both outputs, headed, for the text of an error.
-    pub(crate) fn logs(&self) -> String {
+    pub fn logs(&self) -> String {
         format!("--- {0} stdout\n{1}\n--- {0} stderr\n{2}", self.name, self.stdout(), self.stderr())
     }
 

@@ -17,6 +17,7 @@ mod embedded;
 mod face;
 mod grants;
 mod others;
+mod prying;
 mod reference;
 mod registered;
 mod stop;
