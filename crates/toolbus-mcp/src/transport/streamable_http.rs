@@ -9,7 +9,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 use parking_lot::Mutex;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::RoleClient;
-use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, RequestId};
 use rmcp::service::RxJsonRpcMessage;
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::{
@@ -191,7 +191,7 @@ impl StreamableHttpClient for SessionClient {
 
         let response = match self.send(post).await {
             Ok(StreamableHttpPostResponse::Json(answer, _))
-                if has_session && is_session_refused(&answer) =>
+                if has_session && is_session_refused(&answer, request_id(&message)) =>
             {
                 Err(Error::SessionExpired)
             }
@@ -285,15 +285,29 @@ impl StreamableHttpClient for SessionClient {
     }
 }
 
-/// Whether the server did not take the request because it does not know the session.
+/// The id of a message that is answered.
+fn request_id(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
+    match message {
+        JsonRpcMessage::Request(request) => Some(&request.id),
+        _ => None,
+    }
+}
+
+/// Whether the server did not take the message because it does not know the session.
 ///
 /// The protocol's word for that is HTTP 404, which rmcp knows. Many servers say it with HTTP 400
-/// and a JSON-RPC error in the words of the SDK that they are made with. Such a request was not
+/// and a JSON-RPC error in the words of the SDK that they are made with. Such a message was not
 /// run, so it may be sent again in a new session.
-fn is_session_refused(answer: &RxJsonRpcMessage<RoleClient>) -> bool {
+///
+/// An error with the id of the request is an answer to it, from a tool for example, whatever its
+/// words: what refuses a message at the door has not read it, and answers with no id or another.
+fn is_session_refused(answer: &RxJsonRpcMessage<RoleClient>, request: Option<&RequestId>) -> bool {
     const WORDS: &[&str] = &["no valid session id", "session not found", "expired session"];
 
     let JsonRpcMessage::Error(answer) = answer else { return false };
+    if request.is_some() && answer.id.as_ref() == request {
+        return false;
+    }
     let message = answer.error.message.to_ascii_lowercase();
     matches!(answer.error.code.0, -32000 | -32001 | -32600)
         && WORDS.iter().any(|words| message.contains(words))

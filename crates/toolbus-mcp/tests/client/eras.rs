@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 use toolbus_mcp::{CallError, ServerState};
 use toolbus_testkit::{eventually, mcp};
 
+use toolbus_wire::ErrorCode;
+
 use crate::support::*;
 
 fn protocol(set: &toolbus_mcp::server_pool::ServerPool) -> String {
@@ -60,6 +62,21 @@ async fn speaks_the_newer_era(form: &str) {
 #[tokio::test]
 async fn the_newer_era_needs_no_session() {
     tokio::join!(speaks_the_newer_era("json"), speaks_the_newer_era("stream"));
+}
+
+/// A tool may say anything, and what it says is no word of its server's about sessions.
+#[tokio::test]
+async fn a_tool_that_speaks_of_sessions_ends_none() {
+    for how in ["tool-200", "tool-400", "tool-stream"] {
+        let server = Script::start("sessions.py", how);
+        let set = start(json!({"h": {"url": server.url("/mcp")}})).await;
+        let before = server.log().await.len();
+        let error = call(&set, "h", "echo", json!({})).await.unwrap_err();
+        assert!(error.to_string().contains("Session not found"), "{how}: {error}");
+        assert_eq!(error.code(), ErrorCode::ExecutionFailed, "{how}");
+        assert_eq!(server.log().await.split_off(before), ["tools/call"], "{how}");
+        set.close(PATIENCE).await;
+    }
 }
 
 #[tokio::test]

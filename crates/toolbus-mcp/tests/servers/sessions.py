@@ -2,7 +2,8 @@
 
 It prints its port. HOW it says that it does not know a session: `404`, as the protocol has it, or
 `400` with a JSON-RPC error in the words of a kit. POST /control forgets all; GET /log tells every
-request so far.
+request so far. With `tool-200`, `tool-400` and `tool-stream` it knows its sessions, and its tool
+answers in such words, with that status or in an event stream.
 """
 
 import json
@@ -62,7 +63,21 @@ class Handler(BaseHTTPRequestHandler):
             return self.reply(202, {})
         if method == "tools/list":
             return answer({"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]})
+        if HOW.startswith("tool-"):
+            error = {"code": -32600, "message": "Session not found"}
+            return self.refuse({"jsonrpc": "2.0", "id": id, "error": error})
         answer({"content": [{"type": "text", "text": "here"}]})
+
+    def refuse(self, message):
+        how = HOW.removeprefix("tool-")
+        if how != "stream":
+            return self.reply(int(how), message)
+        event = b"data: " + json.dumps(message).encode() + b"\n\n"
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Content-Length", str(len(event)))
+        self.end_headers()
+        self.wfile.write(event)
 
 
 server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
