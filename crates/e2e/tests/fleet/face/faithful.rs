@@ -1,0 +1,161 @@
+//! A client behind the fleet sees a server as one that is connected to it: member by member, and
+//! digit by digit.
+
+use toolbus_wire::json::RawJson;
+
+use super::*;
+
+/// A client that reads nothing into types. It has a session of 2025-11-25.
+struct RawClient {
+    http: reqwest::Client,
+    url: String,
+    session: String,
+    requests: u32,
+}
+
+impl RawClient {
+    async fn connect(url: String) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let http = reqwest::Client::builder().no_proxy().timeout(LIMIT).build().unwrap();
+        let mut client = Self { http, url, session: String::new(), requests: 0 };
+        let hello = json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "raw", "version": "1"},
+        });
+        let response = client.post("initialize", &hello.to_string()).await;
+        client.session = response.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+        let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+        client.send(initialized.to_owned()).await;
+        client
+    }
+
+    async fn send(&self, body: String) -> reqwest::Response {
+        let request = self
+            .http
+            .post(&self.url)
+            .header("accept", "application/json, text/event-stream")
+            .header("content-type", "application/json")
+            .header("mcp-protocol-version", "2025-11-25");
+        let request = match &*self.session {
+            "" => request,
+            session => request.header("mcp-session-id", session),
+        };
+        request.body(body).send().await.unwrap()
+    }
+
+    async fn post(&mut self, method: &str, params: &str) -> reqwest::Response {
+        self.requests += 1;
+        let id = self.requests;
+        let body =
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
+        self.send(body).await
+    }
+
+    /// What the server answers: the text of its result, or of its error.
+    async fn ask(&mut self, method: &str, params: &str) -> String {
+        let response = self.post(method, params).await;
+        let text = response.text().await.unwrap();
+        let mut messages = text.lines().filter_map(|line| line.strip_prefix("data: "));
+        let whole = [text.as_str()];
+        let messages: &mut dyn Iterator<Item = &str> =
+            if text.starts_with('{') { &mut whole.into_iter() } else { &mut messages };
+
+        let answer = messages.filter_map(|message| RawJson::parse(message.to_owned()).ok());
+        let mut answer = answer.filter_map(|message| {
+            let error = || message.member("error").map(|error| format!("error {error}"));
+            message.member("result").map(|result| result.to_string()).or_else(error)
+        });
+        answer.next().unwrap_or_else(|| panic!("{method} {params}: {text}"))
+    }
+
+    async fn value(&mut self, method: &str, params: &Value) -> Value {
+        let answer = self.ask(method, &params.to_string()).await;
+        serde_json::from_str(&answer).unwrap_or_else(|_| Value::from(answer))
+    }
+}
+
+/// The arguments that each tool of `server-everything` is called with. A tool that is not here
+/// fails the test: it is new.
+fn arguments_of(tool: &str) -> Option<Value> {
+    Some(match tool {
+        "echo" => json!({"message": "hi"}),
+        "get-annotated-message" => json!({"messageType": "error", "includeImage": true}),
+        "get-resource-links" => json!({"count": 3}),
+        "get-resource-reference" => json!({"resourceType": "Text", "resourceId": 1}),
+        "get-structured-content" => json!({"location": "Chicago"}),
+        "get-sum" => json!({"a": 1, "b": 2}),
+        "get-tiny-image" | "get-env" => json!({}),
+        "gzip-file-as-resource" => json!({
+            "name": "x.gz", "data": "data:text/plain;base64,aGk=", "outputType": "resource",
+        }),
+        "trigger-long-running-operation" => json!({"duration": 1, "steps": 2}),
+        // They change what later calls see, in one session and not in the other.
+        "toggle-simulated-logging" | "toggle-subscriber-updates" => return None,
+        // Their servers ask for a task, or their client for input.
+        "simulate-research-query" => return None,
+        other => panic!("what are the arguments of {other}?"),
+    })
+}
+
+/// Without what is the moment's or the connection's, which nobody could repeat; and without what a
+/// tool says of tasks, which are made with a server and not through the fleet.
+fn repeatable(mut value: Value) -> Value {
+    for tool in value["tools"].as_array_mut().into_iter().flatten() {
+        tool.as_object_mut().unwrap().remove("execution");
+    }
+    if let Some(content) = value["content"].as_array_mut() {
+        content.retain(|block| {
+            let text = block["text"].as_str().unwrap_or_default();
+            !text.contains("created at") && !text.contains("Resource 1")
+        });
+    }
+    value
+}
+
+#[tokio::test]
+async fn a_server_is_the_same_behind_the_fleet_and_by_itself() {
+    let (Some(kit), Some(everything)) = (servers::time(), servers::everything_http().await) else {
+        return;
+    };
+    let servers = Servers::with(&[("everything", everything.to_json())]);
+    let launch = Launch::new("agent-host").arg("--mcp-config").arg(servers.file());
+    let host = Host::serve(launch, kit.command, None).await;
+    host.wait_for(&["everything"]).await;
+
+    let mut direct = RawClient::connect(everything.url()).await;
+    let mut behind = RawClient::connect(format!("{}/everything", host.url)).await;
+    let mut same = async |method: &str, params: Value| {
+        let expected = direct.value(method, &params).await;
+        let told = behind.value(method, &params).await;
+        let (told, expected) = (repeatable(told), repeatable(expected));
+        assert_eq!(told, expected, "{method} {params}");
+        expected
+    };
+
+    for method in ["resources/list", "resources/templates/list", "prompts/list"] {
+        same(method, json!({})).await;
+    }
+    let tools = same("tools/list", json!({})).await;
+    let tools = tools["tools"].as_array().unwrap();
+    let names = tools.iter().map(|tool| tool["name"].as_str().unwrap());
+    let calls = names.filter_map(|name| Some((name, arguments_of(name)?)));
+    let calls: Vec<_> = calls.collect();
+    assert!(calls.len() > 8, "{calls:?}");
+    for (name, arguments) in calls {
+        same("tools/call", json!({"name": name, "arguments": arguments})).await;
+    }
+
+    let wrong = json!({"name": "get-sum", "arguments": {"a": "one"}});
+    same("tools/call", wrong).await;
+    for uri in ["demo://resource/static/document/architecture.md", "demo://nothing"] {
+        same("resources/read", json!({"uri": uri})).await;
+    }
+    for (name, arguments) in [
+        ("simple-prompt", json!({})),
+        ("args-prompt", json!({"city": "Chicago", "state": "Illinois"})),
+        ("nothing", json!({})),
+    ] {
+        same("prompts/get", json!({"name": name, "arguments": arguments})).await;
+    }
+}
