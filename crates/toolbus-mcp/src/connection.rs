@@ -57,6 +57,7 @@ pub(crate) use handshake::{Handshake, ServerIdentity, StartAttempt};
 use hang_watch::HangWatch;
 use lifecycle::ConnectionLifecycle;
 use listing::OfferLister;
+pub(crate) use listing::OfferListing;
 use request_sender::RequestSender;
 use resource_subscription::{ResourceSubscription, SharedSubscriptions};
 pub(crate) use start_watch::StartWatch;
@@ -193,7 +194,11 @@ impl Connection {
 
     /// Lists what the server offers beside tools. What it does not list within the time is as it
     /// was in the previous listing: tools must not wait for it.
-    pub(crate) async fn list_offer(&self, previous: Option<Offer>, limit: Duration) -> Offer {
+    pub(crate) async fn list_offer(
+        &self,
+        previous: Option<Offer>,
+        limit: Duration,
+    ) -> OfferListing {
         OfferLister::new(&self.sender).list_offer(previous, limit).await
     }
 

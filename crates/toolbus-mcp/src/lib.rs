@@ -9,6 +9,7 @@ pub mod bridge;
 mod call;
 mod call_result;
 mod catalogue;
+mod change_pace;
 mod claims;
 pub mod config;
 mod connection;

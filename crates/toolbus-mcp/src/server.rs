@@ -159,6 +159,11 @@ impl Server {
         refreshed.unwrap_or(Err(Failure::timeout(limit)))
     }
 
+    /// Has the server list again before long, or be tried if it is away.
+    pub(crate) fn request_refresh(&self) {
+        self.connector.request_refresh();
+    }
+
     /// Ends everything: waits up to `grace` for running calls, then closes the connection. At once
     /// when all servers are closed.
     pub(crate) async fn close(&self, grace: Duration) {

@@ -383,6 +383,16 @@ impl ServerPool {
         Ok(accepted)
     }
 
+    /// Has one server, or all of them, list again before long, and those that are away be tried.
+    /// However often this is asked for, a server lists once in half a minute for it.
+    pub(crate) fn request_refresh(&self, name: Option<&str>) {
+        let servers = match name {
+            Some(name) => self.0.roster.find(name).into_iter().collect(),
+            None => self.0.roster.list(),
+        };
+        servers.iter().for_each(|server| server.request_refresh());
+    }
+
     /// Asks one server, or all at the same time, for their tools again. Connections and the calls
     /// on them go on; servers that are away are tried. A server that does not answer keeps the list
     /// that it had.

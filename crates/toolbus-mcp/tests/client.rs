@@ -40,6 +40,8 @@ mod real;
 mod server_requests;
 #[path = "client/sessions.rs"]
 mod sessions;
+#[path = "client/storms.rs"]
+mod storms;
 #[path = "client/supervised.rs"]
 mod supervised;
 #[path = "client/support.rs"]

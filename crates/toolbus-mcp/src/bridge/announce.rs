@@ -1,9 +1,15 @@
 //! Announcements of the bridge's servers to the agents that are interested.
+//!
+//! One task announces, and collects for a moment what there is to announce and who has asked. So
+//! what happens at the same time is in one message, and an agent that asks without end has as many
+//! answers as there are such moments.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::Notify;
+use tokio::time::sleep;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use toolbus_bus::port::BODY_BYTES_MAX;
@@ -12,13 +18,12 @@ use toolbus_wire::message::mcp::{McpMetadataRefreshRequest, McpServerSummary, Mc
 use toolbus_wire::name::AgentName;
 use toolbus_wire::{header, json, topic};
 
-use crate::server_pool::{Change, ServerPool};
+use crate::server_pool::{Change, Changes, ServerPool};
 
 /// Most agents that are remembered because they asked; the one that asked longest ago goes first.
 const ASKERS_MAX: usize = 64;
-/// Requests to list servers again that are under way. More are not followed: an agent asks every
-/// few minutes, and what it is told first is what is known.
-const REFRESHES_MAX: usize = 64;
+/// How long changes and requests are collected before they are answered together.
+const COLLECT_INTERVAL: Duration = Duration::from_millis(200);
 
 pub(super) struct Announcer {
     bus: Arc<dyn Bus>,
@@ -29,7 +34,12 @@ pub(super) struct Announcer {
     askers: Mutex<Vec<AgentName>>,
     /// Longest announcement of several servers.
     bytes_max: usize,
-    refreshes: Arc<Semaphore>,
+    /// Agents that have asked and have no answer yet; [`ASKERS_MAX`] at most.
+    unanswered: Mutex<Vec<AgentName>>,
+    /// Notified when an agent has asked.
+    asked: Notify,
+    /// Notified when those that had asked are being answered.
+    has_room: Notify,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -48,31 +58,56 @@ impl Announcer {
             agents,
             askers: Mutex::default(),
             bytes_max: BODY_BYTES_MAX,
-            refreshes: Arc::new(Semaphore::new(REFRESHES_MAX)),
+            unanswered: Mutex::default(),
+            asked: Notify::new(),
+            has_room: Notify::new(),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         })
     }
 
-    /// Announces every change from now on, and what is there already.
+    /// Announces every change from now on, and what is there already, and answers agents that ask.
     pub(super) fn follow_changes(self: &Arc<Self>) {
         let this = Arc::clone(self);
         self.tasks.spawn(async move {
             let mut changes = this.set.changes();
-            loop {
-                let change = tokio::select! {
-                    change = changes.next() => change,
-                    () = this.stop.cancelled() => return,
-                };
-                let Some(change) = change else { return };
+            while let Some(collected) = this.collect_changes(&mut changes).await {
                 // A broker that is away must not hold up the stop; whoever comes later asks.
-                let announcement = announcement_of(change);
-                let announcing = this.announce_to_all(&announcement);
+                let announcing = this.announce_collected(collected);
                 if this.stop.run_until_cancelled(announcing).await.is_none() {
                     return;
                 }
             }
         });
+    }
+
+    /// Waits for a change or a request, and collects the changes that come right after. `None` when
+    /// there is nothing more to announce.
+    async fn collect_changes(&self, changes: &mut Changes) -> Option<Vec<Change>> {
+        let mut collected = Vec::new();
+        // Every arm only waits.
+        tokio::select! {
+            change = changes.next() => collected.push(change?),
+            () = self.asked.notified() => {}
+            () = self.stop.cancelled() => return None,
+        }
+
+        self.stop.run_until_cancelled(sleep(COLLECT_INTERVAL)).await?;
+        collected.extend(std::iter::from_fn(|| changes.try_next()));
+        Some(collected)
+    }
+
+    async fn announce_collected(&self, changes: Vec<Change>) {
+        for announcement in announcements_of(changes, self.bytes_max) {
+            self.announce_to_all(&announcement).await;
+        }
+
+        // Taken after the changes: what comes now is in the answer, or announced after it.
+        let unanswered = std::mem::take(&mut *self.unanswered.lock());
+        self.has_room.notify_waiters();
+        for agent in unanswered {
+            self.announce_everything(&agent).await;
+        }
     }
 
     /// Ends the announcing, at the latest, when the guard is dropped.
@@ -151,9 +186,9 @@ impl Announcer {
             }
         };
 
-        // What is known goes out at once; what listing again brings to light follows as a change.
+        // What is known goes out soon; what listing again brings to light follows as a change.
         if let Some(agent) = self.remember_asker(&envelope.source) {
-            self.announce_everything(&agent).await;
+            self.add_unanswered(agent).await;
         } else {
             tracing::info!(
                 source = envelope.source,
@@ -161,21 +196,28 @@ impl Announcer {
             );
         }
 
-        let Ok(place) = Arc::clone(&self.refreshes).try_acquire_owned() else {
-            tracing::debug!(source = envelope.source, "servers are listed again already");
-            return Disposition::Ack;
-        };
-
-        let this = Arc::clone(&self);
-        self.tasks.spawn(async move {
-            tokio::select! {
-                () = this.set.refresh(request.server_name.as_deref()) => {}
-                () = this.stop.cancelled() => {}
-            }
-            drop(place);
-        });
-
+        self.set.request_refresh(request.server_name.as_deref());
         Disposition::Ack
+    }
+
+    /// Has an agent answered, once for all that it has asked until then. Waits while too many
+    /// others have no answer yet.
+    async fn add_unanswered(&self, agent: AgentName) {
+        loop {
+            let has_room = self.has_room.notified();
+            {
+                let mut unanswered = self.unanswered.lock();
+                if unanswered.contains(&agent) {
+                    return;
+                }
+                if unanswered.len() < ASKERS_MAX {
+                    unanswered.push(agent);
+                    self.asked.notify_one();
+                    return;
+                }
+            }
+            has_room.await;
+        }
     }
 }
 
@@ -205,15 +247,32 @@ fn split_announcements(servers: Vec<McpServerSummary>, bytes_max: usize) -> Vec<
     full
 }
 
-fn announcement_of(change: Change) -> McpServersIndexed {
-    match change {
-        Change::Listed(summary) => {
-            McpServersIndexed { servers: vec![summary], removed_servers: Vec::new() }
-        }
-        Change::Removed(name) => {
-            McpServersIndexed { servers: Vec::new(), removed_servers: vec![name] }
+/// Announcements of these changes. What came last of a server counts, and is in one of them only,
+/// so that their order does not matter.
+fn announcements_of(changes: Vec<Change>, bytes_max: usize) -> Vec<McpServersIndexed> {
+    let mut listed: Vec<McpServerSummary> = Vec::new();
+    let mut removed_servers: Vec<String> = Vec::new();
+    for change in changes {
+        let name = match &change {
+            Change::Listed(summary) => &summary.server_name,
+            Change::Removed(name) => name,
+        };
+        listed.retain(|summary| summary.server_name != *name);
+        removed_servers.retain(|removed| removed != name);
+        match change {
+            Change::Listed(summary) => listed.push(summary),
+            Change::Removed(name) => removed_servers.push(name),
         }
     }
+
+    let mut announcements = Vec::new();
+    if !removed_servers.is_empty() {
+        announcements.push(McpServersIndexed { servers: Vec::new(), removed_servers });
+    }
+    if !listed.is_empty() {
+        announcements.extend(split_announcements(listed, bytes_max));
+    }
+    announcements
 }
 
 #[cfg(test)]

@@ -19,6 +19,13 @@ use crate::offer::{Features, Offer, PROMPTS_MAX, RESOURCES_MAX};
 /// The entries of one page, and the cursor of the next.
 type Page<T> = (Vec<T>, Option<String>);
 
+/// What a server offers beside tools, as far as it was listed.
+pub(crate) struct OfferListing {
+    pub(crate) offer: Offer,
+    /// Whether the prompts were listed, and are not those of the listing before.
+    pub(crate) has_listed_prompts: bool,
+}
+
 /// Lists what the server of one connection offers.
 pub(super) struct OfferLister<'a> {
     sender: &'a RequestSender,
@@ -76,7 +83,11 @@ impl<'a> OfferLister<'a> {
 
     /// Lists what the server offers beside tools. What it does not list within the time is as it
     /// was in the previous listing.
-    pub(super) async fn list_offer(&self, previous: Option<Offer>, limit: Duration) -> Offer {
+    pub(super) async fn list_offer(
+        &self,
+        previous: Option<Offer>,
+        limit: Duration,
+    ) -> OfferListing {
         let previous = previous.unwrap_or_default();
         let (prompts, resources) = tokio::join!(
             timeout(limit, self.list_prompts()),
@@ -86,7 +97,10 @@ impl<'a> OfferLister<'a> {
         let prompts = self.ok_or_log("prompts", prompts.ok()).map(Offer::prompts_of);
         let resources = self.ok_or_log("resources", resources.ok());
         let resources = resources.unwrap_or(previous.resources);
-        Offer { resources, features: self.read_features(), ..prompts.unwrap_or(previous) }
+        let has_listed_prompts = prompts.is_some();
+        let offer =
+            Offer { resources, features: self.read_features(), ..prompts.unwrap_or(previous) };
+        OfferListing { offer, has_listed_prompts }
     }
 
     /// The listing, or `None` after the failure was logged. A listing that took too long is `None`.

@@ -7,13 +7,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
+use tokio::time::Instant;
 use toolbus_wire::message::mcp::McpRevisions;
 
 use crate::catalogue::Catalogue;
 use crate::claims::Position;
 use crate::config::Entry;
-use crate::connection::{Connection, ServerIdentity};
+use crate::connection::{Connection, OfferListing, ServerIdentity};
 use crate::failure::Failure;
 use crate::offer::Offer;
 use crate::server_pool::PoolContext;
@@ -49,13 +50,15 @@ pub(crate) struct ToolCatalogueCache {
     /// Set once the server is closing: one that was replaced has no say any more in what belongs to
     /// its name.
     claims_are_frozen: AtomicBool,
+    /// When the last listing that came to its end began.
+    listed_from: Mutex<Option<Instant>>,
 }
 
 impl ServerListing {
     /// The revision of each list after this listing.
     ///
-    /// A list has another number than before when it is another, or is said to be: what is not
-    /// known of it here, such as the resources of a server, may have changed.
+    /// A list has another number than before when it is another; resources, of which only the
+    /// number is known here, also when they are said to have changed.
     fn revisions_after(&self, previous: Option<&Self>, reported: ListKinds) -> McpRevisions {
         let McpRevisions { tools, prompts, resources } = self.revisions;
         let number = |has_changed: bool, before: u64| {
@@ -70,7 +73,7 @@ impl ServerListing {
         let other_resources = differs(|old, new| old.offer.resources != new.offer.resources);
 
         McpRevisions {
-            tools: number(reported.tools || other_tools, tools),
+            tools: number(other_tools, tools),
             prompts: number(reported.prompts || other_prompts, prompts),
             resources: number(reported.resources || other_resources, resources),
         }
@@ -86,6 +89,7 @@ impl ToolCatalogueCache {
             latest: RwLock::default(),
             pins_stamp: tokio::sync::Mutex::default(),
             claims_are_frozen: AtomicBool::new(false),
+            listed_from: Mutex::default(),
         }
     }
 
@@ -118,29 +122,45 @@ impl ToolCatalogueCache {
         self.claims_are_frozen.store(true, Ordering::Release);
     }
 
+    /// When the last listing began, once there was one.
+    pub(super) fn listed_from(&self) -> Option<Instant> {
+        *self.listed_from.lock()
+    }
+
     /// Lists everything that the server has, and remembers it. Dropped half-way, it has changed
-    /// nothing.
+    /// nothing. Those who wait for a listing that is under way share the next one.
     pub(super) async fn refresh(&self, connection: &Connection) -> Result<(), Failure> {
+        let wanted_from = Instant::now();
         let mut stamp = self.pins_stamp.lock().await;
+        if self.listed_from().is_some_and(|from| from > wanted_from) {
+            return Ok(());
+        }
+        let began = Instant::now();
         // Taken before the listing begins: a change that is reported during it counts for the next.
         let reported = connection.take_reported_changes();
 
-        let (catalogue, offer) =
+        let (catalogue, offer_listing) =
             tokio::join!(connection.list_tools(&self.entry), self.list_offer(connection));
         let catalogue = catalogue?;
+        let OfferListing { offer, has_listed_prompts } = offer_listing;
 
         let identity = connection.identity.clone();
         let reviewing = self.context.trust.review_listing(&self.entry, identity, catalogue, offer);
         let reviewed = reviewing.await?;
 
         *stamp = reviewed.stamp;
-        self.store(reviewed, reported.mark_listed());
+        let mut reported = reported.mark_listed();
+        // What was listed is known, whatever was said of it.
+        reported.tools = false;
+        reported.prompts &= !has_listed_prompts;
+        self.store(reviewed, reported);
+        *self.listed_from.lock() = Some(began);
         Ok(())
     }
 
     /// Lists what the server offers beside tools. A server that takes long to list it is connected
     /// all the same.
-    async fn list_offer(&self, connection: &Connection) -> Offer {
+    async fn list_offer(&self, connection: &Connection) -> OfferListing {
         let previous = self.latest().map(|listing| listing.offer.clone());
         let limit = self.context.options.connect_timeout / 3;
 
@@ -148,7 +168,8 @@ impl ToolCatalogueCache {
         Box::pin(connection.list_offer(previous, limit)).await
     }
 
-    /// Puts a listing in the place of the last one, and announces it if it is another.
+    /// Puts a listing in the place of the last one, and announces it if it is another, or if a list
+    /// that was not listed is reported to have changed.
     fn store(&self, reviewed: Reviewed, reported: ListKinds) {
         let Reviewed { identity, catalogue, offer, findings, claims, .. } = reviewed;
         let revisions = McpRevisions::default();

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::catalogue_cache::ToolCatalogueCache;
 use super::{ServerOrigin, ServerState};
+use crate::change_pace::ChangePace;
 use crate::config::Entry;
 use crate::connection::{
     CallFailure, Connection, Handshake, ServerAccess, StartAttempt, StartWatch,
@@ -34,6 +35,8 @@ const RETRY_BACKOFF_MAX: Duration = Duration::from_secs(60);
 const ON_DEMAND_BACKOFF: Duration = Duration::from_secs(1);
 /// How long a server that changes its tools is left to finish changing them.
 const LIST_CHANGE_GRACE: Duration = Duration::from_millis(500);
+/// How old a listing is at least when agents have the server list again.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Connects one server, and hands its connection out to calls.
 pub(crate) struct ServerConnector {
@@ -44,6 +47,10 @@ pub(crate) struct ServerConnector {
     phase: watch::Sender<ConnectionPhase>,
     /// The number of the attempt that a call wants made without waiting for its time.
     requested_attempt: watch::Sender<u64>,
+    /// Notified when agents want the server to list again. However many do, and however often, one
+    /// of them is remembered.
+    refresh_requested: Notify,
+    change_pace: Mutex<ChangePace>,
     /// The handshake that worked last time.
     handshake: Mutex<Handshake>,
     /// Why the server is away, as agents are told. One that comes back at the next attempt was
@@ -72,6 +79,8 @@ impl ServerConnector {
             stop,
             phase: watch::Sender::new(ConnectionPhase::Configured),
             requested_attempt: watch::Sender::new(0),
+            refresh_requested: Notify::new(),
+            change_pace: Mutex::new(ChangePace::new()),
             handshake: Mutex::new(Handshake::Discover),
             unavailable: RwLock::default(),
         }
@@ -179,6 +188,24 @@ impl ServerConnector {
                 () = sleep_until(until) => return Err(CallFailure::TimedOutUnsent),
             }
         }
+    }
+
+    /// Has the server list again before long, or be tried if it is away. Costs nothing where that
+    /// is about to happen.
+    pub(super) fn request_refresh(&self) {
+        let attempt = match &*self.phase.borrow() {
+            ConnectionPhase::Connected(..) => {
+                self.refresh_requested.notify_one();
+                return;
+            }
+            ConnectionPhase::Failed(failed)
+                if !failed.is_circuit_open() && failed.at.elapsed() >= ON_DEMAND_BACKOFF =>
+            {
+                failed.attempt + 1
+            }
+            _ => return,
+        };
+        self.requested_attempt.send_replace(attempt);
     }
 
     /// Keeps the server connected until it is stopped. `is_announced` says whether agents know of
@@ -394,20 +421,15 @@ impl ServerConnector {
         Connection::open(&self.entry, &self.access, deps, attempt, cut).await
     }
 
-    /// Lists again whenever the server reports a change, or an operator accepts one.
+    /// Lists again when the server reports a change, an operator accepts one, or agents want it.
     async fn follow_changes(
         &self,
         connection: &Connection,
         cache: &ToolCatalogueCache,
     ) -> Infallible {
         loop {
-            tokio::select! {
-                () = connection.wait_tools_changed() => {}
-                () = connection.wait_offer_changed() => {}
-                () = cache.wait_for_pins_edit() => {}
-            }
+            self.wait_listing_due(connection, cache).await;
 
-            sleep(LIST_CHANGE_GRACE).await;
             let limit = self.context.options.connect_timeout;
             let listed = timeout(limit, cache.refresh(connection)).await;
             if let Err(failure) = listed.unwrap_or(Err(Failure::timeout(limit))) {
@@ -415,6 +437,35 @@ impl ServerConnector {
                     server = %self.entry.name, %failure, "listing changed tools failed"
                 );
             }
+        }
+    }
+
+    /// Waits until the server has to list again. Changes that go on have it list less and less
+    /// often; what agents want waits until the last listing is old enough.
+    async fn wait_listing_due(&self, connection: &Connection, cache: &ToolCatalogueCache) {
+        let mut change_due = None;
+        let mut refresh_due = None;
+
+        loop {
+            let due = change_due.into_iter().chain(refresh_due).min();
+            // Every arm only waits.
+            tokio::select! {
+                biased;
+                () = sleep_until_some(due) => break,
+                () = wait_changed(connection, cache), if change_due.is_none() => {
+                    let now = Instant::now();
+                    let due = self.change_pace.lock().due(now);
+                    change_due = Some(due.max(now + LIST_CHANGE_GRACE));
+                }
+                () = self.refresh_requested.notified(), if refresh_due.is_none() => {
+                    let listed_from = cache.listed_from().unwrap_or_else(Instant::now);
+                    refresh_due = Some(listed_from + REFRESH_INTERVAL);
+                }
+            }
+        }
+
+        if change_due.is_some() {
+            self.change_pace.lock().record(Instant::now());
         }
     }
 
@@ -429,6 +480,23 @@ impl ServerConnector {
                 %server, %failure, last_words, failed_in_a_row, "MCP server is still not connected"
             );
         }
+    }
+}
+
+/// Waits until the server reports a change, or an operator accepts one.
+async fn wait_changed(connection: &Connection, cache: &ToolCatalogueCache) {
+    tokio::select! {
+        () = connection.wait_tools_changed() => {}
+        () = connection.wait_offer_changed() => {}
+        () = cache.wait_for_pins_edit() => {}
+    }
+}
+
+/// Waits until this moment; for ever without one.
+async fn sleep_until_some(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
     }
 }
 

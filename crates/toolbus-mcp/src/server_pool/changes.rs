@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 use toolbus_wire::message::mcp::McpServerSummary;
 
 use super::{ServerPool, WeakServerPool};
+use crate::change_pace::ChangePace;
 use crate::server::Server;
 use crate::server_name::ServerName;
 
@@ -26,6 +28,16 @@ pub struct Changes {
     pool: WeakServerPool,
     signal: watch::Receiver<()>,
     reported: HashMap<ServerName, ReportedServer>,
+    /// How often each of them is reported.
+    paces: HashMap<ServerName, ChangePace>,
+}
+
+/// What a look at the servers has brought.
+#[expect(clippy::large_enum_variant, reason = "on its way to the receiver, never stored")]
+enum Difference {
+    Found(Change),
+    /// Nothing to report now; perhaps a difference that may be reported then.
+    Due(Option<Instant>),
 }
 
 /// What was last reported of a server.
@@ -43,7 +55,7 @@ impl ServerPool {
     pub fn changes(&self) -> Changes {
         let mut signal = self.0.context.change_signal.subscribe();
         signal.mark_changed();
-        Changes { pool: self.to_weak(), signal, reported: HashMap::new() }
+        Changes { pool: self.to_weak(), signal, reported: HashMap::new(), paces: HashMap::new() }
     }
 }
 
@@ -51,45 +63,83 @@ impl Changes {
     /// The next difference: waits for one. `None` when the servers are closed.
     ///
     /// Differences are taken from the present state, so one that has passed is not reported, and
-    /// nothing piles up for a slow receiver. A future of this may be dropped at any time.
+    /// nothing piles up for a slow receiver. A server that differs again and again is reported less
+    /// and less often, down to once a minute. A future of this may be dropped at any time.
     pub async fn next(&mut self) -> Option<Change> {
         loop {
-            self.signal.borrow_and_update();
-            {
-                // Not held while waiting: the last handle on the pool stops its servers.
-                let pool = self.pool.upgrade()?;
-                if let Some(change) = self.take_difference(&pool.0.roster.list()) {
-                    return Some(change);
+            let due = match self.find_difference()? {
+                Difference::Found(change) => return Some(change),
+                Difference::Due(due) => due,
+            };
+
+            let later = async {
+                match due {
+                    Some(due) => sleep_until(due).await,
+                    None => std::future::pending().await,
                 }
-                if pool.0.context.stop.is_cancelled() {
-                    return None;
-                }
+            };
+            tokio::select! {
+                changed = self.signal.changed() => changed.ok()?,
+                () = later => {}
             }
-            self.signal.changed().await.ok()?;
         }
     }
 
+    /// The next difference, if there is one to report now.
+    pub(crate) fn try_next(&mut self) -> Option<Change> {
+        match self.find_difference()? {
+            Difference::Found(change) => Some(change),
+            Difference::Due(_) => None,
+        }
+    }
+
+    /// Looks for a difference. `None` when the servers are closed.
+    fn find_difference(&mut self) -> Option<Difference> {
+        self.signal.borrow_and_update();
+        // Not held while waiting: the last handle on the pool stops its servers.
+        let pool = self.pool.upgrade()?;
+        let difference = self.take_difference(&pool.0.roster.list());
+        let is_found = matches!(difference, Difference::Found(_));
+        (is_found || !pool.0.context.stop.is_cancelled()).then_some(difference)
+    }
+
     /// Finds one difference to what was reported, and counts it as reported.
-    fn take_difference(&mut self, servers: &[Arc<Server>]) -> Option<Change> {
+    fn take_difference(&mut self, servers: &[Arc<Server>]) -> Difference {
         let is_there = |name: &ServerName| servers.iter().any(|server| server.entry.name == *name);
         if let Some(name) = self.reported.keys().find(|name| !is_there(name)).cloned() {
             self.reported.remove(&name);
-            return Some(Change::Removed(name.as_str().to_owned()));
+            self.paces.remove(&name);
+            return Difference::Found(Change::Removed(name.as_str().to_owned()));
         }
 
-        servers.iter().find_map(|server| {
-            let name = &server.entry.name;
-            let now = ReportedServer {
+        let now = Instant::now();
+        let mut next_due: Option<Instant> = None;
+        for server in servers {
+            let state = ReportedServer {
                 revision: server.catalogue.latest().map(|listing| listing.revision),
                 unavailable: server.connector.unavailable_reason(),
             };
-
-            let has_nothing = now.revision.is_none() && now.unavailable.is_none();
-            if has_nothing || self.reported.get(name) == Some(&now) {
-                return None;
+            if state.revision.is_none() && state.unavailable.is_none() {
+                continue;
             }
-            self.reported.insert(name.clone(), now);
-            server.summary().map(Change::Listed)
-        })
+
+            let name = &server.entry.name;
+            if self.reported.get(name) == Some(&state) {
+                continue;
+            }
+            let pace = self.paces.entry(name.clone()).or_insert_with(ChangePace::new);
+            let due = pace.due(now);
+            if due > now {
+                next_due = Some(next_due.map_or(due, |next| next.min(due)));
+                continue;
+            }
+
+            pace.record(now);
+            self.reported.insert(name.clone(), state);
+            if let Some(summary) = server.summary() {
+                return Difference::Found(Change::Listed(summary));
+            }
+        }
+        Difference::Due(next_due)
     }
 }
