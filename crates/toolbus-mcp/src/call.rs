@@ -248,6 +248,17 @@ pub enum CallError {
         /// How long to wait, where the server says so.
         retry_after: Option<Duration>,
     },
+    /// The server has asked for a pause, and was not sent the call.
+    #[error(
+        "MCP server '{server}' has asked for a pause — try again in {} s",
+        left.as_millis().div_ceil(1_000)
+    )]
+    Paused {
+        /// The server.
+        server: String,
+        /// What is left of the pause.
+        left: Duration,
+    },
     /// The server took the call and was lost before it answered.
     #[error(
         "MCP server '{server}' was lost during the call, which may have taken effect: {reason}"
@@ -306,6 +317,7 @@ impl CallError {
             Self::NotConnected { retry_after, .. }
             | Self::RateLimited { retry_after, .. }
             | Self::Failed { retry_after, .. } => *retry_after,
+            Self::Paused { left, .. } => Some(*left),
             _ => None,
         }
     }
@@ -332,7 +344,7 @@ impl CallError {
             Self::Cancelled { .. } => ErrorCode::Cancelled,
             Self::InvalidArguments { .. } => ErrorCode::InvalidArguments,
             Self::Unauthorized { .. } | Self::NeedsLogin { .. } => ErrorCode::AuthRequired,
-            Self::RateLimited { .. } => ErrorCode::RateLimited,
+            Self::RateLimited { .. } | Self::Paused { .. } => ErrorCode::RateLimited,
             Self::OutcomeUnknown { .. } => ErrorCode::OutcomeUnknown,
             Self::Failed { .. } => ErrorCode::ExecutionFailed,
         }

@@ -33,6 +33,8 @@ use crate::record::{About, Recorder};
 use crate::server::ServerOrigin;
 use crate::supervisor::Supervisor;
 use crate::transport::intercept::{ReportedChanges, WireState};
+use crate::transport::requested_pause::RequestedPause;
+use crate::transport::streamable_http::HttpAccess;
 
 mod answers;
 mod caller_questions;
@@ -77,11 +79,10 @@ pub(crate) struct Connection {
     subscriptions: SharedSubscriptions,
 }
 
-/// What the connections to one server share: the secrets to erase, and the authorization.
+/// What the connections to one server share: the secrets to erase, and how it is reached.
 pub(crate) struct ServerAccess {
     eraser: Eraser,
-    clients: HttpClients,
-    authorization: Option<Arc<Authorization>>,
+    http: HttpAccess,
 }
 
 impl ServerAccess {
@@ -91,6 +92,7 @@ impl ServerAccess {
             ServerOrigin::Operator => deps.clients.clone(),
             ServerOrigin::Agent => deps.clients_of_agents.clone(),
         };
+
         let authorization = match &entry.target {
             Target::Launch(_) | Target::Disabled => None,
             Target::Endpoint(endpoint) => Authorization::of(
@@ -104,7 +106,8 @@ impl ServerAccess {
                 },
             ),
         };
-        Self { eraser, clients, authorization }
+        let http = HttpAccess { clients, authorization, pause: RequestedPause::default() };
+        Self { eraser, http }
     }
 }
 

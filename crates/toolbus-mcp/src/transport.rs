@@ -19,6 +19,7 @@ pub(crate) mod intercept;
 pub(crate) mod older_sse;
 pub(crate) mod process;
 mod rate_window;
+pub(crate) mod requested_pause;
 mod sse_events;
 pub(crate) mod stdio;
 mod stream_watch;

@@ -14,6 +14,7 @@ use crate::call::{Call, CallError};
 use crate::eraser::shorten_text;
 use crate::failure::{Failure, TEXT_BYTES_MAX, is_unauthorized, is_unreachable, json_rpc_text};
 use crate::transport::intercept::CallTag;
+use crate::transport::requested_pause::requested_pause;
 use crate::trust::hidden::{self, HiddenCounts};
 use crate::{http, transport};
 
@@ -63,6 +64,7 @@ impl CallFailure {
 /// | HTTP 401, or 403 with a challenge | `auth_required` |
 /// | the same, and a token could not be had | not sent, or `auth_required` for a login |
 /// | HTTP 429 | `rate_limited` |
+/// | none: it has asked for a pause | `rate_limited` |
 /// | any other HTTP status, an answer that is too long | `execution_failed` |
 /// | no answer: the connection was never made, the session is gone | not sent |
 /// | no answer: the child or the connection ended | lost |
@@ -196,6 +198,10 @@ impl<'a> AnswerReader<'a> {
         let failure =
             |error| Failure::request(&ServiceError::TransportSend(error), &self.sender.eraser);
         let http = error.error.downcast_ref::<http::Error>();
+
+        if let Some(pause) = http.and_then(requested_pause) {
+            return CallFailure::Final(CallError::Paused { server, left: pause.left });
+        }
 
         match http.and_then(auth::carried_error) {
             // The token is good, and not for this tool.

@@ -142,17 +142,15 @@ pub(super) async fn dial_endpoint(
     handler: ClientRequestHandler,
     handshake: Handshake,
 ) -> Result<McpSession, Failure> {
-    let authorization = access.authorization.clone();
     let wire = Arc::clone(&handler.wire);
-    let clients = &access.clients;
 
     if handshake.is_older_http() {
-        let opening = streamable_http::open_older(clients, endpoint, authorization, &wire);
+        let opening = streamable_http::open_older(&access.http, endpoint, &wire);
         let opened = Box::pin(opening).await;
         let sse = opened.map_err(|error| Failure::from_stream_error(error, &handler.eraser))?;
         shake_hands(InterceptedTransport::new(sse, wire), handler, handshake).await
     } else {
-        let http = streamable_http::open(clients, endpoint, authorization, &wire)
+        let http = streamable_http::open(&access.http, endpoint, &wire)
             .map_err(|error| Failure::new(error.to_string()))?;
         shake_hands(InterceptedTransport::new(http, wire), handler, handshake).await
     }

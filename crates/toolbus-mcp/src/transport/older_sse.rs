@@ -11,9 +11,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt};
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, WWW_AUTHENTICATE};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, RETRY_AFTER, WWW_AUTHENTICATE};
 use reqwest::{Response, StatusCode, Url};
 use rmcp::RoleClient;
+use rmcp::model::JsonRpcMessage;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use rmcp::transport::streamable_http_client::{
@@ -62,6 +63,7 @@ impl SseTransport {
             send_checked(with_token(request, token).header(ACCEPT, EVENT_STREAM))
         };
 
+        client.pause.check()?;
         let response = client.send(get).await?;
         let kind = response.headers().get(CONTENT_TYPE).map(|kind| kind.as_bytes().to_vec());
         if !kind.as_ref().is_some_and(|kind| kind.starts_with(EVENT_STREAM.as_bytes())) {
@@ -130,6 +132,9 @@ impl PostSender {
         // An error would mean that the semaphore is closed, and it never is.
         let _permit = self.permits.acquire().await.map_err(|_| Error::TransportChannelClosed)?;
         let body = WireState::write(&message)?;
+        if matches!(message, JsonRpcMessage::Request(_)) {
+            self.client.pause.check()?;
+        }
 
         let post = |token: Option<String>| {
             let request =
@@ -170,7 +175,8 @@ async fn send_checked(request: reqwest::RequestBuilder) -> Result<Response, Erro
     }
 
     if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
-        return Err(HttpStatusError::new(status.as_u16(), None).into());
+        let retry_after = response.headers().get(RETRY_AFTER).and_then(|wait| wait.to_str().ok());
+        return Err(HttpStatusError::new(status.as_u16(), retry_after.map(str::to_owned)).into());
     }
     let text = read_beginning(response).await;
 

@@ -22,6 +22,7 @@ use super::http_post::{Post, look_at_event};
 use super::intercept::WireState;
 use super::older_sse::SseTransport;
 use super::rate_window::{RateWindow, wait_admitted};
+use super::requested_pause::RequestedPause;
 use super::stream_watch::{EventStream, StreamWatch};
 use crate::auth::Authorization;
 use crate::config::Endpoint;
@@ -37,18 +38,25 @@ const SESSION_BYTES_MAX: usize = 256;
 
 pub(crate) type HttpTransport = StreamableHttpClientTransport<SessionClient>;
 
+/// How one server is reached over HTTP, by all its connections.
+#[derive(Clone)]
+pub(crate) struct HttpAccess {
+    pub(crate) clients: HttpClients,
+    pub(crate) authorization: Option<Arc<Authorization>>,
+    pub(crate) pause: RequestedPause,
+}
+
 /// A transport to one server. It sends nothing yet. When the connection has ended, so has whatever
 /// it waits for.
 ///
 /// # Errors
 /// When its address may not be connected to.
 pub(crate) fn open(
-    clients: &HttpClients,
+    access: &HttpAccess,
     endpoint: &Endpoint,
-    authorization: Option<Arc<Authorization>>,
     wire: &Arc<WireState>,
 ) -> Result<HttpTransport, PrivateAddress> {
-    let inner = clients.client_for(&endpoint.url)?.clone();
+    let inner = access.clients.client_for(&endpoint.url)?.clone();
     let mut config = StreamableHttpClientTransportConfig::with_uri(endpoint.url.as_str())
         .max_concurrent_requests(REQUESTS_MAX)
         .custom_headers(endpoint.headers.iter().cloned().collect())
@@ -57,7 +65,7 @@ pub(crate) fn open(
     // A session that was lost ends the connection: the server may be another one by now, with other
     // tools, and knows of no subscription.
     config.reinit_on_expired_session = false;
-    let client = SessionClient::new(inner, authorization, wire);
+    let client = SessionClient::new(inner, access, wire);
     config.retry_config = Arc::new(client.stream_watch.clone());
     Ok(HttpTransport::with_client(client, config))
 }
@@ -69,13 +77,12 @@ pub(crate) fn open(
 /// When its address may not be connected to, or the server does not open an event stream that
 /// begins as it has to.
 pub(crate) async fn open_older(
-    clients: &HttpClients,
+    access: &HttpAccess,
     endpoint: &Endpoint,
-    authorization: Option<Arc<Authorization>>,
     wire: &Arc<WireState>,
 ) -> Result<SseTransport, Error> {
-    let inner = clients.client_for(&endpoint.url).map_err(std::io::Error::other)?.clone();
-    SseTransport::open(endpoint, SessionClient::new(inner, authorization, wire)).await
+    let inner = access.clients.client_for(&endpoint.url).map_err(std::io::Error::other)?.clone();
+    SseTransport::open(endpoint, SessionClient::new(inner, access, wire)).await
 }
 
 /// The client of one connection.
@@ -86,36 +93,36 @@ pub(crate) struct SessionClient {
     pub(super) wire: Arc<WireState>,
     stream_watch: StreamWatch,
     stream_rate: Arc<Mutex<RateWindow>>,
+    /// The pause that the server has asked for.
+    pub(super) pause: RequestedPause,
 }
 
 impl SessionClient {
-    fn new(
-        inner: reqwest::Client,
-        authorization: Option<Arc<Authorization>>,
-        wire: &Arc<WireState>,
-    ) -> Self {
+    fn new(inner: reqwest::Client, access: &HttpAccess, wire: &Arc<WireState>) -> Self {
         Self {
             inner,
-            authorization,
+            authorization: access.authorization.clone(),
+            pause: access.pause.clone(),
             wire: Arc::clone(wire),
             stream_watch: StreamWatch::new(wire.stream_lost.clone()),
             stream_rate: Arc::new(Mutex::new(RateWindow::new())),
         }
     }
 
-    /// Sends a request, with a token where the server wants one.
+    /// Sends a request, with a token where the server wants one, and notes the pause that the
+    /// server may ask for.
     pub(super) async fn send<T, F>(&self, request: impl Fn(Option<String>) -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Error>>,
     {
-        self.until_ended(async {
+        let sent = self.until_ended(async {
             // Boxed: kilobytes, which each of a dozen futures around them would move.
             match &self.authorization {
                 Some(authorization) => Box::pin(authorization.send(request)).await,
                 None => Box::pin(request(None)).await,
             }
-        })
-        .await
+        });
+        sent.await.inspect_err(|error| self.pause.begin_if_asked(error))
     }
 
     /// Runs a request until the connection ends. rmcp's worker does not see that end while it waits
@@ -171,6 +178,11 @@ impl StreamableHttpClient for SessionClient {
         headers: Headers,
         _event_bytes_max: usize,
     ) -> Result<StreamableHttpPostResponse, Error> {
+        // Notifications and answers ask nothing of the server.
+        if request_id(&message).is_some() {
+            self.pause.check()?;
+        }
+
         let has_session = session_id.is_some();
         let recorded = session_id.as_ref().filter(|id| id.len() <= SESSION_BYTES_MAX);
         let session = &self.wire.session;
@@ -258,6 +270,8 @@ impl StreamableHttpClient for SessionClient {
 
         for failed in 0.. {
             self.until_ended(async {
+                // Waited for, where a request is refused: nobody would open the stream again.
+                self.pause.wait_over().await;
                 wait_admitted(&self.stream_rate, STREAMS_PER_SECOND_MAX).await;
                 Ok(())
             })

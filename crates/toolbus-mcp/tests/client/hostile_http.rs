@@ -143,21 +143,51 @@ async fn calls_end_with_their_error() {
 /// From how many streams on it shows that they are opened with pauses.
 const PACED_MIN: usize = 32;
 
-/// How long a server says to wait reaches the caller, over the bus.
+/// How long a server says to wait reaches the caller, over the bus, and so does what is left of it.
+/// Meanwhile the server is left alone.
 #[tokio::test]
-async fn a_caller_is_told_how_long_to_wait() {
+async fn a_server_that_asks_for_a_pause_is_left_alone_for_it() {
+    let check = async |status: u16, code: ErrorCode, asked: u64| {
+        let server = Server::start("good");
+        let agent = crate::direct::agent(start(json!({"h": server.entry()})).await).await;
+        agent.until_served().await;
+        let call = async |tool: &str, arguments: Value| {
+            let call = json!({"server_name": "h", "tool_name": tool, "arguments": arguments});
+            agent.call("mcp_invoke_tool", call).await.unwrap_err()
+        };
+
+        let first = call("pause", json!({"status": status, "seconds": asked})).await;
+        let wait = Some(Duration::from_secs(asked));
+        assert_eq!((&first.code, first.retry_after), (&code, wait), "{status}: {first}");
+
+        let held = call("echo", json!({})).await;
+        assert_eq!(held.code, ErrorCode::RateLimited, "{status}: {held}");
+        let left = held.retry_after.expect("what is left");
+        assert!(left <= Duration::from_secs(asked.min(60)), "{status}: {left:?}");
+        assert!(held.message.contains("MCP server 'h' has asked for a pause"), "{held}");
+        assert_eq!(server.0.log().await, ["pause"], "{status}: it was sent nothing else");
+        agent.end().await;
+    };
+    tokio::join!(
+        check(429, ErrorCode::RateLimited, 50),
+        check(503, ErrorCode::ExecutionFailed, 50),
+        // More than a minute is for the caller to wait, not to be kept from trying.
+        check(429, ErrorCode::RateLimited, 3_600),
+    );
+}
+
+#[tokio::test]
+async fn a_pause_ends() {
     let server = Server::start("good");
-    let agent = crate::direct::agent(start(json!({"h": server.entry()})).await).await;
-    agent.until_served().await;
-    for (tool, code, seconds) in
-        [("limited", ErrorCode::RateLimited, 5), ("broken", ErrorCode::ExecutionFailed, 7)]
-    {
-        let arguments = json!({"server_name": "h", "tool_name": tool});
-        let error = agent.call("mcp_invoke_tool", arguments).await.unwrap_err();
-        let wait = Some(Duration::from_secs(seconds));
-        assert_eq!((error.code, error.retry_after), (code, wait), "{tool}");
-    }
-    agent.end().await;
+    let set = start(json!({"h": server.entry()})).await;
+    call(&set, "h", "pause", json!({"status": 429, "seconds": 1})).await.unwrap_err();
+    toolbus_testkit::eventually(PATIENCE, async || call(&set, "h", "echo", json!({})).await).await;
+    assert_eq!(server.0.log().await, ["pause", "echo"]);
+
+    // Other errors ask for none, whatever stands beside them.
+    call(&set, "h", "pause", json!({"status": 500, "seconds": 50})).await.unwrap_err();
+    works(&set).await;
+    set.close(Duration::ZERO).await;
 }
 
 /// When event streams were opened at the server, in seconds of its clock.

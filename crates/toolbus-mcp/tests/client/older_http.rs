@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use toolbus_bus::Deadline;
-use toolbus_mcp::ServerState;
 use toolbus_mcp::server_pool::ServerPool;
+use toolbus_mcp::{CallError, ServerState};
 use toolbus_testkit::{eventually, mcp};
 use toolbus_wire::ErrorCode;
 
@@ -136,6 +136,19 @@ async fn calls_end_with_their_error() {
     check("closes", ErrorCode::OutcomeUnknown, "was lost during the call").await;
     let connects = async || server.log().await.iter().filter(|r| *r == "GET").count();
     assert_eq!(connects().await, 2, "one stream, and another after it was closed");
+    set.close(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn a_server_that_asks_for_a_pause_is_left_alone_for_it() {
+    let server = Script::start("older_http.py", "good");
+    let set = start(entry(&server, "sse")).await;
+    let before = server.log().await.len();
+    let first = call(&set, "h", "pause", json!({})).await.unwrap_err();
+    assert_eq!(first.retry_after(), Some(Duration::from_secs(50)), "{first}");
+    let held = call(&set, "h", "echo", json!({})).await.unwrap_err();
+    assert!(matches!(held, CallError::Paused { .. }), "{held}");
+    assert_eq!(server.log().await.split_off(before), ["POST tools/call"]);
     set.close(Duration::ZERO).await;
 }
 

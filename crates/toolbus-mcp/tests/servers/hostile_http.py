@@ -1,8 +1,11 @@
 """An HTTP server that does one thing wrong: python3 hostile_http.py KIND
 
-It prints its port; GET /log tells the methods that it was asked for. Of KIND depends what it does to every request; with the kind `good` it speaks
+It prints its port; GET /log tells the methods that it was asked for, and GET /called which tools were
+called. Of KIND depends what it does to every request; with the kind `good` it speaks
 the protocol of 2025-11-25, and what it does wrong depends on the tool that is called. With the kind
-`hangs` it answers nothing after the tool `silent`, until it is initialized again. Of the kinds `closing` and `breaking` it has a session and an event stream, which it ends as soon as it is opened.
+`hangs` it answers nothing after the tool `silent`, until it is initialized again. Of the kinds `closing`
+and `breaking` it has a session and an event stream, which it ends as soon as it is opened.
+Its tool `pause` asks for one, with the status and the seconds of its arguments.
 """
 
 import gzip
@@ -16,9 +19,10 @@ MEBIBYTE = 1 << 20
 OPENED = []
 HANGS = set()
 LOG = []
+CALLED = []
 TOOLS = ["echo", "silent", "silent-stream", "broken", "limited", "unauthorized", "page", "no-json"]
 TOOLS += ["huge", "huge-event", "bomb", "headers", "header", "endless", "resumed", "opened"]
-TOOLS += ["forged", "cut", "cut-stream", "around", "same-ping", "cancelled-pings"]
+TOOLS += ["forged", "cut", "cut-stream", "around", "same-ping", "cancelled-pings", "pause"]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -71,6 +75,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         if self.path == "/log":
             return self.reply(200, "application/json", json.dumps(LOG).encode())
+        if self.path == "/called":
+            return self.reply(200, "application/json", json.dumps(CALLED).encode())
         OPENED.append(time.monotonic())
         if KIND == "older":
             self.stream()
@@ -133,7 +139,8 @@ class Handler(BaseHTTPRequestHandler):
         elif method == "tools/list":
             self.result(id, {"tools": [{"name": n, "inputSchema": {"type": "object"}} for n in TOOLS]})
         elif method == "tools/call":
-            self.call(id, params["name"])
+            CALLED.append(params["name"])
+            self.call(id, params["name"], params.get("arguments", {}))
         else:
             error = {"code": -32601, "message": "Method not found"}
             body = json.dumps({"jsonrpc": "2.0", "id": id, "error": error}).encode()
@@ -155,7 +162,7 @@ class Handler(BaseHTTPRequestHandler):
     def event(self, message):
         self.wfile.write(b"data: " + json.dumps(message).encode() + b"\n\n")
 
-    def call(self, id, name):
+    def call(self, id, name, arguments):
         if name == "echo":
             self.result(id, {"content": [{"type": "text", "text": "here"}]})
         elif name == "silent":
@@ -167,9 +174,12 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.flush()
             time.sleep(1000)
         elif name == "broken":
-            self.reply(503, "text/plain", b"oops", Retry_After="7")
+            self.reply(503, "text/plain", b"oops")
         elif name == "limited":
-            self.reply(429, "text/plain", b"slower", Retry_After="5")
+            self.reply(429, "text/plain", b"slower")
+        elif name == "pause":
+            seconds = str(arguments["seconds"])
+            self.reply(arguments["status"], "text/plain", b"later", Retry_After=seconds)
         elif name == "unauthorized":
             self.reply(401, "text/plain", b"who?", WWW_Authenticate='Bearer realm="x"')
         elif name == "page":

@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 KIND = sys.argv[1]
 MEBIBYTE = 1 << 20
 TOOLS = ["echo", "headers", "huge", "no-json", "closes", "floods", "silent", "broken"]
-TOOLS += ["unauthorized", "lost", "gone", "half-opens"]
+TOOLS += ["unauthorized", "lost", "gone", "half-opens", "pause"]
 sessions, log = {}, []
 
 
@@ -28,7 +28,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         for name, value in headers.items():
-            self.send_header(name, value)
+            self.send_header(name.replace("_", "-"), value)
         self.end_headers()
         self.wfile.write(body)
 
@@ -96,6 +96,8 @@ class Handler(BaseHTTPRequestHandler):
         tool = params.get("name") if method == "tools/call" else None
         if tool == "broken":
             return self.reply(500, b"oops")
+        if tool == "pause":
+            return self.reply(503, b"later", Retry_After="50")
         if tool == "unauthorized":
             return self.reply(401, b"who?")
         if tool == "lost":
