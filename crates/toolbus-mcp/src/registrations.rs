@@ -13,7 +13,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value, json};
 
-use crate::config;
+use crate::config::{self, REGISTERED_BY};
 use crate::small_file::{self, LockError, LockWait};
 
 /// How the folder is waited for while another process changes a file in it.
@@ -87,6 +87,16 @@ impl RegistrationsTurn<'_> {
             servers.insert(name.to_owned(), Value::Object(members));
             true
         })
+    }
+
+    /// The agent whose a registration is, if it is there and of a known one.
+    pub(crate) fn owner_of(&self, name: &str) -> Result<Option<String>, RegistrationsError> {
+        let document = self.read()?;
+        let servers = document.get("mcpServers").and_then(Value::as_object);
+        let members =
+            servers.into_iter().flatten().find(|(other, _)| other.eq_ignore_ascii_case(name));
+        let owner = members.and_then(|(_, members)| members[REGISTERED_BY].as_str());
+        Ok(owner.map(str::to_owned))
     }
 
     /// Takes a server out, if it is there.

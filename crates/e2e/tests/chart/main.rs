@@ -52,6 +52,8 @@ const EVERYTHING: &[&str] = &[
     "mcpBridge.image=mcp-bridge-tools",
     "mcpBridge.servers.time.command=uvx",
     "mcpBridge.servers.time.args={mcp-server-time}",
+    "mcpBridge.registration.mode=allow-list",
+    "mcpBridge.registration.hosts={mcp.example.org,*.partner.example}",
     "mcpBridge.autoscaling.enabled=true",
     "mcpBridge.autoscaling.authenticationRef=rabbit",
     "scriptsManager.autoscaling.enabled=true",
@@ -108,6 +110,8 @@ fn wrong_values_are_named() {
     check("agentHost.replicas=many", "'/agentHost/replicas'");
     check("agentHost.replica=2", "additional properties 'replica' not allowed");
     check("broker.port=70000", "'/broker/port'");
+    check("mcpBridge.registration.mode=on", "'/mcpBridge/registration/mode'");
+    check("mcpBridge.registration.hosts={http://a}", "'/mcpBridge/registration/hosts/0'");
     check("broker.hosts={a b}", "'/broker/hosts/0'");
     check("broker.tls=maybe", "'/broker/tls'");
     check("grants.key=short", "'/grants/key'");

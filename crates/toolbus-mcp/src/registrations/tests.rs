@@ -34,6 +34,21 @@ fn a_registration_is_written_replaced_and_taken_out() {
 }
 
 #[test]
+fn a_registration_names_its_agent() {
+    let folder = tempfile::tempdir().unwrap();
+    let registrations = Registrations::at(folder.path().join("r.json"));
+    let turn = registrations.take_turn();
+    assert_eq!(turn.owner_of("a").unwrap(), None);
+
+    let mut of_ada = members("http://one/");
+    of_ada.insert(REGISTERED_BY.to_owned(), json!("Ada"));
+    turn.save("A", of_ada).unwrap();
+    turn.save("b", members("http://two/")).unwrap();
+    assert_eq!(turn.owner_of("a").unwrap().as_deref(), Some("Ada"));
+    assert_eq!(turn.owner_of("b").unwrap(), None);
+}
+
+#[test]
 fn what_is_not_ours_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r.json");

@@ -67,6 +67,10 @@ impl ServerPool {
             }
             Some(known) => self.replace_server(&known, entry).await?,
             None => {
+                let name = entry.name.as_str();
+                if self.is_of_another(name, entry.registered_by.as_deref()).await {
+                    return Err(AddError::OtherAgents(entry.name));
+                }
                 let servers = self.0.roster.list();
                 let is_registered = |server: &&Arc<Server>| server.origin == ServerOrigin::Agent;
                 if servers.iter().filter(is_registered).count() >= REGISTERED_MAX {
@@ -102,6 +106,13 @@ impl ServerPool {
             self.remove(name);
             return Ok(());
         };
+        // It need not be one of the servers: the rules may have become stricter.
+        if let Ok(server) = ServerName::parse(name)
+            && self.is_of_another(name, Some(agent)).await
+        {
+            return Err(UnregisterError::OtherAgents(server));
+        }
+
         let pool = self.clone();
         let name = name.to_owned();
         run_blocking(move || {
@@ -111,6 +122,18 @@ impl ServerPool {
             Ok(())
         })
         .await
+    }
+
+    /// Whether the file of registrations has this name for another agent.
+    async fn is_of_another(&self, name: &str, agent: Option<&str>) -> bool {
+        let Some(registrations) = self.0.context.options.registrations.clone() else {
+            return false;
+        };
+
+        let name = name.to_owned();
+        let owner = run_blocking(move || registrations.take_turn().owner_of(&name)).await;
+        // A file that cannot be read is reported when it is to be changed.
+        matches!(owner, Ok(Some(owner)) if Some(owner.as_str()) != agent)
     }
 
     /// Connects a server, and puts it in the place of another that an agent has registered.

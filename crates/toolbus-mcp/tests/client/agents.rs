@@ -11,6 +11,7 @@ use toolbus_bus::requester::Requester;
 use toolbus_bus::{Bus, Delivery, Disposition, Flow, MemoryBus, Subscription, TopicPattern};
 use toolbus_mcp::bridge::{self, Bridge};
 use toolbus_mcp::server_pool::ServerPool;
+use toolbus_mcp::trust::Pins;
 use toolbus_mcp::{AddressRegistration, PrivateAddresses, RegistrationRules, StdioRegistration};
 use toolbus_mcp_agent::McpDirectory;
 use toolbus_testkit::eventually;
@@ -389,7 +390,9 @@ async fn a_registration_is_its_agents_to_replace_or_remove() {
     let (first, second) = (recording_server(), recording_server());
     let bus: Arc<dyn Bus> = Arc::new(MemoryBus::new());
     let folder = tempfile::tempdir().unwrap();
-    let set = start(json!({"good": hostile(folder.path(), "good")})).await;
+    let mut pool = options();
+    pool.pins = Pins::in_folder(folder.path().join("pins")).unwrap();
+    let set = start_with(json!({"good": hostile(folder.path(), "good")}), pool).await;
     let bridge = serve(&bus, &set, &["Ada", "Bob"]).await;
     let (ada, bob) = (Agent::start(&bus, "Ada").await, Agent::start(&bus, "Bob").await);
     for agent in [&ada, &bob] {
@@ -404,6 +407,9 @@ async fn a_registration_is_its_agents_to_replace_or_remove() {
 
     let registered = "Server 'x' registered successfully. 4 tool(s) available.";
     assert_eq!(register(&ada, &first).await, registered);
+    let is_marked = |server: &str| folder.path().join(format!("pins/{server}.registered")).exists();
+    assert!(is_marked("x") && !is_marked("good"), "its pins are kept apart");
+
     let others = "the MCP server 'x' was registered by another agent, and only that agent can";
     assert_eq!(
         register(&bob, &second).await,

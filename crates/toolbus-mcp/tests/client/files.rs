@@ -239,6 +239,7 @@ async fn a_registration_lasts_until_it_is_deleted() {
     let operators = std::fs::read(files.path("mcp.json")).unwrap();
     let mut entry = everything.to_json();
     entry["env"] = json!({"KEY": "s3cret"});
+    entry["registeredBy"] = json!(AGENT);
 
     let set = files.start().await;
     let registered = register(&set, "All", &entry).await.unwrap();
@@ -263,6 +264,14 @@ async fn a_registration_lasts_until_it_is_deleted() {
     files.settings.allow_stdio_registration = false;
     let set = files.start().await;
     assert!(set.find("all").is_none() && is_connected(&set, "time"));
+    assert_eq!(files.registered(), ["All"]);
+    // And it is still its agent's alone.
+    let refused = set.unregister("all", "Somebody").await.unwrap_err();
+    assert!(matches!(refused, UnregisterError::OtherAgents(_)), "{refused}");
+    let mut theirs = everything.to_json();
+    theirs["registeredBy"] = json!("Somebody");
+    let refused = register(&set, "all", &theirs).await.unwrap_err();
+    assert!(matches!(refused, AddError::OtherAgents(_)), "{refused}");
     assert_eq!(files.registered(), ["All"]);
     set.close(Duration::ZERO).await;
     files.settings.allow_stdio_registration = true;

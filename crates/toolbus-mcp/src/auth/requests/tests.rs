@@ -20,3 +20,20 @@ fn only_https_or_this_machine_for_a_server_on_it() {
     check("file:///etc/passwd", false, false);
     check("javascript:alert(1)", false, false);
 }
+
+#[tokio::test]
+async fn metadata_leads_a_server_of_an_agent_to_no_private_address() {
+    let clients = HttpClients::public_only().expect("a client");
+    let server = Url::parse("https://mcp.example.org/mcp").expect("a URL");
+    let requests = OAuthRequests::new(&clients, &server, None);
+    for address in
+        ["https://10.0.0.1/token", "https://[fd00:ec2::254]/", "https://169.254.169.254/"]
+    {
+        let url = Url::parse(address).expect("a URL");
+        let error = requests.get_document(url).await.expect_err(address);
+        assert!(
+            error.downcast_ref::<crate::http::PrivateAddress>().is_some(),
+            "{address}: {error}"
+        );
+    }
+}
