@@ -1,7 +1,5 @@
 //! The limits of the face that several of its parts keep.
 
-use std::time::Duration;
-
 use toolbus_tools::call::ARGUMENTS_BYTES_MAX;
 
 /// Most connections at once. A client has one for each call that runs, and one to listen.
@@ -13,7 +11,5 @@ pub(crate) const PARKED_CALLS_MAX: u16 = 256;
 /// Sessions of one path, which only clients of the older era have; no more are begun above it. One
 /// that is idle for five minutes ends.
 pub(crate) const SESSIONS_MAX: usize = 256;
-/// How long a client may take to send the body of a request.
-pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Largest request body, in bytes: the largest arguments, escaped, and what is around them.
 pub(crate) const BODY_BYTES_MAX: usize = 2 * ARGUMENTS_BYTES_MAX;

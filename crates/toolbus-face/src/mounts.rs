@@ -14,7 +14,6 @@ use opentelemetry::global;
 use parking_lot::Mutex;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::SlotPool;
 use toolbus_telemetry::mcp::{Recorder, Transport};
@@ -23,7 +22,7 @@ use toolbus_tools::View;
 use crate::client_params::ClientParams;
 use crate::handler::Handler;
 use crate::instrumented::InstrumentedHandler;
-use crate::limits::{BODY_BYTES_MAX, BODY_TIMEOUT};
+use crate::limits::BODY_BYTES_MAX;
 use crate::offer::Offer;
 use crate::session_limit::SessionLimit;
 use crate::suspended_calls::SuspendedCalls;
@@ -145,10 +144,8 @@ impl Mount {
     async fn serve_request(self, request: Request) -> Response {
         // The whole body first: a client that is slow to send it takes no room from others.
         let (mut head, body) = request.into_parts();
-        let body = match timeout(BODY_TIMEOUT, to_bytes(body, BODY_BYTES_MAX)).await {
-            Ok(Ok(body)) => body,
-            Ok(Err(_)) => return StatusCode::PAYLOAD_TOO_LARGE.into_response(),
-            Err(_) => return StatusCode::REQUEST_TIMEOUT.into_response(),
+        let Ok(body) = to_bytes(body, BODY_BYTES_MAX).await else {
+            return StatusCode::PAYLOAD_TOO_LARGE.into_response();
         };
 
         let slot = ResultSlot::default();
