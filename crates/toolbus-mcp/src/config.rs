@@ -22,6 +22,7 @@ mod document;
 mod entry;
 mod issuer;
 mod members;
+mod sandbox;
 mod variables;
 
 pub use auth::{AuthorizationCode, ClientCredentials, Grant};
@@ -29,6 +30,7 @@ pub(crate) use credential::find_credentials;
 pub(crate) use entry::REGISTERED_BY;
 pub use entry::{Endpoint, Entry, Launch, Protocol, Target, ToolChanges};
 pub use issuer::Issuer;
+pub use sandbox::{Mount, SandboxPolicy};
 pub use variables::Variables;
 
 /// Longest text that is read, in bytes.

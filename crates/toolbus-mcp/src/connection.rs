@@ -21,7 +21,7 @@ use toolbus_wire::json::RawJson;
 use crate::auth::{self, Authorization};
 use crate::call::Call;
 use crate::catalogue::Catalogue;
-use crate::config::{Entry, Target};
+use crate::config::{Entry, SandboxPolicy, Target};
 use crate::eraser::Eraser;
 use crate::failure::Failure;
 use crate::http::HttpClients;
@@ -34,6 +34,7 @@ use crate::server::ServerOrigin;
 use crate::supervisor::Supervisor;
 use crate::transport::intercept::{ReportedChanges, WireState};
 use crate::transport::requested_pause::RequestedPause;
+use crate::transport::sandbox::Sandboxes;
 use crate::transport::streamable_http::HttpAccess;
 
 mod answers;
@@ -83,6 +84,29 @@ pub(crate) struct Connection {
 pub(crate) struct ServerAccess {
     eraser: Eraser,
     http: HttpAccess,
+    sandbox: SandboxDemand,
+}
+
+/// Whether a server that is a program runs in a sandbox.
+enum SandboxDemand {
+    None,
+    /// It must, with a home that is kept.
+    Required(SandboxPolicy),
+    /// It does, where there can be one.
+    Preferred(SandboxPolicy),
+}
+
+impl SandboxDemand {
+    fn of(entry: &Entry, origin: ServerOrigin, deps: &SharedDeps) -> Self {
+        let Target::Launch(launch) = &entry.target else { return Self::None };
+        match (&launch.sandbox, origin) {
+            (Some(policy), _) => Self::Required(policy.clone()),
+            (None, ServerOrigin::Agent) if deps.sandbox_registered => {
+                Self::Preferred(SandboxPolicy::for_registered())
+            }
+            (None, _) => Self::None,
+        }
+    }
 }
 
 impl ServerAccess {
@@ -107,7 +131,7 @@ impl ServerAccess {
             ),
         };
         let http = HttpAccess { clients, authorization, pause: RequestedPause::default() };
-        Self { eraser, http }
+        Self { eraser, http, sandbox: SandboxDemand::of(entry, origin, deps) }
     }
 }
 
@@ -122,6 +146,9 @@ pub(crate) struct SharedDeps {
     pub(crate) environment: Vec<(OsString, OsString)>,
     /// The supervisor of children; without one, they are started directly.
     pub(crate) supervisor: Option<Supervisor>,
+    pub(crate) sandboxes: Sandboxes,
+    /// Whether programs that agents have registered run in a sandbox, where there can be one.
+    pub(crate) sandbox_registered: bool,
     /// The folder that keeps tokens.
     pub(crate) tokens: Option<PathBuf>,
     pub(crate) metrics: Arc<Metrics>,

@@ -32,6 +32,7 @@ use crate::server::{Server, ServerOrigin, ServerState};
 use crate::server_name::ServerName;
 use crate::supervisor::Supervisor;
 use crate::transport::child_environment;
+use crate::transport::sandbox::Sandboxes;
 use crate::trust::findings::{Reader, quote_name};
 use crate::trust::{AcceptError, PinnedItem, Pins, Trust};
 
@@ -70,6 +71,12 @@ pub struct PoolConfig {
     /// The supervisor of servers that are children of this process. Without one they are started
     /// directly, and a descendant that leaves their process group may outlive them.
     pub supervisor: Option<Supervisor>,
+    /// The folder that keeps the homes of the operator's sandboxed servers, with what they have
+    /// downloaded. Without one they are in memory and end with their server.
+    pub sandbox_homes: Option<PathBuf>,
+    /// Whether programs that agents register run in a sandbox, where there can be one: with the
+    /// network, and with nothing of the host but the system's programs. Not by default.
+    pub sandbox_registered: bool,
     /// The file that keeps the servers that agents register; without, they are forgotten.
     pub(crate) registrations: Option<Arc<Registrations>>,
     /// The policy for a tool whose definition changes, unless the entry of its server has one.
@@ -98,6 +105,8 @@ impl PoolConfig {
             call_timeout_max: Duration::from_secs(120),
             calls_per_server_max: 64,
             supervisor: None,
+            sandbox_homes: None,
+            sandbox_registered: false,
             registrations: None,
             private_registration: PrivateAddresses::Denied,
             tool_changes: ToolChanges::default(),
@@ -195,6 +204,8 @@ impl PoolContext {
             tracker: TaskTracker::new(),
             environment: options.environment.clone(),
             supervisor: options.supervisor.clone(),
+            sandboxes: Sandboxes::new(options.sandbox_homes.clone()),
+            sandbox_registered: options.sandbox_registered,
             tokens: options.tokens.clone(),
             metrics: Arc::new(Metrics::new()),
         };

@@ -54,6 +54,10 @@ pub struct McpSettings {
     /// Whether agents may register servers that are programs to start on this machine. That is
     /// running code of the agent's choice.
     pub allow_stdio_registration: bool,
+    /// Whether those programs run in a sandbox where bubblewrap can make one: with the network, and
+    /// with nothing of this machine but the system's programs and a home in memory. A program of
+    /// this machine's own folders does not start there.
+    pub sandbox_registered: bool,
     /// How long a server may take to connect and to list its tools. An entry may say otherwise
     /// (`startupTimeoutMs`), and programs that may have to be downloaded first have three minutes.
     pub connect_timeout: TimeSpan,
@@ -98,6 +102,7 @@ impl Default for McpSettings {
             registration_hosts: Vec::new(),
             allow_private_registration: false,
             allow_stdio_registration: false,
+            sandbox_registered: true,
             connect_timeout: TimeSpan::seconds(15),
             call_timeout: TimeSpan::seconds(60),
             call_timeout_max: TimeSpan::seconds(120),
@@ -170,6 +175,8 @@ impl McpSettings {
         options.call_timeout_max = self.call_timeout_max.duration();
         options.calls_per_server_max = self.calls_per_server_max();
         options.supervisor = self.supervisor.clone();
+        options.sandbox_homes = self.sandbox_homes();
+        options.sandbox_registered = self.sandbox_registered;
         options.tool_changes = self.tool_changes;
         options.pins = self.pins()?;
         options.tokens = self.tokens_folder();
@@ -225,12 +232,21 @@ impl McpSettings {
         }))
     }
 
-    /// A folder of its own for each list of servers: two lists may give one name to two servers.
     fn default_pins_folder(&self) -> Option<PathBuf> {
+        self.state_folder("pins")
+    }
+
+    /// Where the homes of sandboxed servers are kept.
+    fn sandbox_homes(&self) -> Option<PathBuf> {
+        self.state_folder("sandboxes")
+    }
+
+    /// A folder of its own for each list of servers: two lists may give one name to two servers.
+    fn state_folder(&self, of: &str) -> Option<PathBuf> {
         let list = std::fs::canonicalize(self.list_file()).ok()?;
         let state = user_folder("XDG_STATE_HOME", ".local/state")?;
         let digest = trust::definition::digest(list.as_os_str().as_encoded_bytes());
-        Some(state.join("toolbus").join("pins").join(&digest[..16]))
+        Some(state.join("toolbus").join(of).join(&digest[..16]))
     }
 
     /// The file that lists the servers.

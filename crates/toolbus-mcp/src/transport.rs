@@ -20,6 +20,7 @@ pub(crate) mod older_sse;
 pub(crate) mod process;
 mod rate_window;
 pub(crate) mod requested_pause;
+pub(crate) mod sandbox;
 mod sse_events;
 pub(crate) mod stdio;
 mod stream_watch;

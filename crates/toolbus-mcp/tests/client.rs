@@ -36,6 +36,8 @@ mod older_http;
 mod programs;
 #[path = "client/real.rs"]
 mod real;
+#[path = "client/sandboxed.rs"]
+mod sandboxed;
 #[path = "client/server_requests.rs"]
 mod server_requests;
 #[path = "client/sessions.rs"]

@@ -9,9 +9,16 @@ use toolbus_testkit::rabbit;
 use crate::support::*;
 
 /// `mcp-bridge` that lets agents register programs.
+/// Agents may register programs, which run outside a sandbox: those of the tests are in folders that
+/// one does not have.
+fn allowing_programs(launch: Launch) -> Launch {
+    let launch = launch.env("TOOLBUS_MCP__ALLOW_STDIO_REGISTRATION", "true");
+    launch.env("TOOLBUS_MCP__SANDBOX_REGISTERED", "false")
+}
+
 fn permissive(bus: &str, servers: &Servers) -> Launch {
     let launch = launch("mcp-bridge", bus).arg("--mcp-config").arg(servers.file());
-    launch.env("TOOLBUS_MCP__ALLOW_STDIO_REGISTRATION", "true")
+    allowing_programs(launch)
 }
 
 async fn refused(bus: &str, tool: &str, arguments: Value) -> String {
@@ -72,7 +79,7 @@ async fn an_embedded_host_keeps_registrations_and_follows_its_file() {
     let invoke = async |tool: &str, arguments: Value| {
         let launch = Launch::new("agent-host").args(["invoke", tool, "-", "--json"]);
         let launch = launch.arg("--mcp-config").arg(servers.file()).stdin(arguments.to_string());
-        let launch = launch.env("TOOLBUS_MCP__ALLOW_STDIO_REGISTRATION", "true");
+        let launch = allowing_programs(launch);
         Outcome::of(launch.run(LIMIT).await.unwrap())
     };
 
@@ -88,7 +95,7 @@ async fn an_embedded_host_keeps_registrations_and_follows_its_file() {
 
     // One that runs on sees what others register and what the operator changes.
     let launch = Launch::new("agent-host").args(["serve", "--mcp-config"]).arg(servers.file());
-    let mut host = start(launch.env("TOOLBUS_MCP__ALLOW_STDIO_REGISTRATION", "true")).await;
+    let mut host = start(allowing_programs(launch)).await;
     lists(&host, &["clock", "marks"]).await;
     let marks = processes_of(host.process().id(), "server.py");
     let entries = json!({"mcpServers": {"marks": servers.marking("good"), "time": time.to_json()}});

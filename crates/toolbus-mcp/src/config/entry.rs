@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use super::auth::{self, Grant};
 use super::credential::{self, find_credentials};
 use super::members::{MemberFindings, Members};
+use super::sandbox::{self, SandboxPolicy};
 use super::{Mistake, Variables};
 use toolbus_wire::message::Secret;
 
@@ -43,6 +44,7 @@ const MEMBERS: &[&str] = &[
     "env",
     "envFile",
     "cwd",
+    "sandbox",
     "headers",
     "auth",
     "disabled",
@@ -58,7 +60,8 @@ const MEMBERS: &[&str] = &[
 /// The member of a registration that names the agent whose it is.
 pub(crate) const REGISTERED_BY: &str = "registeredBy";
 /// Those that limit what a server may do. What may be a misspelling of one is a mistake.
-const GUARDED_MEMBERS: &[&str] = &["disabled", "allowedTools", "deniedTools", "toolChanges"];
+const GUARDED_MEMBERS: &[&str] =
+    &["disabled", "sandbox", "allowedTools", "deniedTools", "toolChanges"];
 
 /// Headers that the transport itself sets on every request.
 const RESERVED_HEADERS: &[&str] = &[
@@ -139,6 +142,8 @@ pub struct Launch {
     pub environment_file: Option<PathBuf>,
     /// The folder that it is started in, when not that of this process.
     pub folder: Option<PathBuf>,
+    /// What it may see, where it is to run in a sandbox.
+    pub sandbox: Option<SandboxPolicy>,
 }
 
 /// An HTTP address.
@@ -371,6 +376,7 @@ impl fmt::Debug for Launch {
             .field("environment", &self.environment.keys())
             .field("environment_file", &self.environment_file)
             .field("folder", &self.folder)
+            .field("sandbox", &self.sandbox)
             .finish()
     }
 }
@@ -395,6 +401,7 @@ fn read_target(members: &mut Members<'_>) -> Option<Target> {
     let environment = members.take_secrets("env");
     let environment_file = members.take_path("envFile");
     let folder = members.take_path("cwd");
+    let sandbox = sandbox::read_sandbox(members, folder.as_deref());
     let mut headers = read_headers(members);
     let auth = members.take_object("auth");
 
@@ -436,6 +443,7 @@ fn read_target(members: &mut Members<'_>) -> Option<Target> {
                 "goes with command, not with url",
             );
             refuse_if(members, folder.is_some(), "cwd", "goes with command, not with url");
+            refuse_if(members, sandbox.is_some(), "sandbox", "goes with command, not with url");
             let url = parse_address(members, &url)?;
             let grant = auth.and_then(|auth| auth::read_auth(members, auth, &url, &mut headers));
             Some(Target::Endpoint(Endpoint { url, headers, grant, protocol }))
@@ -444,8 +452,14 @@ fn read_target(members: &mut Members<'_>) -> Option<Target> {
             refuse_if(members, !headers.is_empty(), "headers", "goes with url, not with command");
             refuse_if(members, auth.is_some(), "auth", "goes with url, not with command");
             check_variables(members, &environment);
-            let launch = Launch { command, arguments, environment, environment_file, folder };
-            Some(Target::Launch(launch))
+            Some(Target::Launch(Launch {
+                command,
+                arguments,
+                environment,
+                environment_file,
+                folder,
+                sandbox,
+            }))
         }
     }
 }

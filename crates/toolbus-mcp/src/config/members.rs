@@ -28,6 +28,12 @@ pub(super) struct Members<'a> {
     findings: MemberFindings,
 }
 
+/// A member that is a switch, or says more.
+pub(super) enum FlagOrMembers<'a> {
+    Flag(bool),
+    Members(Members<'a>),
+}
+
 /// What was found in the members of one entry.
 #[derive(Default)]
 pub(super) struct MemberFindings {
@@ -146,6 +152,21 @@ impl<'a> Members<'a> {
             self.add_mistake(member, "has to be true or false");
         }
         value.as_bool()
+    }
+
+    /// Takes `true`, `false`, or the members of an inner object, as [`Members::take_object`] does.
+    pub(super) fn take_flag_or_members(&mut self, member: &str) -> Option<FlagOrMembers<'a>> {
+        match self.take_member(member)? {
+            Value::Bool(flag) => Some(FlagOrMembers::Flag(flag)),
+            Value::Object(members) => {
+                let inner = Members::new(self.server, members, self.variables);
+                Some(FlagOrMembers::Members(inner))
+            }
+            _ => {
+                self.add_mistake(member, "has to be true, false or an object");
+                None
+            }
+        }
     }
 
     /// Takes a list of texts; empty when there is none.

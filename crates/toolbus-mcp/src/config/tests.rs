@@ -517,3 +517,48 @@ fn secrets_do_not_show() {
     let shown = format!("{config:?}");
     assert!(!shown.contains("s3cret") && shown.contains("http://host"), "{shown}");
 }
+
+#[test]
+fn a_sandbox_has_what_its_entry_names() {
+    let with = |sandbox: serde_json::Value| json!({"command": "a", "sandbox": sandbox});
+    assert_eq!(launch(check(with(json!(false)), &[])).sandbox, None);
+    assert_eq!(launch(check(with(json!(true)), &[])).sandbox, Some(SandboxPolicy::default()));
+    // What is below a mount holds for itself, whichever list has it.
+    let entry =
+        with(json!({"mounts": ["${FOLDER}/x"], "writableMounts": ["/srv"], "network": true}));
+    let mount = |path: &str, is_writable| Mount { path: path.into(), is_writable };
+    let expected = SandboxPolicy {
+        mounts: vec![mount("/srv", true), mount("/srv/data/x", false)],
+        network: true,
+    };
+    assert_eq!(launch(check(entry, &[])).sandbox, Some(expected));
+}
+
+/// What is wrong with a sandbox is no reason to do without.
+#[test]
+fn a_sandbox_with_a_mistake_starts_nothing() {
+    let mounts = json!({"mounts": ["a", "/", "/a/../b", "/proc/1"], "hosts": ["a"]});
+    check(
+        json!({"command": "a", "cwd": "/c", "sandbox": mounts}),
+        &[
+            r#"server "x": sandbox.mounts[0]: has to be an absolute path without .."#,
+            r#"server "x": sandbox.mounts[1]: is everything that there is"#,
+            r#"server "x": sandbox.mounts[2]: has to be an absolute path without .."#,
+            r#"server "x": sandbox.mounts[3]: is the kernel's; a sandbox has its own"#,
+            r#"server "x": sandbox.hosts: unknown member; there are mounts, writableMounts, network"#,
+            r#"server "x": cwd: has to be one of sandbox.mounts, or below one"#,
+        ],
+    );
+    check(
+        json!({"command": "a", "sandbox": "yes"}),
+        &[r#"server "x": sandbox: has to be true, false or an object"#],
+    );
+    check(
+        json!({"url": "http://a/", "sandbox": true}),
+        &[r#"server "x": sandbox: goes with command, not with url"#],
+    );
+    check(
+        json!({"command": "a", "sandbx": true}),
+        &[r#"server "x": sandbx: unknown member, did you mean "sandbox"?"#],
+    );
+}

@@ -14,13 +14,14 @@ use toolbus_config::on_one_line;
 use super::client_handler::ClientRequestHandler;
 use super::lifecycle::add_child_exit;
 use super::start_watch::StartWatch;
-use super::{ServerAccess, SharedDeps};
+use super::{SandboxDemand, ServerAccess, SharedDeps};
 use crate::config::{Endpoint, Launch, find_credentials};
 use crate::eraser::shorten_text;
 use crate::failure::Failure;
 use crate::transport::environment_file;
 use crate::transport::intercept::InterceptedTransport;
 use crate::transport::process::{ChildMonitor, ServerProcess, SpawnDeps};
+use crate::transport::sandbox::SandboxedLaunch;
 use crate::transport::stdio::StdioTransport;
 use crate::transport::streamable_http;
 
@@ -77,6 +78,9 @@ pub(super) async fn start_child(
 ) -> Result<(McpSession, Arc<ChildMonitor>), Failure> {
     let server = handler.server.clone();
     let environment = child_environment(launch, access, deps).await?;
+    let command = &launch.command;
+    let SandboxedLaunch { launch, environment } =
+        confine(launch, access, deps, &server, environment).await?;
     let spawn = SpawnDeps {
         server: &server,
         environment: &environment,
@@ -84,8 +88,8 @@ pub(super) async fn start_child(
         tracker: &deps.tracker,
         supervisor: deps.supervisor.as_ref(),
     };
-    let (process, pipes) = ServerProcess::start(launch, spawn)
-        .map_err(|error| Failure::start(&launch.command, &error))?;
+    let (process, pipes) =
+        ServerProcess::start(&launch, spawn).map_err(|error| Failure::start(command, &error))?;
     tracing::debug!(server, pid = process.id(), "started MCP server");
 
     let child = process.monitor();
@@ -98,10 +102,40 @@ pub(super) async fn start_child(
         Err(failure) => {
             let failure = add_child_exit(failure, &child).await;
             let why = child.why_not_started();
-            let not_started = why.map(|error| Failure::start(&launch.command, &error));
+            let not_started = why.map(|error| Failure::start(command, &error));
             Err(not_started.unwrap_or(failure))
         }
     }
+}
+
+/// The command as it is started: in a sandbox, where it is to be in one.
+async fn confine(
+    launch: &Launch,
+    access: &ServerAccess,
+    deps: &SharedDeps,
+    server: &str,
+    environment: Vec<(OsString, OsString)>,
+) -> Result<SandboxedLaunch, Failure> {
+    let (policy, home) = match &access.sandbox {
+        SandboxDemand::None => {
+            return Ok(SandboxedLaunch { launch: launch.clone(), environment });
+        }
+        SandboxDemand::Required(policy) => (policy.clone(), Some(server.to_owned())),
+        SandboxDemand::Preferred(policy) => (policy.clone(), None),
+    };
+
+    let server = server.to_owned();
+    let launch = launch.clone();
+    let sandboxes = deps.sandboxes.clone();
+    let making = tokio::task::spawn_blocking(move || {
+        if home.is_none() && !sandboxes.work() {
+            tracing::warn!(server, "starting what an agent registered without a sandbox");
+            return Ok(SandboxedLaunch { launch, environment });
+        }
+        let wrapped = sandboxes.wrap(&launch, &policy, home.as_deref(), environment);
+        wrapped.map_err(|error| Failure::new(format!("it can have no sandbox: {error}")))
+    });
+    making.await.unwrap_or_else(|_| Err(Failure::new("it cannot be started")))
 }
 
 /// What a child finds in its environment beside the variables of its entry. Fails where its folder

@@ -32,6 +32,7 @@ impl Files {
             config: Some(folder.path().join("mcp.json")),
             pins: Some(folder.path().join("pins")),
             allow_stdio_registration: true,
+            sandbox_registered: false,
             supervisor: Some(supervisor()),
             connect_timeout: TimeSpan::seconds(CONNECT_LIMIT.as_secs()),
             ..McpSettings::default()

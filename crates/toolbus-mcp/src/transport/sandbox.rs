@@ -1,0 +1,227 @@
+//! Stdio servers in a sandbox: the command is put behind bubblewrap, which has the supervisor's
+//! pipes and hands them on.
+//!
+//! The server has namespaces of its own, no capability, the system's programs read-only, a home and
+//! a `/tmp` of its own, and of the host only what its policy names. Invariants: a server that is to
+//! be sandboxed is never started without; bubblewrap itself obeys no variable of the server's.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, OnceLock};
+
+use crate::config::{Launch, SandboxPolicy};
+use crate::small_file;
+
+/// Where distributions put bubblewrap; permissions to make user namespaces are bound to this path.
+const PROGRAM: &str = "/usr/bin/bwrap";
+/// The server's home, as it sees it.
+const HOME: &str = "/home/server";
+/// Sizes of the file systems in memory, in bytes. A home is one where it is not kept.
+const TMP_BYTES: u64 = 256 << 20;
+const SHM_BYTES: u64 = 64 << 20;
+const HOME_BYTES: u64 = 256 << 20;
+/// The user and the group of a server, as it sees itself.
+const SERVER_ID: &str = "65534";
+
+/// Folders of the root that are links into `/usr` on merged systems, and real elsewhere.
+const USR_LINKS: [&str; 6] = ["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
+/// What programs read of `/etc` to find libraries, names of users, and whom to trust. The rest may
+/// hold keys.
+const SETTINGS: [&str; 11] = [
+    "/etc/ld.so.cache",
+    "/etc/alternatives",
+    "/etc/passwd",
+    "/etc/group",
+    "/etc/localtime",
+    "/etc/nsswitch.conf",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/etc/ca-certificates",
+    "/etc/pki/tls/certs",
+    "/etc/pki/ca-trust/extracted",
+];
+/// And to find others.
+const NETWORK_SETTINGS: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
+
+/// Variables by which whoever starts a program can have the C library load or write files of their
+/// choice, beside all that begin with `LD_` or `MALLOC_`: those that it does not take from who
+/// starts a program of another user's rights.
+const LIBRARY_VARIABLES: [&str; 13] = [
+    "GCONV_PATH",
+    "GETCONF_DIR",
+    "GLIBC_TUNABLES",
+    "HOSTALIASES",
+    "LOCALDOMAIN",
+    "LOCPATH",
+    "NIS_PATH",
+    "NLSPATH",
+    "RESOLV_HOST_CONF",
+    "RES_OPTIONS",
+    "TMPDIR",
+    "TZ",
+    "TZDIR",
+];
+/// Variables of the bridge's that are about the host's folders.
+const HOST_VARIABLES: [&str; 3] = ["HOME", "TMPDIR", "USER"];
+
+/// Makes sandboxes, where bubblewrap is there and works. Clones share what was found out.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sandboxes {
+    /// The folder that keeps the homes of the operator's servers; without, they are in memory.
+    homes: Option<PathBuf>,
+    works: Arc<OnceLock<bool>>,
+}
+
+/// A command in its sandbox, and its environment.
+pub(crate) struct SandboxedLaunch {
+    pub(crate) launch: Launch,
+    pub(crate) environment: Vec<(OsString, OsString)>,
+}
+
+impl Sandboxes {
+    pub(crate) fn new(homes: Option<PathBuf>) -> Self {
+        Self { homes, works: Arc::default() }
+    }
+
+    /// Whether bubblewrap can make a sandbox here. The first time it is tried, which blocks for as
+    /// long as an empty program takes.
+    pub(crate) fn work(&self) -> bool {
+        *self.works.get_or_init(|| {
+            let mut options = Options::default();
+            options.isolate(false);
+            options.show_system(false);
+
+            let trial = Command::new(PROGRAM)
+                .args(options.0)
+                .args(["--", "/usr/bin/env"])
+                .env_clear()
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status();
+            trial.is_ok_and(|status| status.success())
+        })
+    }
+
+    /// Puts a command into a sandbox. `home` names the folder of the server, where one is kept. It
+    /// blocks.
+    ///
+    /// # Errors
+    /// When there can be no sandbox, or its home cannot be made.
+    pub(crate) fn wrap(
+        &self,
+        launch: &Launch,
+        policy: &SandboxPolicy,
+        home: Option<&str>,
+        environment: Vec<(OsString, OsString)>,
+    ) -> io::Result<SandboxedLaunch> {
+        if !self.work() {
+            let what = format!("{PROGRAM} is not there, or may not make one");
+            return Err(io::Error::other(what));
+        }
+        let mut options = Options::default();
+        options.isolate(policy.network);
+        options.show_system(policy.network);
+
+        match self.homes.as_ref().zip(home) {
+            Some((homes, name)) => {
+                let home = homes.join(name.to_ascii_lowercase());
+                small_file::create_folder(&home)?;
+                options.push([&"--bind", &home, &HOME]);
+            }
+            None => options.tmpfs(HOME_BYTES, HOME),
+        }
+
+        // After the file systems in memory, which would hide what is below them.
+        for mount in &policy.mounts {
+            let option = if mount.is_writable { "--bind" } else { "--ro-bind" };
+            options.push([&option, &mount.path, &mount.path]);
+        }
+        options.push([&"--remount-ro", &"/"]);
+        let folder = launch.folder.as_deref().unwrap_or(Path::new(HOME));
+        options.push([&"--chdir", &folder]);
+
+        Ok(finish(launch, options, environment))
+    }
+}
+
+/// The whole command. What bubblewrap itself would obey goes to the server by an option: those
+/// variables are no secrets, and others can read options.
+fn finish(
+    launch: &Launch,
+    mut options: Options,
+    mut environment: Vec<(OsString, OsString)>,
+) -> SandboxedLaunch {
+    environment.retain(|(name, _)| !HOST_VARIABLES.iter().any(|variable| name == variable));
+    environment.push(("HOME".into(), HOME.into()));
+    environment.push(("TMPDIR".into(), "/tmp".into()));
+    let own = launch.environment.iter();
+    environment.extend(own.map(|(name, value)| (name.into(), value.expose().into())));
+
+    for (name, value) in environment.extract_if(.., |(name, _)| is_for_the_library(name)) {
+        options.push([&"--setenv", &name, &value]);
+    }
+
+    options.push([&"--", &launch.command]);
+    let texts = options.0.into_iter().map(|option| option.to_string_lossy().into_owned());
+    let mut wrapped = launch.clone();
+    wrapped.command = PROGRAM.to_owned();
+    wrapped.arguments = texts.chain(launch.arguments.iter().cloned()).collect();
+    wrapped.environment.clear();
+    wrapped.folder = None;
+    SandboxedLaunch { launch: wrapped, environment }
+}
+
+/// Options of bubblewrap, in order.
+#[derive(Default)]
+struct Options(Vec<OsString>);
+
+impl Options {
+    fn push<const N: usize>(&mut self, options: [&dyn AsRef<OsStr>; N]) {
+        self.0.extend(options.iter().map(|option| option.as_ref().to_owned()));
+    }
+
+    fn tmpfs(&mut self, bytes: u64, path: &str) {
+        self.push([&"--size", &bytes.to_string(), &"--tmpfs", &path]);
+    }
+
+    /// Namespaces, and no rights in them.
+    fn isolate(&mut self, network: bool) {
+        self.push([&"--unshare-all", &"--unshare-user", &"--disable-userns"]);
+        if network {
+            self.push([&"--share-net"]);
+        }
+        self.push([&"--die-with-parent", &"--new-session", &"--cap-drop", &"ALL"]);
+        self.push([&"--uid", &SERVER_ID, &"--gid", &SERVER_ID, &"--hostname", &"sandbox"]);
+    }
+
+    /// The system's programs, and what they need, read-only.
+    fn show_system(&mut self, network: bool) {
+        self.push([&"--ro-bind", &"/usr", &"/usr"]);
+        for name in USR_LINKS {
+            let path = Path::new("/").join(name);
+            match fs::read_link(&path) {
+                Ok(target) => self.push([&"--symlink", &target, &path]),
+                Err(_) => self.push([&"--ro-bind-try", &path, &path]),
+            }
+        }
+
+        let network_settings: &[&str] = if network { &NETWORK_SETTINGS } else { &[] };
+        for path in SETTINGS.iter().chain(network_settings) {
+            self.push([&"--ro-bind-try", path, path]);
+        }
+
+        self.push([&"--proc", &"/proc", &"--dev", &"/dev"]);
+        self.tmpfs(SHM_BYTES, "/dev/shm");
+        self.push([&"--remount-ro", &"/dev"]);
+        self.tmpfs(TMP_BYTES, "/tmp");
+    }
+}
+
+fn is_for_the_library(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    name.starts_with("LD_") || name.starts_with("MALLOC_") || LIBRARY_VARIABLES.contains(&&*name)
+}
