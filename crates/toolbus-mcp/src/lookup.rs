@@ -4,16 +4,14 @@
 //! of calls are, and free of rmcp's types.
 
 use rmcp::model::{
-    CompletionInfo, GetPromptResult, ReadResourceResult, Resource, ResourceContents,
-    ResourceTemplate, Role,
+    GetPromptResult, ReadResourceResult, Resource, ResourceContents, ResourceTemplate, Role,
 };
 use serde_json::{Map, Value};
 use toolbus_bus::CallContext;
 use toolbus_wire::json::{RawJson, TooManyValues};
 use toolbus_wire::message::mcp::{
-    McpCompleteRequest, McpCompleteResponse, McpGetPromptResponse, McpListResourcesResponse,
-    McpPromptMessage, McpReadResourceResponse, McpResource, McpResourceContents,
-    McpResourceTemplate,
+    McpGetPromptResponse, McpListResourcesResponse, McpPromptMessage, McpReadResourceResponse,
+    McpResource, McpResourceContents, McpResourceTemplate,
 };
 
 use crate::call::Naming;
@@ -56,8 +54,6 @@ pub(crate) enum ReadRequest {
     Resource {
         uri: String,
     },
-    /// Values for an argument that somebody has begun.
-    Completion(McpCompleteRequest),
     /// What these params ask for, as their caller wrote them.
     Relay(Method, RawJson),
 }
@@ -68,7 +64,6 @@ pub(crate) enum ReadResponse {
     Prompt(McpGetPromptResponse),
     Resources(McpListResourcesResponse),
     Resource(McpReadResourceResponse),
-    Completion(McpCompleteResponse),
     Relay(RawJson),
 }
 
@@ -79,7 +74,6 @@ impl ReadRequest {
             Self::Prompt { .. } => "prompts/get",
             Self::Resources { .. } => "resources/list",
             Self::Resource { .. } => "resources/read",
-            Self::Completion(_) => "completion/complete",
             Self::Relay(method, _) => method.name(),
         }
     }
@@ -90,36 +84,8 @@ impl ReadRequest {
             Self::Prompt { name, .. } => name.len(),
             Self::Resources { cursor } => cursor.as_ref().map_or(0, String::len),
             Self::Resource { uri } => uri.len(),
-            Self::Completion(wanted) => {
-                let McpCompleteRequest { prompt_name, uri_template, .. } = wanted;
-                let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-                text(prompt_name)
-                    .max(text(uri_template))
-                    .max(wanted.argument_name.len())
-                    .max(wanted.argument_value.len())
-            }
             Self::Relay(_, params) => params.text().len().saturating_sub(RELAYED_BYTES_MAX),
         }
-    }
-}
-
-/// What a server proposes, within the limits of the protocol and ours.
-pub(crate) fn completion(info: CompletionInfo) -> McpCompleteResponse {
-    let offered = info.values.len();
-    let mut room = PAGE_BYTES_MAX;
-    let values = info.values.into_iter().take(CompletionInfo::MAX_VALUES).take_while(|value| {
-        let fits = value.len() <= room;
-        room = room.saturating_sub(value.len());
-        fits
-    });
-    let values: Vec<_> = values.collect();
-    let is_cut = values.len() < offered;
-
-    McpCompleteResponse {
-        values,
-        total: info.total,
-        has_more: if is_cut { Some(true) } else { info.has_more },
-        ..McpCompleteResponse::default()
     }
 }
 

@@ -13,7 +13,7 @@ use toolbus_bus::{Envelope, Topic};
 use toolbus_tools::GrantCheck;
 use toolbus_tools::id::ToolId;
 use toolbus_wire::message::mcp::{
-    McpCompleteRequest, McpGetPromptRequest, McpGetServiceDetailsRequest, McpListResourcesRequest,
+    McpGetPromptRequest, McpGetServiceDetailsRequest, McpListResourcesRequest,
     McpReadResourceRequest, McpRegisterServerRequest, McpResponse, McpUnregisterServerRequest,
     unknown_request_response,
 };
@@ -27,7 +27,6 @@ use crate::lookup::Lookup;
 use crate::registration_rules::RegistrationRules;
 use crate::server_pool::ServerPool;
 
-mod complete_argument;
 mod get_prompt;
 mod list_resources;
 mod read_resource;
@@ -121,7 +120,6 @@ manage_requests![
     McpGetPromptRequest,
     McpListResourcesRequest,
     McpReadResourceRequest,
-    McpCompleteRequest,
 ];
 
 impl Service for ManageService {

@@ -1,16 +1,10 @@
 //! Requests on one connection that only read: prompts, resources, completions.
 
-use std::collections::HashMap;
-
-use rmcp::model::{
-    ArgumentInfo, ClientRequest, CompleteRequest, CompleteRequestParams, CompletionContext,
-    ErrorCode, Reference, ServerResult,
-};
+use rmcp::model::ErrorCode;
 use rmcp::service::ServiceError;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 use toolbus_wire::json::RawJson;
-use toolbus_wire::message::mcp::McpCompleteRequest;
 
 use super::answers::{AnswerReader, CallFailure};
 use super::exchange::{Exchange, ExchangeScope, McpRequest};
@@ -18,7 +12,7 @@ use super::listing::{OfferLister, PageCursor};
 use super::request_sender::RequestSender;
 use crate::call::{Call, CallError};
 use crate::failure::Failure;
-use crate::lookup::{ReadRequest, ReadResponse, completion, contents, page, prompt};
+use crate::lookup::{ReadRequest, ReadResponse, contents, page, prompt};
 use crate::method::Method;
 use crate::record::About;
 
@@ -33,10 +27,10 @@ pub(super) async fn read(
     until: Instant,
 ) -> Result<ReadResponse, CallFailure> {
     let (method, params) = match request {
-        ReadRequest::Resources { .. } | ReadRequest::Completion(_) => {
+        ReadRequest::Resources { cursor } => {
             let response = tokio::select! {
                 biased;
-                response = read_at_once(sender, request) => response,
+                response = read_resource_page(sender, cursor.clone()) => response,
                 () = call.context.cancelled.cancelled() => return Err(CallFailure::Cancelled),
                 () = sleep_until(until) => return Err(CallFailure::TimedOut),
             };
@@ -107,43 +101,6 @@ async fn relay(
         Err(error) => {
             Err(AnswerReader::new(sender).explain_failure(call, &outcome.tag, error, || true).await)
         }
-    }
-}
-
-/// Makes a request that takes one round: no server asks back for these.
-async fn read_at_once(
-    sender: &RequestSender,
-    request: &ReadRequest,
-) -> Result<ReadResponse, ServiceError> {
-    match request {
-        ReadRequest::Completion(request) => complete_argument(sender, request).await,
-        ReadRequest::Resources { cursor } => read_resource_page(sender, cursor.clone()).await,
-        _ => Err(ServiceError::UnexpectedResponse),
-    }
-}
-
-async fn complete_argument(
-    sender: &RequestSender,
-    request: &McpCompleteRequest,
-) -> Result<ReadResponse, ServiceError> {
-    let reference = match (&request.prompt_name, &request.uri_template) {
-        (Some(prompt), _) => Reference::for_prompt(prompt.clone()),
-        (None, uri) => Reference::for_resource(uri.clone().unwrap_or_default()),
-    };
-    let argument = ArgumentInfo::new(&request.argument_name, &request.argument_value);
-    let decided = request.arguments.iter();
-    let decided =
-        decided.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
-    let decided: HashMap<_, _> = decided.collect();
-
-    let mut params = CompleteRequestParams::new(reference, argument);
-    params.context = (!decided.is_empty()).then(|| CompletionContext::with_arguments(decided));
-    let request = ClientRequest::CompleteRequest(CompleteRequest::new(params));
-    match sender.send(request).await? {
-        ServerResult::CompleteResult(result) => {
-            Ok(ReadResponse::Completion(completion(result.completion)))
-        }
-        _ => Err(ServiceError::UnexpectedResponse),
     }
 }
 

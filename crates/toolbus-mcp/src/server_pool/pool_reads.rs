@@ -1,4 +1,4 @@
-//! Prompts, resources and completions of the servers of a pool.
+//! Prompts and resources of the servers of a pool.
 
 use std::convert::Infallible;
 
@@ -6,8 +6,7 @@ use serde_json::{Map, Value};
 use toolbus_bus::Progress;
 use toolbus_wire::json::RawJson;
 use toolbus_wire::message::mcp::{
-    McpCompleteRequest, McpCompleteResponse, McpGetPromptResponse, McpListResourcesResponse,
-    McpReadResourceResponse,
+    McpGetPromptResponse, McpListResourcesResponse, McpReadResourceResponse,
 };
 
 use super::ServerPool;
@@ -58,21 +57,6 @@ impl ServerPool {
     ) -> Result<McpReadResourceResponse, CallError> {
         match self.read(lookup, ReadRequest::Resource { uri: uri.to_owned() }).await? {
             ReadResponse::Resource(contents) => Ok(contents),
-            _ => Err(unexpected_response()),
-        }
-    }
-
-    /// Asks a server for values of an argument that was begun.
-    ///
-    /// # Errors
-    /// When it proposes nothing, not even no value; see [`CallError`].
-    pub async fn complete(
-        &self,
-        lookup: Lookup,
-        request: McpCompleteRequest,
-    ) -> Result<McpCompleteResponse, CallError> {
-        match self.read(lookup, ReadRequest::Completion(request)).await? {
-            ReadResponse::Completion(completion) => Ok(completion),
             _ => Err(unexpected_response()),
         }
     }

@@ -31,8 +31,8 @@ use toolbus_tools::{
 };
 use toolbus_wire::json::RawJson;
 use toolbus_wire::message::mcp::{
-    McpCompleteRequest, McpGetPromptRequest, McpListResourcesRequest, McpReadResourceRequest,
-    McpRegisterServerRequest, McpSubscribeRequest, McpUnregisterServerRequest,
+    McpReadResourceRequest, McpRegisterServerRequest, McpRelayRequest, McpSubscribeRequest,
+    McpUnregisterServerRequest,
 };
 use toolbus_wire::message::tool::ToolInvokeRequest;
 use toolbus_wire::name::{AgentName, InstanceId};
@@ -127,6 +127,12 @@ impl Fleet {
         let tool = ToolName::parse(method).unwrap();
         let call = Call::new(&scope, CallId::random(), tool, Arguments::Text(None));
         self.invoker.admit(call, read_subject("files", method)).await?.run(read).await
+    }
+
+    /// A read of the server `files`.
+    async fn relay(&self, method: &'static str, params: Value) -> Result<RawJson, CallError> {
+        let params = RawJson::of(&params);
+        self.read(method, |context| self.directory.relay("files", method, params, context)).await
     }
 
     async fn subscribe(&self) -> Result<ResourceSubscription, CallError> {
@@ -270,24 +276,12 @@ async fn an_agent_with_the_key_does_all_that_it_did_before() {
     let error = fleet.call("mcp_invoke_tool", unknown).await.unwrap_err();
     assert_eq!(error.code, ErrorCode::ToolNotFound);
 
-    let server_name = || "files".to_owned();
-    let prompt = McpGetPromptRequest {
-        server_name: server_name(),
-        prompt_name: "greet".to_owned(),
-        ..McpGetPromptRequest::default()
-    };
-    fleet.read("prompts/get", |context| fleet.directory.prompt(&prompt, context)).await.unwrap();
-    let page = McpListResourcesRequest { server_name: server_name(), cursor: Some("3".into()) };
-    fleet.read("resources/list", |c| fleet.directory.resources(&page, c)).await.unwrap();
-    let resource = McpReadResourceRequest { server_name: server_name(), uri: "a://2".to_owned() };
-    fleet.read("resources/read", |c| fleet.directory.resource(&resource, c)).await.unwrap();
-    let completion = McpCompleteRequest {
-        server_name: server_name(),
-        prompt_name: Some("greet".to_owned()),
-        argument_name: "who".to_owned(),
-        ..McpCompleteRequest::default()
-    };
-    fleet.read("completion/complete", |c| fleet.directory.complete(&completion, c)).await.unwrap();
+    fleet.relay("prompts/get", json!({"name": "greet", "arguments": {}})).await.unwrap();
+    fleet.relay("resources/list", json!({"cursor": "3"})).await.unwrap();
+    fleet.relay("resources/read", json!({"uri": "a://2"})).await.unwrap();
+    let argument = json!({"name": "who", "value": ""});
+    let begun = json!({"ref": {"type": "ref/prompt", "name": "greet"}, "argument": argument});
+    fleet.relay("completion/complete", begun).await.unwrap();
     drop(fleet.subscribe().await.unwrap());
 
     let expected = [
@@ -378,9 +372,7 @@ async fn an_agent_without_the_key_learns_what_there_is_and_runs_nothing() {
             let expected = "this bridge requires a grant: ";
             assert!(error.message.contains(expected), "{tool} {arguments}: {error}");
         }
-        let resource =
-            McpReadResourceRequest { server_name: "files".to_owned(), uri: "a://1".to_owned() };
-        let read = fleet.read("resources/read", |c| fleet.directory.resource(&resource, c)).await;
+        let read = fleet.relay("resources/read", json!({"uri": "a://1"})).await;
         assert_eq!(read.unwrap_err().code, ErrorCode::Denied);
         assert_eq!(fleet.subscribe().await.err().map(|e| e.code), Some(ErrorCode::Denied));
         assert_eq!(fleet.asked(), [""; 0]);
@@ -494,6 +486,12 @@ async fn nobody_manages_servers_with_the_grant_of_another_request() {
     };
     let read = McpReadResourceRequest { server_name: server_name(), uri: "a://1".to_owned() };
     let subscribe = McpSubscribeRequest { server_name: server_name(), uris: vec!["a://1".into()] };
+    let relay = McpRelayRequest {
+        tool_call_id: "1".to_owned(),
+        server_name: server_name(),
+        method: "tools/call".to_owned(),
+        params: RawJson::of(&json!({"name": "write", "arguments": {"n": 5}})),
+    };
     let bodies = [
         (&topic::MCP_MANAGE, Envelope::of(&register, "RockBot")),
         (
@@ -502,6 +500,7 @@ async fn nobody_manages_servers_with_the_grant_of_another_request() {
         ),
         (&topic::MCP_MANAGE, Envelope::of(&read, "RockBot")),
         (&topic::MCP_SUBSCRIBE, Envelope::of(&subscribe, "RockBot")),
+        (&topic::MCP_RELAY, Envelope::of(&relay, "RockBot")),
     ];
     let mut denials = 0;
     for (topic, request) in bodies {
@@ -579,13 +578,15 @@ async fn a_refused_request_that_another_bridge_may_have_started_has_an_unknown_o
 #[tokio::test]
 async fn a_permit_is_for_what_has_passed_the_gates() {
     let fleet = Fleet::start(requires(), Some(key())).await;
-    let resource =
-        McpReadResourceRequest { server_name: "files".to_owned(), uri: "a://1".to_owned() };
-    let read = |context| fleet.directory.resource(&resource, context);
-    assert_eq!(fleet.read("prompts/get", read).await.unwrap_err().code, ErrorCode::Denied);
-    let other = McpReadResourceRequest { server_name: "other".to_owned(), ..resource.clone() };
-    let read = |context| fleet.directory.resource(&other, context);
-    assert_eq!(fleet.read("resources/read", read).await.unwrap_err().code, ErrorCode::Denied);
+    let read = |server: &'static str| {
+        let params = RawJson::of(&json!({"uri": "a://1"}));
+        let directory = &fleet.directory;
+        move |context| directory.relay(server, "resources/read", params, context)
+    };
+    let another_method = fleet.read("prompts/get", read("files")).await;
+    assert_eq!(another_method.unwrap_err().code, ErrorCode::Denied);
+    let another_server = fleet.read("resources/read", read("other")).await;
+    assert_eq!(another_server.unwrap_err().code, ErrorCode::Denied);
     assert_eq!(fleet.asked(), [""; 0]);
     fleet.end().await;
 }

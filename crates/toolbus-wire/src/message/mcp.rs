@@ -15,12 +15,10 @@ use super::{Message, Secret, field};
 use crate::ErrorCode;
 use crate::frame::SHORT_STRING_BYTES_MAX;
 
-mod completion;
 mod relay;
 mod resource;
 mod subscription;
 
-pub use completion::*;
 pub use relay::*;
 pub use resource::*;
 pub use subscription::*;
@@ -518,7 +516,6 @@ macro_rules! mcp_responses {
 }
 
 mcp_responses![
-    McpCompleteResponse,
     McpGetPromptResponse,
     McpGetServiceDetailsResponse,
     McpListResourcesResponse,
