@@ -23,7 +23,7 @@ use crate::server_pool::{Change, Changes, ServerPool};
 /// Most agents that are remembered because they asked; the one that asked longest ago goes first.
 const ASKERS_MAX: usize = 64;
 /// How long changes and requests are collected before they are answered together.
-const COLLECT_INTERVAL: Duration = Duration::from_millis(200);
+const COLLECT_INTERVAL: Duration = Duration::from_millis(50);
 
 pub(super) struct Announcer {
     bus: Arc<dyn Bus>,

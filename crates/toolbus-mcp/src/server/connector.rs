@@ -33,7 +33,8 @@ const RETRY_BACKOFF: Duration = Duration::from_secs(1);
 const RETRY_BACKOFF_MAX: Duration = Duration::from_secs(60);
 /// How long after a failed attempt a call that needs the server has the next one made.
 const ON_DEMAND_BACKOFF: Duration = Duration::from_secs(1);
-/// How long a server that changes its tools is left to finish changing them.
+/// How long a server that changes its tools is left to finish changing them. When it goes on, the
+/// pause before each listing is twice the one before.
 const LIST_CHANGE_GRACE: Duration = Duration::from_millis(500);
 /// How old a listing is at least when agents have the server list again.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(30);
@@ -80,7 +81,7 @@ impl ServerConnector {
             phase: watch::Sender::new(ConnectionPhase::Configured),
             requested_attempt: watch::Sender::new(0),
             refresh_requested: Notify::new(),
-            change_pace: Mutex::new(ChangePace::new()),
+            change_pace: Mutex::new(ChangePace::new(LIST_CHANGE_GRACE)),
             handshake: Mutex::new(Handshake::Discover),
             unavailable: RwLock::default(),
         }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
@@ -11,6 +12,9 @@ use super::{ServerPool, WeakServerPool};
 use crate::change_pace::ChangePace;
 use crate::server::Server;
 use crate::server_name::ServerName;
+
+/// The pause between the first two reports of one server; each after is twice as long.
+const REPORT_BACKOFF: Duration = Duration::from_millis(125);
 
 /// A difference among the servers of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,7 +131,8 @@ impl Changes {
             if self.reported.get(name) == Some(&state) {
                 continue;
             }
-            let pace = self.paces.entry(name.clone()).or_insert_with(ChangePace::new);
+            let pace =
+                self.paces.entry(name.clone()).or_insert_with(|| ChangePace::new(REPORT_BACKOFF));
             let due = pace.due(now);
             if due > now {
                 next_due = Some(next_due.map_or(due, |next| next.min(due)));

@@ -112,7 +112,13 @@ impl ServerHandler for Server {
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let tools = self.offer.tools.iter().map(|offered| offered.tool.clone());
-        Ok(ListToolsResult::with_all_items(tools.collect()))
+        let mut tools: Vec<_> = tools.collect();
+
+        let changes = self.changes.borrow().tools;
+        if let Some(first) = tools.first_mut().filter(|_| changes > 0) {
+            first.description = Some(describe_change(changes).into());
+        }
+        Ok(ListToolsResult::with_all_items(tools))
     }
 
     async fn call_tool(
@@ -159,7 +165,13 @@ impl ServerHandler for Server {
         _context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
         let prompts = self.offer.prompts.iter().map(|offered| offered.prompt.clone());
-        Ok(ListPromptsResult::with_all_items(prompts.collect()))
+        let mut prompts: Vec<_> = prompts.collect();
+
+        let changes = self.changes.borrow().prompts;
+        if let Some(first) = prompts.first_mut().filter(|_| changes > 0) {
+            first.description = Some(describe_change(changes));
+        }
+        Ok(ListPromptsResult::with_all_items(prompts))
     }
 
     async fn get_prompt(
@@ -282,6 +294,12 @@ impl ServerHandler for Server {
             reported = now;
         }
     }
+}
+
+/// A description of what has changed so often: clients that look need not believe a report that
+/// nothing comes of.
+fn describe_change(times: u64) -> String {
+    format!("Has changed {times} times")
 }
 
 #[tokio::main(flavor = "current_thread")]
