@@ -90,7 +90,8 @@ pub(crate) fn error_result(error: &CallError) -> RawJson {
     RawJson::of(&result)
 }
 
-/// What a server wrote goes as it is. Without blocks the text is all there is; with blocks it is in them. The value goes beside them.
+/// What a server wrote goes as it is. Without blocks the text is all there is; with blocks it is in
+/// them. The value goes beside them.
 fn call_result(output: Output) -> RawJson {
     if let Some(result) = output.mcp {
         return result;

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
+use toolbus_bus::Envelope;
 use toolbus_bus::requester::{self, Requester};
-use toolbus_bus::{CallContext, Envelope};
 use toolbus_tools::bus::{RemoteCall, error_of, output_of};
 use toolbus_tools::call::{CallError, Invocation, Output};
-use toolbus_tools::{Door, Executor, Permit, Subject};
+use toolbus_tools::{Door, Executor, Subject};
 use toolbus_wire::header::{self, Headers};
-use toolbus_wire::json::RawJson;
 use toolbus_wire::message::mcp::McpNearestNames;
 use toolbus_wire::{ErrorCode, queue, topic};
 
@@ -80,13 +79,12 @@ impl InvokeTool {
         let may_repeat = subject.annotations.may_repeat();
         // A client of MCP is told what the server says, and everybody else what models read.
         let is_relayed = scope.door == Door::Mcp && self.is_relayed(server);
+        let (permit, context) = (&call.permit, call.context);
+        let relay = Relay { server, method: "tools/call", params, may_repeat, permit, context };
         let replied = if is_relayed {
-            let (permit, context) = (&call.permit, call.context);
-            let method = "tools/call";
-            let relay = Relay { server, method, params, may_repeat, permit, context };
             relay.request(&self.requester).await
         } else {
-            self.remote_call(server, tool, params, may_repeat, &call.permit, call.context).await
+            self.request_text(tool, relay).await
         };
 
         let reply = replied.map_err(|error| match error {
@@ -124,15 +122,12 @@ impl InvokeTool {
     }
 
     /// Has a bridge call the tool, for who reads its text.
-    async fn remote_call(
+    async fn request_text(
         &self,
-        server: &str,
         tool: &str,
-        params: RawJson,
-        may_repeat: bool,
-        permit: &Permit,
-        context: CallContext,
+        call: Relay<'_>,
     ) -> Result<Envelope, requester::Error> {
+        let Relay { server, params, may_repeat, permit, context, .. } = call;
         let remote = RemoteCall {
             may_repeat,
             topic: &topic::TOOL_INVOKE_MCP,

@@ -53,7 +53,8 @@ pub struct Options {
     /// This process.
     pub instance: InstanceId,
     /// How many calls run at a time, over all servers, and how many requests of MCP clients beside
-    /// them. More wait in the queue, so it should be well over [`crate::server_pool::PoolConfig::calls_per_server_max`].
+    /// them. More wait in the queue, so it should be well over
+    /// [`crate::server_pool::PoolConfig::calls_per_server_max`].
     pub concurrency: NonZeroU16,
     /// What agents may register. Its word on private addresses is to be that of
     /// [`crate::server_pool::PoolConfig::private_registration`].

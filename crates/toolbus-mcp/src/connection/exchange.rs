@@ -323,15 +323,15 @@ impl<'a> McpRequest<'a> {
                 (params.input_responses, params.request_state) = (responses, state);
                 ClientRequest::ReadResourceRequest(ReadResourceRequest::new(params))
             }
-            Method::ListResources => {
-                let mut request = ListResourcesRequest::default();
-                request.params = Some(serde_json::from_str(text)?);
-                ClientRequest::ListResourcesRequest(request)
-            }
+            Method::ListResources => ClientRequest::ListResourcesRequest(ListResourcesRequest {
+                params: Some(serde_json::from_str(text)?),
+                ..ListResourcesRequest::default()
+            }),
             Method::ListResourceTemplates => {
-                let mut request = ListResourceTemplatesRequest::default();
-                request.params = Some(serde_json::from_str(text)?);
-                ClientRequest::ListResourceTemplatesRequest(request)
+                ClientRequest::ListResourceTemplatesRequest(ListResourceTemplatesRequest {
+                    params: Some(serde_json::from_str(text)?),
+                    ..ListResourceTemplatesRequest::default()
+                })
             }
             Method::Complete => {
                 ClientRequest::CompleteRequest(CompleteRequest::new(serde_json::from_str(text)?))

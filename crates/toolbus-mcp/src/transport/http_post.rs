@@ -255,6 +255,7 @@ fn events_of(response: Response, wire: &Arc<WireState>) -> EventStream {
     let bytes = response.bytes_stream().map_err(io::Error::other).boxed();
     let reader = EventReader::new(StreamReader::new(bytes), MESSAGE_BYTES_MAX);
     let wire = Arc::clone(wire);
+
     stream::unfold((reader, wire), async |(mut reader, wire)| {
         loop {
             let data = match reader.next().await {
@@ -267,6 +268,7 @@ fn events_of(response: Response, wire: &Arc<WireState>) -> EventStream {
                     serde_json::to_string(&answer).unwrap_or_default()
                 }
             };
+
             let place = reader.take_place();
             let event = Sse { event: None, data: Some(data), id: place.id, retry: place.retry };
             if let Some(event) = look_at_event(event, &wire) {

@@ -199,48 +199,4 @@ const MEMBERS_MAX: usize = 1 << 16;
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn raw(text: &str) -> RawJson {
-        RawJson::parse(text.to_owned()).unwrap()
-    }
-
-    #[test]
-    fn a_text_stays_as_it_was_written() {
-        let text = r#"{"b":12345678901234567890123,"a":1.50,"é\u0041":[ ]}"#;
-        let written = serde_json::to_string(&raw(text)).unwrap();
-        assert_eq!(written, text);
-        let read: RawJson = serde_json::from_str(&written).unwrap();
-        assert_eq!(read, raw(text));
-    }
-
-    #[test]
-    fn values_are_counted_outside_of_texts() {
-        for (text, count) in
-            [("0", 1), ("[]", 2), ("[0,0,0]", 4), (r#"{"a,[":"\",{"}"#, 2), (r#"{"a":[1,{}]}"#, 5)]
-        {
-            assert_eq!(count_values(text.as_bytes()), count, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_value_with_too_many_values_is_not_made() {
-        assert_eq!(raw("[1,2]").to_value(3), Ok(serde_json::json!([1, 2])));
-        assert_eq!(raw("[1,2,3]").to_value(3), Err(TooManyValues { max: 3 }));
-    }
-
-    #[test]
-    fn a_member_is_replaced_where_it_stands() {
-        let object = raw(r#"{"a":1,"b":2,"a":3}"#);
-        let with = |name, value: Option<&str>| {
-            object.with_member(name, value.map(raw).as_ref()).text().to_owned()
-        };
-        assert_eq!(with("a", Some("9")), r#"{"a":9,"b":2}"#);
-        assert_eq!(with("a", None), r#"{"b":2}"#);
-        assert_eq!(with("c", Some("[1]")), r#"{"a":1,"b":2,"a":3,"c":[1]}"#);
-        assert_eq!(raw("{}").with_member("a", None).text(), "{}");
-        assert_eq!(raw("[1]").with_member("a", Some(&raw("1"))).text(), "[1]");
-        assert_eq!(object.member("a"), Some(raw("1")));
-    }
-}
+mod tests;

@@ -1,3 +1,5 @@
+//! Requests of MCP clients to MCP servers, as they are written.
+
 use serde::{Deserialize, Serialize};
 
 use crate::Message;
