@@ -114,7 +114,9 @@ impl InvokeTool {
     pub(crate) fn granted_time(&self, server: &str, tool: &str) -> Option<Duration> {
         let servers = self.index.servers();
         let timeouts = find_exact_server(&servers, server)?.timeouts.as_ref()?;
-        Some(timeouts.of_tool(tool) + ANSWER_GRACE)
+        let granted = timeouts.of_tool(tool);
+        // A worker leaves a tenth of a call's time to the answer.
+        Some(granted + granted / 8 + ANSWER_GRACE)
     }
 
     fn is_relayed(&self, server: &str) -> bool {
