@@ -102,10 +102,11 @@ fn arguments_of(tool: &str) -> Option<Value> {
 /// Without what is the moment's or the connection's, which nobody could repeat; and without what a
 /// tool says of tasks, which are made with a server and not through the fleet.
 fn repeatable(mut value: Value) -> Value {
-    for tool in value["tools"].as_array_mut().into_iter().flatten() {
+    let tools = value.get_mut("tools").and_then(Value::as_array_mut);
+    for tool in tools.into_iter().flatten() {
         tool.as_object_mut().unwrap().remove("execution");
     }
-    if let Some(content) = value["content"].as_array_mut() {
+    if let Some(content) = value.get_mut("content").and_then(Value::as_array_mut) {
         content.retain(|block| {
             let text = block["text"].as_str().unwrap_or_default();
             !text.contains("created at") && !text.contains("Resource 1")
