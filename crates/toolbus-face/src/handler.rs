@@ -11,7 +11,7 @@ use rmcp::model::{
     GetPromptRequestParams, GetPromptResponse, Implementation, InputResponses,
     ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod,
     ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, PromptsCapability, ReadResourceRequestMethod,
+    MetaObject, PaginatedRequestParams, PromptsCapability, ReadResourceRequestMethod,
     ReadResourceRequestParams, ReadResourceResponse, ResourcesCapability, ServerCapabilities,
     ServerConfig, SubscribeRequestMethod, SubscribeRequestParams, Tool, UnsubscribeRequestMethod,
     UnsubscribeRequestParams,
@@ -32,6 +32,7 @@ use crate::offer::{self, BesideTools, Offer, Target};
 use crate::outcome::{self, ServerErrors};
 use crate::pending_call::{CallOutcome, ClientLinks, NewCall};
 use crate::protocol_version;
+use crate::resource_requests::ServerRequests;
 use crate::subscriptions::{self, ResourceSubscriptions};
 use crate::suspended_calls::{NamedRequest, RequestIdentity, SuspendedCalls};
 use crate::written_results::ResultSlot;
@@ -62,6 +63,17 @@ fn client_scope(agent: &AgentName, view: View) -> Arc<Scope> {
     let scope = Scope::new(Door::Mcp, Principal::claimed(CLIENT), agent.clone());
     let session = SessionId::parse(format!("mcp/{}", scope.run.as_str()));
     Arc::new(scope.with_session(session.ok()).with_view(view))
+}
+
+/// Has the server answer a request that asks nothing back. The result goes into the slot of the
+/// request; the meta is that of what stands in for it.
+async fn relay_to_slot(
+    requests: &ServerRequests<'_>,
+    method: &'static str,
+    context: &RequestContext<RoleServer>,
+) -> Result<MetaObject, ErrorData> {
+    let result = requests.relay(method, ClientParams::of(context), &Asker::none()).await?;
+    Ok(ResultSlot::of(context).keep(result))
 }
 
 impl Handler {
@@ -292,11 +304,9 @@ impl Handler {
         let requests = self.offer.resources(&self.scope, &context.ct);
         let requests =
             requests.ok_or_else(ErrorData::method_not_found::<ListResourcesRequestMethod>)?;
-        let params = ClientParams::of(&context);
-        let method = ListResourcesRequestMethod::VALUE;
-        let result = requests.relay(method, params, &Asker::none()).await?;
+        let meta = relay_to_slot(&requests, ListResourcesRequestMethod::VALUE, &context).await?;
         let mut stand_in = ListResourcesResult::with_all_items(Vec::new());
-        stand_in.meta = Some(ResultSlot::of(&context).keep(result));
+        stand_in.meta = Some(meta);
         Ok(stand_in)
     }
 
@@ -308,11 +318,10 @@ impl Handler {
         let requests = self.offer.resources(&self.scope, &context.ct);
         let requests = requests
             .ok_or_else(ErrorData::method_not_found::<ListResourceTemplatesRequestMethod>)?;
-        let params = ClientParams::of(&context);
-        let method = ListResourceTemplatesRequestMethod::VALUE;
-        let result = requests.relay(method, params, &Asker::none()).await?;
+        let meta =
+            relay_to_slot(&requests, ListResourceTemplatesRequestMethod::VALUE, &context).await?;
         let mut stand_in = ListResourceTemplatesResult::with_all_items(Vec::new());
-        stand_in.meta = Some(ResultSlot::of(&context).keep(result));
+        stand_in.meta = Some(meta);
         Ok(stand_in)
     }
 
@@ -397,11 +406,9 @@ impl Handler {
         let requests = self.offer.requests(&self.scope, &context.ct);
         let requests = requests.filter(|_| self.beside_tools().completions);
         let requests = requests.ok_or_else(ErrorData::method_not_found::<CompleteRequestMethod>)?;
-        let params = ClientParams::of(&context);
-        let method = CompleteRequestMethod::VALUE;
-        let result = requests.relay(method, params, &Asker::none()).await?;
+        let meta = relay_to_slot(&requests, CompleteRequestMethod::VALUE, &context).await?;
         let mut stand_in = CompleteResult::new(CompletionInfo::default());
-        stand_in.meta = Some(ResultSlot::of(&context).keep(result));
+        stand_in.meta = Some(meta);
         Ok(stand_in)
     }
 }

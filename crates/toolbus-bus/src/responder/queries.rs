@@ -2,9 +2,8 @@
 //!
 //! A request may have waited in its queue while nothing of its cancel message could be heard here,
 //! or may have been held up together with it. Such a request is started only once its caller says
-//! that it still waits. And a request that was
-//! handed out before may be running at a worker that lives; where the caller cannot find that out,
-//! the workers are asked.
+//! that it still waits. And a request that was handed out before may be running at a worker that
+//! lives; where the caller cannot find that out, the workers are asked.
 
 use std::collections::HashMap;
 use std::sync::Arc;
