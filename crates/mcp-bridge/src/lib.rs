@@ -38,6 +38,7 @@ pub fn main(arguments: Arguments, supervisor: Supervisor) -> Exit {
         None => {
             let work = |mut settings: Settings, context| {
                 settings.mcp.supervisor = Some(supervisor);
+                settings.mcp.elects_owners = true;
                 serve(settings, context)
             };
             service::run(&program(Role::Service), &arguments.common, own, work)

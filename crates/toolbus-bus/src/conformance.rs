@@ -284,6 +284,8 @@ macro_rules! conformance_tests {
                 a_private_queue_belongs_to_one_consumer,
                 a_private_queue_ends_with_its_consumer,
                 a_private_queue_ends_with_its_process,
+                one_consumer_of_a_single_active_queue_has_every_message,
+                a_single_active_queue_is_handed_on_by_a_stop,
             }
         }
     };

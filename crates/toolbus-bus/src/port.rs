@@ -141,6 +141,11 @@ pub struct Subscription {
 pub enum Lifetime {
     /// It outlives its consumers and the broker's restarts, and keeps messages for them.
     Durable,
+    /// It outlives its consumers as a durable one does. Of those that are there, one alone is
+    /// handed messages, until it ends: a single active consumer, as RabbitMQ calls it. A consumer
+    /// ends when it is lost, where others go on, since another may have been active meanwhile. A
+    /// queue that nobody has consumed for ten minutes is gone, and it keeps no dead letters.
+    SingleActive,
     /// It belongs to one consumer and ends with it or with its connection.
     Private,
 }
@@ -184,6 +189,12 @@ impl Subscription {
     #[must_use]
     pub fn durable(name: impl Into<String>, pattern: TopicPattern, flow: Flow) -> Self {
         Self { pattern, name: name.into(), lifetime: Lifetime::Durable, flow }
+    }
+
+    /// A durable queue that one consumer has at a time.
+    #[must_use]
+    pub fn single_active(name: impl Into<String>, pattern: TopicPattern, flow: Flow) -> Self {
+        Self { pattern, name: name.into(), lifetime: Lifetime::SingleActive, flow }
     }
 
     /// A queue of one's own that ends with its consumer.
@@ -339,10 +350,17 @@ pub struct Consumer {
 
 impl Consumer {
     /// For adapters: `stop` ends the fetching of messages, `expire` drops handlers that still run,
-    /// and the consumer has ended when `tasks` is closed and empty.
+    /// and the consumer has ended when `tasks` is closed and empty. A consumer that is lost and
+    /// does not go on cancels `stop` itself.
     #[must_use]
     pub fn new(stop: CancellationToken, expire: CancellationToken, tasks: TaskTracker) -> Self {
         Self { stop, expire, tasks }
+    }
+
+    /// Waits until it takes no more messages: it was stopped, its bus was closed, or it was lost
+    /// and does not go on.
+    pub async fn wait_stopped(&self) {
+        self.stop.cancelled().await;
     }
 
     /// Takes no more messages, waits up to `grace` for handlers that run, and gives the messages

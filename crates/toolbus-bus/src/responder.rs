@@ -37,7 +37,7 @@ use crate::clock::PeerClocks;
 use crate::deadline::REQUEST_TIMEOUT_MAX;
 use crate::metrics::Answered;
 pub use crate::parked_request::ParkedRequest;
-use crate::port::{Bus, Consumer, Flow, SubscribeError, Subscription};
+use crate::port::{Bus, Consumer, Flow, Handler, SubscribeError, Subscription};
 use crate::slot::Slot;
 use crate::{CallContext, TopicPattern};
 use cancel::Cancels;
@@ -78,6 +78,13 @@ pub trait Service: Send + Sync + 'static {
         Ok(())
     }
 
+    /// The topic of the worker that a request is for, if that is not this one. A request that was
+    /// not begun is passed on as it is, and answered there.
+    fn forward_to(&self, request: &Self::Request, received: Received<'_>) -> Option<Topic> {
+        let _ = (request, received);
+        None
+    }
+
     /// Does the work. The future is dropped when time is up, so what it started must end with it.
     fn serve(&self, request: Self::Request, context: Context) -> BoxFuture<'_, Reply>;
 
@@ -106,6 +113,8 @@ pub struct Call<R> {
 /// A request as it came.
 #[derive(Debug, Clone, Copy)]
 pub struct Received<'a> {
+    /// The topic that its caller sent it to.
+    pub topic: &'a Topic,
     /// The message.
     pub envelope: &'a Envelope,
     /// It came before, to a worker that did not answer it, and that may have started it.
@@ -304,17 +313,66 @@ impl Responder {
         parked_requests: Vec<ParkedRequest>,
         service: impl Service,
     ) -> Result<Self, SubscribeError> {
+        let subscription = Subscription::durable(
+            listen.subscription.clone(),
+            TopicPattern::from(listen.topic.clone()),
+            Flow::Concurrent(listen.concurrency),
+        );
+
+        let prepared = PreparedResponder::start(&bus, listen, service).await?;
+        // They are known at once, and started when nothing can keep this responder from working.
+        let held_back = prepared.parked.hold_back();
+        for request in parked_requests {
+            prepared.take_up(request);
+        }
+
+        let handler = Arc::clone(&prepared.handler) as Arc<dyn Handler>;
+        let requests = bus.subscribe(subscription, handler).await?;
+        drop(held_back);
+        prepared.opened.cancel();
+
+        let PreparedResponder { control, outbox, heartbeats, parked, .. } = prepared;
+        let _expire_parked = parked.expire_guard();
+        Ok(Self { requests, control, outbox, heartbeats, parked, _expire_parked })
+    }
+
+    /// Takes no more requests, waits up to `grace` for those that run, and gives the rest back.
+    /// Parked calls end at once: as cancelled, or without a word where they are kept in a store.
+    pub async fn stop(self, grace: Duration) {
+        let ends_at = Instant::now() + grace.min(REQUEST_TIMEOUT_MAX);
+        self.requests.stop(grace).await;
+        self.parked.stop(ends_at.saturating_duration_since(Instant::now())).await;
+        self.control.stop().await;
+        self.heartbeats.stop().await;
+        self.outbox.stop().await;
+    }
+}
+
+/// A responder that hears cancel messages, and no requests yet.
+struct PreparedResponder<S> {
+    worker: Arc<Worker<S>>,
+    handler: Arc<RequestHandler<S>>,
+    /// Fires when requests may be answered.
+    opened: CancellationToken,
+    control: ControlConsumers,
+    outbox: Outbox,
+    heartbeats: Heartbeats,
+    parked: ParkedCalls,
+}
+
+impl<S: Service> PreparedResponder<S> {
+    async fn start(bus: &Arc<dyn Bus>, listen: Listen, service: S) -> Result<Self, SubscribeError> {
         let stop = CancellationToken::new();
-        let outbox = Outbox::start(Arc::clone(&bus), service.source(), stop.clone());
+        let outbox = Outbox::start(Arc::clone(bus), service.source(), stop.clone());
         let questions = Arc::new(OpenQuestions::default());
         let inbox = topic::tool_worker(&listen.instance);
         let (source, own) = (service.source(), inbox.clone());
         let clocks = Arc::new(PeerClocks::new());
         let queries =
-            CallQueries::new(Arc::clone(&bus), source, &listen.instance, own, Arc::clone(&clocks));
+            CallQueries::new(Arc::clone(bus), source, &listen.instance, own, Arc::clone(&clocks));
         let queries = Arc::new(queries);
         let asks =
-            Asks::new(Arc::clone(&bus), outbox.clone(), source, inbox, Arc::clone(&questions));
+            Asks::new(Arc::clone(bus), outbox.clone(), source, inbox, Arc::clone(&questions));
         let cancels = Arc::new(Cancels::default());
         let memory = OutcomeMemory::default();
         let parked = ParkedCalls::new(listen.concurrency.get());
@@ -332,14 +390,14 @@ impl Responder {
             memory: memory.clone(),
             outbox: outbox.clone(),
         };
-        let control = control.subscribe(&*bus, &listen.subscription, &listen.instance).await?;
+        let control = control.subscribe(&**bus, &listen.subscription, &listen.instance).await?;
         let worker = Arc::new(Worker {
+            bus: Arc::clone(bus),
             service,
-            topic: listen.topic.clone(),
             memory,
             clocks,
             cancels,
-            room: RequestRoom::new(),
+            room: RequestRoom::new(listen.concurrency),
             outbox: outbox.clone(),
             heartbeats: heartbeats.clone(),
             asks,
@@ -348,36 +406,61 @@ impl Responder {
             _end: end,
         });
 
-        // They are known at once, and started when nothing can keep this responder from working.
-        let held_back = parked.hold_back();
-        for request in parked_requests {
-            let worker = Arc::clone(&worker);
-            let deadline = Some(request.deadline());
-            let delivery = request.into_delivery();
-            parked.take_up(|slot| Box::pin(worker.answer(delivery, slot, deadline)));
-        }
-
         let opened = CancellationToken::new();
-        let handler = RequestHandler::new(worker, parked.clone(), opened.clone());
-        let subscription = Subscription::durable(
-            listen.subscription,
-            TopicPattern::from(listen.topic),
-            Flow::Concurrent(listen.concurrency),
-        );
-        let requests = bus.subscribe(subscription, Arc::new(handler)).await?;
-        drop(held_back);
-        opened.cancel();
-
-        let _expire_parked = parked.expire_guard();
-        Ok(Self { requests, control, outbox, heartbeats, parked, _expire_parked })
+        let handler = RequestHandler::new(Arc::clone(&worker), parked.clone(), opened.clone());
+        let handler = Arc::new(handler);
+        Ok(Self { worker, handler, opened, control, outbox, heartbeats, parked })
     }
 
-    /// Takes no more requests, waits up to `grace` for those that run, and gives the rest back.
-    /// Parked calls end at once: as cancelled, or without a word where they are kept in a store.
-    pub async fn stop(self, grace: Duration) {
-        let ends_at = Instant::now() + grace.min(REQUEST_TIMEOUT_MAX);
-        self.requests.stop(grace).await;
-        self.parked.stop(ends_at.saturating_duration_since(Instant::now())).await;
+    /// Takes up a request that an earlier process has left parked.
+    fn take_up(&self, request: ParkedRequest) {
+        let worker = Arc::clone(&self.worker);
+        let deadline = Some(request.deadline());
+        let delivery = request.into_delivery();
+        self.parked.take_up(|slot| Box::pin(worker.answer(delivery, slot, deadline)));
+    }
+}
+
+/// A service that answers the requests of several queues, which come and go. Stop it with
+/// [`MultiQueueResponder::stop`].
+pub struct MultiQueueResponder {
+    bus: Arc<dyn Bus>,
+    handler: Arc<dyn Handler>,
+    control: ControlConsumers,
+    outbox: Outbox,
+    heartbeats: Heartbeats,
+}
+
+impl MultiQueueResponder {
+    /// Starts without any queue. Of `listen`, the topic is the requests' name in metrics, and the
+    /// small requests of all queues have as much room as so many of the largest small ones.
+    ///
+    /// # Errors
+    /// When it cannot hear cancel messages.
+    pub async fn start(
+        bus: Arc<dyn Bus>,
+        listen: Listen,
+        service: impl Service,
+    ) -> Result<Self, SubscribeError> {
+        let prepared = PreparedResponder::start(&bus, listen, service).await?;
+        prepared.opened.cancel();
+        let PreparedResponder { handler, control, outbox, heartbeats, .. } = prepared;
+        Ok(Self { bus, handler, control, outbox, heartbeats })
+    }
+
+    /// Answers the requests of one more queue, until the consumer is stopped.
+    ///
+    /// # Errors
+    /// When the queue cannot be had.
+    pub async fn take_requests(
+        &self,
+        subscription: Subscription,
+    ) -> Result<Consumer, SubscribeError> {
+        self.bus.subscribe(subscription, Arc::clone(&self.handler)).await
+    }
+
+    /// Ends what works for it, once its consumers have been stopped.
+    pub async fn stop(self) {
         self.control.stop().await;
         self.heartbeats.stop().await;
         self.outbox.stop().await;

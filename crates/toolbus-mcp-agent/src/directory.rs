@@ -48,7 +48,7 @@ pub struct McpDirectory {
 }
 
 pub(crate) struct DirectoryInner {
-    index: Arc<Index>,
+    pub(crate) index: Arc<Index>,
     pub(crate) requester: Requester,
     registry: Arc<Registry>,
     direct: OnceLock<Arc<DirectTools>>,
@@ -212,7 +212,7 @@ impl Drop for DirectoryInner {
 }
 
 async fn refresh(requester: &Requester) -> Result<bool, PublishError> {
-    let request = McpMetadataRefreshRequest { server_name: None };
+    let request = McpMetadataRefreshRequest::default();
     let envelope = Envelope::of(&request, requester.agent().as_str());
     match requester.bus().publish(&topic::TOOL_META_MCP_REFRESH, envelope).await {
         Ok(()) => Ok(true),

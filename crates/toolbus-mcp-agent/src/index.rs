@@ -10,7 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use toolbus_tools::call::CallError;
 use toolbus_wire::message::mcp::{McpServerSummary, McpServersIndexed};
+use toolbus_wire::{ErrorCode, Topic, topic};
+
+use crate::resolve::find_exact_server;
 
 /// Most servers that are known; a bridge that announces more is not believed.
 const SERVERS_MAX: usize = 1_000;
@@ -94,6 +98,28 @@ impl Index {
     /// The servers as they are known now.
     pub(crate) fn servers(&self) -> Servers {
         Arc::clone(&self.known.lock().servers)
+    }
+
+    /// The topic that takes the requests to a server, by its exact name; `None` where its bridge
+    /// takes none but RockBot's.
+    pub(crate) fn request_topic(&self, server: &str) -> Option<Topic> {
+        let topic = find_exact_server(&self.servers(), server)?.request_topic.clone();
+        // Whoever announces must not have requests sent to somebody else.
+        topic.filter(|topic| topic.template() == topic::MCP_SERVER_TEMPLATE)
+    }
+
+    /// The same, for who can do nothing without it.
+    ///
+    /// # Errors
+    /// When there is no such server, or its bridge takes no requests but RockBot's.
+    pub(crate) fn expect_request_topic(&self, server: &str) -> Result<Topic, CallError> {
+        self.request_topic(server).ok_or_else(|| {
+            let (code, what) = match find_exact_server(&self.servers(), server) {
+                Some(_) => (ErrorCode::Unroutable, "has a bridge that takes no such requests"),
+                None => (ErrorCode::ToolNotFound, "is not connected"),
+            };
+            CallError::new(code, format!("MCP server '{server}' {what}"))
+        })
     }
 
     /// Which servers there are, and the revision that this is.

@@ -6,6 +6,7 @@
 //! them. Nothing here connects to an MCP server: every request goes over the bus to a bridge, so
 //! this crate holds no credentials, no protocol library and no processes.
 
+mod announced;
 mod direct;
 pub mod direct_name;
 mod directory;
@@ -22,6 +23,7 @@ pub mod server_name;
 mod subscribe;
 mod tools;
 
+pub use announced::AnnouncedServers;
 pub use directory::{ANNOUNCEMENT_FLOW, McpDirectory};
 pub use index::Servers;
 pub use resolve::{EXACT, management_id, provider_of, read_subject, subject_of};

@@ -77,10 +77,13 @@ impl InvokeTool {
         let params = call.params(tool, &arguments);
         let (scope, subject) = (call.scope, call.subject);
         let may_repeat = subject.annotations.may_repeat();
+        let topic = self.index.request_topic(server);
         // A client of MCP is told what the server says, and everybody else what models read.
-        let is_relayed = scope.door == Door::Mcp && self.is_relayed(server);
+        let is_relayed = scope.door == Door::Mcp && topic.is_some();
+        let topic = &topic.unwrap_or(topic::TOOL_INVOKE_MCP);
         let (permit, context) = (&call.permit, call.context);
-        let relay = Relay { server, method: "tools/call", params, may_repeat, permit, context };
+        let method = "tools/call";
+        let relay = Relay { server, topic, method, params, may_repeat, permit, context };
         let replied = if is_relayed {
             relay.request(&self.requester).await
         } else {
@@ -119,21 +122,19 @@ impl InvokeTool {
         Some(granted + granted / 8 + ANSWER_GRACE)
     }
 
-    fn is_relayed(&self, server: &str) -> bool {
-        find_exact_server(&self.index.servers(), server).is_some_and(|known| known.relays)
-    }
-
     /// Has a bridge call the tool, for who reads its text.
     async fn request_text(
         &self,
         tool: &str,
         call: Relay<'_>,
     ) -> Result<Envelope, requester::Error> {
-        let Relay { server, params, may_repeat, permit, context, .. } = call;
+        let Relay { server, topic, params, may_repeat, permit, context, .. } = call;
+        let shared = queue::mcp_bridge_invoke(self.requester.agent());
+        let workers = if *topic == topic::TOOL_INVOKE_MCP { &shared } else { topic.as_str() };
         let remote = RemoteCall {
             may_repeat,
-            topic: &topic::TOOL_INVOKE_MCP,
-            workers: Some(&queue::mcp_bridge_invoke(self.requester.agent())),
+            topic,
+            workers: Some(workers),
             tool,
             params,
             session: None,

@@ -10,15 +10,16 @@ use toolbus_wire::envelope::new_id;
 use toolbus_wire::json::RawJson;
 use toolbus_wire::message::mcp::{McpRelayRequest, McpRelayResponse};
 use toolbus_wire::message::tool::ToolError;
-use toolbus_wire::{ErrorCode, header, json, message, queue, topic};
+use toolbus_wire::{ErrorCode, Topic, header, json, message};
 
 use crate::directory::McpDirectory;
-use crate::resolve::find_exact_server;
 
 /// A request that a bridge is to relay.
 pub(crate) struct Relay<'a> {
     /// The server, by its exact name.
     pub(crate) server: &'a str,
+    /// The topic of its requests.
+    pub(crate) topic: &'a Topic,
     /// The protocol's name of the method.
     pub(crate) method: &'static str,
     pub(crate) params: RawJson,
@@ -44,8 +45,8 @@ impl Relay<'_> {
 
         let envelope = Envelope::of(&body, requester.agent().as_str());
         let request = requester::Request {
-            topic: &topic::MCP_RELAY,
-            workers: Some(&queue::mcp_bridge_relay(requester.agent())),
+            topic: self.topic,
+            workers: Some(self.topic.as_str()),
             envelope: envelope.with_header(header::CONTENT_TRUST, "tool-request"),
             call_id: &call_id,
             may_repeat: self.may_repeat,
@@ -80,25 +81,18 @@ impl McpDirectory {
         params: RawJson,
         context: ReadContext,
     ) -> Result<RawJson, CallError> {
-        let servers = self.servers();
-        let known = find_exact_server(&servers, server);
-        if !known.is_some_and(|known| known.relays) {
-            return Err(CallError::new(
-                ErrorCode::Unroutable,
-                format!("no bridge that relays is there for MCP server '{server}'"),
-            ));
-        }
+        let topic = self.inner.index.expect_request_topic(server)?;
 
-        let ReadContext { call, permit, .. } = context;
-        let relay =
-            Relay { server, method, params, may_repeat: true, permit: &permit, context: call };
+        let ReadContext { call: context, permit, .. } = context;
+        let (topic, permit, may_repeat) = (&topic, &permit, true);
+        let relay = Relay { server, topic, method, params, may_repeat, permit, context };
         let reply = relay.request(&self.inner.requester).await.map_err(|error| match error {
             requester::Error::Timeout { .. } => {
                 CallError::new(ErrorCode::Timeout, "no bridge answers for this MCP server in time")
             }
             error if error.is_unroutable() => CallError::new(
                 ErrorCode::Unroutable,
-                "no MCP bridge is running: nobody reaches MCP servers",
+                "no MCP bridge that has this MCP server is running",
             ),
             error => toolbus_tools::bus::error_of(method, error),
         })?;

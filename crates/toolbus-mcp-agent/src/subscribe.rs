@@ -17,9 +17,10 @@ use toolbus_tools::Permit;
 use toolbus_tools::call::CallError;
 use toolbus_wire::message::mcp::{McpSubscribeRequest, McpSubscribeResponse};
 use toolbus_wire::message::toolbus::ToolProgress;
-use toolbus_wire::{ErrorCode, header, json, queue, topic};
+use toolbus_wire::{ErrorCode, Topic, header, json};
 
 use crate::directory::McpDirectory;
+use crate::index::Index;
 use crate::manage::check_answer;
 
 /// How long one request holds. A bridge that did not hear that it is cancelled holds it as long.
@@ -43,6 +44,7 @@ pub struct Subscription {
 /// A subscription that is wanted, and who hears of its changes.
 struct DesiredSubscription {
     requester: Requester,
+    index: Arc<Index>,
     request: McpSubscribeRequest,
     /// That it was let pass. It lasts as long as the subscription: to make that again is no other
     /// one.
@@ -55,6 +57,7 @@ struct DesiredSubscription {
 /// One request, before it holds.
 struct LastingRequest {
     requester: Requester,
+    topic: Topic,
     request: McpSubscribeRequest,
     permit: Permit,
     progress: Progress,
@@ -82,6 +85,7 @@ impl McpDirectory {
         let request = McpSubscribeRequest { server_name: server.to_owned(), uris };
         let desired = DesiredSubscription {
             requester: self.inner.requester.clone(),
+            index: Arc::clone(&self.inner.index),
             request,
             permit,
             changed: Arc::new(changed),
@@ -110,12 +114,14 @@ impl McpDirectory {
 impl DesiredSubscription {
     /// Makes the request, and waits until it holds.
     async fn acquire(&self) -> Result<Lease, CallError> {
+        let topic = self.index.expect_request_topic(&self.request.server_name)?;
         let (tell, ended) = oneshot::channel();
         let (hold, holds) = oneshot::channel();
         let end = self.stop.child_token();
         let mut lease = Lease { ended, _end: end.clone().drop_guard() };
         let lasting = LastingRequest {
             requester: self.requester.clone(),
+            topic,
             request: self.request.clone(),
             permit: self.permit.clone(),
             progress: self.progress(hold),
@@ -202,13 +208,13 @@ impl DesiredSubscription {
 impl LastingRequest {
     /// Makes the request and waits for its end.
     async fn run(self, end: &CancellationToken) -> CallError {
-        let Self { requester, request, permit, progress } = self;
+        let Self { requester, topic, request, permit, progress } = self;
         let envelope = Envelope::of(&request, requester.agent().as_str());
         let envelope = envelope.with_header(header::EXACT, "1");
         let request = requester::Request {
             may_repeat: false,
-            topic: &topic::MCP_SUBSCRIBE,
-            workers: Some(&queue::mcp_bridge_subscribe(requester.agent())),
+            topic: &topic,
+            workers: Some(topic.as_str()),
             call_id: &envelope.message_id.clone(),
             envelope,
             context: CallContext::until(Deadline::after(LEASE_TTL))
@@ -228,7 +234,7 @@ impl LastingRequest {
             Err(error) if error.is_unroutable() => {
                 CallError::new(ErrorCode::Unroutable, "no MCP bridge is running that subscribes")
             }
-            Err(error) => toolbus_tools::bus::error_of("mcp.subscribe", error),
+            Err(error) => toolbus_tools::bus::error_of("resources/subscribe", error),
         }
     }
 }

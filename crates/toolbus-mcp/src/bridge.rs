@@ -5,9 +5,13 @@
 //! configured for and to those that have asked.
 
 mod announce;
+mod election;
+mod elsewhere;
+mod fleet_listener;
 mod invoke_service;
 mod manage;
 mod relay_service;
+mod server_requests;
 mod subscribe_service;
 
 use std::num::NonZeroU16;
@@ -15,18 +19,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::DropGuard;
-use toolbus_bus::responder::{Listen, Responder};
-use toolbus_bus::{
-    Bus, Consumer, Delivery, Flow, SubscribeError, Subscription, Topic, TopicPattern,
-};
+use toolbus_bus::responder::{Listen, MultiQueueResponder, Responder};
+use toolbus_bus::{Bus, Flow, SubscribeError, Topic};
+use toolbus_mcp_agent::AnnouncedServers;
 use toolbus_tools::{CallError, GrantCheck};
-use toolbus_wire::name::{self, AgentName, InstanceId};
+use toolbus_wire::name::{self, AgentName, InstanceId, McpServerSegment};
 use toolbus_wire::{ErrorCode, Execution, queue, topic};
 
 use crate::registration_rules::RegistrationRules;
 use crate::server::{LOOKUPS_PER_SERVER_MAX, SUBSCRIPTIONS_PER_SERVER_MAX};
 use crate::server_pool::ServerPool;
 use announce::Announcer;
+use election::{ElectionDeps, Elections};
+use elsewhere::Elsewhere;
+use fleet_listener::FleetListener;
+use server_requests::ServerRequests;
 
 /// How refresh requests are read. They are small; a stranger's message may be large.
 pub const REFRESH_FLOW: Flow = Flow::Ordered { prefetch: PREFETCH };
@@ -35,14 +42,17 @@ const PREFETCH: NonZeroU16 = NonZeroU16::new(2).expect("2 is not zero");
 /// for a person, so one server has a quarter of them at most.
 const MANAGE_CONCURRENCY: NonZeroU16 =
     NonZeroU16::new(4 * LOOKUPS_PER_SERVER_MAX).expect("128 is not zero");
-/// How many subscriptions of resources hold at a time; of one server, a quarter of them at most.
-const SUBSCRIPTIONS_MAX: NonZeroU16 =
-    NonZeroU16::new(4 * SUBSCRIPTIONS_PER_SERVER_MAX).expect("512 is not zero");
+/// How many requests of all servers run at a time that are no calls of tools, for each call that
+/// may: lookups, and subscriptions that hold.
+const fn of_servers(concurrency: NonZeroU16) -> NonZeroU16 {
+    let others = 4 * (LOOKUPS_PER_SERVER_MAX + SUBSCRIPTIONS_PER_SERVER_MAX);
+    concurrency.saturating_add(others)
+}
 
 /// How many calls each responder of a bridge runs at a time that runs so many calls of tools.
 #[must_use]
-pub const fn responders(concurrency: NonZeroU16) -> [NonZeroU16; 4] {
-    [concurrency, concurrency, MANAGE_CONCURRENCY, SUBSCRIPTIONS_MAX]
+pub const fn responders(concurrency: NonZeroU16) -> [NonZeroU16; 3] {
+    [concurrency, of_servers(concurrency), MANAGE_CONCURRENCY]
 }
 
 /// The options of a bridge.
@@ -67,13 +77,13 @@ pub struct Options {
 pub struct Bridge {
     set: ServerPool,
     invoke: Responder,
-    relay: Responder,
     manage: Responder,
-    subscribe: Responder,
-    refresh: Consumer,
+    servers: Arc<MultiQueueResponder>,
+    elections: Elections,
+    listener: FleetListener,
     announcer: Arc<Announcer>,
     /// Whoever drops a bridge instead of stopping it leaves no server running.
-    _announcing: DropGuard,
+    _working: [DropGuard; 2],
 }
 
 impl Bridge {
@@ -88,76 +98,68 @@ impl Bridge {
     ) -> Result<Self, SubscribeError> {
         let agent = options.agents.first().cloned().unwrap_or_else(AgentName::standard);
         let source = name::mcp_bridge(&agent);
-        let announcer =
-            Announcer::new(Arc::clone(bus), set.clone(), source.clone(), options.agents);
+        let Options { agents, instance, concurrency, registration, grants } = options;
+        let announced = Arc::new(AnnouncedServers::new(instance.clone()));
+        let elsewhere = Elsewhere { agent: agent.clone(), announced: Arc::clone(&announced) };
+        let announcer = Announcer::new(
+            Arc::clone(bus),
+            set.clone(),
+            announce::AnnouncerNames {
+                source: source.clone(),
+                agent: agent.clone(),
+                instance: instance.clone(),
+                agents,
+            },
+        );
+
         let listen = |topic: Topic, subscription, concurrency| Listen {
             topic,
             subscription,
-            instance: options.instance.clone(),
+            instance: instance.clone(),
             concurrency,
         };
+        let services = ServerRequests::new(&set, &elsewhere, &source, registration, &grants);
 
         let manage = Responder::start(
             Arc::clone(bus),
             listen(topic::MCP_MANAGE, queue::mcp_bridge_manage(&agent), MANAGE_CONCURRENCY),
-            manage::ManageService {
-                set: set.clone(),
-                source: source.clone(),
-                registration: options.registration,
-                grants: options.grants.clone(),
-            },
+            services.manage.clone(),
         )
         .await?;
 
-        let subscribe = Responder::start(
-            Arc::clone(bus),
-            listen(topic::MCP_SUBSCRIBE, queue::mcp_bridge_subscribe(&agent), SUBSCRIPTIONS_MAX),
-            subscribe_service::SubscribeService {
-                set: set.clone(),
-                source: source.clone(),
-                grants: options.grants.clone(),
-            },
-        )
-        .await?;
-
-        let subscription = Subscription::durable(
-            queue::mcp_bridge_refresh(&agent),
-            TopicPattern::from(topic::TOOL_META_MCP_REFRESH),
-            REFRESH_FLOW,
-        );
-        let refreshed = Arc::clone(&announcer);
-        let on_refresh =
-            move |delivery: Delivery| Arc::clone(&refreshed).handle_refresh(delivery.envelope);
-        let refresh = bus.subscribe(subscription, Arc::new(on_refresh)).await?;
-
-        let relay = Responder::start(
-            Arc::clone(bus),
-            listen(topic::MCP_RELAY, queue::mcp_bridge_relay(&agent), options.concurrency),
-            relay_service::RelayService {
-                set: set.clone(),
-                source: source.clone(),
-                grants: options.grants.clone(),
-            },
-        )
-        .await?;
+        let listener =
+            FleetListener::start(bus, &agent, &instance, Arc::clone(&announcer), announced).await?;
 
         let invoke = Responder::start(
             Arc::clone(bus),
-            listen(topic::TOOL_INVOKE_MCP, queue::mcp_bridge_invoke(&agent), options.concurrency),
-            invoke_service::InvokeService {
-                set: set.clone(),
-                agent,
-                source,
-                grants: options.grants,
-            },
+            listen(topic::TOOL_INVOKE_MCP, queue::mcp_bridge_invoke(&agent), concurrency),
+            services.invoke.clone(),
         )
         .await?;
+
+        let of_any_server = topic::mcp_server(&agent, &McpServerSegment::of("any"));
+        let servers = MultiQueueResponder::start(
+            Arc::clone(bus),
+            listen(of_any_server, queue::mcp_bridge_servers(&agent), of_servers(concurrency)),
+            services,
+        )
+        .await?;
+        let servers = Arc::new(servers);
+        let elections = Elections::start(ElectionDeps {
+            bus: Arc::clone(bus),
+            pool: set.clone(),
+            responder: Arc::clone(&servers),
+            agent,
+            instance,
+            source,
+            concurrency: set.requests_per_server_max(),
+        });
 
         // Last: an agent that hears of a server may call it at once.
         announcer.follow_changes();
 
-        let _announcing = announcer.stop_on_drop();
-        Ok(Self { set, invoke, relay, manage, subscribe, refresh, announcer, _announcing })
+        let _working = [announcer.stop_on_drop(), elections.stop_on_drop()];
+        Ok(Self { set, invoke, manage, servers, elections, listener, announcer, _working })
     }
 
     /// The servers.
@@ -168,12 +170,12 @@ impl Bridge {
 
     /// Takes no more requests, waits up to `grace` for calls that run, and ends every server.
     pub async fn stop(self, grace: Duration) {
-        tokio::join!(self.invoke.stop(grace), self.relay.stop(grace));
-        tokio::join!(
-            self.manage.stop(Duration::ZERO),
-            self.subscribe.stop(Duration::ZERO),
-            self.refresh.stop(Duration::ZERO),
-        );
+        tokio::join!(self.invoke.stop(grace), self.elections.stop(grace));
+        tokio::join!(self.manage.stop(Duration::ZERO), self.listener.stop());
+        // The elections had the others.
+        if let Ok(servers) = Arc::try_unwrap(self.servers) {
+            servers.stop().await;
+        }
         self.announcer.stop().await;
         self.set.close(Duration::from_secs(2)).await;
     }

@@ -1,5 +1,6 @@
 //! A call of a server's tool, and the errors that it may end with.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -20,6 +21,20 @@ pub enum Naming {
     Forgiving,
 }
 
+/// Who calls, where a server keeps something for each: an agent in one of its sessions. Clones are
+/// the same.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Caller(Arc<str>);
+
+impl Caller {
+    /// The caller of a message, by what its sender calls itself and its session.
+    #[must_use]
+    pub fn of(source: &str, session: Option<&str>) -> Self {
+        // Nobody's name or session has a line break; who has one is somebody else, at most.
+        Self(format!("{source}\n{}", session.unwrap_or_default()).into())
+    }
+}
+
 /// A call of a tool.
 #[derive(Debug, Clone)]
 pub struct Call {
@@ -35,6 +50,8 @@ pub struct Call {
     pub params: Option<RawJson>,
     /// Whether the names are exact, or may be what a model made of them.
     pub naming: Naming,
+    /// Who calls.
+    pub caller: Caller,
     /// What the call brings along. The configuration may grant less time; a cancelled call is
     /// cancelled at the server too; progress comes in order and before the result; without an asker
     /// the server is told at once that there is no answer.
@@ -69,8 +86,15 @@ impl Call {
             arguments,
             params: None,
             naming: Naming::Forgiving,
+            caller: Caller::default(),
             context: CallContext::until(deadline),
         }
+    }
+
+    /// The same call of this caller.
+    #[must_use]
+    pub fn with_caller(self, caller: Caller) -> Self {
+        Self { caller, ..self }
     }
 
     /// The same call in this context.

@@ -28,7 +28,7 @@ mod variables;
 pub use auth::{AuthorizationCode, ClientCredentials, Grant};
 pub(crate) use credential::find_credentials;
 pub(crate) use entry::REGISTERED_BY;
-pub use entry::{Endpoint, Entry, Launch, Protocol, Target, ToolChanges};
+pub use entry::{Endpoint, Entry, Launch, Protocol, SessionMode, Target, ToolChanges};
 pub use issuer::Issuer;
 pub use sandbox::{Mount, SandboxPolicy};
 pub use variables::Variables;

@@ -20,6 +20,7 @@ mod lookup;
 mod method;
 pub mod metrics;
 mod offer;
+mod ownership;
 mod record;
 mod registration_rules;
 mod registrations;
@@ -35,7 +36,7 @@ mod transport;
 pub mod trust;
 
 pub use auth::login;
-pub use call::{Call, CallError, Naming};
+pub use call::{Call, CallError, Caller, Naming};
 pub use call_result::{BLOCKS_MAX, CallResult, LeftOut, RESULT_BYTES_MAX};
 pub use catalogue::{CATALOGUE_BYTES_MAX, PAGES_MAX, TOOL_NAME_BYTES_MAX, TOOLS_MAX};
 pub use failure::Failure;
@@ -59,6 +60,7 @@ pub fn status(pool: &server_pool::ServerPool) -> serde_json::Value {
             ServerState::Starting(_) => "starting",
             ServerState::Connected { .. } => "connected",
             ServerState::Failed { .. } => "failed",
+            ServerState::Standby => "standby",
             ServerState::Disabled => "disabled",
             ServerState::Stopped => "stopped",
         };

@@ -14,7 +14,7 @@ use toolbus_wire::message::mcp::{
     McpResource, McpResourceContents, McpResourceTemplate,
 };
 
-use crate::call::Naming;
+use crate::call::{Caller, Naming};
 use crate::call_result::{BLOCKS_MAX, RESULT_BYTES_MAX, to_wire};
 use crate::method::Method;
 use crate::trust::hidden;
@@ -36,6 +36,8 @@ pub struct Lookup {
     pub server: String,
     /// Whether the name is exact, or may be what a model made of it.
     pub naming: Naming,
+    /// Who asks.
+    pub caller: Caller,
     /// What the lookup brings along. The configuration may grant less time.
     pub context: CallContext,
 }

@@ -10,20 +10,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use toolbus_wire::message::mcp::{McpGetServiceDetailsResponse, McpServerSummary};
 
 use crate::claims::Position;
-use crate::config::Entry;
+use crate::config::{Entry, SessionMode};
 use crate::connection::CallFailure;
 pub use crate::connection::{StartProgress, StartStep};
 use crate::failure::Failure;
+use crate::ownership::Ownership;
 use crate::server_pool::PoolContext;
 use crate::summary::summary;
 use crate::trust::findings::Reader;
 
 mod call_limits;
+mod caller_sessions;
 mod catalogue_cache;
 mod connector;
 mod resource_reads;
@@ -32,8 +34,12 @@ mod tool_calls;
 
 use call_limits::CallLimiter;
 pub(crate) use call_limits::{LOOKUPS_PER_SERVER_MAX, SUBSCRIPTIONS_PER_SERVER_MAX};
+use caller_sessions::CallerSessions;
 pub(crate) use catalogue_cache::{ServerListing, ToolCatalogueCache};
 pub(crate) use connector::ServerConnector;
+
+/// How often it is looked whether calls still run that are waited for.
+const IDLE_LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Who added a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,9 +58,13 @@ pub(crate) struct Server {
     pub(crate) is_persisted: AtomicBool,
     /// The position of its name among those of its pool. A server that replaces it has the same.
     pub(crate) position: Position,
+    /// Whether it is this bridge's to run.
+    pub(crate) ownership: Ownership,
     pub(crate) connector: ServerConnector,
     pub(crate) catalogue: ToolCatalogueCache,
     limiter: CallLimiter,
+    /// The sessions of single callers, where each has one of its own.
+    sessions: Option<CallerSessions>,
     context: Arc<PoolContext>,
     stop: CancellationToken,
 }
@@ -88,6 +98,8 @@ pub enum ServerState {
         /// needs the server has the next attempt made, and waits for it.
         is_circuit_open: bool,
     },
+    /// Another bridge has it.
+    Standby,
     /// The operator has disabled it.
     Disabled,
     /// It was removed or everything is closed.
@@ -96,9 +108,23 @@ pub enum ServerState {
 
 impl Server {
     pub(crate) fn new(entry: Entry, origin: ServerOrigin, context: Arc<PoolContext>) -> Arc<Self> {
-        let entry = Arc::new(entry);
-        let position = context.claims.position(&entry.name);
+        let sessions = match entry.session {
+            SessionMode::Shared => None,
+            SessionMode::Caller => Some(CallerSessions::default()),
+        };
         let stop = context.stop.child_token();
+        Self::with_sessions(Arc::new(entry), origin, sessions, stop, context)
+    }
+
+    fn with_sessions(
+        entry: Arc<Entry>,
+        origin: ServerOrigin,
+        sessions: Option<CallerSessions>,
+        stop: CancellationToken,
+        context: Arc<PoolContext>,
+    ) -> Arc<Self> {
+        let position = context.claims.position(&entry.name);
+        let ownership = context.ownerships.of(&entry.name);
 
         Arc::new(Self {
             origin,
@@ -108,10 +134,13 @@ impl Server {
                 Arc::clone(&entry),
                 origin,
                 Arc::clone(&context),
+                ownership.clone(),
                 stop.clone(),
             ),
+            ownership,
             catalogue: ToolCatalogueCache::new(Arc::clone(&entry), position, Arc::clone(&context)),
             limiter: CallLimiter::new(Arc::clone(&entry), &context.options),
+            sessions,
             entry,
             context,
             stop,
@@ -169,6 +198,9 @@ impl Server {
     pub(crate) async fn close(&self, grace: Duration) {
         self.limiter.close();
         self.catalogue.freeze_claims();
+        if let Some(sessions) = &self.sessions {
+            sessions.close(grace).await;
+        }
 
         let idle = timeout(grace, self.limiter.wait_idle());
         let ended = self.stop.run_until_cancelled(idle).await;
@@ -179,6 +211,19 @@ impl Server {
 
         self.stop.cancel();
         self.connector.wait_stopped().await;
+    }
+
+    /// Waits until no call runs here at some moment.
+    pub(crate) async fn wait_idle(&self) {
+        while self.is_busy() {
+            sleep(IDLE_LOOK_INTERVAL).await;
+        }
+    }
+
+    /// Whether calls run here, those in sessions of single callers included.
+    fn is_busy(&self) -> bool {
+        let in_sessions = || self.sessions.as_ref().is_some_and(CallerSessions::are_busy);
+        self.limiter.running_calls() > 0 || in_sessions()
     }
 
     /// Whether it takes no more calls.
@@ -205,7 +250,6 @@ impl Server {
                 server_name: self.name(),
                 summary: Some(format!("Not available: {reason}.")),
                 unavailable: Some(reason),
-                relays: true,
                 ..McpServerSummary::default()
             });
         };
@@ -221,7 +265,6 @@ impl Server {
             prompt_names: listing.offer.prompt_names(),
             resource_count: listing.offer.resource_count(),
             features: listing.offer.features.to_wire(),
-            relays: true,
             timeouts: Some(self.limiter.timeouts()),
             revisions: Some(listing.revisions),
             tool_fingerprints: Some(listing.catalogue.fingerprints()),

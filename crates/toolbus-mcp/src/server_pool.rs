@@ -14,9 +14,9 @@ use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolbus_wire::message::mcp::{McpGetServiceDetailsResponse, McpServerSummary};
-
+use toolbus_wire::clock::unix_now;
 use toolbus_wire::json::RawJson;
+use toolbus_wire::message::mcp::{McpGetServiceDetailsResponse, McpServerSummary};
 
 use crate::call::{Call, CallError, Naming};
 use crate::call_result::CallResult;
@@ -26,6 +26,7 @@ use crate::connection::SharedDeps;
 use crate::failure::Failure;
 use crate::http;
 use crate::metrics::Metrics;
+use crate::ownership::Ownerships;
 use crate::registration_rules::PrivateAddresses;
 use crate::registrations::Registrations;
 use crate::server::{Server, ServerOrigin, ServerState};
@@ -38,6 +39,7 @@ use crate::trust::{AcceptError, PinnedItem, Pins, Trust};
 
 mod changes;
 mod hints;
+mod ownership;
 mod pool_gauges;
 mod pool_reads;
 mod pool_update;
@@ -46,6 +48,7 @@ mod roster;
 mod route;
 
 pub use changes::{Change, Changes};
+pub(crate) use ownership::Whereabouts;
 pub(crate) use pool_update::DesiredServers;
 use registration::PendingAddition;
 pub use registration::{REGISTERED_MAX, Registered, UnregisterError};
@@ -88,6 +91,11 @@ pub struct PoolConfig {
     /// The folder that keeps the tokens of servers where a person has logged in. Without one
     /// no person can log in.
     pub tokens: Option<PathBuf>,
+    /// Whether each server is run only while this bridge is elected for it, as [`Bridge`] has it
+    /// done; else all are run.
+    ///
+    /// [`Bridge`]: crate::bridge::Bridge
+    pub elects_owners: bool,
     /// The environment of which children get a small part, see [`PoolConfig::new`].
     environment: Vec<(OsString, OsString)>,
 }
@@ -112,6 +120,7 @@ impl PoolConfig {
             tool_changes: ToolChanges::default(),
             pins: Pins::in_memory(),
             tokens: None,
+            elects_owners: false,
             environment: child_environment::minimal(environment),
         }
     }
@@ -142,6 +151,7 @@ pub(crate) struct PoolContext {
     pub(crate) stop: CancellationToken,
     pub(crate) trust: Trust,
     pub(crate) claims: Claims,
+    pub(crate) ownerships: Ownerships,
     revision: AtomicU64,
     change_signal: watch::Sender<()>,
 }
@@ -209,15 +219,20 @@ impl PoolContext {
             tokens: options.tokens.clone(),
             metrics: Arc::new(Metrics::new()),
         };
+        let ownerships = match options.elects_owners {
+            true => Ownerships::elected(),
+            false => Ownerships::all(),
+        };
         let trust = Trust::new(options.pins.clone(), options.tool_changes, options.connect_timeout);
 
         Ok(Self {
             trust,
             claims: Claims::default(),
+            ownerships,
             options,
             deps,
             stop: CancellationToken::new(),
-            revision: AtomicU64::new(0),
+            revision: AtomicU64::new(first_revision()),
             change_signal: watch::Sender::new(()),
         })
     }
@@ -238,12 +253,12 @@ impl PoolContext {
         server
     }
 
-    fn spawn_connector(&self, server: &Arc<Server>) {
+    pub(crate) fn spawn_connector(&self, server: &Arc<Server>) {
         self.deps.tracker.spawn(Arc::clone(server).keep_connected());
     }
 
     /// Closes a server in the background, with this grace for the calls that run on it.
-    fn spawn_close(&self, server: Arc<Server>, grace: Duration) {
+    pub(crate) fn spawn_close(&self, server: Arc<Server>, grace: Duration) {
         self.deps.tracker.spawn(async move { server.close(grace).await });
     }
 }
@@ -363,13 +378,15 @@ impl ServerPool {
             call = call.renamed(tool);
         }
 
-        let mut outcome = route.server.call_tool(&call).await;
-        if matches!(outcome, Err(CallError::NotConnected { .. })) && route.server.is_closing() {
+        let session = route.server.session_of(&call.caller)?;
+        let mut outcome = session.call_tool(&call).await;
+        if matches!(outcome, Err(CallError::NotConnected { .. })) && session.is_closing() {
             // It may have been replaced before it was sent the call.
             let next = router.find_route_of(&call)?;
-            if !Arc::ptr_eq(&next.server, &route.server) {
+            let next_session = next.server.session_of(&call.caller)?;
+            if !Arc::ptr_eq(&next_session, &session) {
                 route = next;
-                outcome = route.server.call_tool(&call).await;
+                outcome = next_session.call_tool(&call).await;
             }
         }
 
@@ -444,6 +461,7 @@ impl ServerPool {
         // Listed before it is connected, so that of two with one name one is refused.
         self.0.roster.insert(&server)?;
         context.spawn_connector(&server);
+        context.announce();
         let pending = PendingAddition::new(self, Arc::clone(&server));
 
         server.wait_first_attempt().await.map_err(AddError::Failed)?;
@@ -517,6 +535,12 @@ impl Drop for PoolInner {
     fn drop(&mut self) {
         self.context.stop.cancel();
     }
+}
+
+/// Where revisions begin: at the time of day, so that those of a bridge are not those of the one
+/// that had its servers before.
+fn first_revision() -> u64 {
+    u64::try_from(unix_now().as_millis()).unwrap_or(0)
 }
 
 /// Runs what waits for a disk, to its end even if the caller is dropped.

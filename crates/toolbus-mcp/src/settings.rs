@@ -90,6 +90,10 @@ pub struct McpSettings {
     /// [`crate::supervisor::enter`].
     #[serde(skip)]
     pub supervisor: Option<Supervisor>,
+    /// Whether servers are run only while the bridge is elected for them, see
+    /// [`PoolConfig::elects_owners`]. Not a setting.
+    #[serde(skip)]
+    pub elects_owners: bool,
 }
 
 impl Default for McpSettings {
@@ -112,6 +116,7 @@ impl Default for McpSettings {
             concurrency_per_server: None,
             without_default_file: false,
             supervisor: None,
+            elects_owners: false,
         }
     }
 }
@@ -169,6 +174,7 @@ impl McpSettings {
             registrations.unwrap_or_else(|| path.with_file_name(DEFAULT_REGISTRATIONS));
         let registrations = Arc::new(Registrations::at(registrations));
         let mut options = PoolConfig::new(std::env::vars_os());
+        options.elects_owners = self.elects_owners;
 
         options.connect_timeout = self.connect_timeout.duration();
         options.call_timeout = self.call_timeout.duration();

@@ -8,6 +8,8 @@ mod agents;
 mod asks;
 #[path = "client/away.rs"]
 mod away;
+#[path = "client/bridges.rs"]
+mod bridges;
 #[path = "client/credentials.rs"]
 mod credentials;
 #[path = "client/direct.rs"]

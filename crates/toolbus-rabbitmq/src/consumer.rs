@@ -114,12 +114,13 @@ impl RunningSubscription {
             // The end of the connection is logged once, by its supervisor.
             if session.link.is_connected() && interruption != last_logged {
                 let name = &self.subscription.name;
-                tracing::warn!(
-                    subscription = name,
-                    reason = interruption,
-                    "lost the queue; subscribing again"
-                );
+                tracing::warn!(subscription = name, reason = interruption, "lost the queue");
                 last_logged.clone_from(&interruption);
+            }
+
+            if self.ends_when_lost() {
+                self.stop.cancel();
+                break;
             }
 
             self.shared.set_interruption(&self.subscription, Some(interruption));
@@ -261,6 +262,12 @@ impl RunningSubscription {
             consumers.add(self.start_consumer(channel).await?, prefetch);
         }
         Ok(())
+    }
+
+    /// Whether it does not go on, now that it was there and was lost.
+    fn ends_when_lost(&self) -> bool {
+        let is_single = self.subscription.lifetime == Lifetime::SingleActive;
+        is_single && self.established.is_none()
     }
 
     fn is_private(&self) -> bool {

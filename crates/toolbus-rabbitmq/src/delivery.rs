@@ -183,7 +183,7 @@ impl UnackedDelivery<'_> {
         let topic = &self.topic;
         tracing::warn!(subscription = name, %topic, reason = why, "moved a message to the dead letters");
 
-        if source.subscription.lifetime == Lifetime::Private {
+        if source.subscription.lifetime != Lifetime::Durable {
             // It has no dead-letter queue: what came to one process alone is of use to no other.
             return source.ack(self.tag);
         }

@@ -31,6 +31,9 @@ const DEAD_LETTER_TTL_MS: i64 = 259_200_000;
 const DEAD_LETTER_MESSAGES_MAX: i64 = 10_000;
 const DEAD_LETTER_BYTES_MAX: i64 = 268_435_456;
 
+/// How long a queue of a single active consumer lasts that nobody consumes: ten minutes.
+const SINGLE_ACTIVE_EXPIRES_MS: i64 = 600_000;
+
 /// What a fleet declares, and which of it turned out to be there with other arguments.
 pub(crate) struct Topology {
     exchange: String,
@@ -80,6 +83,7 @@ impl Topology {
         declaring.declare_exchanges().await?;
         match subscription.lifetime {
             Lifetime::Durable => declaring.declare_durable(subscription).await?,
+            Lifetime::SingleActive => declaring.declare_single_active(subscription).await?,
             Lifetime::Private => declaring.declare_private(subscription).await?,
         }
         Ok(declaring.channel)
@@ -163,21 +167,33 @@ impl<'a> Declarer<'a> {
         let pattern = subscription.pattern.as_str();
         let options = QueueDeclareOptions { durable: topology.durable, ..Default::default() };
 
-        // What is ours alone needs no policy of the broker to have an end.
-        let is_ours = queue::is_ours(&subscription.name);
         let dead_letters = queue::dead_letter_queue(&subscription.name);
-        let profile = if is_ours { QueueProfile::UpstreamN } else { topology.profile };
-        self.ensure_queue(&dead_letters, options, dead_letter_arguments(profile)).await?;
+        let arguments = dead_letter_arguments(topology.profile);
+        self.ensure_queue(&dead_letters, options, arguments).await?;
         self.bind(&dead_letters, &topology.dead_letter_exchange, pattern).await?;
 
         let main = queue::queue(&subscription.name);
-        let mut arguments = if is_ours { own_bounds() } else { FieldTable::default() };
+        let mut arguments = FieldTable::default();
         let exchange = long_string(&topology.dead_letter_exchange);
         arguments.insert("x-dead-letter-exchange".into(), exchange);
         arguments.insert("x-dead-letter-routing-key".into(), long_string(pattern));
         self.ensure_queue(&main, options, arguments).await?;
 
         self.bind(&main, &topology.exchange, pattern).await
+    }
+
+    /// The C# code has no such queue, so that it needs no policy of the broker to have an end.
+    async fn declare_single_active(&mut self, subscription: &Subscription) -> lapin::Result<()> {
+        let topology = self.topology;
+        let name = queue::queue(&subscription.name);
+        let options = QueueDeclareOptions { durable: topology.durable, ..Default::default() };
+
+        let mut arguments = own_bounds();
+        arguments.insert("x-expires".into(), SINGLE_ACTIVE_EXPIRES_MS.into());
+        arguments.insert("x-single-active-consumer".into(), true.into());
+        self.ensure_queue(&name, options, arguments).await?;
+
+        self.bind(&name, &topology.exchange, subscription.pattern.as_str()).await
     }
 
     /// A queue of a private subscription is never one that is there with other arguments.

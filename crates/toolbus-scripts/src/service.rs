@@ -102,7 +102,7 @@ impl Service for ScriptService {
         call: &Call<ScriptInvokeRequest>,
         received: Received<'_>,
     ) -> Result<(), Reply> {
-        let checked = self.grants.check(&topic::SCRIPT_INVOKE, received, crate::tool::subject_id);
+        let checked = self.grants.check(received, crate::tool::subject_id);
         // No reason of a script's end: it is no script's, and every caller of tools reads this one.
         checked.map_err(|error| reply_to(&call.ids, Err(error)))
     }

@@ -24,7 +24,7 @@ pub use check::{CLOCK_SKEW_GRACE, GrantCheck, GrantPolicy};
 pub use header_value::HEADER_BYTES_MAX;
 pub use key::{GrantKey, KEY_BYTES_MIN, KeyTooShort};
 
-use crate::id::ToolId;
+use crate::id::{SessionId, ToolId};
 use crate::scope::Scope;
 use crate::subject::Subject;
 use header_value::write_header;
@@ -40,12 +40,13 @@ struct Claims {
     expires_unix_ms: u64,
 }
 
-/// Leave to have a worker do what has passed every gate: one subject, for one principal. It seals
-/// the requests that are sent for it. Without a key it is a permit all the same, and leaves no
-/// seal.
+/// Leave to have a worker do what has passed every gate: one subject, for one principal in its
+/// session. It names the session in the requests that are sent for it, and seals them. Without a
+/// key it is a permit all the same, and leaves no seal.
 #[derive(Clone)]
 pub struct Permit {
     subject: ToolId,
+    session: Option<SessionId>,
     principal: String,
     key: Option<GrantKey>,
 }
@@ -55,6 +56,7 @@ impl Permit {
     pub(crate) fn new(subject: &Subject, scope: &Scope, key: Option<&GrantKey>) -> Self {
         Self {
             subject: subject.id.clone(),
+            session: scope.session.clone(),
             principal: write_principal_claim(&scope.principal),
             key: key.cloned(),
         }
@@ -63,6 +65,9 @@ impl Permit {
 
 impl Seal for Permit {
     fn seal(&self, topic: &Topic, deadline: Deadline, envelope: &mut Envelope) {
+        if let Some(session) = &self.session {
+            envelope.headers.set(header::SESSION, session.as_str());
+        }
         let Some(key) = &self.key else { return };
 
         let claims =

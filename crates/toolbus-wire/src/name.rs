@@ -114,6 +114,30 @@ name! {
     InstanceId, check_name
 }
 
+/// The name of an MCP server as a segment of topics: in lower case, since such names are compared
+/// without regard to it, and with `~` for each dot and whatever else a segment does not have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct McpServerSegment(Box<str>);
+
+impl McpServerSegment {
+    /// The segment of this name, of which no more than 64 characters count.
+    #[must_use]
+    pub fn of(server: &str) -> Self {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        let segment = server.chars().take(NAME_BYTES_MAX).map(|c| match c {
+            plain if is_plain(plain) => plain.to_ascii_lowercase(),
+            _ => '~',
+        });
+        Self(segment.collect())
+    }
+
+    /// The text of the segment.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 impl AgentName {
     /// The name of an agent that was given none: `RockBot`, as in the C# code.
     #[must_use]

@@ -59,23 +59,23 @@ pub fn mcp_bridge_manage(agent: &AgentName) -> String {
     format!("mcp-bridge.{agent}.manage")
 }
 
-/// Toolbus extension: subscription of an agent's bridge to `mcp.relay`.
+/// Toolbus extension: the queue on which one bridge of an agent hears every refresh request.
 #[must_use]
-pub fn mcp_bridge_relay(agent: &AgentName) -> String {
-    format!("mcp-bridge.{agent}.relay")
+pub fn mcp_bridge_refresh_of(agent: &AgentName, instance: &InstanceId) -> String {
+    format!("mcp-bridge.{agent}.refresh.{instance}")
 }
 
-/// Toolbus extension: subscription of an agent's bridge to `mcp.subscribe`.
+/// Toolbus extension: the queue on which one bridge of an agent hears what the others announce.
 #[must_use]
-pub fn mcp_bridge_subscribe(agent: &AgentName) -> String {
-    format!("mcp-bridge.{agent}.subscribe")
+pub fn mcp_bridge_announced(agent: &AgentName, instance: &InstanceId) -> String {
+    format!("mcp-bridge.{agent}.announced.{instance}")
 }
 
-/// Whether the C# code has no such subscription among those that outlive their consumers. Whatever
-/// it has, it declares in its own way, and so must everybody else.
+/// Toolbus extension: what the private queues of an agent's bridge are named after that go with the
+/// requests to its servers.
 #[must_use]
-pub fn is_ours(subscription: &str) -> bool {
-    subscription.starts_with("mcp-bridge.") && subscription.ends_with(".subscribe")
+pub fn mcp_bridge_servers(agent: &AgentName) -> String {
+    format!("mcp-bridge.{agent}.servers")
 }
 
 /// Toolbus extension: the queue on which one process hears everything that is meant for it alone.

@@ -94,11 +94,12 @@ impl McpServers {
     /// Begins to connect to the servers, for a bridge that announces them to this agent, and takes
     /// the requests that `grants` lets pass.
     pub(crate) fn start(
-        self,
+        mut self,
         agent: &AgentName,
         instance: InstanceId,
         grants: GrantCheck,
     ) -> Result<(ServerPool, bridge::Options), McpError> {
+        self.settings.elects_owners = true;
         let pool = match &self.list {
             ServerList::Text(text) => start_pool(text, &self.settings)?,
             ServerList::File => self.settings.start_servers()?,
@@ -124,5 +125,6 @@ fn start_pool(text: &str, settings: &McpSettings) -> Result<ServerPool, McpError
 
     let mut options = PoolConfig::new(std::env::vars_os());
     options.supervisor = settings.supervisor.clone();
+    options.elects_owners = settings.elects_owners;
     Ok(ServerPool::start(servers, options)?)
 }

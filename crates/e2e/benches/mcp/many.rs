@@ -89,7 +89,7 @@ fn look_up_nanos(set: &ServerPool) -> f64 {
 
 fn index_bytes(set: &ServerPool) -> f64 {
     let servers = set.list().into_iter().filter_map(|server| server.summary).collect();
-    body::write(&McpServersIndexed { servers, removed_servers: Vec::new() }).len() as f64
+    body::write(&McpServersIndexed { servers, ..McpServersIndexed::default() }).len() as f64
 }
 
 fn millis(duration: Duration) -> f64 {

@@ -54,8 +54,9 @@ const EVERYTHING: &[&str] = &[
     "mcpBridge.servers.time.args={mcp-server-time}",
     "mcpBridge.registration.mode=allow-list",
     "mcpBridge.registration.hosts={mcp.example.org,*.partner.example}",
-    "mcpBridge.autoscaling.enabled=true",
-    "mcpBridge.autoscaling.authenticationRef=rabbit",
+    "mcpBridge.replicas=2",
+    "mcpBridge.persistence.enabled=true",
+    "mcpBridge.persistence.accessMode=ReadWriteMany",
     "scriptsManager.autoscaling.enabled=true",
     "scriptsManager.autoscaling.authenticationRef=rabbit",
     "scripts.namespace.name=rocky-scripts",
@@ -78,7 +79,7 @@ const EVERYTHING: &[&str] = &[
 /// A broker of its own, to try it out.
 const TRIAL: &[&str] = &["rabbitmq.enabled=true", "broker.password=secret"];
 
-/// What the bridge has with a volume of its own, which autoscaling excludes.
+/// What the bridge has with a volume of its own.
 const KEPT: &[&str] = &["mcpBridge.persistence.enabled=true", "mcpBridge.persistence.size=2Gi"];
 
 #[test]
@@ -159,10 +160,8 @@ fn values_that_do_not_go_together_are_named() {
     check(&[TRIAL, &packages[..1]].concat(), "scripts.packages.to");
     check(&[TRIAL, &packages[..]].concat(), "scripts.packages.index");
 
-    for more in ["mcpBridge.replicas=2", "mcpBridge.autoscaling.enabled=true"] {
-        let several = [TRIAL, KEPT, &[more]].concat();
-        check(&several, "mcpBridge.persistence.enabled is for one replica");
-    }
+    let several = [TRIAL, KEPT, &["mcpBridge.replicas=2"]].concat();
+    check(&several, "mcpBridge.persistence.accessMode ReadWriteOnce is for one replica");
 
     check(&[TRIAL, &["scripts.namespace.name=agents"]].concat(), "scripts.namespace.name");
     check(

@@ -8,6 +8,7 @@
 
 mod asks;
 mod bad_input;
+mod bridges;
 mod broker;
 mod calls;
 mod children;

@@ -43,15 +43,15 @@ impl Drop for Keda {
     }
 }
 
-/// Every part that can be had, with a broker of its own; all but a volume of the bridge, which
-/// autoscaling excludes.
+/// Every part that can be had, with a broker of its own.
 fn everything(release: &Release) -> Value {
     let mut values = release.values();
     values["rabbitmq"]["persistence"] =
         json!({"enabled": true, "keep": false, "storageClass": "fast"});
-    for part in ["mcpBridge", "scriptsManager"] {
-        values[part]["autoscaling"] = json!({"enabled": true, "authenticationRef": "broker"});
-    }
+    values["scriptsManager"]["autoscaling"] =
+        json!({"enabled": true, "authenticationRef": "broker"});
+    values["mcpBridge"]["replicas"] = json!(2);
+    values["mcpBridge"]["persistence"] = json!({"enabled": true, "accessMode": "ReadWriteMany"});
     values["agentHost"]["mcp"] = json!({"enabled": true, "allowedHosts": ["tools.example.com"]});
     values["scripts"]["namespace"]["create"] = json!(false);
     values["scripts"]["runtimeClass"] = json!("gvisor");

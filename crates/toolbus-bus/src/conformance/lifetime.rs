@@ -138,3 +138,52 @@ pub(super) async fn a_private_queue_ends_with_its_process(stage: Stage) {
         })
         .await;
 }
+
+/// Of several consumers of such a queue, one alone is handed messages. When its process dies, the
+/// next one has what it had left, and what comes after.
+pub(super) async fn one_consumer_of_a_single_active_queue_has_every_message(stage: Stage) {
+    let (doomed, kill) = stage.doomed().await;
+    let bus = stage.bus().await;
+    let topic = stage.topic("work");
+    let subscription = stage.single_active("q", "work", at_once(4));
+
+    let (first, second) = (stage.holds(), stage.acks());
+    let active = stage.subscribe(&doomed, subscription.clone(), &first).await;
+    let standby = stage.subscribe(&bus, subscription, &second).await;
+    stage.publish_texts(&bus, &topic, numbers(20)).await;
+    first.received(4).await;
+    assert!(second.texts().is_empty(), "the other one was handed messages");
+
+    kill.await;
+    stage.within("the end of the lost consumer", active.wait_stopped()).await;
+    let mut seen = texts(&second.received(20).await);
+    seen.sort_unstable();
+    let mut all = numbers(20);
+    all.sort_unstable();
+    assert_eq!(seen, all, "each message once");
+    stage.within("the stop", standby.stop(stage.patience())).await;
+}
+
+/// The next consumer is active as soon as the one that is takes no more.
+pub(super) async fn a_single_active_queue_is_handed_on_by_a_stop(stage: Stage) {
+    let (one, other) = (stage.bus().await, stage.bus().await);
+    let topic = stage.topic("work");
+    let subscription = stage.single_active("q", "work", at_once(1));
+
+    let (first, second) = (stage.holds(), stage.acks());
+    let active = stage.subscribe(&one, subscription.clone(), &first).await;
+    let standby = stage.subscribe(&other, subscription, &second).await;
+    stage.publish_texts(&one, &topic, ["held"]).await;
+    first.received(1).await;
+
+    let stopping = active.stop(stage.patience());
+    let handed_on = async {
+        stage.publish_texts(&one, &topic, numbers(3)).await;
+        let seen = texts(&second.received(3).await);
+        first.open();
+        seen
+    };
+    let ((), seen) = tokio::join!(stage.within("the stop", stopping), handed_on);
+    assert_eq!(seen, numbers(3));
+    stage.within("the stop", standby.stop(stage.patience())).await;
+}

@@ -75,6 +75,11 @@ impl Stage {
         Subscription::durable(self.name(name), self.pattern(pattern), flow)
     }
 
+    /// A subscription of this case whose queue one consumer has at a time.
+    pub(super) fn single_active(&self, name: &str, pattern: &str, flow: Flow) -> Subscription {
+        Subscription::single_active(self.name(name), self.pattern(pattern), flow)
+    }
+
     /// A private subscription of this case.
     pub(super) fn private(&self, name: &str, pattern: &str, flow: Flow) -> Subscription {
         Subscription::private(self.name(name), self.pattern(pattern), flow)

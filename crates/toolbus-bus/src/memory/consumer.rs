@@ -28,11 +28,12 @@ impl MemoryConsumer {
     pub(super) async fn run(mut self) {
         let counted = self.counted.take();
         let this = Arc::new(self);
+        let turn = this.stop.run_until_cancelled(this.queue.wait_turn()).await;
         match this.flow {
             Flow::Concurrent(permits) => this.run_concurrent(permits.get()).await,
             Flow::Ordered { .. } => this.run_ordered().await,
         }
-        drop(counted);
+        drop((counted, turn));
         this.handlers.close();
         this.handlers.wait().await;
         if this.queue.is_private() {

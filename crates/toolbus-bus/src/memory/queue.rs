@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedMutexGuard};
 use tokio::time::Instant;
 use toolbus_wire::{Envelope, Topic};
 
@@ -24,6 +24,8 @@ pub(super) struct Queue {
     arrived: Notify,
     /// As many clones as there are consumers, and one.
     consumers: Arc<()>,
+    /// Held by the consumer that is active, where one alone is.
+    turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// A consumer of a queue, counted until this is dropped.
@@ -85,6 +87,7 @@ impl Queue {
             state: Mutex::default(),
             arrived: Notify::new(),
             consumers: Arc::default(),
+            turn: Arc::default(),
         }
     }
 
@@ -99,6 +102,14 @@ impl Queue {
 
     pub(super) fn consumers(&self) -> usize {
         Arc::strong_count(&self.consumers) - 1
+    }
+
+    /// Waits for one's turn to consume; `None` where all consumers have messages.
+    pub(super) async fn wait_turn(&self) -> Option<OwnedMutexGuard<()>> {
+        match self.lifetime {
+            Lifetime::SingleActive => Some(Arc::clone(&self.turn).lock_owned().await),
+            Lifetime::Durable | Lifetime::Private => None,
+        }
     }
 
     pub(super) fn is_private(&self) -> bool {

@@ -1,8 +1,9 @@
 //! Room for requests: how many bytes of large requests a responder holds at a time.
 //!
 //! A broker counts the messages that it hands out, and not their bytes, and what it has handed out
-//! is in memory. So a small request may always come, as many as there are handlers. The large ones
-//! share room; one that finds none is refused before it is started, and its body is let go at once.
+//! is in memory. So small requests have room for as many as there are handlers, and the large ones
+//! share another. One that finds none is refused before it is started, and its body is let go at
+//! once.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -20,27 +21,32 @@ const LARGE_KIB_MAX: usize = if cfg!(test) { 48 << 10 } else { 256 << 10 };
 /// What the large requests of a responder share.
 pub(super) struct RequestRoom {
     free_kib: Arc<Semaphore>,
+    /// What the small ones share, in KiB: enough for as many as run at a time, of one queue. A
+    /// responder of several queues is handed more.
+    free_small_kib: Arc<Semaphore>,
 }
 
-/// The share that one request has until this is dropped; a small one needs none.
+/// The share that one request has until this is dropped.
 pub(super) struct RequestShare {
-    _kib: Option<OwnedSemaphorePermit>,
+    _kib: OwnedSemaphorePermit,
 }
 
 impl RequestRoom {
-    pub(super) fn new() -> Self {
-        Self { free_kib: Arc::new(Semaphore::new(LARGE_KIB_MAX)) }
+    /// The room of a responder that runs so many calls at a time.
+    pub(super) fn new(concurrency: NonZeroU16) -> Self {
+        let small_kib = concurrency.get() as usize * (SMALL_BYTES_MAX >> 10);
+        Self {
+            free_kib: Arc::new(Semaphore::new(LARGE_KIB_MAX)),
+            free_small_kib: Arc::new(Semaphore::new(small_kib)),
+        }
     }
 
     /// Room for a request whose body has so many bytes. `None` when there is none.
     pub(super) fn reserve(&self, bytes: usize) -> Option<RequestShare> {
-        if bytes <= SMALL_BYTES_MAX {
-            return Some(RequestShare { _kib: None });
-        }
-
+        let free = if bytes <= SMALL_BYTES_MAX { &self.free_small_kib } else { &self.free_kib };
         let kib = u32::try_from(bytes.div_ceil(1 << 10)).ok()?;
-        let permit = Arc::clone(&self.free_kib).try_acquire_many_owned(kib).ok()?;
-        Some(RequestShare { _kib: Some(permit) })
+        let permit = Arc::clone(free).try_acquire_many_owned(kib).ok()?;
+        Some(RequestShare { _kib: permit })
     }
 }
 

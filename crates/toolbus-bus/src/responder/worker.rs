@@ -30,7 +30,9 @@ use super::{
 };
 use crate::clock::PeerClocks;
 use crate::metrics::{Answered, AtWork};
-use crate::port::{BODY_BYTES_MAX, DeadLetterBody, Delivery, Disposition, Handler};
+use crate::port::{
+    BODY_BYTES_MAX, Bus, DeadLetterBody, Delivery, Disposition, Handler, PublishError,
+};
 use crate::slot::{Slot, SlotRequest};
 use crate::{CallContext, Deadline, Interruption, Progress};
 
@@ -98,8 +100,8 @@ impl<S: Service> Handler for RequestHandler<S> {
 
 /// What the deliveries of a responder share.
 pub(super) struct Worker<S> {
+    pub(super) bus: Arc<dyn Bus>,
     pub(super) service: S,
-    pub(super) topic: Topic,
     pub(super) memory: OutcomeMemory,
     pub(super) clocks: Arc<PeerClocks>,
     pub(super) room: RequestRoom,
@@ -122,7 +124,8 @@ impl<S: Service> Worker<S> {
         slot: Slot,
         deadline: Option<Deadline>,
     ) -> Disposition {
-        let Delivery { envelope, redelivered, earlier_deliveries, dead_letter_body, .. } = delivery;
+        let Delivery { topic, envelope, redelivered, earlier_deliveries, dead_letter_body } =
+            delivery;
         let record = self.answered.work(&envelope.source);
         if earlier_deliveries >= DELIVERIES_MAX {
             record.end(Some("dead_letter"));
@@ -152,6 +155,7 @@ impl<S: Service> Worker<S> {
             (Ok(_), None) => return unanswered(record, NO_REPLY_TOPIC.into()),
             (Ok(call), Some(reply_to)) => {
                 let arrival = Arrival {
+                    topic: sent_to(topic, &envelope),
                     envelope: Arc::new(envelope),
                     // A request that was parked has its room there.
                     has_room: share.is_some() || deadline.is_some(),
@@ -252,7 +256,7 @@ impl<S: Service> Worker<S> {
         record: &AtWork<'_>,
     ) -> Option<CallOutcome> {
         let key = CallKey::of(&arrival.envelope, &call.ids.tool_call_id);
-        let received = Received { envelope: &arrival.envelope, redelivered: arrival.redelivered };
+        let received = arrival.received();
         if let Err(refusal) = self.service.authorize(&call, received) {
             // A refusal goes where the call's own answer goes, so a copy must not get one.
             return (!self.memory.knows(key)).then(|| CallOutcome::of(refusal, call.ids));
@@ -297,7 +301,10 @@ impl<S: Service> Worker<S> {
         let (to, correlation_id) =
             (arrival.reply_to.clone(), arrival.envelope.correlation_id.clone());
         let call = NamedCall { ids: &ids, key, deadline };
+        let to_other = |request: &S::Request| self.service.forward_to(request, arrival.received());
+        let to_other = request.as_ref().and_then(to_other);
         let reply = match self.find_obstacle(&call, &arrival, repeat).await {
+            Obstacle::None if self.has_forwarded(to_other, &call, &arrival).await => return None,
             Obstacle::None => match request {
                 Some(request) => self.run(request, call, arrival, &mut held_call).await,
                 None => self.refuse_large(&ids, &arrival),
@@ -353,6 +360,34 @@ impl<S: Service> Worker<S> {
         }
     }
 
+    /// Passes a request on to the worker whose it is, if that is another. Whether that one has it is not known when the
+    /// broker goes away meanwhile; its caller hears it then, or hears nobody.
+    async fn has_forwarded(
+        &self,
+        to: Option<Topic>,
+        call: &NamedCall<'_>,
+        arrival: &Arrival<'_>,
+    ) -> bool {
+        let Some(topic) = to else { return false };
+        let call_id = &call.ids.tool_call_id;
+        let mut envelope = Envelope::clone(&arrival.envelope);
+        envelope.headers.set(header::FORWARDED_FROM, arrival.topic.as_str());
+        if envelope.expires_after.is_some() {
+            envelope.expires_after = Some(call.deadline.left());
+        }
+
+        match self.bus.publish(&topic, envelope).await {
+            Ok(()) | Err(PublishError::Unconfirmed) => {
+                tracing::debug!(call_id, %topic, "passed a request on");
+                true
+            }
+            Err(error) => {
+                tracing::info!(call_id, %topic, %error, "could not pass a request on");
+                false
+            }
+        }
+    }
+
     /// A call that was handed out before may be running at a worker that lives, and then that one
     /// answers it. Most callers find out by themselves who has the call; for the others, the
     /// workers are asked.
@@ -388,7 +423,7 @@ impl<S: Service> Worker<S> {
         held_call: &mut Option<HeldCall>,
     ) -> Reply {
         let NamedCall { ids, key, deadline } = call;
-        let Arrival { envelope, redelivered, slot, .. } = arrival;
+        let Arrival { topic, envelope, redelivered, slot, .. } = arrival;
         let running = self.cancels.register(&envelope.source, &ids.tool_call_id);
         if running.token().is_cancelled() {
             let execution = execution_before(redelivered);
@@ -396,7 +431,7 @@ impl<S: Service> Worker<S> {
         }
 
         slot.set_request(SlotRequest {
-            topic: self.topic.clone(),
+            topic,
             envelope: Arc::clone(&envelope),
             deadline,
             cancelled: running.token().clone(),
@@ -552,6 +587,8 @@ impl CallOutcome {
 
 /// How a request came.
 struct Arrival<'a> {
+    /// The topic that its caller sent it to.
+    topic: Topic,
     envelope: Arc<Envelope>,
     /// Whether there is room for its body.
     has_room: bool,
@@ -564,6 +601,11 @@ struct Arrival<'a> {
 }
 
 impl Arrival<'_> {
+    fn received(&self) -> Received<'_> {
+        let Self { topic, envelope, redelivered, .. } = self;
+        Received { topic, envelope, redelivered: *redelivered }
+    }
+
     /// The same without its body, for a request that is not run.
     fn without_body(self) -> Self {
         self.dead_letter_body.release();
@@ -601,6 +643,11 @@ fn is_overdue(arrival: &Arrival<'_>, deadline: Deadline) -> bool {
 /// Whether a call that is not started here was started: by a worker that had it before, perhaps.
 fn execution_before(redelivered: bool) -> Execution {
     if redelivered { Execution::Unknown } else { Execution::NotStarted }
+}
+
+/// The topic that a request was sent to by its caller, where `topic` is the one that it came by.
+fn sent_to(topic: Topic, request: &Envelope) -> Topic {
+    topic_in(request, header::FORWARDED_FROM).unwrap_or(topic)
 }
 
 fn takes_heartbeats(request: &Envelope) -> bool {

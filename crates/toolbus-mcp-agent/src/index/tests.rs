@@ -13,6 +13,7 @@ fn announcement(servers: &[&str], removed: &[&str]) -> McpServersIndexed {
     McpServersIndexed {
         servers: servers.iter().map(summary).collect(),
         removed_servers: removed.iter().map(|&name| name.to_owned()).collect(),
+        bridge: None,
     }
 }
 

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use toolbus_bus::port::BODY_BYTES_MAX;
 use toolbus_bus::{Bus, Disposition, Envelope, PublishError};
 use toolbus_wire::message::mcp::{McpMetadataRefreshRequest, McpServerSummary, McpServersIndexed};
-use toolbus_wire::name::AgentName;
+use toolbus_wire::name::{AgentName, InstanceId, McpServerSegment, NAME_BYTES_MAX};
 use toolbus_wire::{header, json, topic};
 
 use crate::server_pool::{Change, Changes, ServerPool};
@@ -25,14 +25,31 @@ const ASKERS_MAX: usize = 64;
 /// How long changes and requests are collected before they are answered together.
 const COLLECT_INTERVAL: Duration = Duration::from_millis(50);
 
+/// Most bytes that the name of a bridge adds to an announcement.
+const SIGNATURE_BYTES_MAX: usize = NAME_BYTES_MAX + 32;
+
+/// The names that a bridge announces by.
+pub(super) struct AnnouncerNames {
+    /// The sender's.
+    pub(super) source: String,
+    /// The agent that the bridges are named after.
+    pub(super) agent: AgentName,
+    /// This bridge.
+    pub(super) instance: InstanceId,
+    /// The agents that hear of every change.
+    pub(super) agents: Vec<AgentName>,
+}
+
 pub(super) struct Announcer {
     bus: Arc<dyn Bus>,
     set: ServerPool,
     source: String,
+    agent: AgentName,
+    instance: InstanceId,
     agents: Vec<AgentName>,
     /// Agents that have asked, the latest last. One whose queue no longer exists is forgotten.
     askers: Mutex<Vec<AgentName>>,
-    /// Longest announcement of several servers.
+    /// Longest announcement of several servers, without the name of this bridge.
     bytes_max: usize,
     /// Agents that have asked and have no answer yet; [`ASKERS_MAX`] at most.
     unanswered: Mutex<Vec<AgentName>>,
@@ -45,19 +62,17 @@ pub(super) struct Announcer {
 }
 
 impl Announcer {
-    pub(super) fn new(
-        bus: Arc<dyn Bus>,
-        set: ServerPool,
-        source: String,
-        agents: Vec<AgentName>,
-    ) -> Arc<Self> {
+    pub(super) fn new(bus: Arc<dyn Bus>, set: ServerPool, names: AnnouncerNames) -> Arc<Self> {
+        let AnnouncerNames { source, agent, instance, agents } = names;
         Arc::new(Self {
             bus,
             set,
             source,
+            agent,
+            instance,
             agents,
             askers: Mutex::default(),
-            bytes_max: BODY_BYTES_MAX,
+            bytes_max: BODY_BYTES_MAX - SIGNATURE_BYTES_MAX,
             unanswered: Mutex::default(),
             asked: Notify::new(),
             has_room: Notify::new(),
@@ -97,9 +112,15 @@ impl Announcer {
         Some(collected)
     }
 
-    async fn announce_collected(&self, changes: Vec<Change>) {
+    async fn announce_collected(&self, mut changes: Vec<Change>) {
+        for change in &mut changes {
+            if let Change::Listed(summary) = change {
+                self.add_topic(summary);
+            }
+        }
+
         for announcement in announcements_of(changes, self.bytes_max) {
-            self.announce_to_all(&announcement).await;
+            self.announce_to_all(&self.signed(announcement)).await;
         }
 
         // Taken after the changes: what comes now is in the answer, or announced after it.
@@ -157,12 +178,25 @@ impl Announcer {
     /// Announces every server to one agent. It takes what it hears as changes, so that it may
     /// hear it in several messages.
     async fn announce_everything(&self, agent: &AgentName) {
-        let servers = self.set.list().into_iter().filter_map(|status| status.summary).collect();
+        let mut servers = self.set.owned_summaries();
+        servers.iter_mut().for_each(|summary| self.add_topic(summary));
         for announcement in split_announcements(servers, self.bytes_max) {
+            let announcement = self.signed(announcement);
             if let Err(PublishError::Unroutable(_)) = self.announce(agent, &announcement).await {
                 return;
             }
         }
+    }
+
+    /// Adds to a summary where requests to the server go.
+    fn add_topic(&self, summary: &mut McpServerSummary) {
+        let segment = McpServerSegment::of(&summary.server_name);
+        summary.request_topic = Some(topic::mcp_server(&self.agent, &segment));
+    }
+
+    /// The announcement with the name of this bridge.
+    fn signed(&self, announcement: McpServersIndexed) -> McpServersIndexed {
+        McpServersIndexed { bridge: Some(self.instance.to_string()), ..announcement }
     }
 
     fn remember_asker(&self, source: &str) -> Option<AgentName> {
@@ -186,6 +220,10 @@ impl Announcer {
             }
         };
 
+        if request.bridge.as_deref() == Some(self.instance.as_str()) {
+            return Disposition::Ack;
+        }
+
         // What is known goes out soon; what listing again brings to light follows as a change.
         if let Some(agent) = self.remember_asker(&envelope.source) {
             self.add_unanswered(agent).await;
@@ -196,7 +234,9 @@ impl Announcer {
             );
         }
 
-        self.set.request_refresh(request.server_name.as_deref());
+        if request.bridge.is_none() {
+            self.set.request_refresh(request.server_name.as_deref());
+        }
         Disposition::Ack
     }
 
@@ -267,7 +307,7 @@ fn announcements_of(changes: Vec<Change>, bytes_max: usize) -> Vec<McpServersInd
 
     let mut announcements = Vec::new();
     if !removed_servers.is_empty() {
-        announcements.push(McpServersIndexed { servers: Vec::new(), removed_servers });
+        announcements.push(McpServersIndexed { removed_servers, ..McpServersIndexed::default() });
     }
     if !listed.is_empty() {
         announcements.extend(split_announcements(listed, bytes_max));

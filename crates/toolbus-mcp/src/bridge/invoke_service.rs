@@ -18,12 +18,15 @@ use toolbus_wire::message::tool::{CallIds, ContentKind, ToolInvokeRequest};
 use toolbus_wire::name::AgentName;
 use toolbus_wire::topic;
 
-use crate::call::{Call, Naming};
+use super::elsewhere::Elsewhere;
+use crate::call::{Call, Caller, Naming};
 use crate::call_result::CallResult;
 use crate::server_pool::ServerPool;
 
+#[derive(Clone)]
 pub(super) struct InvokeService {
     pub(super) set: ServerPool,
+    pub(super) elsewhere: Elsewhere,
     pub(super) agent: AgentName,
     pub(super) source: String,
     pub(super) grants: GrantCheck,
@@ -50,14 +53,12 @@ impl Service for InvokeService {
         call: &ReceivedCall<ToolInvokeRequest>,
         received: Received<'_>,
     ) -> Result<(), Reply> {
-        let subject = || {
-            // No agent names a server so; without the header a grant is none for this request.
-            let server = received.envelope.headers.get(header::MCP_SERVER).unwrap_or_default();
-            ToolId::of(&provider_of(server), &call.request.tool_name)
-        };
+        self.check(&call.ids, &call.request, received)
+    }
 
-        let checked = self.grants.check(&topic::TOOL_INVOKE_MCP, received, subject);
-        checked.map_err(|error| with_headers(reply_to(&call.ids, Err(error))))
+    fn forward_to(&self, request: &ToolInvokeRequest, received: Received<'_>) -> Option<Topic> {
+        let server = received.envelope.headers.get(header::MCP_SERVER);
+        self.elsewhere.topic_of_call(&self.set, server, request)
     }
 
     fn serve(&self, request: ToolInvokeRequest, context: Context) -> BoxFuture<'_, Reply> {
@@ -81,6 +82,23 @@ impl Service for InvokeService {
 }
 
 impl InvokeService {
+    /// Whether a request may be made.
+    pub(super) fn check(
+        &self,
+        ids: &CallIds,
+        request: &ToolInvokeRequest,
+        received: Received<'_>,
+    ) -> Result<(), Reply> {
+        let subject = || {
+            // No agent names a server so; without the header a grant is none for this request.
+            let server = received.envelope.headers.get(header::MCP_SERVER).unwrap_or_default();
+            ToolId::of(&provider_of(server), &request.tool_name)
+        };
+
+        let checked = self.grants.check(received, subject);
+        checked.map_err(|error| with_headers(reply_to(ids, Err(error))))
+    }
+
     async fn call(&self, request: ToolInvokeRequest, context: Context) -> Outcome {
         // The server gets them as they were written, where they are no text in a text.
         let written = request.arguments.clone().and_then(|text| RawJson::parse(text).ok());
@@ -90,17 +108,24 @@ impl InvokeService {
             RawJson::of(&json!({"name": request.tool_name}))
                 .with_member("arguments", Some(&written))
         });
+        let caller = caller_of(&context, request.session_id.as_deref());
         let call = Call {
             server: context.headers().get(header::MCP_SERVER).map(str::to_owned),
             tool: request.tool_name,
             arguments,
             params,
             naming: naming_of(context.headers(), &self.grants),
+            caller,
             context: context.call,
         };
 
         self.set.call(call).await.map(output_of).map_err(call_error)
     }
+}
+
+/// Who makes a request: its sender, in the session that it names. RockBot names it in the body.
+pub(super) fn caller_of(context: &Context, named: Option<&str>) -> Caller {
+    Caller::of(context.source(), context.headers().get(header::SESSION).or(named))
 }
 
 /// How the names of a request are meant. Whoever looked them up says so. A grant is for just the

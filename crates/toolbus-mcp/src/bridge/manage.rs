@@ -18,9 +18,10 @@ use toolbus_wire::message::mcp::{
     unknown_request_response,
 };
 use toolbus_wire::message::tool::CallIds;
-use toolbus_wire::{ErrorCode, Message, json, message, topic};
+use toolbus_wire::{ErrorCode, Message, json, message};
 
-use super::invoke_service::{naming_of, with_headers};
+use super::elsewhere::Elsewhere;
+use super::invoke_service::{caller_of, naming_of, with_headers};
 use super::refusal_of;
 use crate::call::CallError;
 use crate::lookup::Lookup;
@@ -37,8 +38,10 @@ mod unregister_server;
 /// How long a request may take when the caller does not say: as long as a C# agent waits.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
+#[derive(Clone)]
 pub(super) struct ManageService {
     pub(super) set: ServerPool,
+    pub(super) elsewhere: Elsewhere,
     pub(super) source: String,
     pub(super) registration: RegistrationRules,
     pub(super) grants: GrantCheck,
@@ -55,6 +58,9 @@ trait ManageRequest: Message + Send {
     /// What it is about, as the gates of an agent see it: what runs, changes or reads something at
     /// a server needs a grant for that. `None`: it tells what is announced anyway, and needs none.
     fn subject(&self) -> Option<ToolId>;
+
+    /// The server that it is about, whichever bridge has it; `None` where any bridge does it.
+    fn server(&self) -> Option<&str>;
 
     /// Does what is requested. A refusal is a response with an error.
     fn handle(
@@ -84,10 +90,24 @@ macro_rules! manage_requests {
                 Ok((Self::Unknown { message_type }, Repeat::Harmless))
             }
 
+            /// Whether a message of this type is one.
+            pub(super) fn is_type(message_type: &str) -> bool {
+                [$(<$request as Message>::TYPE),+]
+                    .iter()
+                    .any(|known| message_type.eq_ignore_ascii_case(known))
+            }
+
             fn subject(&self) -> Option<ToolId> {
                 match self {
                     $(Self::$request(request) => ManageRequest::subject(request),)+
                     // Nothing becomes of it.
+                    Self::Unknown { .. } => None,
+                }
+            }
+
+            fn server(&self) -> Option<&str> {
+                match self {
+                    $(Self::$request(request) => ManageRequest::server(request),)+
                     Self::Unknown { .. } => None,
                 }
             }
@@ -142,13 +162,11 @@ impl Service for ManageService {
     }
 
     fn authorize(&self, call: &Call<ReceivedRequest>, received: Received<'_>) -> Result<(), Reply> {
-        let Some(subject) = call.request.subject() else { return Ok(()) };
+        self.check(&call.ids, &call.request, received)
+    }
 
-        let checked = self.grants.check(&topic::MCP_MANAGE, received, || subject);
-        checked.map_err(|error| {
-            let (code, text) = refusal_of(error);
-            with_headers(failure_reply(&call.ids.tool_name, code, text))
-        })
+    fn forward_to(&self, request: &ReceivedRequest, _: Received<'_>) -> Option<Topic> {
+        self.elsewhere.topic_of_server(&self.set, request.server()?)
     }
 
     fn serve(&self, request: ReceivedRequest, context: Context) -> BoxFuture<'_, Reply> {
@@ -188,6 +206,24 @@ impl Service for ManageService {
     }
 }
 
+impl ManageService {
+    /// Whether a request may be made.
+    pub(super) fn check(
+        &self,
+        ids: &CallIds,
+        request: &ReceivedRequest,
+        received: Received<'_>,
+    ) -> Result<(), Reply> {
+        let Some(subject) = request.subject() else { return Ok(()) };
+
+        let checked = self.grants.check(received, || subject);
+        checked.map_err(|error| {
+            let (code, text) = refusal_of(error);
+            with_headers(failure_reply(&ids.tool_name, code, text))
+        })
+    }
+}
+
 /// The reply that carries a response, marked as failed when the response has an error.
 fn reply_with<R: McpResponse>(response: &R) -> Reply {
     let reply = Reply::of(response);
@@ -210,7 +246,8 @@ fn reply_to_unknown(message_type: &str, failure: Option<(ErrorCode, String)>) ->
 /// The lookup at a server, within the limits of the request.
 fn lookup(service: &ManageService, server_name: &str, context: Context) -> Lookup {
     let naming = naming_of(context.headers(), &service.grants);
-    Lookup { server: server_name.to_owned(), naming, context: context.call }
+    let caller = caller_of(&context, None);
+    Lookup { server: server_name.to_owned(), naming, caller, context: context.call }
 }
 
 /// The server's answer, or a response with the error.

@@ -16,9 +16,9 @@ use toolbus_tools::id::ToolId;
 use toolbus_wire::json::RawJson;
 use toolbus_wire::message::mcp::{McpRelayRequest, McpRelayResponse};
 use toolbus_wire::message::tool::CallIds;
-use toolbus_wire::{ErrorCode, json, topic};
+use toolbus_wire::{ErrorCode, json};
 
-use super::invoke_service::{call_error, with_headers};
+use super::invoke_service::{call_error, caller_of, with_headers};
 use crate::call::{Call, Naming};
 use crate::lookup::Lookup;
 use crate::method::Method;
@@ -27,6 +27,7 @@ use crate::server_pool::ServerPool;
 /// How long a request that only reads may take when its caller does not say.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
+#[derive(Clone)]
 pub(super) struct RelayService {
     pub(super) set: ServerPool,
     pub(super) source: String,
@@ -99,8 +100,7 @@ impl Service for RelayService {
         call: &ReceivedCall<RelayedRequest>,
         received: Received<'_>,
     ) -> Result<(), Reply> {
-        let checked = self.grants.check(&topic::MCP_RELAY, received, || call.request.subject());
-        checked.map_err(|error| with_headers(reply_to(&call.ids, Err(error))))
+        self.check(&call.ids, &call.request, received)
     }
 
     fn serve(&self, request: RelayedRequest, context: Context) -> BoxFuture<'_, Reply> {
@@ -133,8 +133,20 @@ impl Service for RelayService {
 }
 
 impl RelayService {
+    /// Whether a request may be made.
+    pub(super) fn check(
+        &self,
+        ids: &CallIds,
+        request: &RelayedRequest,
+        received: Received<'_>,
+    ) -> Result<(), Reply> {
+        let checked = self.grants.check(received, || request.subject());
+        checked.map_err(|error| with_headers(reply_to(ids, Err(error))))
+    }
+
     async fn relay(&self, request: RelayedRequest, context: Context) -> Result<RawJson, CallError> {
         let RelayedRequest { server, method, params, tool, .. } = request;
+        let caller = caller_of(&context, None);
         let context = context.call;
         let relayed = match tool {
             Some(tool) => {
@@ -145,12 +157,13 @@ impl RelayService {
                     arguments: Arguments::Text(arguments).object()?,
                     params: Some(params),
                     naming: Naming::Exact,
+                    caller,
                     context,
                 };
                 self.set.relay_call(call).await
             }
             None => {
-                let lookup = Lookup { server, naming: Naming::Exact, context };
+                let lookup = Lookup { server, naming: Naming::Exact, caller, context };
                 self.set.relay_read(lookup, method, params).await
             }
         };

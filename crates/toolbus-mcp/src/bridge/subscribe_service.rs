@@ -11,9 +11,9 @@ use toolbus_mcp_agent::read_subject;
 use toolbus_tools::GrantCheck;
 use toolbus_wire::message::mcp::{McpResponse as _, McpSubscribeRequest, McpSubscribeResponse};
 use toolbus_wire::message::tool::CallIds;
-use toolbus_wire::{ErrorCode, Message as _, json, topic};
+use toolbus_wire::{ErrorCode, Message as _, json};
 
-use super::invoke_service::{naming_of, with_headers};
+use super::invoke_service::{caller_of, naming_of, with_headers};
 use super::refusal_of;
 use crate::lookup::Lookup;
 use crate::server_pool::ServerPool;
@@ -21,6 +21,7 @@ use crate::server_pool::ServerPool;
 /// How long a subscription holds when its caller does not say.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
+#[derive(Clone)]
 pub(super) struct SubscribeService {
     pub(super) set: ServerPool,
     pub(super) source: String,
@@ -50,14 +51,7 @@ impl Service for SubscribeService {
         call: &Call<McpSubscribeRequest>,
         received: Received<'_>,
     ) -> Result<(), Reply> {
-        let subject = || read_subject(&call.request.server_name, "resources/subscribe").id;
-        let checked = self.grants.check(&topic::MCP_SUBSCRIBE, received, subject);
-
-        checked.map_err(|error| {
-            let (code, text) = refusal_of(error);
-            let reply = Reply::of(&McpSubscribeResponse::from_error(code.clone(), text));
-            with_headers(reply.failing(code.label()))
-        })
+        self.check(&call.request, received)
     }
 
     fn serve(&self, request: McpSubscribeRequest, context: Context) -> BoxFuture<'_, Reply> {
@@ -65,7 +59,9 @@ impl Service for SubscribeService {
             let McpSubscribeRequest { server_name, uris } = request;
             let progress = context.call.progress.clone();
             let naming = naming_of(context.headers(), &self.grants);
-            let lookup = Lookup { server: server_name.clone(), naming, context: context.call };
+            let caller = caller_of(&context, None);
+            let server = server_name.clone();
+            let lookup = Lookup { server, naming, caller, context: context.call };
             let Err(error) = self.set.subscribe(lookup, &uris, &progress).await;
             let response = McpSubscribeResponse::from_error(error.code(), error.to_string())
                 .with_server_error(error.server_error().cloned());
@@ -100,5 +96,23 @@ impl Service for SubscribeService {
 
     fn source(&self) -> &str {
         &self.source
+    }
+}
+
+impl SubscribeService {
+    /// Whether a request may be made.
+    pub(super) fn check(
+        &self,
+        request: &McpSubscribeRequest,
+        received: Received<'_>,
+    ) -> Result<(), Reply> {
+        let subject = || read_subject(&request.server_name, "resources/subscribe").id;
+        let checked = self.grants.check(received, subject);
+
+        checked.map_err(|error| {
+            let (code, text) = refusal_of(error);
+            let reply = Reply::of(&McpSubscribeResponse::from_error(code.clone(), text));
+            with_headers(reply.failing(code.label()))
+        })
     }
 }

@@ -55,13 +55,14 @@ const MEMBERS: &[&str] = &[
     "toolTimeoutMs",
     "startupTimeoutMs",
     "toolChanges",
+    "session",
     REGISTERED_BY,
 ];
 /// The member of a registration that names the agent whose it is.
 pub(crate) const REGISTERED_BY: &str = "registeredBy";
 /// Those that limit what a server may do. What may be a misspelling of one is a mistake.
 const GUARDED_MEMBERS: &[&str] =
-    &["disabled", "sandbox", "allowedTools", "deniedTools", "toolChanges"];
+    &["disabled", "sandbox", "allowedTools", "deniedTools", "toolChanges", "session"];
 
 /// Headers that the transport itself sets on every request.
 const RESERVED_HEADERS: &[&str] = &[
@@ -87,6 +88,16 @@ pub enum ToolChanges {
     Quarantine,
 }
 
+/// Whose a session with a server is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SessionMode {
+    /// All callers share one.
+    #[default]
+    Shared,
+    /// Each caller has one of its own.
+    Caller,
+}
+
 /// One configured server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
@@ -104,6 +115,8 @@ pub struct Entry {
     pub startup_timeout: Option<Duration>,
     /// What becomes of what is new or has changed, when the operator says so for this server.
     pub tool_changes: Option<ToolChanges>,
+    /// Whether its callers share one session.
+    pub session: SessionMode,
     /// The agent that has registered the server, as its request named it.
     pub registered_by: Option<String>,
     /// Values that variables of the environment have put into the entry and that are credentials.
@@ -228,6 +241,7 @@ impl Entry {
         let tool_timeouts = members.take_milliseconds_by_name("toolTimeoutMs", TIMEOUT_MS_MAX);
         let startup_timeout = members.take_milliseconds("startupTimeoutMs", TIMEOUT_MS_MAX);
         let tool_changes = read_tool_changes(&mut members);
+        let session = read_session_mode(&mut members);
         let registered_by = members.take_text(REGISTERED_BY);
         members.warn_of_unknown(MEMBERS, GUARDED_MEMBERS);
 
@@ -240,6 +254,7 @@ impl Entry {
             tool_timeouts: tool_timeouts.into_iter().map(milliseconds).collect(),
             startup_timeout: startup_timeout.map(Duration::from_millis),
             tool_changes,
+            session,
             registered_by,
             credentials: Vec::new(),
         });
@@ -255,6 +270,7 @@ impl Entry {
             tool_timeouts: BTreeMap::new(),
             startup_timeout: None,
             tool_changes: None,
+            session: SessionMode::Shared,
             registered_by: None,
             credentials: Vec::new(),
         }
@@ -491,6 +507,17 @@ fn read_tool_changes(members: &mut Members<'_>) -> Option<ToolChanges> {
         _ => {
             members.add_mistake("toolChanges", "has to be announce or quarantine");
             None
+        }
+    }
+}
+
+fn read_session_mode(members: &mut Members<'_>) -> SessionMode {
+    match members.take_text("session").as_deref() {
+        None | Some("shared") => SessionMode::Shared,
+        Some("caller") => SessionMode::Caller,
+        Some(_) => {
+            members.add_mistake("session", "has to be shared or caller");
+            SessionMode::Shared
         }
     }
 }

@@ -21,6 +21,7 @@ use crate::connection::{
     CallFailure, Connection, Handshake, ServerAccess, StartAttempt, StartWatch,
 };
 use crate::failure::Failure;
+use crate::ownership::Ownership;
 use crate::server_pool::PoolContext;
 
 mod phase;
@@ -44,6 +45,7 @@ pub(crate) struct ServerConnector {
     entry: Arc<Entry>,
     context: Arc<PoolContext>,
     access: ServerAccess,
+    ownership: Ownership,
     stop: CancellationToken,
     phase: watch::Sender<ConnectionPhase>,
     /// The number of the attempt that a call wants made without waiting for its time.
@@ -71,12 +73,14 @@ impl ServerConnector {
         entry: Arc<Entry>,
         origin: ServerOrigin,
         context: Arc<PoolContext>,
+        ownership: Ownership,
         stop: CancellationToken,
     ) -> Self {
         Self {
             access: ServerAccess::new(&entry, origin, &context.deps),
             entry,
             context,
+            ownership,
             stop,
             phase: watch::Sender::new(ConnectionPhase::Configured),
             requested_attempt: watch::Sender::new(0),
@@ -113,7 +117,12 @@ impl ServerConnector {
     pub(super) async fn wait_first_attempt(&self) -> Result<(), Failure> {
         let mut phase = self.phase.subscribe();
         let has_ended = |phase: &ConnectionPhase| {
-            !matches!(phase, ConnectionPhase::Configured | ConnectionPhase::Starting(_, None))
+            !matches!(
+                phase,
+                ConnectionPhase::Configured
+                    | ConnectionPhase::Standby
+                    | ConnectionPhase::Starting(_, None)
+            )
         };
 
         match phase.wait_for(has_ended).await.as_deref() {
@@ -167,7 +176,9 @@ impl ServerConnector {
                 }
                 ConnectionPhase::Stopped => return Err(CallFailure::closed()),
                 // The outcome of an attempt that is being made is this call's answer.
-                ConnectionPhase::Starting(..) | ConnectionPhase::Configured => {
+                ConnectionPhase::Starting(..)
+                | ConnectionPhase::Standby
+                | ConnectionPhase::Configured => {
                     attempt_before.get_or_insert(0);
                 }
                 // A connection that is over: the connector is about to see that.
@@ -209,8 +220,8 @@ impl ServerConnector {
         self.requested_attempt.send_replace(attempt);
     }
 
-    /// Keeps the server connected until it is stopped. `is_announced` says whether agents know of
-    /// the server.
+    /// Keeps the server connected until it is stopped, for as long as it is this bridge's.
+    /// `is_announced` says whether agents know of the server.
     pub(super) async fn run(&self, cache: &ToolCatalogueCache, is_announced: impl Fn() -> bool) {
         if self.entry.is_disabled() {
             self.phase.send_replace(ConnectionPhase::Disabled);
@@ -222,10 +233,51 @@ impl ServerConnector {
         // Until it has listed its tools, it has the names that it had last.
         cache.claim_pinned_names().await;
 
+        let mut attempts = 1..;
+        while let Some(term) = self.wait_term().await {
+            self.keep_connected(cache, &is_announced, &term, &mut attempts).await;
+            if self.stop.is_cancelled() {
+                break;
+            }
+
+            tracing::info!(server = %self.entry.name, "another bridge has the MCP server now");
+            self.end_connection(ConnectionPhase::Standby, "another bridge has it").await;
+            self.set_unavailable(None);
+        }
+
+        self.end_connection(ConnectionPhase::Stopped, "it was closed").await;
+        self.context.announce();
+    }
+
+    /// Waits until the server is this bridge's; `None` when it is stopped.
+    async fn wait_term(&self) -> Option<CancellationToken> {
+        if !self.ownership.is_owned() {
+            self.change_phase(ConnectionPhase::Standby);
+        }
+        self.stop.run_until_cancelled(self.ownership.wait_term()).await
+    }
+
+    /// Enters a phase without a connection, and closes the one there was.
+    async fn end_connection(&self, phase: ConnectionPhase, why: &'static str) {
+        let last = self.change_phase(phase);
+        if let ConnectionPhase::Connected(connection, _) = last {
+            connection.close(&Failure::new(why)).await;
+        }
+    }
+
+    /// Keeps the server connected until it is stopped or the term is over.
+    async fn keep_connected(
+        &self,
+        cache: &ToolCatalogueCache,
+        is_announced: &impl Fn() -> bool,
+        term: &CancellationToken,
+        attempts: &mut impl Iterator<Item = u64>,
+    ) {
         let mut failed_in_a_row = 0;
         let mut failed_since_connected = 0;
         let mut failed_before = None;
-        for attempt in 1.. {
+
+        for attempt in attempts {
             let limit = self.entry.startup_limit(self.context.options.connect_timeout);
             let watch = Arc::new(StartWatch::begin(limit));
             let starting = ConnectionPhase::Starting(Arc::clone(&watch), failed_before.take());
@@ -233,8 +285,7 @@ impl ServerConnector {
 
             let began = Instant::now();
             let following = self.connect_and_follow(cache, &watch);
-            let connected = self.stop.run_until_cancelled(following).await;
-            let Some(failure) = connected else { break };
+            let Some(failure) = self.within(term, following).await else { return };
 
             if began.elapsed() > RETRY_BACKOFF_MAX {
                 failed_in_a_row = 0;
@@ -266,24 +317,32 @@ impl ServerConnector {
             failed_before = Some(failed);
 
             let mut requested = self.requested_attempt.subscribe();
-            tokio::select! {
-                () = sleep_until(next_at) => {}
-                _ = requested.wait_for(|requested| *requested > attempt) => {}
-                () = self.stop.cancelled() => break,
+            let pause = async {
+                tokio::select! {
+                    () = sleep_until(next_at) => {}
+                    _ = requested.wait_for(|requested| *requested > attempt) => {}
+                }
+            };
+            if self.within(term, pause).await.is_none() {
+                return;
             }
         }
-
-        let last = self.phase.send_replace(ConnectionPhase::Stopped);
-        if let ConnectionPhase::Connected(connection, _) = last {
-            connection.close(&Failure::new("it was closed")).await;
-        }
-        self.context.announce();
     }
 
-    /// Enters a phase, and records it when that opens or closes the circuit.
-    fn change_phase(&self, phase: ConnectionPhase) {
+    /// The output of some work, unless the server is stopped or the term is over before.
+    async fn within<T>(
+        &self,
+        term: &CancellationToken,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        self.stop.run_until_cancelled(term.run_until_cancelled(work)).await.flatten()
+    }
+
+    /// Enters a phase, and records it when that opens or closes the circuit. Returns the last one.
+    fn change_phase(&self, phase: ConnectionPhase) -> ConnectionPhase {
         let is_open = phase.open_circuit().is_some();
-        let was_open = self.phase.send_replace(phase).open_circuit().is_some();
+        let last = self.phase.send_replace(phase);
+        let was_open = last.open_circuit().is_some();
 
         let server = &self.entry.name;
         if is_open != was_open {
@@ -292,6 +351,7 @@ impl ServerConnector {
         if is_open && !was_open {
             tracing::warn!(%server, "refusing calls of MCP server until it can be connected");
         }
+        last
     }
 
     fn was_connected(&self) -> bool {

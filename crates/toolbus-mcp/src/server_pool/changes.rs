@@ -110,6 +110,12 @@ impl Changes {
     /// Finds one difference to what was reported, and counts it as reported.
     fn take_difference(&mut self, servers: &[Arc<Server>]) -> Difference {
         let is_there = |name: &ServerName| servers.iter().any(|server| server.entry.name == *name);
+        // Whoever has it now tells of it.
+        let other = |server: &Arc<Server>| !server.ownership.is_owned();
+        for server in servers.iter().filter(|server| other(server)) {
+            self.reported.remove(&server.entry.name);
+        }
+
         if let Some(name) = self.reported.keys().find(|name| !is_there(name)).cloned() {
             self.reported.remove(&name);
             self.paces.remove(&name);
@@ -118,7 +124,7 @@ impl Changes {
 
         let now = Instant::now();
         let mut next_due: Option<Instant> = None;
-        for server in servers {
+        for server in servers.iter().filter(|server| !other(server)) {
             let state = ReportedServer {
                 revision: server.catalogue.latest().map(|listing| listing.revision),
                 unavailable: server.connector.unavailable_reason(),

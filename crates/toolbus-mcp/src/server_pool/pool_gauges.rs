@@ -28,11 +28,11 @@ pub(super) fn observe_servers(pool: WeakServerPool) {
     };
 
     gauge(&UP, |state| match state {
-        ServerState::Disabled => None,
+        ServerState::Disabled | ServerState::Standby => None,
         state => Some(u64::from(matches!(state, ServerState::Connected { .. }))),
     });
     gauge(&CIRCUIT_OPEN, |state| match state {
-        ServerState::Disabled => None,
+        ServerState::Disabled | ServerState::Standby => None,
         ServerState::Failed { is_circuit_open, .. } => Some(u64::from(*is_circuit_open)),
         _ => Some(0),
     });

@@ -73,6 +73,7 @@ impl ServerPool {
         progress: &Progress,
     ) -> Result<Infallible, CallError> {
         let server = self.shared_router().find_read_server(&lookup)?;
+        let server = server.session_of(&lookup.caller)?;
         server.watch_resources(lookup, uris, progress).await
     }
 
@@ -103,6 +104,7 @@ impl ServerPool {
 
     async fn read(&self, lookup: Lookup, request: ReadRequest) -> Result<ReadResponse, CallError> {
         let server = self.shared_router().find_read_server(&lookup)?;
+        let server = server.session_of(&lookup.caller)?;
         server.read(lookup, &request).await
     }
 }

@@ -96,7 +96,7 @@ impl ToolRouter<'_> {
         self.roster.find(name).ok_or_else(|| self.server_unknown(name))
     }
 
-    fn find_server(&self, name: &str) -> Result<Arc<Server>, CallError> {
+    pub(super) fn find_server(&self, name: &str) -> Result<Arc<Server>, CallError> {
         let server = self.roster.find(name).or_else(|| self.find_similar_server(name));
         server.ok_or_else(|| self.server_unknown(name))
     }

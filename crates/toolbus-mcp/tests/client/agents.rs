@@ -22,13 +22,13 @@ use toolbus_wire::topic;
 
 use crate::support::*;
 
-struct Agent {
-    services: McpDirectory,
+pub(crate) struct Agent {
+    pub(crate) services: McpDirectory,
     invoker: Invoker,
 }
 
 impl Agent {
-    async fn start(bus: &Arc<dyn Bus>, name: &str) -> Self {
+    pub(crate) async fn start(bus: &Arc<dyn Bus>, name: &str) -> Self {
         let (name, instance) = (AgentName::parse(name).unwrap(), InstanceId::random());
         let requester = Requester::start(Arc::clone(bus), name, &instance).await.unwrap();
         let registry = Arc::new(Registry::new());
@@ -42,7 +42,7 @@ impl Agent {
         Self { services: services.await.unwrap(), invoker: Invoker::new(registry) }
     }
 
-    async fn knows(&self, expected: &[&str]) {
+    pub(crate) async fn knows(&self, expected: &[&str]) {
         eventually(PATIENCE, async || {
             let servers = self.services.servers();
             let mut names: Vec<_> = servers.iter().map(|s| s.server_name.as_str()).collect();
@@ -53,7 +53,7 @@ impl Agent {
     }
 
     /// What a tool says, with the code before it where it says so by an error.
-    async fn told(&self, tool: &str, arguments: Value) -> String {
+    pub(crate) async fn told(&self, tool: &str, arguments: Value) -> String {
         match self.invoker.invoke(call_by_agent(tool, arguments)).await {
             Ok(output) if output.is_error => format!("error: {}", output.content.unwrap()),
             Ok(output) => output.content.unwrap_or_default(),

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use toolbus_bus::{Asker, CallContext, Deadline, Question};
 use toolbus_mcp::server_pool::ServerPool;
-use toolbus_mcp::{Lookup, Naming};
+use toolbus_mcp::{Caller, Lookup, Naming};
 use toolbus_wire::message::toolbus::AskError;
 
 use crate::support::*;
@@ -88,6 +88,7 @@ async fn what_it_lists_holds_none() {
     let lookup = || Lookup {
         server: "l".to_owned(),
         naming: Naming::Exact,
+        caller: Caller::default(),
         context: CallContext::until(Deadline::after(PATIENCE)),
     };
     let prompt = set.prompt(lookup(), "p", arguments(json!({}))).await.unwrap();

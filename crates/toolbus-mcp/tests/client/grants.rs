@@ -35,7 +35,7 @@ use toolbus_wire::message::mcp::{
     McpUnregisterServerRequest,
 };
 use toolbus_wire::message::tool::ToolInvokeRequest;
-use toolbus_wire::name::{AgentName, InstanceId};
+use toolbus_wire::name::{AgentName, InstanceId, McpServerSegment};
 use toolbus_wire::{ErrorCode, Execution, Message, header, message, queue, topic};
 
 use crate::support::*;
@@ -163,6 +163,11 @@ async fn serve(bus: &Arc<dyn Bus>, set: ServerPool, grants: GrantCheck) -> Bridg
         grants,
     };
     Bridge::start(bus, set, options).await.unwrap()
+}
+
+/// The topic that takes requests to the server `files`.
+fn of_files() -> Topic {
+    topic::mcp_server(&AgentName::standard(), &McpServerSegment::of("files"))
 }
 
 fn record(folder: &Path, name: &str) -> PathBuf {
@@ -413,7 +418,7 @@ fn another(heard: &Envelope) -> Envelope {
 async fn a_grant_that_was_heard_is_good_for_nothing_else() {
     let fleet = Fleet::start(requires(), Some(key())).await;
     fleet.write("one").await.unwrap();
-    let heard = fleet.eavesdropper.last(&topic::TOOL_INVOKE_MCP);
+    let heard = fleet.eavesdropper.last(&of_files());
     assert!(heard.headers.get(header::GRANT).is_some());
     let asked = fleet.asked();
     assert_eq!(asked.len(), 1);
@@ -443,12 +448,12 @@ async fn a_grant_that_was_heard_is_good_for_nothing_else() {
     ];
 
     for (why, copy) in copies {
-        fleet.send(&topic::TOOL_INVOKE_MCP, copy).await;
+        fleet.send(&of_files(), copy).await;
         assert_eq!(fleet.asked(), asked, "{why}");
     }
     for (number, (why, forgery)) in others.into_iter().enumerate() {
         // Nobody listens where some of the answers go, but the eavesdropper.
-        fleet.send(&topic::TOOL_INVOKE_MCP, forgery).await;
+        fleet.send(&of_files(), forgery).await;
         fleet.eavesdropper.wait_for_denials(number + 1, why).await;
         assert_eq!(fleet.asked(), asked, "{why}");
     }
@@ -456,7 +461,7 @@ async fn a_grant_that_was_heard_is_good_for_nothing_else() {
     // As it was, it is the same call: its outcome is told again, and nothing runs.
     let told = || fleet.eavesdropper.count(|envelope| text(envelope).contains("written"));
     let before = told();
-    fleet.send(&topic::TOOL_INVOKE_MCP, heard).await;
+    fleet.send(&of_files(), heard).await;
     eventually(PATIENCE, async || if told() > before { Ok(()) } else { Err("no answer yet") })
         .await;
     assert_eq!(fleet.asked(), asked);
@@ -471,7 +476,7 @@ async fn a_grant_that_was_heard_is_good_for_nothing_else() {
 async fn nobody_manages_servers_with_the_grant_of_another_request() {
     let fleet = Fleet::start(requires(), Some(key())).await;
     fleet.write("one").await.unwrap();
-    let call = fleet.eavesdropper.last(&topic::TOOL_INVOKE_MCP);
+    let call = fleet.eavesdropper.last(&of_files());
     let unregister = json!({"server_name": "nobody"});
     fleet.call("mcp_unregister_server", unregister).await.unwrap();
     let unregistration = fleet.eavesdropper.last_management::<McpUnregisterServerRequest>();
@@ -492,6 +497,7 @@ async fn nobody_manages_servers_with_the_grant_of_another_request() {
         method: "tools/call".to_owned(),
         params: RawJson::of(&json!({"name": "write", "arguments": {"n": 5}})),
     };
+    let of_files = of_files();
     let bodies = [
         (&topic::MCP_MANAGE, Envelope::of(&register, "RockBot")),
         (
@@ -499,8 +505,8 @@ async fn nobody_manages_servers_with_the_grant_of_another_request() {
             Envelope::of(&McpUnregisterServerRequest { server_name: server_name() }, "RockBot"),
         ),
         (&topic::MCP_MANAGE, Envelope::of(&read, "RockBot")),
-        (&topic::MCP_SUBSCRIBE, Envelope::of(&subscribe, "RockBot")),
-        (&topic::MCP_RELAY, Envelope::of(&relay, "RockBot")),
+        (&of_files, Envelope::of(&subscribe, "RockBot")),
+        (&of_files, Envelope::of(&relay, "RockBot")),
     ];
     let mut denials = 0;
     for (topic, request) in bodies {
@@ -523,7 +529,7 @@ async fn nobody_manages_servers_with_the_grant_of_another_request() {
 }
 
 /// Lets a bridge by hand take a request and die with it.
-async fn take_and_die(bus: &dyn Bus, queue: String, topic: Topic, request: Envelope) {
+async fn take_and_die(bus: &dyn Bus, subscription: Subscription, topic: Topic, request: Envelope) {
     let taken = Arc::new(Notify::new());
     let take = Arc::clone(&taken);
     let handler = move |_: Delivery| {
@@ -531,8 +537,6 @@ async fn take_and_die(bus: &dyn Bus, queue: String, topic: Topic, request: Envel
         std::future::pending()
     };
 
-    let flow = Flow::Concurrent(NonZeroU16::MIN);
-    let subscription = Subscription::durable(queue, TopicPattern::from(topic.clone()), flow);
     let dying = bus.subscribe(subscription, Arc::new(handler)).await.unwrap();
     bus.publish(&topic, request).await.unwrap();
     timeout(PATIENCE, taken.notified()).await.unwrap();
@@ -556,10 +560,16 @@ async fn a_refused_request_that_another_bridge_may_have_started_has_an_unknown_o
     let sent = |envelope: Envelope| envelope.with_reply_to(answers.clone());
 
     let request = sent(Envelope::of(&register, "RockBot"));
-    take_and_die(&*bus, queue::mcp_bridge_manage(&agent), topic::MCP_MANAGE, request).await;
+    let pattern = |topic: &Topic| TopicPattern::from(topic.clone());
+    let flow = Flow::Concurrent(NonZeroU16::MIN);
+    let queue = queue::mcp_bridge_manage(&agent);
+    let queue = Subscription::durable(queue, pattern(&topic::MCP_MANAGE), flow);
+    take_and_die(&*bus, queue, topic::MCP_MANAGE, request).await;
     let request = sent(Envelope::of(&subscribe, "RockBot"));
-    take_and_die(&*bus, queue::mcp_bridge_subscribe(&agent), topic::MCP_SUBSCRIBE, request).await;
-    let bridge = serve(&bus, start(json!({})).await, requires()).await;
+    let queue = Subscription::single_active(of_files().as_str(), pattern(&of_files()), flow);
+    take_and_die(&*bus, queue, of_files(), request).await;
+    let files = json!({"files": {"command": "/nowhere"}});
+    let bridge = serve(&bus, start(files).await, requires()).await;
 
     eventually(PATIENCE, async || {
         let unknown = eavesdropper.count(|envelope| text(envelope).contains("\"outcome_unknown\""));
@@ -600,7 +610,7 @@ impl Executor for Strange {
             let remote = RemoteCall {
                 may_repeat: false,
                 workers: None,
-                topic: &topic::TOOL_INVOKE_MCP,
+                topic: &of_files(),
                 tool: "WRITE",
                 params: RawJson::of(&json!({"arguments": {}})),
                 session: None,
@@ -637,7 +647,7 @@ async fn a_bridge_that_requires_none_takes_calls_without_and_refuses_wrong_ones(
     let fleet = Fleet::start(checks, None).await;
     fleet.write("one").await.unwrap();
     assert_eq!(fleet.asked().len(), 1);
-    let heard = fleet.eavesdropper.last(&topic::TOOL_INVOKE_MCP);
+    let heard = fleet.eavesdropper.last(&of_files());
     assert_eq!(heard.headers.get(header::GRANT), None);
 
     // Of a peer that knows nothing of grants names are forgiven as before.

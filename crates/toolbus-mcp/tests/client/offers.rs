@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::{Asker, CallContext, Deadline, Progress};
 use toolbus_mcp::server_pool::ServerPool;
-use toolbus_mcp::{CallError, Lookup, Naming, ServerState};
+use toolbus_mcp::{CallError, Caller, Lookup, Naming, ServerState};
 use toolbus_testkit::eventually;
 use toolbus_wire::ErrorCode;
 
@@ -19,7 +19,12 @@ fn patient() -> CallContext {
 }
 
 fn lookup(server: &str) -> Lookup {
-    Lookup { server: server.to_owned(), naming: Naming::Forgiving, context: patient() }
+    Lookup {
+        server: server.to_owned(),
+        naming: Naming::Forgiving,
+        caller: Caller::default(),
+        context: patient(),
+    }
 }
 
 fn prompts(set: &ServerPool) -> Vec<String> {

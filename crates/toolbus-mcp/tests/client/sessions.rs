@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use toolbus_bus::{CallContext, Deadline, Progress};
 use toolbus_mcp::server_pool::ServerPool;
-use toolbus_mcp::{Lookup, Naming};
+use toolbus_mcp::{Caller, Lookup, Naming};
 use toolbus_testkit::eventually;
 use toolbus_wire::message::toolbus::ToolProgress;
 
@@ -21,7 +21,12 @@ const URI: &str = "a://1";
 async fn hold_subscription(set: &ServerPool, progress: &Progress) -> Infallible {
     loop {
         let context = CallContext::until(Deadline::after(CONNECT_LIMIT));
-        let lookup = Lookup { server: "h".to_owned(), naming: Naming::Exact, context };
+        let lookup = Lookup {
+            server: "h".to_owned(),
+            naming: Naming::Exact,
+            caller: Caller::default(),
+            context,
+        };
         let Err(error) = set.subscribe(lookup, &[URI.to_owned()], progress).await;
         assert!(!error.to_string().is_empty());
         tokio::task::yield_now().await;

@@ -168,8 +168,7 @@ async fn requests_to_list_again_are_answered_with_what_is_known() {
 
     for _ in 0..REQUESTS {
         for name in &names {
-            let request =
-                Envelope::of(&McpMetadataRefreshRequest { server_name: None }, name.as_str());
+            let request = Envelope::of(&McpMetadataRefreshRequest::default(), name.as_str());
             bus.publish(&topic::TOOL_META_MCP_REFRESH, request).await.unwrap();
         }
     }

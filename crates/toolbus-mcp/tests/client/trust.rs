@@ -9,7 +9,7 @@ use toolbus_bus::{CallContext, Deadline};
 use toolbus_mcp::config::ToolChanges;
 use toolbus_mcp::server_pool::{AddError, PoolConfig, ServerPool};
 use toolbus_mcp::trust::{AcceptError, PinnedItem, Pins};
-use toolbus_mcp::{Call, CallError, Lookup, Naming, ServerState, TOOLS_MAX};
+use toolbus_mcp::{Call, CallError, Caller, Lookup, Naming, ServerState, TOOLS_MAX};
 use toolbus_testkit::eventually;
 use toolbus_wire::ErrorCode;
 
@@ -122,7 +122,12 @@ async fn a_changed_tool_is_held_back_until_a_person_accepts_it() {
 
 async fn get_prompt(set: &ServerPool, name: &str) -> Result<String, CallError> {
     let context = CallContext::until(Deadline::after(PATIENCE));
-    let lookup = Lookup { server: "h".to_owned(), naming: Naming::Forgiving, context };
+    let lookup = Lookup {
+        server: "h".to_owned(),
+        naming: Naming::Forgiving,
+        caller: Caller::default(),
+        context,
+    };
     let prompt = set.prompt(lookup, name, arguments(json!({}))).await?;
     Ok(serde_json::to_string(&prompt).unwrap())
 }

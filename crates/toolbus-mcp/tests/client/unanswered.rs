@@ -36,7 +36,7 @@ async fn silent(bus: &Arc<dyn Bus>) -> Vec<Consumer> {
 async fn announce(bus: &Arc<dyn Bus>, agent: &AgentName) {
     let summary =
         McpServerSummary { server_name: "Docs".to_owned(), ..McpServerSummary::default() };
-    let announcement = McpServersIndexed { servers: vec![summary], removed_servers: Vec::new() };
+    let announcement = McpServersIndexed { servers: vec![summary], ..McpServersIndexed::default() };
     let envelope = Envelope::of(&announcement, "silent");
     bus.publish(&topic::tool_meta_mcp(agent), envelope).await.unwrap();
 }

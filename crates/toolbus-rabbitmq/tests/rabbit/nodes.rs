@@ -6,12 +6,10 @@ use std::time::Duration;
 use toolbus_bus::{Bus as _, Disposition, Health};
 use toolbus_testkit::eventually;
 use toolbus_testkit::rabbit::{Cluster, Vhost};
-use toolbus_wire::name::AgentName;
-use toolbus_wire::queue as wire_queue;
 
 use crate::support::{
     PATIENCE, Recorder, at_once, cluster, connect, connections, dead_letters, durable, is_up,
-    message, node, private, subscribe, topic,
+    message, node, private, single_active, subscribe, topic,
 };
 use crate::traffic::Traffic;
 
@@ -56,7 +54,7 @@ async fn a_vhost_may_make_quorum_queues() {
     let node = node!();
     let vhost = node.quorum_vhost().await.unwrap();
     let bus = connect(&vhost.amqp_url()).await;
-    let own = wire_queue::mcp_bridge_subscribe(&AgentName::standard());
+    let own = "mcp.server.RockBot.files";
 
     let handler = Recorder::answering(|delivery| match delivery.envelope.body.as_ref() {
         b"no use" => Disposition::DeadLetter { reason: "no use".into() },
@@ -65,13 +63,13 @@ async fn a_vhost_may_make_quorum_queues() {
     // Twice: the queue is there the second time, with the argument that the broker added.
     for _ in 0..2 {
         let work = subscribe(&bus, durable("work", "work", at_once(4)), &handler).await;
-        let bounded = subscribe(&bus, durable(&own, "mcp.subscribe", at_once(4)), &handler).await;
+        let bounded = subscribe(&bus, single_active(own, own, at_once(4)), &handler).await;
         for consumer in [work, bounded] {
             consumer.stop(Duration::from_secs(1)).await;
         }
     }
     let _work = subscribe(&bus, durable("work", "work", at_once(4)), &handler).await;
-    let _bounded = subscribe(&bus, durable(&own, "mcp.subscribe", at_once(4)), &handler).await;
+    let _bounded = subscribe(&bus, single_active(own, own, at_once(4)), &handler).await;
     let _private = subscribe(&bus, private("replies", "reply"), &handler).await;
 
     for queue in vhost.queues().await.unwrap() {
@@ -79,7 +77,7 @@ async fn a_vhost_may_make_quorum_queues() {
         assert_eq!(queue.kind, expected, "{queue:?}");
     }
 
-    for to in ["work", "mcp.subscribe", "reply"] {
+    for to in ["work", own, "reply"] {
         bus.publish(&topic(to), message(to)).await.unwrap();
     }
     bus.publish(&topic("work"), message("no use")).await.unwrap();

@@ -82,6 +82,10 @@ pub(crate) fn durable(name: &str, pattern: &str, flow: Flow) -> Subscription {
     Subscription::durable(name, TopicPattern::parse(pattern).unwrap(), flow)
 }
 
+pub(crate) fn single_active(name: &str, pattern: &str, flow: Flow) -> Subscription {
+    Subscription::single_active(name, TopicPattern::parse(pattern).unwrap(), flow)
+}
+
 pub(crate) fn private(name: &str, pattern: &str) -> Subscription {
     Subscription::private(name, TopicPattern::parse(pattern).unwrap(), in_order(8))
 }

@@ -10,12 +10,11 @@ use serde_json::{Map, Value, json};
 use toolbus_bus::{Bus as _, Health, SubscribeError};
 use toolbus_rabbitmq::{QueueProfile, RabbitBus};
 use toolbus_testkit::rabbit::{Binding, Queue, Vhost};
-use toolbus_wire::name::AgentName;
 use toolbus_wire::queue as wire_queue;
 
 use crate::support::{
-    Plain, Recorder, at_once, config, connect, durable, in_order, message, private, subscribe,
-    topic, vhost,
+    Plain, Recorder, at_once, config, connect, durable, in_order, message, private, single_active,
+    subscribe, topic, vhost,
 };
 
 async fn queue(vhost: &Vhost, name: &str) -> Queue {
@@ -97,26 +96,20 @@ async fn the_newer_profile_bounds_dead_letters() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_durable_subscription_of_our_own_name_has_bounds() {
+async fn a_single_active_subscription_has_bounds_and_an_end() {
     let vhost = vhost!();
     let bus = connect(&vhost.amqp_url()).await;
-    let name = wire_queue::mcp_bridge_subscribe(&AgentName::standard());
+    let name = "mcp.server.RockBot.files";
     let handler = Recorder::acking();
-    let _consumer = subscribe(&bus, durable(&name, "mcp.subscribe", at_once(4)), &handler).await;
+    let _consumer = subscribe(&bus, single_active(name, name, at_once(4)), &handler).await;
 
     let arguments = json!({
         "x-max-length": 10_000, "x-max-length-bytes": 64 << 20, "x-overflow": "reject-publish",
-        "x-dead-letter-exchange": "rockbot.dlx", "x-dead-letter-routing-key": "mcp.subscribe",
+        "x-expires": 600_000, "x-single-active-consumer": true,
     });
 
-    assert_eq!(queue(&vhost, &wire_queue::queue(&name)).await.arguments, object(arguments));
-    let arguments = json!({
-        "x-message-ttl": 259_200_000, "x-max-length": 10_000,
-        "x-max-length-bytes": 268_435_456, "x-overflow": "drop-head",
-    });
-
-    let dead_letters = queue(&vhost, &wire_queue::dead_letter_queue(&name)).await;
-    assert_eq!(dead_letters.arguments, object(arguments));
+    assert_eq!(queue(&vhost, &wire_queue::queue(name)).await.arguments, object(arguments));
+    assert_eq!(vhost.queues().await.unwrap().len(), 1, "it has no dead letters");
     bus.close(Duration::ZERO).await;
 }
 

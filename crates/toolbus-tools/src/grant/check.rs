@@ -99,19 +99,18 @@ impl GrantCheck {
         self.0.is_some() && headers.get(header::GRANT).is_some()
     }
 
-    /// Checks a request for `topic` that is about `subject`, by the worker's own reading of it.
+    /// Checks a request that is about `subject`, by the worker's own reading of it.
     ///
     /// # Errors
     /// [`ErrorCode::Denied`], where it may not be made; that is logged and counted.
     pub fn check(
         &self,
-        topic: &Topic,
         received: Received<'_>,
         subject: impl FnOnce() -> ToolId,
     ) -> Result<(), CallError> {
         let Some(check) = &self.0 else { return Ok(()) };
 
-        let envelope = received.envelope;
+        let Received { topic, envelope, .. } = received;
         let subject = subject();
         let verdict = check.verify(topic, envelope, &subject, unix_now());
         check.count(&verdict);

@@ -12,13 +12,15 @@ use serde_json::{Map, Value};
 
 use super::tool::ContentBlock;
 use super::{Message, Secret, field};
-use crate::ErrorCode;
 use crate::frame::SHORT_STRING_BYTES_MAX;
+use crate::{ErrorCode, Topic};
 
+mod owner;
 mod relay;
 mod resource;
 mod subscription;
 
+pub use owner::*;
 pub use relay::*;
 pub use resource::*;
 pub use subscription::*;
@@ -33,6 +35,9 @@ pub struct McpServersIndexed {
     /// Names of servers that are gone.
     #[serde(default, deserialize_with = "field::or_default")]
     pub removed_servers: Vec<String>,
+    /// Toolbus extension: the instance of the bridge that says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bridge: Option<String>,
 }
 
 impl Message for McpServersIndexed {
@@ -74,13 +79,10 @@ pub struct McpServerSummary {
     /// Toolbus extension: how long calls of its tools may take.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeouts: Option<McpTimeouts>,
-    /// Toolbus extension: its bridge takes [`McpRelayRequest`]s for it.
-    #[serde(
-        default,
-        deserialize_with = "field::or_default",
-        skip_serializing_if = "field::is_default"
-    )]
-    pub relays: bool,
+    /// Toolbus extension: the topic that takes every request to it, [`McpRelayRequest`]s among
+    /// them, at whichever bridge has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_topic: Option<Topic>,
     /// Toolbus extension: which of its lists have changed, by numbers that are others then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revisions: Option<McpRevisions>,
@@ -161,6 +163,10 @@ text_enum! {
 pub struct McpMetadataRefreshRequest {
     /// The one server that is asked about; absent for all.
     pub server_name: Option<String>,
+    /// Toolbus extension: the instance of the bridge that asks the others what they have. It is told
+    /// what is known, and no server is asked for its lists again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bridge: Option<String>,
 }
 
 impl Message for McpMetadataRefreshRequest {

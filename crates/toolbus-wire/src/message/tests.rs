@@ -212,7 +212,7 @@ fn a_required_member_is_named_when_it_is_missing() {
 fn newer_members_are_left_out_when_there_is_nothing_to_say() {
     let summary = McpServerSummary { server_name: "s".to_owned(), ..McpServerSummary::default() };
     check_written(
-        &McpServersIndexed { servers: vec![summary.clone()], removed_servers: Vec::new() },
+        &McpServersIndexed { servers: vec![summary.clone()], ..McpServersIndexed::default() },
         concat!(
             r#"{"servers":[{"serverName":"s","displayName":null,"summary":null,"#,
             r#""toolCount":0,"toolNames":[]}],"removedServers":[]}"#
@@ -236,7 +236,7 @@ fn newer_members_are_left_out_when_there_is_nothing_to_say() {
         ..summary
     };
 
-    check(&newer, &McpServersIndexed { servers: vec![expected], removed_servers: Vec::new() });
+    check(&newer, &McpServersIndexed { servers: vec![expected], ..McpServersIndexed::default() });
 }
 
 #[test]

@@ -16,11 +16,9 @@ fn subscriptions_make_the_queues_of_the_contract() {
         (mcp_bridge_invoke(&agent()), "rockbot.mcp-bridge.RockBot"),
         (mcp_bridge_refresh(&agent()), "rockbot.mcp-bridge.RockBot.refresh"),
         (mcp_bridge_manage(&agent()), "rockbot.mcp-bridge.RockBot.manage"),
-        (mcp_bridge_subscribe(&agent()), "rockbot.mcp-bridge.RockBot.subscribe"),
     ] {
         assert_eq!(queue(&subscription), expected);
         assert_eq!(dead_letter_queue(&subscription), format!("{expected}.dlq"));
-        assert_eq!(is_ours(&subscription), subscription == mcp_bridge_subscribe(&agent()));
     }
 }
 

@@ -2,7 +2,7 @@
 //! functions, and the templates that stand for them in metrics.
 
 use super::Topic;
-use crate::name::{AgentName, InstanceId};
+use crate::name::{AgentName, InstanceId, McpServerSegment};
 
 macro_rules! topics {
     (
@@ -51,11 +51,6 @@ topics! {
         TOOL_META_MCP_REFRESH = "tool.meta.mcp.refresh";
         /// Asks a bridge about its servers, or changes them.
         MCP_MANAGE = "mcp.manage";
-        /// Toolbus extension: makes a request to an MCP server as a client means it.
-        MCP_RELAY = "mcp.relay";
-        /// Toolbus extension: asks a bridge to report changes of resources, for as long as the
-        /// request holds.
-        MCP_SUBSCRIBE = "mcp.subscribe";
         /// Runs a script.
         SCRIPT_INVOKE = "script.invoke";
         /// Takes the outcome of a script whose request named no reply topic.
@@ -79,6 +74,11 @@ topics! {
         tool_meta_mcp(agent: AgentName) = "tool.meta.mcp";
         /// Takes what a bridge answers an agent at [`MCP_MANAGE`].
         mcp_manage_response(agent: AgentName) = "mcp.manage.response";
+        /// Toolbus extension: takes every request to one MCP server, of the bridges that are
+        /// named after this agent.
+        mcp_server(agent: AgentName, server: McpServerSegment) = "mcp.server";
+        /// Toolbus extension: tells these bridges which of them has the server.
+        mcp_owner(agent: AgentName, server: McpServerSegment) = "mcp.owner";
         /// Takes the outcomes of the scripts of an agent.
         script_result(agent: AgentName) = "script.result";
     }
@@ -90,6 +90,9 @@ topics! {
 pub fn of_instance(agent: &AgentName, instance: &InstanceId) -> Topic {
     Topic::from_names("tool.*", &[agent.as_str(), instance.as_str()])
 }
+
+/// The template of [`mcp_server`].
+pub const MCP_SERVER_TEMPLATE: &str = "mcp.server.{agent}";
 
 /// The template of the topic `text`, for [`Topic::template`].
 pub(super) fn find_template(text: &str) -> &'static str {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::name::{AgentName, InstanceId};
+use crate::name::{AgentName, InstanceId, McpServerSegment};
 
 #[test]
 fn any_text_that_amqp_carries_is_a_topic() {
@@ -33,8 +33,6 @@ fn the_shared_topics_are_those_of_the_contract() {
         (TOOL_CANCEL, "tool.cancel"),
         (TOOL_META_MCP_REFRESH, "tool.meta.mcp.refresh"),
         (MCP_MANAGE, "mcp.manage"),
-        (MCP_RELAY, "mcp.relay"),
-        (MCP_SUBSCRIBE, "mcp.subscribe"),
         (SCRIPT_INVOKE, "script.invoke"),
         (SCRIPT_RESULT, "script.result"),
     ] {
@@ -56,6 +54,8 @@ fn the_topics_of_one_agent_are_those_of_the_contract() {
         (tool_worker(&instance), "tool.worker.i1"),
         (tool_meta_mcp(&agent), "tool.meta.mcp.RockBot"),
         (mcp_manage_response(&agent), "mcp.manage.response.RockBot"),
+        (mcp_server(&agent, &McpServerSegment::of("Git.Hub")), "mcp.server.RockBot.git~hub"),
+        (mcp_owner(&agent, &McpServerSegment::of("Git.Hub")), "mcp.owner.RockBot.git~hub"),
         (script_result(&agent), "script.result.RockBot"),
     ] {
         assert_eq!(topic.as_str(), expected);
@@ -109,8 +109,6 @@ fn every_topic_of_the_catalogue_has_a_template() {
         (TOOL_CANCEL, "tool.cancel"),
         (TOOL_META_MCP_REFRESH, "tool.meta.mcp.refresh"),
         (MCP_MANAGE, "mcp.manage"),
-        (MCP_RELAY, "mcp.relay"),
-        (MCP_SUBSCRIBE, "mcp.subscribe"),
         (SCRIPT_INVOKE, "script.invoke"),
         (SCRIPT_RESULT, "script.result"),
         (tool_invoke_agent(&agent), "tool.invoke.agent.{agent}"),
@@ -121,6 +119,8 @@ fn every_topic_of_the_catalogue_has_a_template() {
         (tool_worker(&instance), "tool.worker.{worker}"),
         (tool_meta_mcp(&agent), "tool.meta.mcp.{agent}"),
         (mcp_manage_response(&agent), "mcp.manage.response.{agent}"),
+        (mcp_server(&agent, &McpServerSegment::of("x")), "mcp.server.{agent}"),
+        (mcp_owner(&agent, &McpServerSegment::of("x")), "mcp.owner.{agent}"),
         (script_result(&agent), "script.result.{agent}"),
     ] {
         assert_eq!(topic.template(), expected);

@@ -4,8 +4,8 @@ use super::{LARGE_KIB_MAX, RequestRoom, SMALL_BYTES_MAX, requests_bytes_max};
 use crate::port::BODY_BYTES_MAX;
 
 #[test]
-fn large_requests_share_room_and_small_ones_need_none() {
-    let room = RequestRoom::new();
+fn large_requests_share_room_and_small_ones_another() {
+    let room = RequestRoom::new(NonZeroU16::new(2).unwrap());
     let largest = (LARGE_KIB_MAX << 10) / BODY_BYTES_MAX;
     let mut shares: Vec<_> = (0..largest).map(|_| room.reserve(BODY_BYTES_MAX).unwrap()).collect();
 
@@ -17,6 +17,11 @@ fn large_requests_share_room_and_small_ones_need_none() {
     let _most = room.reserve(BODY_BYTES_MAX - (66 << 10)).unwrap();
     assert!(room.reserve((66 << 10) + 1).is_none());
     assert!(room.reserve(66 << 10).is_some());
+
+    let _small = room.reserve(SMALL_BYTES_MAX).unwrap();
+    let _smaller = room.reserve(SMALL_BYTES_MAX - 1024).unwrap();
+    assert!(room.reserve(1025).is_none(), "of several queues, more come than run");
+    assert!(room.reserve(1024).is_some());
 }
 
 #[test]

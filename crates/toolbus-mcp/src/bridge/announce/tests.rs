@@ -58,10 +58,10 @@ fn what_came_last_of_a_server_is_announced() {
     let changes = vec![listed("a", 1), listed("b", 1), removed("a"), removed("c"), listed("c", 2)];
     let announcements = announcements_of(changes, 10_000);
     let expected = [
-        McpServersIndexed { servers: Vec::new(), removed_servers: vec!["a".to_owned()] },
+        McpServersIndexed { removed_servers: vec!["a".to_owned()], ..McpServersIndexed::default() },
         McpServersIndexed {
             servers: vec![server("b", 1), server("c", 2)],
-            removed_servers: Vec::new(),
+            ..McpServersIndexed::default()
         },
     ];
     assert_eq!(announcements, expected);
@@ -89,12 +89,18 @@ async fn an_agent_that_asks_hears_everything_in_parts() {
     let servers = config::parse(text, Variables::Refused).unwrap().servers;
     let set = ServerPool::start(servers, PoolConfig::new([])).unwrap();
     set.wait_settled().await;
-    let announcer = Announcer::new(Arc::new(bus), set.clone(), "bridge".to_owned(), Vec::new());
+    let by = AnnouncerNames {
+        source: "bridge".to_owned(),
+        agent: agent.clone(),
+        instance: InstanceId::random(),
+        agents: Vec::new(),
+    };
+    let announcer = Announcer::new(Arc::new(bus), set.clone(), by);
     let mut announcer = Arc::into_inner(announcer).unwrap();
-    announcer.bytes_max = 600;
+    announcer.bytes_max = 800;
     let announcer = Arc::new(announcer);
     announcer.follow_changes();
-    let request = Envelope::of(&McpMetadataRefreshRequest { server_name: None }, "Ada");
+    let request = Envelope::of(&McpMetadataRefreshRequest::default(), "Ada");
     assert_eq!(Arc::clone(&announcer).handle_refresh(request).await, Disposition::Ack);
 
     eventually(Duration::from_secs(30), async || {
@@ -105,7 +111,7 @@ async fn an_agent_that_asks_hears_everything_in_parts() {
         // What was there at the beginning may be announced to it as well.
         names.sort_unstable();
         names.dedup();
-        assert!(bodies.iter().all(|body| body.len() <= 600), "{told:?}");
+        assert!(bodies.iter().all(|body| body.len() <= 800 + SIGNATURE_BYTES_MAX), "{told:?}");
         if names == ["a", "b", "c"] && told.len() > 1 { Ok(()) } else { Err(format!("{told:?}")) }
     })
     .await;

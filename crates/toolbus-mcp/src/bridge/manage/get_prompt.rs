@@ -14,6 +14,10 @@ impl ManageRequest for McpGetPromptRequest {
         Some(read_subject(&self.server_name, "prompts/get").id)
     }
 
+    fn server(&self) -> Option<&str> {
+        Some(&self.server_name)
+    }
+
     async fn handle(self, service: &ManageService, context: Context) -> Self::Response {
         let Self { server_name, prompt_name, arguments } = self;
         let lookup = lookup(service, &server_name, context);

@@ -14,6 +14,10 @@ impl ManageRequest for McpListResourcesRequest {
         Some(read_subject(&self.server_name, "resources/list").id)
     }
 
+    fn server(&self) -> Option<&str> {
+        Some(&self.server_name)
+    }
+
     async fn handle(self, service: &ManageService, context: Context) -> Self::Response {
         let Self { server_name, cursor } = self;
         let answer = service.set.resources(lookup(service, &server_name, context), cursor).await;

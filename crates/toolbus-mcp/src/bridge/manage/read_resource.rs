@@ -14,6 +14,10 @@ impl ManageRequest for McpReadResourceRequest {
         Some(read_subject(&self.server_name, "resources/read").id)
     }
 
+    fn server(&self) -> Option<&str> {
+        Some(&self.server_name)
+    }
+
     async fn handle(self, service: &ManageService, context: Context) -> Self::Response {
         let Self { server_name, uri } = self;
         let answer = service.set.resource(lookup(service, &server_name, context), &uri).await;

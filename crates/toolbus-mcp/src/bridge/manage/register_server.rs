@@ -33,6 +33,10 @@ impl ManageRequest for McpRegisterServerRequest {
         Some(management_id(REGISTER_SERVER))
     }
 
+    fn server(&self) -> Option<&str> {
+        None
+    }
+
     async fn handle(self, service: &ManageService, context: Context) -> Self::Response {
         let server_name = self.server_name.clone();
         let response = match register(service, self, context.source()).await {
@@ -57,6 +61,11 @@ async fn register(
     let name = request.server_name.clone();
     if service.registration.is_off() {
         return Err(refusal(&name, RegistrationRefusal::Off));
+    }
+
+    if service.elsewhere.has_server(&service.set, &name) {
+        let text = format!("there is an MCP server '{name}' at another bridge already");
+        return Err(CallError::new(ErrorCode::Denied, text));
     }
 
     let mut members = entry_members(request);

@@ -16,6 +16,10 @@ impl ManageRequest for McpGetServiceDetailsRequest {
         None
     }
 
+    fn server(&self) -> Option<&str> {
+        Some(&self.server_name)
+    }
+
     async fn handle(self, service: &ManageService, _: Context) -> Self::Response {
         let server_name = self.server_name;
 

@@ -22,6 +22,10 @@ impl ManageRequest for McpUnregisterServerRequest {
         Some(management_id(UNREGISTER_SERVER))
     }
 
+    fn server(&self) -> Option<&str> {
+        Some(&self.server_name)
+    }
+
     async fn handle(self, service: &ManageService, context: Context) -> Self::Response {
         let server_name = self.server_name;
         if service.registration.is_off() {

@@ -25,6 +25,8 @@ const HALF_OPEN_BACKOFF: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(super) enum ConnectionPhase {
     Configured,
+    /// Another bridge has the server.
+    Standby,
     /// An attempt is being made, after the one that failed.
     Starting(Arc<StartWatch>, Option<Arc<FailedAttempt>>),
     Connected(Arc<Connection>, Instant),
@@ -50,6 +52,7 @@ impl ConnectionPhase {
         match self {
             Self::Configured => ServerState::Configured,
             Self::Starting(watch, None) => ServerState::Starting(watch.progress()),
+            Self::Standby => ServerState::Standby,
             Self::Disabled => ServerState::Disabled,
             Self::Stopped => ServerState::Stopped,
             Self::Connected(connection, since) => ServerState::Connected {

@@ -39,6 +39,9 @@ fn key(secret: &str) -> GrantKey {
     GrantKey::new(secret).unwrap()
 }
 
+/// The topic of every request here.
+static TOPIC: Topic = topic::TOOL_INVOKE_MCP;
+
 fn subject() -> ToolId {
     ToolId::of("mcp:files", "delete")
 }
@@ -55,7 +58,7 @@ fn permit_of(principal: Principal, secret: &str) -> Permit {
 }
 
 fn received(envelope: &Envelope) -> Received<'_> {
-    Received { envelope, redelivered: false }
+    Received { topic: &TOPIC, envelope, redelivered: false }
 }
 
 /// A request as a requester completes it, with every header that is sealed.
@@ -255,7 +258,7 @@ fn the_key_and_the_one_before_it_count() {
 
     let changed =
         GrantCheck::new("bridge", GrantPolicy::Require, key(OTHER_SECRET), Some(key(SECRET)));
-    assert!(changed.check(&topic::TOOL_INVOKE_MCP, received(&envelope), subject).is_ok());
+    assert!(changed.check(received(&envelope), subject).is_ok());
     assert_eq!(GrantKey::new(&SECRET[1..]).err(), Some(KeyTooShort(31)));
 }
 
@@ -287,8 +290,8 @@ fn a_grant_is_no_other_requests() {
 #[test]
 fn who_is_refused_is_told_why_and_that_nothing_was_started() {
     let refused = |policy, envelope: &Envelope, redelivered| {
-        let received = Received { envelope, redelivered };
-        check(policy).check(&topic::TOOL_INVOKE_MCP, received, subject).unwrap_err()
+        let received = Received { topic: &TOPIC, envelope, redelivered };
+        check(policy).check(received, subject).unwrap_err()
     };
     let mut forged = sealed();
     forged.body = Bytes::from_static(b"{}");
@@ -313,8 +316,8 @@ fn a_request_without_a_grant_passes_where_none_is_required() {
     let bare = request();
     let granted = sealed();
     for check in [GrantCheck::off(), GrantCheck::default(), check(GrantPolicy::CheckPresent)] {
-        assert!(check.check(&topic::TOOL_INVOKE_MCP, received(&bare), subject).is_ok());
-        assert!(check.check(&topic::TOOL_INVOKE_MCP, received(&granted), subject).is_ok());
+        assert!(check.check(received(&bare), subject).is_ok());
+        assert!(check.check(received(&granted), subject).is_ok());
         assert!(!check.is_granted(&bare.headers));
     }
 
@@ -333,7 +336,7 @@ fn counted(policy: GrantPolicy, envelopes: &[Envelope]) -> Vec<(String, u64)> {
 
     for envelope in envelopes {
         // What becomes of it, others test.
-        let _ = check.check(&topic::TOOL_INVOKE_MCP, received(envelope), subject);
+        let _ = check.check(received(envelope), subject);
     }
 
     provider.force_flush().unwrap();
@@ -402,7 +405,7 @@ fn neither_a_key_nor_a_grant_is_in_a_log_or_an_error() {
             tracing::error!(?check, ?received, headers = ?envelope.headers);
             let permit = permit_of(Principal::local(), SECRET);
             tracing::error!(?permit);
-            if let Err(error) = check.check(&topic::TOOL_INVOKE_MCP, received, subject) {
+            if let Err(error) = check.check(received, subject) {
                 texts += &format!("{error:?} {error}");
             }
         }
