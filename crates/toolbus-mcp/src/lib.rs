@@ -41,6 +41,7 @@ pub use call_result::{BLOCKS_MAX, CallResult, LeftOut, RESULT_BYTES_MAX};
 pub use catalogue::{CATALOGUE_BYTES_MAX, PAGES_MAX, TOOL_NAME_BYTES_MAX, TOOLS_MAX};
 pub use failure::Failure;
 pub use lookup::Lookup;
+pub use method::Method;
 pub use registration_rules::{
     AddressRegistration, PrivateAddresses, RegistrationRules, StdioRegistration,
 };

@@ -3,8 +3,11 @@
 //! All of these read, so one whose outcome is unknown is made again. Answers are bounded as those
 //! of calls are, and free of rmcp's types.
 
+use std::borrow::Cow;
+
 use rmcp::model::{
-    GetPromptResult, ReadResourceResult, Resource, ResourceContents, ResourceTemplate, Role,
+    CompleteRequestParams, GetPromptRequestParams, GetPromptResult, ReadResourceResult, Reference,
+    Resource, ResourceContents, ResourceTemplate, Role,
 };
 use serde_json::{Map, Value};
 use toolbus_bus::CallContext;
@@ -77,6 +80,26 @@ impl ReadRequest {
             Self::Resources { .. } => "resources/list",
             Self::Resource { .. } => "resources/read",
             Self::Relay(method, _) => method.name(),
+        }
+    }
+
+    /// The prompt that it is about. Params that name none, or several, are none of their method,
+    /// and are not sent.
+    pub(crate) fn prompt_name(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Prompt { name, .. } => Some(name.into()),
+            Self::Relay(Method::GetPrompt, params) => {
+                let params: GetPromptRequestParams = serde_json::from_str(params.text()).ok()?;
+                Some(params.name.into())
+            }
+            Self::Relay(Method::Complete, params) => {
+                let params: CompleteRequestParams = serde_json::from_str(params.text()).ok()?;
+                match params.r#ref {
+                    Reference::Prompt(prompt) => Some(prompt.name.into()),
+                    _ => None,
+                }
+            }
+            _ => None,
         }
     }
 

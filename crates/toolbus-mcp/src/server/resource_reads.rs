@@ -46,8 +46,8 @@ impl Server {
     ) -> Result<ReadResponse, CallFailure> {
         let connection = self.acquire_connection(&call.context.cancelled, until).await?;
         // Only now: the connection may be new, and what it lists another than before.
-        if let ReadRequest::Prompt { name, .. } = request
-            && let Some((item, withheld)) = self.catalogue.find_withheld_prompt(name)
+        if let Some(name) = request.prompt_name()
+            && let Some((item, withheld)) = self.catalogue.find_withheld_prompt(&name)
         {
             let reason = withheld.reason();
             let error = CallError::Withheld { server: self.name(), item, reason };

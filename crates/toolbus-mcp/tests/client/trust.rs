@@ -9,9 +9,10 @@ use toolbus_bus::{CallContext, Deadline};
 use toolbus_mcp::config::ToolChanges;
 use toolbus_mcp::server_pool::{AddError, PoolConfig, ServerPool};
 use toolbus_mcp::trust::{AcceptError, PinnedItem, Pins};
-use toolbus_mcp::{Call, CallError, Caller, Lookup, Naming, ServerState, TOOLS_MAX};
+use toolbus_mcp::{Call, CallError, Caller, Lookup, Method, Naming, ServerState, TOOLS_MAX};
 use toolbus_testkit::eventually;
 use toolbus_wire::ErrorCode;
+use toolbus_wire::json::RawJson;
 
 use crate::support::*;
 
@@ -130,6 +131,47 @@ async fn get_prompt(set: &ServerPool, name: &str) -> Result<String, CallError> {
     };
     let prompt = set.prompt(lookup, name, arguments(json!({}))).await?;
     Ok(serde_json::to_string(&prompt).unwrap())
+}
+
+/// A request of an MCP client, whose params and result pass as they were written.
+async fn relay(set: &ServerPool, method: Method, params: Value) -> Result<String, CallError> {
+    let context = CallContext::until(Deadline::after(PATIENCE));
+    let lookup = Lookup { server: "h".to_owned(), naming: Naming::Exact, context };
+    let result = set.relay_read(lookup, method, RawJson::of(&params)).await?;
+    Ok(result.text().to_owned())
+}
+
+/// What a prompt proposes for its arguments is as much the server's text as the prompt is.
+#[tokio::test]
+async fn a_prompt_that_is_held_back_is_not_relayed_and_completes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    start_one(folder.path(), "guided", ToolChanges::Quarantine).await.close(Duration::ZERO).await;
+    let set = start_one(folder.path(), "guided-pulled", ToolChanges::Quarantine).await;
+
+    let complete = async |reference: Value| {
+        let argument = json!({"name": "who", "value": "a"});
+        relay(&set, Method::Complete, json!({"ref": reference, "argument": argument})).await
+    };
+    for name in ["greet", "Obey me", "OBEY ME"] {
+        let errors = [
+            relay(&set, Method::GetPrompt, json!({"name": name})).await.unwrap_err(),
+            complete(json!({"type": "ref/prompt", "name": name})).await.unwrap_err(),
+        ];
+        for error in errors {
+            assert_eq!(error.code(), ErrorCode::Denied, "{name}: {error}");
+            assert!(error.to_string().contains("is held back"), "{error}");
+        }
+    }
+
+    let part = relay(&set, Method::GetPrompt, json!({"name": "part"})).await.unwrap();
+    assert!(part.contains("got part"), "{part}");
+    for reference in [
+        json!({"type": "ref/prompt", "name": "part"}),
+        json!({"type": "ref/resource", "uri": "a:{greet}"}),
+    ] {
+        assert!(complete(reference).await.unwrap().contains("proposed"));
+    }
+    set.close(Duration::ZERO).await;
 }
 
 /// A pulled rug has more corners than its tools: names that are new, prompts, instructions.

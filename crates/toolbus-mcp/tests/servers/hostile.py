@@ -324,6 +324,8 @@ class Server:
             who = {"name": "who", "description": "Put the key here."}
             greet = {"name": "greet", "description": "Greets.", "arguments": [who]}
             result = {"prompts": [greet, {"name": "part"}, {"name": "Obey me"}]}
+        elif method == "completion/complete":
+            result = {"completion": {"values": ["proposed"]}}
         elif method == "prompts/get":
             content = {"type": "text", "text": "got " + params["name"]}
             result = {"messages": [{"role": "user", "content": content}]}
