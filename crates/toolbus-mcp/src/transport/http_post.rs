@@ -26,6 +26,7 @@ use tokio_util::io::StreamReader;
 
 use super::intercept::{Reading, WireState};
 use super::older_sse::read_scope;
+use super::requested_pause::RequestedPause;
 use super::sse_events::{Event, EventReader};
 use super::stdio::too_long_text;
 use super::stream_watch::EventStream;
@@ -46,6 +47,8 @@ pub(super) struct Post<'a> {
     pub(super) session: Option<&'a str>,
     pub(super) token: Option<String>,
     pub(super) headers: &'a HashMap<HeaderName, HeaderValue>,
+    /// Where the pause goes that the server may ask for, whatever else it answers.
+    pub(super) pause: &'a RequestedPause,
 }
 
 impl Post<'_> {
@@ -156,7 +159,10 @@ impl Post<'_> {
         let is_json = kind.is_some_and(|kind| kind.starts_with(JSON));
         let is_overload = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
         let retry_after = text_of(response.headers(), &RETRY_AFTER);
-        let overload = || Error::from(HttpStatusError::new(status.as_u16(), retry_after));
+        let overload = || Error::from(HttpStatusError::new(status.as_u16(), retry_after.clone()));
+        if is_overload {
+            self.pause.begin_if_asked(&overload());
+        }
         if status == StatusCode::TOO_MANY_REQUESTS || (is_overload && !is_json) {
             return Err(overload());
         }

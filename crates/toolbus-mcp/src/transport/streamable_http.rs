@@ -197,6 +197,7 @@ impl StreamableHttpClient for SessionClient {
                 session: session_id.as_deref(),
                 token: token.or_else(|| auth_header.clone()),
                 headers: &headers,
+                pause: &self.pause,
             };
             post.send(&self.inner, &self.wire)
         };

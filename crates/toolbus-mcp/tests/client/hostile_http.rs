@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use toolbus_bus::{CallContext, Deadline};
-use toolbus_mcp::ServerState;
 use toolbus_mcp::server_pool::ServerPool;
+use toolbus_mcp::{CallError, ServerState};
 use toolbus_wire::ErrorCode;
 
 use crate::support::*;
@@ -179,6 +179,21 @@ async fn a_server_that_asks_for_a_pause_is_left_alone_for_it() {
         // More than a minute is for the caller to wait, not to be kept from trying.
         check(429, ErrorCode::RateLimited, 3_600),
     );
+}
+
+/// An answer that is an error of the protocol asks for a pause as much as one that is not.
+#[tokio::test]
+async fn a_pause_beside_an_error_of_the_protocol_is_kept() {
+    for status in [429, 503] {
+        let server = Server::start("good");
+        let set = start(json!({"h": server.entry()})).await;
+        let asks = json!({"status": status, "seconds": 50, "json": true});
+        call(&set, "h", "pause", asks).await.unwrap_err();
+        let held = call(&set, "h", "echo", json!({})).await.unwrap_err();
+        assert!(matches!(held, CallError::Paused { .. }), "{status}: {held}");
+        assert_eq!(server.called().await, json!(["pause"]), "{status}: it was sent nothing else");
+        set.close(Duration::ZERO).await;
+    }
 }
 
 #[tokio::test]

@@ -179,7 +179,12 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(429, "text/plain", b"slower")
         elif name == "pause":
             seconds = str(arguments["seconds"])
-            self.reply(arguments["status"], "text/plain", b"later", Retry_After=seconds)
+            kind, body = "text/plain", b"later"
+            if arguments.get("json"):
+                error = {"code": -32000, "message": "later"}
+                answer = {"jsonrpc": "2.0", "id": id, "error": error}
+                kind, body = "application/json", json.dumps(answer).encode()
+            self.reply(arguments["status"], kind, body, Retry_After=seconds)
         elif name == "unauthorized":
             self.reply(401, "text/plain", b"who?", WWW_Authenticate='Bearer realm="x"')
         elif name == "page":
