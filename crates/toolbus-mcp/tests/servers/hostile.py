@@ -335,7 +335,8 @@ class Server:
             try:
                 result = self.call(id, params["name"], params.get("arguments", {}))
             except RuntimeError as error:
-                send({"id": id, "error": {"code": -32000, "message": str(error)}})
+                data = {"why": curse(), "key": os.environ.get("SECRET")}
+                send({"id": id, "error": {"code": -32000, "message": str(error), "data": data}})
                 return
         elif KIND == "brittle":
             os._exit(9)
