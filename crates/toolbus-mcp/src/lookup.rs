@@ -11,7 +11,7 @@ use rmcp::model::{
 };
 use serde_json::{Map, Value};
 use toolbus_bus::CallContext;
-use toolbus_wire::json::{RawJson, TooManyValues};
+use toolbus_wire::json::{RawJson, ValueError, count_values};
 use toolbus_wire::message::mcp::{
     McpGetPromptResponse, McpListResourcesResponse, McpPromptMessage, McpReadResourceResponse,
     McpResource, McpResourceContents, McpResourceTemplate,
@@ -244,10 +244,12 @@ pub(crate) fn page(
 /// without what is listed under an address with something hidden in it.
 ///
 /// # Errors
-/// When it has too many values to look through.
-pub(crate) fn clean_page(page: RawJson) -> Result<RawJson, TooManyValues> {
+/// When it has too many values to look through, or one that cannot be read.
+pub(crate) fn clean_page(page: RawJson) -> Result<RawJson, ValueError> {
     let mut value = page.to_value(PAGE_VALUES_MAX)?;
-    let mut is_clean = true;
+    // A member that stands twice is looked at once; another reader may take the other one.
+    let values = count_values(RawJson::of(&value).text().as_bytes());
+    let mut is_clean = values == count_values(page.text().as_bytes());
     for (list, address) in [("resources", "uri"), ("resourceTemplates", "uriTemplate")] {
         let Some(entries) = value.get_mut(list).and_then(Value::as_array_mut) else { continue };
         let listed = entries.len();

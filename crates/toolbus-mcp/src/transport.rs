@@ -14,6 +14,8 @@ use stdio::{NO_MESSAGE, TOO_MANY_VALUES, too_long_text};
 mod bounded_lines;
 pub(crate) mod child_environment;
 pub(crate) mod environment_file;
+#[cfg(test)]
+pub(crate) mod fuzz;
 mod http_post;
 pub(crate) mod intercept;
 pub(crate) mod older_sse;

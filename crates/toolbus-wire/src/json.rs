@@ -17,7 +17,7 @@ mod mistake;
 mod raw;
 mod reader;
 
-pub use raw::{RawJson, TooManyValues, count_values};
+pub use raw::{RawJson, ValueError, count_values};
 use reader::JsonText;
 
 /// Why a body could not be read. No text of the body is in it.

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::io;
 
 use aho_corasick::{AhoCorasick, MatchKind};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use toolbus_wire::message::Secret;
 
@@ -96,7 +96,7 @@ impl Finder {
                 continue;
             }
             let content = if token.contains('\\') {
-                Cow::Owned(serde_json::from_str::<String>(token).unwrap_or_default())
+                Cow::Owned(unescape(token))
             } else {
                 Cow::Borrowed(&token[1..token.len() - 1])
             };
@@ -138,6 +138,19 @@ fn json_text(text: &str) -> String {
 fn json_quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
+
+/// The text that a JSON text stands for. Half of a surrogate pair, which no text here can hold,
+/// becomes a replacement character: what stands beside it is looked through all the same.
+fn unescape(token: &str) -> String {
+    match serde_json::from_str::<TextBytes<'_>>(token) {
+        Ok(TextBytes(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(_) => token.to_owned(),
+    }
+}
+
+/// A text as bytes, in which half of a surrogate pair has its place.
+#[derive(Deserialize)]
+struct TextBytes<'a>(#[serde(borrow)] Cow<'a, [u8]>);
 
 /// The texts, with their quotes, and the numbers and words of a text that is JSON: where each
 /// begins and ends.

@@ -88,6 +88,16 @@ fn a_page_goes_as_it_was_written_unless_something_is_hidden_in_it() {
     );
 }
 
+/// Another reader of the same page may see what was not looked at here.
+#[test]
+fn a_page_that_readers_could_read_differently_is_not_passed_on() {
+    let page = |text: &str| clean_page(RawJson::parse(text.to_owned()).unwrap());
+    let twice = "{\"resources\":[{\"uri\":\"a:\u{200B}1\"}],\"resources\":[]}";
+    assert_eq!(page(twice).unwrap().text(), r#"{"resources":[]}"#);
+    let half = "{\"resources\":[{\"uri\":\"a:\u{200B}1\",\"name\":\"\\ud800\"}]}";
+    assert_eq!(page(half), Err(ValueError::Unreadable));
+}
+
 #[test]
 fn what_is_hidden_in_a_listing_is_taken_out() {
     let mut resource = Resource::new("a://1", "na\u{200B}me");

@@ -301,3 +301,6 @@ pub(super) fn look_at_event(mut event: Sse, wire: &WireState) -> Option<Sse> {
     event.data = serde_json::to_string(&instead).ok();
     Some(event)
 }
+
+#[cfg(test)]
+mod tests;

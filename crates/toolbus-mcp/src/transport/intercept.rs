@@ -184,7 +184,7 @@ impl WireState {
     }
 
     /// Remembers what a message to the server begins or ends.
-    fn record_outgoing(&self, message: &TxJsonRpcMessage<RoleClient>) {
+    pub(super) fn record_outgoing(&self, message: &TxJsonRpcMessage<RoleClient>) {
         match message {
             JsonRpcMessage::Request(request) => self.record_request(&request.id, &request.request),
             JsonRpcMessage::Notification(notification) => {
@@ -490,7 +490,11 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for InterceptedTransport<T>
                         continue;
                     };
                     notification.notification = passed_on;
-                    return Some(JsonRpcMessage::Notification(notification));
+                    // rmcp logs what it is told.
+                    let message = JsonRpcMessage::Notification(notification);
+                    if let Some(message) = self.wire.erase_credentials(message) {
+                        return Some(message);
+                    }
                 }
                 JsonRpcMessage::Request(mut request) => {
                     if self.wire.try_admit_server_request(&mut request)

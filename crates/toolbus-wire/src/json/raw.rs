@@ -14,12 +14,19 @@ use serde_json::value::RawValue;
 #[derive(Clone)]
 pub struct RawJson(Arc<RawValue>);
 
-/// There are more values in a text than somebody who looks into it takes.
+/// Why a text cannot be looked into. Nothing of the text is in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it has more than {max} values")]
-pub struct TooManyValues {
-    /// The limit.
-    pub max: usize,
+pub enum ValueError {
+    /// There are more values in it than somebody who looks into it takes.
+    #[error("it has more than {max} values")]
+    TooMany {
+        /// The limit.
+        max: usize,
+    },
+    /// It is JSON that no value here can hold: nested more than 127 deep, with half of a surrogate
+    /// pair in a text, or with a number that is too large.
+    #[error("it is nested too deeply, or has a text or a number that cannot be read")]
+    Unreadable,
 }
 
 impl RawJson {
@@ -50,12 +57,12 @@ impl RawJson {
     /// The value itself, for who looks into it. A value in memory may take thirty times its text.
     ///
     /// # Errors
-    /// When there are more than `max` values in it.
-    pub fn to_value(&self, max: usize) -> Result<Value, TooManyValues> {
+    /// When there are more than `max` values in it, or one that cannot be read.
+    pub fn to_value(&self, max: usize) -> Result<Value, ValueError> {
         if count_values(self.text().as_bytes()) > max {
-            return Err(TooManyValues { max });
+            return Err(ValueError::TooMany { max });
         }
-        Ok(serde_json::from_str(self.text()).unwrap_or_default())
+        serde_json::from_str(self.text()).map_err(|_| ValueError::Unreadable)
     }
 
     /// The members of an object, in their order; `None` where this is no object. Of a name that

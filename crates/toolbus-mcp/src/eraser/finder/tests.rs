@@ -20,6 +20,18 @@ fn a_text_stays_as_it_was_written_but_for_what_is_erased() {
     assert_eq!(finder.erase_json(expected), None);
 }
 
+/// Other readers take such a text, and the credential beside it.
+#[test]
+fn half_of_a_surrogate_pair_hides_nothing() {
+    let finder = finder(&["tok-123456"]);
+    let text = r#"{"a":"\ud800 tok-12345\u0036","tok-123456\udc00":["\ud83d","\ud83d\ude00"]}"#;
+    let erased = finder.erase_json(text).unwrap();
+    assert_eq!(
+        erased,
+        "{\"a\":\"\u{fffd}\u{fffd}\u{fffd} ***\",\"***\u{fffd}\u{fffd}\u{fffd}-1\":[\"\\ud83d\",\"\\ud83d\\ude00\"]}"
+    );
+}
+
 #[test]
 fn found_wherever_it_stands_and_nothing_else_is_touched() {
     let finder = finder(&["tok-123456", "tok-123456-longer", "a\"b\\c\nd\u{e9}", "7777777"]);

@@ -98,7 +98,8 @@ impl WireState {
         match self.eraser.finder().and_then(|finder| finder.erase_json(result.text())) {
             Some(erased) => {
                 self.note_credential();
-                RawJson::parse(erased).unwrap_or(result)
+                // No result at all rather than one that may still hold the credential.
+                RawJson::parse(erased).unwrap_or_else(|_| RawJson::of(&()))
             }
             None => result,
         }

@@ -1,8 +1,12 @@
 //! First sight, change, vanishing and coming back, damage, and limits.
 
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::catalogue::Listing;
+use crate::tool_filter::ToolFilter;
+use crate::transport::fuzz::{hostile_listings, listed_tools};
 use ToolChanges::{Announce, Quarantine};
 
 fn definition(name: &str, description: &str) -> (String, Definition) {
@@ -207,4 +211,37 @@ fn only_so_many_differences_are_kept() {
     assert_eq!(kept(&server), DIFFERENCES_MAX);
     assert_eq!(server.list(&with("z"), Announce).len(), 300);
     assert!(kept(&server) <= 300);
+}
+
+/// What is pinned of a message of a server that lists tools.
+fn definitions_in(message: &[u8]) -> Option<ListedDefinitions> {
+    let filter = ToolFilter::new(None::<Vec<String>>, Vec::<String>::new());
+    let mut listing = Listing::new(&filter);
+    listing.add_page(listed_tools(message)?);
+    let tools = listing.finish().take_definitions();
+    Some(ListedDefinitions { tools, ..ListedDefinitions::default() })
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_listed_is_pinned_once_and_read_back(
+        first in hostile_listings(),
+        second in hostile_listings(),
+        policy in prop_oneof![Just(Announce), Just(Quarantine)],
+    ) {
+        let mut pins = PinDocument::new("s");
+        for (message, prior) in [(first, PriorPins::First), (second, PriorPins::Known)] {
+            let Some(listed) = definitions_in(&message) else { continue };
+            pins.review_listing(&listed, prior, policy, 1);
+            let text = serde_json::to_string(&pins).expect("it is JSON");
+            let read: PinDocument = serde_json::from_str(&text).expect("a document");
+            prop_assert_eq!(&read, &pins);
+
+            let again = pins.review_listing(&listed, PriorPins::Known, policy, 2);
+            prop_assert_eq!((again.changes.len(), again.edited), (0, false));
+            pins.accept(None, 3);
+            let accepted = pins.review_listing(&listed, PriorPins::Known, policy, 4);
+            prop_assert_eq!((accepted.changes.len(), pins.tools.withheld.len()), (0, 0));
+        }
+    }
 }

@@ -25,7 +25,15 @@ fn values_are_counted_outside_of_texts() {
 #[test]
 fn a_value_with_too_many_values_is_not_made() {
     assert_eq!(raw("[1,2]").to_value(3), Ok(serde_json::json!([1, 2])));
-    assert_eq!(raw("[1,2,3]").to_value(3), Err(TooManyValues { max: 3 }));
+    assert_eq!(raw("[1,2,3]").to_value(3), Err(ValueError::TooMany { max: 3 }));
+}
+
+#[test]
+fn what_no_value_can_hold_is_not_taken_for_nothing() {
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    for text in [r#"["\ud800"]"#, &deep, "[1e999]"] {
+        assert_eq!(raw(text).to_value(1_000), Err(ValueError::Unreadable), "{text}");
+    }
 }
 
 #[test]
