@@ -18,7 +18,7 @@ impl Server {
     fn start() -> Self {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../toolbus-mcp/tests/servers/oauth.py");
         let mut child = Command::new("python3")
-            .args(["-I", script])
+            .args(["-E", "-s", "-B", script])
             .stdout(Stdio::piped())
             .spawn()
             .expect("python3");

@@ -48,7 +48,7 @@ impl Guarded {
         let folder = tempfile::tempdir().unwrap();
         let behaviour = json!({"known": BEARER, "repeat": true}).to_string();
         let mut command = Command::new("python3");
-        command.arg("-I").arg(script("oauth.py")).arg(behaviour);
+        command.args(["-E", "-s", "-B"]).arg(script("oauth.py")).arg(behaviour);
         let process = Process::spawn("oauth", &mut command, folder.path()).unwrap();
         let port = eventually(LIMIT, async || {
             let written = process.stdout();

@@ -23,8 +23,10 @@ fn without_privilege(program: &Path) -> Command {
 
 #[tokio::test]
 async fn a_server_reads_nothing_of_the_processes_around_it() {
-    let prying = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fleet/prying.py");
-    let servers = Servers::with(&[("prying", json!({"command": "python3", "args": [prying]}))]);
+    let prying =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../toolbus-mcp/tests/servers/prying.py");
+    let servers =
+        Servers::with(&[("prying", json!({"command": "python3", "args": ["-B", prying]}))]);
     let mut text: Value =
         serde_json::from_str(&std::fs::read_to_string(servers.file()).unwrap()).unwrap();
     text["mcpServers"]["marks"]["env"] = json!({"MARKS_KEY": "s3cret-key-of-marks"});

@@ -19,7 +19,9 @@ fn servers_folder() -> PathBuf {
 
 fn confined(sandbox: Value) -> Value {
     let script = servers_folder().join("confined.py");
-    json!({"command": "python3", "args": ["-I", script], "sandbox": sandbox})
+    let [environment, user, bytecode] = PYTHON_OPTIONS;
+    let args = json!([environment, user, bytecode, script]);
+    json!({"command": "python3", "args": args, "sandbox": sandbox})
 }
 
 fn options_with_homes(folder: &Path) -> PoolConfig {
@@ -106,7 +108,11 @@ async fn a_sandbox_has_the_network_where_its_entry_says_so() {
 async fn registered_programs_are_sandboxed_by_default() {
     let folder = tempfile::tempdir().unwrap();
     // As an argument, since no file of this machine is there.
-    let source = std::fs::read_to_string(servers_folder().join("confined.py")).unwrap();
+    let read = |name| std::fs::read_to_string(servers_folder().join(name)).unwrap();
+    let source = read("confined.py");
+    let import = "from stdio_server import serve\n";
+    assert!(source.contains(import));
+    let source = source.replace(import, &read("stdio_server.py"));
     let members = json!({"type": "stdio", "command": "python3", "args": ["-I", "-c", source]});
     let Value::Object(members) = members else { unreachable!() };
     let entry = || Entry::parse("c", members.clone(), Variables::Refused).unwrap();

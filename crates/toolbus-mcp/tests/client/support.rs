@@ -111,6 +111,10 @@ pub(crate) fn progress() -> (Progress, Arc<Mutex<Vec<ToolProgress>>>) {
     (Progress::to(move |progress| sink.lock().push(progress)), heard)
 }
 
+/// Nothing of the environment and of the user. Unlike with `-I`, a script finds what is beside it;
+/// nothing is written there.
+pub(crate) const PYTHON_OPTIONS: [&str; 3] = ["-E", "-s", "-B"];
+
 /// A server in Python that listens on a port of 127.0.0.1 and prints it. Killed at drop.
 pub(crate) struct Script {
     child: Child,
@@ -126,7 +130,7 @@ impl Script {
     /// The same, with another Python.
     pub(crate) fn start_with(python: &str, name: &str, argument: &str) -> Self {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers").join(name);
-        Self::run(Command::new(python).args([Path::new("-I"), &script, Path::new(argument)]))
+        Self::run(Command::new(python).args(PYTHON_OPTIONS).arg(script).arg(argument))
     }
 
     /// Starts a server by another command.

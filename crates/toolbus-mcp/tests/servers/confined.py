@@ -4,10 +4,10 @@ Its tool `look` tries what its arguments name and tells what went well: files to
 `write` in, a port of this machine to `connect` to; and `processes`, how many it sees.
 """
 
-import json
 import os
 import socket
-import sys
+
+from stdio_server import serve
 
 
 def attempt(action, *arguments):
@@ -33,11 +33,11 @@ def connect(port):
     socket.create_connection(("127.0.0.1", port), timeout=5).close()
 
 
-def look(read_paths, write_folders, port):
+def look(tried):
     return {
-        "read": [path for path in read_paths if attempt(read, path)],
-        "write": [folder for folder in write_folders if attempt(write, folder)],
-        "connects": attempt(connect, port),
+        "read": [path for path in tried["read"] if attempt(read, path)],
+        "write": [folder for folder in tried["write"] if attempt(write, folder)],
+        "connects": attempt(connect, tried["connect"]),
         "processes": sum(name.isdigit() for name in os.listdir("/proc")),
         "parent": os.getppid(),
         "cwd": os.getcwd(),
@@ -47,30 +47,4 @@ def look(read_paths, write_folders, port):
     }
 
 
-def answer(method, params):
-    if method == "initialize":
-        return {
-            "protocolVersion": params["protocolVersion"],
-            "capabilities": {"tools": {}},
-            "serverInfo": {"name": "confined", "version": "1"},
-        }
-    if method == "tools/list":
-        return {"tools": [{"name": "look", "inputSchema": {"type": "object"}}]}
-    if method == "tools/call":
-        given = params["arguments"]
-        seen = look(given["read"], given["write"], given["connect"])
-        return {"content": [{"type": "text", "text": json.dumps(seen)}]}
-    return None
-
-
-for line in sys.stdin:
-    message = json.loads(line)
-    if "id" not in message or "method" not in message:
-        continue
-    result = answer(message["method"], message.get("params", {}))
-    reply = {"jsonrpc": "2.0", "id": message["id"]}
-    if result is None:
-        reply["error"] = {"code": -32601, "message": "Method not found"}
-    else:
-        reply["result"] = result
-    print(json.dumps(reply), flush=True)
+serve("confined", "look", look)

@@ -12,8 +12,9 @@ import secrets
 import sys
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlencode, urlsplit
+
+from http_server import JsonHandler, serve
 
 behaviour = {
     "lifetime": 3600,  # of access tokens, in seconds; 0 leaves it unsaid
@@ -46,22 +47,7 @@ codes, access, refresh, log = {}, {}, {}, []
 lock = threading.Lock()
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_):
-        pass
-
-    def reply(self, status, body, **headers):
-        body = body if isinstance(body, bytes) else json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.end_headers()
-        self.wfile.write(body)
-
+class Handler(JsonHandler):
     def do_GET(self):
         url = urlsplit(self.path)
         path, query = url.path, {k: v[0] for k, v in parse_qs(url.query).items()}
@@ -72,13 +58,13 @@ class Handler(BaseHTTPRequestHandler):
             return self.refuse() if not self.token() else self.reply(405, b"")
         if path == resource_metadata() and behaviour["metadata"] and not behaviour["unlisted"]:
             scopes = ["profile"] if behaviour["hidden"] else ["tools"]
-            return self.reply(200, {"resource": behaviour["resource"] or base() + "/mcp",
-                                    "authorization_servers": behaviour["servers"] or [issuer()],
+            return self.reply(200, {"resource": behaviour["resource"] or self.base() + "/mcp",
+                                    "authorization_servers": behaviour["servers"] or [self.issuer()],
                                     "scopes_supported": scopes})
         where = "/tenant/.well-known/openid-configuration" if behaviour["hidden"] \
             else "/.well-known/oauth-authorization-server"
         if path == (behaviour["at"] or where) and behaviour["metadata"]:
-            return self.reply(200, metadata())
+            return self.reply(200, metadata(self.base(), self.issuer()))
         if path == "/authorize":
             return self.authorize(query)
         self.reply(404, {})
@@ -87,7 +73,7 @@ class Handler(BaseHTTPRequestHandler):
         self.reply(405, b"")
 
     def do_POST(self):
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = self.body()
         if self.path == "/control":
             return self.control(json.loads(body))
         if self.path == "/register":
@@ -106,6 +92,9 @@ class Handler(BaseHTTPRequestHandler):
         self.speak(message)
 
     # The authorization server.
+
+    def issuer(self):
+        return self.base() + ("/tenant" if behaviour["hidden"] else "")
 
     def control(self, order):
         behaviour.update(order.get("set", {}))
@@ -132,13 +121,13 @@ class Handler(BaseHTTPRequestHandler):
         redirects = known and known["redirects"]
         right = (known and (redirects is None or query["redirect_uri"] in redirects)
                  and query["response_type"] == "code" and query["code_challenge_method"] == "S256"
-                 and query["resource"] == base() + "/mcp" and query.get("state"))
+                 and query["resource"] == self.base() + "/mcp" and query.get("state"))
         if not right:
             return self.reply(400, {"error": "invalid_request"})
         code = "s3cret-code-" + secrets.token_hex(8)
         codes[code] = query
         back = urlencode({"code": code, "state": query["state"],
-                          "iss": behaviour["iss"] or issuer()})
+                          "iss": behaviour["iss"] or self.issuer()})
         self.reply(302, b"", Location=query["redirect_uri"] + "?" + back)
 
     def give(self, form):
@@ -192,12 +181,12 @@ class Handler(BaseHTTPRequestHandler):
         header = self.headers.get("Authorization", "")
         token = header.removeprefix("Bearer ")
         if token == behaviour["known"]:
-            return {"scope": [], "audience": base() + "/mcp"}
+            return {"scope": [], "audience": self.base() + "/mcp"}
         known = access.get(token)
-        return known if known and known["audience"] == base() + "/mcp" else None
+        return known if known and known["audience"] == self.base() + "/mcp" else None
 
     def refuse(self):
-        where = base() + resource_metadata()
+        where = self.base() + resource_metadata()
         challenge = f'Bearer resource_metadata="{where}", scope="tools"'
         body = self.headers.get("Authorization", "").encode() if behaviour["repeat"] else b""
         if behaviour["challenge"]:
@@ -219,8 +208,7 @@ class Handler(BaseHTTPRequestHandler):
             names = ["echo", "admin", "repeat", "mirror"]
             result = {"tools": [{"name": n, "inputSchema": {"type": "object"}} for n in names]}
         elif method == "tools/call" and params["name"] == "repeat":
-            error = {"code": -32000, "message": "you sent " + self.headers["Authorization"]}
-            return self.reply(200, {"jsonrpc": "2.0", "id": id, "error": error})
+            return self.error(id, -32000, "you sent " + self.headers["Authorization"])
         elif method == "tools/call" and params["name"] == "mirror":
             sent = self.headers["Authorization"]
             result = {"content": [{"type": "text", "text": sent}],
@@ -231,17 +219,8 @@ class Handler(BaseHTTPRequestHandler):
                 return self.reply(403, b"", WWW_Authenticate=challenge)
             result = {"content": [{"type": "text", "text": "here"}]}
         else:
-            error = {"code": -32601, "message": "Method not found"}
-            return self.reply(200, {"jsonrpc": "2.0", "id": id, "error": error})
-        self.reply(200, {"jsonrpc": "2.0", "id": id, "result": result})
-
-
-def base():
-    return f"http://127.0.0.1:{server.server_address[1]}"
-
-
-def issuer():
-    return base() + ("/tenant" if behaviour["hidden"] else "")
+            return self.unknown_method(id)
+        self.result(id, result)
 
 
 def resource_metadata():
@@ -249,20 +228,17 @@ def resource_metadata():
         else "/.well-known/oauth-protected-resource/mcp"
 
 
-def metadata():
-    known = {"issuer": behaviour["issuer"] or issuer(),
-             "authorization_endpoint": base() + "/authorize",
-             "token_endpoint": behaviour["token_endpoint"] or base() + "/token",
+def metadata(base, issuer):
+    known = {"issuer": behaviour["issuer"] or issuer,
+             "authorization_endpoint": base + "/authorize",
+             "token_endpoint": behaviour["token_endpoint"] or base + "/token",
              "response_types_supported": ["code"],
              "code_challenge_methods_supported": ["S256"],
              "authorization_response_iss_parameter_supported": True,
              "client_id_metadata_document_supported": behaviour["documents"]}
     if behaviour["registration"]:
-        known["registration_endpoint"] = base() + "/register"
+        known["registration_endpoint"] = base + "/register"
     return known
 
 
-server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-server.daemon_threads = True
-print(server.server_address[1], flush=True)
-server.serve_forever()
+serve(Handler)

@@ -9,7 +9,8 @@ import json
 import queue
 import sys
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from http_server import JsonHandler, serve
 
 KIND = sys.argv[1]
 MEBIBYTE = 1 << 20
@@ -18,19 +19,9 @@ TOOLS += ["unauthorized", "lost", "gone", "half-opens", "pause"]
 sessions, log = {}, []
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_):
-        pass
-
-    def reply(self, status, body, **headers):
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.end_headers()
-        self.wfile.write(body)
+class Handler(JsonHandler):
+    def reply(self, status, body, kind="text/plain", **headers):
+        super().reply(status, body, kind, **headers)
 
     def do_GET(self):
         if self.path == "/log":
@@ -56,7 +47,7 @@ class Handler(BaseHTTPRequestHandler):
         if KIND == "other-origin":
             endpoint = "http://localhost:1/steal"
         elif KIND == "other-scheme":
-            endpoint = f"https://127.0.0.1:{server.server_address[1]}/messages"
+            endpoint = self.base().replace("http:", "https:") + "/messages"
         elif KIND == "no-address":
             endpoint = "http://["
         elif KIND == "long-address":
@@ -75,7 +66,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"event: message\ndata: " + event + b"\n\n")
 
     def do_POST(self):
-        body = self.rfile.read(int(self.headers["Content-Length"]))
+        body = self.body()
         path, _, query = self.path.partition("?session=")
         if path != "/messages":
             log.append("POST elsewhere")
@@ -136,7 +127,4 @@ class Handler(BaseHTTPRequestHandler):
             events.put(json.dumps({"jsonrpc": "2.0", "id": id, "error": error}).encode())
 
 
-server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-server.daemon_threads = True
-print(server.server_address[1], flush=True)
-server.serve_forever()
+serve(Handler)

@@ -4,9 +4,9 @@ The tool answers with its supervisor and the program above it, with all supervis
 and with what it could read of any of them. It repeats none of what it read.
 """
 
-import json
 import os
-import sys
+
+from stdio_server import serve
 
 
 def stat(pid):
@@ -53,7 +53,7 @@ def files(pid):
     return os.readlink(f"/proc/{pid}/fd/0")
 
 
-def pry():
+def pry(_arguments):
     # The supervisor and the program that it belongs to; what is above is not ours.
     around = parents()[:2]
     others = children(around[1])
@@ -70,28 +70,4 @@ def pry():
     return {"parents": around, "supervisors": others, "read": read, "own": own}
 
 
-def answer(method, params):
-    if method == "initialize":
-        return {
-            "protocolVersion": params["protocolVersion"],
-            "capabilities": {"tools": {}},
-            "serverInfo": {"name": "prying", "version": "1"},
-        }
-    if method == "tools/list":
-        return {"tools": [{"name": "pry", "inputSchema": {"type": "object"}}]}
-    if method == "tools/call":
-        return {"content": [{"type": "text", "text": json.dumps(pry())}]}
-    return None
-
-
-for line in sys.stdin:
-    message = json.loads(line)
-    if "id" not in message or "method" not in message:
-        continue
-    result = answer(message["method"], message.get("params", {}))
-    reply = {"jsonrpc": "2.0", "id": message["id"]}
-    if result is None:
-        reply["error"] = {"code": -32601, "message": "Method not found"}
-    else:
-        reply["result"] = result
-    print(json.dumps(reply), flush=True)
+serve("prying", "pry", pry)

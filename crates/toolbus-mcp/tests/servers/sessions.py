@@ -8,28 +8,14 @@ answers in such words, with that status or in an event stream.
 
 import json
 import sys
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from http_server import JsonHandler, serve
 
 HOW = sys.argv[1]
 sessions, log = set(), []
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_):
-        pass
-
-    def reply(self, status, body, **headers):
-        body = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.end_headers()
-        self.wfile.write(body)
-
+class Handler(JsonHandler):
     def do_GET(self):
         self.reply(200 if self.path == "/log" else 405, log)
 
@@ -37,7 +23,7 @@ class Handler(BaseHTTPRequestHandler):
         self.reply(200, {})
 
     def do_POST(self):
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = self.body()
         if self.path == "/control":
             sessions.clear()
             return self.reply(200, {})
@@ -45,42 +31,31 @@ class Handler(BaseHTTPRequestHandler):
         method, id = message["method"], message.get("id")
         log.append(method)
 
-        def answer(result, **headers):
-            self.reply(200, {"jsonrpc": "2.0", "id": id, "result": result}, **headers)
-
         if method == "initialize":
             session = f"session-{len(log)}"
             sessions.add(session)
-            return answer({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
-                           "serverInfo": {"name": "s", "version": "1"}}, Mcp_Session_Id=session)
+            info = {"name": "s", "version": "1"}
+            result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+            return self.result(id, result, Mcp_Session_Id=session)
         if method == "server/discover":
-            error = {"code": -32601, "message": "Method not found"}
-            return self.reply(200, {"jsonrpc": "2.0", "id": id, "error": error})
+            return self.unknown_method(id)
         if self.headers.get("Mcp-Session-Id") not in sessions:
-            error = {"code": -32000, "message": "Bad Request: No valid session ID provided"}
-            return self.reply(int(HOW), {"jsonrpc": "2.0", "id": None, "error": error})
+            return self.error(None, -32000, "Bad Request: No valid session ID provided", int(HOW))
         if id is None:
             return self.reply(202, {})
         if method == "tools/list":
-            return answer({"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]})
+            return self.result(id, {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]})
         if HOW.startswith("tool-"):
             error = {"code": -32600, "message": "Session not found"}
             return self.refuse({"jsonrpc": "2.0", "id": id, "error": error})
-        answer({"content": [{"type": "text", "text": "here"}]})
+        self.result(id, {"content": [{"type": "text", "text": "here"}]})
 
     def refuse(self, message):
         how = HOW.removeprefix("tool-")
         if how != "stream":
             return self.reply(int(how), message)
         event = b"data: " + json.dumps(message).encode() + b"\n\n"
-        self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream")
-        self.send_header("Content-Length", str(len(event)))
-        self.end_headers()
-        self.wfile.write(event)
+        self.reply(200, event, "text/event-stream")
 
 
-server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-server.daemon_threads = True
-print(server.server_address[1], flush=True)
-server.serve_forever()
+serve(Handler)

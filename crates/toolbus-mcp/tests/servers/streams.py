@@ -15,7 +15,8 @@ GET /log tells every request so far, and when a stream was opened.
 import json
 import queue
 import sys
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from http_server import JsonHandler, serve
 
 STREAMS = int(sys.argv[1])
 get = STREAMS
@@ -28,22 +29,7 @@ class Session:
         self.uris = set()
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_):
-        pass
-
-    def reply(self, status, body, **headers):
-        body = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.end_headers()
-        self.wfile.write(body)
-
+class Handler(JsonHandler):
     def session(self):
         return sessions.get(self.headers.get("Mcp-Session-Id"))
 
@@ -54,11 +40,7 @@ class Handler(BaseHTTPRequestHandler):
         log.append(f"GET {get if session else 404}")
         if session is None or get != 200:
             return self.reply(404 if session is None else get, "no")
-        self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream")
-        self.send_header("Connection", "close")
-        self.end_headers()
-        self.close_connection = True
+        self.open_stream()
         while True:
             event = session.events.get()
             if event is None:
@@ -87,46 +69,40 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self):
         global get
-        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
+        body = json.loads(self.body())
         if self.path == "/control":
             return self.control(body)
         method, id, params = body["method"], body.get("id"), body.get("params", {})
         log.append(method)
-
-        def answer(result, **headers):
-            self.reply(200, {"jsonrpc": "2.0", "id": id, "result": result}, **headers)
 
         if method == "initialize":
             get = STREAMS
             name = f"session-{len(log)}"
             sessions[name] = Session()
             capabilities = {"tools": {}, "resources": {"subscribe": True}}
-            return answer({"protocolVersion": "2025-11-25", "capabilities": capabilities,
-                           "serverInfo": {"name": "s", "version": "1"}}, Mcp_Session_Id=name)
+            info = {"name": "s", "version": "1"}
+            result = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info}
+            return self.result(id, result, Mcp_Session_Id=name)
         if method == "server/discover":
-            error = {"code": -32601, "message": "Method not found"}
-            return self.reply(200, {"jsonrpc": "2.0", "id": id, "error": error})
+            return self.unknown_method(id)
         session = self.session()
         if session is None:
             return self.reply(404, {})
         if id is None:
             return self.reply(202, {})
         if method == "tools/list":
-            return answer({"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]})
+            return self.result(id, {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]})
         if method == "resources/list":
-            return answer({"resources": [{"uri": "a://1", "name": "one"}]})
+            return self.result(id, {"resources": [{"uri": "a://1", "name": "one"}]})
         if method == "resources/templates/list":
-            return answer({"resourceTemplates": []})
+            return self.result(id, {"resourceTemplates": []})
         if method == "resources/subscribe":
             session.uris.add(params["uri"])
         if method == "resources/unsubscribe":
             session.uris.discard(params["uri"])
         if method == "tools/call":
-            return answer({"content": [{"type": "text", "text": "here"}]})
-        answer({})
+            return self.result(id, {"content": [{"type": "text", "text": "here"}]})
+        self.result(id, {})
 
 
-server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-server.daemon_threads = True
-print(server.server_address[1], flush=True)
-server.serve_forever()
+serve(Handler)
