@@ -29,7 +29,7 @@ pub(crate) const TEXT_BYTES: usize = 1024;
 pub(crate) const SERVER: &str = "bench";
 /// Calls that the bridge takes at a time.
 const CONCURRENCY: u16 = 256;
-const READY_WITHIN: Duration = Duration::from_secs(30);
+pub(crate) const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The arguments of every call.
 pub(crate) fn arguments() -> Value {
@@ -59,9 +59,9 @@ impl Fleet {
             .arg(&list)
             .env("TOOLBUS_MCP__CONCURRENCY", CONCURRENCY.to_string())
             .start()?;
-        bridge.ready(READY_WITHIN).await?;
+        bridge.ready(READY_TIMEOUT).await?;
         let mut config = Config::new(broker)?;
-        config.start = Start::Within(READY_WITHIN);
+        config.start = Start::Within(READY_TIMEOUT);
         let bus: Arc<dyn Bus> = RabbitBus::connect(config).await?;
         Ok(Self { toolbus: join(bus, count).await?, bridge })
     }
@@ -95,7 +95,7 @@ impl Embedded {
 async fn join(bus: Arc<dyn Bus>, servers: usize) -> anyhow::Result<Toolbus> {
     let toolbus = Toolbus::builder().bus(bus).open().await?;
     let directory = toolbus.directory();
-    let is_there = directory.wait_until(READY_WITHIN, |known| known.len() == servers).await;
+    let is_there = directory.wait_until(READY_TIMEOUT, |known| known.len() == servers).await;
     ensure!(is_there, "the bridge does not announce {servers} servers");
     Ok(toolbus)
 }

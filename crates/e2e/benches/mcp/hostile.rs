@@ -80,7 +80,8 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime, server: &str) -> a
 
     let [mut beside, mut alone, mut apart] = std::array::from_fn(|_| Measured::default());
     let mut ends = [0; HOSTILE.len()];
-    for round in 0..=ROUNDS {
+    let rounds = crate::rounds(ROUNDS);
+    for round in 0..=rounds {
         alone.round(runtime, &fleet)?;
         for (measured, hostile) in [(&mut beside, &fleet), (&mut apart, &fleet_apart)] {
             let hostility = Hostility::begin(runtime, hostile);
@@ -111,7 +112,7 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime, server: &str) -> a
     report.add(row("the same, p99, peer apart", beside.p99, apart.p99).with_goal(goal));
     report.note(format!(
         "Hostile: calls of two healthy servers, one over HTTP and one over stdio, {} in flight, \
-         {TEXT_BYTES} bytes, {ROUNDS} rounds of {} s each, in turns: alone, beside calls of four \
+         {TEXT_BYTES} bytes, {rounds} rounds of {} s each, in turns: alone, beside calls of four \
          others of the same bridge, and beside calls of the same four of a bridge apart: {}. Calls \
          of theirs that came to their end: {ends:?}.",
         2 * LANES,

@@ -1,15 +1,18 @@
 //! MCP servers behind the bus: what the hop costs, and what it leaves behind.
 //!
-//! `cargo bench -p e2e --bench mcp`, or with `-- hop many` only the parts named. Prints a table,
-//! writes it as `target/bench/mcp.md` and `mcp.json`, and exits 1 when a goal is missed.
+//! `cargo bench -p e2e --bench mcp`, or with `-- hop many` only the parts named, and with `-- --quick`
+//! two rounds of each. Prints a table, writes it as `target/bench/mcp.md` and `mcp.json`, and exits 1
+//! when a goal is missed.
 
 mod cancelled;
 mod direct;
 mod hop;
 mod hostile;
+mod large;
 mod many;
 mod misbehaving;
 mod overhead;
+mod restarts;
 mod server;
 mod sustained;
 
@@ -63,7 +66,16 @@ fn main() -> anyhow::Result<ExitCode> {
         hostile::measure(&mut report, &runtime, &servers.told)?;
     }
 
-    if let Some(vhost) = runtime.block_on(toolbus_testkit::rabbit::vhost()) {
+    if is_wanted("large") {
+        large::measure(&mut report, &runtime, &servers.told)?;
+    }
+
+    if is_wanted("restarts") {
+        restarts::measure(&mut report, &runtime)?;
+    }
+
+    let with_fleet = ["hop", "cancelled", "sustained"].into_iter().any(is_wanted);
+    if with_fleet && let Some(vhost) = runtime.block_on(toolbus_testkit::rabbit::vhost()) {
         let broker = vhost.amqp_url();
         let folder = tempfile::tempdir()?;
         let server = format!("{}/mcp", servers.told);
@@ -84,6 +96,11 @@ fn main() -> anyhow::Result<ExitCode> {
 
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is within a folder");
     Ok(report.finish(&target.join("bench"))?)
+}
+
+/// How many rounds to measure, where so many are usual.
+pub(crate) fn rounds(usual: usize) -> usize {
+    if std::env::args().any(|argument| argument == "--quick") { usual.min(2) } else { usual }
 }
 
 fn serve() -> anyhow::Result<ExitCode> {

@@ -21,7 +21,8 @@ const LOOK_UPS: u32 = 100_000;
 
 pub(crate) fn measure(report: &mut Report, runtime: &Runtime, url: &str) -> anyhow::Result<()> {
     let [mut all, mut one, mut look_up, mut index] = std::array::from_fn(|_| Rounds::new());
-    for _ in 0..ROUNDS {
+    let rounds = crate::rounds(ROUNDS);
+    for _ in 0..rounds {
         let (took, set) = runtime.block_on(connect(url, MANY))?;
         all.add(millis(took));
         look_up.add(look_up_nanos(&set));
@@ -49,7 +50,7 @@ pub(crate) fn measure(report: &mut Report, runtime: &Runtime, url: &str) -> anyh
         "Many: {MANY} servers of {TOOLS_OF_EACH} tools, each of which takes {} ms to list them, \
          until all are connected and listed. The look-up is for the last tool of the last server. \
          The index message is the body that an agent is sent which asks what there is, beside the \
-         longest that a broker takes. {ROUNDS} rounds.",
+         longest that a broker takes. {rounds} rounds.",
         SLOW.as_millis()
     ));
 

@@ -17,6 +17,8 @@ pub(crate) const SILENT: &str = "silent";
 pub(crate) const FLOOD: &str = "flood";
 /// Ends in every call.
 pub(crate) const DIES: &str = "dies";
+/// The same, and its tool is another one whenever it is started.
+pub(crate) const RESTARTS: &str = "restarts";
 /// Answers every call with a line of [`HUGE_BYTES`].
 pub(crate) const HUGE: &str = "huge";
 
@@ -41,7 +43,11 @@ pub(crate) fn serve(kind: &str) -> anyhow::Result<()> {
                 "serverInfo": {"name": kind, "version": "1"},
             }),
             Some("tools/list") => {
-                json!({"tools": [{"name": ECHO, "inputSchema": {"type": "object"}}]})
+                let mut tool = json!({"name": ECHO, "inputSchema": {"type": "object"}});
+                if kind == RESTARTS {
+                    tool["description"] = format!("Of process {}.", std::process::id()).into();
+                }
+                json!({"tools": [tool]})
             }
             Some("tools/call") => match called(kind, &request, &mut output)? {
                 Some(result) => result,
@@ -67,7 +73,7 @@ fn called(
 ) -> anyhow::Result<Option<Value>> {
     let text = match kind {
         SILENT => return Ok(None),
-        DIES => anyhow::bail!("called"),
+        DIES | RESTARTS => anyhow::bail!("called"),
         HUGE => "x".repeat(HUGE_BYTES),
         FLOOD => {
             flood(output)?;

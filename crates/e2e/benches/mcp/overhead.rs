@@ -51,7 +51,8 @@ pub(crate) fn measure(
         std::array::from_fn(|_| Measured::default());
 
     // The first round is for caches, allocators and the outcome memory to fill.
-    for round in 0..=ROUNDS {
+    let rounds = crate::rounds(ROUNDS);
+    for round in 0..=rounds {
         ours.round(runtime, || Caller::of(&fleet.toolbus))?;
         embedded.round(runtime, || Caller::of(&one_process.toolbus))?;
         plain.round(runtime, || direct.clone())?;
@@ -64,14 +65,14 @@ pub(crate) fn measure(
     let row = |what: &str, ours: Rounds, peer: Rounds| Row::new(what, "µs", ours).beside(peer);
     report.add(
         row("hop, 1 in flight, peer direct", ours.one.clone(), plain.one.clone())
-            .with_goal(Goal::ExcessAtMost(1_000.0)),
+            .with_goal(Goal::ExcessAtMost(800.0)),
     );
     report.add(row("hop in one process, 1 in flight, peer direct", embedded.one, plain.one));
     report.add(row("hop, 1 in flight, peer bare AMQP", ours.one, bare.one));
     let sum = plain.many_p50.plus(&bare.many_p50);
     report.add(
         row("hop, 32 in flight, p50, peer direct + bare AMQP", ours.many_p50, sum)
-            .with_goal(Goal::RatioAtMost(1.5)),
+            .with_goal(Goal::RatioAtMost(1.35)),
     );
     let sum = plain.many_p99.plus(&bare.many_p99);
     report.add(
@@ -83,7 +84,7 @@ pub(crate) fn measure(
         "Hop: a tool that repeats {TEXT_BYTES} bytes, called through the agent's gates, RabbitMQ \
          and `mcp-bridge` over streamable HTTP, in four processes beside the broker. Direct: the \
          same server called with the protocol's library alone. Bare AMQP: a ping-pong of the AMQP \
-         library alone, bodies of {TEXT_BYTES} bytes, durable, with confirms. {ROUNDS} rounds, in \
+         library alone, bodies of {TEXT_BYTES} bytes, durable, with confirms. {rounds} rounds, in \
          turns, of {CALLS} calls one by one and {MANY_CALLS} with {IN_FLIGHT} in flight."
     ));
 

@@ -2,7 +2,7 @@
 //! protocol's own library.
 //!
 //! `/mcp` has a tool that repeats its text and one that waits. `/many/N` has [`TOOLS_OF_EACH`]
-//! tools and takes [`SLOW`] to list them.
+//! tools and takes [`SLOW`] to list them. `/large` has long results, see [`large`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +16,8 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+
+use crate::large;
 
 /// Repeats the argument `text`.
 pub(crate) const ECHO: &str = "echo";
@@ -35,7 +37,9 @@ pub(crate) fn tool_name(server: usize, tool: usize) -> String {
 
 /// Serves until the listener fails.
 pub(crate) async fn serve(listener: tokio::net::TcpListener) -> std::io::Result<()> {
-    let mut router = axum::Router::new().route_service("/mcp", service(Tools::Busy));
+    let mut router = axum::Router::new()
+        .route_service("/mcp", service(Tools::Busy))
+        .route("/large", axum::routing::post(large::answer));
     for server in 0..MANY {
         let path = format!("/many/{server}");
         router = router.route_service(&path, service(Tools::Many(server)));
