@@ -513,6 +513,37 @@ async fn habits_of_models_are_forgiven_where_they_mean_one_thing() {
     set.close(Duration::ZERO).await;
 }
 
+/// Whoever names a server exactly may reach that one and no other, also through a tool that it does
+/// not have.
+#[tokio::test]
+async fn a_call_by_exact_names_is_taken_out_of_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let remote = Script::start("hostile_http.py", "good");
+    let set = start(json!({
+        "program": hostile(folder.path(), "good"),
+        "remote": {"url": remote.url("/mcp")},
+        "other": hostile(folder.path(), "good"),
+    }))
+    .await;
+
+    let inner = json!({"message": "from another server"});
+    let wrapped = json!({"server_name": "other", "tool_name": "echo", "arguments": inner});
+    for server in ["program", "remote"] {
+        for tool in ["invoke_tool", "mcp_invoke_tool"] {
+            let params = RawJson::of(&json!({"name": tool, "arguments": wrapped}));
+            let call = || Call { naming: Naming::Exact, ..call_of(server, tool, wrapped.clone()) };
+            let relayed = Call { params: Some(params), ..call() };
+            for error in
+                [set.call(call()).await.unwrap_err(), set.relay_call(relayed).await.unwrap_err()]
+            {
+                assert!(matches!(error, CallError::ToolUnknown { .. }), "{server} {tool}: {error}");
+            }
+        }
+    }
+    assert_eq!(remote.ask("/called", None).await, json!([]), "it was sent none of them");
+    set.close(Duration::ZERO).await;
+}
+
 /// A server that reads names loosely is not sent another spelling of what is denied.
 #[tokio::test]
 async fn only_what_a_server_lists_is_passed_on() {
@@ -529,8 +560,10 @@ async fn only_what_a_server_lists_is_passed_on() {
         (Naming::Forgiving, "delete-all"),
         (Naming::Forgiving, "h__delete_all"),
     ] {
-        let call = Call { naming, ..call_of("h", tool, json!({})) };
-        let error = set.call(call).await.unwrap_err();
+        let call = || Call { naming, ..call_of("h", tool, json!({})) };
+        let error = set.call(call()).await.unwrap_err();
+        assert!(matches!(error, CallError::ToolUnknown { .. }), "{naming:?} {tool:?}: {error}");
+        let error = set.relay_call(call()).await.unwrap_err();
         assert!(matches!(error, CallError::ToolUnknown { .. }), "{naming:?} {tool:?}: {error}");
     }
     let denied = call_any(&set, Some("h"), "DELETE_ALL", json!({})).await.unwrap_err();
