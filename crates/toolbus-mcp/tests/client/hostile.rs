@@ -9,7 +9,7 @@ use toolbus_bus::Deadline;
 use toolbus_mcp::server_pool::{AddError, Change, PoolConfig, ServerPool};
 use toolbus_mcp::{CallError, ServerState, TOOLS_MAX};
 use toolbus_testkit::eventually;
-use toolbus_wire::ErrorCode;
+use toolbus_wire::{ErrorCode, Execution};
 
 use crate::support::*;
 
@@ -381,6 +381,9 @@ async fn the_configuration_may_grant_less_time_than_a_call_asks_for() {
     assert_eq!(set.call_timeout(Some("h"), "echo"), Duration::from_secs(60));
     let error = call(&set, "h", "slow", json!({})).await.unwrap_err();
     assert!(error.to_string().starts_with("MCP server 'h' timed out after 200ms. "), "{error}");
+    // It was sent, and nothing says that it may run twice.
+    assert_eq!(error.execution(), Execution::Started);
+    assert!(error.to_string().ends_with("check that before you call the tool again."), "{error}");
     set.close(Duration::ZERO).await;
 }
 

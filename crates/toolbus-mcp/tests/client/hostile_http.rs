@@ -145,6 +145,16 @@ async fn calls_end_with_their_error() {
     set.close(Duration::ZERO).await;
 }
 
+/// Servers of 2025-03-26 may answer with several messages at once.
+#[tokio::test]
+async fn an_answer_of_several_messages_is_read() {
+    let server = Server::start("good");
+    let set = start(json!({"h": server.entry()})).await;
+    let answer = call(&set, "h", "batch", json!({})).await.unwrap();
+    assert_eq!(answer.text.as_deref(), Some("one of several"));
+    set.close(Duration::ZERO).await;
+}
+
 /// From how many streams on it shows that they are opened with pauses.
 const PACED_MIN: usize = 32;
 

@@ -23,7 +23,7 @@ LOG = []
 CALLED = []
 TOOLS = ["echo", "silent", "silent-stream", "broken", "limited", "unauthorized", "page", "no-json"]
 TOOLS += ["huge", "huge-event", "bomb", "headers", "header", "endless", "resumed", "opened"]
-TOOLS += ["forged", "cut", "cut-stream", "around", "same-ping", "cancelled-pings", "pause"]
+TOOLS += ["forged", "cut", "cut-stream", "around", "same-ping", "cancelled-pings", "pause", "batch"]
 
 
 class Handler(JsonHandler):
@@ -156,6 +156,11 @@ class Handler(JsonHandler):
             self.reply(503, b"oops", "text/plain")
         elif name == "limited":
             self.reply(429, b"slower", "text/plain")
+        elif name == "batch":
+            note = {"jsonrpc": "2.0", "method": "notifications/message",
+                    "params": {"level": "info", "data": "first"}}
+            result = {"content": [{"type": "text", "text": "one of several"}]}
+            self.reply(200, [note, {"jsonrpc": "2.0", "id": id, "result": result}])
         elif name == "pause":
             seconds = str(arguments["seconds"])
             kind, body = "text/plain", b"later"
