@@ -1,8 +1,8 @@
 //! MCP servers behind the bus: what the hop costs, and what it leaves behind.
 //!
-//! `cargo bench -p e2e --bench mcp`, or with `-- hop many` only the parts named, and with `-- --quick`
-//! two rounds of each. Prints a table, writes it as `target/bench/mcp.md` and `mcp.json`, and exits 1
-//! when a goal is missed.
+//! `cargo bench -p e2e --bench mcp`, or with `-- hop many` only the parts named, and with
+//! `-- --quick` two rounds of each. Prints a table, writes it as `target/bench/mcp.md` and
+//! `mcp.json`, and exits 1 when a goal is missed.
 
 mod cancelled;
 mod direct;
