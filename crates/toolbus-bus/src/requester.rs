@@ -484,6 +484,8 @@ struct ReplyReader {
 
 impl Handler for ReplyReader {
     fn handle(&self, delivery: Delivery) -> BoxFuture<'_, Disposition> {
+        // None of them becomes a dead letter, and whoever gets a reply may take its body apart.
+        delivery.dead_letter_body.release();
         self.read(delivery.envelope);
         Box::pin(std::future::ready(Disposition::Ack))
     }

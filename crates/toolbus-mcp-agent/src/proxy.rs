@@ -101,7 +101,7 @@ impl InvokeTool {
             error => error_of(tool, error),
         })?;
 
-        let outcome = if is_relayed { relayed_output(&reply) } else { output_of(&reply) };
+        let outcome = if is_relayed { relayed_output(reply) } else { output_of(&reply) };
         outcome.map_err(|error| match error.code {
             // The bridge names what there is, whoever asks.
             ErrorCode::ToolNotFound if !scope.view.is_all() => {
@@ -163,7 +163,7 @@ impl InvokeTool {
 }
 
 /// The output of a call that was relayed.
-fn relayed_output(reply: &Envelope) -> Result<Output, CallError> {
+fn relayed_output(reply: Envelope) -> Result<Output, CallError> {
     let result = result_of(reply)?;
     let is_error = result.member("isError").is_some_and(|is_error| is_error.text() == "true");
     Ok(Output { is_error, mcp: Some(result), ..Output::default() })

@@ -60,13 +60,13 @@ impl Relay<'_> {
 ///
 /// # Errors
 /// The error that it tells of, or [`ErrorCode::OutcomeUnknown`] when it cannot be read.
-pub(crate) fn result_of(reply: &Envelope) -> Result<RawJson, CallError> {
-    if message::is::<ToolError>(reply) {
+pub(crate) fn result_of(mut reply: Envelope) -> Result<RawJson, CallError> {
+    if message::is::<ToolError>(&reply) {
         let error = json::read::<ToolError>(&reply.body);
-        return Err(error.map_or_else(|error| unreadable_reply(reply, error), error_of_reply));
+        return Err(error.map_or_else(|error| unreadable_reply(&reply, error), error_of_reply));
     }
-    let response = json::read::<McpRelayResponse>(&reply.body);
-    response.map(|response| response.result).map_err(|error| unreadable_reply(reply, error))
+    let response = McpRelayResponse::read(std::mem::take(&mut reply.body));
+    response.map(|response| response.result).map_err(|error| unreadable_reply(&reply, error))
 }
 
 impl McpDirectory {
@@ -96,6 +96,6 @@ impl McpDirectory {
             ),
             error => toolbus_tools::bus::error_of(method, error),
         })?;
-        result_of(&reply)
+        result_of(reply)
     }
 }

@@ -7,6 +7,8 @@
 //! An error names the member and the kind of the mistake and never quotes a value: bodies hold
 //! secrets, and errors are logged and sent to others.
 
+use std::io;
+
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -67,7 +69,32 @@ pub fn read<T: Message>(body: &[u8]) -> Result<T, Error> {
 /// When the type cannot be written as JSON: it has a map whose keys are no strings.
 #[must_use]
 pub fn write<T: Message>(message: &T) -> Bytes {
-    serde_json::to_vec(message).expect("a message type has only string keys").into()
+    let mut body = Body(Vec::with_capacity(BODY_BYTES));
+    serde_json::to_writer(&mut body, message).expect("a message type has only string keys");
+    body.0.into()
+}
+
+/// How many bytes a body has room for at first: most have no more.
+const BODY_BYTES: usize = 512;
+/// From how many bytes on a piece of a body gets just the room that it takes.
+const LARGE_PIECE_BYTES: usize = 64 << 10;
+
+/// A body that is being written. What is large is in it once: a vector that grew by doubling would
+/// be moved, and have room for as much again.
+struct Body(Vec<u8>);
+
+impl io::Write for Body {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        if piece.len() >= LARGE_PIECE_BYTES {
+            self.0.reserve_exact(piece.len() + BODY_BYTES);
+        }
+        self.0.extend_from_slice(piece);
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Reads anything by the rules of this module.

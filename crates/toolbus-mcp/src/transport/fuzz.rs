@@ -294,7 +294,7 @@ impl Transport<RoleClient> for Incoming {
 /// A line of a program, or an answer or an event over HTTP, on its way to whoever called.
 fn check_message(bytes: &[u8]) -> Result<(), TestCaseError> {
     let (wire, tag) = wire();
-    let message = match parse_line(&wire, bytes) {
+    let message = match parse_line(&wire, bytes.to_vec()) {
         ParsedLine::Message(message) => message,
         ParsedLine::Answer(..) | ParsedLine::Stray => return Ok(()),
     };

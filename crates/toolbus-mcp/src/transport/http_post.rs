@@ -117,9 +117,9 @@ impl Post<'_> {
         if body.trim_ascii_start().starts_with(b"[") {
             return self.read_batch(&body, session, wire);
         }
-        let read = match wire.look_at(&body) {
+        let read = match wire.look_at(body) {
             Reading::Message(message) => Ok(*message),
-            Reading::Text(text) => serde_json::from_slice(text).map_err(|error| error.to_string()),
+            Reading::Text(text) => serde_json::from_slice(&text).map_err(|error| error.to_string()),
             Reading::TooManyValues(_) => Err("it has too many values".to_owned()),
         };
         match read {
@@ -245,7 +245,9 @@ async fn read_body(mut response: Response, bytes_max: usize) -> Result<Vec<u8>, 
     if response.content_length().is_some_and(|length| length > bytes_max as u64) {
         return Err(too_large());
     }
-    let mut body = Vec::new();
+    // Where the length is known, no doubling moves what is there.
+    let length = response.content_length().and_then(|length| usize::try_from(length).ok());
+    let mut body = Vec::with_capacity(length.unwrap_or_default());
     while let Some(chunk) = response.chunk().await? {
         if chunk.len() > bytes_max - body.len() {
             return Err(too_large());
@@ -266,7 +268,8 @@ fn events_of(response: Response, wire: &Arc<WireState>) -> EventStream {
         loop {
             let data = match reader.next().await {
                 Event::End => return None,
-                Event::Whole(_, data) => String::from_utf8_lossy(&data).into_owned(),
+                Event::Whole(_, data) => String::from_utf8(data)
+                    .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()),
                 Event::Cut(line) => {
                     let Some(id) = line.answered_request() else { continue };
                     let error = unusable_answer(too_long_text(line.length));
@@ -288,11 +291,12 @@ fn events_of(response: Response, wire: &Arc<WireState>) -> EventStream {
 /// Looks at the message of an event, and puts what is to be read in its place; `None` where nothing
 /// is.
 pub(super) fn look_at_event(mut event: Sse, wire: &WireState) -> Option<Sse> {
-    let Some(data) = event.data.as_ref().filter(|data| !data.is_empty()) else {
-        return Some(event);
-    };
-    let instead = match wire.look_at(data.as_bytes()) {
-        Reading::Text(_) => return Some(event),
+    let Some(data) = event.data.take_if(|data| !data.is_empty()) else { return Some(event) };
+    let instead = match wire.look_at(data.into_bytes()) {
+        Reading::Text(data) => {
+            event.data = String::from_utf8(data).ok();
+            return Some(event);
+        }
         Reading::Message(message) => *message,
         Reading::TooManyValues(id) => {
             RxJsonRpcMessage::<RoleClient>::error(super::stdio::too_many_values(), Some(id?))

@@ -42,7 +42,7 @@ pub(crate) use list_changes::{ListKinds, ReportedChanges};
 use pending_requests::PendingRequests;
 use server_requests::ServerRequests;
 pub(crate) use server_requests::Withdrawn;
-pub(crate) use verbatim::Reading;
+pub(crate) use verbatim::{BYTE_ORDER_MARK, Reading};
 
 /// Most progress of one call that is forwarded in any one second; more is dropped.
 const PROGRESS_PER_SECOND_MAX: u32 = 50;

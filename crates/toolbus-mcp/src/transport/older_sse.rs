@@ -85,7 +85,7 @@ impl SseTransport {
     fn read_event(wire: &WireState, event: Event) -> Received {
         match event {
             Event::End => Received::End,
-            Event::Whole(name, data) if name == "message" => match parse_line(wire, &data) {
+            Event::Whole(name, data) if name == "message" => match parse_line(wire, data) {
                 ParsedLine::Message(message) => Received::Message(message),
                 ParsedLine::Answer(id, what) => replace_answer(id, what.to_owned()),
                 ParsedLine::Stray => Received::Nothing,

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::MESSAGE_BYTES_MAX;
 use super::bounded_lines::{CutLine, Line, LineReader};
-use super::intercept::{Reading, WireState};
+use super::intercept::{BYTE_ORDER_MARK, Reading, WireState};
 use super::process::{ChildMonitor, ChildPipes, ServerProcess};
 
 /// How long one message may wait to be written, in all. Its time includes those before it.
@@ -72,11 +72,15 @@ impl StdioTransport {
     fn read_line(&mut self, line: Line) -> Received {
         match line {
             Line::End => Received::End,
-            Line::Whole(line) => match parse_line(&self.wire, &line) {
-                ParsedLine::Message(message) => Received::Message(message),
-                ParsedLine::Answer(id, what) => replace_answer(id, what.to_owned()),
-                ParsedLine::Stray => self.count_stray(&line),
-            },
+            Line::Whole(line) => {
+                let (bytes, is_blank) = (line.len(), line.trim_ascii().is_empty());
+
+                match parse_line(&self.wire, line) {
+                    ParsedLine::Message(message) => Received::Message(message),
+                    ParsedLine::Answer(id, what) => replace_answer(id, what.to_owned()),
+                    ParsedLine::Stray => self.count_stray(bytes, is_blank),
+                }
+            }
             Line::Cut(line) => match line.answered_request() {
                 Some(id) => replace_answer(id, too_long_text(line.length)),
                 None => {
@@ -91,14 +95,10 @@ impl StdioTransport {
         }
     }
 
-    fn count_stray(&mut self, line: &[u8]) -> Received {
+    fn count_stray(&mut self, bytes: usize, is_blank: bool) -> Received {
         self.stray_lines += 1;
-        if self.stray_lines <= STRAY_LINES_LOGGED && !line.trim_ascii().is_empty() {
-            tracing::debug!(
-                server = self.server,
-                bytes = line.len(),
-                "skipping line of MCP server: no message"
-            );
+        if self.stray_lines <= STRAY_LINES_LOGGED && !is_blank {
+            tracing::debug!(server = self.server, bytes, "skipping line of MCP server: no message");
         }
         Received::Nothing
     }
@@ -201,14 +201,14 @@ pub(super) enum ParsedLine {
 }
 
 /// Parses a line as a message, or finds at least which request it answers.
-pub(super) fn parse_line(wire: &WireState, line: &[u8]) -> ParsedLine {
-    let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
+pub(super) fn parse_line(wire: &WireState, line: Vec<u8>) -> ParsedLine {
     let line = match wire.look_at(line) {
         Reading::Text(line) => line,
         Reading::Message(message) => return ParsedLine::Message(*message),
         Reading::TooManyValues(Some(id)) => return ParsedLine::Answer(id, TOO_MANY_VALUES),
         Reading::TooManyValues(None) => return ParsedLine::Stray,
     };
+    let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&line);
     if let Ok(message) = serde_json::from_slice(line) {
         return ParsedLine::Message(message);
     }

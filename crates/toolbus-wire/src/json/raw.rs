@@ -2,17 +2,27 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
+use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::reader::RAW_VALUE;
+
 /// A JSON value as it was written: every digit of a number, every member, in its order. It takes
-/// its text and no more, however many values are in it. Clones share it.
+/// its text and no more, however many values are in it. Clones share it, and so does a part that is
+/// most of it.
 #[derive(Clone)]
-pub struct RawJson(Arc<RawValue>);
+pub struct RawJson {
+    whole: Arc<String>,
+    /// Where in it the text is.
+    range: Range<usize>,
+}
 
 /// Why a text cannot be looked into. Nothing of the text is in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +45,41 @@ impl RawJson {
     /// # Errors
     /// When it is not. The error quotes nothing of the text.
     pub fn parse(text: String) -> Result<Self, serde_json::Error> {
-        RawValue::from_string(text).map(Self::from)
+        let value: &RawValue = serde_json::from_str(&text)?;
+        let place = place_in(text.as_bytes(), value.get().as_bytes());
+        let range = place.unwrap_or(0..text.len());
+        Ok(Self::within(text, range))
+    }
+
+    /// Takes bytes that are one JSON value. They are not copied where nobody else has them.
+    ///
+    /// # Errors
+    /// When they are not. The error quotes nothing of them.
+    pub fn parse_bytes(bytes: Bytes) -> Result<Self, serde_json::Error> {
+        let text = String::from_utf8(Vec::from(bytes));
+        text.map_err(serde_json::Error::custom).and_then(Self::parse)
+    }
+
+    /// Takes a value out of the bytes where it is found, without copying it, and what else is found
+    /// there.
+    ///
+    /// # Errors
+    /// The bytes, when nothing is found in them.
+    pub fn take_out<R>(
+        bytes: Vec<u8>,
+        find: impl FnOnce(&[u8]) -> Option<(R, &RawValue)>,
+    ) -> Result<(R, Self), Vec<u8>> {
+        let found = find(&bytes).map(|(rest, value)| {
+            let range = place_in(&bytes, value.get().as_bytes());
+            (rest, range)
+        });
+        let Some((rest, Some(range))) = found else { return Err(bytes) };
+        let text = String::from_utf8(bytes).map_err(|error| error.into_bytes())?;
+        Ok((rest, Self::within(text, range)))
+    }
+
+    fn within(whole: String, range: Range<usize>) -> Self {
+        Self { whole: Arc::new(whole), range }
     }
 
     /// The value as the text that it would be written as.
@@ -51,7 +95,18 @@ impl RawJson {
     /// The text.
     #[must_use]
     pub fn text(&self) -> &str {
-        self.0.get()
+        &self.whole[self.range.clone()]
+    }
+
+    /// A value that was found in this text. Where it is most of it, the text is shared; else it is
+    /// copied, so that what is small keeps nothing large.
+    #[must_use]
+    pub fn part(&self, value: &RawValue) -> Self {
+        let place = place_in(self.whole.as_bytes(), value.get().as_bytes());
+        match place.filter(|place| place.len() > self.whole.len() / 2) {
+            Some(range) => Self { whole: Arc::clone(&self.whole), range },
+            None => Self::from(value.to_owned()),
+        }
     }
 
     /// The value itself, for who looks into it. A value in memory may take thirty times its text.
@@ -77,7 +132,7 @@ impl RawJson {
     pub fn member(&self, name: &str) -> Option<Self> {
         let members = self.members()?.into_iter();
         let mut named = members.filter(|(member, _)| member == name);
-        named.next().map(|(_, value)| Self::from(value.to_owned()))
+        named.next().map(|(_, value)| self.part(value))
     }
 
     /// The same object with this member in the place of those of its name, or without it; anything
@@ -128,9 +183,17 @@ pub fn count_values(text: &[u8]) -> usize {
     count
 }
 
+/// Where bytes are that are part of others.
+fn place_in(whole: &[u8], part: &[u8]) -> Option<Range<usize>> {
+    let from = part.as_ptr().addr().checked_sub(whole.as_ptr().addr())?;
+    Some(from..from + part.len()).filter(|range| range.end <= whole.len())
+}
+
 impl From<Box<RawValue>> for RawJson {
     fn from(raw: Box<RawValue>) -> Self {
-        Self(raw.into())
+        let whole = String::from(Box::<str>::from(raw));
+        let range = 0..whole.len();
+        Self::within(whole, range)
     }
 }
 
@@ -157,7 +220,10 @@ impl fmt::Debug for RawJson {
 
 impl Serialize for RawJson {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
+        // As `RawValue` is written, which none can be made of without looking through the text.
+        let mut raw = serializer.serialize_struct(RAW_VALUE, 1)?;
+        raw.serialize_field(RAW_VALUE, self.text())?;
+        raw.end()
     }
 }
 

@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 use super::mistake::Mistake;
 
 /// What `serde_json` calls the newtype that holds the text of a value.
-const RAW_VALUE: &str = "$serde_json::private::RawValue";
+pub(super) const RAW_VALUE: &str = "$serde_json::private::RawValue";
 
 /// The text of one JSON value, without blanks around it. Its syntax was checked with the whole
 /// body.

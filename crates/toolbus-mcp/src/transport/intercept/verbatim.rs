@@ -17,14 +17,15 @@ use super::{CallTag, WireState};
 
 /// Most values in a message that is read into types: each takes up to a hundred bytes of memory.
 const VALUES_MAX: usize = 512 << 10;
+pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// The members of params that are of one hop and not of the caller.
 const META: &str = "_meta";
 const HOP_MEMBERS: [&str; 3] = [META, "inputResponses", "requestState"];
 
 /// What an incoming message is to be read as.
-pub(crate) enum Reading<'a> {
-    /// This text.
-    Text(&'a [u8]),
+pub(crate) enum Reading {
+    /// This text, the message itself.
+    Text(Vec<u8>),
     /// This message: the text is not to be read.
     Message(Box<RxJsonRpcMessage<RoleClient>>),
     /// Nothing of it: it has too many values, and answers this request, if any.
@@ -51,38 +52,40 @@ struct ResultKind<'a> {
 }
 
 impl WireState {
-    /// Looks at a message before it is read into types, and sets the result of a call aside.
-    pub(crate) fn look_at<'a>(&self, message: &'a [u8]) -> Reading<'a> {
-        let text = message.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(message);
-        let Ok(envelope) = serde_json::from_slice::<Envelope<'_>>(text) else {
-            return self.bound_values(message, None);
-        };
-        let Envelope { id: Some(id), method: None, result } = envelope else {
-            return self.bound_values(message, None);
-        };
+    /// Looks at a message before it is read into types, and sets the result of a call aside. The
+    /// result stays in the memory of the message.
+    pub(crate) fn look_at(&self, message: Vec<u8>) -> Reading {
+        let mut answers = None;
+        let taken = RawJson::take_out(message, |message| {
+            let text = message.strip_prefix(BYTE_ORDER_MARK).unwrap_or(message);
+            let envelope: Envelope<'_> = serde_json::from_slice(text).ok()?;
+            let Envelope { id: Some(id), method: None, result } = envelope else { return None };
 
-        let tag = result.and_then(|_| self.pending.lock().answered_call(&id).cloned());
-        let (Some(tag), Some(result)) = (tag, result) else {
-            return self.bound_values(message, Some(id));
-        };
-        let Ok(kind) = serde_json::from_str::<ResultKind<'_>>(result.get()) else {
-            return self.bound_values(message, Some(id));
-        };
-        if kind.result_type.is_some_and(|kind| kind.get() != r#""complete""#) {
-            return self.bound_values(message, Some(id));
+            let answered = result.and_then(|_| self.pending.lock().answered_call(&id).cloned());
+            answers = Some(id);
+            let (tag, result) = (answered?, result?);
+            let kind: ResultKind<'_> = serde_json::from_str(result.get()).ok()?;
+            let is_complete = kind.result_type.is_none_or(|kind| kind.get() == r#""complete""#);
+            let is_error = kind.is_error.is_some_and(|is_error| is_error.get() == "true");
+            is_complete.then_some(((tag, is_error), result))
+        });
+
+        match (taken, answers) {
+            (Ok(((tag, is_error), result)), Some(id)) => {
+                let stand_in = match is_error {
+                    true => ServerResult::CallToolResult(CallToolResult::error(Vec::new())),
+                    false => ServerResult::empty(()),
+                };
+                tag.set_result(self.erase_in_raw(result));
+                Reading::Message(Box::new(JsonRpcMessage::response(stand_in, id)))
+            }
+            (Ok(_), None) => Reading::TooManyValues(None),
+            (Err(message), answers) => self.bound_values(message, answers),
         }
-
-        let is_error = kind.is_error.is_some_and(|is_error| is_error.get() == "true");
-        let stand_in = match is_error {
-            true => ServerResult::CallToolResult(CallToolResult::error(Vec::new())),
-            false => ServerResult::empty(()),
-        };
-        tag.set_result(self.erase_in_raw(RawJson::from(result.to_owned())));
-        Reading::Message(Box::new(JsonRpcMessage::response(stand_in, id)))
     }
 
-    fn bound_values<'a>(&self, message: &'a [u8], answers: Option<RequestId>) -> Reading<'a> {
-        if count_values(message) <= VALUES_MAX {
+    fn bound_values(&self, message: Vec<u8>, answers: Option<RequestId>) -> Reading {
+        if count_values(&message) <= VALUES_MAX {
             return Reading::Text(message);
         }
         tracing::warn!(

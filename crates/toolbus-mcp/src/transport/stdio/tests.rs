@@ -34,7 +34,8 @@ fn a_long_line_that_answers_nobody() {
 }
 
 fn check(line: &str, expected: &str) {
-    let shown = match parse_line(&WireState::new("s", Eraser::default()), line.as_bytes()) {
+    let shown = match parse_line(&WireState::new("s", Eraser::default()), line.as_bytes().to_vec())
+    {
         ParsedLine::Message(_) => "message".to_owned(),
         ParsedLine::Answer(id, _) => format!("answer to {id}"),
         ParsedLine::Stray => "stray".to_owned(),

@@ -14,6 +14,25 @@ fn a_text_stays_as_it_was_written() {
 }
 
 #[test]
+fn what_is_most_of_a_text_shares_it() {
+    let bytes = Bytes::from(format!(r#" {{"id":1,"large":"{}","small":[2]}} "#, "x".repeat(100)));
+    let address = bytes.as_ptr().addr();
+    let whole = RawJson::parse_bytes(bytes).unwrap();
+    let large = whole.member("large").unwrap();
+    assert_eq!(large.text(), format!("\"{}\"", "x".repeat(100)));
+    assert_eq!(large.text().as_ptr().addr(), address + whole.text().find("\"x").unwrap() + 1);
+    assert_eq!(whole.member("small"), Some(raw("[2]")));
+    assert_eq!(
+        (whole.text().len(), serde_json::to_string(&whole).unwrap()),
+        (131, whole.text().to_owned())
+    );
+
+    let elsewhere: Box<RawValue> = serde_json::from_str("[3]").unwrap();
+    assert_eq!(whole.part(&elsewhere).text(), "[3]");
+    assert!(RawJson::parse_bytes(Bytes::from_static(b"\"\xff\"")).is_err());
+}
+
+#[test]
 fn values_are_counted_outside_of_texts() {
     for (text, count) in
         [("0", 1), ("[]", 2), ("[0,0,0]", 4), (r#"{"a,[":"\",{"}"#, 2), (r#"{"a":[1,{}]}"#, 5)]

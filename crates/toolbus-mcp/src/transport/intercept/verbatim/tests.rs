@@ -25,7 +25,7 @@ fn tag(params: &str) -> CallTag {
 }
 
 fn look(wire: &WireState, message: &str) -> Option<RequestId> {
-    match wire.look_at(message.as_bytes()) {
+    match wire.look_at(message.as_bytes().to_vec()) {
         Reading::Message(message) => match *message {
             JsonRpcMessage::Response(answer) => Some(answer.id),
             other => panic!("{other:?}"),
@@ -86,11 +86,11 @@ fn a_message_of_too_many_values_is_not_read() {
     let zeros = format!("[{}0]", "0,".repeat(VALUES_MAX));
     let list = format!(r#"{{"jsonrpc":"2.0","id":3,"result":{{"tools":{zeros}}}}}"#);
     assert!(matches!(
-        wire.look_at(list.as_bytes()),
+        wire.look_at(list.clone().into_bytes()),
         Reading::TooManyValues(Some(RequestId::Number(3)))
     ));
     let note = format!(r#"{{"jsonrpc":"2.0","method":"x","params":{zeros}}}"#);
-    assert!(matches!(wire.look_at(note.as_bytes()), Reading::TooManyValues(None)));
+    assert!(matches!(wire.look_at(note.into_bytes()), Reading::TooManyValues(None)));
 
     let tag = tag("{}");
     wire.record_outgoing(&request(3, &tag, json!(null)));
