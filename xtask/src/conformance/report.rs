@@ -76,8 +76,8 @@ impl Page<'_> {
         let Some(scenario) = column.results.find(name) else { return "did not run".to_owned() };
         match (scenario.passes, scenario.warnings) {
             (true, 0) => "passes".to_owned(),
-            // How many there are depends on the machine's speed.
-            (true, _) => "passes, with warnings".to_owned(),
+            (true, 1) => "passes, 1 warning".to_owned(),
+            (true, warnings) => format!("passes, {warnings} warnings"),
             (false, _) => match self.differences.cause(column, name) {
                 Some(cause) => format!("no [{}]", cause + 1),
                 None => "no".to_owned(),

@@ -34,9 +34,10 @@ const RETRY_BACKOFF: Duration = Duration::from_secs(1);
 const RETRY_BACKOFF_MAX: Duration = Duration::from_secs(60);
 /// How long after a failed attempt a call that needs the server has the next one made.
 const ON_DEMAND_BACKOFF: Duration = Duration::from_secs(1);
-/// How long a server that changes its tools is left to finish changing them. When it goes on, the
-/// pause before each listing is twice the one before.
-const LIST_CHANGE_GRACE: Duration = Duration::from_millis(500);
+/// How long changes that a server reports one after the other are collected before it is listed.
+const LIST_CHANGE_GRACE: Duration = Duration::from_millis(50);
+/// The pause between the first listings of a server that goes on changing; later ones are longer.
+const LIST_CHANGE_BACKOFF: Duration = Duration::from_millis(500);
 /// How old a listing is at least when agents have the server list again.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -85,7 +86,7 @@ impl ServerConnector {
             phase: watch::Sender::new(ConnectionPhase::Configured),
             requested_attempt: watch::Sender::new(0),
             refresh_requested: Notify::new(),
-            change_pace: Mutex::new(ChangePace::new(LIST_CHANGE_GRACE)),
+            change_pace: Mutex::new(ChangePace::new(LIST_CHANGE_BACKOFF)),
             handshake: Mutex::new(Handshake::Discover),
             unavailable: RwLock::default(),
         }
