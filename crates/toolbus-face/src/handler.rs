@@ -28,7 +28,7 @@ use toolbus_wire::name::AgentName;
 use crate::client_params::ClientParams;
 use crate::input_rounds::RequestAnswer;
 use crate::log::SessionLog;
-use crate::offer::{self, BesideTools, Offer, Target};
+use crate::offer::{self, BesideTools, Era, Offer, Target};
 use crate::outcome::{self, ServerErrors};
 use crate::pending_call::{CallOutcome, ClientLinks, NewCall};
 use crate::protocol_version;
@@ -185,11 +185,12 @@ impl Handler {
         let tools = self.offer.tools(&self.scope).await.map_err(unavailable_error)?;
 
         let cursor = request.and_then(|request| request.cursor);
-        let mut page = offer::list_page(&tools, cursor.as_deref())?;
-        if !protocol_version::is_stateless(&context) {
-            offer::for_the_older_era(&mut page.tools);
-        }
-        Ok(page)
+        let is_stateless = protocol_version::is_stateless(&context);
+        let era = if is_stateless { Era::Stateless } else { Era::Older };
+        let page = offer::list_page(&tools, cursor.as_deref(), era)?;
+        let mut stand_in = ListToolsResult::with_all_items(Vec::new());
+        stand_in.meta = Some(ResultSlot::of(&context).keep(page));
+        Ok(stand_in)
     }
 
     pub(crate) async fn call_tool(
@@ -267,7 +268,10 @@ impl Handler {
         let requests = self.offer.prompts(&self.scope, &context.ct);
         let requests =
             requests.ok_or_else(ErrorData::method_not_found::<ListPromptsRequestMethod>)?;
-        requests.prompts(request.and_then(|request| request.cursor)).await
+        let prompts = requests.prompts(request.and_then(|request| request.cursor)).await?;
+        let mut stand_in = ListPromptsResult::with_all_items(Vec::new());
+        stand_in.meta = Some(ResultSlot::of(&context).keep(prompts));
+        Ok(stand_in)
     }
 
     pub(crate) async fn get_prompt(

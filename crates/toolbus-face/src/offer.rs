@@ -6,13 +6,14 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use rmcp::model::{ErrorData, ListToolsResult, Tool, ToolAnnotations};
-use serde_json::{Map, Value, json};
+use rmcp::model::{ErrorData, Tool, ToolAnnotations};
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use toolbus_mcp_agent::{EXACT, provider_of, read_subject};
+use toolbus_mcp_agent::{EXACT, definition_of, provider_of, read_subject};
 use toolbus_tools::call::CallError;
 use toolbus_tools::id::ToolId;
 use toolbus_tools::{Scope, View};
+use toolbus_wire::json::RawJson;
 use toolbus_wire::message::mcp::{McpFeature, McpRevisions, McpServerSummary, McpToolDetails};
 
 use crate::FaceDeps;
@@ -44,16 +45,24 @@ impl ServerOffer {
     }
 }
 
+/// A tool as clients are shown it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ListedTool {
+    pub(crate) name: String,
+    /// Its definition, as its server wrote it where it is one of a server.
+    definition: RawJson,
+}
+
 /// The tools of one MCP server as they were listed last.
 #[derive(Default)]
 struct ListedTools {
-    tools: Arc<Vec<Tool>>,
+    tools: Arc<Vec<ListedTool>>,
     /// The number that the list had when it was asked for; `None` where it was not, or had none.
     revision: Option<u64>,
 }
 
 impl ListedTools {
-    fn find(&self, name: &str) -> Option<&Tool> {
+    fn find(&self, name: &str) -> Option<&ListedTool> {
         self.tools.iter().find(|tool| tool.name == name)
     }
 
@@ -205,11 +214,14 @@ impl Offer {
     ///
     /// # Errors
     /// When the bridge does not tell those of its server.
-    pub(crate) async fn tools(&self, scope: &Arc<Scope>) -> Result<Arc<Vec<Tool>>, CallError> {
+    pub(crate) async fn tools(
+        &self,
+        scope: &Arc<Scope>,
+    ) -> Result<Arc<Vec<ListedTool>>, CallError> {
         let view = &scope.view;
         let Some(server) = &self.server else {
             let tools = self.deps.invoker.registry().snapshot();
-            let seen = tools.seen_by(view).map(|entry| of_agent(&entry.tool));
+            let seen = tools.seen_by(view).map(|entry| ListedTool::of_agent(&entry.tool));
             return Ok(Arc::new(seen.collect()));
         };
 
@@ -219,7 +231,11 @@ impl Offer {
         let subject = read_subject(&server.name, "tools/list");
         let listing = |_| self.deps.directory.details(&server.name);
         let details = self.deps.read_list(call, subject, listing).await?;
-        let tools: Arc<Vec<_>> = Arc::new(details.tools.into_iter().map(of_server).collect());
+        let listed = |tool: McpToolDetails| {
+            let definition = definition_of(&tool);
+            ListedTool { name: tool.name, definition }
+        };
+        let tools: Arc<Vec<_>> = Arc::new(details.tools.into_iter().map(listed).collect());
 
         // Whole, for every client: what one of them sees is looked at each time.
         *server.catalogue.write() = ListedTools { tools: Arc::clone(&tools), revision };
@@ -236,8 +252,11 @@ impl Offer {
             return None;
         }
         match &self.server {
-            None => self.deps.invoker.registry().find(name).map(|tool| of_agent(&tool.tool)),
-            Some(server) => server.catalogue.read().find(name).cloned(),
+            None => {
+                let tool = self.deps.invoker.registry().find(name)?;
+                ListedTool::of_agent(&tool.tool).to_tool()
+            }
+            Some(server) => server.catalogue.read().find(name)?.to_tool(),
         }
     }
 
@@ -312,14 +331,16 @@ impl Offer {
     }
 }
 
-/// One page of a list. The cursor is the name of the last tool of the page before.
+/// One page of a list, as the result that has it. The cursor is the name of the last tool of the
+/// page before.
 ///
 /// # Errors
 /// When the cursor is none.
 pub(crate) fn list_page(
-    tools: &[Tool],
+    tools: &[ListedTool],
     cursor: Option<&str>,
-) -> Result<ListToolsResult, ErrorData> {
+    era: Era,
+) -> Result<RawJson, ErrorData> {
     let begin = match cursor {
         None => 0,
         Some(cursor) => {
@@ -329,25 +350,60 @@ pub(crate) fn list_page(
         }
     };
 
-    let page: Vec<Tool> = tools.iter().skip(begin).take(PAGE).cloned().collect();
+    let page = &tools[begin..tools.len().min(begin + PAGE)];
     let is_last = begin + page.len() == tools.len();
-    let next = page.last().filter(|_| !is_last).map(|tool| tool.name.to_string());
-    let mut result = ListToolsResult::with_all_items(page);
-    result.next_cursor = next;
+    let next = page.last().filter(|_| !is_last).map(|tool| RawJson::of(&tool.name));
+    let page: Vec<RawJson> = page.iter().map(|tool| tool.for_era(era)).collect();
+    let page = RawJson::of(&page);
 
-    Ok(result)
+    let members = [("tools", Some(&page)), ("nextCursor", next.as_ref())];
+    let members = members.into_iter().filter_map(|(name, json)| Some((name, json?.as_ref())));
+    Ok(RawJson::of_members(members))
 }
 
-fn of_agent(tool: &toolbus_tools::Tool) -> Tool {
+/// An era of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Era {
+    /// The one with sessions, where a value is an object.
+    Older,
+    Stateless,
+}
+
+impl ListedTool {
+    /// A tool of the agent. One of a server is shown under its name here, and otherwise as the
+    /// server has it.
+    fn of_agent(tool: &toolbus_tools::Tool) -> Self {
+        let name = RawJson::of(&tool.name);
+        let definition = match &tool.mcp_definition {
+            Some(written) => written.with_member("name", Some(&name)),
+            None => RawJson::of(&own_definition(tool)),
+        };
+        Self { name: tool.name.clone(), definition }
+    }
+
+    /// The definition in rmcp's type; `None` where it has another form.
+    fn to_tool(&self) -> Option<Tool> {
+        serde_json::from_str(self.definition.text()).ok()
+    }
+
+    /// The definition as a client of this era takes it.
+    fn for_era(&self, era: Era) -> RawJson {
+        let output = self.definition.member("outputSchema").filter(|_| era == Era::Older);
+        let is_of_object = |schema: &RawJson| {
+            schema.member("type").is_some_and(|kind| kind.text() == r#""object""#)
+        };
+        match output.is_some_and(|schema| !is_of_object(&schema)) {
+            true => self.definition.with_member("outputSchema", None),
+            false => self.definition.clone(),
+        }
+    }
+}
+
+fn own_definition(tool: &toolbus_tools::Tool) -> Tool {
     let schema = tool.parameters.as_object().cloned().unwrap_or_default();
-    // What a server leaves open stays open.
-    let declared =
-        tool.mcp.annotations.clone().and_then(|value| serde_json::from_value(value).ok());
-    let annotations = declared.unwrap_or_else(|| {
-        ToolAnnotations::new()
-            .read_only(tool.annotations.read_only)
-            .idempotent(tool.annotations.idempotent)
-    });
+    let annotations = ToolAnnotations::new()
+        .read_only(tool.annotations.read_only)
+        .idempotent(tool.annotations.idempotent);
     let mut offered = Tool::new(tool.name.clone(), tool.description.clone(), schema)
         .with_annotations(annotations);
 
@@ -359,39 +415,7 @@ fn of_agent(tool: &toolbus_tools::Tool) -> Tool {
     offered.icons = serde_json::from_value(Value::Array(tool.icons.clone()))
         .ok()
         .filter(|icons: &Vec<_>| !icons.is_empty());
-    offered.meta = tool.mcp.meta.clone().and_then(|value| serde_json::from_value(value).ok());
     offered
-}
-
-fn of_server(tool: McpToolDetails) -> Tool {
-    let schema = tool.parameters_schema.as_deref().map(serde_json::from_str);
-    // A schema that is none takes everything: the server itself says what it does not take.
-    let schema = schema.and_then(Result::ok).unwrap_or_else(any_object);
-    let mut offered = Tool::new(tool.name, tool.description, schema);
-    offered.title = tool.title;
-
-    // What has another form than the protocol's is nothing that a client could read.
-    let output = tool.output_schema.as_deref().map(serde_json::from_str);
-    offered.output_schema = output.and_then(Result::ok).map(Arc::new);
-    offered.annotations = tool.annotations.and_then(|value| serde_json::from_value(value).ok());
-    offered.icons = tool.icons.and_then(|value| serde_json::from_value(value).ok());
-    offered.meta = tool.meta.and_then(|value| serde_json::from_value(value).ok());
-
-    offered
-}
-
-/// The tools as a client of the older era takes them: there, a value is an object.
-pub(crate) fn for_the_older_era(tools: &mut [Tool]) {
-    for tool in tools {
-        let is_object = |schema: &Arc<Map<String, Value>>| {
-            schema.get("type").is_some_and(|kind| kind == "object")
-        };
-        tool.output_schema = tool.output_schema.take().filter(is_object);
-    }
-}
-
-fn any_object() -> Map<String, Value> {
-    Map::from_iter([("type".to_owned(), json!("object"))])
 }
 
 #[cfg(test)]

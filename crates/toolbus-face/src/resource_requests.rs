@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use rmcp::model::{ErrorCode, ErrorData, ListPromptsResult, Prompt};
+use rmcp::model::{ErrorCode, ErrorData, Prompt};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::Asker;
 use toolbus_mcp_agent::read_subject;
@@ -64,11 +64,8 @@ impl ServerRequests<'_> {
         self.deps.read(call, subject, read)
     }
 
-    /// All prompts: they are few, so there is one page of them.
-    pub(crate) async fn prompts(
-        &self,
-        cursor: Option<String>,
-    ) -> Result<ListPromptsResult, ErrorData> {
+    /// The result with all prompts: they are few, so there is one page of them.
+    pub(crate) async fn prompts(&self, cursor: Option<String>) -> Result<RawJson, ErrorData> {
         if cursor.is_some() {
             return Err(ErrorData::invalid_params("the cursor is none", None));
         }
@@ -77,8 +74,10 @@ impl ServerRequests<'_> {
         let details = self.admit("prompts/list", &Asker::none(), listing).await.map_err(error)?;
         let prompts = details.prompts.into_iter().flatten();
         // What is no prompt is nothing that a client could ask for.
-        let prompts = prompts.filter_map(|prompt| serde_json::from_value::<Prompt>(prompt).ok());
-        Ok(ListPromptsResult::with_all_items(prompts.collect()))
+        let prompts =
+            prompts.filter(|prompt| serde_json::from_str::<Prompt>(prompt.text()).is_ok());
+        let prompts = RawJson::of(&prompts.collect::<Vec<_>>());
+        Ok(RawJson::of_members([("prompts", prompts.as_ref())]))
     }
 
     /// Has the server answer a request of the client.

@@ -13,6 +13,7 @@ use toolbus_tools::call::Invocation;
 use toolbus_tools::id::{SessionId, ToolId};
 use toolbus_tools::registry::{self, Provider};
 use toolbus_tools::{Guides, Output, Registry, Scope, Tool};
+use toolbus_wire::json::RawJson;
 use toolbus_wire::message::mcp::{
     McpGetServiceDetailsResponse, McpServerSummary, McpServersIndexed, McpToolDetails,
 };
@@ -65,7 +66,7 @@ async fn serve_notes(bus: &Arc<dyn Bus>) -> Consumer {
             let details = McpGetServiceDetailsResponse {
                 server_name: "notes".to_owned(),
                 tools: vec![tool("add"), tool("erase")],
-                prompts: Some(vec![json!({"name": "review"})]),
+                prompts: Some(vec![RawJson::of(&json!({"name": "review"}))]),
                 ..Default::default()
             };
             let Envelope { correlation_id, reply_to, .. } = delivery.envelope;

@@ -17,12 +17,14 @@ use toolbus_bus::{CallContext, Deadline};
 use toolbus_tools::call::{CallError, Invocation, Output};
 use toolbus_tools::registry::{Offer, Provider, ToolState};
 use toolbus_tools::subject::Subject;
-use toolbus_tools::tool::{Annotations, McpMembers, Risk};
+use toolbus_tools::tool::{Annotations, Risk};
 use toolbus_tools::{Executor, Registry, Tool};
+use toolbus_wire::json::RawJson;
 use toolbus_wire::message::mcp::{
     McpGetServiceDetailsRequest, McpGetServiceDetailsResponse, McpServerSummary, McpToolDetails,
 };
 
+use crate::definition::definition_of;
 use crate::direct_name::{direct_name, marked_name};
 use crate::index::{Index, IndexedServer};
 use crate::manage::{self, ask};
@@ -230,17 +232,17 @@ impl DirectTools {
         name: &str,
         details: &McpToolDetails,
     ) -> Offer {
-        let annotations = annotations_of(details.annotations.as_ref());
-        let value = |text: Option<&str>| text.and_then(|text| serde_json::from_str(text).ok());
+        let declared = details.annotations.as_ref().map(RawJson::text);
+        let value =
+            |text: Option<&str>| text.and_then(|text| serde_json::from_str::<Value>(text).ok());
+        let annotations = annotations_of(value(declared).as_ref());
         let parameters = value(details.parameters_schema.as_deref());
+        let icons = value(details.icons.as_ref().map(RawJson::text));
         let tool = Tool {
             title: details.title.clone(),
             output_schema: value(details.output_schema.as_deref()),
-            icons: details.icons.as_ref().and_then(Value::as_array).cloned().unwrap_or_default(),
-            mcp: McpMembers {
-                annotations: details.annotations.clone(),
-                meta: details.meta.clone(),
-            },
+            icons: icons.as_ref().and_then(Value::as_array).cloned().unwrap_or_default(),
+            mcp_definition: Some(definition_of(details)),
             annotations,
             risk: if annotations.read_only { Risk::Low } else { Risk::High },
             ..Tool::new(name, details.description.clone(), provider_of(server.as_str()))

@@ -7,6 +7,7 @@
 //! this crate holds no credentials, no protocol library and no processes.
 
 mod announced;
+mod definition;
 mod direct;
 pub mod direct_name;
 mod directory;
@@ -24,6 +25,7 @@ mod subscribe;
 mod tools;
 
 pub use announced::AnnouncedServers;
+pub use definition::definition_of;
 pub use directory::{ANNOUNCEMENT_FLOW, McpDirectory};
 pub use index::Servers;
 pub use resolve::{EXACT, management_id, provider_of, read_subject, subject_of};

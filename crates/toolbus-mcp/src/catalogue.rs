@@ -3,9 +3,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use rmcp::model::Tool as McpTool;
-use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
+use toolbus_wire::json::RawJson;
 use toolbus_wire::message::mcp::McpToolDetails;
 
 use toolbus_tools::subject::DefinitionDigest;
@@ -14,6 +13,7 @@ use crate::tool_filter::{ToolFilter, ToolPattern};
 use crate::trust::definition::Definition;
 use crate::trust::findings::{Findings, NameFault, quote_name};
 use crate::trust::hidden::{self, HiddenCounts};
+use crate::written_definition::WrittenDefinition;
 
 /// Most tools of one server; those after are not taken.
 pub const TOOLS_MAX: usize = 10_000;
@@ -27,7 +27,14 @@ const BESIDE_BYTES_MAX: usize = 64 << 10;
 /// Longest name of a tool, in bytes, as the protocol has it (SEP-986).
 pub const TOOL_NAME_BYTES_MAX: usize = 128;
 
-/// A tool of a server.
+/// The members of a definition that are shown to people and programs, and not to models.
+const ICONS: &str = "icons";
+const META: &str = "_meta";
+/// The other members that have a field here.
+const KNOWN_MEMBERS: [&str; 6] =
+    ["name", "title", "description", "inputSchema", "outputSchema", "annotations"];
+
+/// A tool of a server. Texts of JSON are as the server wrote them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tool {
     /// Its name, exactly as the server has it.
@@ -41,20 +48,33 @@ pub(crate) struct Tool {
     /// JSON Schema of the values that it gives, as text.
     pub(crate) output_schema: Option<String>,
     /// What it says of its effects.
-    pub(crate) annotations: Option<Value>,
+    pub(crate) annotations: Option<RawJson>,
     /// Its pictures. They are for people, so they are not part of what is pinned.
-    pub(crate) icons: Option<Value>,
+    pub(crate) icons: Option<RawJson>,
     /// Its `_meta`, which models are not shown either.
-    pub(crate) meta: Option<Value>,
+    pub(crate) meta: Option<RawJson>,
+    /// What else its definition has, as an object.
+    pub(crate) extra: Option<RawJson>,
+    /// The server says that running it changes nothing.
+    pub(crate) is_read_only: bool,
     /// The server says that running it twice is the same as once, or changes nothing.
     pub(crate) may_repeat: bool,
 }
 
 impl Tool {
-    /// The server says that it changes nothing.
-    pub(crate) fn is_read_only(&self) -> bool {
-        let hint = self.annotations.as_ref().and_then(|declared| declared.get("readOnlyHint"));
-        hint.and_then(Value::as_bool) == Some(true)
+    /// The length of what is kept of it, in bytes.
+    fn bytes(&self) -> usize {
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let json = |json: &Option<RawJson>| json.as_ref().map_or(0, |json| json.text().len());
+        self.name.len()
+            + self.description.len()
+            + self.parameters_schema.len()
+            + text(&self.title)
+            + text(&self.output_schema)
+            + [&self.annotations, &self.icons, &self.meta, &self.extra]
+                .map(json)
+                .iter()
+                .sum::<usize>()
     }
 
     /// A digest of the definition that callers decide about.
@@ -132,6 +152,7 @@ impl Catalogue {
                 annotations: tool.annotations.clone(),
                 icons: tool.icons.clone(),
                 meta: tool.meta.clone(),
+                extra_members: tool.extra.clone(),
             })
             .collect()
     }
@@ -161,7 +182,7 @@ impl<'a> Listing<'a> {
         }
     }
 
-    pub(crate) fn add_page(&mut self, page: Vec<McpTool>) {
+    pub(crate) fn add_page(&mut self, page: Vec<RawJson>) {
         for tool in page {
             if self.taken == TOOLS_MAX {
                 return self.mark_cut("too many tools");
@@ -188,19 +209,21 @@ impl<'a> Listing<'a> {
         self.catalogue
     }
 
-    fn add_tool(&mut self, mcp: &McpTool) {
-        if self.catalogue.by_name.contains_key(&*mcp.name) {
+    fn add_tool(&mut self, written: &RawJson) {
+        let read = WrittenDefinition::read(written).filter(is_tool);
+        let Some(read) = read else { return self.mark_cut("a tool that cannot be read") };
+        let name = read.text("name").unwrap_or_default();
+        if self.catalogue.by_name.contains_key(name) {
             return self.mark_cut("two tools of the same name");
         }
 
-        self.unmatched.retain(|pattern| !pattern.matches(&mcp.name));
-        if !self.filter.permits(&mcp.name) {
+        self.unmatched.retain(|pattern| !pattern.matches(name));
+        if !self.filter.permits(name) {
             return;
         }
 
-        let Some((tool, definition)) = self.read_tool(mcp) else { return };
-        let bytes_of = |value: &Option<Value>| value.as_ref().map_or(0, |v| v.to_string().len());
-        let bytes = definition.text.len() + bytes_of(&tool.icons) + bytes_of(&tool.meta);
+        let Some((tool, definition)) = self.read_tool(read) else { return };
+        let bytes = tool.bytes();
         if self.bytes + bytes > CATALOGUE_BYTES_MAX {
             return self.mark_cut("too many bytes of tools");
         }
@@ -213,47 +236,55 @@ impl<'a> Listing<'a> {
 
     /// Reads a tool without what is hidden in its texts. `None` when something is hidden in a name,
     /// or its own name is none that the protocol has.
-    fn read_tool(&mut self, mcp: &McpTool) -> Option<(Tool, Definition)> {
-        let says = |hint: Option<bool>| hint == Some(true);
-        let hints = mcp.annotations.as_ref();
+    fn read_tool(&mut self, mut read: WrittenDefinition<'_>) -> Option<(Tool, Definition)> {
         let findings = &mut self.catalogue.findings;
-        let mut members = definition_members(mcp);
         let mut found = HiddenCounts::default();
-        let mut clean = true;
+        let name = read.text("name").unwrap_or_default().to_owned();
+        let place = || format!("tool {}", quote_name(&name));
 
-        if !is_tool_name(&mcp.name) {
-            findings.refuse(format!("tool {}", quote_name(&mcp.name)), NameFault::Alphabet);
+        if !is_tool_name(&name) {
+            findings.refuse(place(), NameFault::Alphabet);
             return None;
         }
 
-        for value in members.values_mut() {
-            clean &= hidden::clean_json(value, &mut found);
-        }
-
-        if !clean {
-            findings.refuse(format!("tool {}", quote_name(&mcp.name)), NameFault::Hidden);
+        let icons = read.take(ICONS).and_then(clean_beside);
+        let meta = read.take(META).and_then(clean_beside);
+        if !read.clean(&mut found) {
+            findings.refuse(place(), NameFault::Hidden);
             return None;
         }
 
         if !found.is_empty() {
-            findings.hidden.push((format!("tool {}", quote_name(&mcp.name)), found));
+            findings.hidden.push((place(), found));
         }
 
-        let text = |member: &str| members.get(member).and_then(Value::as_str).map(str::to_owned);
+        let says = |hint| read.get("annotations").and_then(|all| all.get(hint)?.as_bool());
+        let is_read_only = says("readOnlyHint") == Some(true);
+        let text = |member| read.text(member).map(str::to_owned);
+        let json_text = |member| read.written(member).map(|json| json.text().to_owned());
         let tool = Tool {
-            name: mcp.name.to_string(),
             title: text("title"),
             description: text("description").unwrap_or_default(),
-            parameters_schema: members["inputSchema"].to_string(),
-            output_schema: members.get("outputSchema").map(Value::to_string),
-            annotations: members.get("annotations").cloned(),
-            icons: clean_beside(mcp.icons.as_ref()),
-            meta: clean_beside(mcp.meta.as_ref()),
-            may_repeat: hints.is_some_and(|h| says(h.read_only_hint) || says(h.idempotent_hint)),
+            parameters_schema: json_text("inputSchema").unwrap_or_default(),
+            output_schema: json_text("outputSchema"),
+            annotations: read.written("annotations"),
+            icons,
+            meta,
+            extra: read.without(&KNOWN_MEMBERS),
+            is_read_only,
+            may_repeat: is_read_only || says("idempotentHint") == Some(true),
+            name,
         };
 
-        Some((tool, Definition::new(members)))
+        Some((tool, read.into_definition()))
     }
+}
+
+/// Whether a definition has what the protocol says of every tool.
+fn is_tool(read: &WrittenDefinition<'_>) -> bool {
+    read.text("name").is_some()
+        && read.get("inputSchema").is_some_and(Value::is_object)
+        && ["title", "description"].iter().all(|name| read.may_be_text(name))
 }
 
 /// Whether a tool may be called this, by the protocol (SEP-986, which has the slash, too).
@@ -268,33 +299,10 @@ fn is_tool_name(name: &str) -> bool {
 
 /// What is beside a tool's definition, its icons or its `_meta`, where nothing is hidden in it and
 /// it is short.
-fn clean_beside(member: Option<&impl Serialize>) -> Option<Value> {
-    let mut member = serde_json::to_value(member?).ok()?;
+fn clean_beside((mut member, written): (Value, RawJson)) -> Option<RawJson> {
     let mut found = HiddenCounts::default();
-    let bytes = member.to_string().len();
     let is_clean = hidden::clean_json(&mut member, &mut found) && found.is_empty();
-    (is_clean && bytes <= BESIDE_BYTES_MAX).then_some(member)
-}
-
-/// The members of a tool's definition. Its icons and what others may make of `_meta` are not shown
-/// to models.
-fn definition_members(mcp: &McpTool) -> Map<String, Value> {
-    let mut members = Map::new();
-    let mut set = |name: &str, value: Option<Value>| {
-        if let Some(value) = value {
-            members.insert(name.to_owned(), value);
-        }
-    };
-
-    set("name", Some(Value::from(&*mcp.name)));
-    set("title", mcp.title.clone().map(Value::from));
-    set("description", mcp.description.as_deref().map(Value::from));
-    set("inputSchema", Some(Value::Object((*mcp.input_schema).clone())));
-    set("outputSchema", mcp.output_schema.as_ref().map(|schema| Value::Object((**schema).clone())));
-
-    let annotations = mcp.annotations.as_ref().map(serde_json::to_value);
-    set("annotations", annotations.and_then(Result::ok));
-    members
+    (is_clean && written.text().len() <= BESIDE_BYTES_MAX).then_some(written)
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ pub mod supervisor;
 mod tool_filter;
 mod transport;
 pub mod trust;
+mod written_definition;
 
 pub use auth::login;
 pub use call::{Call, CallError, Caller, Naming};

@@ -3,13 +3,14 @@
 //! Prompts are few and are kept; resources may be many and are listed on request. What a
 //! prompt says of itself passes the check for hidden text, as what tools say does.
 
-use rmcp::model::Prompt;
 use serde_json::Value;
+use toolbus_wire::json::RawJson;
 use toolbus_wire::message::mcp::McpFeature;
 
 use crate::trust::definition::Definition;
 use crate::trust::findings::{Findings, NameFault, quote_name};
 use crate::trust::hidden::{self, HiddenCounts};
+use crate::written_definition::WrittenDefinition;
 
 /// Most prompts of one server; those after are not taken.
 pub(crate) const PROMPTS_MAX: usize = 1_000;
@@ -23,8 +24,8 @@ pub(crate) const RESOURCES_MAX: usize = 10_000;
 /// What one server offers beside tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Offer {
-    /// Prompts as a bridge describes them to agents, by their names, in the server's order.
-    pub(crate) prompts: Vec<(String, Value)>,
+    /// Prompts as the server describes them, by their names, in the server's order.
+    pub(crate) prompts: Vec<(String, RawJson)>,
     /// Resources and templates of resources.
     pub(crate) resources: usize,
     pub(crate) features: Features,
@@ -60,49 +61,27 @@ impl Features {
 impl Offer {
     /// The prompts of a listing, within the limits and without what is hidden in their texts. One
     /// with something hidden in a name is not taken: its name is what it is asked for by.
-    pub(crate) fn prompts_of(listed: Vec<Prompt>) -> Self {
+    pub(crate) fn prompts_of(listed: Vec<RawJson>) -> Self {
         let mut bytes = 0;
-        let mut prompts: Vec<(String, Value)> = Vec::new();
+        let mut prompts: Vec<(String, RawJson)> = Vec::new();
+        let mut definitions = Vec::new();
         let mut findings = Findings::default();
 
-        for prompt in listed.into_iter().take(PROMPTS_MAX) {
-            let mut description = serde_json::to_value(&prompt).unwrap_or_default();
-            let place = || format!("prompt {}", quote_name(&prompt.name));
-            let mut arguments = prompt.arguments.iter().flatten();
-
-            if !(1..=PROMPT_NAME_BYTES_MAX).contains(&prompt.name.len()) {
-                findings.refuse(place(), NameFault::Length);
+        for written in listed.into_iter().take(PROMPTS_MAX) {
+            let Some((name, described, definition)) = read_prompt(&written, &mut findings) else {
                 continue;
-            }
-
-            if !hidden::is_clean_name(&prompt.name)
-                || !arguments.all(|argument| hidden::is_clean_name(&argument.name))
-            {
-                findings.refuse(place(), NameFault::Hidden);
-                continue;
-            }
-
-            let mut found = HiddenCounts::default();
-            hidden::clean_json(&mut description, &mut found);
-            if !found.is_empty() {
-                findings.hidden.push((place(), found));
-            }
-
-            bytes += description.to_string().len();
-            let is_known = prompts.iter().any(|(name, _)| *name == prompt.name);
+            };
+            bytes += described.text().len();
+            let is_known = prompts.iter().any(|(known, _)| *known == name);
             if bytes > PROMPTS_BYTES_MAX || is_known {
                 continue;
             }
 
-            prompts.push((prompt.name, description));
+            definitions.push((name.clone(), definition));
+            prompts.push((name, described));
         }
 
-        let definitions = prompts.iter().map(|(name, described)| {
-            let members = described.as_object().cloned().unwrap_or_default();
-            (name.clone(), Definition::new(members))
-        });
-        let definitions = Some(definitions.collect());
-        Self { prompts, findings, definitions, ..Self::default() }
+        Self { prompts, findings, definitions: Some(definitions), ..Self::default() }
     }
 
     /// The definitions of its prompts, which are not kept here.
@@ -133,10 +112,48 @@ impl Offer {
         (!self.prompts.is_empty()).then(names)
     }
 
-    pub(crate) fn prompt_details(&self) -> Option<Vec<Value>> {
+    pub(crate) fn prompt_details(&self) -> Option<Vec<RawJson>> {
         let details = || self.prompts.iter().map(|(_, details)| details.clone()).collect();
         (!self.prompts.is_empty()).then(details)
     }
+}
+
+/// Reads a prompt without what is hidden in its texts. `None` when something is hidden in a name, or
+/// it is no prompt.
+fn read_prompt(
+    written: &RawJson,
+    findings: &mut Findings,
+) -> Option<(String, RawJson, Definition)> {
+    let mut read = WrittenDefinition::read(written)?;
+    let name = read.text("name")?.to_owned();
+    let place = || format!("prompt {}", quote_name(&name));
+    let arguments = argument_names(&read)?;
+
+    if !(1..=PROMPT_NAME_BYTES_MAX).contains(&name.len()) {
+        findings.refuse(place(), NameFault::Length);
+        return None;
+    }
+
+    let has_clean_names = hidden::is_clean_name(&name)
+        && arguments.iter().all(|argument| hidden::is_clean_name(argument));
+    let mut found = HiddenCounts::default();
+    if !read.clean(&mut found) || !has_clean_names {
+        findings.refuse(place(), NameFault::Hidden);
+        return None;
+    }
+
+    if !found.is_empty() {
+        findings.hidden.push((place(), found));
+    }
+    let described = read.without(&[])?;
+    Some((name, described, read.into_definition()))
+}
+
+/// The names of a prompt's arguments; `None` where they are none that a client could give.
+fn argument_names(read: &WrittenDefinition<'_>) -> Option<Vec<String>> {
+    let Some(arguments) = read.get("arguments") else { return Some(Vec::new()) };
+    let name = |argument: &Value| argument.get("name")?.as_str().map(str::to_owned);
+    arguments.as_array()?.iter().map(name).collect()
 }
 
 /// The count for the wire, where members of nothing are left out.

@@ -268,7 +268,7 @@ impl Server {
             timeouts: Some(self.limiter.timeouts()),
             revisions: Some(listing.revisions),
             tool_fingerprints: Some(listing.catalogue.fingerprints()),
-            read_only_tools: listing.catalogue.names_where(|tool| tool.is_read_only()),
+            read_only_tools: listing.catalogue.names_where(|tool| tool.is_read_only),
             idempotent_tools: listing.catalogue.names_where(|tool| tool.may_repeat),
             ..McpServerSummary::default()
         })

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
+use toolbus_wire::json::RawJson;
 
 use crate::call::{CallError, Invocation, Output};
 use crate::subject::Subject;
@@ -37,8 +38,8 @@ pub struct Tool {
     pub tags: Vec<String>,
     /// What it says of its side effects.
     pub annotations: Annotations,
-    /// What an MCP server says of it beside that, for MCP clients.
-    pub mcp: McpMembers,
+    /// Its definition as an MCP server wrote it, for MCP clients, who read more of it.
+    pub mcp_definition: Option<RawJson>,
     /// How much harm it can do.
     pub risk: Risk,
     /// Models are not shown it until they search for it.
@@ -48,15 +49,6 @@ pub struct Tool {
     /// What the check says of a missing argument, with `{}` for its name, where models know a
     /// fixed text.
     pub missing_argument: Option<&'static str>,
-}
-
-/// Members of a tool's definition that are for MCP clients, as the server has them.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct McpMembers {
-    /// All that it says of its effects, with what it leaves open.
-    pub annotations: Option<Value>,
-    /// Its `_meta`.
-    pub meta: Option<Value>,
 }
 
 /// What a tool says of its side effects. Nothing said means the worst.
@@ -105,7 +97,7 @@ impl Tool {
             parameters: json!({"type": "object", "properties": {}}),
             output_schema: None,
             icons: Vec::new(),
-            mcp: McpMembers::default(),
+            mcp_definition: None,
             source: source.into(),
             group: None,
             tags: Vec::new(),

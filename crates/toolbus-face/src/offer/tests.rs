@@ -1,7 +1,12 @@
 use super::*;
 
-fn tools(count: usize) -> Vec<Tool> {
-    (0..count).map(|number| Tool::new(format!("t{number}"), "", any_object())).collect()
+fn tools(count: usize) -> Vec<ListedTool> {
+    let listed = |number| {
+        let name = format!("t{number}");
+        let definition = RawJson::of(&json!({"name": name, "inputSchema": {}}));
+        ListedTool { name, definition }
+    };
+    (0..count).map(listed).collect()
 }
 
 /// The sizes of all pages of a list, and whether they have every tool once and in order.
@@ -9,16 +14,18 @@ fn check_pages(count: usize, expected: &[usize]) {
     let tools = tools(count);
     let (mut sizes, mut seen, mut cursor) = (Vec::new(), Vec::new(), None);
     loop {
-        let result = list_page(&tools, cursor.as_deref()).unwrap();
-        sizes.push(result.tools.len());
-        seen.extend(result.tools);
-        cursor = result.next_cursor;
+        let page = list_page(&tools, cursor.as_deref(), Era::Older).unwrap();
+        let page: Value = serde_json::from_str(page.text()).unwrap();
+        let listed = page["tools"].as_array().unwrap();
+        sizes.push(listed.len());
+        seen.extend(listed.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()));
+        cursor = page.get("nextCursor").map(|cursor| cursor.as_str().unwrap().to_owned());
         if cursor.is_none() {
             break;
         }
     }
     assert_eq!(sizes, expected);
-    assert_eq!(seen, tools);
+    assert_eq!(seen, tools.into_iter().map(|tool| tool.name).collect::<Vec<_>>());
 }
 
 #[test]
@@ -32,55 +39,34 @@ fn pages_have_every_tool_once() {
 
 #[test]
 fn a_cursor_of_nobody_is_refused() {
-    let error = list_page(&tools(3), Some("gone")).unwrap_err();
+    let error = list_page(&tools(3), Some("gone"), Era::Older).unwrap_err();
     assert_eq!(error.code, rmcp::model::ErrorCode::INVALID_PARAMS);
 }
 
 #[test]
-fn a_tool_keeps_its_schema_and_one_without_takes_everything() {
-    let check = |schema: Option<&str>, expected: Value| {
-        let tool = of_server(McpToolDetails {
-            name: "t".to_owned(),
-            description: "d".to_owned(),
-            parameters_schema: schema.map(str::to_owned),
-            ..McpToolDetails::default()
-        });
-        assert_eq!(Value::Object((*tool.input_schema).clone()), expected);
+fn a_tool_of_a_server_is_shown_as_it_was_written_under_its_name_here() {
+    let written = r#"{"name":"t","inputSchema":{"maximum":1.50},"new":[ ],"_meta":{"a":1}}"#;
+    let tool = toolbus_tools::Tool {
+        mcp_definition: RawJson::parse(written.to_owned()).ok(),
+        ..toolbus_tools::Tool::new("s__t", "", "mcp:s")
     };
-    let schema = r#"{"type":"object","$defs":{"a":{}},"if":{},"additionalProperties":false}"#;
-    check(Some(schema), serde_json::from_str(schema).unwrap());
-    for schema in [None, Some("[1]"), Some("{")] {
-        check(schema, json!({"type": "object"}));
-    }
+    let listed = ListedTool::of_agent(&tool);
+    assert_eq!(listed.definition.text(), written.replace(r#""t""#, r#""s__t""#));
+    assert_eq!(listed.to_tool().unwrap().name, "s__t");
 }
 
 #[test]
-fn a_tool_is_as_rich_as_its_server_has_it() {
-    let told = json!({
-        "name": "t",
-        "description": "d",
-        "parametersSchema": {"type": "object"},
-        "title": "T",
-        "outputSchema": {"type": "array", "items": {}},
-        "annotations": {"readOnlyHint": true, "title": "U"},
-        "icons": [{"src": "https://pages.example/t.png", "sizes": ["any"]}],
-    });
-    let mut tools = [of_server(serde_json::from_value(told.clone()).unwrap())];
-    let mut expected = told;
-    expected["inputSchema"] = expected.as_object_mut().unwrap().remove("parametersSchema").unwrap();
-    assert_eq!(serde_json::to_value(&tools[0]).unwrap(), expected);
-    for_the_older_era(&mut tools);
-    expected.as_object_mut().unwrap().remove("outputSchema");
-    assert_eq!(serde_json::to_value(&tools[0]).unwrap(), expected);
-
-    let odd = McpToolDetails {
-        output_schema: Some("[1]".to_owned()),
-        annotations: Some(json!("odd")),
-        icons: Some(json!({"odd": 1})),
-        ..McpToolDetails::default()
+fn clients_of_the_older_era_are_shown_no_values_but_objects() {
+    let tool = |schema: Value| {
+        let definition = json!({"name": "t", "inputSchema": {}, "outputSchema": schema});
+        ListedTool { name: "t".to_owned(), definition: RawJson::of(&definition) }
     };
-    let tool = of_server(odd);
-    assert_eq!((tool.output_schema, tool.annotations, tool.icons), (None, None, None));
+    for (schema, is_of_object) in
+        [(json!({"type": "array"}), false), (json!({"type": "object"}), true)]
+    {
+        let shown = |era| tool(schema.clone()).for_era(era).member("outputSchema").is_some();
+        assert_eq!((shown(Era::Older), shown(Era::Stateless)), (is_of_object, true));
+    }
 }
 
 #[test]

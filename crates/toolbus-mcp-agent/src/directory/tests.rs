@@ -9,6 +9,7 @@ use toolbus_tools::call::{Call, CallTime, Outcome};
 use toolbus_tools::policy::{Decision, PolicyRequest};
 use toolbus_tools::{Door, Invoker, Principal, Scope, View};
 use toolbus_wire::Message;
+use toolbus_wire::json::RawJson;
 use toolbus_wire::message::mcp::{
     McpGetPromptRequest, McpGetPromptResponse, McpListResourcesRequest, McpListResourcesResponse,
     McpNearestNames, McpReadResourceRequest, McpReadResourceResponse, McpToolDetails,
@@ -159,7 +160,7 @@ fn details_of(server: &str) -> McpGetServiceDetailsResponse {
         server_name: summary.server_name,
         title: Some("GitHub MCP Server".to_owned()),
         tools: summary.tool_names.into_iter().map(tool).collect(),
-        prompts: Some(vec![object!({"name": "review"})]),
+        prompts: Some(vec![RawJson::of(&object!({"name": "review"}))]),
         notices: Some(vec!["tool 'delete_repo' has changed".to_owned()]),
         ..McpGetServiceDetailsResponse::default()
     }

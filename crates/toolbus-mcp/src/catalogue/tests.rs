@@ -4,15 +4,15 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn tool(value: Value) -> McpTool {
-    serde_json::from_value(value).expect("a tool")
+fn tool(value: Value) -> RawJson {
+    RawJson::of(&value)
 }
 
-fn named(name: &str) -> McpTool {
+fn named(name: &str) -> RawJson {
     tool(json!({"name": name, "inputSchema": {"type": "object"}}))
 }
 
-fn listed(filter: &ToolFilter, tools: Vec<McpTool>) -> (Vec<String>, Option<&'static str>) {
+fn listed(filter: &ToolFilter, tools: Vec<RawJson>) -> (Vec<String>, Option<&'static str>) {
     let mut listing = Listing::new(filter);
     listing.add_page(tools);
     let cut = listing.cut;
@@ -73,4 +73,59 @@ fn what_is_kept_of_a_tool() {
     let repeatable: Vec<_> = catalogue.tools().filter(|tool| tool.may_repeat).collect();
     assert_eq!(repeatable.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), ["z", "x"]);
     assert_eq!((catalogue.len(), catalogue.find("Z")), (4, None));
+}
+
+fn only(written: &str) -> Option<Tool> {
+    let filter = ToolFilter::default();
+    let mut listing = Listing::new(&filter);
+    listing.add_page(vec![RawJson::parse(written.to_owned()).unwrap()]);
+    let catalogue = listing.finish();
+    catalogue.tools().next().cloned()
+}
+
+#[test]
+fn a_definition_is_shown_as_it_was_written() {
+    let schema = r#"{ "type":"object", "maximum":12345678901234567890123 }"#;
+    let written = format!(
+        r#"{{"name":"t","execution":{{"taskSupport":"later"}},"inputSchema":{schema},"new":1.50}}"#
+    );
+    let kept = only(&written).unwrap();
+    assert_eq!(kept.parameters_schema, schema);
+    let extra = r#"{"execution":{"taskSupport":"later"},"new":1.50}"#;
+    assert_eq!(kept.extra.unwrap().text(), extra);
+}
+
+#[test]
+fn what_readers_may_read_differently_is_shown_as_it_was_looked_through() {
+    let twice = r#"{"name":"t","inputSchema":{},"new":{"a":1,"a":2},"also":0,"also":[]}"#;
+    assert_eq!(only(twice).unwrap().extra.unwrap().text(), r#"{"new":{"a":2},"also":[]}"#);
+    let hidden = "{\"name\":\"t\",\"inputSchema\":{},\"new\":[ \"a\u{200B}b\" ]}";
+    assert_eq!(only(hidden).unwrap().extra.unwrap().text(), r#"{"new":["ab"]}"#);
+    assert!(only("{\"name\":\"t\",\"inputSchema\":{},\"n\u{200B}w\":1}").is_none());
+}
+
+#[test]
+fn what_is_no_tool_costs_no_other() {
+    let pages = vec![
+        tool(json!({"name": "a"})),
+        tool(json!({"name": "b", "title": 1, "inputSchema": {}})),
+        tool(json!(7)),
+        named("c"),
+    ];
+    let (names, cut) = listed(&ToolFilter::default(), pages);
+    assert_eq!((names, cut), (vec!["c".to_owned()], Some("a tool that cannot be read")));
+}
+
+#[test]
+fn what_else_a_definition_has_is_pinned() {
+    let definition = |written: &str| {
+        let filter = ToolFilter::default();
+        let mut listing = Listing::new(&filter);
+        listing.add_page(vec![RawJson::parse(written.to_owned()).unwrap()]);
+        listing.finish().take_definitions().remove(0).1
+    };
+    let plain = definition(r#"{"name":"t","inputSchema":{}}"#);
+    let beside = r#"{"name":"t","inputSchema":{},"_meta":{"a":1},"icons":[],"title":null}"#;
+    assert_eq!(definition(beside), plain);
+    assert_ne!(definition(r#"{"name":"t","inputSchema":{},"new":"obey"}"#), plain);
 }

@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use rmcp::model::{
     ClientRequest, ErrorCode, ListPromptsRequest, ListResourceTemplatesRequest,
-    ListResourcesRequest, ListToolsRequest, PaginatedRequestParams, Prompt, Resource,
-    ResourceTemplate, ServerResult, Tool as McpTool,
+    ListResourcesRequest, ListToolsRequest, PaginatedRequestParams, Resource, ResourceTemplate,
+    ServerResult,
 };
 use rmcp::service::ServiceError;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use tokio::time::timeout;
+use toolbus_wire::json::RawJson;
 
 use super::request_sender::RequestSender;
 use crate::catalogue::{Catalogue, Listing, PAGES_MAX};
@@ -67,7 +70,7 @@ impl<'a> OfferLister<'a> {
         Ok(listing.finish())
     }
 
-    async fn list_tools_page(&self, cursor: Option<String>) -> Result<Page<McpTool>, ServiceError> {
+    async fn list_tools_page(&self, cursor: Option<String>) -> Result<Page<RawJson>, ServiceError> {
         // Not `Peer::list_tools`: that answers from a cache, and with a stale list when the
         // server fails.
         let request = ClientRequest::ListToolsRequest(ListToolsRequest {
@@ -75,10 +78,8 @@ impl<'a> OfferLister<'a> {
             params: PageCursor(cursor).params(),
             extensions: Default::default(),
         });
-        match self.sender.send(request).await? {
-            ServerResult::ListToolsResult(page) => Ok((page.tools, page.next_cursor)),
-            _ => Err(ServiceError::UnexpectedResponse),
-        }
+        let page: ToolsPage = read_page(&self.sender.send_listing(request).await?)?;
+        Ok((page.tools, page.next_cursor))
     }
 
     /// Lists what the server offers beside tools. What it does not list within the time is as it
@@ -115,7 +116,7 @@ impl<'a> OfferLister<'a> {
         None
     }
 
-    async fn list_prompts(&self) -> Result<Vec<Prompt>, ServiceError> {
+    async fn list_prompts(&self) -> Result<Vec<RawJson>, ServiceError> {
         let info = self.sender.server_info();
         if info.is_none_or(|info| info.capabilities.prompts.is_none()) {
             return Ok(Vec::new());
@@ -128,12 +129,9 @@ impl<'a> OfferLister<'a> {
                 params: cursor.params(),
                 extensions: Default::default(),
             };
-            match self.sender.send(ClientRequest::ListPromptsRequest(request)).await? {
-                ServerResult::ListPromptsResult(page) => {
-                    pages.add_page(&cursor, page.prompts, page.next_cursor);
-                }
-                _ => return Err(ServiceError::UnexpectedResponse),
-            }
+            let request = ClientRequest::ListPromptsRequest(request);
+            let page: PromptsPage = read_page(&self.sender.send_listing(request).await?)?;
+            pages.add_page(&cursor, page.prompts, page.next_cursor);
         }
         Ok(pages.entries)
     }
@@ -202,6 +200,27 @@ impl<'a> OfferLister<'a> {
             subscriptions: subscribe == Some(true),
         }
     }
+}
+
+/// A page of tools. What is not read of it is of no use without the page.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ToolsPage {
+    tools: Vec<RawJson>,
+    next_cursor: Option<String>,
+}
+
+/// A page of prompts.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PromptsPage {
+    prompts: Vec<RawJson>,
+    next_cursor: Option<String>,
+}
+
+/// Reads a page as its server wrote it.
+fn read_page<P: DeserializeOwned>(page: &RawJson) -> Result<P, ServiceError> {
+    serde_json::from_str(page.text()).map_err(|_| ServiceError::UnexpectedResponse)
 }
 
 /// The cursor of a requested page; the first page has none.

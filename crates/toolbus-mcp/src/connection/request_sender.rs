@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use opentelemetry::StringValue;
 use rmcp::RoleClient;
-use rmcp::model::{ClientRequest, RequestMetaObject, ServerPeerInfo, ServerResult};
+use rmcp::model::{
+    ClientRequest, GetExtensions as _, RequestMetaObject, ServerPeerInfo, ServerResult,
+};
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, ServiceError};
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
+use toolbus_wire::json::RawJson;
 use tracing::Instrument as _;
 
 use super::CallFailure;
@@ -17,7 +20,7 @@ use super::lifecycle::ConnectionLifecycle;
 use crate::call::CallError;
 use crate::eraser::Eraser;
 use crate::record::{About, Operation, Recorder};
-use crate::transport::intercept::WireState;
+use crate::transport::intercept::{CallTag, WireState};
 
 /// How long the notification that a request is cancelled may take; it waits behind other messages.
 pub(super) const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -59,6 +62,18 @@ impl RequestSender {
 
         operation.end(&response);
         response
+    }
+
+    /// Sends a request for a list, and returns the result as the server wrote it.
+    pub(super) async fn send_listing(
+        &self,
+        mut request: ClientRequest,
+    ) -> Result<RawJson, ServiceError> {
+        let tag = CallTag::of_listing();
+        request.extensions_mut().insert(tag.clone());
+        self.send(request).await?;
+        // What is not set aside is an answer of a kind that nobody asked for.
+        tag.take_result().ok_or(ServiceError::UnexpectedResponse)
     }
 
     /// Begins the recording of a request.

@@ -93,7 +93,7 @@ pub(crate) struct WireState {
     is_initialized: AtomicBool,
 }
 
-/// The tag of one call's requests. It is in their extensions, which are never sent.
+/// The tag of the requests of one call, or of one listing. It is in their extensions, which are never sent.
 #[derive(Clone)]
 pub(crate) struct CallTag(Arc<CallTagState>);
 
@@ -103,14 +103,24 @@ struct CallTagState {
     progress: Progress,
     asker: Asker,
     progress_rate: Mutex<RateWindow>,
-    /// The params of the call as its caller wrote them.
-    params: RawJson,
+    /// The params of the call as its caller wrote them; `None` for a listing of our own.
+    params: Option<RawJson>,
     /// The result as the server wrote it.
     result: Mutex<Option<RawJson>>,
 }
 
 impl CallTag {
     pub(crate) fn new(progress: Progress, asker: Asker, params: RawJson) -> Self {
+        Self::with_params(progress, asker, Some(params))
+    }
+
+    /// The tag of a listing, whose result is set aside too. No caller waits for it, so nothing that
+    /// the server asks or reports can be about it.
+    pub(crate) fn of_listing() -> Self {
+        Self::with_params(Progress::none(), Asker::none(), None)
+    }
+
+    fn with_params(progress: Progress, asker: Asker, params: Option<RawJson>) -> Self {
         Self(Arc::new(CallTagState {
             params,
             result: Mutex::default(),
@@ -141,6 +151,10 @@ impl CallTag {
     /// The caller, for questions of the server.
     pub(crate) fn asker(&self) -> &Asker {
         &self.0.asker
+    }
+
+    pub(crate) fn is_listing(&self) -> bool {
+        self.0.params.is_none()
     }
 
     /// Whether the call's progress is wanted.

@@ -16,6 +16,9 @@ const NAME_BYTES_MAX: usize = 60;
 /// How much of what two long texts have in common is shown before they differ, in bytes.
 const LEAD_BYTES: usize = 24;
 
+/// What the members are called whose names are the server's own words.
+const OTHER_MEMBERS: &str = "other members";
+
 /// Describes the difference of two definitions in at least one line. Texts that are not JSON differ
 /// as a whole.
 pub(crate) fn describe_difference(old: &str, new: &str) -> Vec<String> {
@@ -49,7 +52,18 @@ pub(crate) fn changed_members(old: &str, new: &str) -> Vec<&'static str> {
     ];
     let read = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
     let (old, new) = (read(old), read(new));
-    MEMBERS.into_iter().filter(|member| old.get(member) != new.get(member)).collect()
+    let mut changed: Vec<_> =
+        MEMBERS.into_iter().filter(|member| old.get(member) != new.get(member)).collect();
+
+    let others = |definition: &Value| {
+        let mut others = definition.as_object().cloned().unwrap_or_default();
+        others.retain(|name, _| !MEMBERS.contains(&name.as_str()));
+        others
+    };
+    if others(&old) != others(&new) {
+        changed.push(OTHER_MEMBERS);
+    }
+    changed
 }
 
 struct DifferenceLines {

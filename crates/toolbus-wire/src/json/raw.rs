@@ -135,35 +135,83 @@ impl RawJson {
         named.next().map(|(_, value)| self.part(value))
     }
 
+    /// Whether the text means this value to every reader. Of a member that stands twice one reader
+    /// takes the first and another the last, so such a text means no value.
+    #[must_use]
+    pub fn means(&self, value: &Value) -> bool {
+        let count = |text: &str| count_values(text.as_bytes());
+        count(self.text()) == count(&value.to_string())
+            && serde_json::from_str::<Value>(self.text()).is_ok_and(|read| read == *value)
+    }
+
+    /// An object of these members, in this order.
+    #[must_use]
+    pub fn of_members<'a, N: AsRef<str>>(
+        members: impl IntoIterator<Item = (N, &'a RawValue)>,
+    ) -> Self {
+        let mut text = String::new();
+        for (name, value) in members {
+            push_member(&mut text, name.as_ref(), value.get());
+        }
+        Self::of_object(text)
+    }
+
     /// The same object with this member in the place of those of its name, or without it; anything
     /// else as it is.
     #[must_use]
     pub fn with_member(&self, name: &str, value: Option<&Self>) -> Self {
-        let Some(members) = self.members() else { return self.clone() };
-        let mut text = String::with_capacity(self.text().len() + name.len() + 16);
-        let mut push = |name: &str, value: &str| {
-            text.push(if text.is_empty() { '{' } else { ',' });
-            text.push_str(&Value::from(name).to_string());
-            text.push(':');
-            text.push_str(value);
-        };
+        self.with_members(&[(name, value)])
+    }
 
-        let mut is_placed = false;
+    /// The same object with each of these members in the place of those of its name, or without it;
+    /// anything else as it is. No name may be there twice.
+    #[must_use]
+    pub fn with_members(&self, changes: &[(&str, Option<&Self>)]) -> Self {
+        let Some(members) = self.members() else { return self.clone() };
+        let added = changes.iter().map(|(name, value)| name.len() + value.map_or(0, Self::len));
+        let mut text = String::with_capacity(self.len() + added.sum::<usize>() + 16);
+        let mut is_placed = vec![false; changes.len()];
+
         for (member, kept) in &members {
-            if member != name {
-                push(member, kept.get());
-            } else if let Some(value) = value.filter(|_| !is_placed) {
-                push(name, value.text());
-                is_placed = true;
+            match changes.iter().position(|(name, _)| member == name) {
+                None => push_member(&mut text, member, kept.get()),
+                Some(at) if is_placed[at] => {}
+                Some(at) => {
+                    is_placed[at] = true;
+                    if let (name, Some(value)) = changes[at] {
+                        push_member(&mut text, name, value.text());
+                    }
+                }
             }
         }
-        if let Some(value) = value.filter(|_| !is_placed) {
-            push(name, value.text());
-        }
 
-        text.push_str(if text.is_empty() { "{}" } else { "}" });
-        Self::parse(text).unwrap_or_else(|_| self.clone())
+        let new = changes.iter().zip(&is_placed).filter(|(_, is_placed)| !**is_placed);
+        for ((name, value), _) in new {
+            if let Some(value) = value {
+                push_member(&mut text, name, value.text());
+            }
+        }
+        Self::of_object(text)
     }
+
+    /// The length of the text, in bytes.
+    fn len(&self) -> usize {
+        self.text().len()
+    }
+
+    /// The object of which this is the text, but for its end.
+    fn of_object(mut text: String) -> Self {
+        text.push_str(if text.is_empty() { "{}" } else { "}" });
+        Self::parse(text).expect("members that are JSON make an object")
+    }
+}
+
+/// Adds a member to the text of an object that has no end yet.
+fn push_member(text: &mut String, name: &str, value: &str) {
+    text.push(if text.is_empty() { '{' } else { ',' });
+    text.push_str(&Value::from(name).to_string());
+    text.push(':');
+    text.push_str(value);
 }
 
 /// How many values are in a text that is JSON, about: objects, arrays, and what they hold. It reads
@@ -194,6 +242,12 @@ impl From<Box<RawValue>> for RawJson {
         let whole = String::from(Box::<str>::from(raw));
         let range = 0..whole.len();
         Self::within(whole, range)
+    }
+}
+
+impl AsRef<RawValue> for RawJson {
+    fn as_ref(&self) -> &RawValue {
+        &self.0
     }
 }
 

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use super::tool::ContentBlock;
 use super::{Message, Secret, field};
 use crate::frame::SHORT_STRING_BYTES_MAX;
+use crate::json::RawJson;
 use crate::{ErrorCode, Topic};
 
 mod owner;
@@ -218,7 +219,7 @@ pub struct McpGetServiceDetailsResponse {
     pub instructions: Option<String>,
     /// Its prompts, as the server describes them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub prompts: Option<Vec<Value>>,
+    pub prompts: Option<Vec<RawJson>>,
     /// Id that outlives a change of its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_id: Option<String>,
@@ -260,13 +261,16 @@ pub struct McpToolDetails {
     pub output_schema: Option<String>,
     /// Toolbus extension: what it says of its effects, as MCP has it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub annotations: Option<Value>,
+    pub annotations: Option<RawJson>,
     /// Toolbus extension: its pictures, as MCP has them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub icons: Option<Value>,
+    pub icons: Option<RawJson>,
     /// Toolbus extension: its `_meta`, for clients that know what is in it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub meta: Option<Value>,
+    pub meta: Option<RawJson>,
+    /// Toolbus extension: what else its definition has, such as `execution`, as an object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extra_members: Option<RawJson>,
 }
 
 /// Asks a bridge to take a server into its configuration and connect to it.

@@ -27,7 +27,7 @@ pub(super) struct PendingRequests {
     has_lost_track: bool,
 }
 
-/// A request that belongs to a call.
+/// A request that belongs to a call or a listing.
 struct TaggedRequest {
     tag: CallTag,
     token: Option<ProgressToken>,
@@ -39,7 +39,7 @@ impl PendingRequests {
         self.requests.insert(id, None);
     }
 
-    /// Adds the request of a call. With a token, its progress is wanted.
+    /// Adds the request of a call or a listing. With a token, its progress is wanted.
     pub(super) fn add_call(&mut self, id: RequestId, tag: CallTag, token: Option<ProgressToken>) {
         self.by_token.extend(token.clone().map(|token| (token, tag.clone())));
         self.requests.insert(id, Some(TaggedRequest { tag, token }));
@@ -66,7 +66,7 @@ impl PendingRequests {
     /// Forgets a request whose answer nobody wants any more. A call goes on counting as one of the
     /// server's.
     pub(super) fn give_up(&mut self, id: &RequestId) {
-        if let Some(Some(_)) = self.take(id) {
+        if self.take(id).flatten().is_some_and(|tagged| !tagged.tag.is_listing()) {
             if self.unanswered.len() < UNANSWERED_MAX {
                 self.unanswered.insert(id.clone());
             } else {
@@ -85,18 +85,22 @@ impl PendingRequests {
 
     /// The call with this id, while it waits for its answer.
     pub(super) fn call(&self, id: &RequestId) -> Option<&CallTag> {
-        self.requests.get(id)?.as_ref().map(|tagged| &tagged.tag)
+        self.tag(id).filter(|tag| !tag.is_listing())
     }
 
-    /// The call that an answer with this id is for.
+    /// The call or listing that an answer with this id is for.
     pub(super) fn answered_call(&self, id: &RequestId) -> Option<&CallTag> {
         match id {
             // Some servers make a text of the number.
             RequestId::String(text) if !self.requests.contains_key(id) => {
-                self.call(&RequestId::Number(text.parse().ok()?))
+                self.tag(&RequestId::Number(text.parse().ok()?))
             }
-            id => self.call(id),
+            id => self.tag(id),
         }
+    }
+
+    fn tag(&self, id: &RequestId) -> Option<&CallTag> {
+        self.requests.get(id)?.as_ref().map(|tagged| &tagged.tag)
     }
 
     /// The call whose progress has this token.
@@ -110,8 +114,9 @@ impl PendingRequests {
             return None;
         }
 
-        let mut tagged = self.requests.values().flatten();
-        tagged.next().filter(|_| tagged.next().is_none()).map(|tagged| &tagged.tag)
+        let tags = self.requests.values().flatten().map(|tagged| &tagged.tag);
+        let mut calls = tags.filter(|tag| !tag.is_listing());
+        calls.next().filter(|_| calls.next().is_none())
     }
 }
 

@@ -3,7 +3,8 @@
 //! rmcp reads every message into its types: members that it does not know are lost there, numbers
 //! that no `f64` holds change, and a value takes up to thirty times its text. So the params that a
 //! caller wrote are put into its request just before that is sent, and the result of a call is
-//! taken out of the answer before rmcp reads it. What rmcp sees is an empty result.
+//! taken out of the answer before rmcp reads it. What rmcp sees is an empty result. The same goes
+//! for lists that are read here, definition by definition.
 
 use rmcp::RoleClient;
 use rmcp::model::{CallToolResult, GetExtensions as _, JsonRpcMessage, RequestId, ServerResult};
@@ -20,7 +21,8 @@ const VALUES_MAX: usize = 512 << 10;
 pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// The members of params that are of one hop and not of the caller.
 const META: &str = "_meta";
-const HOP_MEMBERS: [&str; 3] = [META, "inputResponses", "requestState"];
+const INPUT_RESPONSES: &str = "inputResponses";
+const REQUEST_STATE: &str = "requestState";
 
 /// What an incoming message is to be read as.
 pub(crate) enum Reading {
@@ -64,6 +66,9 @@ impl WireState {
             let answered = result.and_then(|_| self.pending.lock().answered_call(&id).cloned());
             answers = Some(id);
             let (tag, result) = (answered?, result?);
+            if tag.is_listing() && count_values(message) > VALUES_MAX {
+                return None;
+            }
             let kind: ResultKind<'_> = serde_json::from_str(result.get()).ok()?;
             let is_complete = kind.result_type.is_none_or(|kind| kind.get() == r#""complete""#);
             let is_error = kind.is_error.is_some_and(|is_error| is_error.get() == "true");
@@ -117,39 +122,30 @@ impl WireState {
             return serde_json::to_vec(message);
         };
 
+        let Some(params) = &tag.0.params else { return serde_json::to_vec(message) };
+
         let message = RawJson::of(message);
         let of_hop = message.member("params");
-        let mut params = tag.0.params.clone();
-        for name in HOP_MEMBERS {
-            let member = of_hop.as_ref().and_then(|params| params.member(name));
-            let member = match name {
-                META => Some(merge_meta(params.member(name), member)).flatten(),
-                _ => member,
-            };
-            params = params.with_member(name, member.as_ref());
-        }
+        let of_hop = |name| of_hop.as_ref().and_then(|params| params.member(name));
+        let meta = merge_meta(params.member(META), of_hop(META));
+        let [responses, state] = [INPUT_RESPONSES, REQUEST_STATE].map(of_hop);
+        let params = params.with_members(&[
+            (META, meta.as_ref()),
+            (INPUT_RESPONSES, responses.as_ref()),
+            (REQUEST_STATE, state.as_ref()),
+        ]);
         Ok(message.with_member("params", Some(&params)).text().as_bytes().to_vec())
     }
 }
 
 /// The members of the caller's `_meta` that are about more than its own hop, and those of this one.
 fn merge_meta(caller: Option<RawJson>, hop: Option<RawJson>) -> Option<RawJson> {
-    let Some(mut merged) = caller else { return hop };
-    let names: Vec<String> = merged
-        .members()
-        .into_iter()
-        .flatten()
-        .map(|(name, _)| name.into_owned())
-        .filter(|name| is_of_hop(name))
-        .collect();
-    for name in names {
-        merged = merged.with_member(&name, None);
-    }
+    let Some(members) = caller.as_ref().and_then(RawJson::members) else { return hop };
+    let of_hop = hop.as_ref().and_then(RawJson::members).unwrap_or_default();
+    let is_replaced = |name: &str| of_hop.iter().any(|(of_hop, _)| of_hop == name);
 
-    for (name, value) in hop.as_ref().and_then(RawJson::members).into_iter().flatten() {
-        merged = merged.with_member(&name, Some(&RawJson::from(value.to_owned())));
-    }
-    Some(merged)
+    let kept = members.into_iter().filter(|(name, _)| !is_of_hop(name) && !is_replaced(name));
+    Some(RawJson::of_members(kept.chain(of_hop.iter().cloned())))
 }
 
 /// Whether a member of `_meta` says something of the one connection that it came over.

@@ -68,3 +68,29 @@ fn a_member_is_replaced_where_it_stands() {
     assert_eq!(raw("[1]").with_member("a", Some(&raw("1"))).text(), "[1]");
     assert_eq!(object.member("a"), Some(raw("1")));
 }
+
+#[test]
+fn several_members_are_replaced_in_one_pass() {
+    let object = raw(r#"{"a":1,"b":2,"a":3}"#);
+    let (nine, list) = (raw("9"), raw("[1]"));
+    let changes = [("a", Some(&nine)), ("c", None), ("d", Some(&list)), ("b", None)];
+    assert_eq!(object.with_members(&changes).text(), r#"{"a":9,"d":[1]}"#);
+    assert_eq!(object.with_members(&[]).text(), object.text());
+    assert_eq!(raw("null").with_members(&changes).text(), "null");
+}
+
+#[test]
+fn an_object_is_made_of_members() {
+    let members = [("a\"", raw("1.50")), ("b", raw("{}"))];
+    let made = RawJson::of_members(members.iter().map(|(name, value)| (name, value.as_ref())));
+    assert_eq!(made.text(), r#"{"a\"":1.50,"b":{}}"#);
+    assert_eq!(RawJson::of_members(std::iter::empty::<(&str, _)>()).text(), "{}");
+}
+
+#[test]
+fn a_text_with_a_member_twice_means_no_value() {
+    let value = serde_json::json!({"a": {"b": 2}});
+    assert!(raw(r#"{"a": {"b": 2}}"#).means(&value));
+    assert!(!raw(r#"{"a": {"b": 1, "b": 2}}"#).means(&value));
+    assert!(!raw(r#"{"a": {"b": 1}}"#).means(&value));
+}

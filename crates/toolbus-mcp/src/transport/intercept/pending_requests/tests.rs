@@ -35,6 +35,18 @@ fn what_belongs_to_no_call_is_forgotten() {
 }
 
 #[test]
+fn a_listing_is_nothing_that_a_server_asks_about() {
+    let mut pending = PendingRequests::default();
+    add_call(&mut pending, 1);
+    let (listing, id) = (CallTag::of_listing(), RequestId::Number(2));
+    pending.add_call(id.clone(), listing, None);
+    assert!(pending.only_call().is_some() && pending.call(&id).is_none());
+    assert!(pending.answered_call(&id).is_some());
+    pending.give_up(&id);
+    assert!(pending.only_call().is_some());
+}
+
+#[test]
 fn after_too_many_it_is_never_known_again() {
     let mut pending = PendingRequests::default();
     let ids = 0..=i64::try_from(UNANSWERED_MAX).unwrap();

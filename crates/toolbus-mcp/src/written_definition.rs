@@ -1,0 +1,81 @@
+//! Definitions of tools and prompts as their servers wrote them.
+//!
+//! Values are looked through and pinned, texts are shown: a member that nobody here knows, and a
+//! number that no `f64` holds, reach clients as they are. A text is shown only where it means the
+//! very value that was looked through.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use toolbus_wire::json::RawJson;
+
+use crate::trust::definition::Definition;
+use crate::trust::hidden::{self, HiddenCounts};
+
+/// One definition.
+pub(crate) struct WrittenDefinition<'a> {
+    written: Vec<(Cow<'a, str>, &'a RawValue)>,
+    members: Map<String, Value>,
+}
+
+impl<'a> WrittenDefinition<'a> {
+    /// Reads a definition. `None` when it is no object, or is nested too deep.
+    pub(crate) fn read(text: &'a RawJson) -> Option<Self> {
+        let mut members: Map<String, Value> = serde_json::from_str(text.text()).ok()?;
+        // As if it were not there, as readers of every kind have it.
+        members.retain(|_, value| !value.is_null());
+        Some(Self { written: text.members()?, members })
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Value> {
+        self.members.get(name)
+    }
+
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        self.get(name).and_then(Value::as_str)
+    }
+
+    /// Whether a member is a text, or is not there.
+    pub(crate) fn may_be_text(&self, name: &str) -> bool {
+        self.get(name).is_none_or(Value::is_string)
+    }
+
+    /// Takes a member out.
+    pub(crate) fn take(&mut self, name: &str) -> Option<(Value, RawJson)> {
+        let written = self.written(name)?;
+        Some((self.members.shift_remove(name)?, written))
+    }
+
+    /// Takes hidden characters out of all texts. Answers whether all names of members were clean.
+    pub(crate) fn clean(&mut self, found: &mut HiddenCounts) -> bool {
+        let mut value = Value::Object(std::mem::take(&mut self.members));
+        let is_clean = hidden::clean_json(&mut value, found);
+        if let Value::Object(members) = value {
+            self.members = members;
+        }
+        is_clean
+    }
+
+    /// A member as it was written, if that means what was looked through.
+    pub(crate) fn written(&self, name: &str) -> Option<RawJson> {
+        let value = self.members.get(name)?;
+        let mut written = self.written.iter().filter(|(member, _)| member == name);
+        let only = written.next().filter(|_| written.next().is_none());
+        let only = only.map(|(_, text)| RawJson::from((*text).to_owned()));
+        Some(only.filter(|text| text.means(value)).unwrap_or_else(|| RawJson::of(value)))
+    }
+
+    /// The definition without the members of these names; `None` where it has no other.
+    pub(crate) fn without(&self, names: &[&str]) -> Option<RawJson> {
+        let others = self.members.keys().filter(|name| !names.contains(&name.as_str()));
+        let others: Vec<_> = others.filter_map(|name| Some((name, self.written(name)?))).collect();
+        let members = others.iter().map(|(name, text)| (name, text.as_ref()));
+        (!others.is_empty()).then(|| RawJson::of_members(members))
+    }
+
+    /// What is pinned: everything that was not taken out.
+    pub(crate) fn into_definition(self) -> Definition {
+        Definition::new(self.members)
+    }
+}
