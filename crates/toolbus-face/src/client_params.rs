@@ -10,10 +10,10 @@ use toolbus_wire::json::RawJson;
 pub(crate) struct ClientParams(RawJson);
 
 impl ClientParams {
-    /// Those of a message; `None` where it has none, or is no message.
+    /// Those of a message; `None` where it has none, or is no message. rmcp reads the body once
+    /// more and shows its text to nobody: this reading keeps nothing but the text of the params.
     pub(crate) fn read(body: &[u8]) -> Option<Self> {
-        let text = std::str::from_utf8(body).ok()?;
-        RawJson::parse(text.to_owned()).ok()?.member("params").map(Self)
+        RawJson::member_of(body, "params").map(Self)
     }
 
     /// Those of the HTTP request that a request came with, else none.

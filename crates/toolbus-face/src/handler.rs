@@ -28,7 +28,7 @@ use toolbus_wire::name::AgentName;
 use crate::client_params::ClientParams;
 use crate::input_rounds::RequestAnswer;
 use crate::log::SessionLog;
-use crate::offer::{self, BesideTools, Era, Offer, Target};
+use crate::offer::{self, BesideTools, Era, Introduction, Offer, Target};
 use crate::outcome::{self, ServerErrors};
 use crate::pending_call::{CallOutcome, ClientLinks, NewCall};
 use crate::protocol_version;
@@ -173,6 +173,20 @@ impl Handler {
         capabilities.completions = offered.completions.then(serde_json::Map::new);
         ServerConfig::new(capabilities)
             .with_server_info(program.with_title(self.offer.server_title()))
+    }
+
+    /// The same with what an MCP server says of itself in the place of our own words.
+    pub(crate) async fn introduce(&self, mut info: ServerConfig) -> ServerConfig {
+        // It is asked for over the bus, as other requests are.
+        let Ok(_slot) = self.offer.server().map(|_| self.take_slot()).transpose() else {
+            return info;
+        };
+        let Introduction { program, instructions } = self.offer.introduction(&self.scope).await;
+        if let Some(program) = program {
+            info.server_info = program;
+        }
+        info.instructions = instructions.or(info.instructions);
+        info
     }
 
     pub(crate) async fn list_tools(

@@ -118,7 +118,10 @@ impl ServerHandler for InstrumentedHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
         let mut recorded = self.begin_unnamed(InitializeResultMethod::VALUE, &context);
-        let answer = self.negotiate_initialize(&request);
+        let answer = match self.negotiate_initialize(&request) {
+            Ok(info) => Ok(self.handler.introduce(info).await),
+            Err(error) => Err(error),
+        };
         if let Ok(result) = &answer {
             let protocol = result.protocol_version.as_str();
             recorded.operation.speaks(protocol);
@@ -134,9 +137,10 @@ impl ServerHandler for InstrumentedHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<DiscoverResult, ErrorData> {
         let revisions = self.supported_protocol_versions().into_owned();
-        let answer = Ok(DiscoverResult::from_server_info(revisions, self.get_info()));
-        self.begin_unnamed(DiscoverRequestMethod::VALUE, &context).end(&answer, |_| None);
-        answer
+        let recorded = self.begin_unnamed(DiscoverRequestMethod::VALUE, &context);
+        let info = self.handler.introduce(self.get_info());
+        let discovering = async { Ok(DiscoverResult::from_server_info(revisions, info.await)) };
+        recorded.record(discovering).await
     }
 
     async fn ping(&self, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {

@@ -4,23 +4,30 @@
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::RwLock;
-use rmcp::model::{ErrorData, Tool, ToolAnnotations};
+use rmcp::model::{ErrorData, Implementation, Tool, ToolAnnotations};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use toolbus_mcp_agent::{EXACT, definition_of, provider_of, read_subject};
 use toolbus_tools::call::CallError;
 use toolbus_tools::id::ToolId;
 use toolbus_tools::{Scope, View};
 use toolbus_wire::json::RawJson;
-use toolbus_wire::message::mcp::{McpFeature, McpRevisions, McpServerSummary, McpToolDetails};
+use toolbus_wire::message::mcp::{
+    McpFeature, McpGetServiceDetailsResponse, McpRevisions, McpServerSummary, McpToolDetails,
+};
 
 use crate::FaceDeps;
 use crate::resource_requests::{ServerRequests, read_call};
 
 /// Tools of one page of a list.
 const PAGE: usize = 500;
+
+/// How long a client that connects waits for what its server says of itself.
+const INTRODUCTION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The tool of the agent that reaches those of MCP servers.
 const INVOKE_TOOL: &str = "mcp_invoke_tool";
@@ -53,12 +60,39 @@ pub(crate) struct ListedTool {
     definition: RawJson,
 }
 
-/// The tools of one MCP server as they were listed last.
+/// The tools of one MCP server as they were listed last, and what it said of itself then.
 #[derive(Default)]
 struct ListedTools {
     tools: Arc<Vec<ListedTool>>,
-    /// The number that the list had when it was asked for; `None` where it was not, or had none.
+    introduction: Introduction,
+    /// The numbers that both had when they were asked for; `None` where they were not, or had none.
     revision: Option<u64>,
+    introduction_revision: Option<u64>,
+}
+
+/// What an MCP server says of itself. Nothing, where its bridge does not tell it or holds it back.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Introduction {
+    pub(crate) program: Option<Implementation>,
+    pub(crate) instructions: Option<String>,
+}
+
+impl Introduction {
+    /// What details of a server tell, taken out of them.
+    fn take_from(details: &mut McpGetServiceDetailsResponse) -> Self {
+        let name = details.implementation_name.take();
+        let program = name.map(|name| {
+            let mut program = Implementation::new(name, details.version.take().unwrap_or_default());
+            program.title = details.title.take();
+            program.description = details.description.take();
+            program.website_url = details.website_url.take();
+            // What has another form than the protocol's is nothing that a client could read.
+            let icons = details.icons.take();
+            program.icons = icons.and_then(|icons| serde_json::from_str(icons.text()).ok());
+            program
+        });
+        Self { program, instructions: details.instructions.take() }
+    }
 }
 
 impl ListedTools {
@@ -110,7 +144,7 @@ impl Offer {
         &self.deps
     }
 
-    /// What clients are told the server is called.
+    /// What clients are told the server is called, where it does not say itself.
     pub(crate) fn server_title(&self) -> String {
         match &self.server {
             None => format!("Toolbus, agent {}", self.deps.agent),
@@ -200,7 +234,9 @@ impl Offer {
         let known = known.find(|known| known.server_name.eq_ignore_ascii_case(&server.name))?;
 
         Some(match known.revisions {
-            Some(McpRevisions { tools, prompts, resources }) => Lists { tools, prompts, resources },
+            Some(McpRevisions { tools, prompts, resources, .. }) => {
+                Lists { tools, prompts, resources }
+            }
             // An older bridge tells less.
             None => Lists {
                 tools: hash(&|hasher| known.tool_names.hash(hasher)),
@@ -225,12 +261,30 @@ impl Offer {
             return Ok(Arc::new(seen.collect()));
         };
 
+        let tools = self.ask_for_tools(server, scope).await?;
+        if view.is_all() {
+            return Ok(tools);
+        }
+        let seen = tools.iter().filter(|tool| view.sees(&server.tool_id(&tool.name)));
+        Ok(Arc::new(seen.cloned().collect()))
+    }
+
+    /// Asks the bridge for the tools of its server, and remembers them with what the server says of
+    /// itself.
+    async fn ask_for_tools(
+        &self,
+        server: &ServerOffer,
+        scope: &Arc<Scope>,
+    ) -> Result<Arc<Vec<ListedTool>>, CallError> {
         // Before the list itself: of a change meanwhile, this is told again.
         let revision = self.announced_tools();
+        let introduction_revision = self.announced_introduction();
         let call = read_call(scope, "tools/list");
         let subject = read_subject(&server.name, "tools/list");
         let listing = |_| self.deps.directory.details(&server.name);
-        let details = self.deps.read_list(call, subject, listing).await?;
+        let mut details = self.deps.read_list(call, subject, listing).await?;
+
+        let introduction = Introduction::take_from(&mut details);
         let listed = |tool: McpToolDetails| {
             let definition = definition_of(&tool);
             ListedTool { name: tool.name, definition }
@@ -238,12 +292,29 @@ impl Offer {
         let tools: Arc<Vec<_>> = Arc::new(details.tools.into_iter().map(listed).collect());
 
         // Whole, for every client: what one of them sees is looked at each time.
-        *server.catalogue.write() = ListedTools { tools: Arc::clone(&tools), revision };
-        if view.is_all() {
-            return Ok(tools);
+        let known = Arc::clone(&tools);
+        *server.catalogue.write() =
+            ListedTools { tools: known, introduction, revision, introduction_revision };
+        Ok(tools)
+    }
+
+    /// What the server says of itself. Its bridge is asked where that is another than what is known,
+    /// for a while: a client that connects gets no more than its name otherwise.
+    pub(crate) async fn introduction(&self, scope: &Arc<Scope>) -> Introduction {
+        let Some(server) = &self.server else { return Introduction::default() };
+        let announced = self.announced_introduction();
+        let is_known = {
+            let catalogue = server.catalogue.read();
+            announced.is_some() && catalogue.introduction_revision == announced
+        };
+        if !is_known {
+            let asking = self.ask_for_tools(server, scope);
+            if !matches!(timeout(INTRODUCTION_TIMEOUT, asking).await, Ok(Ok(_))) {
+                tracing::debug!(server = server.name, "the bridge does not introduce its server");
+                return Introduction::default();
+            }
         }
-        let seen = tools.iter().filter(|tool| view.sees(&server.tool_id(&tool.name)));
-        Ok(Arc::new(seen.cloned().collect()))
+        server.catalogue.read().introduction.clone()
     }
 
     /// The tool of this name that a scope sees, as far as it is known without asking anybody.
@@ -281,6 +352,15 @@ impl Offer {
     /// The number of the server's list of tools, as it was announced last.
     fn announced_tools(&self) -> Option<u64> {
         self.lists_of(&self.deps.directory.servers()).map(|lists| lists.tools)
+    }
+
+    /// The number of what the server says of itself, as it was announced last.
+    fn announced_introduction(&self) -> Option<u64> {
+        let server = self.server.as_ref()?;
+        let servers = self.deps.directory.servers();
+        let mut servers = servers.iter();
+        let known = servers.find(|known| known.server_name.eq_ignore_ascii_case(&server.name))?;
+        known.revisions.map(|revisions| revisions.introduction)
     }
 
     /// Whether a scope sees a tool of this name. What is not known may have come since, so whoever

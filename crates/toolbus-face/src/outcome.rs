@@ -8,6 +8,7 @@ use rmcp::model::{
     CallToolResult, ContentBlock as Block, ErrorData, MetaObject, Resource, ResourceContents,
 };
 use serde_json::Map;
+use toolbus_mcp_agent::is_error_result;
 use toolbus_tools::call::{CallError, Outcome, Output};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::json::RawJson;
@@ -72,8 +73,7 @@ pub(crate) fn without_bare_values(result: RawJson) -> RawJson {
 
 /// What stands in for the result of a tool, which goes into the slot.
 pub(crate) fn tool_stand_in(result: RawJson, slot: &ResultSlot) -> CallToolResult {
-    let is_error = result.member("isError").is_some_and(|is_error| is_error.text() == "true");
-    let mut stand_in = match is_error {
+    let mut stand_in = match is_error_result(&result) {
         true => CallToolResult::error(Vec::new()),
         false => CallToolResult::success(Vec::new()),
     };

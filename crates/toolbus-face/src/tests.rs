@@ -66,6 +66,10 @@ async fn serve_notes(bus: &Arc<dyn Bus>) -> Consumer {
             let details = McpGetServiceDetailsResponse {
                 server_name: "notes".to_owned(),
                 tools: vec![tool("add"), tool("erase")],
+                implementation_name: Some("notes-server".to_owned()),
+                version: Some("1.2.3".to_owned()),
+                website_url: Some("https://notes.example".to_owned()),
+                instructions: Some("Add before you erase.".to_owned()),
                 prompts: Some(vec![RawJson::of(&json!({"name": "review"}))]),
                 ..Default::default()
             };
@@ -110,6 +114,30 @@ fn face_seeing(view: View, agent: FaceDeps) -> Face {
 fn names(listed: &Value) -> Vec<&str> {
     let tools = listed["result"]["tools"].as_array().unwrap_or_else(|| panic!("{listed}"));
     tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_server_introduces_itself_and_the_agent_does_elsewhere() {
+    let (agent, bridge, _provider) = agent_with_bridge().await;
+    let face = face_seeing(View::all(), agent.clone());
+    let discovered = async |face, path| {
+        let discovered = ask(face, path, "server/discover").await;
+        let result = &discovered["result"];
+        let program = &result["_meta"]["io.modelcontextprotocol/serverInfo"];
+        (program.clone(), result["instructions"].clone())
+    };
+
+    let (program, instructions) = discovered(&face, "/mcp/notes").await;
+    let expected =
+        json!({"name": "notes-server", "version": "1.2.3", "websiteUrl": "https://notes.example"});
+    assert_eq!((program, instructions), (expected, json!("Add before you erase.")));
+    let (program, instructions) = discovered(&face, "/mcp").await;
+    assert_eq!((&program["name"], instructions), (&json!("toolbus"), Value::Null));
+
+    // Without a bridge to say it, a path has our own words.
+    bridge.stop(SECOND).await;
+    let (program, instructions) = discovered(&face, "/mcp/notes").await;
+    assert_eq!((&program["title"], instructions), (&json!("notes, by Toolbus"), Value::Null));
 }
 
 #[tokio::test]

@@ -28,6 +28,7 @@ pub use announced::AnnouncedServers;
 pub use definition::definition_of;
 pub use directory::{ANNOUNCEMENT_FLOW, McpDirectory};
 pub use index::Servers;
+pub use relay::is_error_result;
 pub use resolve::{EXACT, management_id, provider_of, read_subject, subject_of};
 pub use seen::seen_summary;
 pub use server_name::ServerName;

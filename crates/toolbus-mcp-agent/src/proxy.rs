@@ -16,7 +16,7 @@ use toolbus_wire::{ErrorCode, queue, topic};
 
 use crate::index::Index;
 use crate::nearest::nearest_names;
-use crate::relay::{Relay, result_of};
+use crate::relay::{Relay, is_error_result, result_of};
 use crate::resolve::{find_exact_server, names_known_server, read_object, resolve_call};
 use crate::seen::check_target;
 
@@ -165,8 +165,7 @@ impl InvokeTool {
 /// The output of a call that was relayed.
 fn relayed_output(reply: Envelope) -> Result<Output, CallError> {
     let result = result_of(reply)?;
-    let is_error = result.member("isError").is_some_and(|is_error| is_error.text() == "true");
-    Ok(Output { is_error, mcp: Some(result), ..Output::default() })
+    Ok(Output { is_error: is_error_result(&result), mcp: Some(result), ..Output::default() })
 }
 
 fn timed_out(tool: &str, asked: Duration) -> String {

@@ -69,6 +69,12 @@ pub(crate) fn result_of(mut reply: Envelope) -> Result<RawJson, CallError> {
     response.map(|response| response.result).map_err(|error| unreadable_reply(&reply, error))
 }
 
+/// Whether the result of a tool, as its server wrote it, says that the tool has failed.
+#[must_use]
+pub fn is_error_result(result: &RawJson) -> bool {
+    result.member("isError").is_some_and(|is_error| is_error.text() == "true")
+}
+
 impl McpDirectory {
     /// Has a server answer a request that only reads, and returns the result as it wrote it.
     ///

@@ -35,7 +35,7 @@ const KNOWN_MEMBERS: [&str; 6] =
     ["name", "title", "description", "inputSchema", "outputSchema", "annotations"];
 
 /// A tool of a server. Texts of JSON are as the server wrote them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Tool {
     /// Its name, exactly as the server has it.
     pub(crate) name: String,
@@ -297,12 +297,16 @@ fn is_tool_name(name: &str) -> bool {
     (1..=TOOL_NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_allowed)
 }
 
-/// What is beside a tool's definition, its icons or its `_meta`, where nothing is hidden in it and
-/// it is short.
-fn clean_beside((mut member, written): (Value, RawJson)) -> Option<RawJson> {
+/// What is beside a definition, such as icons or `_meta`, where nothing is hidden in it and it is
+/// short.
+pub(crate) fn clean_beside(member: RawJson) -> Option<RawJson> {
+    if member.text().len() > BESIDE_BYTES_MAX {
+        return None;
+    }
+    let mut value: Value = serde_json::from_str(member.text()).ok()?;
     let mut found = HiddenCounts::default();
-    let is_clean = hidden::clean_json(&mut member, &mut found) && found.is_empty();
-    (is_clean && written.text().len() <= BESIDE_BYTES_MAX).then_some(written)
+    let is_clean = hidden::clean_json(&mut value, &mut found) && found.is_empty();
+    is_clean.then_some(member)
 }
 
 #[cfg(test)]

@@ -288,6 +288,8 @@ impl Server {
             version: identity.version,
             description: identity.description,
             instructions: identity.instructions,
+            website_url: identity.website_url,
+            icons: identity.icons,
             prompts: listing.offer.prompt_details(),
             resource_count: listing.offer.resource_count(),
             notices: Some(notices).filter(|notices| !notices.is_empty()),

@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, clean_beside};
 use crate::config::{Entry, ToolChanges};
 use crate::connection::ServerIdentity;
 use crate::failure::Failure;
@@ -288,6 +288,7 @@ fn introduction_of(identity: &ServerIdentity) -> Definition {
         ("title", &identity.title),
         ("description", &identity.description),
         ("instructions", &identity.instructions),
+        ("websiteUrl", &identity.website_url),
     ];
     let said = texts
         .into_iter()
@@ -296,6 +297,11 @@ fn introduction_of(identity: &ServerIdentity) -> Definition {
 }
 
 fn clean_identity(identity: &mut ServerIdentity, findings: &mut Findings) {
+    // An address with something hidden in it leads elsewhere than its reader sees.
+    let website_url = identity.website_url.take();
+    identity.website_url = website_url.filter(|url| hidden::is_clean_name(url));
+    identity.icons = identity.icons.take().and_then(clean_beside);
+
     let texts = [
         ("its name", &mut identity.name),
         ("its title", &mut identity.title),

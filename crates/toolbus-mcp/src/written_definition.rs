@@ -42,9 +42,10 @@ impl<'a> WrittenDefinition<'a> {
     }
 
     /// Takes a member out.
-    pub(crate) fn take(&mut self, name: &str) -> Option<(Value, RawJson)> {
-        let written = self.written(name)?;
-        Some((self.members.shift_remove(name)?, written))
+    pub(crate) fn take(&mut self, name: &str) -> Option<RawJson> {
+        let written = self.written(name);
+        self.members.shift_remove(name);
+        written
     }
 
     /// Takes hidden characters out of all texts. Answers whether all names of members were clean.

@@ -75,7 +75,8 @@ fn a_catalogue_is_asked_for_again_only_when_the_list_is_another() {
     assert!(never_asked.is_outdated(None));
     assert!(never_asked.is_outdated(Some(1)));
 
-    let listed = ListedTools { tools: Arc::new(tools(2)), revision: Some(1) };
+    let listed =
+        ListedTools { tools: Arc::new(tools(2)), revision: Some(1), ..ListedTools::default() };
     assert!(!listed.is_outdated(Some(1)));
     assert!(listed.is_outdated(Some(2)));
     assert!(listed.is_outdated(None), "the server is not announced");

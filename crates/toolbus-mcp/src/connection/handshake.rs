@@ -10,6 +10,7 @@ use rmcp::model::ProtocolVersion;
 use rmcp::service::{ClientLifecycleMode, Peer, RunningService, serve_client_with_lifecycle};
 use rmcp::transport::Transport;
 use toolbus_config::on_one_line;
+use toolbus_wire::json::RawJson;
 
 use super::client_handler::ClientRequestHandler;
 use super::lifecycle::add_child_exit;
@@ -18,6 +19,7 @@ use super::{SandboxDemand, ServerAccess, SharedDeps};
 use crate::config::{Endpoint, Launch, find_credentials};
 use crate::eraser::shorten_text;
 use crate::failure::Failure;
+use crate::lookup::URI_BYTES_MAX;
 use crate::transport::environment_file;
 use crate::transport::intercept::InterceptedTransport;
 use crate::transport::process::{ChildMonitor, ServerProcess, SpawnDeps};
@@ -55,13 +57,16 @@ impl Handshake {
 }
 
 /// What a server says about itself.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct ServerIdentity {
     pub(crate) name: Option<String>,
     pub(crate) title: Option<String>,
     pub(crate) version: Option<String>,
     pub(crate) description: Option<String>,
     pub(crate) instructions: Option<String>,
+    pub(crate) website_url: Option<String>,
+    /// Its pictures, as MCP has them.
+    pub(crate) icons: Option<RawJson>,
     pub(crate) protocol: String,
 }
 
@@ -230,6 +235,9 @@ pub(super) fn read_identity(peer: &Peer<RoleClient>) -> ServerIdentity {
         identity.title = bounded(&program.title);
         identity.version = bounded(&Some(program.version.clone()));
         identity.description = bounded(&program.description);
+        let is_short = |url: &String| url.len() <= URI_BYTES_MAX;
+        identity.website_url = program.website_url.clone().filter(is_short);
+        identity.icons = program.icons.as_ref().map(RawJson::of);
     }
     identity
 }

@@ -4,6 +4,7 @@
 //! The cache owns the listing and the server's claims on tool names. It outlives connections: what
 //! the server listed last is known while the server is away.
 
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -34,8 +35,16 @@ pub(crate) struct ServerListing {
     pub(crate) offer: Offer,
     /// Grows with every change, over all servers.
     pub(crate) revision: u64,
-    /// The same for each of its lists alone.
+    /// A number for each of its lists.
     pub(crate) revisions: McpRevisions,
+    /// How often prompts and resources were said to have changed without being listed.
+    reported_changes: ReportedChangeCounts,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct ReportedChangeCounts {
+    prompts: u64,
+    resources: u64,
 }
 
 /// The last listing of one server, and its claims on the names of tools.
@@ -55,29 +64,28 @@ pub(crate) struct ToolCatalogueCache {
 }
 
 impl ServerListing {
-    /// The revision of each list after this listing.
-    ///
-    /// A list has another number than before when it is another; resources, of which only the
-    /// number is known here, also when they are said to have changed.
-    fn revisions_after(&self, previous: Option<&Self>, reported: ListKinds) -> McpRevisions {
-        let McpRevisions { tools, prompts, resources } = self.revisions;
-        let number = |has_changed: bool, before: u64| {
-            if has_changed { self.revision } else { before }
-        };
-        let differs = |differ: fn(&Self, &Self) -> bool| {
-            previous.is_none_or(|previous| differ(previous, self))
-        };
-
-        let other_tools = differs(|old, new| old.catalogue != new.catalogue);
-        let other_prompts = differs(|old, new| old.offer.prompts != new.offer.prompts);
-        let other_resources = differs(|old, new| old.offer.resources != new.offer.resources);
-
+    /// The numbers of its lists. They are made of what is in the lists: a bridge that was started
+    /// again tells agents no change where there is none, and does not take another list for one
+    /// that they know. Resources, of which only the number is known here, have another number also
+    /// when they are said to have changed.
+    fn number_lists(&self) -> McpRevisions {
+        let tools: Vec<_> = self.catalogue.tools().collect();
+        let reported = self.reported_changes;
         McpRevisions {
-            tools: number(other_tools, tools),
-            prompts: number(reported.prompts || other_prompts, prompts),
-            resources: number(reported.resources || other_resources, resources),
+            tools: number_of(&tools),
+            prompts: number_of(&(&self.offer.prompts, reported.prompts)),
+            resources: number_of(&(self.offer.resources, reported.resources)),
+            introduction: number_of(&self.identity),
         }
     }
+}
+
+/// A number for a content, which other contents do not have. It fits into 53 bits, for readers whose
+/// numbers are no larger.
+fn number_of(content: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    content.hash(&mut hasher);
+    hasher.finish() >> 11
 }
 
 impl ToolCatalogueCache {
@@ -172,22 +180,29 @@ impl ToolCatalogueCache {
     /// that was not listed is reported to have changed.
     fn store(&self, reviewed: Reviewed, reported: ListKinds) {
         let Reviewed { identity, catalogue, offer, findings, claims, .. } = reviewed;
-        let revisions = McpRevisions::default();
-        let mut new =
-            ServerListing { identity, catalogue, findings, offer, revision: 0, revisions };
-
         let mut latest = self.latest.write();
         let previous = latest.as_deref();
-        if let Some(previous) = previous {
-            new.revision = previous.revision;
-            new.revisions = previous.revisions;
-            if reported == ListKinds::default() && *previous == new {
-                return;
-            }
+        let mut reported_changes =
+            previous.map(|previous| previous.reported_changes).unwrap_or_default();
+        reported_changes.prompts += u64::from(reported.prompts);
+        reported_changes.resources += u64::from(reported.resources);
+        let revision = previous.map_or(0, |previous| previous.revision);
+        let mut new = ServerListing {
+            identity,
+            catalogue,
+            findings,
+            offer,
+            revision,
+            revisions: McpRevisions::default(),
+            reported_changes,
+        };
+        new.revisions = new.number_lists();
+        if previous == Some(&new) {
+            return;
         }
+
         let has_new_findings = previous.is_none_or(|previous| previous.findings != new.findings);
         new.revision = self.context.next_revision();
-        new.revisions = new.revisions_after(previous, reported);
         let new = Arc::new(new);
         *latest = Some(Arc::clone(&new));
         drop(latest);

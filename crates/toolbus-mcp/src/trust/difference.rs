@@ -40,7 +40,7 @@ pub(crate) fn describe_difference(old: &str, new: &str) -> Vec<String> {
 
 /// The members that have changed, without a word of the server's: for readers who might obey one.
 pub(crate) fn changed_members(old: &str, new: &str) -> Vec<&'static str> {
-    const MEMBERS: [&str; 8] = [
+    const MEMBERS: [&str; 9] = [
         "name",
         "title",
         "description",
@@ -49,6 +49,7 @@ pub(crate) fn changed_members(old: &str, new: &str) -> Vec<&'static str> {
         "inputSchema",
         "outputSchema",
         "annotations",
+        "websiteUrl",
     ];
     let read = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
     let (old, new) = (read(old), read(new));

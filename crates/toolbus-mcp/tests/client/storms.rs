@@ -18,10 +18,13 @@ use toolbus_mcp::bridge::{self, Bridge};
 use toolbus_mcp::server_pool::ServerPool;
 use toolbus_testkit::eventually;
 use toolbus_tools::GrantCheck;
-use toolbus_wire::message::mcp::{McpMetadataRefreshRequest, McpServerSummary, McpServersIndexed};
+use toolbus_wire::message::mcp::{
+    McpMetadataRefreshRequest, McpRevisions, McpServerSummary, McpServersIndexed,
+};
 use toolbus_wire::name::{AgentName, InstanceId};
 use toolbus_wire::{json as wire_json, topic};
 
+use crate::asks::asking;
 use crate::support::*;
 
 /// A server that reports changes, and the file of the times at which it listed its tools.
@@ -123,6 +126,36 @@ async fn a_server_that_changes_without_end_is_listed_less_and_less_often() {
     let announced = ada.servers().get("r").map_or(0, |(count, _)| *count);
     assert!(announced <= restless.listed().len(), "{announced} announcements");
     bridge.stop(Duration::ZERO).await;
+}
+
+/// The numbers of a server's lists, of a bridge that has just begun.
+async fn revisions(entry: &Value, change: bool) -> McpRevisions {
+    let set = start(json!({"r": entry})).await;
+    let revisions = || set.find("r").and_then(|status| status.summary?.revisions).unwrap();
+    let first = revisions();
+    if change {
+        call(&set, "r", "change", json!({})).await.unwrap();
+        return eventually(PATIENCE, async || match revisions() {
+            now if now != first => Ok(now),
+            same => Err(same),
+        })
+        .await;
+    }
+    first
+}
+
+#[tokio::test]
+async fn a_list_has_the_same_number_after_a_restart_and_another_list_has_another() {
+    let restless = Restless::new();
+    let first = revisions(&restless.entry(), false).await;
+    assert_eq!(revisions(&restless.entry(), false).await, first);
+
+    let changed = revisions(&restless.entry(), true).await;
+    assert_ne!(changed.tools, first.tools);
+    assert_eq!(McpRevisions { tools: first.tools, ..changed }, first);
+    // Of a bridge that has listed it once, as the first had the other list.
+    let other = revisions(&asking("older"), false).await;
+    assert_ne!((other.tools, other.prompts), (first.tools, first.prompts));
 }
 
 #[tokio::test]

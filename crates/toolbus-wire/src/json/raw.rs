@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -90,6 +91,15 @@ impl RawJson {
     pub fn of(value: &impl Serialize) -> Self {
         let raw = serde_json::value::to_raw_value(value);
         Self::from(raw.expect("only string keys are written"))
+    }
+
+    /// The member of this name of an object that is a text, the first of several. Nothing else of
+    /// the text is kept.
+    #[must_use]
+    pub fn member_of(object: &[u8], name: &str) -> Option<Self> {
+        let members = serde_json::from_slice::<Members<'_>>(object).ok()?.0.into_iter();
+        let mut named = members.filter(|(member, _)| member == name);
+        named.next().map(|(_, value)| Self::from(value.to_owned()))
     }
 
     /// The text.
@@ -259,6 +269,12 @@ impl PartialEq for RawJson {
 }
 
 impl Eq for RawJson {}
+
+impl Hash for RawJson {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text().hash(state);
+    }
+}
 
 impl fmt::Display for RawJson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -136,7 +136,9 @@ impl McpTimeouts {
     }
 }
 
-/// A number for each list of a server. Nothing but whether it is the same as before means anything.
+/// A number for each list of a server, and for what it says of itself. Nothing but whether it is the
+/// same as before means anything. A bridge that was started again has the same numbers for what is
+/// the same.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct McpRevisions {
@@ -146,6 +148,8 @@ pub struct McpRevisions {
     pub prompts: u64,
     /// Of its resources and their templates.
     pub resources: u64,
+    /// Of what it says of itself: its name, its instructions and the like.
+    pub introduction: u64,
 }
 
 text_enum! {
@@ -217,6 +221,12 @@ pub struct McpGetServiceDetailsResponse {
     /// How to use it, for the model, as it tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
+    /// Toolbus extension: the address of a page about it that it tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub website_url: Option<String>,
+    /// Toolbus extension: its pictures, as MCP has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub icons: Option<RawJson>,
     /// Its prompts, as the server describes them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompts: Option<Vec<RawJson>>,

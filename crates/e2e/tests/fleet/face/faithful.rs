@@ -6,18 +6,21 @@ use toolbus_wire::json::RawJson;
 use super::*;
 
 /// A client that reads nothing into types. It has a session of 2025-11-25.
-struct RawClient {
+pub(super) struct RawClient {
     http: reqwest::Client,
     url: String,
     session: String,
     requests: u32,
+    /// What the server said of itself in the handshake.
+    introduction: Value,
 }
 
 impl RawClient {
-    async fn connect(url: String) -> Self {
+    pub(super) async fn connect(url: String) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder().no_proxy().timeout(LIMIT).build().unwrap();
-        let mut client = Self { http, url, session: String::new(), requests: 0 };
+        let mut client =
+            Self { http, url, session: String::new(), requests: 0, introduction: Value::Null };
         let hello = json!({
             "protocolVersion": "2025-11-25",
             "capabilities": {"elicitation": {"form": {}, "url": {}}, "sampling": {}},
@@ -25,6 +28,10 @@ impl RawClient {
         });
         let response = client.post("initialize", &hello.to_string()).await;
         client.session = response.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+        let text = response.text().await.unwrap();
+        let hello: Value = serde_json::from_str(Self::result_in(&text).unwrap().text()).unwrap();
+        client.introduction =
+            json!({"serverInfo": hello["serverInfo"], "instructions": hello["instructions"]});
         let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
         client.send(initialized.to_owned()).await;
         client
@@ -56,20 +63,24 @@ impl RawClient {
     async fn ask(&mut self, method: &str, params: &str) -> String {
         let response = self.post(method, params).await;
         let text = response.text().await.unwrap();
-        let mut messages = text.lines().filter_map(|line| line.strip_prefix("data: "));
-        let whole = [text.as_str()];
-        let messages: &mut dyn Iterator<Item = &str> =
-            if text.starts_with('{') { &mut whole.into_iter() } else { &mut messages };
-
-        let answer = messages.filter_map(|message| RawJson::parse(message.to_owned()).ok());
-        let mut answer = answer.filter_map(|message| {
-            let error = || message.member("error").map(|error| format!("error {error}"));
-            message.member("result").map(|result| result.to_string()).or_else(error)
-        });
-        answer.next().unwrap_or_else(|| panic!("{method} {params}: {text}"))
+        let mut errors = Self::messages_in(&text);
+        let error =
+            || errors.find_map(|message| Some(format!("error {}", message.member("error")?)));
+        let result = Self::result_in(&text).map(|result| result.to_string());
+        result.or_else(error).unwrap_or_else(|| panic!("{method} {params}: {text}"))
     }
 
-    async fn value(&mut self, method: &str, params: &Value) -> Value {
+    fn messages_in(body: &str) -> impl Iterator<Item = RawJson> {
+        let events = body.lines().filter_map(|line| line.strip_prefix("data: "));
+        let whole = body.starts_with('{').then_some(body);
+        events.chain(whole).filter_map(|message| RawJson::parse(message.to_owned()).ok())
+    }
+
+    fn result_in(body: &str) -> Option<RawJson> {
+        Self::messages_in(body).find_map(|message| message.member("result"))
+    }
+
+    pub(super) async fn value(&mut self, method: &str, params: &Value) -> Value {
         let answer = self.ask(method, &params.to_string()).await;
         serde_json::from_str(&answer).unwrap_or_else(|_| Value::from(answer))
     }
@@ -122,6 +133,8 @@ async fn a_server_is_the_same_behind_the_fleet_and_by_itself() {
 
     let mut direct = RawClient::connect(everything.url()).await;
     let mut behind = RawClient::connect(format!("{}/everything", host.url)).await;
+    assert!(direct.introduction["instructions"].is_string(), "{}", direct.introduction);
+    assert_eq!(behind.introduction, direct.introduction);
     let mut same = async |method: &str, params: Value| {
         let expected = direct.value(method, &params).await;
         let told = behind.value(method, &params).await;

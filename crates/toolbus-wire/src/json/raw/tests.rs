@@ -67,6 +67,8 @@ fn a_member_is_replaced_where_it_stands() {
     assert_eq!(raw("{}").with_member("a", None).text(), "{}");
     assert_eq!(raw("[1]").with_member("a", Some(&raw("1"))).text(), "[1]");
     assert_eq!(object.member("a"), Some(raw("1")));
+    assert_eq!(RawJson::member_of(br#" {"a":1.50,"a":2} "#, "a"), Some(raw("1.50")));
+    assert_eq!(RawJson::member_of(b"{\"a\":1", "a"), None);
 }
 
 #[test]
