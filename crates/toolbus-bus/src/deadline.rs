@@ -14,16 +14,23 @@ use toolbus_wire::Envelope;
 use toolbus_wire::clock::unix_now;
 use toolbus_wire::header::{self, Headers};
 
+use crate::Progress;
 use crate::clock::PeerClocks;
 
 /// Longest budget that any request gets, whatever it asks for.
 pub const REQUEST_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The moment at which a caller stops waiting, and what it asked for in the first place.
+///
+/// Where the caller allows it, progress moves the moment: each step of the work gives it as long as
+/// was asked for once more, up to a last moment ([`Deadline::extended_by_progress`]). Both ends
+/// move theirs by the same progress, the caller a little after the worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadline {
     at: Instant,
     asked: Duration,
+    /// Where progress can move it to; never before `at`.
+    latest: Instant,
 }
 
 /// Why work was given up before it ended.
@@ -40,7 +47,37 @@ impl Deadline {
     #[must_use]
     pub fn after(asked: Duration) -> Self {
         let asked = asked.min(REQUEST_TIMEOUT_MAX);
-        Self { at: Instant::now() + asked, asked }
+        Self::fixed(Instant::now() + asked, asked)
+    }
+
+    /// A deadline that nothing moves.
+    fn fixed(at: Instant, asked: Duration) -> Self {
+        Self { at, asked, latest: at }
+    }
+
+    /// The same deadline, which progress can make later by this much.
+    #[must_use]
+    pub fn extended_by_progress(self, extension: Duration) -> Self {
+        Self { latest: self.at + extension.min(REQUEST_TIMEOUT_MAX), ..self }
+    }
+
+    /// The same deadline at a worker that grants its calls this long, and `longest` in all where
+    /// progress makes them longer.
+    #[must_use]
+    pub fn limited_to(self, granted: Duration, longest: Duration) -> Self {
+        let now = Instant::now();
+        let at = self.at.min(now + granted);
+        let latest = match self.latest > self.at {
+            true => self.latest.min(now + longest).max(at),
+            false => at,
+        };
+        Self { at, asked: self.asked.min(granted), latest }
+    }
+
+    /// The same deadline, as late as progress can make it.
+    #[must_use]
+    pub(crate) fn at_latest(self) -> Self {
+        Self { at: self.latest, ..self }
     }
 
     /// The deadline at a moment in Unix milliseconds, of which `asked` were asked for.
@@ -48,7 +85,7 @@ impl Deadline {
     pub(crate) fn at_unix_ms(unix_ms: u64, asked: Duration) -> Self {
         let left = Duration::from_millis(unix_ms).saturating_sub(unix_now());
         let left = left.min(REQUEST_TIMEOUT_MAX);
-        Self { at: Instant::now() + left, asked: asked.max(left) }
+        Self::fixed(Instant::now() + left, asked.max(left))
     }
 
     /// What a request that has just been received asks for. A value that is not a number counts as
@@ -86,14 +123,20 @@ impl Deadline {
             None => asked,
         };
         let left = left.min(REQUEST_TIMEOUT_MAX);
-        Self { at: Instant::now() + left, asked: asked.max(left) }
+        let extension = number(header::EXTENSION_MS).map_or(Duration::ZERO, Duration::from_millis);
+        let deadline = Self::fixed(Instant::now() + left, asked.max(left));
+        deadline.extended_by_progress(extension)
     }
 
     /// Writes this deadline into the headers of a request: the moment, and what was asked for,
-    /// which is all that a C# worker reads.
+    /// which is all that a C# worker reads; and how much later progress can make it.
     pub fn write(&self, headers: &mut Headers) {
         headers.set(header::TIMEOUT_MS, self.asked.as_millis().to_string());
         headers.set(header::DEADLINE_MS, self.unix_ms().to_string());
+        let extension = self.latest.saturating_duration_since(self.at);
+        if !extension.is_zero() {
+            headers.set(header::EXTENSION_MS, extension.as_millis().to_string());
+        }
     }
 
     /// The moment in Unix milliseconds, as it goes over the wire; now, when it is past.
@@ -138,6 +181,20 @@ impl Deadline {
         cancel_grace: Duration,
         work: impl Future<Output = T>,
     ) -> Result<T, Interruption> {
+        self.enforce_with(&Progress::none(), cancelled, cancel_grace, work).await
+    }
+
+    /// The same for work whose progress may move the deadline.
+    ///
+    /// # Errors
+    /// Why it was interrupted.
+    pub async fn enforce_with<T>(
+        self,
+        progress: &Progress,
+        cancelled: &CancellationToken,
+        cancel_grace: Duration,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Interruption> {
         let mut work = pin!(work);
 
         // Every arm only waits.
@@ -148,7 +205,21 @@ impl Deadline {
                 let ended = tokio::time::timeout(cancel_grace, work).await;
                 ended.map_err(|_| Interruption::Cancelled)
             }
-            () = tokio::time::sleep_until(self.at) => Err(Interruption::TimedOut),
+            () = self.wait_over(progress) => Err(Interruption::TimedOut),
+        }
+    }
+
+    /// Waits until the deadline is over, wherever progress moves it meanwhile.
+    pub async fn wait_over(self, progress: &Progress) {
+        let mut over = self.at;
+        loop {
+            tokio::time::sleep_until(over).await;
+            let moved = progress.last_step().map_or(self.at, |step| step + self.asked);
+            let moved = moved.clamp(self.at, self.latest);
+            if moved <= over {
+                return;
+            }
+            over = moved;
         }
     }
 
@@ -158,7 +229,7 @@ impl Deadline {
     pub fn for_next_hop(&self) -> Self {
         let left = self.left();
         let margin = (left / 10).min(Duration::from_secs(2));
-        Self { at: self.at - margin, asked: self.asked }
+        Self { at: self.at - margin, latest: self.latest - margin, ..*self }
     }
 }
 

@@ -3,12 +3,20 @@
 use std::fmt;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+use tokio::time::Instant;
 use toolbus_wire::message::toolbus::ToolProgress;
 
-/// Where progress goes. It may be lost, and sending it never blocks.
+/// Where progress goes. It may be lost, and sending it never blocks. Clones are the same, and
+/// remember when the call last got further.
 #[derive(Clone, Default)]
 pub struct Progress {
-    sink: Option<Arc<dyn Fn(ToolProgress) + Send + Sync>>,
+    sink: Option<Arc<Sink>>,
+}
+
+struct Sink {
+    last_step: Mutex<Option<Instant>>,
+    send: Box<dyn Fn(ToolProgress) + Send + Sync>,
 }
 
 impl Progress {
@@ -22,6 +30,7 @@ impl Progress {
     /// block.
     #[must_use]
     pub fn to(sink: impl Fn(ToolProgress) + Send + Sync + 'static) -> Self {
+        let sink = Sink { last_step: Mutex::default(), send: Box::new(sink) };
         Self { sink: Some(Arc::new(sink)) }
     }
 
@@ -34,8 +43,17 @@ impl Progress {
     /// Sends progress. The call's id and the sequence number are filled in on the way.
     pub fn send(&self, progress: ToolProgress) {
         if let Some(sink) = &self.sink {
-            sink(progress);
+            // A line of a log, or word that a call is held, is no step of its work.
+            if progress.progress.is_some() {
+                *sink.last_step.lock() = Some(Instant::now());
+            }
+            (sink.send)(progress);
         }
+    }
+
+    /// When the call last reported that it got further.
+    pub(crate) fn last_step(&self) -> Option<Instant> {
+        *self.sink.as_ref()?.last_step.lock()
     }
 }
 

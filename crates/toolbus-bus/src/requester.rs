@@ -288,7 +288,7 @@ impl Requester {
 
         let (takes_progress, takes_questions) = (progress.is_wanted(), asker.is_there());
         let kinds = asker.kinds_header();
-        let (waiting, reply) = inner.pending.add(call_id, progress, asker)?;
+        let (waiting, reply) = inner.pending.add(call_id, progress.clone(), asker)?;
         let mut envelope = inner.address(envelope, &waiting, deadline);
 
         if !takes_progress {
@@ -312,7 +312,8 @@ impl Requester {
 
         // Boxed: it would make the future of every caller larger by kilobytes.
         let answered = Box::pin(reply_or_error(reply, publication.publish(envelope)));
-        let end = match deadline.enforce(&cancelled, Duration::ZERO, answered).await {
+        let end = match deadline.enforce_with(&progress, &cancelled, Duration::ZERO, answered).await
+        {
             Ok(end) => end,
             Err(Interruption::Cancelled) => Err(Error::Cancelled),
             Err(Interruption::TimedOut) => Err(Error::Timeout { asked: deadline.asked() }),

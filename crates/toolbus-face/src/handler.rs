@@ -19,7 +19,7 @@ use rmcp::model::{
 use rmcp::service::{Peer, RequestContext, SubscriptionContext};
 use serde_json::Value;
 use toolbus_bus::{Asker, Slot, SlotPool};
-use toolbus_tools::call::{Arguments, Call, CallError};
+use toolbus_tools::call::{Arguments, Call, CallError, CallTime};
 use toolbus_tools::id::{CallId, SessionId, ToolName};
 use toolbus_tools::{Door, Principal, Scope, View};
 use toolbus_wire::ErrorCode;
@@ -250,10 +250,15 @@ impl Handler {
         let scope = Arc::clone(&self.scope);
         let invoker = self.offer.deps().invoker.clone();
 
+        // A client that asks for progress waits for as long as there is some.
+        let is_extended_by_progress = context.meta.get_progress_token().is_some();
+        let time = CallTime { is_extended_by_progress, ..CallTime::default() };
+
         let call_slot = slot.clone();
         let begin = move |links| -> BoxFuture<'static, CallOutcome> {
             let ClientLinks { cancelled, progress, asker } = links;
             let call = Call::new(&scope, CallId::random(), tool, Arguments::Value(arguments))
+                .with_time(time)
                 .with_mcp_params(params)
                 .with_cancelled(cancelled)
                 .with_progress(progress)

@@ -34,7 +34,7 @@ pub(crate) struct ServerRequests<'a> {
 /// The call that a read is to the invoker, by the protocol's name of its method.
 pub(crate) fn read_call(scope: &Arc<Scope>, method: &'static str) -> Call {
     let name = ToolName::parse(method).expect("a method's name is short");
-    let time = CallTime { caller_deadline: None, execution: Some(READ_TIMEOUT) };
+    let time = CallTime::of_execution(READ_TIMEOUT);
     Call::new(scope, CallId::random(), name, Arguments::Text(None)).with_time(time)
 }
 
@@ -54,8 +54,7 @@ impl ServerRequests<'_> {
         let call = call.with_cancelled(self.cancelled.clone()).with_asker(asker.clone());
         // Somebody may have to be asked first.
         let call = if asker.is_there() {
-            let execution = Some(READ_WITH_QUESTIONS_TIMEOUT);
-            call.with_time(CallTime { caller_deadline: None, execution })
+            call.with_time(CallTime::of_execution(READ_WITH_QUESTIONS_TIMEOUT))
         } else {
             call
         };

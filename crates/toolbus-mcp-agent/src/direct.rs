@@ -295,6 +295,10 @@ impl Executor for DirectTool {
         self.gateway.granted_time(&self.server, &self.tool)
     }
 
+    fn extension(&self, _: &Map<String, Value>) -> Option<Duration> {
+        self.gateway.granted_extension(&self.server, &self.tool)
+    }
+
     /// The same subject as by way of `mcp_invoke_tool`.
     fn resolve(&self, _: &mut Map<String, Value>) -> Result<Option<Subject>, CallError> {
         let servers = self.gateway.index.servers();

@@ -49,6 +49,11 @@ impl Executor for InvokeTool {
         self.granted_time(named("server_name")?, named("tool_name")?)
     }
 
+    fn extension(&self, arguments: &Map<String, Value>) -> Option<Duration> {
+        let named = |name: &str| arguments.get(name).and_then(Value::as_str);
+        self.granted_extension(named("server_name")?, named("tool_name")?)
+    }
+
     fn await_target<'a>(&'a self, arguments: &'a Map<String, Value>) -> BoxFuture<'a, ()> {
         Box::pin(self.index.wait_until(|servers| names_known_server(servers, arguments)))
     }
@@ -120,6 +125,15 @@ impl InvokeTool {
         let granted = timeouts.of_tool(tool);
         // A worker leaves a tenth of a call's time to the answer.
         Some(granted + granted / 8 + ANSWER_GRACE)
+    }
+
+    /// How much longer than that it may take while its server reports progress.
+    pub(crate) fn granted_extension(&self, server: &str, tool: &str) -> Option<Duration> {
+        let servers = self.index.servers();
+        let timeouts = find_exact_server(&servers, server)?.timeouts.as_ref()?;
+        let longest = Duration::from_millis(timeouts.with_progress_ms?);
+        let extension = longest.checked_sub(timeouts.of_tool(tool))?;
+        Some(extension + extension / 8)
     }
 
     /// Has a bridge call the tool, for who reads its text.

@@ -16,6 +16,7 @@ use rmcp::service::ServiceError;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use toolbus_bus::Deadline;
 use toolbus_wire::json::RawJson;
 
 use crate::auth::{self, Authorization};
@@ -236,10 +237,10 @@ impl Connection {
     pub(crate) async fn call_tool(
         &self,
         call: &Call,
-        deadline: Instant,
+        deadline: Deadline,
         is_listed: impl Fn() -> bool,
     ) -> Result<RawJson, CallFailure> {
-        let _running = self.hang_watch.begin_call(deadline);
+        let _running = self.hang_watch.begin_call(deadline.at());
         let called = self.exchange_call(call, deadline, is_listed).await;
         self.note_unanswered(&called);
         called
@@ -248,14 +249,14 @@ impl Connection {
     async fn exchange_call(
         &self,
         call: &Call,
-        deadline: Instant,
+        deadline: Deadline,
         is_listed: impl Fn() -> bool,
     ) -> Result<RawJson, CallFailure> {
         let params = call.params();
         let about = About::Tool { name: &call.tool, is_listed: is_listed() };
         let request = McpRequest { method: Method::CallTool, about, params: &params };
         let scope = ExchangeScope {
-            until: deadline,
+            deadline,
             cancelled: &call.context.cancelled,
             progress: &call.context.progress,
             asker: &call.context.asker,
@@ -281,10 +282,10 @@ impl Connection {
         &self,
         request: &ReadRequest,
         call: &Call,
-        until: Instant,
+        deadline: Deadline,
     ) -> Result<ReadResponse, CallFailure> {
-        let _running = self.hang_watch.begin_call(until);
-        let response = read_exchange::read(&self.sender, request, call, until).await;
+        let _running = self.hang_watch.begin_call(deadline.at());
+        let response = read_exchange::read(&self.sender, request, call, deadline).await;
         self.note_unanswered(&response);
         response
     }

@@ -69,6 +69,9 @@ pub struct PoolConfig {
     pub call_timeout: Duration,
     /// How long a call may take at most, unless the entry of its server says.
     pub call_timeout_max: Duration,
+    /// How long a call may take in all whose caller lets progress extend it, while its server
+    /// reports some. No effect where an entry grants more.
+    pub call_timeout_with_progress_max: Duration,
     /// Calls of one server at a time; more are refused as busy.
     pub calls_per_server_max: usize,
     /// The supervisor of servers that are children of this process. Without one they are started
@@ -111,6 +114,7 @@ impl PoolConfig {
             connect_timeout: Duration::from_secs(15),
             call_timeout: Duration::from_secs(60),
             call_timeout_max: Duration::from_secs(120),
+            call_timeout_with_progress_max: Duration::from_secs(60 * 60),
             calls_per_server_max: 64,
             supervisor: None,
             sandbox_homes: None,

@@ -65,6 +65,10 @@ pub struct McpSettings {
     pub call_timeout: TimeSpan,
     /// How long a call may take, whatever its caller asks for. An entry may grant more.
     pub call_timeout_max: TimeSpan,
+    /// How long a call may take in all while its server reports progress, where its caller is an MCP
+    /// client that has asked for that: each report gives the call the time that it was granted once
+    /// more. Shorter than that time, it has no effect.
+    pub call_timeout_with_progress_max: TimeSpan,
     /// What becomes of a tool, a prompt or a server's introduction that is new or has changed since
     /// the server was first seen: `announce` takes it and tells what has changed, `quarantine`
     /// holds it back until a person accepts it. An entry may say otherwise (`toolChanges`).
@@ -110,6 +114,7 @@ impl Default for McpSettings {
             connect_timeout: TimeSpan::seconds(15),
             call_timeout: TimeSpan::seconds(60),
             call_timeout_max: TimeSpan::seconds(120),
+            call_timeout_with_progress_max: TimeSpan::seconds(60 * 60),
             tool_changes: ToolChanges::default(),
             pins: None,
             concurrency: NonZeroU16::new(256).expect("256 is not zero"),
@@ -179,6 +184,7 @@ impl McpSettings {
         options.connect_timeout = self.connect_timeout.duration();
         options.call_timeout = self.call_timeout.duration();
         options.call_timeout_max = self.call_timeout_max.duration();
+        options.call_timeout_with_progress_max = self.call_timeout_with_progress_max.duration();
         options.calls_per_server_max = self.calls_per_server_max();
         options.supervisor = self.supervisor.clone();
         options.sandbox_homes = self.sandbox_homes();

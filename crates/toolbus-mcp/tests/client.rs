@@ -16,6 +16,8 @@ mod credentials;
 mod direct;
 #[path = "client/eras.rs"]
 mod eras;
+#[path = "client/extended.rs"]
+mod extended;
 #[path = "client/files.rs"]
 mod files;
 #[path = "client/grants.rs"]

@@ -50,6 +50,9 @@ pub struct CallTime {
     /// How long the tool may run. `None`: as long as the caller waits, and where that is not said
     /// either, as long as the tool says.
     pub execution: Option<Duration>,
+    /// Whether progress may make a call longer whose time the tool says: a caller that waits for as
+    /// long as there is progress.
+    pub is_extended_by_progress: bool,
 }
 
 /// How long a caller that does not say waits for the gates.
@@ -188,7 +191,15 @@ impl CallTime {
     /// The caller waits until then.
     #[must_use]
     pub const fn until(caller_deadline: Deadline) -> Self {
-        Self { caller_deadline: Some(caller_deadline), execution: None }
+        let caller_deadline = Some(caller_deadline);
+        Self { caller_deadline, execution: None, is_extended_by_progress: false }
+    }
+
+    /// The tool may run as long as this, whoever waits for it.
+    #[must_use]
+    pub const fn of_execution(time: Duration) -> Self {
+        let execution = Some(time);
+        Self { caller_deadline: None, execution, is_extended_by_progress: false }
     }
 
     /// When the caller stops waiting.
@@ -196,10 +207,19 @@ impl CallTime {
         self.caller_deadline.unwrap_or_else(|| Deadline::after(CALLER_TIMEOUT_DEFAULT))
     }
 
-    /// When a tool that starts now has to end, if it says this of itself.
-    pub(crate) fn execution_deadline(&self, tool_timeout: Duration) -> Deadline {
+    /// When a tool that starts now has to end, if it says this of itself; `extension` is how much
+    /// later that may be where there is progress.
+    pub(crate) fn execution_deadline(
+        &self,
+        tool_timeout: Duration,
+        extension: Option<Duration>,
+    ) -> Deadline {
         match (self.caller_deadline, self.execution) {
             (Some(caller_deadline), None) => caller_deadline,
+            (None, None) if self.is_extended_by_progress => {
+                let extension = extension.unwrap_or_default();
+                Deadline::after(tool_timeout).extended_by_progress(extension)
+            }
             (None, execution) => Deadline::after(execution.unwrap_or(tool_timeout)),
             (Some(caller_deadline), Some(execution)) => {
                 let execution = Deadline::after(execution);

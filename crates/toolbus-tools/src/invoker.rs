@@ -19,7 +19,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
-use toolbus_bus::{CallContext, Deadline, Interruption};
+use toolbus_bus::{CallContext, Deadline, Interruption, Progress};
 use toolbus_wire::Execution;
 use tracing::Instrument as _;
 
@@ -180,7 +180,8 @@ impl Invoker {
         let Value::Object(arguments) = arguments else {
             return Err(CallError::invalid_arguments("arguments must be a JSON object"));
         };
-        let deadline = call.time.execution_deadline(entry.timeout(&arguments));
+        let extension = entry.executor.extension(&arguments);
+        let deadline = call.time.execution_deadline(entry.timeout(&arguments), extension);
         let context = CallContext {
             deadline,
             cancelled: call.cancelled,
@@ -191,8 +192,12 @@ impl Invoker {
         let invoker = Arc::downgrade(&self.inner);
         let calls = InnerCalls::new(invoker, &call.scope, &call.id, &context);
         let tool = Arc::clone(entry.name());
-        let limits =
-            RunLimits { tool: Arc::clone(&tool), deadline, cancelled: context.cancelled.clone() };
+        let limits = RunLimits {
+            tool: Arc::clone(&tool),
+            deadline,
+            progress: context.progress.clone(),
+            cancelled: context.cancelled.clone(),
+        };
         let scope = call.scope;
         let permit = Permit::new(&subject, &scope, self.inner.grant_key.as_ref());
         let inner_calls = calls.clone();
@@ -228,6 +233,7 @@ impl Invoker {
 struct RunLimits {
     tool: Arc<str>,
     deadline: Deadline,
+    progress: Progress,
     cancelled: CancellationToken,
 }
 
@@ -236,7 +242,9 @@ impl RunLimits {
     /// it does not end on being told to: an executor promises that what it started ends with it.
     async fn wait_for(&self, step: impl Future<Output = Outcome>) -> Outcome {
         let step = pin!(step);
-        match self.deadline.enforce(&self.cancelled, CANCEL_GRACE, step).await {
+        let enforced =
+            self.deadline.enforce_with(&self.progress, &self.cancelled, CANCEL_GRACE, step);
+        match enforced.await {
             Ok(outcome) => outcome,
             Err(Interruption::Cancelled) => Err(CallError::cancelled()),
             Err(Interruption::TimedOut) => {

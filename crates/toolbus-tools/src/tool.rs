@@ -189,6 +189,13 @@ pub trait Executor: Send + Sync + 'static {
         let _ = arguments;
         None
     }
+
+    /// How much longer than that the call may take while it reports progress, where its caller
+    /// allows it: each report gives it the same time once more. `None`: no longer.
+    fn extension(&self, arguments: &Map<String, Value>) -> Option<Duration> {
+        let _ = arguments;
+        None
+    }
 }
 
 impl<F, Fut> Executor for F

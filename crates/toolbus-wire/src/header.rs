@@ -46,6 +46,9 @@ well_known! {
     /// Ours: when the caller stops waiting, in Unix milliseconds by its own clock. How much time
     /// that was when the request was sent is the message's expiry.
     DEADLINE_MS = "rb-deadline-ms", on the wire "rb-rb-deadline-ms";
+    /// Ours: how much later than the deadline, in milliseconds, the call may end while its worker
+    /// reports progress; each report gives it [`TIMEOUT_MS`] once more. Absent: not at all.
+    EXTENSION_MS = "rb-extension-ms", on the wire "rb-rb-extension-ms";
     /// Ours: the topic that takes progress and heartbeats.
     PROGRESS_TO = "rb-progress-to", on the wire "rb-rb-progress-to";
     /// Ours, beside the one before: there (with any value) when nobody reads progress, so that the

@@ -1,3 +1,5 @@
+use toolbus_wire::message::toolbus::ToolProgress;
+
 use super::*;
 
 fn headers(pairs: &[(&'static str, &str)]) -> Headers {
@@ -63,4 +65,54 @@ async fn what_was_left_is_believed_where_the_moment_cannot_be() {
         let both = headers(&[("rb-deadline-ms", moment), ("rb-timeout-ms", "2000")]);
         assert_eq!(read(both, Some(seconds(5))).left(), seconds(2));
     }
+}
+
+/// How long work that never ends is waited for, which reports progress every so often.
+async fn waited_for(deadline: Deadline, interval: Duration, steps: usize) -> Duration {
+    let began = Instant::now();
+    let progress = Progress::to(|_| {});
+    let work = async {
+        for _ in 0..steps {
+            tokio::time::sleep(interval).await;
+            progress.send(ToolProgress { progress: Some(1.0), ..ToolProgress::default() });
+        }
+        std::future::pending::<()>().await
+    };
+    let never = CancellationToken::new();
+    let ended = deadline.enforce_with(&progress, &never, Duration::ZERO, work).await;
+    assert_eq!(ended, Err(Interruption::TimedOut));
+    began.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_moves_a_deadline_that_allows_it_up_to_the_last_moment() {
+    let second = Duration::from_secs(1);
+    let extended = || Deadline::after(10 * second).extended_by_progress(20 * second);
+    assert_eq!(waited_for(extended(), 7 * second, 2).await, 24 * second);
+    assert_eq!(waited_for(extended(), 7 * second, 9).await, 30 * second);
+    assert_eq!(waited_for(extended(), 12 * second, 9).await, 10 * second);
+    assert_eq!(waited_for(Deadline::after(10 * second), 7 * second, 9).await, 10 * second);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_step_of_the_work_moves_no_deadline() {
+    let progress = Progress::to(|_| {});
+    progress.send(ToolProgress { level: Some("info".to_owned()), ..ToolProgress::default() });
+    assert_eq!(progress.last_step(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_travels_and_is_limited_by_who_does_the_work() {
+    let second = Duration::from_secs(1);
+    let asked = Deadline::after(100 * second).extended_by_progress(500 * second);
+    let mut headers = Headers::new();
+    asked.write(&mut headers);
+    assert_eq!(headers.get(header::EXTENSION_MS), Some("500000"));
+
+    let limited = asked.limited_to(60 * second, 240 * second);
+    assert_eq!((limited.left(), limited.asked()), (60 * second, 60 * second));
+    assert_eq!(limited.at_latest().left(), 240 * second);
+    assert_eq!(asked.for_next_hop().at_latest().left(), 598 * second);
+    let fixed = Deadline::after(100 * second).limited_to(60 * second, 240 * second);
+    assert_eq!(fixed.at_latest(), fixed);
 }

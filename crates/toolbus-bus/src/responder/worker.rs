@@ -447,7 +447,8 @@ impl<S: Service> Worker<S> {
         // Progress that nobody reads would cost a broker as much as any, and hold up the reply.
         let progress_to = progress_to.filter(|_| headers.get(header::QUIET).is_none());
         let sent = Arc::new(AtomicU64::new(0));
-        let asker = self.asks.asker(ask_to, running.name(), deadline, running.token());
+        // A call that goes on for longer may ask for as long.
+        let asker = self.asks.asker(ask_to, running.name(), deadline.at_latest(), running.token());
 
         let context = Context {
             envelope: Arc::clone(&envelope),
@@ -489,7 +490,7 @@ impl<S: Service> Worker<S> {
         ids: &CallIds,
     ) -> Result<std::thread::Result<Reply>, Failure> {
         let slot = context.slot.clone();
-        let CallContext { deadline, cancelled, .. } = context.call.clone();
+        let CallContext { deadline, cancelled, progress, .. } = context.call.clone();
         let work = async {
             // A call that is brought back waits for its turn; any other has its slot.
             match slot.resume().await {
@@ -501,7 +502,7 @@ impl<S: Service> Worker<S> {
         // The work is dropped when its time is over or when it does not end on being told to: the
         // service promises that what it started ends with it.
         let mut work = pin!(AssertUnwindSafe(work).catch_unwind());
-        let ended = deadline.enforce(&cancelled, CANCEL_GRACE, work.as_mut()).await;
+        let ended = deadline.enforce_with(&progress, &cancelled, CANCEL_GRACE, work.as_mut()).await;
         ended.map_err(|interruption| {
             let execution = slot.execution();
             match interruption {

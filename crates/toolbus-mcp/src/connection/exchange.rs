@@ -16,9 +16,9 @@ use rmcp::model::{
 };
 use rmcp::service::{PeerRequestOptions, ServiceError};
 use serde_json::Value;
-use tokio::time::{Duration, Instant, sleep, sleep_until};
+use tokio::time::{Duration, sleep};
 use tokio_util::sync::CancellationToken;
-use toolbus_bus::{Asker, Progress};
+use toolbus_bus::{Asker, Deadline, Progress};
 use toolbus_wire::json::RawJson;
 use toolbus_wire::message::toolbus::{AskKind, AskRound};
 use tracing::Instrument as _;
@@ -52,7 +52,7 @@ pub(super) struct McpRequest<'a> {
 
 /// The limits of one exchange, and the handles of its caller.
 pub(super) struct ExchangeScope<'a> {
-    pub(super) until: Instant,
+    pub(super) deadline: Deadline,
     pub(super) cancelled: &'a CancellationToken,
     pub(super) progress: &'a Progress,
     pub(super) asker: &'a Asker,
@@ -116,7 +116,7 @@ impl<'a> Exchange<'a> {
                     operation.fail("cancelled");
                     return Err(CallFailure::Cancelled);
                 }
-                () = sleep_until(scope.until) => {
+                () = scope.deadline.wait_over(scope.progress) => {
                     operation.fail("timeout");
                     return Err(CallFailure::TimedOut);
                 }
@@ -128,7 +128,7 @@ impl<'a> Exchange<'a> {
                 next_input = self.collect_input(&response, round) => next_input?,
                 () = lifecycle.wait_cut_off() => None,
                 () = scope.cancelled.cancelled() => return Err(CallFailure::Cancelled),
-                () = sleep_until(scope.until) => return Err(CallFailure::TimedOut),
+                () = scope.deadline.wait_over(scope.progress) => return Err(CallFailure::TimedOut),
             };
             if next_input.is_none() {
                 let is_repeated = round > 0;

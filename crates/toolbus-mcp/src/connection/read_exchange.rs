@@ -3,7 +3,8 @@
 use rmcp::model::ErrorCode;
 use rmcp::service::ServiceError;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::sleep_until;
+use toolbus_bus::Deadline;
 use toolbus_wire::json::RawJson;
 
 use super::answers::{AnswerReader, CallFailure};
@@ -24,7 +25,7 @@ pub(super) async fn read(
     sender: &RequestSender,
     request: &ReadRequest,
     call: &Call,
-    until: Instant,
+    deadline: Deadline,
 ) -> Result<ReadResponse, CallFailure> {
     let (method, params) = match request {
         ReadRequest::Resources { cursor } => {
@@ -32,7 +33,7 @@ pub(super) async fn read(
                 biased;
                 response = read_resource_page(sender, cursor.clone()) => response,
                 () = call.context.cancelled.cancelled() => return Err(CallFailure::Cancelled),
-                () = sleep_until(until) => return Err(CallFailure::TimedOut),
+                () = sleep_until(deadline.at()) => return Err(CallFailure::TimedOut),
             };
             return match response {
                 Ok(response) => Ok(response),
@@ -44,12 +45,12 @@ pub(super) async fn read(
         }
         ReadRequest::Resource { uri } => (Method::ReadResource, RawJson::of(&json!({"uri": uri}))),
         ReadRequest::Relay(method, params) => {
-            let result = relay(sender, *method, params, call, until).await?;
+            let result = relay(sender, *method, params, call, deadline).await?;
             return Ok(ReadResponse::Relay(result));
         }
     };
 
-    let result = relay(sender, method, &params, call, until).await?;
+    let result = relay(sender, method, &params, call, deadline).await?;
     let no_answer = |_| sender.answer_failure(&format!("gave no answer to {}", request.method()));
     let value = result.to_value(VALUES_MAX).map_err(|error| {
         sender.answer_failure(&format!("gave an answer that cannot be used: {error}"))
@@ -70,7 +71,7 @@ async fn relay(
     method: Method,
     params: &RawJson,
     call: &Call,
-    until: Instant,
+    deadline: Deadline,
 ) -> Result<RawJson, CallFailure> {
     let name = |member| params.member(member).and_then(|name| name.to_value(1).ok());
     let name = match method {
@@ -85,7 +86,7 @@ async fn relay(
     };
 
     let scope = ExchangeScope {
-        until,
+        deadline,
         cancelled: &call.context.cancelled,
         progress: &call.context.progress,
         asker: &call.context.asker,

@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, TryAcquireError};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
-
+use toolbus_bus::Deadline;
 use toolbus_wire::message::mcp::McpTimeouts;
 
 use crate::call::Call;
@@ -28,7 +28,16 @@ pub(crate) const SUBSCRIPTIONS_PER_SERVER_MAX: u16 = 128;
 pub(super) struct CallBudget {
     /// What a text about a timeout names.
     pub(super) requested: Duration,
+    /// When it has to end without progress.
     pub(super) until: Instant,
+    /// The same, and how far progress can move it.
+    pub(super) deadline: Deadline,
+}
+
+impl CallBudget {
+    pub(super) fn of(deadline: Deadline) -> Self {
+        Self { requested: deadline.asked(), until: deadline.at(), deadline }
+    }
 }
 
 /// The kinds of requests that have limits of their own.
@@ -52,6 +61,7 @@ pub(super) enum AdmissionError {
 pub(super) struct CallLimiter {
     entry: Arc<Entry>,
     call_timeout_max: Duration,
+    with_progress_max: Duration,
     calls: PermitPool,
     lookups: PermitPool,
     subscriptions: PermitPool,
@@ -76,6 +86,7 @@ impl CallLimiter {
         Self {
             entry,
             call_timeout_max: options.call_timeout_max,
+            with_progress_max: options.call_timeout_with_progress_max,
             calls: PermitPool::new(options.calls_per_server_max),
             lookups: PermitPool::new(LOOKUPS_PER_SERVER_MAX.into()),
             subscriptions: PermitPool::new(SUBSCRIPTIONS_PER_SERVER_MAX.into()),
@@ -130,11 +141,7 @@ impl CallLimiter {
     /// How long a call may take: what the caller asks for, up to what the configuration grants.
     pub(super) fn budget_of(&self, call: &Call) -> CallBudget {
         let granted = self.entry.timeout_of(&call.tool).unwrap_or(self.call_timeout_max);
-
-        CallBudget {
-            requested: call.context.deadline.asked().min(granted),
-            until: call.context.deadline.at().min(Instant::now() + granted),
-        }
+        CallBudget::of(call.context.deadline.limited_to(granted, self.with_progress_max))
     }
 
     /// How long calls may take, as agents are told.
@@ -144,12 +151,14 @@ impl CallLimiter {
         McpTimeouts {
             call_ms: milliseconds(self.entry.call_timeout.unwrap_or(self.call_timeout_max)),
             tools_ms: tools.map(|(tool, time)| (tool.clone(), milliseconds(*time))).collect(),
+            with_progress_ms: Some(milliseconds(self.with_progress_max)),
         }
     }
 
     /// The longest that any call may take here.
     pub(super) fn longest_call(&self) -> Duration {
         let granted = self.entry.call_timeout.unwrap_or(self.call_timeout_max);
+        let granted = granted.max(self.with_progress_max);
         self.entry.tool_timeouts.values().copied().fold(granted, Duration::max)
     }
 }

@@ -1,7 +1,7 @@
 //! Requests to one server that only read: prompts, resources, completions.
 
 use serde_json::Map;
-use tokio::time::Instant;
+use toolbus_bus::Deadline;
 
 use super::Server;
 use super::call_limits::RequestClass;
@@ -28,10 +28,10 @@ impl Server {
         let budget = self.limiter.budget_of(&call);
         let _permit = self.try_admit(RequestClass::Lookup, &call, budget)?;
 
-        let first = self.attempt_read(request, &call, budget.until).await;
+        let first = self.attempt_read(request, &call, budget.deadline).await;
         let response = match first {
             Err(CallFailure::NotSent(_) | CallFailure::Lost(_)) => {
-                self.attempt_read(request, &call, budget.until).await
+                self.attempt_read(request, &call, budget.deadline).await
             }
             response => response,
         };
@@ -42,9 +42,9 @@ impl Server {
         &self,
         request: &ReadRequest,
         call: &Call,
-        until: Instant,
+        deadline: Deadline,
     ) -> Result<ReadResponse, CallFailure> {
-        let connection = self.acquire_connection(&call.context.cancelled, until).await?;
+        let connection = self.acquire_connection(&call.context.cancelled, deadline.at()).await?;
         // Only now: the connection may be new, and what it lists another than before.
         if let Some(name) = request.prompt_name()
             && let Some((item, withheld)) = self.catalogue.find_withheld_prompt(&name)
@@ -54,7 +54,7 @@ impl Server {
             return Err(CallFailure::Final(error));
         }
 
-        let response = connection.read(request, call, until).await;
+        let response = connection.read(request, call, deadline).await;
         if let Err(CallFailure::NotSent(failure)) = &response {
             connection.retire(failure);
         }

@@ -39,7 +39,7 @@ impl Server {
         let Lookup { server, context, .. } = lookup;
         let CallContext { deadline, cancelled, .. } = context;
         let call = Call::new(Some(&server), "resources/subscribe", Map::new(), deadline);
-        let budget = CallBudget { requested: deadline.asked(), until: deadline.at() };
+        let budget = CallBudget::of(deadline);
         let _permit = self.try_admit(RequestClass::Subscription, &call, budget)?;
 
         let ended = tokio::select! {

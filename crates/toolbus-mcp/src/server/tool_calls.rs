@@ -25,7 +25,7 @@ impl Server {
         let budget = self.limiter.budget_of(call);
         let _permit = self.try_admit(RequestClass::ToolCall, call, budget)?;
 
-        let first = match self.attempt_call(call, budget.until).await {
+        let first = match self.attempt_call(call, budget).await {
             Ok(result) => return Ok(result),
             Err(failed) => failed,
         };
@@ -40,7 +40,7 @@ impl Server {
         }
 
         tracing::debug!(server = %self.entry.name, tool = call.tool, "retrying tool call");
-        self.attempt_call(call, budget.until).await.map_err(|second| match (first, second) {
+        self.attempt_call(call, budget).await.map_err(|second| match (first, second) {
             // What became of the first is what the caller has to know.
             (first, CallFailure::NotSent(_))
             | (first @ CallFailure::Lost(_), CallFailure::Unavailable { .. }) => {
@@ -50,7 +50,8 @@ impl Server {
         })
     }
 
-    async fn attempt_call(&self, call: &Call, until: Instant) -> Result<RawJson, CallFailure> {
+    async fn attempt_call(&self, call: &Call, budget: CallBudget) -> Result<RawJson, CallFailure> {
+        let CallBudget { until, deadline, .. } = budget;
         let connection = self.acquire_connection(&call.context.cancelled, until).await?;
 
         // Connecting takes time: look again before anything is sent.
@@ -80,7 +81,7 @@ impl Server {
             }));
         }
 
-        let called = connection.call_tool(call, until, is_listed).await;
+        let called = connection.call_tool(call, deadline, is_listed).await;
         if let Err(CallFailure::NotSent(failure)) = &called {
             connection.retire(failure);
         }

@@ -103,7 +103,7 @@ impl Invoker {
         match passed {
             Ok(permit) => {
                 // Its time begins only now, as a tool's does.
-                let deadline = time.execution_deadline(TIMEOUT_DEFAULT);
+                let deadline = time.execution_deadline(TIMEOUT_DEFAULT, None);
                 let context = CallContext { deadline, cancelled, progress, asker };
                 Ok(Admitted { recording, context, permit, scope, _held: held })
             }

@@ -126,6 +126,10 @@ pub struct McpTimeouts {
     /// Of single tools, by name; they win.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tools_ms: BTreeMap<String, u64>,
+    /// In all, while the server reports progress and the caller allows it to extend the call, in
+    /// milliseconds; absent where it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub with_progress_ms: Option<u64>,
 }
 
 impl McpTimeouts {
