@@ -11,6 +11,7 @@ use rmcp::model::ErrorData;
 
 use stdio::{NO_MESSAGE, TOO_MANY_VALUES, too_long_text};
 
+mod batch;
 mod bounded_lines;
 pub(crate) mod child_environment;
 pub(crate) mod environment_file;

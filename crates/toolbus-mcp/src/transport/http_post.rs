@@ -20,10 +20,10 @@ use rmcp::transport::common::http_header::HEADER_SESSION_ID;
 use rmcp::transport::streamable_http_client::{
     AuthRequiredError, HttpStatusError, InsufficientScopeError, StreamableHttpPostResponse,
 };
-use serde_json::value::RawValue;
 use sse_stream::Sse;
 use tokio_util::io::StreamReader;
 
+use super::batch::{BATCH_MAX, Batch};
 use super::intercept::{Reading, WireState};
 use super::older_sse::read_scope;
 use super::requested_pause::RequestedPause;
@@ -37,8 +37,6 @@ const JSON: &str = "application/json";
 const EVENT_STREAM: &str = "text/event-stream";
 /// Longest body of a refusal that is read, in bytes.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
-/// Most messages of one answer; only servers of 2025-03-26 give several.
-const BATCH_MAX: usize = 64;
 
 /// A message that is to be sent.
 pub(super) struct Post<'a> {
@@ -114,8 +112,8 @@ impl Post<'_> {
         }
 
         let body = read_body(response, MESSAGE_BYTES_MAX).await?;
-        if body.trim_ascii_start().starts_with(b"[") {
-            return self.read_batch(&body, session, wire);
+        if let Some(batch) = Batch::read(&body) {
+            return read_batch(&batch, session, wire);
         }
         let read = match wire.look_at(body) {
             Reading::Message(message) => Ok(*message),
@@ -129,27 +127,6 @@ impl Post<'_> {
                 format!("the answer is not a valid MCP message: {why}").into(),
             )),
         }
-    }
-
-    /// Several messages in one answer, as servers of 2025-03-26 may give them.
-    fn read_batch(
-        &self,
-        body: &[u8],
-        session: Option<String>,
-        wire: &Arc<WireState>,
-    ) -> Result<StreamableHttpPostResponse, Error> {
-        let unusable = |what: &str| Error::UnexpectedServerResponse(what.to_owned().into());
-        let batch: Vec<&RawValue> = serde_json::from_slice(body)
-            .map_err(|_| unusable("the answer is not a valid MCP message"))?;
-        if batch.len() > BATCH_MAX {
-            return Err(unusable("the answer has too many messages"));
-        }
-        let events = batch.into_iter().filter_map(|message| {
-            let event = Sse::default().data(message.get());
-            look_at_event(event, wire)
-        });
-        let events: Vec<_> = events.map(Ok).collect();
-        Ok(StreamableHttpPostResponse::Sse(stream::iter(events).boxed(), session))
     }
 
     async fn read_refusal(&self, response: Response) -> Result<StreamableHttpPostResponse, Error> {
@@ -213,6 +190,23 @@ impl Post<'_> {
     }
 }
 
+/// Several messages in one answer.
+fn read_batch(
+    batch: &Batch<'_>,
+    session: Option<String>,
+    wire: &Arc<WireState>,
+) -> Result<StreamableHttpPostResponse, Error> {
+    if batch.length > BATCH_MAX {
+        let what = "the answer has too many messages".to_owned();
+        return Err(Error::UnexpectedServerResponse(what.into()));
+    }
+    let messages = batch.messages.iter();
+    let events =
+        messages.filter_map(|message| look_at_message(Sse::default().data(message.get()), wire));
+    let events: Vec<_> = events.map(Ok).collect();
+    Ok(StreamableHttpPostResponse::Sse(stream::iter(events).boxed(), session))
+}
+
 /// The error of a response that asks for a token, or for one with more rights.
 fn auth_refusal(status: StatusCode, headers: &HeaderMap) -> Result<Option<Error>, Error> {
     if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
@@ -262,9 +256,8 @@ async fn read_body(mut response: Response, bytes_max: usize) -> Result<Vec<u8>, 
 fn events_of(response: Response, wire: &Arc<WireState>) -> EventStream {
     let bytes = response.bytes_stream().map_err(io::Error::other).boxed();
     let reader = EventReader::new(StreamReader::new(bytes), MESSAGE_BYTES_MAX);
-    let wire = Arc::clone(wire);
 
-    stream::unfold((reader, wire), async |(mut reader, wire)| {
+    let events = stream::unfold(reader, async move |mut reader| {
         loop {
             let data = match reader.next().await {
                 Event::End => return None,
@@ -280,17 +273,46 @@ fn events_of(response: Response, wire: &Arc<WireState>) -> EventStream {
 
             let place = reader.take_place();
             let event = Sse { event: None, data: Some(data), id: place.id, retry: place.retry };
-            if let Some(event) = look_at_event(event, &wire) {
-                return Some((Ok(event), (reader, wire)));
-            }
+            return Some((Ok(event), reader));
         }
-    })
-    .boxed()
+    });
+    look_at_events(events.boxed(), wire)
+}
+
+/// Looks at the message of each event, and puts what is to be read in its place. Where an event has
+/// a batch, there is one for each message of it.
+pub(super) fn look_at_events(events: EventStream, wire: &Arc<WireState>) -> EventStream {
+    let wire = Arc::clone(wire);
+    let looked_at = events.map_ok(move |event| {
+        let events = look_at_event(event, &wire).into_iter();
+        stream::iter(events.map(Ok))
+    });
+    looked_at.try_flatten().boxed()
+}
+
+fn look_at_event(event: Sse, wire: &WireState) -> Vec<Sse> {
+    let data = event.data.as_deref().unwrap_or_default();
+    let Some(batch) = Batch::read(data.as_bytes()) else {
+        return look_at_message(event, wire).into_iter().collect();
+    };
+
+    batch.log_dropped(wire.server());
+    let messages = batch.messages.iter();
+    let alone =
+        messages.filter_map(|message| look_at_message(Sse::default().data(message.get()), wire));
+    let mut alone: Vec<_> = alone.collect();
+
+    // A stream that is resumed goes on after the whole event.
+    if let Some(last) = alone.last_mut() {
+        last.id = event.id;
+        last.retry = event.retry;
+    }
+    alone
 }
 
 /// Looks at the message of an event, and puts what is to be read in its place; `None` where nothing
 /// is.
-pub(super) fn look_at_event(mut event: Sse, wire: &WireState) -> Option<Sse> {
+fn look_at_message(mut event: Sse, wire: &WireState) -> Option<Sse> {
     let Some(data) = event.data.take_if(|data| !data.is_empty()) else { return Some(event) };
     let instead = match wire.look_at(data.into_bytes()) {
         Reading::Text(data) => {

@@ -192,6 +192,11 @@ impl WireState {
         })
     }
 
+    /// The server's name, for logs.
+    pub(super) fn server(&self) -> &str {
+        &self.server
+    }
+
     /// How many messages the server has sent, whatever they were.
     pub(crate) fn messages_received(&self) -> u64 {
         self.messages_received.load(Ordering::Acquire)

@@ -25,6 +25,7 @@ use tokio::sync::Semaphore;
 use tokio_util::io::StreamReader;
 
 use super::MESSAGE_BYTES_MAX;
+use super::batch::BatchQueue;
 use super::intercept::WireState;
 use super::sse_events::{Event, EventReader};
 use super::stdio::{ParsedLine, Received, parse_line, replace_answer, too_long_text};
@@ -44,6 +45,7 @@ type ByteStream = Pin<Box<dyn AsyncRead + Send>>;
 /// One event stream, and the address that takes our messages.
 pub(crate) struct SseTransport {
     events: EventReader<ByteStream>,
+    batch: BatchQueue,
     sender: Arc<PostSender>,
 }
 
@@ -79,17 +81,19 @@ impl SseTransport {
         let mut events = EventReader::new(stream, MESSAGE_BYTES_MAX);
         let address = client.until_ended(read_endpoint(&mut events, &origin)).await?;
         let permits = Semaphore::new(REQUESTS_MAX);
-        Ok(Self { events, sender: Arc::new(PostSender { client, address, headers, permits }) })
+        let sender = Arc::new(PostSender { client, address, headers, permits });
+        Ok(Self { events, batch: BatchQueue::default(), sender })
     }
 
-    fn read_event(wire: &WireState, event: Event) -> Received {
+    fn read_event(&mut self, event: Event) -> Received {
         match event {
             Event::End => Received::End,
-            Event::Whole(name, data) if name == "message" => match parse_line(wire, data) {
-                ParsedLine::Message(message) => Received::Message(message),
-                ParsedLine::Answer(id, what) => replace_answer(id, what.to_owned()),
-                ParsedLine::Stray => Received::Nothing,
-            },
+            Event::Whole(name, data) if name == "message" => {
+                if self.batch.try_take(self.sender.client.wire.server(), &data) {
+                    return Received::Nothing;
+                }
+                read_message(&self.sender.client.wire, data)
+            }
             // Other events are not of the protocol, and there is one endpoint for good.
             Event::Whole(..) => Received::Nothing,
             Event::Cut(line) => match line.answered_request() {
@@ -97,6 +101,14 @@ impl SseTransport {
                 None => Received::Nothing,
             },
         }
+    }
+}
+
+fn read_message(wire: &WireState, text: Vec<u8>) -> Received {
+    match parse_line(wire, text) {
+        ParsedLine::Message(message) => Received::Message(message),
+        ParsedLine::Answer(id, what) => replace_answer(id, what.to_owned()),
+        ParsedLine::Stray => Received::Nothing,
     }
 }
 
@@ -220,8 +232,15 @@ impl Transport<RoleClient> for SseTransport {
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
+            while let Some(message) = self.batch.next_message() {
+                let text = message.get().as_bytes();
+                if let Received::Message(message) = read_message(&self.sender.client.wire, text) {
+                    return Some(message);
+                }
+            }
+
             let event = self.events.next().await;
-            match Self::read_event(&self.sender.client.wire, event) {
+            match self.read_event(event) {
                 Received::Message(message) => return Some(message),
                 Received::Nothing => {}
                 Received::End => return None,

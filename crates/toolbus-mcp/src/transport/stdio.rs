@@ -20,6 +20,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::MESSAGE_BYTES_MAX;
+use super::batch::BatchQueue;
 use super::bounded_lines::{CutLine, Line, LineReader};
 use super::intercept::{BYTE_ORDER_MARK, Reading, WireState};
 use super::process::{ChildMonitor, ChildPipes, ServerProcess};
@@ -32,6 +33,7 @@ const STRAY_LINES_LOGGED: u64 = 10;
 /// The transport over one child's stdin and stdout.
 pub(crate) struct StdioTransport {
     lines: LineReader<ChildStdout>,
+    batch: BatchQueue,
     stdin: Arc<Mutex<Option<ChildStdin>>>,
     /// Fires when everything is written that was to be sent so far.
     written: oneshot::Receiver<()>,
@@ -58,6 +60,7 @@ impl StdioTransport {
     ) -> Self {
         Self {
             lines: LineReader::new(pipes.stdout, MESSAGE_BYTES_MAX),
+            batch: BatchQueue::default(),
             stdin: Arc::new(Mutex::new(Some(pipes.stdin))),
             written: oneshot::channel().1,
             stuck: CancellationToken::new(),
@@ -72,15 +75,8 @@ impl StdioTransport {
     fn read_line(&mut self, line: Line) -> Received {
         match line {
             Line::End => Received::End,
-            Line::Whole(line) => {
-                let (bytes, is_blank) = (line.len(), line.trim_ascii().is_empty());
-
-                match parse_line(&self.wire, line) {
-                    ParsedLine::Message(message) => Received::Message(message),
-                    ParsedLine::Answer(id, what) => replace_answer(id, what.to_owned()),
-                    ParsedLine::Stray => self.count_stray(bytes, is_blank),
-                }
-            }
+            Line::Whole(line) if self.batch.try_take(&self.server, &line) => Received::Nothing,
+            Line::Whole(line) => self.read_message(line),
             Line::Cut(line) => match line.answered_request() {
                 Some(id) => replace_answer(id, too_long_text(line.length)),
                 None => {
@@ -92,6 +88,15 @@ impl StdioTransport {
                     Received::Nothing
                 }
             },
+        }
+    }
+
+    fn read_message(&mut self, text: Vec<u8>) -> Received {
+        let (bytes, is_blank) = (text.len(), text.trim_ascii().is_empty());
+        match parse_line(&self.wire, text) {
+            ParsedLine::Message(message) => Received::Message(message),
+            ParsedLine::Answer(id, what) => replace_answer(id, what.to_owned()),
+            ParsedLine::Stray => self.count_stray(bytes, is_blank),
         }
     }
 
@@ -147,6 +152,12 @@ impl Transport<RoleClient> for StdioTransport {
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
+            while let Some(message) = self.batch.next_message() {
+                if let Received::Message(message) = self.read_message(message.get().as_bytes()) {
+                    return Some(message);
+                }
+            }
+
             // Reading goes first, so that what a child wrote before its end is read. Every arm
             // may be dropped: the reader keeps what it has.
             let line = tokio::select! {

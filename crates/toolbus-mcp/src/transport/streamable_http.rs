@@ -2,10 +2,8 @@
 //! session by any server's words for it, and never shows an address.
 
 use std::collections::HashMap;
-use std::future::ready;
 use std::sync::Arc;
 
-use futures_util::{StreamExt as _, TryStreamExt as _};
 use parking_lot::Mutex;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::RoleClient;
@@ -18,7 +16,7 @@ use rmcp::transport::streamable_http_client::{
 use tokio::time::sleep;
 
 use super::MESSAGE_BYTES_MAX;
-use super::http_post::{Post, look_at_event};
+use super::http_post::{Post, look_at_events};
 use super::intercept::WireState;
 use super::older_sse::SseTransport;
 use super::rate_window::{RateWindow, wait_admitted};
@@ -289,10 +287,7 @@ impl StreamableHttpClient for SessionClient {
                 }
                 None => {
                     let events = self.stream_watch.watch(opened)?;
-                    let wire = Arc::clone(&self.wire);
-                    let looked_at =
-                        events.try_filter_map(move |event| ready(Ok(look_at_event(event, &wire))));
-                    return Ok(looked_at.boxed());
+                    return Ok(look_at_events(events, &self.wire));
                 }
             }
         }

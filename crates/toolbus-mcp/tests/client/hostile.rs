@@ -182,6 +182,20 @@ async fn an_answer_that_is_too_long_ends_its_own_call_only() {
 }
 
 #[tokio::test]
+async fn each_message_of_a_batch_is_taken_as_if_it_were_alone() {
+    let server = fixture("batches").await;
+    let held = async {
+        let held = call(&server.set, "h", "hold", json!({})).await;
+        assert_eq!(held.expect("an answer").text.as_deref(), Some("held"));
+    };
+    // Calls are written in the order in which they are made.
+    tokio::join!(held, server.works());
+    assert_eq!(server.call("many").await.unwrap(), "after the batch");
+    server.works().await;
+    server.end().await;
+}
+
+#[tokio::test]
 async fn answers_to_nobody_are_passed_over() {
     let h = fixture("ids").await;
     let deadline = Deadline::after(Duration::from_millis(300));

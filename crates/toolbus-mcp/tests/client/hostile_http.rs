@@ -130,6 +130,7 @@ async fn calls_end_with_their_error() {
         check("header", ErrorCode::OutcomeUnknown, lost),
         check("around", ErrorCode::OutcomeUnknown, "too many redirects"),
         check("forged", ErrorCode::ExecutionFailed, "the server says \"xxx"),
+        check("batch-many", ErrorCode::ExecutionFailed, "has too many messages"),
     );
 
     // A machine that has little time for it opens few streams in one call.
@@ -145,13 +146,14 @@ async fn calls_end_with_their_error() {
     set.close(Duration::ZERO).await;
 }
 
-/// Servers of 2025-03-26 may answer with several messages at once.
 #[tokio::test]
-async fn an_answer_of_several_messages_is_read() {
+async fn a_batch_is_read_in_an_answer_and_in_an_event() {
     let server = Server::start("good");
     let set = start(json!({"h": server.entry()})).await;
-    let answer = call(&set, "h", "batch", json!({})).await.unwrap();
-    assert_eq!(answer.text.as_deref(), Some("one of several"));
+    for tool in ["batch", "batch-stream"] {
+        let answer = call(&set, "h", tool, json!({})).await.expect(tool);
+        assert_eq!(answer.text.as_deref(), Some("in a batch"), "{tool}");
+    }
     set.close(Duration::ZERO).await;
 }
 

@@ -131,6 +131,8 @@ async fn calls_end_with_their_error() {
         check("no-json", ErrorCode::ExecutionFailed, "is not a valid MCP message"),
         check("gone", ErrorCode::ToolNotFound, "Method not found"),
     );
+    let batch = call(&set, "h", "batch", json!({})).await.expect("an answer");
+    assert_eq!(batch.text.as_deref(), Some("in a batch"));
     let flood = call(&set, "h", "floods", json!({})).await.expect("an answer");
     assert_eq!(flood.text.as_deref(), Some("after the flood"));
     check("closes", ErrorCode::OutcomeUnknown, "was lost during the call").await;

@@ -23,7 +23,8 @@ LOG = []
 CALLED = []
 TOOLS = ["echo", "silent", "silent-stream", "broken", "limited", "unauthorized", "page", "no-json"]
 TOOLS += ["huge", "huge-event", "bomb", "headers", "header", "endless", "resumed", "opened"]
-TOOLS += ["forged", "cut", "cut-stream", "around", "same-ping", "cancelled-pings", "pause", "batch"]
+TOOLS += ["forged", "cut", "cut-stream", "around", "same-ping", "cancelled-pings", "pause"]
+TOOLS += ["batch", "batch-stream", "batch-many"]
 
 
 class Handler(JsonHandler):
@@ -144,6 +145,15 @@ class Handler(JsonHandler):
     def call(self, id, name, arguments):
         if name == "echo":
             self.result(id, {"content": [{"type": "text", "text": "here"}]})
+        elif name.startswith("batch"):
+            note = {"jsonrpc": "2.0", "method": "notifications/whatever"}
+            result = {"content": [{"type": "text", "text": "in a batch"}]}
+            before = [None] * 1_000_000 if name == "batch-many" else [note]
+            batch = json.dumps([*before, {"jsonrpc": "2.0", "id": id, "result": result}]).encode()
+            if name == "batch-stream":
+                self.stream(batch)
+            else:
+                self.reply(200, "application/json", batch)
         elif name == "silent":
             if KIND == "hangs":
                 HANGS.add(id)

@@ -15,7 +15,7 @@ from http_server import JsonHandler, serve
 KIND = sys.argv[1]
 MEBIBYTE = 1 << 20
 TOOLS = ["echo", "headers", "huge", "no-json", "closes", "floods", "silent", "broken"]
-TOOLS += ["unauthorized", "lost", "gone", "half-opens", "pause"]
+TOOLS += ["unauthorized", "lost", "gone", "half-opens", "pause", "batch"]
 sessions, log = {}, []
 
 
@@ -116,6 +116,10 @@ class Handler(JsonHandler):
         elif tool == "half-opens":
             # The stream stays open, and nothing comes through it any more.
             sessions[self.path.partition("?session=")[2]] = queue.Queue()
+        elif tool == "batch":
+            ping = {"jsonrpc": "2.0", "id": "p", "method": "ping"}
+            result = {"content": [{"type": "text", "text": "in a batch"}]}
+            events.put(json.dumps([ping, {"jsonrpc": "2.0", "id": id, "result": result}]).encode())
         elif tool == "closes":
             events.put(None)
         elif tool == "floods":
