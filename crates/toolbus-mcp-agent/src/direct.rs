@@ -20,14 +20,12 @@ use toolbus_tools::subject::Subject;
 use toolbus_tools::tool::{Annotations, Risk};
 use toolbus_tools::{Executor, Registry, Tool};
 use toolbus_wire::json::RawJson;
-use toolbus_wire::message::mcp::{
-    McpGetServiceDetailsRequest, McpGetServiceDetailsResponse, McpServerSummary, McpToolDetails,
-};
+use toolbus_wire::message::mcp::{McpServerSummary, McpToolDetails};
 
 use crate::definition::definition_of;
 use crate::direct_name::{direct_name, marked_name};
 use crate::index::{Index, IndexedServer};
-use crate::manage::{self, ask};
+use crate::manage::{self, ask_details};
 use crate::proxy::InvokeTool;
 use crate::resolve::{find_server, provider_of, subject_of};
 use crate::server_name::ServerName;
@@ -169,12 +167,11 @@ impl DirectTools {
         server: &str,
         stop: &CancellationToken,
     ) -> Result<Vec<McpToolDetails>, CallError> {
-        let question = McpGetServiceDetailsRequest { server_name: server.to_owned() };
         let timed_out = || format!("timed out waiting for the details of '{server}'");
         let context = CallContext::until(Deadline::after(manage::TIMEOUT));
         let context = context.with_cancelled(stop.clone());
-        let answer: McpGetServiceDetailsResponse =
-            ask(&self.gateway.requester, &question, context, None, timed_out).await?;
+        let requester = &self.gateway.requester;
+        let answer = ask_details(requester, server, context, timed_out).await?;
 
         match answer.error {
             Some(error) => Err(CallError::execution_failed(error)),

@@ -19,8 +19,7 @@ use toolbus_tools::call::CallError;
 use toolbus_tools::registry::Provider;
 use toolbus_tools::{Guides, Registry};
 use toolbus_wire::message::mcp::{
-    McpGetServiceDetailsRequest, McpGetServiceDetailsResponse, McpMetadataRefreshRequest,
-    McpServerSummary, McpServersIndexed,
+    McpGetServiceDetailsResponse, McpMetadataRefreshRequest, McpServerSummary, McpServersIndexed,
 };
 use toolbus_wire::name::InstanceId;
 use toolbus_wire::{json, message, topic};
@@ -165,11 +164,10 @@ impl McpDirectory {
     /// # Errors
     /// When no bridge answers in time, or none has the server.
     pub async fn details(&self, server: &str) -> Result<McpGetServiceDetailsResponse, CallError> {
-        let question = McpGetServiceDetailsRequest { server_name: server.to_owned() };
         let context = CallContext::until(Deadline::after(manage::TIMEOUT));
         let timed_out = || format!("no bridge describes MCP server '{server}' in time");
-        let details: McpGetServiceDetailsResponse =
-            manage::ask(&self.inner.requester, &question, context, None, timed_out).await?;
+        let requester = &self.inner.requester;
+        let details = manage::ask_details(requester, server, context, timed_out).await?;
 
         check_answer(&details)?;
         Ok(details)

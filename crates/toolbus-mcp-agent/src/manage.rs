@@ -6,11 +6,15 @@ use toolbus_bus::requester::{self, Requester};
 use toolbus_bus::{CallContext, Envelope, Progress};
 use toolbus_tools::Permit;
 use toolbus_tools::call::CallError;
-use toolbus_wire::message::mcp::McpResponse;
+use toolbus_wire::message::mcp::{
+    McpGetServiceDetailsRequest, McpGetServiceDetailsResponse, McpResponse,
+};
 use toolbus_wire::{ErrorCode, Message, header, json, queue, topic};
 
 /// How long a bridge may take to answer.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
+/// Most pages of the details of one server: four times what the bridge keeps of one at most.
+const DETAILS_PAGES_MAX: usize = 64;
 
 /// Asks the bridge, in the context of a call and by exact names; progress is not reported. Without
 /// a permit, only what is announced anyway may be asked for. `timed_out` is what the model is told
@@ -52,6 +56,41 @@ pub(crate) async fn ask<Q: Message, A: Message>(
             format!("the reply of {} cannot be read: {error}", reply.source),
         )
     })
+}
+
+/// Asks the bridge all about a server, page by page: one message may have no room for all its
+/// tools. Bridges that know no pages answer with everything. An error of the bridge is in the
+/// answer.
+pub(crate) async fn ask_details(
+    requester: &Requester,
+    server: &str,
+    context: CallContext,
+    timed_out: impl Fn() -> String,
+) -> Result<McpGetServiceDetailsResponse, CallError> {
+    let ask_page = async |from: u32| {
+        let server_name = server.to_owned();
+        let question = McpGetServiceDetailsRequest { server_name, tools_from: Some(from) };
+        let page = ask(requester, &question, context.clone(), None, &timed_out).await?;
+        Ok::<McpGetServiceDetailsResponse, CallError>(page)
+    };
+
+    let mut details = ask_page(0).await?;
+    for _ in 1..DETAILS_PAGES_MAX {
+        let Some(next) = details.tools_next.take() else { return Ok(details) };
+        let page = ask_page(next).await?;
+        if page.error.is_some() {
+            return Ok(page);
+        }
+        details.tools.extend(page.tools);
+        details.tools_next = page.tools_next;
+    }
+
+    match details.tools_next {
+        None => Ok(details),
+        Some(_) => Err(CallError::execution_failed(format!(
+            "the details of MCP server '{server}' have more than {DETAILS_PAGES_MAX} pages"
+        ))),
+    }
 }
 
 /// Refuses an answer by which the bridge denies what was asked for. Other errors are for the model

@@ -11,13 +11,12 @@ use toolbus_tools::registry::Offer;
 use toolbus_tools::{Executor, Guide, Tool, View};
 use toolbus_wire::ErrorCode;
 use toolbus_wire::message::mcp::{
-    McpGetServiceDetailsRequest, McpGetServiceDetailsResponse, McpRegisterServerRequest,
-    McpRegisterServerResponse, McpToolDetails, McpUnregisterServerRequest,
-    McpUnregisterServerResponse,
+    McpRegisterServerRequest, McpRegisterServerResponse, McpToolDetails,
+    McpUnregisterServerRequest, McpUnregisterServerResponse,
 };
 
 use crate::index::Index;
-use crate::manage::{self, ask};
+use crate::manage::{self, ask, ask_details};
 use crate::proxy::InvokeTool;
 use crate::resolve::{find_server, provider_of};
 use crate::seen::{seen_summary, sees_read};
@@ -179,10 +178,9 @@ impl Executor for GetDetails {
             }
 
             let server_name = known.map_or(server_name, |known| known.server_name.to_lowercase());
-            let question = McpGetServiceDetailsRequest { server_name: server_name.clone() };
             let timed_out = || format!("Timed out waiting for service details for '{server_name}'");
-            let details: McpGetServiceDetailsResponse =
-                ask(&self.requester, &question, call.context.clone(), None, timed_out).await?;
+            let context = call.context.clone();
+            let details = ask_details(&self.requester, &server_name, context, timed_out).await?;
             if let Some(error) = details.error {
                 return Ok(Output::error(error));
             }

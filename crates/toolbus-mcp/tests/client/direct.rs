@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use toolbus_bus::port::BODY_BYTES_MAX;
 use toolbus_bus::requester::Requester;
 use toolbus_bus::{Bus, MemoryBus};
 use toolbus_mcp::RegistrationRules;
@@ -157,6 +158,22 @@ async fn tools_come_change_and_go_with_their_servers() {
     assert_eq!(echo.tool.parameters["properties"]["token"]["type"], "string");
     assert!(set.remove("rug"));
     agent.until_tools(3).await;
+    agent.end().await;
+}
+
+#[tokio::test]
+async fn tools_that_no_message_has_room_for_are_offered() {
+    let folder = tempfile::tempdir().unwrap();
+    let set = start(servers(folder.path(), &[("large", "large")])).await;
+    let details = serde_json::to_vec(&set.details("large").unwrap()).unwrap().len();
+    assert!(details > BODY_BYTES_MAX, "{details} bytes");
+    let agent = agent(set).await;
+    agent.until_tools(30).await;
+
+    let all = agent.services.details("large").await.unwrap();
+    let names: Vec<_> = all.tools.iter().map(|tool| tool.name.clone()).collect();
+    assert_eq!(names, (0..30).map(|number| format!("t{number}")).collect::<Vec<_>>());
+    assert_eq!(all.tools_next, None);
     agent.end().await;
 }
 

@@ -165,6 +165,10 @@ class Server:
         if KIND == "pages":
             name = "echo" if self.lists == 1 else f"t{self.lists}"
             return {"tools": [tool(name)], "nextCursor": f"c{self.lists}"}
+        if KIND == "large":
+            # Each quote is four bytes where the schema is a text in JSON.
+            schema = {"type": "object", "description": '"' * 200_000}
+            return {"tools": [tool(f"t{number}", inputSchema=schema) for number in range(30)]}
         if KIND == "silent-list":
             time.sleep(1000)
         if KIND == "hidden":

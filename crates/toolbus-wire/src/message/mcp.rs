@@ -188,6 +188,10 @@ impl Message for McpMetadataRefreshRequest {
 pub struct McpGetServiceDetailsRequest {
     /// The server.
     pub server_name: String,
+    /// Toolbus extension: asks for a page of its tools, from the one with this index on, instead of
+    /// all, which one message may have no room for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools_from: Option<u32>,
 }
 
 impl Message for McpGetServiceDetailsRequest {
@@ -202,6 +206,10 @@ pub struct McpGetServiceDetailsResponse {
     pub server_name: String,
     /// Its tools; none when there is an error.
     pub tools: Vec<McpToolDetails>,
+    /// Toolbus extension: where the next page of tools begins; absent on the last one. What is no
+    /// tool is on the first page only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools_next: Option<u32>,
     /// Why there are no details.
     pub error: Option<String>,
     /// Toolbus extension: which kind of error it is; absent for [`ErrorCode::ExecutionFailed`].

@@ -258,6 +258,19 @@ fn an_unknown_request_is_answered_under_its_own_name() {
 }
 
 #[test]
+fn details_are_asked_for_whole_or_by_pages() {
+    let whole =
+        McpGetServiceDetailsRequest { server_name: "s".to_owned(), ..Default::default() };
+    check_written(&whole, r#"{"serverName":"s"}"#);
+    let page = McpGetServiceDetailsRequest { tools_from: Some(3), ..whole };
+    check_written(&page, r#"{"serverName":"s","toolsFrom":3}"#);
+    let last = McpGetServiceDetailsResponse { server_name: "s".to_owned(), ..Default::default() };
+    check_written(&last, r#"{"serverName":"s","tools":[],"error":null}"#);
+    let more = McpGetServiceDetailsResponse { tools_next: Some(9), ..last };
+    check_written(&more, r#"{"serverName":"s","tools":[],"toolsNext":9,"error":null}"#);
+}
+
+#[test]
 fn a_script_that_exits_with_zero_succeeded_and_says_so() {
     let bare = ScriptInvokeResponse { exit_code: 0, ..ScriptInvokeResponse::new("c") };
     check_written(
