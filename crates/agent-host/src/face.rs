@@ -41,6 +41,7 @@ impl FaceServer {
         let visitors = FaceSettings {
             allowed_hosts: settings.allowed_hosts.clone(),
             allowed_origins: settings.allowed_origins.clone(),
+            cors: settings.cors,
             ..FaceSettings::default()
         };
         let deps = FaceDeps {

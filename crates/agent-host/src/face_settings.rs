@@ -23,12 +23,15 @@ pub struct McpFaceSettings {
     /// request from another one is refused. Those of this machine always may.
     #[schemars(length(max = 64))]
     pub allowed_origins: Vec<String>,
+    /// Whether browsers are told that these pages may read what is answered (CORS). Without it, a
+    /// page can have requests made and does not see what comes of them.
+    pub cors: bool,
 }
 
 impl McpFaceSettings {
     /// Tells what is wrong with them, under the key that they have.
     pub(crate) fn check(&self, key: &str, mistakes: &mut Mistakes<'_>) {
-        let Self { address, allowed_hosts, allowed_origins } = self;
+        let Self { address, allowed_hosts, allowed_origins, cors: _ } = self;
         visitors::check(key, address.as_ref(), allowed_hosts, allowed_origins, mistakes);
     }
 }

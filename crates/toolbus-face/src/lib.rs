@@ -19,6 +19,7 @@
 //! program, holds no credentials, and asks the services of the fleet over the bus only.
 
 mod client_params;
+mod cors;
 mod handler;
 mod input_rounds;
 mod instrumented;
@@ -64,6 +65,9 @@ pub struct FaceSettings {
     /// Web pages that may call tools, by their origins, such as `https://chat.example.com`; a
     /// request from another one is refused. Those of this machine always may.
     pub allowed_origins: Vec<String>,
+    /// Whether browsers are told that those pages may read answers (CORS). Without it, a page can
+    /// have requests made and not see what comes of them.
+    pub cors: bool,
     /// What clients see of the agent's tools and of MCP servers; by default everything. Calls at
     /// `/mcp/NAME` are the agent's `mcp:management/mcp_invoke_tool`, so it is to be seen for them.
     pub view: View,

@@ -7,27 +7,36 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Path, Request, State};
-use axum::http::StatusCode;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::any;
 use opentelemetry::global;
 use parking_lot::Mutex;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolbus_bus::SlotPool;
 use toolbus_telemetry::mcp::{Recorder, Transport};
 use toolbus_tools::View;
 
 use crate::client_params::ClientParams;
+use crate::cors::{Cors, is_preflight};
 use crate::handler::Handler;
 use crate::instrumented::InstrumentedHandler;
-use crate::limits::BODY_BYTES_MAX;
+use crate::limits::{BODY_BYTES_MAX, SESSIONS_MAX};
 use crate::offer::Offer;
 use crate::session_limit::SessionLimit;
 use crate::suspended_calls::SuspendedCalls;
 use crate::written_results::{RecentResults, ResultSlot, put_in_place};
 use crate::{FaceDeps, FaceSettings};
+
+/// The code of the error for a session that there is no room for: one of a server's own.
+const TOO_MANY_SESSIONS: i32 = -32000;
+/// In how many seconds a client may try again. Sessions that are idle end after five minutes.
+const SESSIONS_RETRY_AFTER: HeaderValue = HeaderValue::from_static("60");
 
 type Service = StreamableHttpService<InstrumentedHandler, LocalSessionManager>;
 
@@ -63,6 +72,7 @@ pub(crate) fn router(
     stop: CancellationToken,
 ) -> Router {
     let config = server_config(settings, stop);
+    let cors = settings.cors.then(|| Arc::new(Cors::new(&config.allowed_origins)));
 
     let view = settings.view.clone();
     let own = Offer::of_agent(deps.clone());
@@ -72,7 +82,7 @@ pub(crate) fn router(
     let mounts =
         Mounts { deps, view, calls, suspended, config, recorder, own, servers: Mutex::default() };
 
-    Router::new()
+    let router = Router::new()
         .route(
             "/mcp",
             any(async |State(mounts): State<Arc<Mounts>>, request| {
@@ -80,7 +90,20 @@ pub(crate) fn router(
             }),
         )
         .route("/mcp/{server}", any(serve_at_server))
-        .with_state(Arc::new(mounts))
+        .with_state(Arc::new(mounts));
+    match cors {
+        Some(cors) => router.layer(from_fn_with_state(cors, answer_page)),
+        None => router,
+    }
+}
+
+/// Answers a request of a web page so that its browser shows it the answer.
+async fn answer_page(State(cors): State<Arc<Cors>>, request: Request, next: Next) -> Response {
+    let origin = cors.allowed_origin(request.headers());
+    if is_preflight(request.method(), request.headers()) {
+        return Cors::preflight(origin);
+    }
+    Cors::allow(next.run(request).await, origin)
 }
 
 async fn serve_at_server(
@@ -162,11 +185,31 @@ impl Mount {
         let open = if begins_a_session { self.sessions.sessions.read().await.len() } else { 0 };
         let reservation = begins_a_session.then(|| self.limit.try_reserve(open));
         if matches!(reservation, Some(None)) {
-            return (StatusCode::SERVICE_UNAVAILABLE, "too many sessions\n").into_response();
+            return too_many_sessions(&body);
         }
 
         let request = Request::from_parts(head, Body::from(body));
         let response = self.service.handle(request).await.map(Body::new);
         put_in_place(response, slot, recent)
     }
+}
+
+/// Refuses a session: HTTP 503, with an error of the protocol that says why and what the bound is.
+fn too_many_sessions(request: &[u8]) -> Response {
+    let message: Option<Value> = serde_json::from_slice(request).ok();
+    let id = message.and_then(|mut message| message.get_mut("id").map(Value::take));
+    let error = json!({
+        "jsonrpc": "2.0",
+        "id": id,
+        "error": {
+            "code": TOO_MANY_SESSIONS,
+            "message": format!("too many sessions: there are {SESSIONS_MAX} at this path"),
+            "data": {"reason": "too_many_sessions", "limit": SESSIONS_MAX},
+        },
+    });
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        (RETRY_AFTER, SESSIONS_RETRY_AFTER),
+    ];
+    (StatusCode::SERVICE_UNAVAILABLE, headers, error.to_string()).into_response()
 }

@@ -367,3 +367,81 @@ async fn each_client_has_a_session_of_its_own() {
     assert_eq!(one.call("session").await, of_one, "a client keeps its own");
     face.close().await;
 }
+
+/// A session for which there is no room is refused with an error that says so.
+#[tokio::test]
+async fn a_session_too_many_is_refused_with_an_error_of_the_protocol() {
+    let face = Face::new(&FaceSettings::default(), agent().await);
+    for _ in 0..limits::SESSIONS_MAX {
+        SessionClient::connect(&face).await;
+    }
+
+    let hello = json!({"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }});
+    let refused = face.router().oneshot(post(None, &hello)).await.unwrap();
+    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(refused.headers().contains_key("retry-after"));
+    let body = to_bytes(refused.into_body(), 1 << 20).await.unwrap();
+    let error: Value = serde_json::from_slice(&body).unwrap();
+    let limit = limits::SESSIONS_MAX;
+    assert_eq!((&error["id"], &error["error"]["code"]), (&json!(7), &json!(-32000)));
+    assert_eq!(error["error"]["data"], json!({"reason": "too_many_sessions", "limit": limit}));
+    face.close().await;
+}
+
+/// What a browser is told of a request that a page of this origin makes, or is about to make.
+async fn from_page(face: &Face, method: &str, origin: &str) -> axum::response::Response {
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "page", "version": "1"},
+    }});
+    let mut request = post(None, &hello);
+    *request.method_mut() = method.parse().unwrap();
+    let headers = request.headers_mut();
+    headers.insert("origin", origin.parse().unwrap());
+    headers.insert("access-control-request-method", "POST".parse().unwrap());
+    face.router().oneshot(request).await.unwrap()
+}
+
+#[tokio::test]
+async fn pages_of_allowed_origins_are_shown_answers_where_that_is_set() {
+    const PAGE: &str = "https://chat.example.com";
+    let settings = FaceSettings {
+        allowed_origins: vec![PAGE.to_owned()],
+        cors: true,
+        ..FaceSettings::default()
+    };
+    let face = Face::new(&settings, agent().await);
+    for origin in [PAGE, "http://localhost:6274"] {
+        let asked = from_page(&face, "OPTIONS", origin).await;
+        assert_eq!(asked.status(), StatusCode::NO_CONTENT, "{origin}");
+        assert_eq!(asked.headers()["access-control-allow-methods"], "GET, POST, DELETE");
+        assert_eq!(asked.headers()["access-control-allow-origin"], origin);
+        let answered = from_page(&face, "POST", origin).await;
+        assert_eq!(answered.status(), StatusCode::OK, "{origin}");
+        assert!(answered.headers().contains_key("mcp-session-id"), "{origin}");
+        let exposed = answered.headers()["access-control-expose-headers"].to_str().unwrap();
+        assert!(exposed.contains("mcp-session-id"), "{exposed}");
+        assert_eq!(answered.headers()["access-control-allow-origin"], origin);
+        assert_eq!(answered.headers()["vary"], "origin");
+    }
+    for method in ["OPTIONS", "POST"] {
+        let refused = from_page(&face, method, "https://evil.example.com").await;
+        assert_eq!(refused.status(), StatusCode::FORBIDDEN, "{method}");
+        assert!(!refused.headers().contains_key("access-control-allow-origin"), "{method}");
+    }
+    face.close().await;
+
+    // Without the setting, browsers are told nothing.
+    let silent = FaceSettings { cors: false, ..settings };
+    let face = Face::new(&silent, agent().await);
+    for method in ["OPTIONS", "POST"] {
+        let answered = from_page(&face, method, PAGE).await;
+        assert!(!answered.headers().contains_key("access-control-allow-origin"), "{method}");
+    }
+    face.close().await;
+}
